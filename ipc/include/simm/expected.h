@@ -1,0 +1,68 @@
+// Expected<T>: a value, or an Error that says what went wrong in words. Used on set-up and control
+// paths; the data path speaks bare Status, because an Error owns a string and so may allocate.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "simm/status.h"
+
+namespace simm {
+
+// Why something failed. `context` names the field, the value and the remedy, for a person to read.
+struct Error {
+  Status status = Status::io_error;
+  std::string context;
+};
+
+// An Error for a failed system call: "<what>: <strerror(errno_value)>".
+Error system_error(std::string_view what, int errno_value);
+
+template <typename T>
+class [[nodiscard]] Expected {
+ public:
+  Expected(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by design
+  Expected(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
+
+  [[nodiscard]] bool has_value() const noexcept { return state_.index() == 0; }
+  explicit operator bool() const noexcept { return has_value(); }
+
+  // Asking for the value of an error, or the error of a value, is our bug: it aborts.
+  [[nodiscard]] T& value() & { return require_value(), *std::get_if<0>(&state_); }
+  [[nodiscard]] const T& value() const& { return require_value(), *std::get_if<0>(&state_); }
+  [[nodiscard]] T&& value() && { return require_value(), std::move(*std::get_if<0>(&state_)); }
+  T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+
+  [[nodiscard]] const Error& error() const& { return require_error(), *std::get_if<1>(&state_); }
+  [[nodiscard]] Error&& error() && { return require_error(), std::move(*std::get_if<1>(&state_)); }
+  [[nodiscard]] Status status() const noexcept {
+    return has_value() ? Status::ok : std::get_if<1>(&state_)->status;
+  }
+
+ private:
+  void require_value() const {
+    if (has_value()) return;
+    std::fprintf(stderr, "Expected: value() of an error: %s\n", std::get_if<1>(&state_)->context.c_str());
+    std::abort();
+  }
+  void require_error() const {
+    if (!has_value()) return;
+    std::fprintf(stderr, "Expected: error() of a value\n");
+    std::abort();
+  }
+
+  std::variant<T, Error> state_;
+};
+
+// Success without a value.
+struct Done {};
+using Outcome = Expected<Done>;
+
+}  // namespace simm

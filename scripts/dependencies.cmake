@@ -1,0 +1,18 @@
+# What the distribution provides. Headers of others are system headers: their warnings are theirs.
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(Boost 1.74 REQUIRED)
+find_package(nlohmann_json 3.10 REQUIRED)
+find_package(CapnProto REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(OpenSSL REQUIRED)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
+find_library(NUMA_LIBRARY numa REQUIRED)
+
+add_library(boost_headers INTERFACE)
+target_include_directories(boost_headers SYSTEM INTERFACE ${Boost_INCLUDE_DIRS})
+
+add_library(doctest INTERFACE)
+find_path(DOCTEST_INCLUDE_DIR doctest/doctest.h REQUIRED)
+target_include_directories(doctest SYSTEM INTERFACE ${DOCTEST_INCLUDE_DIR})

@@ -1,0 +1,21 @@
+# simm_module(NAME DIR deps...): a static library of all sources directly in DIR.
+# Sources are globbed so that adding a file is adding a file, and nothing else.
+function(simm_module name dir)
+  file(GLOB sources CONFIGURE_DEPENDS ${dir}/*.cpp)
+  if(NOT sources)
+    message(FATAL_ERROR "module ${name}: no *.cpp in ${dir}")
+  endif()
+  add_library(${name} STATIC ${sources})
+  target_link_libraries(${name} PUBLIC simm_flags ${ARGN})
+endfunction()
+
+# simm_test(NAME DIR deps...): a doctest program of all sources directly in DIR, run by ctest as NAME.
+function(simm_test name dir)
+  file(GLOB sources CONFIGURE_DEPENDS ${dir}/*.cpp)
+  if(NOT sources)
+    message(FATAL_ERROR "test ${name}: no *.cpp in ${dir}")
+  endif()
+  add_executable(${name} ${sources} ${CMAKE_SOURCE_DIR}/tests/doctest_main.cpp)
+  target_link_libraries(${name} PRIVATE simm_flags doctest ${ARGN})
+  add_test(NAME ${name} COMMAND ${name})
+endfunction()
