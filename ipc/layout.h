@@ -21,7 +21,8 @@ namespace simm::ipc {
 
 inline constexpr std::uint64_t kSessionMagic = 0x31304d4d49534d53;  // "SMSIMM01", little-endian
 inline constexpr std::uint32_t kLayoutVersion = 1;
-inline constexpr std::uint32_t kFeatureBits = 0;  // none defined yet; unknown bits refuse the attach
+inline constexpr std::uint32_t kFeatureBits =
+    0;  // none defined yet; unknown bits refuse the attach
 
 // Limits of the protocol. The daemon may grant less (AttachReply), never more.
 inline constexpr std::uint32_t kLanesMax = 64;
@@ -47,8 +48,9 @@ enum class PutMode : std::uint8_t {
 };
 
 // Submission::flags. Unknown bits are a malformed submission.
-inline constexpr std::uint16_t kFlagExactSize = 1;  // get: another stored size than `length` is a miss
-inline constexpr std::uint16_t kFlagShared = 2;     // get: other processes of this node read it too
+inline constexpr std::uint16_t kFlagExactSize =
+    1;                                           // get: another stored size than `length` is a miss
+inline constexpr std::uint16_t kFlagShared = 2;  // get: other processes of this node read it too
 inline constexpr std::uint16_t kFlagsKnown = kFlagExactSize | kFlagShared;
 
 // Region handle: what a page descriptor names memory by. Made by the daemon, checked at every use.
@@ -73,41 +75,42 @@ static_assert(sizeof(PageDescriptor) == 64);
 
 // One batch. 64 bytes.
 struct Submission {
-  std::uint64_t token;         // the client's own; returned in the completion, never interpreted
-  std::uint64_t timeout_ns;    // from the moment the daemon takes it; 0 = the daemon's default
-  std::uint32_t page_first;    // index into the lane's page descriptors (and page results)
-  std::uint32_t page_count;    // 1 .. kPagesPerSubmissionMax; 0 for noop
-  std::uint32_t ttl_ms;        // put: 0 = no limit of its own
-  std::uint32_t lease_ms;      // exists, get: 0 = the daemon's default
-  std::uint16_t name_space;    // id from OpenNamespace of this session; 0 = the default namespace
-  std::uint16_t flags;         // kFlag*
-  std::uint8_t opcode;         // Opcode
-  std::uint8_t put_mode;       // PutMode
-  std::uint16_t reserved0;     // zero
-  std::uint64_t reserved[3];   // zero
+  std::uint64_t token;        // the client's own; returned in the completion, never interpreted
+  std::uint64_t timeout_ns;   // from the moment the daemon takes it; 0 = the daemon's default
+  std::uint32_t page_first;   // index into the lane's page descriptors (and page results)
+  std::uint32_t page_count;   // 1 .. kPagesPerSubmissionMax; 0 for noop
+  std::uint32_t ttl_ms;       // put: 0 = no limit of its own
+  std::uint32_t lease_ms;     // exists, get: 0 = the daemon's default
+  std::uint16_t name_space;   // id from OpenNamespace of this session; 0 = the default namespace
+  std::uint16_t flags;        // kFlag*
+  std::uint8_t opcode;        // Opcode
+  std::uint8_t put_mode;      // PutMode
+  std::uint16_t reserved0;    // zero
+  std::uint64_t reserved[3];  // zero
 };
 static_assert(sizeof(Submission) == 64);
 
 // What became of one page; written by the daemon into the slot of the same index as its descriptor,
 // before the completion is published.
 struct PageResult {
-  std::int32_t status;    // simm::Status
-  std::uint32_t detail;   // reserved, zero
-  std::uint64_t bytes;    // get: bytes written into the slice; put, exists: the object's length
+  std::int32_t status;   // simm::Status
+  std::uint32_t detail;  // reserved, zero
+  std::uint64_t bytes;   // get: bytes written into the slice; put, exists: the object's length
 };
 static_assert(sizeof(PageResult) == 16);
 
 // The end of one batch. When it is visible nothing touches the batch's slices any more.
 struct Completion {
   std::uint64_t token;
-  std::int32_t status;       // ok when the batch was carried out, whatever became of its pages
-  std::uint32_t pages_ok;    // pages whose result is Status::ok
+  std::int32_t status;     // ok when the batch was carried out, whatever became of its pages
+  std::uint32_t pages_ok;  // pages whose result is Status::ok
   std::uint64_t bytes_moved;
-  std::uint64_t reserved;    // zero
+  std::uint64_t reserved;  // zero
 };
 static_assert(sizeof(Completion) == 32);
 
-// A shared 32-bit word on a cache line pair of its own: the adjacent-line prefetcher works on 128 B.
+// A shared 32-bit word on a cache line pair of its own: the adjacent-line prefetcher works on 128
+// B.
 struct alignas(128) SharedLine {
   std::uint32_t word;
   std::uint32_t pad[31];
@@ -116,20 +119,20 @@ static_assert(sizeof(SharedLine) == 128);
 
 // Cursors and wait flags of one lane; each line has one writer, named behind it.
 struct LaneControl {
-  SharedLine submission_tail;    // client: submissions published
-  SharedLine submission_head;    // daemon: submissions taken
-  SharedLine completion_tail;    // daemon: completions published; the client's futex word
-  SharedLine completion_head;    // client: completions read
-  SharedLine client_waiting;     // client sets before it sleeps (ClientWait), daemon clears to wake
+  SharedLine submission_tail;  // client: submissions published
+  SharedLine submission_head;  // daemon: submissions taken
+  SharedLine completion_tail;  // daemon: completions published; the client's futex word
+  SharedLine completion_head;  // client: completions read
+  SharedLine client_waiting;   // client sets before it sleeps (ClientWait), daemon clears to wake
   SharedLine reserved[3];
 };
 static_assert(sizeof(LaneControl) == 1024);
 
 // LaneControl::client_waiting: how the client wants to be woken by the next completion.
 enum class ClientWait : std::uint32_t {
-  none = 0,    // it polls
-  futex = 1,   // FUTEX_WAKE on completion_tail
-  bell = 2,    // one message on the session's bell socket (pollable)
+  none = 0,   // it polls
+  futex = 1,  // FUTEX_WAKE on completion_tail
+  bell = 2,   // one message on the session's bell socket (pollable)
 };
 
 inline constexpr std::size_t kLaneSubmissionsOffset = sizeof(LaneControl);
@@ -141,7 +144,8 @@ inline constexpr std::size_t kLaneResultsOffset =
     kLanePagesOffset + kPageSlots * sizeof(PageDescriptor);
 inline constexpr std::size_t kLaneKeysOffset = kLaneResultsOffset + kPageSlots * sizeof(PageResult);
 // A page of slack behind each lane keeps the next lane's control lines off the same hardware sets.
-inline constexpr std::size_t kLaneBytes = (kLaneKeysOffset + kKeyArenaBytes + 4095) / 4096 * 4096 + 4096;
+inline constexpr std::size_t kLaneBytes =
+    (kLaneKeysOffset + kKeyArenaBytes + 4095) / 4096 * 4096 + 4096;
 static_assert(kLaneSubmissionsOffset == 1024);
 static_assert(kLaneCompletionsOffset == 5120);
 static_assert(kLanePagesOffset == 7168);
@@ -161,33 +165,33 @@ enum class SessionState : std::uint32_t {
 // Why a session was poisoned. Append only.
 enum class PoisonReason : std::uint32_t {
   none = 0,
-  ring_cursor = 1,           // submission tail claims more than the ring holds
-  completion_overflow = 2,   // completion head runs ahead, or completions are never read
-  bad_submission = 3,        // unknown opcode, flag, mode, non-zero reserved words, page range
-  bad_descriptor = 4,        // key range, region handle, slice range, length
-  bad_message = 5,           // malformed or oversized control message
-  bad_descriptor_passing = 6,// too many or unexpected file descriptors
-  region_fault = 7,          // region memory vanished under a copy
+  ring_cursor = 1,             // submission tail claims more than the ring holds
+  completion_overflow = 2,     // completion head runs ahead, or completions are never read
+  bad_submission = 3,          // unknown opcode, flag, mode, non-zero reserved words, page range
+  bad_descriptor = 4,          // key range, region handle, slice range, length
+  bad_message = 5,             // malformed or oversized control message
+  bad_descriptor_passing = 6,  // too many or unexpected file descriptors
+  region_fault = 7,            // region memory vanished under a copy
   handshake_timeout = 8,
-  budget = 9,                // touched more absent pages than its budget allows
+  budget = 9,  // touched more absent pages than its budget allows
 };
 inline constexpr std::uint32_t kPoisonReasonCount = 10;
 
 struct SessionHeader {
   std::uint64_t magic;
-  std::uint64_t session_bytes;   // of the whole memfd
+  std::uint64_t session_bytes;  // of the whole memfd
   std::uint32_t feature_bits;
   std::uint32_t lane_count;
-  std::uint32_t lane_bytes;      // kLaneBytes; a newer layout may differ
+  std::uint32_t lane_bytes;  // kLaneBytes; a newer layout may differ
   std::uint32_t submission_slots;
   std::uint32_t completion_slots;
   std::uint32_t page_slots;
   std::uint32_t key_arena_bytes;
   std::uint32_t layout_version;  // written last, with release: all above is valid when it is set
   std::uint32_t pad0[20];
-  SharedLine state;              // daemon: SessionState
-  SharedLine poison_reason;      // daemon: PoisonReason
-  SharedLine daemon_sleeping;    // daemon: 1 while it sleeps and wants a message on the bell socket
+  SharedLine state;            // daemon: SessionState
+  SharedLine poison_reason;    // daemon: PoisonReason
+  SharedLine daemon_sleeping;  // daemon: 1 while it sleeps and wants a message on the bell socket
   SharedLine pad1[28];
 };
 static_assert(offsetof(SessionHeader, layout_version) == 44);

@@ -11,7 +11,7 @@ namespace simm::base {
 inline constexpr TimeNs kNoDeadline = ~TimeNs{0};
 
 class Agent {
- public:
+public:
   virtual ~Agent() = default;
 
   // Does a bounded amount of work and returns how many items it did; 0 lets the thread idle.

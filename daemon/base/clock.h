@@ -13,7 +13,7 @@ inline constexpr TimeNs kNsPerMs = 1'000'000;
 inline constexpr TimeNs kNsPerSecond = 1'000'000'000;
 
 class Clock {
- public:
+public:
   virtual ~Clock() = default;
   virtual TimeNs now_ns() const noexcept = 0;
 };

@@ -23,8 +23,9 @@ Error system_error(std::string_view what, int errno_value);
 
 template <typename T>
 class [[nodiscard]] Expected {
- public:
-  Expected(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by design
+public:
+  Expected(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by design
   Expected(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
 
   [[nodiscard]] bool has_value() const noexcept { return state_.index() == 0; }
@@ -46,10 +47,11 @@ class [[nodiscard]] Expected {
     return has_value() ? Status::ok : std::get_if<1>(&state_)->status;
   }
 
- private:
+private:
   void require_value() const {
     if (has_value()) return;
-    std::fprintf(stderr, "Expected: value() of an error: %s\n", std::get_if<1>(&state_)->context.c_str());
+    std::fprintf(stderr, "Expected: value() of an error: %s\n",
+                 std::get_if<1>(&state_)->context.c_str());
     std::abort();
   }
   void require_error() const {

@@ -1,0 +1,58 @@
+// Operation: one batch on its way through the engine. A session fills it with validated private
+// values, submits it, and gets it back exactly once, when nothing touches its slices any more.
+// Owned by the engine's pool (preallocated; untouched pages of a large batch cost no memory).
+// Thread: the data agent of the engine.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "daemon/transport/request.h"
+
+namespace simm::engine {
+
+class OperationEvents;
+
+struct Operation {
+  // Filled by the session before submit().
+  transport::RequestHeader header;   // epoch is set by the engine; deadline_ns is absolute
+  OperationEvents* owner = nullptr;  // told when it is done
+  std::uint64_t owner_data = 0;      // the owner's own (lane, submission)
+  std::uint64_t client_token = 0;
+  std::uint32_t page_count = 0;
+  std::uint32_t page_first = 0;  // the client's index of page 0, for writing results
+
+  // pages[i].index is the page's position in the client's batch: the engine sorts pages by owner,
+  // so read results by it: replies[pages[i].index] answers pages[i].
+  std::array<transport::PageRequest, ipc::kPagesPerSubmissionMax> pages;
+  std::array<transport::PageReply, ipc::kPagesPerSubmissionMax> replies;
+  std::array<char, ipc::kKeyArenaBytes> key_bytes;  // what pages[i].key points into
+
+  // The engine's own state.
+  base::TimeNs cancel_ns = 0;       // deadline minus fence budget
+  std::uint32_t requests_open = 0;  // posted and neither replied nor fenced
+  Status status = Status::ok;       // of the batch as a whole; pages have their own
+  std::uint64_t bytes_moved = 0;
+};
+
+class OperationEvents {
+public:
+  virtual ~OperationEvents() = default;
+  // The operation goes back to the pool when this returns.
+  virtual void on_complete(Operation& operation) noexcept = 0;
+};
+
+// What a session sees of the engine.
+class OperationSink {
+public:
+  virtual ~OperationSink() = default;
+  // nullptr: none free now; leave the submission in the ring and come back in a later turn.
+  virtual Operation* allocate() noexcept = 0;
+  // Gives back an operation that was never submitted.
+  virtual void release(Operation& operation) noexcept = 0;
+  // Always accepted; on_complete() follows by deadline_ns + fence_grace, from a later do_work().
+  virtual void submit(Operation& operation) noexcept = 0;
+};
+
+}  // namespace simm::engine

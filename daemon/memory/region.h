@@ -1,0 +1,42 @@
+// Region: a client's memory as the daemon sees it. Slice: a validated part of one.
+//
+// A Region is created by the control or registrar thread, is immutable afterwards, and is owned by
+// its session's RegionTable. It outlives every operation that names it: the table retires it first
+// (new descriptors are refused), and it is unmapped when its session has counted the last operation
+// out. So data agents read it without synchronisation and never own it.
+// Thread: created on control/registrar; read by any data agent.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace simm::memory {
+
+enum class RegionKind : std::uint8_t {
+  shared = 1,   // memfd made by libclient or handed over by the engine
+  adopted = 2,  // existing shared mapping of the client, opened through /proc/<pid>/map_files
+  staged = 3,  // the client copies through a shared region; the daemon never makes one of this kind
+  foreign = 4,  // private memory of the client, copied by a helper process
+  gpu = 5,      // device memory: answered "unsupported" until it is built
+};
+
+struct Region {
+  std::byte* base = nullptr;         // the daemon's own mapping; null for foreign
+  std::uint64_t length = 0;          // bytes
+  std::uint64_t client_address = 0;  // where the client sees byte 0; used by foreign only
+  std::uint64_t id = 0;              // unique in this daemon's life, for logs and the copier
+  RegionKind kind = RegionKind::shared;
+  bool can_fault = true;        // touching it may raise SIGBUS: only through copy_untrusted()
+  std::int16_t numa_node = -1;  // -1: unknown
+};
+
+// What an operation reads or writes: made by one factory (RegionTable::slice), which proved that
+// [offset, offset + length) lies inside the region. An empty slice (region == nullptr) belongs to
+// operations that move no bytes.
+struct Slice {
+  const Region* region = nullptr;
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+};
+
+}  // namespace simm::memory

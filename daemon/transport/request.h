@@ -1,0 +1,53 @@
+// Request: what an engine asks of the owner of some keys, and what comes back. Plain values with
+// spans into memory of the engine; a transport that crosses a wire encodes them, `local` passes
+// them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "daemon/base/clock.h"
+#include "daemon/base/ids.h"
+#include "daemon/base/key_hash.h"
+#include "daemon/memory/region.h"
+#include "ipc/layout.h"
+#include "simm/status.h"
+
+namespace simm::transport {
+
+// One page. `key` points into memory of the operation and stays valid as long as the Request.
+struct PageRequest {
+  base::KeyHash hash;       // of (tenant, namespace, key)
+  std::uint64_t group = 0;  // keyed hash of (tenant, namespace, group_of(key)); slot = its top bits
+  const char* key = nullptr;
+  std::uint32_t key_bytes = 0;
+  std::uint32_t depth = 0;          // hint; 0 = unknown
+  memory::Slice slice;              // put: source; get: destination; else empty
+  std::uint64_t object_offset = 0;  // get: first byte wanted
+  std::uint16_t index = 0;          // position in the client's batch (pages are sorted by owner)
+};
+
+struct PageReply {
+  Status status = Status::ok;
+  std::uint64_t bytes = 0;  // get: bytes written to the slice; put, exists: the object's length
+};
+
+struct RequestHeader {
+  ipc::Opcode opcode = ipc::Opcode::noop;
+  ipc::PutMode put_mode = ipc::PutMode::if_absent;
+  bool exact_size = false;   // get: another stored length than the slice's is a miss
+  bool shared_read = false;  // get: other processes of the node read it too
+  base::TenantId tenant;
+  base::NamespaceId name_space;
+  base::Epoch epoch = 0;         // of the map under which the owner was chosen
+  base::TimeNs deadline_ns = 0;  // absolute, on the asking daemon's clock
+  std::uint32_t ttl_ms = 0;
+  std::uint32_t lease_ms = 0;  // 0 = the owner's default
+};
+
+struct Request {
+  RequestHeader header;
+  std::span<const PageRequest> pages;  // 1 .. kPagesPerSubmissionMax
+};
+
+}  // namespace simm::transport
