@@ -32,4 +32,5 @@ for line in "${missing[@]}"; do
   wanted+=("$chosen")
 done
 echo "installing: ${wanted[*]}"
-as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${wanted[@]}"
+as_root env DEBIAN_FRONTEND=noninteractive \
+  apt-get install -y -q --no-install-recommends "${wanted[@]}"

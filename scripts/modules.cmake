@@ -9,7 +9,7 @@ function(simm_module name dir)
   target_link_libraries(${name} PUBLIC simm_flags ${ARGN})
 endfunction()
 
-# simm_test(NAME DIR deps...): a doctest program of all sources directly in DIR, run by ctest as NAME.
+# simm_test(NAME DIR deps...): a doctest program of all sources directly in DIR and a ctest.
 function(simm_test name dir)
   file(GLOB sources CONFIGURE_DEPENDS ${dir}/*.cpp)
   if(NOT sources)

@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and passes every test. `scripts/test.sh PART...` runs some parts.
+#
+#   lint       tidy rules, formatting, clang-tidy
+#   release    release build, all tests: unit, conformance, hostile, model, simulation, process
+#   asan       ASan + UBSan, unity build, all tests again, with line coverage (floor below)
+#   tsan       ThreadSanitizer, concurrent parts only
+#   fuzz       every fuzz target for SIMM_FUZZ_SECONDS (20) seconds
+#   compilers  g++-11 and clang compile everything
+#   demo       scripts/demo.sh --quick
+#
+# SIMM_JOBS (2) bounds parallel compilation. Each part prints its time.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+readonly all_parts=(lint release asan tsan fuzz compilers demo)
+readonly jobs=${SIMM_JOBS:-2}
+readonly coverage_percent_min=85
+
+# configure NAME cmake-arguments...: quiet unless it fails.
+configure() {
+  local log="build/$1.configure.log"
+  cmake -Wno-dev "${@:2}" >"$log" 2>&1 || { cat "$log"; return 1; }
+}
+
+# compile cmake-build-arguments...: prints what is not progress.
+compile() {
+  cmake --build "$@" -j "$jobs" | grep -vE '^\[[0-9]+/[0-9]+\] '
+  return "${PIPESTATUS[0]}"
+}
+
+build() { configure "$1" --preset "$1" && compile --preset "$1"; }
+
+part_lint() {
+  python3 tests/tidy/tidy.py --self-test && python3 tests/tidy/tidy.py || return 1
+  git ls-files '*.h' '*.cpp' '*.c' | xargs clang-format --dry-run --Werror || return 1
+  # The schema headers have to exist before a checker can read what includes them.
+  configure dev --preset dev && compile --preset dev --target simm_schema || return 1
+  git ls-files 'ipc/*.cpp' 'daemon/*.cpp' 'libclient/*.cpp' |
+    xargs -P "$jobs" -n 8 clang-tidy --quiet -p build/dev 2>/dev/null
+}
+
+part_release() { build release && ctest --preset release -j "$jobs" -LE lint; }
+
+part_asan() {
+  build asan && find build/asan -name '*.gcda' -delete &&
+    ctest --preset asan -j "$jobs" -LE 'lint|no_asan' && coverage
+}
+
+# Lines of the parts that must not be wrong: the trust boundary, session, engine, store.
+coverage() {
+  local percent
+  gcovr --root . --gcov-ignore-parse-errors --exclude-unreachable-branches \
+    --filter 'ipc/' --filter 'daemon/session/' --filter 'daemon/engine/' --filter 'daemon/store/' \
+    --json-summary build/coverage.json --txt build/coverage.txt build/asan >/dev/null 2>&1
+  percent=$(python3 -c 'import json; print(json.load(open("build/coverage.json"))["line_percent"])') ||
+    return 1
+  echo "line coverage of ipc, session, engine, store: $percent % (at least $coverage_percent_min)"
+  python3 -c "import sys; sys.exit(not $percent >= $coverage_percent_min)"
+}
+
+part_tsan() {
+  build tsan && TSAN_OPTIONS=halt_on_error=1 ctest --preset tsan -j "$jobs" -L concurrent
+}
+
+part_fuzz() {
+  local target failed=0
+  build fuzz || return 1
+  for target in build/fuzz/bin/*_fuzz; do
+    mkdir -p "build/fuzz/corpus/$(basename "$target")"
+    "$target" -max_total_time="${SIMM_FUZZ_SECONDS:-20}" -print_final_stats=1 -rss_limit_mb=2048 \
+      -artifact_prefix=build/fuzz/ "build/fuzz/corpus/$(basename "$target")" >"$target.log" 2>&1 ||
+      { echo "FAILED $target"; tail -40 "$target.log"; failed=1; }
+    echo "$(basename "$target"): $(grep -oE 'number_of_executed_units: [0-9]+' "$target.log")"
+  done
+  return "$failed"
+}
+
+part_compilers() {
+  local compiler
+  for compiler in g++-11 clang++; do
+    configure "$compiler" -S . -B "build/$compiler" -G Ninja -DCMAKE_BUILD_TYPE=Debug \
+      -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS_DEBUG=-O0 \
+      -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=16 &&
+      compile "build/$compiler" || return 1
+    echo "$compiler: compiles"
+  done
+}
+
+part_demo() { scripts/demo.sh --quick; }
+
+scripts/install_packages.sh || exit 1
+mkdir -p build
+parts=("$@")
+[ ${#parts[@]} -gt 0 ] || parts=("${all_parts[@]}")
+passed=0 failed=0 summary=()
+for part in "${parts[@]}"; do
+  if ! declare -F "part_$part" >/dev/null; then
+    echo "scripts/test.sh: no part '$part'; the parts are: ${all_parts[*]}" >&2
+    exit 2
+  fi
+  echo "=== $part"
+  started=$SECONDS
+  verdict=passed
+  "part_$part" || verdict=FAILED
+  if [ "$verdict" = passed ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+  summary+=("$(printf '%-10s %-7s %5d s' "$part" "$verdict" $((SECONDS - started)))")
+  echo "=== $part $verdict after $((SECONDS - started)) s"
+done
+printf '%s\n' "${summary[@]}"
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

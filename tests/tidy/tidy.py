@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""The rules of the tree that a compiler does not check: sizes, widths, who may include whom.
+
+Prints one line a violation, `file:line: what, and the remedy`, and exits 1 when there is any.
+`tidy.py --self-test` feeds each rule a violation and fails when the rule stays silent.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+FILE_LINES_MAX = 600
+FILE_LINES_MEDIAN_MAX = 140
+FUNCTION_LINES_MAX = 70
+COLUMNS_MAX = 100
+SOURCES = (".cpp", ".h", ".c", ".py", ".sh", ".capnp", ".cmake")
+CPP = (".cpp", ".h", ".c")
+
+# Module -> modules it may include. Data flows one way: whatever is not listed is forbidden.
+BELOW_TOOLS = ["ipc", "daemon/base"]
+MAY_INCLUDE = {
+    "ipc": ["ipc"],
+    "daemon/base": ["ipc", "daemon/base"],
+    "daemon/store": ["ipc", "daemon/base", "daemon/store"],
+    "daemon/memory": ["ipc", "daemon/base", "daemon/memory"],
+    "daemon/transport": ["ipc", "daemon/base", "daemon/memory", "daemon/transport"],
+    "daemon/engine": ["ipc", "daemon/base", "daemon/memory", "daemon/transport", "daemon/engine"],
+    "daemon/server": ["ipc", "daemon/base", "daemon/memory", "daemon/store", "daemon/transport",
+                      "daemon/server"],
+    "daemon/session": ["ipc", "daemon/base", "daemon/memory", "daemon/transport", "daemon/engine",
+                       "daemon/session"],
+    "libclient/tools": ["ipc", "daemon/base", "libclient"],
+    "libclient": ["ipc", "libclient"],
+}
+DATA_PATH = ("daemon/session/", "daemon/engine/", "daemon/transport/", "daemon/server/",
+             "daemon/store/")
+BLOCKING = re.compile(r"std::(mutex|shared_mutex|recursive_mutex|lock_guard|unique_lock|"
+                      r"scoped_lock|condition_variable|this_thread::sleep|jthread)")
+UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX|HA" r"CK)\b")
+INCLUDE = re.compile(r'^\s*#\s*include\s+"((?:ipc|daemon|libclient)/[^"]+)"')
+
+
+def module_of(path):
+    """The longest module of MAY_INCLUDE that holds the path, or None."""
+    holders = [m for m in MAY_INCLUDE if path.startswith(m + "/")]
+    return max(holders, key=len) if holders else None
+
+
+def function_lengths(lines):
+    """(first line, length) of each function body: a brace that opens after a parameter list."""
+    found, stack, signature = [], [], ""
+    for number, raw in enumerate(lines, 1):
+        line = re.sub(r'"(\\.|[^"\\])*"|\'(\\.|[^\'\\])\'|//.*', "", raw)
+        for char in line:
+            if char == "{":
+                text = signature.strip()
+                is_type = re.search(r"\b(namespace|class|struct|union|enum|extern)\b[^()]*$", text)
+                is_function = ")" in text and not is_type
+                inside = any(kind for kind, _ in stack)
+                stack.append((is_function and not inside, number))
+                signature = ""
+            elif char == "}":
+                if stack:
+                    is_function, start = stack.pop()
+                    if is_function:
+                        found.append((start, number - start + 1))
+                signature = ""
+            elif char == ";":
+                signature = ""
+            else:
+                signature += char
+        signature += " "
+    return found
+
+
+def check_file(path, text):
+    """Yields (line, message) for each violation of one file."""
+    lines = text.splitlines()
+    suffix = pathlib.Path(path).suffix
+    if len(lines) > FILE_LINES_MAX:
+        yield 1, f"{len(lines)} lines, at most {FILE_LINES_MAX}: split it where its nouns part"
+    for number, line in enumerate(lines, 1):
+        if len(line) > COLUMNS_MAX:
+            yield number, f"{len(line)} columns, at most {COLUMNS_MAX}"
+        if UNFINISHED.search(line):
+            yield number, "an unfinished mark: finish it or take it out"
+    if suffix not in CPP:
+        return
+    is_test = path.startswith("tests/")
+    if not is_test:
+        for start, length in function_lengths(lines):
+            if length > FUNCTION_LINES_MAX:
+                yield start, f"a function of {length} lines, at most {FUNCTION_LINES_MAX}"
+    if suffix == ".h" and not text.lstrip().startswith(("//", "/*")):
+        yield 1, "a header opens with its contract: what it is, who owns it, which thread calls it"
+    module = module_of(path)
+    for number, line in enumerate(lines, 1):
+        match = INCLUDE.match(line)
+        if match and module and not any(match[1].startswith(m + "/") for m in MAY_INCLUDE[module]):
+            yield number, f"{module} may not include {match[1]}"
+        code = line.split("//")[0]
+        if path.startswith(DATA_PATH) and BLOCKING.search(code):
+            yield number, "a lock or sleep on the data path: use a mailbox"
+        if "atomic_thread_fence" in code:
+            yield number, "a fence: order on the words themselves, TSan does not model fences"
+        if re.search(r"\bSubmission\s*&\s*\w", code) and not path.startswith(("ipc/", "tests/")):
+            if "const" not in code:
+                yield number, "a mutable Submission& outside ipc/: copy it, then look at the copy"
+
+
+def tracked_files(root):
+    listed = subprocess.run(["git", "-C", root, "ls-files"], check=True, capture_output=True,
+                            text=True).stdout.splitlines()
+    return [f for f in listed if f.endswith(SOURCES) and (pathlib.Path(root) / f).exists()]
+
+
+def self_test():
+    long_function = "// x\nvoid f(int a) {\n" + "  a++;\n" * 80 + "}\n"
+    cases = {
+        "file lines": ("daemon/base/a.cpp", "// x\n" * 601),
+        "columns": ("daemon/base/a.cpp", "/" * 101 + "\n"),
+        "unfinished": ("daemon/base/a.cpp", "// TO" "DO\n"),
+        "function": ("daemon/base/a.cpp", long_function),
+        "header": ("daemon/base/a.h", "#pragma once\n"),
+        "include": ("ipc/a.cpp", '#include "daemon/base/clock.h"\n'),
+        "mutex": ("daemon/engine/a.cpp", "std::mutex m;\n"),
+        "fence": ("ipc/a.cpp", "std::atomic_thread_fence(std::memory_order_seq_cst);\n"),
+        "submission": ("daemon/session/a.cpp", "void f(ipc::Submission& s);\n"),
+    }
+    silent = [name for name, (path, text) in cases.items() if not list(check_file(path, text))]
+    clean = list(check_file("ipc/a.cpp", '#include "ipc/b.h"\nvoid f(int a) {\n  g(a);\n}\n'))
+    if silent or clean:
+        print(f"silent rules: {silent}; false alarms: {clean}")
+    return 1 if silent or clean else 0
+
+
+def main():
+    if "--self-test" in sys.argv:
+        return self_test()
+    root = pathlib.Path(__file__).resolve().parents[2]
+    violations, lengths = 0, []
+    for path in tracked_files(root):
+        text = (root / path).read_text(encoding="utf-8")
+        if path.endswith(CPP):
+            lengths.append(len(text.splitlines()))
+        for line, message in check_file(path, text):
+            print(f"{path}:{line}: {message}")
+            violations += 1
+    lengths.sort()
+    median = lengths[len(lengths) // 2]
+    print(f"{len(lengths)} C++ files, median {median} lines, longest {lengths[-1]}")
+    if median > FILE_LINES_MEDIAN_MAX:
+        print(f"median file length {median}, at most {FILE_LINES_MEDIAN_MAX}")
+        violations += 1
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
