@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and passes every test. `scripts/test.sh PART...` runs some parts.
+# Installs what is missing, builds, and passes every test. `scripts/test.sh PART...` runs parts.
 #
 #   lint       tidy rules, formatting, clang-tidy
 #   release    release build, all tests: unit, conformance, hostile, model, simulation, process
@@ -52,8 +52,8 @@ coverage() {
   gcovr --root . --gcov-ignore-parse-errors --exclude-unreachable-branches \
     --filter 'ipc/' --filter 'daemon/session/' --filter 'daemon/engine/' --filter 'daemon/store/' \
     --json-summary build/coverage.json --txt build/coverage.txt build/asan >/dev/null 2>&1
-  percent=$(python3 -c 'import json; print(json.load(open("build/coverage.json"))["line_percent"])') ||
-    return 1
+  percent=$(python3 -c "import json; print(json.load(open('build/coverage.json'))['line_percent'])")
+  [ -n "$percent" ] || return 1
   echo "line coverage of ipc, session, engine, store: $percent % (at least $coverage_percent_min)"
   python3 -c "import sys; sys.exit(not $percent >= $coverage_percent_min)"
 }
