@@ -1,0 +1,108 @@
+// The words that batches are made of: View (where the bytes are), Item (one page: key and view),
+// PageResult (what became of it), CallOptions (how), Completed (the end of an asynchronous batch).
+// The calls are methods of Client (simm/client.h).
+//
+// Units: bytes, milliseconds. Status values are those of simm/status.h and part of the API.
+// Thread: plain values; an object belongs to one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "simm/region.h"
+#include "simm/status.h"
+
+namespace simm {
+
+namespace detail {
+struct NamespaceRecord;
+}
+
+// A namespace of the connection's tenant: the same key in two namespaces is two objects. It
+// separates mistakes (two models on one cluster), not attackers. Made by Client::open_namespace();
+// a default-made one is the default namespace. Survives a re-attach.
+class Namespace {
+public:
+  Namespace() noexcept = default;
+
+private:
+  friend class detail::Core;
+  explicit Namespace(std::shared_ptr<detail::NamespaceRecord> record) noexcept
+      : record_(std::move(record)) {}
+  std::shared_ptr<detail::NamespaceRecord> record_;
+};
+
+struct NamespaceOptions {
+  bool exact_size = false;  // every get is an exact-size get (CallOptions::exact_size)
+  bool shared = false;      // other processes of this node read the same keys: one fetch serves all
+};
+
+// Where the bytes of a page are: a part of a region, or an address inside a registered region,
+// which is then looked up (once per run of pages in the same region). Never owns anything.
+class View {
+public:
+  View() noexcept = default;
+  View(const Region& region, std::uint64_t offset, std::uint64_t length) noexcept
+      : record_(region.record_.get()), offset_(offset), length_(length) {}
+  View(const void* address, std::uint64_t length) noexcept
+      : offset_(reinterpret_cast<std::uintptr_t>(address)), length_(length) {}
+
+  // The region must outlive the View's use in a call; nullptr: offset() is an address.
+  [[nodiscard]] detail::RegionRecord* record() const noexcept { return record_; }
+  [[nodiscard]] std::uint64_t offset() const noexcept { return offset_; }
+  [[nodiscard]] std::uint64_t length() const noexcept { return length_; }
+
+private:
+  detail::RegionRecord* record_ = nullptr;
+  std::uint64_t offset_ = 0;
+  std::uint64_t length_ = 0;
+};
+
+// One page of a get or put. Key: 1 to 1,024 bytes, any bytes. Value: 1 byte to the daemon's
+// max_value_bytes (at most 1 GiB).
+struct Item {
+  std::string_view key;
+  View view;                        // put: the value; get: where it goes
+  std::uint64_t object_offset = 0;  // get: first byte of the object wanted (ranged get)
+  std::uint32_t depth = 0;          // put: position in its prefix, in pages; 0 = unknown. A hint
+};
+
+struct PageResult {
+  Status status = Status::invalid_state;
+  std::uint64_t bytes = 0;  // get: bytes written into the view; put, exists: the object's length
+
+  [[nodiscard]] bool ok() const noexcept { return status == Status::ok; }
+};
+
+enum class PutMode : std::uint8_t {
+  if_absent = 0,  // an existing key answers ok without moving a byte
+  replace = 1,    // atomic: readers see the old or the new object
+};
+
+// How a call is carried out. A field that means nothing for an operation is ignored by it.
+struct CallOptions {
+  Namespace name_space = {};
+  // 0: the Client's default (sync_timeout_ms, async_timeout_ms) plus bytes / floor_bytes_per_s.
+  // Otherwise the whole deadline. The call returns by its deadline plus the fence grace (100 ms).
+  std::uint32_t timeout_ms = 0;
+  PutMode mode = PutMode::if_absent;
+  std::uint32_t ttl_ms = 0;    // put: life of the object; 0 = until it is evicted
+  std::uint32_t lease_ms = 0;  // exists, get: keep it at least this long; 0 = the daemon's default
+  bool exact_size = false;     // get: a stored length other than the view's is not_found
+  bool shared = false;         // get: other processes of this node read it too
+};
+
+// The end of one asynchronous batch.
+struct Completed {
+  std::uint64_t ticket = 0;    // what the *_async call returned
+  Status status = Status::ok;  // as the synchronous call would have returned
+};
+
+// The last failure of a call of this thread in words: the field, its value and the remedy. Empty
+// before the first. For data calls, whose result is a bare Status; valid until the thread's next
+// failing call.
+const char* last_error() noexcept;
+
+}  // namespace simm

@@ -1,0 +1,184 @@
+// Client: a process's way to the node daemon: get, put, exists and remove, one page or a batch of
+// any length, synchronous or asynchronous.
+//
+//   auto client = simm::Client::connect();             // finds the daemon's socket by itself
+//   auto region = client->allocate_region(64 << 20);   // memory that the daemon shares
+//   auto put = client->put("key", simm::View(*region, 0, 4096));
+//   auto got = client->get("key", simm::View(*region, 4096, 4096));
+//
+// However many Clients a process opens on one socket, it has one session with the daemon: they
+// share its lanes, regions and namespaces. It ends with the last Client, Region and pending batch.
+//
+// Thread: any, concurrently, except destruction and move. A synchronous call borrows a lane for its
+// time; when all are taken, further callers wait for one inside their deadline.
+//
+// Waiting is bounded: a call returns by its deadline plus the fence grace of 100 ms, whatever has
+// died, and when it has returned nothing touches its pages any more. The one exception is a daemon
+// that is stopped but alive and memory that can not be taken back from it: see StoppedDaemon.
+//
+// Daemon gone: calls in flight complete with `unreachable`, and so does every later call, within
+// microseconds, until a daemon is there again. Calls then re-attach on their way (at most one try
+// per 100 ms, no thread), register all regions and open all namespaces again.
+//
+// Fork: the child has no session (its copy is closed at fork, the parent is untouched); its first
+// call attaches anew. Batches in flight at fork belong to the parent alone.
+//
+// No exception leaves a method, apart from what a callback throws (which must not).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "simm/batch.h"
+#include "simm/expected.h"
+#include "simm/region.h"
+
+namespace simm {
+
+namespace detail {
+class CompletionQueue;
+class PageList;
+}  // namespace detail
+
+// How a synchronous call waits for its completion.
+enum class WaitMode : std::uint8_t {
+  spin = 0,      // never sleeps: lowest latency, a core per waiting thread
+  adaptive = 1,  // spins for about as long as it recently paid off, then sleeps
+  event = 2,     // sleeps at once
+};
+
+struct ClientOptions {
+  // Empty: $SIMM_SOCKET, else the first that exists of /run/simm/simm.sock and
+  // $XDG_RUNTIME_DIR/simm/simm.sock.
+  std::string socket_path;
+  std::string name;         // shown by `simmctl sessions`; empty: the program's name
+  std::uint32_t lanes = 8;  // 2 to 64; the daemon may grant fewer
+  std::uint32_t async_lanes =
+      2;  // of these, for asynchronous batches; at least 1, fewer than lanes
+  WaitMode wait = WaitMode::adaptive;
+  std::string manager_address;  // "host:port": the daemon refuses when its own is another one
+  std::uint32_t sync_timeout_ms = 1000;
+  std::uint32_t async_timeout_ms = 3000;
+  std::uint64_t floor_bytes_per_s = 400'000'000;  // 0: no allowance for the size of a batch
+  std::uint32_t connect_timeout_ms = 5000;        // attach, and each control request
+  std::uint64_t staging_bytes = 32ull << 20;      // per lane that has moved staged memory
+  bool reattach = true;  // false: once the daemon has gone, calls stay `unreachable`
+};
+// lanes, async_lanes, wait, name and staging_bytes are the session's: the first Client of a process
+// on a socket (and manager address) decides them. The rest is each Client's own.
+
+// Counters of the process's session, since it was first opened. A racing snapshot.
+struct ClientStats {
+  std::uint64_t submissions = 0;
+  std::uint64_t pages = 0;
+  std::uint64_t pages_ok = 0;
+  std::uint64_t bytes_moved = 0;
+  std::uint64_t bytes_staged = 0;  // copied by libclient
+  std::uint64_t timeouts = 0;      // pages
+  std::uint64_t unreachable = 0;   // pages
+  std::uint64_t lane_waits = 0;    // calls that found every lane taken
+  std::uint64_t attaches = 0;      // sessions opened, the first one included
+  std::uint64_t taken_back = 0;    // slices taken back from a stopped daemon
+};
+
+class Client {
+public:
+  // unreachable: no daemon (the text names the socket and how to start one); incompatible: another
+  // protocol version; permission_denied; invalid_argument: the field, its value and its range.
+  static Expected<Client> connect(const ClientOptions& options = {});
+
+  Client(Client&& other) noexcept;
+  Client& operator=(Client&& other) noexcept;
+  // Waits for this Client's asynchronous batches (at most their deadlines plus the fence grace);
+  // their callbacks are not called any more.
+  ~Client();
+
+  // --- memory -----------------------------------------------------------------------------------
+  // Memory that the daemon shares: a sealed memory file. no_space, out_of_memory: a daemon's limit.
+  Expected<Region> allocate_region(std::uint64_t bytes, const AllocateOptions& options = {});
+  // Memory that exists. With `automatic`: adopted if the daemon can open its mapping, else staged.
+  // `gpu` is answered with `unsupported`. The memory must outlive the region.
+  Expected<Region> register_region(void* address, std::uint64_t bytes,
+                                   const RegisterOptions& options = {});
+  // A memory file (memfd, tmpfs, hugetlbfs) of the caller, who keeps `fd`. `address`: where the
+  // caller has mapped [offset, offset + bytes) of it; null: libclient maps it.
+  Expected<Region> register_fd(int fd, std::uint64_t offset, std::uint64_t bytes,
+                               void* address = nullptr, const RegisterOptions& options = {});
+
+  // name: 1 to 255 bytes. The same name gives the same namespace; options are the handle's own.
+  Expected<Namespace> open_namespace(std::string_view name, const NamespaceOptions& options = {});
+
+  // --- one page ---------------------------------------------------------------------------------
+  // get and exists: not_found when the key is absent. put: no_space, unreachable, ...
+  PageResult put(std::string_view key, const View& value, const CallOptions& options = {});
+  PageResult get(std::string_view key, const View& target, const CallOptions& options = {});
+  PageResult exists(std::string_view key, const CallOptions& options = {});
+  Status remove(std::string_view key, const CallOptions& options = {});
+  // A round trip through a lane that does nothing: is the daemon there, how far is it away?
+  Status ping(const CallOptions& options = {});
+
+  // --- batches: lists of any length, results[i] answers items[i]
+  // ---------------------------------- ok: carried out, each page has its own result. Else why it
+  // was not, and each page that was not carried out has that status as its result. results.size()
+  // must equal the list's length.
+  Status put(std::span<const Item> items, std::span<PageResult> results,
+             const CallOptions& options = {});
+  Status get(std::span<const Item> items, std::span<PageResult> results,
+             const CallOptions& options = {});
+  Status exists(std::span<const std::string_view> keys, std::span<PageResult> results,
+                const CallOptions& options = {});
+  Status remove(std::span<const std::string_view> keys, std::span<PageResult> results,
+                const CallOptions& options = {});
+
+  // --- asynchronous batches ---------------------------------------------------------------------
+  // The list, the keys in it, the memory and `results` must stay until the batch has completed.
+  // With a callback it completes by a call of it, inside poll() or wait() of this Client; without
+  // one, by drain(). Nothing happens behind the caller's back: no thread, so a batch advances
+  // (further submissions of a long list, staging copies) in calls of poll(), drain() and wait()
+  // only. Never blocks. out_of_memory: kPendingBatchesMax of this Client are pending.
+  using Callback = std::function<void(const Completed&)>;
+  static constexpr std::size_t kPendingBatchesMax = 65'536;
+  Expected<std::uint64_t> put_async(std::span<const Item> items, std::span<PageResult> results,
+                                    const CallOptions& options = {}, Callback callback = {});
+  Expected<std::uint64_t> get_async(std::span<const Item> items, std::span<PageResult> results,
+                                    const CallOptions& options = {}, Callback callback = {});
+  Expected<std::uint64_t> exists_async(std::span<const std::string_view> keys,
+                                       std::span<PageResult> results,
+                                       const CallOptions& options = {}, Callback callback = {});
+  Expected<std::uint64_t> remove_async(std::span<const std::string_view> keys,
+                                       std::span<PageResult> results,
+                                       const CallOptions& options = {}, Callback callback = {});
+  // Readable (poll, epoll, select) when poll() or drain() has something to do. The same descriptor
+  // for the life of the Client, across re-attaches; never read it. -1 if it can not be made.
+  [[nodiscard]] int completion_fd();
+  // Advances this Client's batches and calls the callbacks of those that are done. Returns how
+  // many.
+  std::size_t poll();
+  // Advances, and takes completed batches without callback: at most out.size(). Returns how many.
+  std::size_t drain(std::span<Completed> out);
+  // Sleeps until poll() or drain() has something to do, nothing is pending, or the time has passed.
+  void wait(std::uint32_t timeout_ms);
+  [[nodiscard]] std::size_t pending() const noexcept;  // batches not yet handed back
+
+  // --- about ------------------------------------------------------------------------------------
+  [[nodiscard]] bool attached() const noexcept;  // false: the daemon is away, or not yet back
+  [[nodiscard]] const std::string& socket_path() const noexcept;
+  [[nodiscard]] std::uint64_t max_value_bytes() const noexcept;  // the daemon's limit
+  [[nodiscard]] ClientStats stats() const noexcept;
+
+private:
+  Client(std::shared_ptr<detail::Core> core, const ClientOptions& options);
+  Expected<std::uint64_t> start(std::uint8_t opcode, const detail::PageList& pages,
+                                std::span<PageResult> results, const CallOptions& options,
+                                Callback callback);
+
+  std::shared_ptr<detail::Core> core_;
+  ClientOptions options_;
+  std::unique_ptr<detail::CompletionQueue> queue_;
+};
+
+}  // namespace simm

@@ -1,0 +1,217 @@
+/* The C interface of libsimm: the same as simm/client.h, with opaque handles and integer codes.
+ *
+ * Codes: 0 is success, negative values are those of simm::Status (SIMM_*). They never change.
+ * After a failure simm_last_error() tells in words what was wrong: the field, its value, the
+ * remedy. Strings given are copied, unless a function says otherwise. Sizes are bytes. Thread: any
+ * function from any thread, except that a handle must not be closed while it is used. Nothing
+ * throws, nothing aborts because of an argument: NULL where a pointer is needed is
+ * SIMM_INVALID_ARGUMENT.
+ *
+ * Structs with a `struct_size` field: set it to sizeof(the struct) and the rest to zero for the
+ * defaults (the *_INIT macros do both); later versions only append fields.
+ */
+#ifndef SIMM_SIMM_H
+#define SIMM_SIMM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "simm/version.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SIMM_OK 0
+#define SIMM_INVALID_ARGUMENT (-1000)
+#define SIMM_NOT_IMPLEMENTED (-1001)
+#define SIMM_TIMEOUT (-1002)
+#define SIMM_OUT_OF_MEMORY (-1003)
+#define SIMM_INVALID_STATE (-1004)
+#define SIMM_POISONED (-1005)
+#define SIMM_PERMISSION_DENIED (-1006)
+#define SIMM_UNSUPPORTED (-1007)
+#define SIMM_INCOMPATIBLE (-1008)
+#define SIMM_IO_ERROR (-1009)
+#define SIMM_UNREACHABLE (-2300)
+#define SIMM_NOT_FOUND (-4003)
+#define SIMM_NO_SPACE (-4006)
+#define SIMM_TRANSFER_FAILED (-4008)
+
+typedef struct simm_client simm_client;
+typedef struct simm_region simm_region;
+typedef struct simm_namespace simm_namespace;
+
+/* "timeout" for SIMM_TIMEOUT, "unknown" for a code that is none. Static storage. */
+const char* simm_status_name(int code);
+/* The last failure of this thread in words; "" before the first. Valid until its next one. */
+const char* simm_last_error(void);
+/* Version of the library at run time, for instance "0.1.0". Static storage. */
+const char* simm_version(void);
+
+/* --- client ------------------------------------------------------------------------------------
+ */
+
+enum simm_wait { SIMM_WAIT_ADAPTIVE = 0, SIMM_WAIT_SPIN = 1, SIMM_WAIT_EVENT = 2 };
+
+typedef struct simm_client_options {
+  size_t struct_size;
+  const char* socket_path;     /* NULL: $SIMM_SOCKET, /run/simm, $XDG_RUNTIME_DIR/simm */
+  const char* name;            /* NULL: the program's name */
+  const char* manager_address; /* NULL: any; "host:port": refused when the daemon's differs */
+  uint32_t lanes;              /* 0: 8 */
+  uint32_t async_lanes;        /* 0: 2 */
+  uint32_t wait;               /* enum simm_wait */
+  uint32_t sync_timeout_ms;    /* 0: 1000 */
+  uint32_t async_timeout_ms;   /* 0: 3000 */
+  uint32_t connect_timeout_ms; /* 0: 5000 */
+  uint64_t floor_bytes_per_s;  /* 0: 400000000 */
+  uint64_t staging_bytes;      /* 0: 32 MiB */
+  uint32_t no_reattach;        /* not 0: once the daemon has gone, calls stay unreachable */
+} simm_client_options;
+#define SIMM_CLIENT_OPTIONS_INIT \
+  { sizeof(simm_client_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/* `options` may be NULL. On success *out is a handle that simm_close() takes back. */
+int simm_connect(const simm_client_options* options, simm_client** out);
+/* Waits for the client's asynchronous batches, without calling their callbacks. NULL is nothing. */
+void simm_close(simm_client* client);
+/* 1 while a daemon is attached, else 0. */
+int simm_attached(const simm_client* client);
+/* A round trip that does nothing. timeout_ms 0: the default. */
+int simm_ping(simm_client* client, uint32_t timeout_ms);
+
+/* --- memory ------------------------------------------------------------------------------------
+ */
+
+enum simm_region_kind {
+  SIMM_REGION_AUTOMATIC = 0,
+  SIMM_REGION_SHARED = 1,
+  SIMM_REGION_ADOPTED = 2,
+  SIMM_REGION_STAGED = 3,
+  SIMM_REGION_FOREIGN = 4,
+  SIMM_REGION_GPU = 5
+};
+
+typedef struct simm_region_options {
+  size_t struct_size;
+  uint32_t kind;            /* register: enum simm_region_kind */
+  uint32_t allow_foreign;   /* register, automatic: try foreign before staged */
+  uint32_t wait_if_stopped; /* not 0: StoppedDaemon::wait, for memory that a device uses too */
+  uint32_t huge_pages;      /* allocate */
+  uint32_t bind_node;       /* allocate: 0 = no binding, else NUMA node + 1 */
+  uint32_t no_prefault;     /* allocate */
+} simm_region_options;
+#define SIMM_REGION_OPTIONS_INIT \
+  { sizeof(simm_region_options), 0, 0, 0, 0, 0, 0 }
+
+/* As Client::allocate_region, register_region and register_fd. `options` may be NULL. */
+int simm_region_allocate(simm_client* client, uint64_t bytes, const simm_region_options* options,
+                         simm_region** out);
+int simm_region_register(simm_client* client, void* address, uint64_t bytes,
+                         const simm_region_options* options, simm_region** out);
+int simm_region_register_fd(simm_client* client, int fd, uint64_t offset, uint64_t bytes,
+                            void* address, const simm_region_options* options, simm_region** out);
+void* simm_region_data(const simm_region* region);
+uint64_t simm_region_size(const simm_region* region);
+int simm_region_kind_of(const simm_region* region); /* enum simm_region_kind */
+/* Which kind and why, copied to `text` (cut to fit, always ended by 0). Returns its full length. */
+size_t simm_region_reason(const simm_region* region, char* text, size_t text_bytes);
+/* Waits at most for the region's own operations. Safe twice; the handle stays valid. */
+int simm_region_deregister(simm_region* region);
+/* Deregisters if need be and frees the handle (and memory that libsimm allocated). */
+void simm_region_free(simm_region* region);
+
+/* --- namespaces --------------------------------------------------------------------------------
+ */
+
+#define SIMM_EXACT_SIZE 1u   /* gets: a stored length other than the view's is not found */
+#define SIMM_SHARED_READS 2u /* gets: other processes of this node read the same keys */
+
+int simm_namespace_open(simm_client* client, const char* name, uint32_t flags,
+                        simm_namespace** out);
+void simm_namespace_free(simm_namespace* name_space);
+
+/* --- data --------------------------------------------------------------------------------------
+ */
+
+/* One page. Either `region` and `offset`, or region NULL and `address` inside a registered region.
+ */
+typedef struct simm_item {
+  const void* key;
+  size_t key_bytes; /* 1 to 1024 */
+  const simm_region* region;
+  const void* address;
+  uint64_t offset;
+  uint64_t length;        /* put: of the value; get: of the room for it */
+  uint64_t object_offset; /* get: first byte of the object wanted */
+  uint32_t depth;         /* put: position in its prefix, 0 = unknown */
+} simm_item;
+
+typedef struct simm_result {
+  int32_t status; /* SIMM_* */
+  uint32_t reserved;
+  uint64_t bytes; /* get: bytes written; put, exists: the object's length */
+} simm_result;
+
+typedef struct simm_call_options {
+  size_t struct_size;
+  const simm_namespace* name_space; /* NULL: the default namespace */
+  uint32_t timeout_ms;              /* 0: the client's default plus an allowance for the bytes */
+  uint32_t replace;                 /* put: not 0 = replace an existing object atomically */
+  uint32_t ttl_ms;
+  uint32_t lease_ms;
+  uint32_t flags; /* SIMM_EXACT_SIZE | SIMM_SHARED_READS */
+} simm_call_options;
+#define SIMM_CALL_OPTIONS_INIT \
+  { sizeof(simm_call_options), 0, 0, 0, 0, 0, 0 }
+
+/* A batch of any length; results[i] answers items[i]. exists and remove look at the keys only.
+ * Returns 0 when it was carried out, whatever became of its pages. `options` may be NULL. */
+int simm_put(simm_client* client, const simm_item* items, size_t count, simm_result* results,
+             const simm_call_options* options);
+int simm_get(simm_client* client, const simm_item* items, size_t count, simm_result* results,
+             const simm_call_options* options);
+int simm_exists(simm_client* client, const simm_item* items, size_t count, simm_result* results,
+                const simm_call_options* options);
+int simm_remove(simm_client* client, const simm_item* items, size_t count, simm_result* results,
+                const simm_call_options* options);
+
+/* --- asynchronous batches ----------------------------------------------------------------------
+ */
+
+typedef struct simm_completed {
+  uint64_t ticket;
+  int32_t status;
+  uint32_t reserved;
+} simm_completed;
+
+/* Called inside simm_poll() or simm_wait() of the client; must not throw. */
+typedef void (*simm_callback)(void* context, uint64_t ticket, int status);
+
+/* As the calls above, without waiting: `items`, the keys, the memory and `results` must stay until
+ * the batch has completed, by its callback or, with callback NULL, by simm_drain(). */
+int simm_put_async(simm_client* client, const simm_item* items, size_t count, simm_result* results,
+                   const simm_call_options* options, simm_callback callback, void* context,
+                   uint64_t* ticket);
+int simm_get_async(simm_client* client, const simm_item* items, size_t count, simm_result* results,
+                   const simm_call_options* options, simm_callback callback, void* context,
+                   uint64_t* ticket);
+int simm_exists_async(simm_client* client, const simm_item* items, size_t count,
+                      simm_result* results, const simm_call_options* options,
+                      simm_callback callback, void* context, uint64_t* ticket);
+int simm_remove_async(simm_client* client, const simm_item* items, size_t count,
+                      simm_result* results, const simm_call_options* options,
+                      simm_callback callback, void* context, uint64_t* ticket);
+/* Readable when simm_poll() or simm_drain() has something to do. Owned by the client; -1: none. */
+int simm_completion_fd(simm_client* client);
+size_t simm_poll(simm_client* client);
+size_t simm_drain(simm_client* client, simm_completed* out, size_t count);
+void simm_wait(simm_client* client, uint32_t timeout_ms);
+size_t simm_pending(const simm_client* client);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SIMM_SIMM_H */
