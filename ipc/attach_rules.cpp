@@ -1,0 +1,60 @@
+#include "ipc/attach_rules.h"
+
+#include <algorithm>
+
+namespace simm::ipc {
+
+Outcome check_hello(const Hello& hello, const DaemonFacts& daemon) {
+  if (hello.layout_version != daemon.layout_version) {
+    const bool old = hello.layout_version < daemon.layout_version;
+    return Error{Status::incompatible,
+                 "client library " + hello.library_version + " speaks session layout " +
+                     std::to_string(hello.layout_version) + ", daemon " + daemon.version +
+                     " speaks layout " + std::to_string(daemon.layout_version) + ": upgrade the " +
+                     (old ? "client library" : "daemon")};
+  }
+  const std::uint32_t unknown = hello.feature_bits & ~daemon.feature_bits;
+  if (unknown != 0) {
+    return Error{Status::incompatible, "client library " + hello.library_version +
+                                           " needs feature bits " + std::to_string(unknown) +
+                                           " that daemon " + daemon.version +
+                                           " does not have: upgrade the daemon"};
+  }
+  if (!hello.manager_address.empty() && hello.manager_address != daemon.manager_address) {
+    const std::string own = daemon.manager_address.empty() ? "none" : daemon.manager_address;
+    return Error{Status::invalid_argument, "client asks for manager " + hello.manager_address +
+                                               ", this daemon's manager is " + own +
+                                               ": attach to that cluster's daemon or leave the "
+                                               "client's manager address empty"};
+  }
+  return Done{};
+}
+
+Outcome check_welcome(const Welcome& welcome) {
+  if (welcome.layout_version != kLayoutVersion) {
+    return Error{Status::incompatible,
+                 "daemon " + welcome.daemon_version + " speaks session layout " +
+                     std::to_string(welcome.layout_version) +
+                     ", this client library speaks layout " + std::to_string(kLayoutVersion)};
+  }
+  const std::uint32_t unknown = welcome.feature_bits & ~kFeatureBits;
+  if (unknown != 0) {
+    return Error{Status::incompatible,
+                 "daemon needs feature bits " + std::to_string(unknown) + " of its clients"};
+  }
+  const bool lanes_fit = welcome.lane_count >= 1 && welcome.lane_count <= kLanesMax;
+  if (!lanes_fit || welcome.session_bytes != session_bytes(welcome.lane_count)) {
+    return Error{Status::incompatible, "daemon offers a session of " +
+                                           std::to_string(welcome.session_bytes) + " bytes with " +
+                                           std::to_string(welcome.lane_count) + " lanes"};
+  }
+  return Done{};
+}
+
+std::uint32_t granted_lanes(std::uint32_t wanted, std::uint32_t default_lanes,
+                            std::uint32_t most) noexcept {
+  const std::uint32_t limit = std::clamp(most, 1u, kLanesMax);
+  return std::clamp(wanted == 0 ? default_lanes : wanted, 1u, limit);
+}
+
+}  // namespace simm::ipc

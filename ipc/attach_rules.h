@@ -1,0 +1,33 @@
+// The rules by which two versions of SiMM agree to talk, or say why they do not. Pure functions.
+// The reason names both sides' values and the remedy: it is all that the person on the other side
+// gets to see. Thread: any.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "ipc/control_message.h"
+#include "simm/expected.h"
+
+namespace simm::ipc {
+
+struct DaemonFacts {
+  std::uint32_t layout_version = kLayoutVersion;
+  std::uint32_t feature_bits = kFeatureBits;  // features that this daemon offers
+  std::string version;
+  std::string manager_address;  // empty: none is configured
+};
+
+// Daemon: may this client attach? incompatible (version, feature) or invalid_argument (another
+// cluster's manager).
+Outcome check_hello(const Hello& hello, const DaemonFacts& daemon);
+
+// Client: is this the session that was asked for? incompatible when the daemon offers another
+// layout or a size that does not belong to its lane count.
+Outcome check_welcome(const Welcome& welcome);
+
+// Lanes to grant to a client that wants `wanted` (0: the default); `most` is at most kLanesMax.
+std::uint32_t granted_lanes(std::uint32_t wanted, std::uint32_t default_lanes,
+                            std::uint32_t most) noexcept;
+
+}  // namespace simm::ipc

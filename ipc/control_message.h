@@ -1,0 +1,133 @@
+// What a client process and the daemon tell each other over the attach socket, as plain values.
+// ipc/schema/attach.capnp is the format, ipc/control_codec.h the way in and out, ipc/ATTACH.md the
+// sequence. A decoded value satisfies every limit named here; what a text or a number means is
+// still the sender's claim.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "ipc/layout.h"
+#include "simm/status.h"
+
+namespace simm::ipc {
+
+inline constexpr std::size_t kControlMessageBytesMax = 64 * 1024;
+inline constexpr std::size_t kNameBytesMax = 256;     // names, versions, addresses
+inline constexpr std::size_t kReasonBytesMax = 1024;  // explanations; longer ones are cut
+inline constexpr std::uint64_t kHandshakeTimeoutNs = 1'000'000'000;  // connect to Opened
+
+// How a region's memory reaches the daemon. The values of memory::RegionKind, and `automatic`: the
+// daemon tries what the client's memory allows, in the order shared, adopted, staged.
+enum class RegionRequestKind : std::uint16_t {
+  automatic = 0,
+  shared = 1,
+  adopted = 2,
+  staged = 3,  // reply only: the daemon can not see the memory, the client copies through a region
+  foreign = 4,
+  gpu = 5,
+};
+inline constexpr std::uint16_t kRegionRequestKindCount = 6;
+const char* region_kind_name(RegionRequestKind kind) noexcept;
+
+// Client to daemon.
+struct Hello {
+  std::uint32_t layout_version = kLayoutVersion;
+  std::uint32_t feature_bits = kFeatureBits;
+  std::string library_version;
+  std::string client_name;
+  std::uint32_t lane_count = 0;  // wanted; 0 = the daemon's default
+  std::string manager_address;   // empty, or the daemon refuses when its own differs
+  bool operator==(const Hello&) const = default;
+};
+struct Mapped {
+  bool operator==(const Mapped&) const = default;
+};
+struct OpenNamespace {
+  std::uint64_t request_id = 0;
+  std::string name;
+  bool exact_size = false;  // every get of it: another stored size is a miss
+  bool shared = false;      // every get of it: other processes of the node read the same keys
+  bool operator==(const OpenNamespace&) const = default;
+};
+struct RegisterRegion {
+  std::uint64_t request_id = 0;
+  RegionRequestKind kind = RegionRequestKind::automatic;
+  std::uint64_t address = 0;    // where the client sees byte 0
+  std::uint64_t length = 0;     // bytes, > 0; address + length does not overflow
+  std::uint64_t fd_offset = 0;  // of byte 0 in the descriptor that came along
+  bool has_fd = false;
+  std::string name;
+  bool operator==(const RegisterRegion&) const = default;
+};
+struct DeregisterRegion {
+  std::uint64_t request_id = 0;
+  RegionHandle handle = kNoRegion;
+  bool operator==(const DeregisterRegion&) const = default;
+};
+struct Goodbye {
+  bool operator==(const Goodbye&) const = default;
+};
+using ClientMessage =
+    std::variant<Hello, Mapped, OpenNamespace, RegisterRegion, DeregisterRegion, Goodbye>;
+
+// Daemon to client.
+struct SessionLimits {
+  std::uint64_t value_bytes_max = 0;
+  std::uint32_t key_bytes_max = 0;
+  std::uint32_t regions_max = 0;
+  std::uint64_t default_timeout_ns = 0;
+  std::uint32_t lease_default_ms = 0;
+  std::uint32_t lease_max_ms = 0;
+  bool operator==(const SessionLimits&) const = default;
+};
+// Comes with two descriptors: the session's memory file and its bell socket.
+struct Welcome {
+  std::uint32_t layout_version = kLayoutVersion;
+  std::uint32_t feature_bits = kFeatureBits;
+  std::string daemon_version;
+  std::uint64_t session_id = 0;
+  std::string tenant;
+  std::uint64_t session_bytes = 0;
+  std::uint32_t lane_count = 0;
+  SessionLimits limits;
+  bool operator==(const Welcome&) const = default;
+};
+inline constexpr std::size_t kWelcomeFds = 2;
+struct Opened {
+  bool operator==(const Opened&) const = default;
+};
+struct Refused {
+  Status status = Status::incompatible;
+  std::string reason;
+  bool operator==(const Refused&) const = default;
+};
+struct NamespaceReply {
+  std::uint64_t request_id = 0;
+  Status status = Status::ok;
+  std::uint16_t id = 0;
+  std::string reason;
+  bool operator==(const NamespaceReply&) const = default;
+};
+struct RegionReply {
+  std::uint64_t request_id = 0;
+  Status status = Status::ok;
+  RegionHandle handle = kNoRegion;
+  RegionRequestKind kind = RegionRequestKind::staged;
+  std::string reason;  // which kind was chosen and why
+  bool operator==(const RegionReply&) const = default;
+};
+struct DeregisterReply {
+  std::uint64_t request_id = 0;
+  Status status = Status::ok;
+  bool operator==(const DeregisterReply&) const = default;
+};
+struct Poisoned {
+  PoisonReason reason = PoisonReason::none;
+  bool operator==(const Poisoned&) const = default;
+};
+using DaemonMessage =
+    std::variant<Welcome, Opened, Refused, NamespaceReply, RegionReply, DeregisterReply, Poisoned>;
+
+}  // namespace simm::ipc
