@@ -1,0 +1,75 @@
+#include "daemon/base/agent_group.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <cerrno>
+#include <string>
+#include <system_error>
+
+#include "simm/check.h"
+
+namespace simm::base {
+namespace {
+
+Outcome pin_thread(std::thread& thread, int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(static_cast<std::size_t>(cpu), &set);
+  const int failed = ::pthread_setaffinity_np(thread.native_handle(), sizeof set, &set);
+  if (failed == 0) return Done{};
+  return system_error("threading.cpus: can not run on CPU " + std::to_string(cpu), failed);
+}
+
+}  // namespace
+
+Expected<std::unique_ptr<AgentGroup>> AgentGroup::create(AgentGroupOptions options,
+                                                         std::size_t slots, const Clock& clock,
+                                                         CounterSet& counters) {
+  SIMM_CHECK(slots > 0);
+  const std::size_t threads = options.mode == Threading::shared ? 1 : slots;
+  std::unique_ptr<AgentGroup> group(new AgentGroup(std::move(options)));
+  for (std::size_t i = 0; i < threads; ++i) {
+    Lane lane;
+    lane.waiter = std::make_unique<EpollWaiter>(clock);
+    if (!lane.waiter->usable()) return system_error("epoll or eventfd of a data thread", EMFILE);
+    lane.runner = std::make_unique<AgentRunner>("data" + std::to_string(i), clock, *lane.waiter,
+                                                group->options_.idle, counters);
+    group->lanes_.push_back(std::move(lane));
+  }
+  return group;
+}
+
+Outcome AgentGroup::start() {
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    Lane& started = lanes_[i];
+    AgentRunner* runner = started.runner.get();
+    try {
+      started.thread = std::thread([runner] { runner->run(); });
+    } catch (const std::system_error& failure) {
+      stop();
+      return system_error("can not start a data thread", failure.code().value());
+    }
+    ::pthread_setname_np(started.thread.native_handle(), ("simm-data" + std::to_string(i)).c_str());
+    if (options_.cpus.empty()) continue;
+    Outcome pinned = pin_thread(started.thread, options_.cpus[i % options_.cpus.size()]);
+    if (!pinned) {
+      stop();
+      return pinned;
+    }
+  }
+  return Done{};
+}
+
+void AgentGroup::stop() noexcept {
+  for (Lane& lane : lanes_) lane.runner->request_stop();
+  for (Lane& lane : lanes_) {
+    if (lane.thread.joinable()) lane.thread.join();
+  }
+}
+
+AgentGroup::Lane& AgentGroup::lane(std::size_t slot) noexcept {
+  return options_.mode == Threading::shared ? lanes_.front() : lanes_[slot];
+}
+
+}  // namespace simm::base

@@ -1,0 +1,65 @@
+// AgentRunner: one thread's loop over its agents. A turn calls do_work() of each; when a turn found
+// nothing the idle strategy decides: spin (never sleeps), adaptive (spins for a budget, then
+// sleeps) or event (sleeps at once). The budget of `adaptive` learns: it grows while spinning is
+// rewarded and shrinks while it is not, and the second half of it yields the CPU, so two spinning
+// ends on one CPU do not fight. Sleeping is announced (Agent::prepare_sleep, Waiter).
+//
+// Duty cycle: "runner.<name>.{turns,work,sleeps,turn_ns_max,turn_over_10ms}".
+// Thread: run() is the thread; request_stop() from any.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "daemon/base/agent.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/counters.h"
+#include "daemon/base/waiter.h"
+
+namespace simm::base {
+
+enum class WaitMode : std::uint8_t { spin, adaptive, event };
+
+struct IdleOptions {
+  WaitMode mode = WaitMode::adaptive;
+  TimeNs spin_ns = 50'000;  // upper bound of the spin budget of `adaptive`
+};
+
+class AgentRunner {
+public:
+  // All references outlive the runner; agents are added before run().
+  AgentRunner(std::string_view name, const Clock& clock, Waiter& waiter, IdleOptions idle,
+              CounterSet& counters);
+
+  void add(Agent& agent) { agents_.push_back(&agent); }
+  [[nodiscard]] std::size_t agents() const noexcept { return agents_.size(); }
+
+  // Runs turns until request_stop(). Work that is there when the stop arrives may stay undone.
+  void run() noexcept;
+  // One turn without idling: how tests and the simulation drive agents.
+  int turn() noexcept;
+  void request_stop() noexcept;
+
+private:
+  void idle(TimeNs now_ns) noexcept;
+  void sleep() noexcept;
+  void rewarded(TimeNs now_ns) noexcept;
+
+  const Clock& clock_;
+  Waiter& waiter_;
+  const IdleOptions idle_;
+  std::vector<Agent*> agents_;
+  std::atomic<bool> stopping_{false};
+  TimeNs idle_since_ns_ = 0;  // 0: the last turn found work
+  TimeNs spin_budget_ns_;
+
+  Counter turns_;
+  Counter work_;
+  Counter sleeps_;
+  Counter turn_ns_max_;
+  Counter turns_over_10ms_;
+};
+
+}  // namespace simm::base

@@ -1,0 +1,78 @@
+#include "daemon/base/error_log.h"
+
+#include <algorithm>
+
+#include "daemon/base/hash.h"
+
+namespace simm::base {
+namespace {
+
+// Like sanitize(), into a fixed buffer: record() runs on data agents and must not allocate.
+template <std::size_t N>
+void copy_clean(std::array<char, N>& out, std::string_view text) noexcept {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::size_t at = 0;
+  for (const char c : text) {
+    if (at + 5 > N) break;
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte < 0x7f && c != '"' && c != '\\') {
+      out[at++] = c;
+    } else {
+      out[at++] = '\\';
+      out[at++] = 'x';
+      out[at++] = kHex[byte >> 4];
+      out[at++] = kHex[byte & 15];
+    }
+  }
+  out[at] = '\0';
+}
+
+}  // namespace
+
+ErrorLog::ErrorLog(const Clock& clock)
+    : clock_(clock), table_(std::make_unique<std::array<Entry, kDistinctErrorsMax>>()) {}
+
+bool ErrorLog::record(std::string_view site, Status status, std::string_view text) noexcept {
+  const std::uint64_t parts[] = {payload_digest(site.data(), site.size()),
+                                 payload_digest(text.data(), text.size()),
+                                 static_cast<std::uint64_t>(status)};
+  const std::uint64_t identity = payload_digest(parts, sizeof parts) | 1;  // 0 means free
+  const TimeNs now = clock_.now_ns();
+  for (std::size_t probe = 0; probe < kProbesMax; ++probe) {
+    Entry& entry = (*table_)[(identity + probe) % kDistinctErrorsMax];
+    std::uint64_t holder = entry.identity.load(std::memory_order_acquire);
+    bool claimed = false;
+    if (holder == 0) {
+      claimed = entry.identity.compare_exchange_strong(holder, identity, std::memory_order_acq_rel);
+      if (claimed) holder = identity;
+    }
+    if (holder != identity) continue;
+    entry.count.fetch_add(1, std::memory_order_relaxed);
+    entry.last_ns.store(now, std::memory_order_relaxed);
+    if (!claimed) return false;
+    entry.first_ns.store(now, std::memory_order_relaxed);
+    entry.status = static_cast<std::int32_t>(status);
+    copy_clean(entry.site, site);
+    copy_clean(entry.text, text);
+    entry.ready.store(true, std::memory_order_release);
+    return true;
+  }
+  dropped_.fetch_add(1, std::memory_order_relaxed);
+  return false;
+}
+
+std::vector<ErrorEntry> ErrorLog::entries() const {
+  std::vector<ErrorEntry> all;
+  for (const Entry& entry : *table_) {
+    if (!entry.ready.load(std::memory_order_acquire)) continue;
+    all.push_back({entry.site.data(), static_cast<Status>(entry.status), entry.text.data(),
+                   entry.count.load(std::memory_order_relaxed),
+                   entry.first_ns.load(std::memory_order_relaxed),
+                   entry.last_ns.load(std::memory_order_relaxed)});
+  }
+  std::sort(all.begin(), all.end(),
+            [](const ErrorEntry& a, const ErrorEntry& b) { return a.first_ns < b.first_ns; });
+  return all;
+}
+
+}  // namespace simm::base

@@ -1,0 +1,77 @@
+// Every bound of the daemon that is not a size of the shared layout (those are in ipc/layout.h):
+// its name, its default, and a counter "limit.<name>.reached" that says how often somebody ran into
+// it. A limit that can be configured has its default in config_table.cpp instead and its counter
+// here. Thread: reached() from any thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "daemon/base/counters.h"
+
+namespace simm::base {
+
+// Sizes of tables and queues that are not configurable.
+inline constexpr std::uint32_t kSocketsMax = 64;               // listening sockets
+inline constexpr std::uint32_t kTenantsMax = 64;               // configured tenants
+inline constexpr std::uint32_t kNamespacesPerTenantMax = 256;  // namespaces ever opened
+inline constexpr std::uint32_t kUnauthenticatedMax = 64;       // per listening socket, in handshake
+inline constexpr std::uint32_t kFdsPerMessageMax = 4;          // SCM_RIGHTS of one control message
+inline constexpr std::uint32_t kControlMessageBytesMax = 64 * 1024;
+inline constexpr std::uint32_t kDataAgentsMax = 64;
+inline constexpr std::uint32_t kMailboxMessages = 1024;   // between two agents
+inline constexpr std::uint32_t kRegistrarJobsMax = 1024;  // waiting for a registrar thread
+inline constexpr std::uint32_t kAdminConnectionsMax = 16;
+inline constexpr std::uint32_t kDistinctErrorsMax = 256;
+
+// What can be run into.
+enum class Limit : std::uint8_t {
+  sessions_per_socket,
+  unauthenticated_per_socket,
+  regions_per_session,
+  region_pin_bytes,
+  touch_budget,
+  namespaces_per_tenant,
+  registrar_jobs,
+  mailbox,
+  in_flight_operations,
+  in_flight_bytes,
+  tenant_quota,
+  lease_budget,
+  admin_connections,
+  descriptors,
+};
+inline constexpr std::size_t kLimitCount = 14;
+
+inline constexpr std::string_view limit_name(Limit limit) noexcept {
+  constexpr std::array<std::string_view, kLimitCount> kNames = {
+      "sessions_per_socket",  "unauthenticated_per_socket",
+      "regions_per_session",  "region_pin_bytes",
+      "touch_budget",         "namespaces_per_tenant",
+      "registrar_jobs",       "mailbox",
+      "in_flight_operations", "in_flight_bytes",
+      "tenant_quota",         "lease_budget",
+      "admin_connections",    "descriptors"};
+  return kNames[static_cast<std::size_t>(limit)];
+}
+
+class LimitCounters {
+public:
+  LimitCounters() = default;  // counts into unread cells
+  explicit LimitCounters(CounterSet& counters) {
+    for (std::size_t i = 0; i < kLimitCount; ++i) {
+      const std::string name(limit_name(static_cast<Limit>(i)));
+      reached_[i] = counters.counter("limit." + name + ".reached");
+    }
+  }
+
+  void reached(Limit limit) noexcept { reached_[static_cast<std::size_t>(limit)].add_shared(); }
+
+private:
+  std::array<Counter, kLimitCount> reached_;
+};
+
+}  // namespace simm::base
