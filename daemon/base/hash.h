@@ -14,19 +14,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string_view>
 
+#include "daemon/base/key_hash.h"
 #include "daemon/base/random.h"
 #include "simm/check.h"
 
 namespace simm::base {
-
-struct KeyHash {
-  std::uint64_t low = 0;
-  std::uint64_t high = 0;
-  friend bool operator==(const KeyHash&, const KeyHash&) = default;
-};
 
 class KeyHasher {
 public:

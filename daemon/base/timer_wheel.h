@@ -134,7 +134,8 @@ private:
       const auto here = static_cast<int>(current & (kSlots - 1));
       const int ahead = std::countr_zero(std::rotr(levels_[level].occupied, here));
       const std::uint64_t tick = (current + static_cast<std::uint64_t>(ahead)) << shift;
-      const auto slot = static_cast<std::uint8_t>((here + ahead) & (kSlots - 1));
+      const auto slot =
+          static_cast<std::uint8_t>(static_cast<std::uint32_t>(here + ahead) & (kSlots - 1));
       return {true, level, slot, tick < now_tick_ ? now_tick_ : tick};
     }
     return {};
