@@ -121,9 +121,10 @@ static_assert(sizeof(SharedLine) == 128);
 struct LaneControl {
   SharedLine submission_tail;  // client: submissions published
   SharedLine submission_head;  // daemon: submissions taken
-  SharedLine completion_tail;  // daemon: completions published; the client's futex word
+  SharedLine completion_tail;  // daemon: completions published
   SharedLine completion_head;  // client: completions read
-  SharedLine client_waiting;   // client sets before it sleeps (ClientWait), daemon clears to wake
+  SharedLine client_waiting;   // client sets before it sleeps (ClientWait), daemon clears to wake;
+                               // the client's futex word (why this one: FORMAT.md)
   SharedLine reserved[3];
 };
 static_assert(sizeof(LaneControl) == 1024);
@@ -131,7 +132,7 @@ static_assert(sizeof(LaneControl) == 1024);
 // LaneControl::client_waiting: how the client wants to be woken by the next completion.
 enum class ClientWait : std::uint32_t {
   none = 0,   // it polls
-  futex = 1,  // FUTEX_WAKE on completion_tail
+  futex = 1,  // FUTEX_WAKE on client_waiting
   bell = 2,   // one message on the session's bell socket (pollable)
 };
 
@@ -191,7 +192,8 @@ struct SessionHeader {
   std::uint32_t pad0[20];
   SharedLine state;            // daemon: SessionState
   SharedLine poison_reason;    // daemon: PoisonReason
-  SharedLine daemon_sleeping;  // daemon: 1 while it sleeps and wants a message on the bell socket
+  SharedLine daemon_sleeping;  // daemon sets to 1 before it sleeps; the client that clears it sends
+                               // one message on the bell socket
   SharedLine pad1[28];
 };
 static_assert(offsetof(SessionHeader, layout_version) == 44);

@@ -1,0 +1,44 @@
+#include "ipc/bell_socket.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+
+namespace simm::ipc {
+
+BellSocket::~BellSocket() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Expected<std::pair<BellSocket, BellSocket>> BellSocket::make_pair() {
+  int ends[2] = {-1, -1};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+    return system_error("socketpair for a session's bell", errno);
+  }
+  return std::pair<BellSocket, BellSocket>(BellSocket(ends[0]), BellSocket(ends[1]));
+}
+
+bool BellSocket::ring() const noexcept {
+  const std::uint64_t one = 1;
+  for (;;) {
+    if (::send(fd_, &one, sizeof one, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
+    if (errno == EINTR) continue;
+    // ENOBUFS: the kernel is short of memory; the next completion or the client's timeout helps.
+    return errno == EAGAIN || errno == ENOBUFS;
+  }
+}
+
+bool BellSocket::drain() const noexcept {
+  std::uint64_t ignored = 0;
+  for (int taken = 0; taken < kDrainMax; ++taken) {
+    const ssize_t got = ::recv(fd_, &ignored, sizeof ignored, MSG_DONTWAIT | MSG_TRUNC);
+    if (got > 0) continue;
+    if (got == 0) return false;  // end of file; a client that sends empty messages fools itself
+    if (errno != EINTR) return errno == EAGAIN;
+  }
+  return true;
+}
+
+}  // namespace simm::ipc

@@ -1,0 +1,98 @@
+// The shared words of a session's header that change while it lives: its state, why it was
+// poisoned, and whether the daemon sleeps. One class for each side.
+//
+// Wake-up of the daemon: it sets daemon_sleeping, looks at every lane once more, and sleeps on the
+// bell socket. The client publishes a submission_tail, looks at daemon_sleeping, and the one that
+// takes it back sends one message. All four accesses are sequentially consistent, so at least one
+// side sees the other; a message that comes too late only costs an extra look.
+//
+// Owned by nobody: the mapping of the header outlives both. The set-up of the other header fields
+// is the attach code's.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "ipc/bell_socket.h"
+#include "ipc/layout.h"
+#include "ipc/untrusted.h"
+#include "simm/status.h"
+
+namespace simm::ipc {
+
+// Thread: the data agent that owns the session.
+class DaemonSessionWords {
+public:
+  explicit DaemonSessionWords(SessionHeader* header) noexcept
+      : state_(&header->state.word),
+        poison_reason_(&header->poison_reason.word),
+        sleeping_(&header->daemon_sleeping.word) {}
+
+  // The reason becomes visible before the state.
+  void publish_poisoned(PoisonReason reason) noexcept {
+    poison_reason_.store_release(static_cast<std::uint32_t>(reason));
+    publish_state(SessionState::poisoned);
+  }
+  void publish_state(SessionState state) noexcept {
+    state_.store_seq_cst(static_cast<std::uint32_t>(state));
+  }
+
+  // Announce, then look at all lanes (DaemonLane::has_submissions), then sleep or withdraw.
+  void announce_sleep() noexcept { sleeping_.store_seq_cst(1); }
+  void withdraw_sleep() noexcept { sleeping_.store_relaxed(0); }
+
+private:
+  UntrustedWord state_;
+  UntrustedWord poison_reason_;
+  UntrustedWord sleeping_;
+};
+
+// Thread: any. Lives as long as any thread of the client uses the session.
+class ClientSessionWords {
+public:
+  explicit ClientSessionWords(SessionHeader* header) noexcept
+      : state_(&header->state.word),
+        poison_reason_(&header->poison_reason.word),
+        sleeping_(&header->daemon_sleeping.word) {}
+
+  // After a push: sends one message if the daemon sleeps. False when the daemon's end is closed.
+  bool ring_if_sleeping(const BellSocket& bell) noexcept {
+    if (sleeping_.load_seq_cst() == 0) return true;
+    return sleeping_.exchange_seq_cst(0) == 0 || bell.ring();
+  }
+
+  // Whether submissions in flight can still complete. ok: open or draining. poisoned.
+  // invalid_state: closed, or not open yet. unreachable: mark_lost() was called.
+  [[nodiscard]] Status usable() const noexcept {
+    if (lost_.load(std::memory_order_seq_cst)) return Status::unreachable;
+    switch (static_cast<SessionState>(state_.load_seq_cst())) {
+      case SessionState::open:
+      case SessionState::draining:
+        return Status::ok;
+      case SessionState::poisoned:
+        return Status::poisoned;
+      case SessionState::starting:
+      case SessionState::closed:
+        break;
+    }
+    return Status::invalid_state;
+  }
+  [[nodiscard]] SessionState state() const noexcept {
+    return static_cast<SessionState>(state_.load_acquire());
+  }
+  [[nodiscard]] PoisonReason poison_reason() const noexcept {
+    return static_cast<PoisonReason>(poison_reason_.load_acquire());
+  }
+
+  // The socket to the daemon hung up. The caller then interrupts every lane
+  // (ClientLane::interrupt).
+  void mark_lost() noexcept { lost_.store(true, std::memory_order_seq_cst); }
+
+private:
+  UntrustedWord state_;
+  UntrustedWord poison_reason_;
+  UntrustedWord sleeping_;
+  std::atomic<bool> lost_{false};
+};
+
+}  // namespace simm::ipc
