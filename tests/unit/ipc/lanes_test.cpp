@@ -5,7 +5,9 @@
 
 #include "tests/unit/ipc/shared_lane.h"
 
-using namespace simm::ipc;  // a test file: names of one module only
+namespace lanes_test {
+
+using namespace simm::ipc;
 using shared_lane::completion;
 using shared_lane::is_whole;
 using shared_lane::SharedSession;
@@ -144,3 +146,5 @@ TEST_CASE("a client reports an impossible completion_tail and stays broken") {
     CHECK(client.push(submission(2)) == Status::invalid_state);
   }
 }
+
+}  // namespace lanes_test

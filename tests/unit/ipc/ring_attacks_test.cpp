@@ -10,7 +10,9 @@
 
 #include "tests/unit/ipc/shared_lane.h"
 
-using namespace simm::ipc;  // a test file: names of one module only
+namespace ring_attacks_test {
+
+using namespace simm::ipc;
 using shared_lane::completion;
 using shared_lane::SharedSession;
 using shared_lane::submission;
@@ -188,3 +190,5 @@ TEST_CASE("a client that unmaps its lane does not disturb the daemon") {
   CHECK(daemon.publish_completion(completion(5)) == Wake::done);
   ::munmap(ours, bytes);
 }
+
+}  // namespace ring_attacks_test

@@ -85,10 +85,6 @@ inline bool drive(const shared_lane::SharedSession& memory, ClientSessionWords& 
   return true;
 }
 
-}  // namespace ring_traffic
-
-using namespace ring_traffic;
-
 TEST_CASE("threads: nothing is lost, torn, doubled or left asleep in any wait mode") {
   for (const WaitMode mode : {WaitMode::spin, WaitMode::adaptive, WaitMode::event}) {
     for (const bool daemon_sleeps : {false, true}) {
@@ -130,3 +126,5 @@ TEST_CASE("processes: a forked client sees the same over shared memory") {
     CHECK(WEXITSTATUS(status) == 0);
   }
 }
+
+}  // namespace ring_traffic

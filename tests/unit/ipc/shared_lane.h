@@ -73,6 +73,7 @@ inline std::uint64_t seed(const char* test) {
       given != nullptr ? std::strtoull(given, nullptr, 0) : std::uint64_t{std::random_device{}()};
   std::printf("%s: repeat with SIMM_TEST_SEED=%llu bin/unit_ipc -tc='%s'\n", test,
               static_cast<unsigned long long>(value), test);
+  std::fflush(stdout);  // before a fork copies the buffer
   return value;
 }
 
