@@ -1,0 +1,270 @@
+#include "daemon/base/config.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "daemon/base/config_table.h"
+#include "daemon/base/limits.h"
+#include "daemon/base/sanitize.h"
+
+namespace simm::base {
+namespace {
+
+using nlohmann::json;
+
+// A mistake on its way to becoming an Error: thrown and caught inside this file only, because the
+// checks are deep in a recursion over somebody's file.
+struct Mistake {
+  std::string path;
+  std::string value;
+  std::string remedy;
+};
+
+std::string shown(const json& value) {
+  return sanitize(value.dump(-1, ' ', true, json::error_handler_t::replace), 80);
+}
+
+std::string range_of(const KeySpec& key) {
+  return std::to_string(key.min) + " to " + std::to_string(key.max);
+}
+
+std::int64_t checked_integer(const json& value, const KeySpec& key, const std::string& path) {
+  const std::string remedy = "write an integer from " + range_of(key);
+  if (!value.is_number_integer()) throw Mistake{path, shown(value), remedy};
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{INT64_MAX}) {
+    throw Mistake{path, shown(value), remedy};
+  }
+  const auto number = value.get<std::int64_t>();
+  if (number < key.min || number > key.max) throw Mistake{path, shown(value), remedy};
+  return number;
+}
+
+ByteShare checked_bytes(const json& value, const KeySpec& key, const std::string& path) {
+  const bool share_allowed = key.type == KeyType::bytes_or_share;
+  const std::string remedy = std::string("write a size such as 1048576, \"64MiB\"") +
+                             (share_allowed ? ", \"4GiB\" or \"10%\"" : " or \"4GiB\"") +
+                             ", from " + format_bytes(static_cast<std::uint64_t>(key.min)) +
+                             " to " + format_bytes(static_cast<std::uint64_t>(key.max));
+  ByteShare share;
+  if (value.is_string()) {
+    const auto parsed = parse_byte_share(value.get<std::string>());
+    if (!parsed || (parsed->percent != 0 && !share_allowed)) {
+      throw Mistake{path, shown(value), remedy};
+    }
+    share = *parsed;
+  } else if (value.is_number_unsigned()) {
+    share.bytes = value.get<std::uint64_t>();
+  } else {
+    throw Mistake{path, shown(value), remedy};
+  }
+  const bool in_range = share.bytes >= static_cast<std::uint64_t>(key.min) &&
+                        share.bytes <= static_cast<std::uint64_t>(key.max);
+  if (share.percent == 0 && !in_range) throw Mistake{path, shown(value), remedy};
+  return share;
+}
+
+std::uint32_t checked_choice(const json& value, const KeySpec& key, const std::string& path) {
+  const std::string remedy = "write one of: " + std::string(key.choices);
+  if (!value.is_string()) throw Mistake{path, shown(value), remedy};
+  const auto text = value.get<std::string>();
+  std::istringstream choices{std::string(key.choices)};
+  std::string choice;
+  for (std::uint32_t i = 0; std::getline(choices, choice, '|'); ++i) {
+    if (choice == text) return i;
+  }
+  throw Mistake{path, shown(value), remedy};
+}
+
+std::string checked_text(const json& value, const KeySpec& key, const std::string& path) {
+  const std::string remedy = "write a string of " + range_of(key) + " printable characters";
+  if (!value.is_string()) throw Mistake{path, shown(value), remedy};
+  const auto text = value.get<std::string>();
+  const auto length = static_cast<std::int64_t>(text.size());
+  if (length < key.min || length > key.max || sanitize(text, text.size() + 8) != text) {
+    throw Mistake{path, shown(value), remedy};
+  }
+  const bool octal = text.find_first_not_of("01234567") == std::string::npos;
+  if (key.path == "sockets[].mode" && !octal) {
+    throw Mistake{path, shown(value), "write permission bits in octal, such as \"0660\""};
+  }
+  return text;
+}
+
+KeyValue checked_value(const json& value, const KeySpec& key, const std::string& path) {
+  KeyValue result;
+  switch (key.type) {
+    case KeyType::boolean:
+      if (!value.is_boolean()) throw Mistake{path, shown(value), "write true or false"};
+      result.flag = value.get<bool>();
+      break;
+    case KeyType::integer:
+      result.number = checked_integer(value, key, path);
+      break;
+    case KeyType::bytes:
+    case KeyType::bytes_or_share:
+      result.share = checked_bytes(value, key, path);
+      break;
+    case KeyType::text:
+      result.text = checked_text(value, key, path);
+      break;
+    case KeyType::choice:
+      result.choice = checked_choice(value, key, path);
+      break;
+    case KeyType::integers:
+      if (!value.is_array() || value.size() > 1024) {
+        throw Mistake{path, shown(value), "write a list of at most 1024 integers"};
+      }
+      for (std::size_t i = 0; i < value.size(); ++i) {
+        const std::string element = path + "[" + std::to_string(i) + "]";
+        result.list.push_back(checked_integer(value[i], key, element));
+      }
+      break;
+  }
+  return result;
+}
+
+// Splits "section.key", "list[].key" and "key".
+struct KeyPath {
+  std::string section;  // empty for a key of the top level
+  std::string key;
+  bool list = false;
+};
+KeyPath split(std::string_view path) {
+  const std::size_t dot = path.find('.');
+  if (dot == std::string_view::npos) return {"", std::string(path), false};
+  const bool list = path[dot - 1] == ']';
+  return {std::string(path.substr(0, list ? dot - 2 : dot)), std::string(path.substr(dot + 1)),
+          list};
+}
+
+// All keys of one object (a section, an element of a list, or the top level): given or default.
+void read_object(Config& config, const json& object, const std::string& section, bool list,
+                 std::size_t element, const std::string& prefix) {
+  if (!object.is_object()) throw Mistake{prefix, shown(object), "write an object: { ... }"};
+  std::set<std::string> known;
+  for (const KeySpec& key : config_keys()) {
+    const KeyPath path = split(key.path);
+    if (path.section != section) {
+      if (section.empty()) known.insert(path.section);
+      continue;
+    }
+    known.insert(path.key);
+    const std::string full = prefix.empty() ? path.key : prefix + "." + path.key;
+    const auto given = object.find(path.key);
+    if (given == object.end() && key.fallback.empty()) {
+      throw Mistake{full, "nothing", "this key must be given"};
+    }
+    const json value = given != object.end() ? *given : json::parse(key.fallback);
+    key.assign(config, list ? element : 0, checked_value(value, key, full));
+  }
+  for (const auto& [name, value] : object.items()) {
+    if (known.count(name) != 0) continue;
+    std::string all;
+    for (const std::string& other : known) all += (all.empty() ? "" : ", ") + other;
+    const std::string clean = sanitize(name, 80);
+    throw Mistake{prefix.empty() ? clean : prefix + "." + clean, shown(value),
+                  "unknown key; known here: " + all};
+  }
+}
+
+template <typename Element>
+void read_list(Config& config, std::vector<Element>& elements, const json& root,
+               const std::string& section, std::size_t count_max) {
+  const auto given = root.find(section);
+  if (given == root.end()) return;
+  if (!given->is_array() || given->size() > count_max) {
+    throw Mistake{section, shown(*given),
+                  "write a list of at most " + std::to_string(count_max) + " objects"};
+  }
+  elements.resize(given->size());
+  for (std::size_t i = 0; i < given->size(); ++i) {
+    read_object(config, (*given)[i], section, true, i, section + "[" + std::to_string(i) + "]");
+  }
+}
+
+// What no single key can say.
+void check_together(const Config& config) {
+  if (config.store.lease_default_ms > config.store.lease_max_ms) {
+    throw Mistake{"store.lease_default_ms", std::to_string(config.store.lease_default_ms),
+                  "write at most store.lease_max_ms"};
+  }
+  if (config.engine.fence_budget_min_ms > config.engine.fence_budget_max_ms) {
+    throw Mistake{"engine.fence_budget_min_ms", std::to_string(config.engine.fence_budget_min_ms),
+                  "write at most engine.fence_budget_max_ms"};
+  }
+  std::set<std::string> names;
+  for (const TenantConfig& tenant : config.tenants) {
+    if (!names.insert(tenant.name).second) {
+      throw Mistake{"tenants", tenant.name, "name each tenant once"};
+    }
+  }
+  std::set<std::string> paths;
+  for (const SocketConfig& socket : config.sockets) {
+    if (!paths.insert(socket.path).second) {
+      throw Mistake{"sockets", socket.path, "list each path once"};
+    }
+  }
+}
+
+Config config_of(const json& root) {
+  Config config;
+  read_object(config, root, "", false, 0, "");
+  std::set<std::string> sections;
+  for (const KeySpec& key : config_keys()) {
+    const KeyPath path = split(key.path);
+    if (path.section.empty() || path.list || !sections.insert(path.section).second) continue;
+    const auto given = root.find(path.section);
+    const json object = given != root.end() ? *given : json::object();
+    read_object(config, object, path.section, false, 0, path.section);
+  }
+  read_list(config, config.sockets, root, "sockets", kSocketsMax);
+  read_list(config, config.tenants, root, "tenants", kTenantsMax);
+  check_together(config);
+
+  if (config.run_directory.empty()) config.run_directory = default_run_directory();
+  const std::string directory = config.run_directory + "/";
+  if (config.sockets.empty()) config.sockets.push_back({directory + "simm.sock", "", 0660});
+  if (config.admin_socket.empty()) config.admin_socket = directory + "admin.sock";
+  if (config.counters_file.empty()) config.counters_file = directory + "counters";
+  return config;
+}
+
+}  // namespace
+
+std::string default_run_directory() {
+  if (::geteuid() == 0) return "/run/simm";
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && *runtime == '/') return std::string(runtime) + "/simm";
+  return "/tmp/simm-" + std::to_string(::geteuid());
+}
+
+Config default_config() {
+  return config_of(json::object());
+}
+
+Expected<Config> parse_config(std::string_view text, const std::string& file) {
+  try {
+    return config_of(json::parse(text));
+  } catch (const Mistake& mistake) {
+    return Error{Status::invalid_argument,
+                 file + ": " + mistake.path + " = " + mistake.value + ": " + mistake.remedy};
+  } catch (const json::exception& wrong) {
+    return Error{Status::invalid_argument, file + ": not JSON: " + sanitize(wrong.what())};
+  }
+}
+
+Expected<Config> load_config(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    return Error{Status::io_error, path + ": can not be read as a configuration file"};
+  }
+  return parse_config(text.str(), path);
+}
+
+}  // namespace simm::base

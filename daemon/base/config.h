@@ -1,0 +1,104 @@
+// Config: everything a person can set, checked. One table (config_table.h) describes each key: it
+// validates a file, gives the defaults, and generates config/simm.schema.json. No file is needed.
+// Thread: read at start-up; immutable afterwards, then any.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/base/agent_group.h"
+#include "daemon/base/byte_size.h"
+#include "daemon/base/log.h"
+#include "simm/expected.h"
+
+namespace simm::base {
+
+// Who may attach where. A socket with a tenant decides it; else the first tenant with a matching
+// uid or gid rule; else "default".
+struct SocketConfig {
+  std::string path;
+  std::string tenant;      // empty: by the peer's uid and gid
+  std::uint32_t mode = 0;  // permission bits of the socket file
+};
+
+struct TenantConfig {
+  std::string name;
+  std::vector<std::int64_t> uids;
+  std::vector<std::int64_t> gids;
+  std::uint32_t quota_percent = 0;  // of the pool
+  std::uint64_t in_flight_bytes_max = 0;
+};
+
+enum class HugepageMode : std::uint8_t { off, try_, require };
+enum class VerifyMode : std::uint8_t { never, sampled, always };
+
+struct Config {
+  struct {
+    Threading mode = Threading::shared;
+    std::uint32_t data_agents = 0;
+    std::vector<std::int64_t> cpus;
+  } threading;
+  struct {
+    WaitMode mode = WaitMode::adaptive;
+    std::uint32_t spin_us = 0;
+  } wait;
+  std::vector<SocketConfig> sockets;
+  std::vector<TenantConfig> tenants;
+  std::string run_directory;
+  std::string admin_socket;
+  std::string counters_file;
+  std::string user;  // to become after start as root; empty: stay
+  std::uint32_t drain_ms = 0;
+  std::uint64_t hash_seed = 0;
+  struct {
+    ByteShare pool_bytes;
+    HugepageMode hugepages = HugepageMode::off;
+    std::int32_t numa = -1;
+  } node;
+  struct {
+    std::uint32_t lease_default_ms = 0;
+    std::uint32_t lease_max_ms = 0;
+    std::uint32_t lease_budget_percent = 0;
+    std::uint32_t eviction_watermark_percent = 0;
+    std::uint32_t objects_max = 0;
+    VerifyMode verify = VerifyMode::sampled;
+  } store;
+  struct {
+    std::uint32_t lanes_default = 0;
+    std::uint32_t sessions_max = 0;
+    std::uint32_t regions_max = 0;
+    std::uint32_t handshake_ms = 0;
+  } session;
+  struct {
+    std::uint32_t timeout_default_ms = 0;
+    std::uint32_t operations_max = 0;
+    std::uint32_t fence_budget_percent = 0;
+    std::uint32_t fence_budget_min_ms = 0;
+    std::uint32_t fence_budget_max_ms = 0;
+    std::uint32_t fence_grace_ms = 0;
+  } engine;
+  struct {
+    bool foreign = false;
+    bool adopt = false;
+    std::uint64_t map_bytes_max = 0;
+    std::uint64_t touch_budget_bytes = 0;
+  } memory;
+  struct {
+    LogLevel level = LogLevel::info;
+  } log;
+};
+
+// The configuration of no file at all: one socket in the run directory of this user.
+Config default_config();
+
+// Parses and checks. An error names the file, the key path, the value and what to write instead.
+// `file` is only for messages.
+Expected<Config> parse_config(std::string_view json, const std::string& file);
+Expected<Config> load_config(const std::string& path);
+
+// /run/simm for root, else $XDG_RUNTIME_DIR/simm, else /tmp/simm-<uid>.
+std::string default_run_directory();
+
+}  // namespace simm::base

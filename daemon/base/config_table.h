@@ -1,0 +1,55 @@
+// The table of all configuration keys: the one place that says what a key is called, what it may
+// hold, what it is when nobody says anything, and what it does.
+// Thread: any (constant).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/base/config.h"
+
+namespace simm::base {
+
+enum class KeyType : std::uint8_t {
+  boolean,
+  integer,
+  bytes,           // integer or "64MiB"
+  bytes_or_share,  // bytes or "10%"
+  text,
+  choice,    // one of KeySpec::choices, separated by '|'
+  integers,  // list of integers within min..max
+};
+
+// A value of a key after its type and range were checked.
+struct KeyValue {
+  bool flag = false;
+  std::int64_t number = 0;
+  ByteShare share;
+  std::string text;
+  std::vector<std::int64_t> list;
+  std::uint32_t choice = 0;  // index into KeySpec::choices
+};
+
+struct KeySpec {
+  // Dotted; "tenants[].name" is a key of each object of the list "tenants".
+  std::string_view path;
+  KeyType type;
+  // As JSON text; empty: must be given (keys of list elements only).
+  std::string_view fallback;
+  std::int64_t min;
+  std::int64_t max;
+  std::string_view choices;
+  std::string_view help;  // one sentence, with the unit
+  // Stores a checked value; `element` is the position in the list of a "[]" key.
+  void (*assign)(Config& config, std::size_t element, const KeyValue& value);
+};
+
+std::span<const KeySpec> config_keys();
+
+// The JSON schema of a configuration file, generated from the table.
+std::string config_schema();
+
+}  // namespace simm::base

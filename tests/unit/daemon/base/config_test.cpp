@@ -1,0 +1,127 @@
+#include "daemon/base/config.h"
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "daemon/base/config_table.h"
+
+namespace config_test {
+
+using namespace simm::base;
+
+std::string error_of(const std::string& text) {
+  auto config = parse_config(text, "simm.json");
+  return config.has_value() ? "no error" : config.error().context;
+}
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("no file at all is a working configuration") {
+  const Config config = default_config();
+  REQUIRE(config.sockets.size() == 1);
+  CHECK(config.sockets[0].path == config.run_directory + "/simm.sock");
+  CHECK(config.sockets[0].mode == 0660);
+  CHECK(config.node.pool_bytes.percent == 10);
+  CHECK(config.store.lease_default_ms == 15'000);
+  CHECK(config.session.lanes_default == 8);
+  CHECK(config.memory.adopt);
+  CHECK(parse_config("{}", "simm.json").has_value());
+}
+
+TEST_CASE("values arrive where they belong") {
+  auto config = parse_config(R"({
+    "threading": {"mode": "dedicated", "data_agents": 2, "cpus": [0, 1]},
+    "wait": {"mode": "event"},
+    "sockets": [{"path": "/a"}, {"path": "/b", "tenant": "blue", "mode": "0600"}],
+    "tenants": [{"name": "blue", "uids": [1000], "in_flight_bytes_max": "2 MiB"}],
+    "node": {"pool_bytes": "4GiB"}, "store": {"verify": "always"}, "log": {"level": "debug"}})",
+                             "simm.json");
+  REQUIRE(config.has_value());
+  CHECK(config->threading.mode == Threading::dedicated);
+  CHECK(config->threading.cpus == std::vector<std::int64_t>{0, 1});
+  CHECK(config->wait.mode == WaitMode::event);
+  CHECK(config->sockets[1].tenant == "blue");
+  CHECK(config->sockets[1].mode == 0600);
+  CHECK(config->tenants[0].uids == std::vector<std::int64_t>{1000});
+  CHECK(config->tenants[0].in_flight_bytes_max == 2u << 20);
+  CHECK(config->tenants[0].quota_percent == 100);
+  CHECK(config->node.pool_bytes.of(1) == 4ull << 30);
+  CHECK(config->store.verify == VerifyMode::always);
+  CHECK(config->log.level == LogLevel::debug);
+}
+
+TEST_CASE("an error names the file, the key, the value and the remedy") {
+  const std::string unknown = error_of(R"({"store": {"lease_defualt_ms": 5}})");
+  CHECK(holds(unknown, "simm.json: store.lease_defualt_ms = 5: unknown key; known here: "));
+  CHECK(holds(unknown, "lease_default_ms"));
+  const std::string type = error_of(R"({"session": {"lanes_default": "eight"}})");
+  CHECK(holds(type, "session.lanes_default"));
+  CHECK(holds(type, "write an integer from 1 to 64"));
+  const std::string range = error_of(R"({"session": {"lanes_default": 65}})");
+  CHECK(holds(range, "= 65: write an integer from 1 to 64"));
+  CHECK(holds(error_of(R"({"wait": {"mode": "sleepy"}})"), "write one of: spin|adaptive|event"));
+  CHECK(holds(error_of(R"({"tenants": [{"name": "a"}, {"uids": [1]}]})"), "tenants[1].name"));
+  CHECK(holds(error_of(R"({"tenants": [{"name": "a"}, {"name": "a"}]})"), "once"));
+  CHECK(holds(error_of(R"({"tenants": [{"name": "a", "uids": [-1]}]})"), "tenants[0].uids[0]"));
+  CHECK(holds(error_of(R"({"sockets": [{"path": "/a", "mode": "0999"}]})"), "octal"));
+  CHECK(holds(error_of(R"({"node": {"pool_bytes": "lots"}})"), "\\x22lots\\x22"));
+  CHECK(holds(error_of(R"({"memory": {"touch_budget_bytes": "10%"}})"), "write a size"));
+  CHECK(holds(error_of(R"({"memory": {"adopt": 1}})"), "write true or false"));
+  CHECK(holds(error_of(R"({"store": {"lease_default_ms": 60001}})"), "store.lease_max_ms"));
+  CHECK(holds(error_of(R"({"bad\nkey": 1})"), "bad\\x0akey"));
+  CHECK(holds(error_of(R"({"store": 3})"), "write an object"));
+  CHECK(holds(error_of("[]"), "write an object"));
+  CHECK(holds(error_of("{"), "not JSON"));
+  CHECK(load_config("/nonexistent/simm.json").status() == simm::Status::io_error);
+}
+
+TEST_CASE("every key accepts its own default and refuses what is one past its range") {
+  for (const KeySpec& key : config_keys()) {
+    INFO(std::string(key.path));
+    CHECK_FALSE(key.help.empty());
+    if (key.path.find('[') != std::string_view::npos || key.type != KeyType::integer) continue;
+    const std::string path(key.path);
+    const std::size_t dot = path.find('.');
+    const auto with = [&](std::int64_t value) {
+      const std::string number = std::to_string(value);
+      return dot == std::string::npos ? "{\"" + path + "\": " + number + "}"
+                                      : "{\"" + path.substr(0, dot) + "\": {\"" +
+                                            path.substr(dot + 1) + "\": " + number + "}}";
+    };
+    CHECK(holds(error_of(with(key.min - 1)), path));
+    if (key.max < INT64_MAX) CHECK(holds(error_of(with(key.max + 1)), path));
+  }
+}
+
+TEST_CASE("the committed schema is the generated one") {
+  std::ifstream file(SIMM_SOURCE_DIR "/config/simm.schema.json");
+  std::ostringstream committed;
+  committed << file.rdbuf();
+  const bool equal = committed.str() == config_schema();
+  CHECK_MESSAGE(equal, "run: simmd --print-schema > config/simm.schema.json");
+}
+
+TEST_CASE("sizes are read as people write them") {
+  CHECK(parse_bytes("4096") == 4096);
+  CHECK(parse_bytes("64KiB") == 65536);
+  CHECK(parse_bytes("1.5 GB") == 1'500'000'000);
+  CHECK(parse_bytes("2g") == 2ull << 30);
+  CHECK_FALSE(parse_bytes("").has_value());
+  CHECK_FALSE(parse_bytes("-1").has_value());
+  CHECK_FALSE(parse_bytes("1.2.3").has_value());
+  CHECK_FALSE(parse_bytes("9999999TiB").has_value());
+  CHECK_FALSE(parse_bytes("5 parsecs").has_value());
+  CHECK(parse_byte_share("10%")->of(1000) == 100);
+  CHECK_FALSE(parse_byte_share("0%").has_value());
+  CHECK_FALSE(parse_byte_share("101%").has_value());
+  CHECK(format_bytes(4ull << 30) == "4.0 GiB");
+  CHECK(format_bytes(12) == "12 B");
+}
+
+}  // namespace config_test

@@ -1,0 +1,142 @@
+#include <doctest/doctest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+
+#include "daemon/base/agent_group.h"
+#include "daemon/base/mailbox.h"
+#include "daemon/base/manual_clock.h"
+#include "daemon/base/real_clock.h"
+
+namespace runner_test {
+
+using namespace simm::base;
+
+// Counts what it receives and says how often it was asked to sleep.
+class Receiver : public Agent {
+public:
+  int do_work() noexcept override {
+    int done = 0;
+    std::uint64_t value = 0;
+    while (done < 16 && mailbox.try_pop(value)) {
+      received.fetch_add(1);
+      ++done;
+    }
+    return done;
+  }
+  bool prepare_sleep() noexcept override {
+    ++prepared;
+    return !refuse_sleep.exchange(false);
+  }
+  void cancel_sleep() noexcept override { ++cancelled; }
+  const char* name() const noexcept override { return "receiver"; }
+
+  MpscMailbox<std::uint64_t> mailbox{1024};
+  std::atomic<std::uint64_t> received{0};
+  std::atomic<int> prepared{0}, cancelled{0};
+  std::atomic<bool> refuse_sleep{false};
+};
+
+// Waits are never timed: a lost wake-up hangs until kSleepNsMax, and 20,000 of those do not fit in
+// any test time.
+void ping(WaitMode mode, Threading threading, int messages) {
+  RealClock clock;
+  CounterSet counters;
+  auto group = AgentGroup::create({threading, {}, {mode, 20'000}}, 2, clock, counters);
+  REQUIRE(group.has_value());
+  Receiver a, b;
+  (*group)->add(0, a);
+  (*group)->add(1, b);
+  CHECK((*group)->threads() == (threading == Threading::shared ? 1 : 2));
+  REQUIRE((*group)->start().has_value());
+  for (int i = 1; i <= messages; ++i) {
+    Receiver& to = i % 2 == 0 ? a : b;
+    CHECK(to.mailbox.try_push(1));
+    (*group)->waiter(i % 2 == 0 ? 0 : 1).wake();
+    while (a.received.load() + b.received.load() < static_cast<std::uint64_t>(i)) {
+      std::this_thread::yield();
+    }
+  }
+  (*group)->stop();
+  CHECK(a.prepared.load() == a.cancelled.load());
+  if (mode == WaitMode::event) CHECK(counters.value("runner.data0.sleeps") > 0);
+  if (mode == WaitMode::spin) CHECK(counters.value("runner.data0.sleeps") == 0);
+}
+
+TEST_CASE("no wake-up is lost between announcing sleep and sleeping") {
+  ping(WaitMode::event, Threading::shared, 20'000);
+  ping(WaitMode::event, Threading::dedicated, 5'000);
+}
+
+TEST_CASE("all wait modes deliver") {
+  ping(WaitMode::adaptive, Threading::shared, 5'000);
+  ping(WaitMode::spin, Threading::shared, 200);
+}
+
+TEST_CASE("an agent that refuses to sleep is asked again, and every announcement is taken back") {
+  RealClock clock;
+  CounterSet counters;
+  auto group =
+      AgentGroup::create({Threading::shared, {}, {WaitMode::event, 0}}, 1, clock, counters);
+  REQUIRE(group.has_value());
+  Receiver agent;
+  agent.refuse_sleep = true;
+  (*group)->add(0, agent);
+  REQUIRE((*group)->start().has_value());
+  while (agent.prepared.load() < 2) std::this_thread::yield();
+  (*group)->stop();
+  CHECK(agent.prepared.load() == agent.cancelled.load());
+}
+
+TEST_CASE("a CPU that does not exist is an error that names the key") {
+  RealClock clock;
+  CounterSet counters;
+  auto group = AgentGroup::create({Threading::dedicated, {1023}, {}}, 1, clock, counters);
+  REQUIRE(group.has_value());
+  Receiver agent;
+  (*group)->add(0, agent);
+  const auto started = (*group)->start();
+  REQUIRE_FALSE(started.has_value());
+  CHECK(started.error().context.find("threading.cpus") != std::string::npos);
+}
+
+class Drain : public FdWatch {
+public:
+  explicit Drain(int descriptor) : fd(descriptor) {}
+  void on_fd_ready(std::uint32_t) noexcept override {
+    char byte = 0;
+    while (::recv(fd, &byte, 1, MSG_DONTWAIT) > 0) ++messages;
+  }
+  int fd;
+  int messages = 0;
+};
+
+TEST_CASE("a watched descriptor ends the wait and its handler runs on the waiting thread") {
+  RealClock clock;
+  EpollWaiter waiter(clock);
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+  Drain drain(ends[0]);
+  REQUIRE(waiter.watch(ends[0], drain).has_value());
+  CHECK_FALSE(waiter.watch(ends[0], drain).has_value());
+  REQUIRE(::send(ends[1], "xy", 1, 0) == 1);
+  waiter.announce();
+  waiter.wait_until(kNoDeadline);
+  waiter.retract();
+  CHECK(drain.messages == 1);
+  waiter.unwatch(ends[0]);
+  REQUIRE(::send(ends[1], "xy", 1, 0) == 1);
+  waiter.wait_until(clock.now_ns() + kNsPerMs);
+  CHECK(drain.messages == 1);
+  waiter.announce();
+  waiter.wake();
+  waiter.wait_until(kNoDeadline);  // returns at once, else this test hangs
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+}  // namespace runner_test
