@@ -23,8 +23,10 @@ struct Operation {
   std::uint32_t page_count = 0;
   std::uint32_t page_first = 0;  // the client's index of page 0, for writing results
 
-  // pages[i].index is the page's position in the client's batch: the engine sorts pages by owner,
-  // so read results by it: replies[pages[i].index] answers pages[i].
+  // The session fills every field of pages[0, page_count) but hash and group, which the engine
+  // computes (only it knows the cluster's seed). pages[i].index is the page's position in the
+  // client's batch: the engine sorts pages by owner, so read results by it:
+  // replies[pages[i].index] answers pages[i].
   std::array<transport::PageRequest, ipc::kPagesPerSubmissionMax> pages;
   std::array<transport::PageReply, ipc::kPagesPerSubmissionMax> replies;
   std::array<char, ipc::kKeyArenaBytes> key_bytes;  // what pages[i].key points into

@@ -63,7 +63,9 @@ public:
   // unreachable: no path to that peer now, nothing happened.
   virtual Status post(Route route, RequestToken token, const Request& request) noexcept = 0;
   virtual void cancel(Route route, RequestToken token) noexcept = 0;
-  // `culprit` gets FenceCause::reset, all others on the path FenceCause::collateral.
+  // `culprit` gets FenceCause::reset, all others on the path FenceCause::collateral. Nothing
+  // happens when the culprit was answered, or its path was broken, already. What counts as one
+  // path is the transport's: a connection, or (local) each request by itself.
   virtual void reset(Route route, RequestToken culprit) noexcept = 0;
   virtual int do_work() noexcept = 0;
 };

@@ -1,0 +1,420 @@
+#include "daemon/engine/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/engine/public_status.h"
+#include "simm/check.h"
+
+namespace simm::engine {
+
+using transport::FenceCause;
+using transport::PageReply;
+using transport::PageRequest;
+using transport::RequestToken;
+
+Engine::Engine(const EngineConfig& config, const base::Clock& clock, PageHasher hasher,
+               const Placement& placement, RequesterTable& requesters, EngineCounters counters)
+    : config_(config),
+      clock_(clock),
+      hasher_(hasher),
+      placement_(&placement),
+      requesters_(requesters),
+      counters_(counters),
+      operations_(config.operations),
+      requests_(config.requests),
+      timers_(clock.now_ns()),
+      progress_(std::make_unique<Progress[]>(config.operations)) {
+  SIMM_CHECK(config.requests > 0 && config.pages_per_request_max > 0);
+}
+
+Engine::~Engine() {
+  for (std::uint32_t i = 0; i < config_.operations; ++i) timers_.cancel(progress_[i]);
+}
+
+Operation* Engine::allocate() noexcept {
+  Operation* operation = operations_.allocate();
+  if (operation == nullptr) counters_.pool_exhausted.add();
+  return operation;
+}
+
+void Engine::release(Operation& operation) noexcept {
+  operations_.release(operation);
+}
+
+base::TimeNs Engine::cancel_time(base::TimeNs now_ns, base::TimeNs deadline_ns) const noexcept {
+  if (deadline_ns <= now_ns) return deadline_ns;
+  const base::TimeNs given_ns = deadline_ns - now_ns;
+  const base::TimeNs share_ns = given_ns / 100 * config_.fence_budget_percent;
+  const base::TimeNs budget_ns =
+      std::clamp(share_ns, config_.fence_budget_min_ns, config_.fence_budget_max_ns);
+  return deadline_ns - std::min(budget_ns, given_ns / 2);
+}
+
+void Engine::submit(Operation& operation) noexcept {
+  SIMM_CHECK(operation.page_count <= operation.pages.size() && operation.owner != nullptr);
+  const base::TimeNs now_ns = clock_.now_ns();
+  Progress& progress = progress_[operations_.index_of(operation)];
+  progress.operation = &operation;
+  progress.phase = Phase::running;
+  progress.had_to_wait = false;
+  progress.timed_out = false;
+  progress.submitted_ns = now_ns;
+  progress.posted_ns = 0;
+  operation.cancel_ns = cancel_time(now_ns, operation.header.deadline_ns);
+  ++in_flight_;
+  counters_.batches.add();
+  counters_.pages.add(operation.page_count);
+  if (operation.page_count == 0) return finish(progress);
+
+  const auto scope = hasher_.scope(operation.header.tenant, operation.header.name_space);
+  for (std::uint32_t i = 0; i < operation.page_count; ++i) {
+    PageHasher::hash(scope, operation.pages[i]);
+  }
+  timers_.arm(progress, operation.cancel_ns);
+  SubRequest* entry = waiting_.empty() ? requests_.acquire() : nullptr;
+  if (entry == nullptr) {  // behind those that wait already
+    progress.had_to_wait = true;
+    waiting_.push_back(progress);
+    return;
+  }
+  start(progress, *entry);
+}
+
+int Engine::do_work() noexcept {
+  int work = requesters_.do_work();
+  work += timers_.advance(clock_.now_ns(), [this](base::Timer& timer) {
+    // SAFETY: only objects of type Progress are ever armed on this wheel.
+    on_timer(static_cast<Progress&>(timer));
+  });
+  if (!pending_.empty()) work += post_pending();
+  if (!waiting_.empty()) work += start_waiting();
+  if (!finished_.empty()) work += complete_finished();
+  return work;
+}
+
+base::TimeNs Engine::next_deadline_ns() const noexcept {
+  return timers_.next_deadline_ns();
+}
+
+// ---- posting ----
+
+Engine::Progress& Engine::progress_of(const SubRequest& request) noexcept {
+  return progress_[request.operation];
+}
+
+void Engine::start(Progress& progress, SubRequest& entry) noexcept {
+  open_request(progress, entry, 0, progress.operation->page_count);
+  dispatch(entry);
+}
+
+void Engine::open_request(Progress& progress, SubRequest& request, std::uint32_t first,
+                          std::uint32_t end) noexcept {
+  request.operation = operations_.index_of(*progress.operation);
+  request.first = first;
+  request.count = 0;
+  request.end = end;
+  progress.open.push_back(request);
+  ++progress.operation->requests_open;
+}
+
+// Posts a request that is on no list, and those that are split off from it.
+void Engine::dispatch(SubRequest& request) noexcept {
+  SubRequest* next = &request;
+  while (next != nullptr) {
+    SubRequest& current = *next;
+    next = split_first_run(current);
+    post(current);
+  }
+}
+
+// Leaves one message for the first owner in `request` and returns the other pages as a request of
+// its own. Null when there are none, or no entry for them: then they follow after this message.
+SubRequest* Engine::split_first_run(SubRequest& request) noexcept {
+  const bool is_current = request.stage == Stage::sorted && request.epoch == placement_->epoch();
+  if (is_current && request.count != 0) return nullptr;  // it only waited for credit
+  Progress& progress = progress_of(request);
+  const auto pages =
+      std::span(progress.operation->pages).subspan(request.first, request.end - request.first);
+  if (!is_current) {
+    router_.sort(pages, *placement_);
+    request.stage = Stage::sorted;
+    request.epoch = placement_->epoch();
+  }
+  request.route = placement_->route(base::slot_of(pages[0].group));
+  request.count = PageRouter::run_length(pages, *placement_, config_.pages_per_request_max);
+  const std::uint32_t rest = request.first + request.count;
+  if (rest == request.end) return nullptr;
+  SubRequest* others = requests_.acquire();
+  if (others == nullptr) return nullptr;
+  open_request(progress, *others, rest, request.end);
+  others->stage = Stage::sorted;
+  others->epoch = request.epoch;
+  others->retried = request.retried;
+  others->rerouted = request.rerouted;
+  request.end = rest;
+  return others;
+}
+
+void Engine::post(SubRequest& request) noexcept {
+  Progress& progress = progress_of(request);
+  Operation& operation = *progress.operation;
+  request.request.header = operation.header;
+  request.request.header.epoch = request.epoch;
+  request.request.pages = std::span(operation.pages).subspan(request.first, request.count);
+  transport::Requester* requester = requesters_.find(request.route.peer);
+  const RequestToken token = requests_.new_token(request);
+  const Status status = requester == nullptr
+                            ? Status::unreachable
+                            : requester->post(request.route, token, request.request);
+  if (status == Status::ok) {
+    request.stage = Stage::posted;
+    counters_.requests.add();
+    if (progress.posted_ns == 0) on_accepted(progress);
+    return;
+  }
+  if (status == Status::no_space) {
+    counters_.no_credit.add();
+    progress.had_to_wait = true;
+    return wait(request);
+  }
+  counters_.unreachable.add();
+  answer(request, request.first, request.first + request.count, status);
+  request.first += request.count;
+  go_on(request);
+}
+
+void Engine::on_accepted(Progress& progress) noexcept {
+  // Most are accepted at once: for them the clock was read already.
+  progress.posted_ns = progress.had_to_wait ? clock_.now_ns() : progress.submitted_ns;
+  counters_.post_ns.record(progress.posted_ns - progress.submitted_ns);
+}
+
+void Engine::wait(SubRequest& request) noexcept {
+  pending_.push_back(request);
+}
+
+int Engine::start_waiting() noexcept {
+  int started = 0;
+  while (Progress* progress = waiting_.front()) {
+    SubRequest* entry = requests_.acquire();
+    if (entry == nullptr) break;
+    waiting_.remove(*progress);
+    start(*progress, *entry);
+    ++started;
+  }
+  return started;
+}
+
+// Tries each at most once in a turn, the oldest first; one without credit goes to the end, so a
+// peer that takes nothing does not hold up the others.
+int Engine::post_pending() noexcept {
+  int posted = 0;
+  SubRequest* const last = pending_.back();
+  for (std::uint32_t tried = 0; tried < config_.posts_per_turn; ++tried) {
+    SubRequest* request = pending_.pop_front();
+    if (request == nullptr) break;
+    dispatch(*request);
+    if (request->stage == Stage::posted) ++posted;
+    if (request == last) break;
+  }
+  return posted;
+}
+
+// ---- answers ----
+
+void Engine::take_reply(Operation& operation, const PageRequest& page,
+                        const PageReply& reply) noexcept {
+  Status status = public_status(operation.header.opcode, reply.status);
+  if (reply.status == Status::corrupt) counters_.corrupt.add();
+  if (reply.status == Status::size_mismatch) counters_.size_mismatches.add();
+  const bool is_get = operation.header.opcode == ipc::Opcode::get;
+  if (is_get && status == Status::ok && reply.bytes > page.slice.length) {
+    counters_.bad_replies.add();
+    status = Status::transfer_failed;
+  }
+  if (status == Status::timeout) progress_[operations_.index_of(operation)].timed_out = true;
+  // An object that was there already (`exists`) did not move.
+  if (reply.status == Status::ok && status == Status::ok && page.slice.region != nullptr) {
+    operation.bytes_moved += reply.bytes;
+  }
+  operation.replies[page.index] = {status, status == Status::ok ? reply.bytes : 0};
+}
+
+bool Engine::may_reroute(const SubRequest& request) noexcept {
+  return !request.rerouted && progress_of(request).phase == Phase::running &&
+         request.epoch != placement_->epoch();
+}
+
+void Engine::on_reply(RequestToken token, std::span<const PageReply> replies) noexcept {
+  SubRequest* request = requests_.find(token);
+  if (request == nullptr) return counters_.late_replies.add();
+  request->stage = Stage::unrouted;
+  Operation& operation = *progress_of(*request).operation;
+  const std::uint32_t first = request->first;
+  const std::uint32_t end = first + request->count;
+  request->first = end;
+  if (replies.size() != request->count) {
+    counters_.bad_replies.add();
+    answer(*request, first, end, Status::transfer_failed);
+    return go_on(*request);
+  }
+  // Backwards, because pages that stay open are moved to the end of the range, in order.
+  const bool reroutes = may_reroute(*request);
+  for (std::uint32_t at = end; at-- > first;) {
+    if (reroutes && replies[at - first].status == Status::wrong_epoch) {
+      counters_.reroutes.add();
+      request->rerouted = true;
+      std::swap(operation.pages[at], operation.pages[--request->first]);
+    } else {
+      take_reply(operation, operation.pages[at], replies[at - first]);
+    }
+  }
+  go_on(*request);
+}
+
+bool Engine::may_retry(const SubRequest& request, FenceCause cause) noexcept {
+  return cause == FenceCause::collateral && !request.retried &&
+         progress_of(request).phase == Phase::running;
+}
+
+void Engine::on_fenced(RequestToken token, FenceCause cause) noexcept {
+  SubRequest* request = requests_.find(token);
+  if (request == nullptr) return counters_.late_replies.add();
+  request->stage = Stage::unrouted;
+  if (may_retry(*request, cause)) {
+    counters_.retries.add();
+    request->retried = true;
+    return wait(*request);
+  }
+  const bool gave_up = progress_of(*request).phase != Phase::running;
+  const Status status = gave_up ? Status::timeout : Status::unreachable;
+  answer(*request, request->first, request->first + request->count, status);
+  request->first += request->count;
+  go_on(*request);
+}
+
+// The same answer for the pages [first, end).
+void Engine::answer(SubRequest& request, std::uint32_t first, std::uint32_t end,
+                    Status status) noexcept {
+  Operation& operation = *progress_of(request).operation;
+  for (std::uint32_t at = first; at < end; ++at) {
+    take_reply(operation, operation.pages[at], {status, 0});
+  }
+}
+
+// After an answer: the pages that are still open, from `first` on, get another message.
+void Engine::go_on(SubRequest& request) noexcept {
+  if (request.first == request.end) return close_request(request);
+  request.count = 0;
+  wait(request);
+}
+
+void Engine::close_request(SubRequest& request) noexcept {
+  Progress& progress = progress_of(request);
+  progress.open.remove(request);
+  requests_.release(request);
+  if (--progress.operation->requests_open == 0) finish(progress);
+}
+
+// ---- deadlines ----
+
+void Engine::on_timer(Progress& progress) noexcept {
+  const base::TimeNs deadline_ns = progress.operation->header.deadline_ns;
+  switch (progress.phase) {
+    case Phase::running:
+      progress.phase = Phase::cancelling;
+      timers_.arm(progress, deadline_ns);
+      return cancel_open(progress);
+    case Phase::cancelling:
+      progress.phase = Phase::resetting;
+      timers_.arm(progress, deadline_ns + config_.fence_grace_ns);
+      return reset_open(progress);
+    case Phase::resetting:
+      // A transport that does not fence is broken. Completing now would let the client reuse memory
+      // that may still be written: a late completion is the smaller evil.
+      progress.phase = Phase::overdue;
+      return counters_.fences_overdue.add();
+    case Phase::overdue:
+    case Phase::finished:
+      return;
+  }
+}
+
+void Engine::cancel_open(Progress& progress) noexcept {
+  Operation& operation = *progress.operation;
+  if (operation.requests_open == 0) {  // it waited for an entry all the time
+    waiting_.remove(progress);
+    for (std::uint32_t at = 0; at < operation.page_count; ++at) {
+      take_reply(operation, operation.pages[at], {Status::timeout, 0});
+    }
+    return finish(progress);
+  }
+  SubRequest* next = progress.open.front();
+  while (next != nullptr) {
+    SubRequest& request = *next;
+    next = progress.open.next(request);
+    cancel_request(request);
+  }
+}
+
+// What is not posted is over at once; what is posted is asked to end, and sends nothing after it.
+void Engine::cancel_request(SubRequest& request) noexcept {
+  if (request.stage != Stage::posted) {
+    pending_.remove(request);
+    answer(request, request.first, request.end, Status::timeout);
+    return close_request(request);
+  }
+  const std::uint32_t posted_end = request.first + request.count;
+  answer(request, posted_end, request.end, Status::timeout);
+  request.end = posted_end;
+  transport::Requester* requester = requesters_.find(request.route.peer);
+  if (requester == nullptr) return;  // its transport is going away and fences it
+  counters_.cancels.add();
+  requester->cancel(request.route, requests_.token(request));
+}
+
+void Engine::reset_open(Progress& progress) noexcept {
+  SubRequest* next = progress.open.front();
+  while (next != nullptr) {
+    SubRequest& request = *next;
+    next = progress.open.next(request);
+    transport::Requester* requester = requesters_.find(request.route.peer);
+    if (requester == nullptr) continue;  // its transport is going away and fences it
+    counters_.resets.add();
+    requester->reset(request.route, requests_.token(request));
+  }
+}
+
+// ---- the end ----
+
+void Engine::finish(Progress& progress) noexcept {
+  timers_.cancel(progress);
+  progress.phase = Phase::finished;
+  finished_.push_back(progress);
+}
+
+int Engine::complete_finished() noexcept {
+  const base::TimeNs now_ns = clock_.now_ns();
+  // Only those that are finished now: owners may submit new ones from on_complete().
+  base::IntrusiveList<Progress, WaitingTag> done;
+  done.splice_back(finished_);
+  int completed = 0;
+  while (Progress* progress = done.pop_front()) {
+    Operation& operation = *progress->operation;
+    if (progress->timed_out) {
+      operation.status = Status::timeout;
+      counters_.timeouts.add();
+    }
+    counters_.bytes_moved.add(operation.bytes_moved);
+    counters_.complete_ns.record(now_ns - progress->submitted_ns);
+    if (progress->posted_ns != 0) counters_.reply_ns.record(now_ns - progress->posted_ns);
+    --in_flight_;
+    ++completed;
+    operation.owner->on_complete(operation);
+    operations_.release(operation);
+  }
+  return completed;
+}
+
+}  // namespace simm::engine

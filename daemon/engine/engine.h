@@ -1,0 +1,136 @@
+// Engine: carries batches. It takes validated operations from sessions, groups their pages by owner
+// under the current placement, posts one request per owner and message to a Requester, and gives
+// each operation back exactly once, when every request of it has been answered or fenced: from then
+// on nothing, near or far, touches the operation's slices.
+//
+// Time of an operation (P5, bounded waiting):
+//
+//   submit ............. cancel_ns ............ deadline .............. deadline + fence_grace
+//   posts, retries,    | cancels, waits for   | resets the paths that | complete: a transport
+//   reroutes           | the acknowledgements | are still open        | fences within the grace
+//
+// Giving up is not completing: pages without an answer get `timeout` only when their request has
+// been answered or fenced. A request that was fenced for another one's sake (collateral) is posted
+// again once, and pages that met wrong_epoch are routed again once if the placement has changed
+// meanwhile; both only before cancel_ns.
+//
+// An agent part: do_work() runs the requesters' turns, timers, waiting posts and completions, and
+// is the only place from which on_complete() is called. No allocation after construction.
+// Thread: its data agent, for every call.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "daemon/base/agent.h"
+#include "daemon/base/intrusive_list.h"
+#include "daemon/base/timer_wheel.h"
+#include "daemon/engine/engine_config.h"
+#include "daemon/engine/engine_counters.h"
+#include "daemon/engine/operation.h"
+#include "daemon/engine/operation_pool.h"
+#include "daemon/engine/page_hasher.h"
+#include "daemon/engine/page_router.h"
+#include "daemon/engine/placement.h"
+#include "daemon/engine/request_pool.h"
+#include "daemon/engine/requester_table.h"
+
+namespace simm::engine {
+
+class Engine final : public OperationSink, public transport::RequesterEvents, public base::Agent {
+public:
+  // All references outlive the engine. The requesters of the table report to this engine.
+  Engine(const EngineConfig& config, const base::Clock& clock, PageHasher hasher,
+         const Placement& placement, RequesterTable& requesters, EngineCounters counters = {});
+  ~Engine() override;
+
+  // Batches are routed by this placement from now on; it must outlive its use here.
+  void use_placement(const Placement& placement) noexcept { placement_ = &placement; }
+
+  // OperationSink.
+  Operation* allocate() noexcept override;
+  void release(Operation& operation) noexcept override;
+  void submit(Operation& operation) noexcept override;
+
+  // Agent.
+  int do_work() noexcept override;
+  base::TimeNs next_deadline_ns() const noexcept override;
+  const char* name() const noexcept override { return "engine"; }
+
+  // RequesterEvents.
+  void on_reply(transport::RequestToken token,
+                std::span<const transport::PageReply> pages) noexcept override;
+  void on_fenced(transport::RequestToken token, transport::FenceCause cause) noexcept override;
+
+  // Operations that were submitted and are not complete.
+  std::uint32_t in_flight() const noexcept { return in_flight_; }
+  const EngineCounters& counters() const noexcept { return counters_; }
+
+private:
+  struct WaitingTag {};
+  enum class Phase : std::uint8_t { running, cancelling, resetting, overdue, finished };
+  // What the engine knows of an operation; parallel to the pool.
+  struct Progress : base::Timer, base::ListLink<WaitingTag> {
+    Operation* operation = nullptr;
+    Phase phase = Phase::finished;
+    bool had_to_wait = false;  // for an entry or for credit
+    bool timed_out = false;
+    base::TimeNs submitted_ns = 0;
+    base::TimeNs posted_ns = 0;  // 0: nothing was accepted yet
+    base::IntrusiveList<SubRequest, OpenTag> open;
+  };
+  using Stage = SubRequest::Stage;
+
+  Progress& progress_of(const SubRequest& request) noexcept;
+  base::TimeNs cancel_time(base::TimeNs now_ns, base::TimeNs deadline_ns) const noexcept;
+
+  // Posting.
+  void start(Progress& progress, SubRequest& entry) noexcept;
+  void open_request(Progress& progress, SubRequest& request, std::uint32_t first,
+                    std::uint32_t end) noexcept;
+  void dispatch(SubRequest& request) noexcept;
+  SubRequest* split_first_run(SubRequest& request) noexcept;
+  void post(SubRequest& request) noexcept;
+  void on_accepted(Progress& progress) noexcept;
+  void wait(SubRequest& request) noexcept;
+  int start_waiting() noexcept;
+  int post_pending() noexcept;
+
+  // Answers.
+  void take_reply(Operation& operation, const transport::PageRequest& page,
+                  const transport::PageReply& reply) noexcept;
+  bool may_reroute(const SubRequest& request) noexcept;
+  bool may_retry(const SubRequest& request, transport::FenceCause cause) noexcept;
+  void answer(SubRequest& request, std::uint32_t first, std::uint32_t end, Status status) noexcept;
+  void go_on(SubRequest& request) noexcept;
+  void close_request(SubRequest& request) noexcept;
+
+  // Deadlines.
+  void on_timer(Progress& progress) noexcept;
+  void cancel_open(Progress& progress) noexcept;
+  void cancel_request(SubRequest& request) noexcept;
+  void reset_open(Progress& progress) noexcept;
+
+  void finish(Progress& progress) noexcept;
+  int complete_finished() noexcept;
+
+  const EngineConfig config_;
+  const base::Clock& clock_;
+  const PageHasher hasher_;
+  const Placement* placement_;
+  RequesterTable& requesters_;
+  EngineCounters counters_;
+
+  OperationPool operations_;
+  RequestPool requests_;
+  PageRouter router_;
+  base::TimerWheel timers_;
+  std::unique_ptr<Progress[]> progress_;
+  base::IntrusiveList<Progress, WaitingTag> waiting_;    // for an entry of the request pool
+  base::IntrusiveList<SubRequest, PendingTag> pending_;  // not posted yet, or not again
+  base::IntrusiveList<Progress, WaitingTag> finished_;
+  std::uint32_t in_flight_ = 0;
+};
+
+}  // namespace simm::engine

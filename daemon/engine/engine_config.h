@@ -1,0 +1,28 @@
+// The tunables of an engine, in one place.
+#pragma once
+
+#include <cstdint>
+
+#include "daemon/base/clock.h"
+#include "ipc/layout.h"
+
+namespace simm::engine {
+
+struct EngineConfig {
+  std::uint32_t operations = 1024;  // batches in flight; each costs memory only where it is used
+  std::uint32_t requests = 4096;    // messages in flight or waiting for credit
+  // Cap of one message. An owner gets its part of a batch in as few messages as it fits in.
+  std::uint32_t pages_per_request_max = ipc::kPagesPerSubmissionMax;
+
+  // The fence budget: how long before its deadline an operation gives up and starts to fence.
+  // A share of the time it was given, within bounds, and never more than half of that time.
+  std::uint32_t fence_budget_percent = 20;
+  base::TimeNs fence_budget_min_ns = 10 * base::kNsPerMs;
+  base::TimeNs fence_budget_max_ns = 200 * base::kNsPerMs;
+  // After its deadline an operation may take this long to be fenced; more is counted as a fault.
+  base::TimeNs fence_grace_ns = 100 * base::kNsPerMs;
+
+  std::uint32_t posts_per_turn = 64;  // of requests that had to wait
+};
+
+}  // namespace simm::engine

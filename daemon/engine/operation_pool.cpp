@@ -1,0 +1,42 @@
+#include "daemon/engine/operation_pool.h"
+
+#include "simm/check.h"
+
+namespace simm::engine {
+
+OperationPool::OperationPool(std::uint32_t capacity)
+    : capacity_(capacity),
+      operations_(capacity),
+      free_(std::make_unique<std::uint32_t[]>(capacity)),
+      is_lent_(std::make_unique<bool[]>(capacity)),
+      free_count_(capacity) {
+  for (std::uint32_t i = 0; i < capacity; ++i) free_[i] = capacity - 1 - i;
+}
+
+Operation* OperationPool::allocate() noexcept {
+  if (free_count_ == 0) return nullptr;
+  const std::uint32_t index = free_[--free_count_];
+  is_lent_[index] = true;
+  Operation& operation = operations_[index];
+  // Field by field: assigning a fresh Operation would write all its pages.
+  operation.header = {};
+  operation.owner = nullptr;
+  operation.owner_data = 0;
+  operation.client_token = 0;
+  operation.page_count = 0;
+  operation.page_first = 0;
+  operation.cancel_ns = 0;
+  operation.requests_open = 0;
+  operation.status = Status::ok;
+  operation.bytes_moved = 0;
+  return &operation;
+}
+
+void OperationPool::release(Operation& operation) noexcept {
+  const std::uint32_t index = index_of(operation);
+  SIMM_CHECK(is_lent_[index]);
+  is_lent_[index] = false;
+  free_[free_count_++] = index;
+}
+
+}  // namespace simm::engine

@@ -1,0 +1,48 @@
+#include "daemon/engine/request_pool.h"
+
+#include "simm/check.h"
+
+namespace simm::engine {
+
+RequestPool::RequestPool(std::uint32_t capacity)
+    : capacity_(capacity),
+      requests_(std::make_unique<SubRequest[]>(capacity)),
+      free_(std::make_unique<std::uint32_t[]>(capacity)),
+      free_count_(capacity) {
+  for (std::uint32_t i = 0; i < capacity; ++i) free_[i] = capacity - 1 - i;
+}
+
+SubRequest* RequestPool::acquire() noexcept {
+  if (free_count_ == 0) return nullptr;
+  SubRequest& request = requests_[free_[--free_count_]];
+  request.stage = SubRequest::Stage::unrouted;
+  request.retried = false;
+  request.rerouted = false;
+  return &request;
+}
+
+void RequestPool::release(SubRequest& request) noexcept {
+  SIMM_CHECK(free_count_ < capacity_);
+  request.stage = SubRequest::Stage::unrouted;
+  free_[free_count_++] = static_cast<std::uint32_t>(&request - requests_.get());
+}
+
+transport::RequestToken RequestPool::new_token(SubRequest& request) noexcept {
+  ++request.generation;
+  return token(request);
+}
+
+transport::RequestToken RequestPool::token(const SubRequest& request) const noexcept {
+  const auto index = static_cast<std::uint32_t>(&request - requests_.get());
+  return std::uint64_t{request.generation} << 32 | index;
+}
+
+SubRequest* RequestPool::find(transport::RequestToken token) noexcept {
+  const auto index = static_cast<std::uint32_t>(token);
+  if (index >= capacity_) return nullptr;
+  SubRequest& request = requests_[index];
+  const bool current = request.generation == static_cast<std::uint32_t>(token >> 32);
+  return current && request.stage == SubRequest::Stage::posted ? &request : nullptr;
+}
+
+}  // namespace simm::engine

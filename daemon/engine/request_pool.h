@@ -1,0 +1,62 @@
+// RequestPool: the requests an engine has made of its operations, with tokens that are never used
+// twice: an answer to an earlier use of an entry is recognised by its generation and dropped.
+// Thread: the data agent of the engine.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "daemon/base/intrusive_list.h"
+#include "daemon/transport/transport.h"
+
+namespace simm::engine {
+
+struct OpenTag {};
+struct PendingTag {};
+
+// A part of an operation: pages [first, end) of it. Of those, [first, first + count) go to one
+// owner in one message; the rest, if any, follows when that is answered (only when the pool had no
+// entry left to send it in parallel).
+struct SubRequest : base::ListLink<OpenTag>, base::ListLink<PendingTag> {
+  enum class Stage : std::uint8_t {
+    unrouted,  // owners are not known yet, or no longer
+    sorted,    // pages lie in the order of their owners under `epoch`
+    posted,    // with the transport
+  };
+  std::uint32_t operation = 0;  // index in the operation pool
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+  std::uint32_t end = 0;
+  Stage stage = Stage::unrouted;
+  bool retried = false;   // after a collateral fence
+  bool rerouted = false;  // after wrong_epoch
+  base::Epoch epoch = 0;
+  transport::Route route;
+  transport::Request request;
+  std::uint32_t generation = 0;  // grows with every post
+};
+
+class RequestPool {
+public:
+  explicit RequestPool(std::uint32_t capacity);
+
+  SubRequest* acquire() noexcept;  // nullptr: all are in use
+  // Must be on no list.
+  void release(SubRequest& request) noexcept;
+
+  // A token for the next post of this entry; tokens made for it before are dead from now on.
+  transport::RequestToken new_token(SubRequest& request) noexcept;
+  transport::RequestToken token(const SubRequest& request) const noexcept;
+  // The posted request of that token, nullptr when it has been answered already.
+  SubRequest* find(transport::RequestToken token) noexcept;
+
+  std::uint32_t in_use() const noexcept { return capacity_ - free_count_; }
+
+private:
+  const std::uint32_t capacity_;
+  std::unique_ptr<SubRequest[]> requests_;
+  std::unique_ptr<std::uint32_t[]> free_;  // a stack of indices
+  std::uint32_t free_count_;
+};
+
+}  // namespace simm::engine

@@ -1,0 +1,29 @@
+#include "daemon/transport/local/local_mesh.h"
+
+#include <utility>
+
+namespace simm::transport {
+
+LocalMesh::LocalMesh(const LocalMeshConfig& config, std::vector<LocalMember> members) {
+  const std::size_t count = members.size();
+  std::vector<std::vector<LocalChannel*>> from(count);
+  std::vector<std::vector<LocalChannel*>> to(count);
+  for (std::size_t agent = 0; agent < count; ++agent) {
+    for (std::size_t shard = 0; shard < count; ++shard) {
+      // An agent does not have to wake itself.
+      const bool is_same = agent == shard;
+      channels_.push_back(
+          std::make_unique<LocalChannel>(config.credits, is_same ? nullptr : members[agent].waiter,
+                                         is_same ? nullptr : members[shard].waiter));
+      from[agent].push_back(channels_.back().get());
+      to[shard].push_back(channels_.back().get());
+    }
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    requesters_.push_back(std::make_unique<LocalRequester>(std::move(from[i])));
+    responders_.push_back(
+        std::make_unique<LocalResponder>(config.responder, std::move(to[i]), *members[i].mover));
+  }
+}
+
+}  // namespace simm::transport

@@ -1,0 +1,107 @@
+#include "daemon/transport/local/local_requester.h"
+
+#include <utility>
+
+#include "simm/check.h"
+
+namespace simm::transport {
+
+LocalRequester::LocalRequester(std::vector<LocalChannel*> channels) {
+  lanes_.reserve(channels.size());
+  for (LocalChannel* channel : channels) {
+    Lane lane;
+    lane.channel = channel;
+    lane.credits = channel->credits();
+    lane.posted = std::make_unique<Posted[]>(lane.credits);
+    lane.free = std::make_unique<std::uint32_t[]>(lane.credits);
+    lane.free_count = lane.credits;
+    for (std::uint32_t i = 0; i < lane.credits; ++i) lane.free[i] = lane.credits - 1 - i;
+    lanes_.push_back(std::move(lane));
+  }
+}
+
+void LocalRequester::connect(RequesterEvents& events, RegionFaults* faults) noexcept {
+  events_ = &events;
+  faults_ = faults;
+}
+
+LocalRequester::Lane* LocalRequester::lane_of(Route route) noexcept {
+  if (route.peer != base::kSelf || route.shard >= lanes_.size()) return nullptr;
+  return &lanes_[route.shard];
+}
+
+Status LocalRequester::post(Route route, RequestToken token, const Request& request) noexcept {
+  SIMM_CHECK(!request.pages.empty() && request.pages.size() <= ipc::kPagesPerSubmissionMax);
+  Lane* lane = lane_of(route);
+  if (lane == nullptr) return Status::unreachable;
+  if (lane->free_count == 0) return Status::no_space;
+  const std::uint32_t index = lane->free[--lane->free_count];
+  Posted& posted = lane->posted[index];
+  const std::uint32_t use = posted.use + 1 == 0 ? 1 : posted.use + 1;  // 0 names no use
+  posted = {token, use, true, false, false};
+  LocalRequest& slot = lane->channel->slot(index);
+  slot.header = request.header;
+  slot.pages = request.pages;
+  lane->channel->requester_push({LocalCommand::Kind::post, index, use});
+  return Status::ok;
+}
+
+// A scan: this is needed only for requests that went wrong.
+LocalRequester::Posted* LocalRequester::find(Lane& lane, RequestToken token) noexcept {
+  for (std::uint32_t i = 0; i < lane.credits; ++i) {
+    if (lane.posted[i].in_use && lane.posted[i].token == token) return &lane.posted[i];
+  }
+  return nullptr;
+}
+
+void LocalRequester::cancel(Route route, RequestToken token) noexcept {
+  Lane* lane = lane_of(route);
+  Posted* posted = lane == nullptr ? nullptr : find(*lane, token);
+  if (posted == nullptr || posted->cancelling || posted->resetting) return;
+  posted->cancelling = true;
+  const auto index = static_cast<std::uint32_t>(posted - lane->posted.get());
+  lane->channel->requester_push({LocalCommand::Kind::cancel, index, posted->use});
+}
+
+void LocalRequester::reset(Route route, RequestToken culprit) noexcept {
+  Lane* lane = lane_of(route);
+  Posted* posted = lane == nullptr ? nullptr : find(*lane, culprit);
+  if (posted == nullptr || posted->resetting) return;
+  posted->resetting = true;
+  const auto index = static_cast<std::uint32_t>(posted - lane->posted.get());
+  lane->channel->requester_push({LocalCommand::Kind::reset, index, posted->use});
+}
+
+int LocalRequester::do_work() noexcept {
+  int work = 0;
+  for (Lane& lane : lanes_) {
+    LocalEvent event;
+    // Bounded by the credits: an upcall may post anew, and that may be answered by another agent
+    // while we are here.
+    for (std::uint32_t i = 0; i < lane.credits && lane.channel->requester_pop(event); ++i) {
+      take_event(lane, event);
+      ++work;
+    }
+  }
+  return work;
+}
+
+void LocalRequester::take_event(Lane& lane, LocalEvent event) noexcept {
+  Posted& posted = lane.posted[event.index];
+  SIMM_CHECK(posted.in_use);
+  LocalRequest& slot = lane.channel->slot(event.index);
+  if (slot.faulted != nullptr && faults_ != nullptr) faults_->on_region_fault(*slot.faulted);
+  posted.in_use = false;
+  // A reply that crossed a reset is no reply any more: the engine was promised a fence.
+  if (posted.resetting) {
+    events_->on_fenced(posted.token, FenceCause::reset);
+  } else {
+    SIMM_CHECK(event.kind == LocalEvent::Kind::replied);
+    const auto replies = std::span<const PageReply>(slot.replies).first(slot.reply_count);
+    events_->on_reply(posted.token, replies);
+  }
+  // Only now: the replies were read from it.
+  lane.free[lane.free_count++] = event.index;
+}
+
+}  // namespace simm::transport

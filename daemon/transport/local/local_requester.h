@@ -1,0 +1,58 @@
+// LocalRequester: the engine's end of the local transport: one channel to each server of this
+// process, chosen by Route::shard.
+//
+// Every request is a path of its own: copies are made by the serving agent, which is the fence
+// itself, so a reset breaks only the request it names and nothing is fenced for another's sake.
+// Thread: the engine's data agent.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "daemon/transport/local/local_channel.h"
+#include "daemon/transport/region_faults.h"
+#include "daemon/transport/transport.h"
+
+namespace simm::transport {
+
+class LocalRequester final : public Requester {
+public:
+  // channels[shard] leads to that shard's server. They outlive the requester.
+  explicit LocalRequester(std::vector<LocalChannel*> channels);
+
+  // Who is told; before the first post. `faults` may be null.
+  void connect(RequesterEvents& events, RegionFaults* faults) noexcept;
+
+  Status post(Route route, RequestToken token, const Request& request) noexcept override;
+  void cancel(Route route, RequestToken token) noexcept override;
+  void reset(Route route, RequestToken culprit) noexcept override;
+  int do_work() noexcept override;
+
+private:
+  // What this side knows of a slot; the slot itself belongs to the responder while it is posted.
+  struct Posted {
+    RequestToken token = 0;
+    std::uint32_t use = 0;
+    bool in_use = false;
+    bool cancelling = false;
+    bool resetting = false;
+  };
+  struct Lane {
+    LocalChannel* channel = nullptr;
+    std::unique_ptr<Posted[]> posted;
+    std::unique_ptr<std::uint32_t[]> free;  // a stack of slots
+    std::uint32_t free_count = 0;
+    std::uint32_t credits = 0;
+  };
+
+  Lane* lane_of(Route route) noexcept;
+  static Posted* find(Lane& lane, RequestToken token) noexcept;
+  void take_event(Lane& lane, LocalEvent event) noexcept;
+
+  std::vector<Lane> lanes_;
+  RequesterEvents* events_ = nullptr;
+  RegionFaults* faults_ = nullptr;
+};
+
+}  // namespace simm::transport

@@ -1,0 +1,229 @@
+#include "daemon/transport/local/local_responder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "simm/check.h"
+
+namespace simm::transport {
+
+LocalResponder::LocalResponder(const LocalResponderConfig& config,
+                               std::vector<LocalChannel*> channels, Mover& mover)
+    : config_(config), mover_(mover) {
+  lanes_.reserve(channels.size());
+  for (LocalChannel* channel : channels) {
+    Lane lane;
+    lane.channel = channel;
+    lane.serving = std::make_unique<std::uint32_t[]>(channel->credits());
+    lanes_.push_back(std::move(lane));
+  }
+}
+
+LocalRequest& LocalResponder::request_of(Incoming& incoming) noexcept {
+  // SAFETY: every Incoming that this responder hands out is a LocalRequest.
+  return static_cast<LocalRequest&>(incoming);
+}
+
+int LocalResponder::do_work() noexcept {
+  int work = mover_.do_work();
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) work += take_commands(lane);
+  if (active_first_ != nullptr) work += run_moves();
+  return work;
+}
+
+// ---- requests ----
+
+int LocalResponder::take_commands(std::uint32_t lane_index) noexcept {
+  Lane& lane = lanes_[lane_index];
+  int taken = 0;
+  LocalCommand command;
+  for (std::uint32_t i = 0; i < config_.commands_per_turn; ++i) {
+    if (!lane.channel->responder_pop(command)) break;
+    ++taken;
+    if (command.kind == LocalCommand::Kind::post) {
+      take_post(lane_index, command);
+      continue;
+    }
+    // Crossed the answer: the slot may belong to the requester, or to another use, by now.
+    if (lane.serving[command.index] != command.use) continue;
+    LocalRequest& request = lane.channel->slot(command.index);
+    command.kind == LocalCommand::Kind::cancel ? take_cancel(request) : take_reset(request);
+  }
+  return taken;
+}
+
+void LocalResponder::take_post(std::uint32_t lane_index, LocalCommand command) noexcept {
+  Lane& lane = lanes_[lane_index];
+  lane.serving[command.index] = command.use;
+  LocalRequest& request = lane.channel->slot(command.index);
+  request.responder = this;
+  request.server_data = nullptr;
+  request.lane = lane_index;
+  request.index = command.index;
+  request.next_active = nullptr;
+  request.active = false;
+  request.cancelled = false;
+  request.aborting = false;
+  request.move_first = 0;
+  request.move_count = 0;
+  request.faulted = nullptr;
+  events_->on_request(request);
+}
+
+// The moves that are open end with Status::cancelled in this turn, or when the mover lets go.
+void LocalResponder::take_cancel(LocalRequest& request) noexcept {
+  request.cancelled = true;
+  events_->on_cancel(request);
+}
+
+void LocalResponder::take_reset(LocalRequest& request) noexcept {
+  request.cancelled = true;
+  request.aborting = true;
+  if (request.move_count == 0) abort(request);
+}
+
+void LocalResponder::abort(LocalRequest& request) noexcept {
+  events_->on_aborted(request);
+  give_back(request, LocalEvent::Kind::aborted);
+}
+
+void LocalResponder::reply(Incoming& incoming, std::span<const PageReply> pages) noexcept {
+  LocalRequest& request = request_of(incoming);
+  SIMM_CHECK(request.move_count == 0 && pages.size() == request.pages.size());
+  std::copy(pages.begin(), pages.end(), request.replies.begin());
+  request.reply_count = static_cast<std::uint16_t>(pages.size());
+  give_back(request, LocalEvent::Kind::replied);
+}
+
+// The slot is the requester's from here on; it must not be touched any more.
+void LocalResponder::give_back(LocalRequest& request, LocalEvent::Kind kind) noexcept {
+  Lane& lane = lanes_[request.lane];
+  const std::uint32_t index = request.index;
+  SIMM_CHECK(lane.serving[index] != 0);
+  lane.serving[index] = 0;
+  lane.channel->responder_push({kind, index});
+}
+
+// ---- moves ----
+
+void LocalResponder::pull(Incoming& incoming, std::uint16_t page,
+                          std::span<std::byte> extent) noexcept {
+  SIMM_CHECK(page < incoming.pages.size());
+  Move move;
+  move.slice = incoming.pages[page].slice;
+  SIMM_CHECK(extent.size() == move.slice.length);
+  move.memory = extent.data();
+  move.length = extent.size();
+  move.page = page;
+  move.direction = MoveDirection::in;
+  move.digest_wanted = true;
+  add_move(request_of(incoming), move);
+}
+
+void LocalResponder::push(Incoming& incoming, std::uint16_t page, std::span<const std::byte> bytes,
+                          bool whole_digest) noexcept {
+  SIMM_CHECK(page < incoming.pages.size());
+  Move move;
+  move.slice = incoming.pages[page].slice;
+  SIMM_CHECK(bytes.size() <= move.slice.length);
+  // SAFETY: a move out only reads its private memory.
+  move.memory = const_cast<std::byte*>(bytes.data());
+  move.length = bytes.size();
+  move.page = page;
+  move.direction = MoveDirection::out;
+  move.digest_wanted = whole_digest;
+  add_move(request_of(incoming), move);
+}
+
+void LocalResponder::add_move(LocalRequest& request, const Move& move) noexcept {
+  SIMM_CHECK(request.move_count < request.moves.size());
+  const std::size_t at = (request.move_first + request.move_count) % request.moves.size();
+  request.moves[at] = move;
+  request.moves[at].stream = &lanes_[request.lane].channel->stream(request.index);
+  ++request.move_count;
+  if (!request.active) list_active(request);
+}
+
+void LocalResponder::list_active(LocalRequest& request) noexcept {
+  request.active = true;
+  request.next_active = nullptr;
+  (active_first_ == nullptr ? active_first_ : active_last_->next_active) = &request;
+  active_last_ = &request;
+  ++active_count_;
+}
+
+LocalRequest* LocalResponder::next_active() noexcept {
+  LocalRequest* request = active_first_;
+  active_first_ = request->next_active;
+  --active_count_;
+  return request;
+}
+
+int LocalResponder::run_moves() noexcept {
+  std::uint64_t budget_bytes = config_.bytes_per_turn;
+  std::uint32_t idle = 0;  // requests in a row that only wait for a copy made elsewhere
+  int work = 0;
+  while (active_first_ != nullptr && budget_bytes > 0 && idle < active_count_) {
+    LocalRequest& request = *next_active();
+    const std::uint64_t before = budget_bytes;
+    const bool is_open = run_request(request, budget_bytes);
+    if (is_open) list_active(request);
+    idle = is_open && budget_bytes == before ? idle + 1 : 0;
+    if (budget_bytes != before) ++work;
+  }
+  return work;
+}
+
+// One request's turn. True: it has moves left.
+bool LocalResponder::run_request(LocalRequest& request, std::uint64_t& budget_bytes) noexcept {
+  const Lane& lane = lanes_[request.lane];
+  const std::uint32_t index = request.index;
+  const std::uint32_t use = lane.serving[index];
+  std::uint64_t allowance = std::min(budget_bytes, config_.bytes_per_request);
+  budget_bytes -= allowance;
+  while (request.move_count > 0 && allowance > 0) {
+    Move& move = request.moves[request.move_first];
+    const std::uint64_t before = move.moved;
+    const bool is_over = run_front(request, allowance);
+    const std::uint64_t moved = move.moved - before;
+    const std::uint64_t spent = moved + (is_over ? config_.move_cost_bytes : 0);
+    allowance -= std::min(allowance, spent);
+    if (is_over) {
+      end_front(request);
+      if (lane.serving[index] != use) break;  // answered meanwhile: no longer ours
+    } else if (moved == 0) {
+      break;  // made elsewhere
+    }
+  }
+  budget_bytes += allowance;
+  if (lane.serving[index] != use) return false;
+  if (request.move_count > 0) return true;
+  request.active = false;
+  if (request.aborting) abort(request);
+  return false;
+}
+
+// True: the request's first move is over.
+bool LocalResponder::run_front(LocalRequest& request, std::uint64_t bytes_max) noexcept {
+  Move& move = request.moves[request.move_first];
+  if (request.cancelled) {
+    if (!mover_.stop(move)) return false;
+    move.status = Status::cancelled;
+    return true;
+  }
+  return mover_.step(move, bytes_max) == MoveProgress::done;
+}
+
+void LocalResponder::end_front(LocalRequest& request) noexcept {
+  const Move& move = request.moves[request.move_first];
+  const std::uint16_t page = move.page;
+  const MoveResult result{move.status, move.digest};
+  if (move.status == Status::transfer_failed && request.faulted == nullptr) {
+    request.faulted = move.slice.region;
+  }
+  request.move_first = static_cast<std::uint16_t>((request.move_first + 1u) % request.moves.size());
+  --request.move_count;
+  events_->on_moved(request, page, result);
+}
+
+}  // namespace simm::transport
