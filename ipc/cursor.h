@@ -14,12 +14,12 @@
 namespace simm::ipc {
 
 // Entries between head and tail. Above the capacity of the ring, one of the two is a lie.
-SIMM_WRAPPING [[nodiscard]] constexpr std::uint32_t cursor_distance(std::uint32_t tail,
+[[nodiscard]] SIMM_WRAPPING constexpr std::uint32_t cursor_distance(std::uint32_t tail,
                                                                     std::uint32_t head) noexcept {
   return tail - head;
 }
 
-SIMM_WRAPPING [[nodiscard]] constexpr std::uint32_t cursor_next(std::uint32_t cursor) noexcept {
+[[nodiscard]] SIMM_WRAPPING constexpr std::uint32_t cursor_next(std::uint32_t cursor) noexcept {
   return cursor + 1;
 }
 

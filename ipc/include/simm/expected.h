@@ -32,31 +32,40 @@ public:
   explicit operator bool() const noexcept { return has_value(); }
 
   // Asking for the value of an error, or the error of a value, is our bug: it aborts.
-  [[nodiscard]] T& value() & { return require_value(), *std::get_if<0>(&state_); }
-  [[nodiscard]] const T& value() const& { return require_value(), *std::get_if<0>(&state_); }
-  [[nodiscard]] T&& value() && { return require_value(), std::move(*std::get_if<0>(&state_)); }
+  [[nodiscard]] T& value() & { return *held<0>(); }
+  [[nodiscard]] const T& value() const& { return *held<0>(); }
+  [[nodiscard]] T&& value() && { return std::move(*held<0>()); }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
   T&& operator*() && { return std::move(*this).value(); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
 
-  [[nodiscard]] const Error& error() const& { return require_error(), *std::get_if<1>(&state_); }
-  [[nodiscard]] Error&& error() && { return require_error(), std::move(*std::get_if<1>(&state_)); }
+  [[nodiscard]] const Error& error() const& { return *held<1>(); }
+  [[nodiscard]] Error&& error() && { return std::move(*held<1>()); }
   [[nodiscard]] Status status() const noexcept {
     return has_value() ? Status::ok : std::get_if<1>(&state_)->status;
   }
 
 private:
-  void require_value() const {
-    if (has_value()) return;
-    std::fprintf(stderr, "Expected: value() of an error: %s\n",
-                 std::get_if<1>(&state_)->context.c_str());
-    std::abort();
+  template <std::size_t kIndex>
+  auto* held() {
+    auto* alternative = std::get_if<kIndex>(&state_);
+    if (alternative == nullptr) [[unlikely]]
+      abort_with_misuse();
+    return alternative;
   }
-  void require_error() const {
-    if (!has_value()) return;
-    std::fprintf(stderr, "Expected: error() of a value\n");
+  template <std::size_t kIndex>
+  const auto* held() const {
+    const auto* alternative = std::get_if<kIndex>(&state_);
+    if (alternative == nullptr) [[unlikely]]
+      abort_with_misuse();
+    return alternative;
+  }
+  [[noreturn]] void abort_with_misuse() const {
+    const Error* error = std::get_if<1>(&state_);
+    std::fprintf(stderr, "Expected: %s%s\n", error ? "value() of an error: " : "error() of a value",
+                 error ? error->context.c_str() : "");
     std::abort();
   }
 

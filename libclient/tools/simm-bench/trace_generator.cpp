@@ -95,8 +95,12 @@ public:
   // Knuth, The Art of Computer Programming, volume 2, 3.4.1.
   int poisson(double mean) {
     const double limit = std::exp(-mean);
+    double product = unit();
     int count = 0;
-    for (double product = unit(); product > limit; product *= unit()) ++count;
+    while (product > limit) {
+      product *= unit();
+      ++count;
+    }
     return count;
   }
 

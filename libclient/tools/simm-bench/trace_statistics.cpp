@@ -1,6 +1,7 @@
 #include "libclient/tools/simm-bench/trace_statistics.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <numeric>
 #include <unordered_map>
@@ -120,7 +121,7 @@ Distribution distribution_of(std::vector<double> values) {
   const auto count = static_cast<double>(values.size());
   result.mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
   for (std::size_t i = 0; i < kReportedRanks.size(); ++i) {
-    result.at[i] = values[static_cast<std::size_t>(kReportedRanks[i] * (count - 1) + 0.5)];
+    result.at[i] = values[static_cast<std::size_t>(std::lround(kReportedRanks[i] * (count - 1)))];
   }
   return result;
 }
