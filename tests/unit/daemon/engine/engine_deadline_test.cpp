@@ -1,0 +1,141 @@
+#include "daemon/engine/engine.h"
+#include "tests/unit/daemon/engine/engine_world.h"
+
+namespace engine_deadline_test {
+
+using namespace engine_world;
+using base::kNsPerMs;
+using ipc::Opcode;
+
+TEST_CASE("an operation is cancelled a fence budget before its deadline, and then reset") {
+  struct Case {
+    base::TimeNs timeout_ms;
+    base::TimeNs cancel_ms;
+  };
+  // 20 %, at least 10 ms, at most 200 ms, never more than half.
+  for (const Case at : {Case{1000, 800}, {100, 80}, {40, 30}, {12, 6}, {5000, 4800}}) {
+    CAPTURE(at.timeout_ms);
+    World world;
+    world.submit(Opcode::get, 2, at.timeout_ms * kNsPerMs);
+    world.pass((at.cancel_ms - 1) * kNsPerMs);
+    CHECK(world.requester.posts[0].cancels == 0);
+    world.pass(2 * kNsPerMs);
+    CHECK(world.requester.posts[0].cancels == 1);
+    CHECK(world.requester.posts[0].resets == 0);
+    world.pass((at.timeout_ms - at.cancel_ms) * kNsPerMs);
+    CHECK(world.requester.posts[0].resets == 1);
+    CHECK(world.requester.posts[0].cancels == 1);
+    CHECK(world.outcomes.empty());
+    world.requester.fence(0, FenceCause::reset);
+    world.engine->do_work();
+    REQUIRE(world.outcomes.size() == 1);
+    CHECK(world.outcomes[0].status == Status::timeout);
+    for (const PageReply& page : world.outcomes[0].pages) CHECK(page.status == Status::timeout);
+  }
+}
+
+TEST_CASE("nothing completes before its fence, however long that takes") {
+  World world;
+  world.submit(Opcode::get, 1, 100 * kNsPerMs);
+  world.pass(10'000 * kNsPerMs);
+  CHECK(world.outcomes.empty());
+  CHECK(world.count("fences_overdue") == 1);
+  world.requester.fence(0, FenceCause::reset);
+  world.engine->do_work();
+  CHECK(world.outcomes.size() == 1);
+}
+
+TEST_CASE("a cancelled request may still bring answers, and they count") {
+  World world;
+  world.submit(Opcode::get, 2, 100 * kNsPerMs);
+  world.pass(85 * kNsPerMs);
+  world.requester.reply(0, {{Status::ok, 4096}, {Status::cancelled, 0}});
+  world.engine->do_work();
+  REQUIRE(world.outcomes.size() == 1);
+  CHECK(world.outcomes[0].status == Status::timeout);
+  CHECK(world.outcomes[0].pages[0].status == Status::ok);
+  CHECK(world.outcomes[0].pages[1].status == Status::timeout);
+  world.pass(1000 * kNsPerMs);
+  CHECK(world.requester.posts[0].resets == 0);
+}
+
+TEST_CASE("one open request holds the whole batch until it is fenced") {
+  World world({}, 2);
+  world.submit(Opcode::get, 40, 100 * kNsPerMs);
+  REQUIRE(world.requester.posts.size() == 2);
+  world.requester.reply_all_pages(0, Status::ok, 10);
+  world.pass(120 * kNsPerMs);
+  CHECK(world.outcomes.empty());
+  CHECK(world.requester.posts[0].cancels == 0);
+  CHECK(world.requester.posts[1].resets == 1);
+  world.requester.fence(1, FenceCause::reset);
+  world.engine->do_work();
+  REQUIRE(world.outcomes.size() == 1);
+  CHECK(world.outcomes[0].bytes_moved == 10 * world.requester.posts[0].request.pages.size());
+}
+
+TEST_CASE("what was never posted times out at the fence budget, without a cancel") {
+  engine::EngineConfig config;
+  config.requests = 2;
+  config.pages_per_request_max = 4;
+  World world(config);
+  world.requester.credits = 1;
+  world.submit(Opcode::exists, 12, 100 * kNsPerMs);  // one posted, one without credit
+  world.submit(Opcode::exists, 3, 100 * kNsPerMs);   // without an entry
+  CHECK(world.requester.posts.size() == 1);
+  world.pass(85 * kNsPerMs);
+  CHECK(world.requester.posts.size() == 1);
+  CHECK(world.requester.posts[0].cancels == 1);
+  REQUIRE(world.outcomes.size() == 1);  // the second batch: nothing of it can be touched
+  CHECK(world.outcomes[0].client_token == 2);
+  CHECK(world.outcomes[0].status == Status::timeout);
+  world.requester.reply_all_pages(0, Status::ok, 1);
+  world.engine->do_work();
+  REQUIRE(world.outcomes.size() == 2);
+  CHECK(world.outcomes[1].pages[3].status == Status::ok);
+  CHECK(world.outcomes[1].pages[4].status == Status::timeout);
+  CHECK(world.outcomes[1].pages[11].status == Status::timeout);
+}
+
+TEST_CASE("a rest without an entry of its own is not sent after the cancel") {
+  engine::EngineConfig config;
+  config.requests = 1;
+  config.pages_per_request_max = 2;
+  World world(config);
+  world.submit(Opcode::get, 6, 100 * kNsPerMs);
+  CHECK(world.requester.posts.size() == 1);
+  world.pass(85 * kNsPerMs);
+  world.requester.reply_all_pages(0, Status::ok, 7);
+  world.pass(10 * kNsPerMs);
+  CHECK(world.requester.posts.size() == 1);
+  REQUIRE(world.outcomes.size() == 1);
+  CHECK(world.outcomes[0].pages[1].status == Status::ok);
+  for (std::size_t i = 2; i < 6; ++i) CHECK(world.outcomes[0].pages[i].status == Status::timeout);
+}
+
+TEST_CASE("an operation that arrives after its deadline ends at once") {
+  World world;
+  Operation& operation = world.make(Opcode::exists, 1, 0);
+  operation.header.deadline_ns = world.clock.now_ns() - 5 * kNsPerMs;
+  world.engine->submit(operation);
+  world.pass(2 * kNsPerMs);
+  if (!world.requester.posts.empty()) {
+    CHECK(world.requester.posts[0].resets == 1);
+    world.requester.fence(0, FenceCause::reset);
+    world.engine->do_work();
+  }
+  REQUIRE(world.outcomes.size() == 1);
+  CHECK(world.outcomes[0].status == Status::timeout);
+}
+
+TEST_CASE("the engine says when it has to run for its timers") {
+  World world;
+  CHECK(world.engine->next_deadline_ns() == base::kNoDeadline);
+  world.submit(Opcode::exists, 1, 100 * kNsPerMs);
+  CHECK(world.engine->next_deadline_ns() <= world.clock.now_ns() + 81 * kNsPerMs);
+  world.requester.reply_all_pages(0, Status::ok);
+  world.engine->do_work();
+  CHECK(world.engine->next_deadline_ns() == base::kNoDeadline);
+}
+
+}  // namespace engine_deadline_test
