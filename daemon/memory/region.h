@@ -12,6 +12,8 @@
 
 namespace simm::memory {
 
+class RegionPages;
+
 enum class RegionKind : std::uint8_t {
   shared = 1,   // memfd made by libclient or handed over by the engine
   adopted = 2,  // existing shared mapping of the client, opened through /proc/<pid>/map_files
@@ -26,8 +28,10 @@ struct Region {
   std::uint64_t client_address = 0;  // where the client sees byte 0; used by foreign only
   std::uint64_t id = 0;              // unique in this daemon's life, for logs and the copier
   RegionKind kind = RegionKind::shared;
-  bool can_fault = true;        // touching it may raise SIGBUS: only through copy_untrusted()
-  std::int16_t numa_node = -1;  // -1: unknown
+  bool can_fault = true;         // touching it may raise SIGBUS: only through copy_untrusted()
+  std::int16_t numa_node = -1;   // -1: unknown
+  std::uint16_t table_slot = 0;  // its place in its session's RegionTable
+  RegionPages* pages = nullptr;  // which pages may be touched; null: all of them
 };
 
 // What an operation reads or writes: made by one factory (RegionTable::slice), which proved that

@@ -1,9 +1,9 @@
 #include "daemon/transport/region_mover.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "daemon/base/hash.h"
+#include "daemon/memory/copy_untrusted.h"
 
 namespace simm::transport {
 
@@ -13,16 +13,11 @@ namespace {
 constexpr std::uint64_t kBlockBytes = 128 * 1024;
 
 Status copy_block(const Move& move, std::uint64_t length) noexcept {
-  // SAFETY: the slice lies inside its region (RegionTable::slice proved it), and the move never
-  // goes beyond its length, which is at most the slice's.
-  std::byte* client = move.slice.region->base + move.slice.offset + move.moved;
+  // SAFETY: the move never goes beyond its length, which is that of its private memory.
   std::byte* own = move.memory + move.moved;
-  if (move.direction == MoveDirection::in) {
-    std::memcpy(own, client, length);
-  } else {
-    std::memcpy(client, own, length);
-  }
-  return Status::ok;
+  return move.direction == MoveDirection::in
+             ? memory::copy_untrusted(own, move.slice, move.moved, length)
+             : memory::copy_untrusted(move.slice, move.moved, own, length);
 }
 
 }  // namespace

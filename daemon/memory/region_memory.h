@@ -1,0 +1,54 @@
+// RegionMemory: a Region together with everything that keeps it alive: the mapping, the knowledge
+// of its pages, and what it charges to the pin budgets. Destroying it unmaps the region, so it
+// happens on a control or registrar thread: unmapping 100 GiB takes a while. Thread: made and
+// destroyed on control/registrar; in between its RegionTable's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "daemon/memory/pin_budget.h"
+#include "daemon/memory/region.h"
+#include "daemon/memory/region_pages.h"
+#include "daemon/memory/touch_budget.h"
+#include "ipc/mapping.h"
+#include "ipc/memory_file.h"
+#include "simm/expected.h"
+
+namespace simm::memory {
+
+class RegionMemory {
+public:
+  struct Spec {
+    RegionKind kind = RegionKind::shared;
+    std::uint64_t file_offset = 0;  // of byte 0
+    std::uint64_t length = 0;       // bytes, > 0
+    std::uint64_t id = 0;
+    std::uint64_t client_address = 0;
+  };
+
+  // Maps the range of an inspected file. Nothing of it is touched. invalid_argument when the range
+  // is not inside the file. A memfd of kind `shared` that is sealed against shrinking and may be
+  // sealed further gets the final seals, so its pages can not be punched out. (Whoever hands over
+  // such a memfd and wants to map it writable again later sets F_SEAL_SEAL.)
+  static Expected<std::unique_ptr<RegionMemory>> map(ipc::MemoryFile file, const Spec& spec,
+                                                     TouchBudget& budget, PinCharge charge);
+
+  // A region that only its helper process reaches.
+  static std::unique_ptr<RegionMemory> foreign(const Spec& spec, PinCharge charge);
+
+  [[nodiscard]] Region& region() noexcept { return region_; }
+  [[nodiscard]] const Region& region() const noexcept { return region_; }
+
+  // Operations that name the region: the RegionTable's.
+  std::uint32_t holds = 0;
+  bool retired = false;
+
+private:
+  Region region_;
+  ipc::Mapping mapping_;
+  std::unique_ptr<RegionPages> pages_;
+  PinCharge charge_;
+};
+
+}  // namespace simm::memory

@@ -1,0 +1,93 @@
+#include "daemon/memory/region_pages.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "simm/check.h"
+
+namespace simm::memory {
+
+namespace {
+
+constexpr std::uint64_t kPageBytes = 4096;  // of mincore; larger pages only answer more coarsely
+constexpr std::uint64_t kPagesPerGranule = RegionPages::kGranuleBytes / kPageBytes;
+
+}  // namespace
+
+RegionPages::RegionPages(const RegionPagesConfig& config, ipc::UniqueFd seek_fd)
+    : config_(config), seek_fd_(std::move(seek_fd)) {
+  if (!config_.can_vanish) {
+    const std::uint64_t granules = (config_.bytes + kGranuleBytes - 1) / kGranuleBytes;
+    known_ = std::make_unique<std::atomic<std::uint64_t>[]>(granules / 64 + 1);
+  }
+}
+
+Status RegionPages::admit(const std::byte* address, std::uint64_t length) noexcept {
+  const auto offset = static_cast<std::uint64_t>(address - config_.mapping);
+  std::uint64_t first = offset / kPageBytes * kPageBytes;
+  const std::uint64_t last = (offset + length - 1) / kPageBytes * kPageBytes + kPageBytes;
+  while (first < last) {
+    const std::uint64_t end = std::min(last, first / kGranuleBytes * kGranuleBytes + kGranuleBytes);
+    const Status status = admit_in_granule(first, end);
+    if (status != Status::ok) return status;
+    first = end;
+  }
+  return Status::ok;
+}
+
+Status RegionPages::admit_in_granule(std::uint64_t first, std::uint64_t last) noexcept {
+  const std::uint64_t granule = first / kGranuleBytes;
+  const std::uint64_t bit = std::uint64_t{1} << granule % 64;
+  if (known_ != nullptr) {
+    if ((known_[granule / 64].load(std::memory_order_relaxed) & bit) != 0) return Status::ok;
+    const std::uint64_t start = granule * kGranuleBytes;
+    const std::uint64_t whole = std::min(kGranuleBytes, config_.bytes - start);
+    if (absent_bytes(start, whole) == 0) {
+      known_[granule / 64].fetch_or(bit, std::memory_order_relaxed);
+      return Status::ok;
+    }
+  }
+  const std::uint64_t absent = absent_bytes(first, last - first);
+  if (absent == 0 || config_.budget->take(absent)) return Status::ok;
+  return Status::out_of_memory;
+}
+
+std::uint64_t RegionPages::absent_bytes(std::uint64_t offset, std::uint64_t length) const noexcept {
+  SIMM_CHECK(length <= kGranuleBytes);
+  return seek_fd_ ? absent_by_seek(offset, length) : absent_by_mincore(offset, length);
+}
+
+std::uint64_t RegionPages::absent_by_mincore(std::uint64_t offset,
+                                             std::uint64_t length) const noexcept {
+  std::array<unsigned char, kPagesPerGranule> present;
+  // SAFETY: callers keep offset + length inside the mapping, and length within a granule.
+  if (::mincore(config_.mapping + offset, length, present.data()) != 0) return length;
+  const auto pages = static_cast<std::ptrdiff_t>((length + kPageBytes - 1) / kPageBytes);
+  const auto absent = std::count_if(present.begin(), present.begin() + pages,
+                                    [](unsigned char page) { return (page & 1) == 0; });
+  return static_cast<std::uint64_t>(absent) * kPageBytes;
+}
+
+std::uint64_t RegionPages::absent_by_seek(std::uint64_t offset,
+                                          std::uint64_t length) const noexcept {
+  std::uint64_t at = config_.file_offset + offset;
+  const std::uint64_t end = at + length;
+  std::uint64_t absent = 0;
+  while (at < end) {
+    const off_t data = ::lseek(seek_fd_.get(), static_cast<off_t>(at), SEEK_DATA);
+    if (data < 0) return absent + (end - at);  // ENXIO: holes up to the end of the file
+    const std::uint64_t present_from = std::min(end, static_cast<std::uint64_t>(data));
+    absent += present_from - at;
+    if (present_from == end) break;
+    const off_t hole = ::lseek(seek_fd_.get(), data, SEEK_HOLE);
+    if (hole <= data) return absent + (end - present_from);
+    at = static_cast<std::uint64_t>(hole);
+  }
+  return absent;
+}
+
+}  // namespace simm::memory

@@ -1,0 +1,59 @@
+// RegionPages: which pages of a mapped region exist, so that the daemon touches absent ones only
+// within its session's TouchBudget.
+//
+// What exists is asked of the kernel right before each copy: mincore() where the daemon may see
+// that (the file's mode lets it write), else SEEK_DATA/SEEK_HOLE on a descriptor that is kept for
+// it. Pages of a file that can not be punched any more (F_SEAL_FUTURE_WRITE) stay once they are
+// there: whole granules of them are asked about once. For other files a client can win the race
+// between question and touch; what it gains is bounded by the bytes of its pinned regions.
+//
+// Owned by its region. Thread: admit() from any data agent.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "daemon/memory/touch_budget.h"
+#include "ipc/fd.h"
+#include "simm/status.h"
+
+namespace simm::memory {
+
+struct RegionPagesConfig {
+  std::byte* mapping = nullptr;   // page-aligned start
+  std::uint64_t bytes = 0;        // of the mapping, whole pages
+  std::uint64_t file_offset = 0;  // of the mapping's start
+  bool can_vanish = true;         // the client can punch pages out
+  TouchBudget* budget = nullptr;
+};
+
+class RegionPages {
+public:
+  // `seek_fd`: ask by SEEK_HOLE on this descriptor; invalid: ask by mincore.
+  RegionPages(const RegionPagesConfig& config, ipc::UniqueFd seek_fd);
+
+  // Whether the `length` > 0 bytes at `address`, inside the mapping, may be touched: ok, or
+  // out_of_memory when that would make more pages present than the budget has left.
+  Status admit(const std::byte* address, std::uint64_t length) noexcept;
+
+  // Bytes of [offset, offset + length), both whole pages, at most one granule, that do not exist.
+  [[nodiscard]] std::uint64_t absent_bytes(std::uint64_t offset,
+                                           std::uint64_t length) const noexcept;
+
+  static constexpr std::uint64_t kGranuleBytes = 2 * 1024 * 1024;
+
+private:
+  [[nodiscard]] std::uint64_t absent_by_mincore(std::uint64_t offset,
+                                                std::uint64_t length) const noexcept;
+  [[nodiscard]] std::uint64_t absent_by_seek(std::uint64_t offset,
+                                             std::uint64_t length) const noexcept;
+  Status admit_in_granule(std::uint64_t first, std::uint64_t last) noexcept;
+
+  const RegionPagesConfig config_;
+  const ipc::UniqueFd seek_fd_;
+  std::unique_ptr<std::atomic<std::uint64_t>[]> known_;  // a bit for each granule all present
+};
+
+}  // namespace simm::memory

@@ -1,0 +1,182 @@
+#include "daemon/memory/region_memory.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "daemon/memory/numa_node.h"
+#include "tests/unit/daemon/memory/memory_fixture.h"
+
+namespace region_memory_test {
+
+using namespace simm::memory;
+using namespace simm::memory::testing;
+using simm::Status;
+
+}  // namespace region_memory_test
+
+TEST_CASE("a region of 100 GiB of untouched memory maps at once and touches none of it") {
+  using namespace region_memory_test;
+  Fixture fixture;
+  constexpr std::uint64_t kBytes = 100ull << 30;
+  auto fd = plain_memfd(kBytes);
+  auto memory = fixture.region(fd.get(), kBytes);
+  CHECK(memory->region().base != nullptr);
+  CHECK(memory->region().length == kBytes);
+  struct stat facts {};
+  REQUIRE(::fstat(fd.get(), &facts) == 0);
+  CHECK(facts.st_blocks == 0);
+  CHECK(memory->region().numa_node == -1);
+}
+
+TEST_CASE("a region must lie inside its file") {
+  using namespace region_memory_test;
+  Fixture fixture;
+  auto fd = plain_memfd(4 * kPage);
+  const auto status = [&](std::uint64_t offset, std::uint64_t length) {
+    RegionMemory::Spec spec;
+    spec.file_offset = offset;
+    spec.length = length;
+    return fixture.map(duplicate(fd.get()), spec).status();
+  };
+  CHECK(status(0, 4 * kPage) == Status::ok);
+  CHECK(status(4 * kPage - 1, 1) == Status::ok);
+  CHECK(status(4 * kPage, 1) == Status::invalid_argument);
+  CHECK(status(1, 4 * kPage) == Status::invalid_argument);
+  CHECK(status(UINT64_MAX, 2) == Status::invalid_argument);
+  CHECK(fixture.pins.regions() == 0);  // all of them have gone, and given back what they had
+  CHECK(fixture.pins.bytes() == 0);
+}
+
+TEST_CASE("a shared memfd gets the final seals, an adopted one or a finished one is left alone") {
+  using namespace region_memory_test;
+  Fixture fixture;
+  const auto seals_after = [&](int seals, RegionKind kind) {
+    auto fd = plain_memfd(kPage, MFD_ALLOW_SEALING);
+    REQUIRE(::fcntl(fd.get(), F_ADD_SEALS, seals) == 0);
+    RegionMemory::Spec spec;
+    spec.length = kPage;
+    spec.kind = kind;
+    REQUIRE(fixture.map(duplicate(fd.get()), spec));
+    return ::fcntl(fd.get(), F_GET_SEALS);
+  };
+  const int size = F_SEAL_GROW | F_SEAL_SHRINK;
+  CHECK(seals_after(size, RegionKind::shared) == (size | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL));
+  CHECK(seals_after(size, RegionKind::adopted) == size);
+  CHECK(seals_after(F_SEAL_GROW, RegionKind::shared) == F_SEAL_GROW);
+  CHECK(seals_after(size | F_SEAL_SEAL, RegionKind::shared) == (size | F_SEAL_SEAL));
+}
+
+TEST_CASE("the node of present pages is known, of absent ones it is not asked") {
+  using namespace region_memory_test;
+  Fixture fixture;
+  auto fd = plain_memfd(64 * kPage);
+  std::vector<char> bytes(64 * kPage, 'x');
+  REQUIRE(::pwrite(fd.get(), bytes.data(), bytes.size(), 0) == 64 * kPage);
+  auto memory = fixture.region(fd.get(), 64 * kPage);
+  const int node = memory->region().numa_node;
+  CHECK(node >= 0);
+  CHECK(node < 64);
+}
+
+TEST_CASE("presence is known by SEEK_HOLE where mincore does not tell the truth") {
+  using namespace region_memory_test;
+  auto fd = plain_memfd(1ull << 30);
+  std::vector<char> bytes(4 * kPage, 'x');
+  REQUIRE(::pwrite(fd.get(), bytes.data(), bytes.size(), 8 * kPage) == 4 * kPage);
+  TouchBudget budget(3 * kPage);
+  auto mapping = simm::ipc::Mapping::map(fd.get(), 2 * kPage, 1 << 20);
+  REQUIRE(mapping);
+  for (const bool by_seek : {true, false}) {
+    RegionPages pages({mapping->data(), 1 << 20, 2 * kPage, true, &budget},
+                      by_seek ? duplicate(fd.get()) : simm::ipc::UniqueFd());
+    CHECK(pages.absent_bytes(0, 16 * kPage) == 12 * kPage);
+    CHECK(pages.absent_bytes(6 * kPage, 4 * kPage) == 0);
+    CHECK(pages.absent_bytes(5 * kPage, 4 * kPage) == kPage);
+    CHECK(pages.absent_bytes(20 * kPage, 4 * kPage) == 4 * kPage);
+    CHECK(pages.admit(mapping->data() + 6 * kPage, 4 * kPage) == Status::ok);
+    CHECK(pages.admit(mapping->data() + 6 * kPage + 1, 4 * kPage) == Status::ok);
+    CHECK(pages.admit(mapping->data(), 6 * kPage) == Status::out_of_memory);
+  }
+  CHECK(budget.left_bytes() == kPage);
+}
+
+TEST_CASE("a file of mode 0600 of another user is seen through as well") {
+  using namespace region_memory_test;
+  if (::getuid() != 0) {
+    MESSAGE("skipped: changing the user needs root");
+    return;
+  }
+  auto fd = plain_memfd(64 * kPage);
+  REQUIRE(::fchmod(fd.get(), 0600) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // The descriptor stays open for writing; only its file's mode speaks against this user.
+    if (::setgid(54321) != 0 || ::setuid(54321) != 0) ::_exit(1);
+    PinBudget pins("session", 1ull << 40, 10);
+    TouchBudget touches(0);
+    auto file = simm::ipc::MemoryFile::inspect(duplicate(fd.get()));
+    RegionMemory::Spec spec;
+    spec.length = 64 * kPage;
+    auto memory =
+        RegionMemory::map(std::move(file).value(), spec, touches, pins.charge(64 * kPage).value());
+    const Region& region = memory.value()->region();
+    ::_exit(region.pages->admit(region.base, kPage) == Status::out_of_memory ? 42 : 2);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WEXITSTATUS(status) == 42);
+}
+
+TEST_CASE("pin budgets count in the session, the tenant and the daemon, or nowhere") {
+  using namespace region_memory_test;
+  PinBudget daemon("daemon", 1000, 5);
+  PinBudget tenant("tenant a", 800, 5, &daemon);
+  PinBudget session("session 1", 800, 2, &tenant);
+  PinBudget other("session 2", 10'000, 100, &tenant);
+  {
+    auto first = session.charge(300);
+    auto second = session.charge(300);
+    REQUIRE(first);
+    REQUIRE(second);
+    CHECK(daemon.bytes() == 600);
+    CHECK(daemon.regions() == 2);
+
+    const auto third = session.charge(1);
+    CHECK(third.status() == Status::out_of_memory);
+    CHECK(third.error().context.find("session 1") != std::string::npos);
+    const auto elsewhere = other.charge(300);
+    CHECK(elsewhere.status() == Status::out_of_memory);
+    CHECK(elsewhere.error().context.find("tenant a") != std::string::npos);
+    CHECK(other.charge(UINT64_MAX).status() == Status::out_of_memory);
+    CHECK(other.bytes() == 0);
+    CHECK(other.regions() == 0);
+    CHECK(daemon.bytes() == 600);
+
+    PinCharge moved = std::move(first).value();
+    CHECK(daemon.regions() == 2);
+  }
+  CHECK(daemon.bytes() == 0);
+  CHECK(daemon.regions() == 0);
+  CHECK(session.regions() == 0);
+}
+
+TEST_CASE("a hundred thousand small registrations end at the count, not at the machine's limits") {
+  using namespace region_memory_test;
+  PinBudget session("session", 1ull << 40, 4096);
+  std::vector<PinCharge> charges;
+  std::uint32_t refused = 0;
+  for (int i = 0; i < 100'000; ++i) {
+    auto charge = session.charge(kPage);
+    if (charge)
+      charges.push_back(std::move(charge).value());
+    else
+      ++refused;
+  }
+  CHECK(charges.size() == 4096);
+  CHECK(refused == 95'904);
+}
