@@ -1,0 +1,86 @@
+// The local transport in the conformance suite: both ends on one agent, and on two.
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "daemon/transport/local/local_mesh.h"
+#include "daemon/transport/region_mover.h"
+#include "simm/check.h"
+#include "tests/conformance/transport_world.h"
+
+namespace local_transport_world {
+
+using namespace simm::transport;
+
+// The production mover, with a hole in the region where copies fail.
+class BreakableMover final : public Mover {
+public:
+  void break_at(std::uint64_t offset, std::uint64_t length) {
+    offset_ = offset;
+    length_ = length;
+  }
+  MoveProgress step(Move& move, std::uint64_t bytes_max) noexcept override {
+    const std::uint64_t from = move.slice.offset + move.moved;
+    const std::uint64_t bytes = std::min(bytes_max, move.length - move.moved);
+    if (from < offset_ + length_ && offset_ < from + bytes) {
+      move.status = simm::Status::transfer_failed;
+      return MoveProgress::done;
+    }
+    return mover_.step(move, bytes_max);
+  }
+  bool stop(Move& move) noexcept override { return mover_.stop(move); }
+  int do_work() noexcept override { return mover_.do_work(); }
+
+private:
+  RegionMover mover_;
+  std::uint64_t offset_ = 0;
+  std::uint64_t length_ = 0;
+};
+
+class LocalWorld final : public conformance::TransportWorld {
+public:
+  explicit LocalWorld(std::uint32_t shard)
+      : shard_(shard), mesh_(config(), {{nullptr, &movers_[0]}, {nullptr, &movers_[1]}}) {
+    void* mapped =
+        ::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    SIMM_CHECK(mapped != MAP_FAILED);
+    region_.base = static_cast<std::byte*>(mapped);
+    region_.length = kRegionBytes;
+  }
+  ~LocalWorld() override { ::munmap(region_.base, kRegionBytes); }
+
+  void connect(RequesterEvents& asker, ResponderEvents& server) override {
+    mesh_.requester(0).connect(asker, nullptr);
+    mesh_.responder(shard_).connect(server);
+  }
+  Requester& requester() override { return mesh_.requester(0); }
+  Route route() override { return {simm::base::kSelf, static_cast<std::uint16_t>(shard_)}; }
+  Route unreachable_route() override { return {simm::base::PeerId{3}, 0}; }
+  simm::memory::Region& region() override { return region_; }
+  int requester_turn() override { return mesh_.requester(0).do_work(); }
+  int responder_turn() override { return mesh_.responder(shard_).do_work(); }
+  std::uint32_t credits() override { return config().credits; }
+  bool path_is_shared() override { return false; }
+  void break_region(std::uint64_t offset, std::uint64_t length) override {
+    movers_[shard_].break_at(offset, length);
+  }
+
+private:
+  static LocalMeshConfig config() {
+    LocalMeshConfig config;
+    config.credits = 12;
+    return config;
+  }
+  std::uint32_t shard_;
+  BreakableMover movers_[2];
+  LocalMesh mesh_;
+  simm::memory::Region region_;
+};
+
+const conformance::TransportRegistration kSameAgent("local, same agent",
+                                                    [] { return std::make_unique<LocalWorld>(0); });
+const conformance::TransportRegistration kOtherAgent("local, two agents", [] {
+  return std::make_unique<LocalWorld>(1);
+});
+
+}  // namespace local_transport_world

@@ -1,0 +1,154 @@
+// Random scenes on every transport: puts, gets, cancels, resets, held answers, turns in any order.
+// Repeat one with SIMM_SEED=<seed> SIMM_ROUNDS=1; a larger SIMM_ROUNDS runs longer.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <random>
+#include <set>
+
+#include "tests/conformance/transport_actors.h"
+
+namespace transport_random_test {
+
+using namespace conformance;
+using simm::base::SeededRandom;
+using simm::ipc::Opcode;
+
+std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+// The only bytes that the object of that name may have: its version is part of its length.
+std::vector<std::byte> bytes_of(const std::string& name, std::uint64_t version) {
+  std::uint64_t seed = version;
+  for (const char c : name) seed = seed * 131 + static_cast<unsigned char>(c);
+  return pattern(seed, 1 + seed % 9000 + (seed % 7 == 0 ? 600'000 : 0));
+}
+
+struct Scene {
+  Scene(const TransportFactory& factory, std::uint64_t seed) : random(seed), stage(factory) {}
+
+  std::uint64_t take_slice(std::uint64_t length) {
+    if (TransportWorld::kRegionBytes - used < length) {
+      stage.server.release();
+      stage.asker.settle();
+      check_answers();
+      stage.asker.forget();
+      tokens.clear();
+      used = 0;
+    }
+    const std::uint64_t offset = used;
+    used += length;
+    return offset;
+  }
+
+  void post() {
+    const bool is_put = random.one_in(2);
+    std::vector<Wish> wishes;
+    const std::uint64_t pages = 1 + random.below(random.one_in(10) ? 60 : 4);
+    std::vector<std::vector<std::byte>> contents;
+    for (std::uint64_t i = 0; i < pages; ++i) {
+      const std::string name = "k" + std::to_string(random.below(12));
+      const auto bytes = bytes_of(name, random.below(3));
+      wishes.push_back({name, 0, is_put ? bytes.size() : 700'000});
+      contents.push_back(bytes);
+    }
+    for (Wish& wish : wishes) wish.offset = take_slice(0);
+    std::uint64_t total = 0;
+    for (const Wish& wish : wishes) total += wish.length;
+    if (total > TransportWorld::kRegionBytes) return;
+    std::uint64_t offset = take_slice(total);
+    for (std::size_t i = 0; i < wishes.size(); ++i) {
+      wishes[i].offset = offset;
+      offset += wishes[i].length;
+      if (is_put) fill(*stage.world, wishes[i], contents[i]);
+    }
+    RequestToken token = 0;
+    const Status status = stage.asker.post(is_put ? Opcode::put : Opcode::get, wishes, token);
+    if (status == Status::ok) {
+      tokens.push_back(token);
+    } else {
+      CHECK(status == Status::no_space);
+    }
+  }
+
+  void check_answers() {
+    for (const RequestToken token : tokens) {
+      const auto& asked = stage.asker.at(token);
+      if (!asked.was_replied || asked.request.header.opcode != Opcode::get) continue;
+      for (std::size_t i = 0; i < asked.wishes.size(); ++i) {
+        if (asked.replies[i].status != Status::ok) continue;
+        const auto& slice = asked.slices[i];
+        bool known = false;
+        for (std::uint64_t version = 0; version < 3; ++version) {
+          const auto bytes = bytes_of(asked.wishes[i].key, version);
+          known |= bytes.size() == asked.replies[i].bytes &&
+                   std::equal(bytes.begin(), bytes.end(), slice.begin());
+        }
+        CHECK_MESSAGE(known, "bytes that were never put under this key");
+      }
+    }
+  }
+
+  void step() {
+    switch (random.below(12)) {
+      case 0:
+      case 1:
+        return post();
+      case 2:
+        if (!tokens.empty()) stage.asker.cancel(tokens[random.below(tokens.size())]);
+        return;
+      case 3:
+        if (!tokens.empty() && random.one_in(3)) {
+          stage.asker.reset(tokens[random.below(tokens.size())]);
+        }
+        return;
+      case 4:
+        if (random.one_in(4)) stage.server.hold_requests = true;
+        if (random.one_in(4)) stage.server.hold_replies = true;
+        return;
+      case 5:
+        return stage.server.release();
+      case 6:
+      case 7:
+        stage.world->network_turn();
+        return;
+      case 8:
+      case 9:
+        stage.world->requester_turn();
+        return;
+      default:
+        stage.world->responder_turn();
+    }
+  }
+
+  void go() {
+    for (int i = 0; i < 500; ++i) step();
+    stage.server.release();
+    stage.asker.settle();
+    check_answers();
+    CHECK(stage.server.open() == 0);
+    CHECK(stage.server.requests == stage.server.replied + stage.server.aborted);
+  }
+
+  SeededRandom random;
+  Stage stage;
+  std::vector<RequestToken> tokens;
+  std::uint64_t used = 0;
+};
+
+TEST_CASE("transport: random scenes keep every rule") {
+  const std::uint64_t seed = number_from("SIMM_SEED", std::random_device{}());
+  const std::uint64_t rounds = number_from("SIMM_ROUNDS", 6);
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    for (const TransportFactory& factory : transports()) {
+      INFO("transport: " << factory.name);
+      INFO("repeat: SIMM_SEED=" << seed + round << " SIMM_ROUNDS=1 conformance -tc='*random*'");
+      Scene scene(factory, seed + round);
+      scene.go();
+    }
+  }
+}
+
+}  // namespace transport_random_test

@@ -1,0 +1,356 @@
+// What every Transport promises (daemon/transport/transport.h), in fixed scenes. Random ones are in
+// transport_random_test.cpp.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "tests/conformance/transport_actors.h"
+
+namespace transport_test {
+
+using namespace conformance;
+using simm::ipc::Opcode;
+
+// Runs a scene on every registered transport.
+template <typename Scene>
+void on_each_transport(Scene&& scene) {
+  REQUIRE_FALSE(transports().empty());
+  for (const TransportFactory& factory : transports()) {
+    INFO("transport: " << factory.name);
+    Stage stage(factory);
+    scene(stage);
+  }
+}
+
+std::string key(int i) {
+  return "key-" + std::to_string(i);
+}
+
+// Stores `bytes` through the transport, from the end of the region.
+void store(Stage& stage, const std::string& name, const std::vector<std::byte>& bytes) {
+  const Wish wish{name, TransportWorld::kRegionBytes - bytes.size(), bytes.size()};
+  fill(*stage.world, wish, bytes);
+  const RequestToken token = stage.asker.must_post(Opcode::put, {wish});
+  stage.asker.settle();
+  REQUIRE(stage.asker.at(token).was_replied);
+  CHECK(stage.asker.at(token).replies[0].status == Status::ok);
+  stage.asker.forget();
+}
+
+TEST_CASE("transport: bytes of every length go in and come back") {
+  on_each_transport([](Stage& stage) {
+    constexpr std::uint64_t kMiB = 1024 * 1024;
+    constexpr std::uint64_t kLengths[] = {
+        1, 7, 4095, 4096, 4097, kMiB / 8, kMiB / 4 - 1, kMiB / 4 + 1, kMiB + 13, 5 * kMiB + 1};
+    for (const std::uint64_t length : kLengths) {
+      CAPTURE(length);
+      const auto bytes = pattern(length, length);
+      store(stage, "object", bytes);
+      REQUIRE(stage.server.objects.at("object") == bytes);
+      const RequestToken token = stage.asker.must_post(Opcode::get, {{"object", 64, length}});
+      stage.asker.settle();
+      const auto& asked = stage.asker.at(token);
+      CHECK(asked.replies[0].status == Status::ok);
+      CHECK(asked.replies[0].bytes == length);
+      CHECK(asked.slices[0] == bytes);  // the data was there before the reply
+      stage.asker.forget();
+    }
+  });
+}
+
+TEST_CASE("transport: a shorter object leaves the rest of the slice alone") {
+  on_each_transport([](Stage& stage) {
+    const auto bytes = pattern(1, 1000);
+    store(stage, "short", bytes);
+    const Wish wish{"short", 4096, 3000};
+    const auto before = pattern(2, 3000);
+    fill(*stage.world, wish, before);
+    const RequestToken token = stage.asker.must_post(Opcode::get, {wish});
+    stage.asker.settle();
+    const auto& got = stage.asker.at(token).slices[0];
+    CHECK(std::equal(bytes.begin(), bytes.end(), got.begin()));
+    CHECK(std::equal(before.begin() + 1000, before.end(), got.begin() + 1000));
+  });
+}
+
+TEST_CASE("transport: what a request says arrives unchanged") {
+  on_each_transport([](Stage& stage) {
+    auto& header = stage.asker.header;
+    header.put_mode = simm::ipc::PutMode::replace;
+    header.exact_size = true;
+    header.shared_read = true;
+    header.tenant = {11};
+    header.name_space = {12};
+    header.epoch = 13;
+    header.deadline_ns = ~std::uint64_t{0} / 2;
+    header.ttl_ms = 15;
+    header.lease_ms = 16;
+    const RequestToken token =
+        stage.asker.must_post(Opcode::exists, {{"one", 0, 0}, {std::string("t\0o", 3), 0, 0}});
+    stage.server.hold_requests = true;
+    while (stage.server.requests == 0) stage.turn();
+    const auto& seen = stage.server.headers[0];
+    CHECK(seen.opcode == Opcode::exists);
+    CHECK(seen.put_mode == simm::ipc::PutMode::replace);
+    CHECK(seen.exact_size);
+    CHECK(seen.shared_read);
+    CHECK(seen.tenant.value == 11);
+    CHECK(seen.name_space.value == 12);
+    CHECK(seen.epoch == 13);
+    CHECK(seen.ttl_ms == 15);
+    CHECK(seen.lease_ms == 16);
+    REQUIRE(stage.server.pages_seen[0].size() == 2);
+    const PageRequest& page = stage.server.pages_seen[0][1];
+    CHECK(page.hash == simm::base::KeyHash{token + 1, ~token});
+    CHECK(page.group == 77);
+    CHECK(page.depth == 1);
+    CHECK(page.object_offset == 3);
+    CHECK(std::string(page.key, page.key_bytes) == std::string("t\0o", 3));
+    stage.server.release();
+    stage.asker.settle();
+  });
+}
+
+TEST_CASE("transport: a request of 1,024 pages with keys of 1,024 bytes") {
+  on_each_transport([](Stage& stage) {
+    std::vector<Wish> wishes;
+    for (int i = 0; i < 1024; ++i) {
+      std::string name = key(i);
+      name.resize(1024, 'x');
+      const Wish wish{name, static_cast<std::uint64_t>(i) * 5000, 4999};
+      fill(*stage.world, wish, pattern(static_cast<std::uint64_t>(i), 4999));
+      wishes.push_back(wish);
+    }
+    RequestToken token = stage.asker.must_post(Opcode::put, wishes);
+    stage.asker.settle();
+    CHECK(stage.asker.at(token).replies.size() == 1024);
+    CHECK(stage.server.objects.size() == 1024);
+    stage.asker.forget();
+    token = stage.asker.must_post(Opcode::get, wishes);
+    stage.asker.settle();
+    for (std::size_t i = 0; i < 1024; ++i) {
+      CHECK(stage.asker.at(token).replies[i].bytes == 4999);
+      CHECK(stage.asker.at(token).slices[i] == pattern(i, 4999));
+    }
+    stage.asker.forget();
+    token = stage.asker.must_post(Opcode::remove, wishes);
+    stage.asker.settle();
+    CHECK(stage.server.objects.empty());
+  });
+}
+
+TEST_CASE("transport: credits run out, come back, and lose nothing") {
+  on_each_transport([](Stage& stage) {
+    stage.server.hold_requests = true;
+    const std::uint32_t credits = stage.world->credits();
+    std::vector<RequestToken> tokens;
+    for (std::uint32_t i = 0; i < credits; ++i) {
+      tokens.push_back(stage.asker.must_post(Opcode::exists, {{key(1), 0, 0}}));
+    }
+    RequestToken refused = 0;
+    Status status = stage.asker.post(Opcode::exists, {{key(1), 0, 0}}, refused);
+    CHECK(status == Status::no_space);
+    for (int i = 0; i < 100; ++i) stage.turn();
+    status = stage.asker.post(Opcode::exists, {{key(1), 0, 0}}, refused);
+    CHECK(status == Status::no_space);
+    stage.server.release();
+    stage.asker.settle();
+    for (const RequestToken token : tokens) CHECK(stage.asker.at(token).was_replied);
+    stage.asker.must_post(Opcode::exists, {{key(1), 0, 0}});
+    stage.asker.settle();
+  });
+}
+
+TEST_CASE("transport: nobody there is said at once") {
+  on_each_transport([](Stage& stage) {
+    const PageRequest page;
+    simm::transport::Request request;
+    request.header.opcode = Opcode::exists;
+    request.pages = {&page, 1};
+    const Status status =
+        stage.world->requester().post(stage.world->unreachable_route(), 1, request);
+    CHECK(status == Status::unreachable);
+    for (int i = 0; i < 10; ++i) stage.turn();
+    CHECK(stage.server.requests == 0);
+  });
+}
+
+// ---- cancel and reset, in every state of a request ----
+
+enum class When {
+  just_posted,
+  held_by_server,
+  moving,
+  answer_ready,  // the server has the answer and holds it back
+  answered,      // the reply is on its way
+  over,
+};
+constexpr When kMoments[] = {When::just_posted,  When::held_by_server, When::moving,
+                             When::answer_ready, When::answered,       When::over};
+constexpr std::uint64_t kLong = 8 * 1024 * 1024;
+
+// A get of a long object, brought to that moment.
+RequestToken bring_to(Stage& stage, When when) {
+  store(stage, "long", pattern(5, kLong));
+  stage.server.hold_requests = when == When::held_by_server;
+  stage.server.hold_replies = when == When::answer_ready;
+  const int requests = stage.server.requests;
+  const int replied = stage.server.replied;
+  const RequestToken token = stage.asker.must_post(Opcode::get, {{"long", 0, kLong}});
+  if (when == When::just_posted) return token;
+  if (when == When::over) {
+    stage.asker.settle();
+    return token;
+  }
+  const auto turn_until = [&](auto&& reached) {
+    for (int i = 0; i < 20'000 && !reached(); ++i) {
+      stage.world->network_turn();
+      stage.world->responder_turn();
+    }
+    REQUIRE(reached());
+  };
+  turn_until([&] { return stage.server.requests > requests; });
+  if (when == When::moving) {
+    REQUIRE(stage.server.moving());  // the object is longer than a turn
+  } else if (when == When::answer_ready) {
+    turn_until([&] { return !stage.server.moving(); });
+    CHECK(stage.server.replied == replied);
+  } else if (when == When::answered) {
+    turn_until([&] { return stage.server.replied > replied; });
+  }
+  return token;
+}
+
+TEST_CASE("transport: cancel in every state brings exactly one answer, and soon") {
+  for (const When when : kMoments) {
+    CAPTURE(static_cast<int>(when));
+    on_each_transport([when](Stage& stage) {
+      const RequestToken token = bring_to(stage, when);
+      const bool was_over = when == When::over;
+      stage.asker.cancel(token);
+      stage.asker.cancel(token);  // twice is once
+      stage.asker.settle(2000);
+      const auto& asked = stage.asker.at(token);
+      CHECK(asked.was_replied);
+      const bool was_moved = when == When::answer_ready || when == When::answered || was_over;
+      if (was_moved) CHECK(asked.replies[0].status == Status::ok);
+      if (when == When::held_by_server) CHECK(asked.replies[0].status == Status::cancelled);
+      if (when == When::moving) {
+        const bool is_either =
+            asked.replies[0].status == Status::cancelled || asked.replies[0].status == Status::ok;
+        CHECK(is_either);
+      }
+      CHECK(stage.server.open() == 0);
+      CHECK(stage.server.aborted == 0);
+    });
+  }
+}
+
+TEST_CASE("transport: reset in every state brings exactly one fence, and the server lets go") {
+  for (const bool cancel_first : {false, true}) {
+    for (const When when : kMoments) {
+      CAPTURE(static_cast<int>(when));
+      CAPTURE(cancel_first);
+      on_each_transport([&](Stage& stage) {
+        const RequestToken token = bring_to(stage, when);
+        if (cancel_first) stage.asker.cancel(token);
+        stage.asker.reset(token);
+        stage.asker.reset(token);
+        stage.asker.settle(2000);
+        const auto& asked = stage.asker.at(token);
+        CHECK(asked.was_replied == (when == When::over));
+        if (when != When::over) CHECK(asked.cause == FenceCause::reset);
+        // The server answered it or was told that it is over, never both.
+        CHECK(stage.server.open() == 0);
+        CHECK(stage.server.requests == stage.server.replied + stage.server.aborted);
+        // The path works again.
+        stage.server.release();
+        store(stage, "after", pattern(9, 100));
+      });
+    }
+  }
+}
+
+TEST_CASE("transport: a put that was reset is stored whole or not at all") {
+  on_each_transport([](Stage& stage) {
+    const auto bytes = pattern(6, kLong);
+    const Wish wish{"put", 0, kLong};
+    for (int turns = 0; turns < 24; turns += 2) {
+      CAPTURE(turns);
+      stage.server.objects.clear();
+      fill(*stage.world, wish, bytes);
+      const RequestToken token = stage.asker.must_post(Opcode::put, {wish});
+      for (int i = 0; i < turns; ++i) {
+        stage.world->network_turn();
+        stage.world->responder_turn();
+      }
+      stage.asker.reset(token);
+      stage.asker.settle(2000);
+      if (!stage.server.objects.empty()) CHECK(stage.server.objects.at("put") == bytes);
+      stage.asker.forget();
+    }
+  });
+}
+
+TEST_CASE("transport: a reset ends what shares its path, and nothing else") {
+  on_each_transport([](Stage& stage) {
+    stage.server.hold_requests = true;
+    const RequestToken first = stage.asker.must_post(Opcode::exists, {{"a", 0, 0}});
+    const RequestToken second = stage.asker.must_post(Opcode::exists, {{"b", 0, 0}});
+    for (int i = 0; i < 50; ++i) stage.turn();
+    stage.asker.reset(first);
+    for (int i = 0; i < 200; ++i) stage.turn();
+    CHECK(stage.asker.is_over(first));
+    CHECK(stage.asker.is_over(second) == stage.world->path_is_shared());
+    stage.server.release();
+    stage.asker.settle();
+    CHECK(stage.asker.at(second).was_replied != stage.world->path_is_shared());
+    if (stage.world->path_is_shared()) {
+      CHECK(stage.asker.at(second).cause == FenceCause::collateral);
+    }
+  });
+}
+
+TEST_CASE("transport: a region that fails spoils its own page only") {
+  on_each_transport([](Stage& stage) {
+    const auto bytes = pattern(7, 300'000);
+    std::vector<Wish> wishes;
+    for (int i = 0; i < 3; ++i) {
+      wishes.push_back({key(i), static_cast<std::uint64_t>(i) * 1024 * 1024, 300'000});
+      store(stage, key(i), bytes);
+    }
+    stage.world->break_region(1024 * 1024 + 270'000, 4096);
+    for (const Opcode opcode : {Opcode::get, Opcode::put}) {
+      for (const Wish& wish : wishes) {
+        if (opcode == Opcode::put) fill(*stage.world, wish, bytes);
+      }
+      const RequestToken token = stage.asker.must_post(opcode, wishes);
+      stage.asker.settle();
+      const auto& replies = stage.asker.at(token).replies;
+      REQUIRE(replies.size() == 3);
+      CHECK(replies[0].status == Status::ok);
+      CHECK(replies[1].status == Status::transfer_failed);
+      CHECK(replies[2].status == Status::ok);
+      stage.asker.forget();
+    }
+  });
+}
+
+TEST_CASE("transport: a small request is not held up by a large one") {
+  on_each_transport([](Stage& stage) {
+    store(stage, "long", pattern(5, 16 * 1024 * 1024));
+    store(stage, "small", pattern(6, 4096));
+    std::vector<Wish> wishes;
+    wishes.push_back({"long", 0, 16 * 1024 * 1024});
+    const RequestToken large = stage.asker.must_post(Opcode::get, wishes);
+    stage.turn();
+    const RequestToken small =
+        stage.asker.must_post(Opcode::get, {{"small", 20 * 1024 * 1024, 4096}});
+    for (int i = 0; i < 20'000 && !stage.asker.is_over(small); ++i) stage.turn();
+    CHECK(stage.asker.is_over(small));
+    CHECK_FALSE(stage.asker.is_over(large));
+    stage.asker.settle();
+  });
+}
+
+}  // namespace transport_test

@@ -1,0 +1,60 @@
+// TransportWorld: what an implementation of the Transport seam brings to the conformance suite: one
+// engine's end, one server's end, a client region, and turns that the suite gives by hand. To have
+// a transport tested, derive from it in a file here and register a factory with a static
+// TransportRegistration.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/memory/region.h"
+#include "daemon/transport/transport.h"
+
+namespace conformance {
+
+class TransportWorld {
+public:
+  virtual ~TransportWorld() = default;
+
+  // Who is told; called once, before anything else.
+  virtual void connect(simm::transport::RequesterEvents& asker,
+                       simm::transport::ResponderEvents& server) = 0;
+  virtual simm::transport::Requester& requester() = 0;
+  virtual simm::transport::Route route() = 0;              // to the server
+  virtual simm::transport::Route unreachable_route() = 0;  // to nobody
+
+  // The client's memory, at least kRegionBytes, mapped and writable.
+  static constexpr std::uint64_t kRegionBytes = 48 * 1024 * 1024;
+  virtual simm::memory::Region& region() = 0;
+
+  // One turn of one end, or (the network) of what lies between them; what they did.
+  virtual int requester_turn() = 0;
+  virtual int responder_turn() = 0;
+  virtual int network_turn() { return 0; }
+
+  // How many requests are accepted before the first is answered.
+  virtual std::uint32_t credits() = 0;
+  // True: a reset fences every request on the route. False: each request is a path of its own.
+  virtual bool path_is_shared() = 0;
+  // From now on copies that touch [offset, offset + length) of the region fail.
+  virtual void break_region(std::uint64_t offset, std::uint64_t length) = 0;
+};
+
+struct TransportFactory {
+  std::string name;
+  std::function<std::unique_ptr<TransportWorld>()> make;
+};
+
+// Every registered transport.
+std::vector<TransportFactory>& transports();
+
+struct TransportRegistration {
+  TransportRegistration(std::string name, std::function<std::unique_ptr<TransportWorld>()> make) {
+    transports().push_back({std::move(name), std::move(make)});
+  }
+};
+
+}  // namespace conformance
