@@ -1,0 +1,218 @@
+#include "daemon/server/server.h"
+
+#include <algorithm>
+
+#include "daemon/server/key_scan.h"
+#include "simm/check.h"
+
+namespace simm::server {
+
+Server::Server(const ServerConfig& config, store::Store& store, const base::Clock& clock,
+               ServerCounters counters, StoreCounters store_counters)
+    : config_(config),
+      store_(store),
+      clock_(clock),
+      counters_(counters),
+      store_counters_(store_counters),
+      jobs_(std::make_unique<Job[]>(config.requests_max)),
+      job_pages_(config.requests_max),
+      queue_(config.tenants_max, config.quantum_bytes) {
+  SIMM_CHECK(config.verify_one_in > 0);
+  for (std::uint32_t i = 0; i < config.requests_max; ++i) {
+    jobs_[i].pages = &job_pages_[i];
+    free_jobs_.push_back(jobs_[i]);
+  }
+}
+
+// Transports are torn down first: they report every move and abort what is left.
+Server::~Server() {
+  SIMM_CHECK(jobs_busy_ == 0);
+}
+
+// ---- requests ----
+
+Status Server::refusal_of(const transport::Incoming& incoming) const noexcept {
+  const transport::RequestHeader& header = incoming.header;
+  if (incoming.pages.empty() || incoming.pages.size() > ipc::kPagesPerSubmissionMax) {
+    return Status::invalid_argument;
+  }
+  switch (header.opcode) {
+    case ipc::Opcode::put:
+      if (header.put_mode != ipc::PutMode::if_absent && header.put_mode != ipc::PutMode::replace) {
+        return Status::invalid_argument;
+      }
+      break;
+    case ipc::Opcode::get:
+    case ipc::Opcode::exists:
+    case ipc::Opcode::remove:
+      break;
+    default:
+      return Status::invalid_argument;
+  }
+  for (const transport::PageRequest& page : incoming.pages) {
+    if (page.key == nullptr || page.key_bytes == 0 || page.key_bytes > ipc::kKeyBytesMax) {
+      return Status::invalid_argument;
+    }
+  }
+  return header.epoch == epoch_ ? Status::ok : Status::wrong_epoch;
+}
+
+void Server::on_request(transport::Incoming& incoming) noexcept {
+  counters_.requests.add();
+  const Status refusal = refusal_of(incoming);
+  if (refusal != Status::ok) {
+    if (refusal == Status::wrong_epoch) counters_.wrong_epoch.add();
+    if (refusal == Status::invalid_argument) counters_.invalid_pages.add(incoming.pages.size());
+    answer_all(incoming, refusal);
+    return;
+  }
+  if (incoming.header.opcode == ipc::Opcode::exists) return answer_exists(incoming);
+  if (incoming.header.opcode == ipc::Opcode::remove) return answer_remove(incoming);
+  const base::TimeNs now_ns = clock_.now_ns();
+  if (free_jobs_.empty()) {
+    counters_.refused_requests.add();
+    answer_all(incoming, Status::out_of_memory);
+    return;
+  }
+  start_job(incoming, now_ns);
+}
+
+void Server::answer_all(transport::Incoming& incoming, Status status) noexcept {
+  const std::size_t count = std::min(incoming.pages.size(), scratch_.size());
+  std::fill_n(scratch_.begin(), count, transport::PageReply{status, 0});
+  incoming.responder->reply(incoming, std::span(scratch_).first(count));
+}
+
+void Server::answer_exists(transport::Incoming& incoming) noexcept {
+  const base::TimeNs now_ns = clock_.now_ns();
+  const base::TimeNs lease_ns = incoming.header.lease_ms * base::kNsPerMs;
+  scan_reversed(store_, incoming.header, incoming.pages,
+                [&](std::size_t page, const store::ObjectKey& key) {
+                  const std::uint64_t length = store_.exists(key, lease_ns, now_ns);
+                  scratch_[page] = {length > 0 ? Status::ok : Status::not_found, length};
+                });
+  incoming.responder->reply(incoming, std::span(scratch_).first(incoming.pages.size()));
+}
+
+void Server::answer_remove(transport::Incoming& incoming) noexcept {
+  const base::TimeNs now_ns = clock_.now_ns();
+  scan_reversed(store_, incoming.header, incoming.pages,
+                [&](std::size_t page, const store::ObjectKey& key) {
+                  const bool was_there = store_.remove(key, now_ns);
+                  scratch_[page] = {was_there ? Status::ok : Status::not_found, 0};
+                });
+  incoming.responder->reply(incoming, std::span(scratch_).first(incoming.pages.size()));
+}
+
+void Server::start_job(transport::Incoming& incoming, base::TimeNs now_ns) noexcept {
+  const transport::RequestHeader& header = incoming.header;
+  Job& job = *free_jobs_.pop_front();
+  ++jobs_busy_;
+  incoming.server_data = &job;
+  job.incoming = &incoming;
+  job.stopped = job.cancelled = job.waits_for_space = false;
+  job.next = 0;
+  job.moves = 0;
+  job.move_bytes = 0;
+  job.epoch = header.epoch;
+  job.deadline_ns = header.deadline_ns;
+  job.space_deadline_ns =
+      header.deadline_ns > now_ns ? now_ns + (header.deadline_ns - now_ns) / 2 : now_ns;
+  job.lane = queue_.enter(header.tenant);
+  // Pages move from the first to the last: what is there when the time is over is a prefix. The
+  // order of last use is settled before, from the last to the first.
+  if (header.opcode == ipc::Opcode::get && incoming.pages.size() > 1) {
+    const base::TimeNs lease_ns = header.lease_ms * base::kNsPerMs;
+    scan_reversed(store_, header, incoming.pages, [&](std::size_t, const store::ObjectKey& key) {
+      store_.touch(key, lease_ns, now_ns);
+    });
+  }
+  queue_.push(job);
+}
+
+void Server::on_moved(transport::Incoming& incoming, std::uint16_t page,
+                      transport::MoveResult result) noexcept {
+  // SAFETY: on_request() put the job there; it stays until reply() or on_aborted().
+  Job& job = *static_cast<Job*>(incoming.server_data);
+  SIMM_CHECK(job.incoming == &incoming && job.moves > 0);
+  const PageWork& work = job.pages->work[page];
+  const bool is_get = incoming.header.opcode == ipc::Opcode::get;
+  const std::uint64_t bytes =
+      is_get ? job.pages->replies[page].bytes : work.reservation.extent.size();
+  --job.moves;
+  --moves_;
+  job.move_bytes -= bytes;
+  move_bytes_ -= bytes;
+  if (result.status != Status::ok && result.status != Status::cancelled) {
+    counters_.failed_moves.add();
+  }
+  is_get ? end_get(job, page, result) : end_put(job, page, result);
+  if (job.next < incoming.pages.size()) {
+    const bool on_a_list = job.linked();
+    if (!on_a_list && window_open(job)) queue_.push(job);
+    return;
+  }
+  finish_if_over(job);
+}
+
+void Server::on_cancel(transport::Incoming& incoming) noexcept {
+  // SAFETY: as in on_moved().
+  Job& job = *static_cast<Job*>(incoming.server_data);
+  SIMM_CHECK(job.incoming == &incoming);
+  counters_.cancels.add();
+  job.cancelled = true;
+  stop(job, Status::cancelled);
+  finish_if_over(job);
+}
+
+void Server::on_aborted(transport::Incoming& incoming) noexcept {
+  // SAFETY: as in on_moved().
+  Job& job = *static_cast<Job*>(incoming.server_data);
+  SIMM_CHECK(job.incoming == &incoming && job.moves == 0);
+  counters_.aborts.add();
+  stop(job, Status::cancelled);
+  release(job);
+}
+
+// Answers the pages that were not started; those that move end by themselves.
+void Server::stop(Job& job, Status status) noexcept {
+  job.stopped = true;
+  const auto count = static_cast<std::uint32_t>(job.incoming->pages.size());
+  for (std::uint32_t page = job.next; page < count; ++page) {
+    answer(job, static_cast<std::uint16_t>(page), status, 0);
+  }
+  job.next = count;
+  if (!job.linked()) return;
+  if (job.waits_for_space) {
+    waiting_.remove(job);
+    --waiting_count_;
+    job.waits_for_space = false;
+  } else {
+    queue_.remove(job);
+  }
+}
+
+void Server::finish_if_over(Job& job) noexcept {
+  transport::Incoming& incoming = *job.incoming;
+  if (job.moves > 0 || job.next < incoming.pages.size()) return;
+  if (incoming.header.opcode == ipc::Opcode::put && incoming.pages.size() > 1 && !job.stopped) {
+    scan_reversed(store_, incoming.header, incoming.pages,
+                  [&](std::size_t, const store::ObjectKey& key) {
+                    store_.touch(key, store::kNoLease, turn_ns_);
+                  });
+  }
+  const auto replies = std::span(job.pages->replies).first(incoming.pages.size());
+  release(job);  // the reply array stays as it is until the next request takes the job
+  incoming.responder->reply(incoming, replies);
+}
+
+void Server::release(Job& job) noexcept {
+  SIMM_CHECK(!job.linked() && job.moves == 0);
+  queue_.leave(job.lane);
+  job.incoming->server_data = nullptr;
+  job.incoming = nullptr;
+  --jobs_busy_;
+  free_jobs_.push_front(job);
+}
+
+}  // namespace simm::server

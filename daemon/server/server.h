@@ -1,0 +1,121 @@
+// Server: owns the objects of one shard and serves requests for them, from any number of
+// responders.
+//
+// exists and remove are answered at once. A get or put becomes a job: page by page it pins an
+// object or reserves room, and lets the responder move the bytes, with a bounded number of moves
+// under way; tenants take turns by bytes. A put page is published when its bytes have arrived,
+// unless the request was cancelled or the map's epoch changed meanwhile. The reply goes out when no
+// move is under way any more. Pages answer:
+//
+//   ok                exists, get: with the length; put: visible now (or if_absent: was already)
+//   not_found         no such object
+//   size_mismatch     exact_size, and the object (or the range asked for) has another length
+//   invalid_argument  a length, offset or key out of range; a whole get into too small a slice
+//   corrupt           the payload did not match its checksum; the object is quarantined
+//   no_space          no room within half of the time that the request had left
+//   out_of_memory     requests_max or the store's tenants_max is reached
+//   wrong_epoch       asked under another map than the server's
+//   timeout, cancelled, transfer_failed
+//
+// Owned by main (or a test); the store and the clock outlive it. Thread: its data agent.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "daemon/base/agent.h"
+#include "daemon/base/lazy_array.h"
+#include "daemon/server/fair_queue.h"
+#include "daemon/server/job.h"
+#include "daemon/server/server_config.h"
+#include "daemon/server/server_counters.h"
+#include "daemon/store/store.h"
+#include "daemon/transport/transport.h"
+
+namespace simm::server {
+
+class Server final : public transport::ResponderEvents, public base::Agent {
+public:
+  Server(const ServerConfig& config, store::Store& store, const base::Clock& clock,
+         ServerCounters counters = {}, StoreCounters store_counters = {});
+  ~Server() override;
+
+  // The map under which this server owns its slots. Puts under way that came under another one are
+  // not published.
+  void set_epoch(base::Epoch epoch) noexcept { epoch_ = epoch; }
+
+  void on_request(transport::Incoming& incoming) noexcept override;
+  void on_moved(transport::Incoming& incoming, std::uint16_t page,
+                transport::MoveResult result) noexcept override;
+  void on_cancel(transport::Incoming& incoming) noexcept override;
+  void on_aborted(transport::Incoming& incoming) noexcept override;
+
+  // Starts moves, lets waiting puts try again, and gives the store its turn.
+  int do_work() noexcept override;
+  base::TimeNs next_deadline_ns() const noexcept override;
+  const char* name() const noexcept override { return "server"; }
+
+  [[nodiscard]] std::uint32_t requests_under_way() const noexcept { return jobs_busy_; }
+  [[nodiscard]] std::uint32_t moves_under_way() const noexcept { return moves_; }
+  [[nodiscard]] const FairQueue& queue() const noexcept { return queue_; }
+
+private:
+  // What became of the attempt to start a page.
+  struct Started {
+    enum class What : std::uint8_t { moving, answered, no_room } what = What::answered;
+    std::uint64_t bytes = 0;
+  };
+
+  // Requests.
+  [[nodiscard]] Status refusal_of(const transport::Incoming& incoming) const noexcept;
+  void answer_all(transport::Incoming& incoming, Status status) noexcept;
+  void answer_exists(transport::Incoming& incoming) noexcept;
+  void answer_remove(transport::Incoming& incoming) noexcept;
+  void start_job(transport::Incoming& incoming, base::TimeNs now_ns) noexcept;
+  void stop(Job& job, Status status) noexcept;
+  void finish_if_over(Job& job) noexcept;
+  void release(Job& job) noexcept;
+
+  // Pages.
+  Started start_get(Job& job, std::uint16_t page, base::TimeNs now_ns) noexcept;
+  Started start_put(Job& job, std::uint16_t page, base::TimeNs now_ns) noexcept;
+  [[nodiscard]] Status range_of(const transport::RequestHeader& header,
+                                const transport::PageRequest& page, std::uint64_t object_bytes,
+                                std::uint64_t& bytes) const noexcept;
+  [[nodiscard]] bool sample() noexcept;
+  [[nodiscard]] bool ranged_is_sound(const store::ReadPin& pin, base::TimeNs now_ns) noexcept;
+  void end_get(Job& job, std::uint16_t page, transport::MoveResult result) noexcept;
+  void end_put(Job& job, std::uint16_t page, transport::MoveResult result) noexcept;
+  void answer(Job& job, std::uint16_t page, Status status, std::uint64_t bytes) noexcept;
+
+  // Turns.
+  int retry_waiting() noexcept;
+  int start_moves(base::TimeNs now_ns) noexcept;
+  // One page of the job whose turn it is.
+  void start_page(Job& job, base::TimeNs now_ns) noexcept;
+  [[nodiscard]] bool window_open(const Job& job) const noexcept;
+
+  const ServerConfig config_;
+  store::Store& store_;
+  const base::Clock& clock_;
+  ServerCounters counters_;
+  StoreCounters store_counters_;
+  base::Epoch epoch_ = 0;
+
+  std::unique_ptr<Job[]> jobs_;
+  base::LazyArray<JobPages> job_pages_;
+  JobList free_jobs_;
+  JobList waiting_;  // for space
+  std::uint32_t waiting_count_ = 0;
+  FairQueue queue_;
+  std::uint32_t jobs_busy_ = 0;
+  std::uint32_t moves_ = 0;
+  std::uint64_t move_bytes_ = 0;
+  std::uint32_t sample_ = 0;
+  base::TimeNs turn_ns_ = 0;     // of the last do_work()
+  base::TimeNs publish_ns_ = 0;  // when the counters are published next
+  std::array<transport::PageReply, ipc::kPagesPerSubmissionMax> scratch_;  // answers without a job
+};
+
+}  // namespace simm::server

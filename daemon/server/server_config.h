@@ -1,0 +1,37 @@
+// ServerConfig: the limits of one server. Filled from the daemon's configuration at start.
+#pragma once
+
+#include <cstdint>
+
+#include "daemon/base/clock.h"
+#include "ipc/layout.h"
+
+namespace simm::server {
+
+// Which gets compare the payload with its checksum.
+enum class VerifyPolicy : std::uint8_t { sampled = 0, always = 1, never = 2 };
+
+struct ServerConfig {
+  std::uint32_t requests_max =
+      256;  // gets and puts under way; at least all credits of its transports
+  std::uint64_t value_bytes_max = ipc::kValueBytesMax;
+  VerifyPolicy verify = VerifyPolicy::sampled;
+  std::uint32_t verify_one_in = 64;  // sampled: one page of so many
+  // A ranged get does not move the whole payload, so the checksum costs a pass of its own: only up
+  // to this length, since it is made in one turn.
+  std::uint64_t verify_ranged_bytes_max = 4 * 1024 * 1024;
+
+  // Moves under way, of one request and of all. One move is always allowed.
+  std::uint32_t request_moves_max = 32;
+  std::uint64_t request_bytes_max = 8 * 1024 * 1024;
+  std::uint32_t moves_max = 256;
+  std::uint64_t bytes_max = 16 * 1024 * 1024;
+
+  // Sharing among tenants: deficit round robin by bytes.
+  std::uint64_t quantum_bytes = 256 * 1024;
+  std::uint64_t page_cost_bytes = 512;  // what a page counts besides its bytes
+  std::uint32_t tenants_max = 64;       // more than these share one turn
+  std::uint32_t pages_per_turn = 256;
+};
+
+}  // namespace simm::server

@@ -1,0 +1,95 @@
+#include "daemon/server/server_counters.h"
+
+#include <string>
+
+namespace simm::server {
+
+ServerCounters::ServerCounters(base::CounterSet& set, std::string_view prefix) {
+  set.begin_writer();
+  const std::string name(prefix);
+  requests = set.counter(name + ".requests");
+  refused_requests = set.counter(name + ".refused_requests");
+  invalid_pages = set.counter(name + ".invalid_pages");
+  wrong_epoch = set.counter(name + ".wrong_epoch");
+  get_pages = set.counter(name + ".get_pages");
+  get_bytes = set.counter(name + ".get_bytes");
+  put_pages = set.counter(name + ".put_pages");
+  put_bytes = set.counter(name + ".put_bytes");
+  misses = set.counter(name + ".misses");
+  size_mismatches = set.counter(name + ".size_mismatches");
+  verified = set.counter(name + ".verified");
+  corrupt = set.counter(name + ".corrupt");
+  failed_moves = set.counter(name + ".failed_moves");
+  cancels = set.counter(name + ".cancels");
+  cancelled_pages = set.counter(name + ".cancelled_pages");
+  aborts = set.counter(name + ".aborts");
+  timeouts = set.counter(name + ".timeouts");
+  space_waits = set.counter(name + ".space_waits");
+  no_space = set.counter(name + ".no_space");
+}
+
+namespace {
+
+struct StoreNumber {
+  const char* name;
+  std::uint64_t (*read)(const store::StoreStats&);
+};
+
+#define SIMM_STORE_NUMBER(field)                               \
+  StoreNumber {                                                \
+#field, [](const store::StoreStats& s) { return s.field; } \
+  }
+#define SIMM_STORE_LOSS(cause)                                                   \
+  StoreNumber {                                                                  \
+    "lost_in_lease." #cause, [](const store::StoreStats& s) {                    \
+      return s.lost_in_lease[static_cast<std::size_t>(store::LeaseLoss::cause)]; \
+    }                                                                            \
+  }
+constexpr std::array<StoreNumber, StoreCounters::kCount> kStoreNumbers = {
+    SIMM_STORE_NUMBER(reads),
+    SIMM_STORE_NUMBER(read_misses),
+    SIMM_STORE_NUMBER(exists_hits),
+    SIMM_STORE_NUMBER(exists_misses),
+    SIMM_STORE_NUMBER(published),
+    SIMM_STORE_NUMBER(replacements),
+    SIMM_STORE_NUMBER(already_present),
+    SIMM_STORE_NUMBER(abandoned),
+    SIMM_STORE_NUMBER(removed),
+    SIMM_STORE_NUMBER(expired),
+    SIMM_STORE_NUMBER(evicted),
+    SIMM_STORE_NUMBER(evicted_bytes),
+    SIMM_STORE_NUMBER(evicted_for_quota),
+    SIMM_STORE_NUMBER(quarantined),
+    SIMM_STORE_NUMBER(damaged_records),
+    SIMM_STORE_NUMBER(space_waits),
+    SIMM_STORE_NUMBER(refused_no_space),
+    SIMM_STORE_NUMBER(refused_tenants),
+    SIMM_STORE_LOSS(removed),
+    SIMM_STORE_LOSS(replaced),
+    SIMM_STORE_LOSS(lease_budget),
+    SIMM_STORE_LOSS(corrupt),
+    SIMM_STORE_NUMBER(objects),
+    SIMM_STORE_NUMBER(payload_bytes),
+    SIMM_STORE_NUMBER(reserved),
+    SIMM_STORE_NUMBER(lingering),
+    SIMM_STORE_NUMBER(groups),
+    SIMM_STORE_NUMBER(arena_bytes),
+    SIMM_STORE_NUMBER(extent_bytes),
+    SIMM_STORE_NUMBER(free_bytes),
+    SIMM_STORE_NUMBER(leased_bytes)};
+#undef SIMM_STORE_NUMBER
+#undef SIMM_STORE_LOSS
+
+}  // namespace
+
+StoreCounters::StoreCounters(base::CounterSet& set, std::string_view prefix) {
+  for (std::size_t i = 0; i < kCount; ++i) {
+    counters_[i] = set.counter(std::string(prefix) + "." + kStoreNumbers[i].name);
+  }
+}
+
+void StoreCounters::publish(const store::StoreStats& stats) noexcept {
+  for (std::size_t i = 0; i < kCount; ++i) counters_[i].set(kStoreNumbers[i].read(stats));
+}
+
+}  // namespace simm::server

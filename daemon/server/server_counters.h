@@ -1,0 +1,53 @@
+// What a server counts, and the numbers of its store, published where other processes read them.
+// Thread: written by the server's data agent.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "daemon/base/counters.h"
+#include "daemon/store/store_stats.h"
+
+namespace simm::server {
+
+struct ServerCounters {
+  ServerCounters() = default;  // counts into unread cells
+  // Names are "<prefix>.<counter>", for instance "server.0.requests".
+  ServerCounters(base::CounterSet& set, std::string_view prefix);
+
+  base::Counter requests;
+  base::Counter refused_requests;  // more at once than requests_max
+  base::Counter invalid_pages;     // answered invalid_argument
+  base::Counter wrong_epoch;       // requests, and pages whose epoch ended under them
+  base::Counter get_pages;         // moved
+  base::Counter get_bytes;
+  base::Counter put_pages;  // published
+  base::Counter put_bytes;
+  base::Counter misses;  // get pages that were not there
+  base::Counter size_mismatches;
+  base::Counter verified;  // get pages compared with their checksum
+  base::Counter corrupt;   // of those: different
+  base::Counter failed_moves;
+  base::Counter cancels;
+  base::Counter cancelled_pages;
+  base::Counter aborts;
+  base::Counter timeouts;     // pages
+  base::Counter space_waits;  // attempts of puts that found no room yet
+  base::Counter no_space;     // pages that waited in vain
+};
+
+// The store's numbers under "<prefix>.<name>"; gauges and counters alike are copied by publish().
+class StoreCounters {
+public:
+  static constexpr std::size_t kCount = 31;
+
+  StoreCounters() = default;  // publishes into unread cells
+  StoreCounters(base::CounterSet& set, std::string_view prefix);
+
+  void publish(const store::StoreStats& stats) noexcept;
+
+private:
+  std::array<base::Counter, kCount> counters_;
+};
+
+}  // namespace simm::server

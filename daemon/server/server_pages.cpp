@@ -1,0 +1,191 @@
+// One page of a get or put: from its start to its answer.
+#include <algorithm>
+
+#include "daemon/base/hash.h"
+#include "daemon/server/key_scan.h"
+#include "daemon/server/server.h"
+#include "simm/check.h"
+
+namespace simm::server {
+
+void Server::answer(Job& job, std::uint16_t page, Status status, std::uint64_t bytes) noexcept {
+  job.pages->replies[page] = {status, bytes};
+  switch (status) {
+    case Status::invalid_argument:
+      counters_.invalid_pages.add();
+      break;
+    case Status::not_found:
+      counters_.misses.add();
+      break;
+    case Status::size_mismatch:
+      counters_.size_mismatches.add();
+      break;
+    case Status::corrupt:
+      counters_.corrupt.add();
+      break;
+    case Status::timeout:
+      counters_.timeouts.add();
+      break;
+    case Status::cancelled:
+      counters_.cancelled_pages.add();
+      break;
+    case Status::no_space:
+      counters_.no_space.add();
+      break;
+    case Status::wrong_epoch:
+      counters_.wrong_epoch.add();
+      break;
+    default:
+      break;
+  }
+}
+
+// ---- get ----
+
+// How many bytes of the object go into the slice. Subtracts, never adds: nothing overflows.
+Status Server::range_of(const transport::RequestHeader& header, const transport::PageRequest& page,
+                        std::uint64_t object_bytes, std::uint64_t& bytes) const noexcept {
+  const std::uint64_t view_bytes = page.slice.length;
+  if (page.object_offset == 0) {
+    if (header.exact_size && object_bytes != view_bytes) return Status::size_mismatch;
+    if (object_bytes > view_bytes) return Status::invalid_argument;
+    bytes = object_bytes;
+    return Status::ok;
+  }
+  if (page.object_offset >= object_bytes) {
+    return header.exact_size ? Status::size_mismatch : Status::invalid_argument;
+  }
+  const std::uint64_t left = object_bytes - page.object_offset;
+  if (header.exact_size && view_bytes > left) return Status::size_mismatch;
+  bytes = std::min(view_bytes, left);
+  return Status::ok;
+}
+
+bool Server::sample() noexcept {
+  switch (config_.verify) {
+    case VerifyPolicy::always:
+      return true;
+    case VerifyPolicy::never:
+      return false;
+    case VerifyPolicy::sampled:
+      break;
+  }
+  if (++sample_ < config_.verify_one_in) return false;
+  sample_ = 0;
+  return true;
+}
+
+bool Server::ranged_is_sound(const store::ReadPin& pin, base::TimeNs now_ns) noexcept {
+  if (pin.bytes.size() > config_.verify_ranged_bytes_max || !sample()) return true;
+  counters_.verified.add();
+  if (base::payload_digest(pin.bytes.data(), pin.bytes.size()) == pin.digest) return true;
+  store_.quarantine(pin, now_ns);
+  return false;
+}
+
+Server::Started Server::start_get(Job& job, std::uint16_t page, base::TimeNs now_ns) noexcept {
+  transport::Incoming& incoming = *job.incoming;
+  const transport::PageRequest& request = incoming.pages[page];
+  if (request.slice.length == 0) {
+    answer(job, page, Status::invalid_argument, 0);
+    return {};
+  }
+  // A batch was leased when it came.
+  const base::TimeNs lease_ns =
+      incoming.pages.size() > 1 ? store::kNoLease : incoming.header.lease_ms * base::kNsPerMs;
+  store::ReadPin pin;
+  Status status = store_.begin_read(key_of(incoming.header, request), lease_ns, now_ns, pin);
+  if (status != Status::ok) {
+    answer(job, page, status, 0);
+    return {};
+  }
+  std::uint64_t bytes = 0;
+  status = range_of(incoming.header, request, pin.bytes.size(), bytes);
+  const bool whole = bytes == pin.bytes.size();
+  if (status == Status::ok && !whole && !ranged_is_sound(pin, now_ns)) status = Status::corrupt;
+  if (status != Status::ok) {
+    store_.end_read(pin);
+    answer(job, page, status, 0);
+    return {};
+  }
+  PageWork& work = job.pages->work[page];
+  work.pin = pin;
+  work.verify = whole && sample();
+  job.pages->replies[page].bytes = bytes;
+  incoming.responder->push(incoming, page, pin.bytes.subspan(request.object_offset, bytes),
+                           work.verify);
+  return {Started::What::moving, bytes};
+}
+
+void Server::end_get(Job& job, std::uint16_t page, transport::MoveResult result) noexcept {
+  PageWork& work = job.pages->work[page];
+  const std::uint64_t bytes = job.pages->replies[page].bytes;
+  Status status = result.status;
+  if (status == Status::ok && work.verify) {
+    counters_.verified.add();
+    if (result.digest != work.pin.digest) {
+      store_.quarantine(work.pin, clock_.now_ns());
+      status = Status::corrupt;
+    }
+  }
+  store_.end_read(work.pin);
+  answer(job, page, status, status == Status::ok ? bytes : 0);
+  if (status != Status::ok) return;
+  counters_.get_pages.add();
+  counters_.get_bytes.add(bytes);
+}
+
+// ---- put ----
+
+Server::Started Server::start_put(Job& job, std::uint16_t page, base::TimeNs now_ns) noexcept {
+  transport::Incoming& incoming = *job.incoming;
+  const transport::PageRequest& request = incoming.pages[page];
+  const std::uint64_t length = request.slice.length;
+  if (length == 0 || length > config_.value_bytes_max) {
+    answer(job, page, Status::invalid_argument, 0);
+    return {};
+  }
+  store::WriteRequest write;
+  write.key = key_of(incoming.header, request);
+  write.length = length;
+  write.mode = incoming.header.put_mode;
+  write.ttl_ns = incoming.header.ttl_ms * base::kNsPerMs;
+  const store::WriteResult result = store_.begin_write(write, now_ns);
+  switch (result.start) {
+    case store::WriteStart::reserved:
+      break;
+    case store::WriteStart::already_present:
+      answer(job, page, Status::ok, result.present_length);
+      return {};
+    case store::WriteStart::wait:
+      return {Started::What::no_room, 0};
+    case store::WriteStart::no_space:
+      answer(job, page, Status::no_space, 0);
+      return {};
+    case store::WriteStart::too_many_tenants:
+      answer(job, page, Status::out_of_memory, 0);
+      return {};
+  }
+  job.pages->work[page].reservation = result.reservation;
+  incoming.responder->pull(incoming, page, result.reservation.extent);
+  return {Started::What::moving, length};
+}
+
+void Server::end_put(Job& job, std::uint16_t page, transport::MoveResult result) noexcept {
+  const store::Reservation& reservation = job.pages->work[page].reservation;
+  Status status = result.status;
+  if (status == Status::ok && job.cancelled) status = Status::cancelled;
+  if (status == Status::ok && job.epoch != epoch_) status = Status::wrong_epoch;
+  if (status != Status::ok) {
+    store_.abandon(reservation);
+    answer(job, page, status, 0);
+    return;
+  }
+  counters_.put_pages.add();
+  counters_.put_bytes.add(reservation.extent.size());
+  const std::uint64_t length =
+      store_.publish(reservation, result.digest, job.epoch, clock_.now_ns());
+  answer(job, page, Status::ok, length);
+}
+
+}  // namespace simm::server

@@ -1,0 +1,106 @@
+// What a server does in a turn of its agent.
+#include "daemon/server/server.h"
+#include "simm/check.h"
+
+namespace simm::server {
+
+namespace {
+
+// How often a put that waits for room asks again, when nothing else wakes the agent.
+constexpr base::TimeNs kSpaceRetryNs = base::kNsPerMs;
+constexpr base::TimeNs kPublishNs = 100 * base::kNsPerMs;
+
+}  // namespace
+
+int Server::do_work() noexcept {
+  const base::TimeNs now_ns = clock_.now_ns();
+  turn_ns_ = now_ns;
+  int work = store_.do_work(now_ns);
+  if (!waiting_.empty()) work += retry_waiting();
+  if (!queue_.empty()) work += start_moves(now_ns);
+  if (now_ns >= publish_ns_) {
+    publish_ns_ = now_ns + kPublishNs;
+    store_counters_.publish(store_.stats());
+  }
+  return work;
+}
+
+base::TimeNs Server::next_deadline_ns() const noexcept {
+  return waiting_count_ == 0 ? base::kNoDeadline : turn_ns_ + kSpaceRetryNs;
+}
+
+// Lets some of those that wait for room try again, behind everybody who is at it.
+int Server::retry_waiting() noexcept {
+  constexpr std::uint32_t kRetriesPerTurn = 4;
+  for (std::uint32_t i = 0; i < kRetriesPerTurn && !waiting_.empty(); ++i) {
+    Job& job = *waiting_.pop_front();
+    --waiting_count_;
+    job.waits_for_space = false;
+    queue_.push(job);
+  }
+  return 0;  // asking is no work: the thread may idle between two attempts
+}
+
+bool Server::window_open(const Job& job) const noexcept {
+  return job.moves == 0 ||
+         (job.moves < config_.request_moves_max && job.move_bytes < config_.request_bytes_max);
+}
+
+int Server::start_moves(base::TimeNs now_ns) noexcept {
+  int work = 0;
+  for (std::uint32_t pages = 0; pages < config_.pages_per_turn; ++pages) {
+    const bool room =
+        moves_ == 0 || (moves_ < config_.moves_max && move_bytes_ < config_.bytes_max);
+    if (!room) break;
+    Job* job = queue_.next();
+    if (job == nullptr) {
+      // Debts were paid off a little: that is work, the next turn goes on.
+      return work + (queue_.empty() ? 0 : 1);
+    }
+    const std::uint32_t waiting_before = waiting_count_;
+    start_page(*job, now_ns);
+    if (waiting_count_ == waiting_before) ++work;
+  }
+  return work;
+}
+
+void Server::start_page(Job& job, base::TimeNs now_ns) noexcept {
+  transport::Incoming& incoming = *job.incoming;
+  if (now_ns >= job.deadline_ns) {
+    stop(job, Status::timeout);
+    finish_if_over(job);
+    return;
+  }
+  const auto page = static_cast<std::uint16_t>(job.next);
+  const bool is_get = incoming.header.opcode == ipc::Opcode::get;
+  const Started started = is_get ? start_get(job, page, now_ns) : start_put(job, page, now_ns);
+  queue_.charge(job, started.bytes + config_.page_cost_bytes);
+  if (started.what == Started::What::no_room) {
+    if (now_ns >= job.space_deadline_ns) {
+      stop(job, Status::no_space);
+      finish_if_over(job);
+      return;
+    }
+    counters_.space_waits.add();
+    queue_.remove(job);
+    waiting_.push_back(job);
+    ++waiting_count_;
+    job.waits_for_space = true;
+    return;
+  }
+  ++job.next;
+  if (started.what == Started::What::moving) {
+    ++job.moves;
+    ++moves_;
+    job.move_bytes += started.bytes;
+    move_bytes_ += started.bytes;
+  }
+  if (job.next == incoming.pages.size()) {
+    queue_.remove(job);
+    finish_if_over(job);
+  } else if (!window_open(job)) {
+    queue_.remove(job);
+  }
+}
+
+}  // namespace simm::server

@@ -1,0 +1,128 @@
+#include "daemon/store/arena.h"
+
+#include <fcntl.h>
+#include <numa.h>
+#include <numaif.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace simm::store {
+
+namespace {
+
+constexpr std::size_t kPageBytes = 4096;
+constexpr std::size_t kHugePageBytes = 2 * 1024 * 1024;
+// Since Linux 5.14; older kernels answer EINVAL and the pages come at first touch.
+constexpr int kMadvPopulateWrite = 23;
+
+std::size_t round_up(std::uint64_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+Expected<Arena> Arena::create(const ArenaConfig& config) {
+  if (config.bytes == 0 || config.bytes > std::uint64_t{1} << 46) {
+    return Error{Status::invalid_argument, "arena of " + std::to_string(config.bytes) +
+                                               " bytes: between 1 and 2^46 are possible"};
+  }
+  Arena arena;
+  Outcome opened = arena.open(config.bytes, config.hugepages);
+  if (!opened && config.hugepages) {
+    arena.note_ = "no huge pages (" + opened.error().context + "), normal ones are used";
+    arena.close();
+    opened = arena.open(config.bytes, false);
+  }
+  if (!opened) return std::move(opened).error();
+  if (config.numa_node >= 0) {
+    const Outcome bound = arena.bind(config.numa_node);
+    if (!bound) return bound.error();
+  }
+  if (config.prefault_threads > 0) arena.prefault(config.prefault_threads);
+  return arena;
+}
+
+Outcome Arena::open(std::uint64_t bytes, bool hugepages) {
+  const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING | (hugepages ? MFD_HUGETLB : 0u);
+  fd_ = ::memfd_create("simm-arena", flags);
+  if (fd_ < 0) return system_error("memfd_create of the arena", errno);
+  size_ = round_up(bytes, hugepages ? kHugePageBytes : kPageBytes);
+  hugepages_ = hugepages;
+  if (::ftruncate(fd_, static_cast<off_t>(size_)) != 0) {
+    return system_error("ftruncate of the arena", errno);
+  }
+  if (::fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+    return system_error("sealing the arena", errno);
+  }
+  // Maps without MAP_NORESERVE: a hugetlb pool that is too small refuses here, not by SIGBUS later.
+  void* mapped = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+  if (mapped == MAP_FAILED) return system_error("mmap of the arena", errno);
+  data_ = static_cast<std::byte*>(mapped);
+  // A forked helper gets the fd if it is to see the arena; a copy of the mapping it never needs.
+  static_cast<void>(::madvise(data_, size_, MADV_DONTFORK));
+  if (!hugepages) static_cast<void>(::madvise(data_, size_, MADV_HUGEPAGE));
+  return Done{};
+}
+
+Outcome Arena::bind(int numa_node) {
+  if (numa_available() < 0) {
+    note_ += note_.empty() ? "" : "; ";
+    note_ += "this kernel has no NUMA policy, the arena is not bound";
+    return Done{};
+  }
+  if (numa_node > numa_max_node()) {
+    return Error{Status::invalid_argument, "NUMA node " + std::to_string(numa_node) +
+                                               ": this machine's last one is " +
+                                               std::to_string(numa_max_node())};
+  }
+  bitmask* nodes = numa_allocate_nodemask();
+  numa_bitmask_setbit(nodes, static_cast<unsigned>(numa_node));
+  const long bound = ::mbind(data_, size_, MPOL_BIND, nodes->maskp, nodes->size + 1, 0);
+  const int why = errno;
+  numa_free_nodemask(nodes);
+  if (bound != 0) return system_error("mbind of the arena", why);
+  return Done{};
+}
+
+void Arena::prefault(std::uint32_t threads) {
+  const std::size_t share = round_up((size_ + threads - 1) / threads, kHugePageBytes);
+  std::vector<std::thread> workers;
+  for (std::size_t at = 0; at < size_; at += share) {
+    const std::size_t length = std::min(share, size_ - at);
+    // SAFETY: at + length <= size_. A refusal means that these pages come at first touch.
+    auto populate = [memory = data_ + at, length] {
+      static_cast<void>(::madvise(memory, length, kMadvPopulateWrite));
+    };
+    try {
+      workers.emplace_back(populate);
+    } catch (const std::system_error&) {  // no more threads: this one does it
+      populate();
+    }
+  }
+  for (std::thread& worker : workers) worker.join();
+}
+
+void Arena::close() noexcept {
+  if (data_ != nullptr) ::munmap(std::exchange(data_, nullptr), size_);
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+}
+
+Arena::Arena(Arena&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(other.size_),
+      hugepages_(other.hugepages_),
+      note_(std::move(other.note_)) {}
+
+Arena::~Arena() {
+  close();
+}
+
+}  // namespace simm::store

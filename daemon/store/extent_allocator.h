@@ -1,0 +1,84 @@
+// ExtentAllocator: which bytes of the arena are in use. Two-level segregated fit (Masmano, Ripoll,
+// Crespo, Real, "TLSF: a new dynamic memory allocator for real-time systems", 2004) with immediate
+// coalescing: allocate and release are O(1). All metadata is out of band: the arena holds payload
+// only, so nothing that is written into an extent can damage the allocator.
+//
+// Granule 64 bytes: an extent starts and ends on a cache line; an object wastes at most 63 bytes.
+// Exact: extent_bytes() + free_bytes() == arena bytes, always (audit() recounts).
+// Thread: the data agent of the store.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "daemon/store/table.h"
+
+namespace simm::store {
+
+// A part of the arena, free or in use. Blocks cover the arena without gaps.
+struct Block {
+  std::uint64_t offset;  // of its first byte in the arena
+  std::uint64_t bytes;   // multiple of the granule
+  Link physical;         // by address
+  Link free;             // in its size class, while it is free
+  std::uint32_t in_use;  // 1 while it is an extent
+  std::uint32_t reserved;
+};
+static_assert(sizeof(Block) == 40);
+
+class ExtentAllocator {
+public:
+  static constexpr std::uint64_t kGranuleBytes = 64;
+
+  static constexpr std::uint64_t rounded(std::uint64_t bytes) {
+    return (bytes + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
+  }
+  // Between `extents` extents there are at most extents + 1 holes.
+  static constexpr std::uint32_t blocks_for(std::uint32_t extents) { return 2 * extents + 1; }
+
+  // `blocks` has room for blocks_for(extents in use at once); arena_bytes is rounded down.
+  ExtentAllocator(Table<Block> blocks, std::uint64_t arena_bytes) noexcept;
+
+  // An extent of rounded(bytes) bytes, bytes > 0; kNone when no hole is long enough.
+  [[nodiscard]] std::uint32_t allocate(std::uint64_t bytes) noexcept;
+  void release(std::uint32_t block) noexcept;
+
+  [[nodiscard]] const Block& block(std::uint32_t number) const noexcept { return blocks_[number]; }
+  [[nodiscard]] std::uint64_t arena_bytes() const noexcept { return arena_bytes_; }
+  [[nodiscard]] std::uint64_t extent_bytes() const noexcept { return arena_bytes_ - free_bytes_; }
+  [[nodiscard]] std::uint64_t free_bytes() const noexcept { return free_bytes_; }
+
+  // Walks everything; null, or what does not add up. For tests: O(blocks).
+  [[nodiscard]] const char* audit() const noexcept;
+
+private:
+  // Size classes in granules: exact below 32, then 32 steps for each power of two.
+  static constexpr std::uint32_t kStepBits = 5;
+  static constexpr std::uint32_t kSteps = 1u << kStepBits;
+  static constexpr std::uint32_t kLevels = 48;
+  // How many holes of a request's own class are looked at before a larger class is taken: a class
+  // spans sizes, and in a full arena the only fitting hole is often one of exactly this size.
+  static constexpr std::uint32_t kOwnClassLooks = 8;
+
+  struct Class {
+    std::uint32_t level;
+    std::uint32_t step;
+  };
+  static Class class_of(std::uint64_t bytes) noexcept;
+  [[nodiscard]] std::uint32_t find_hole(std::uint64_t bytes) const noexcept;
+  void add_hole(std::uint32_t block) noexcept;
+  void take_hole(std::uint32_t block) noexcept;
+  void merge_next(std::uint32_t block) noexcept;
+
+  using HoleList = IndexList<Block, &Block::free>;
+
+  Table<Block> blocks_;
+  IndexList<Block, &Block::physical> by_address_;
+  std::uint64_t arena_bytes_ = 0;
+  std::uint64_t free_bytes_ = 0;
+  std::uint64_t levels_ = 0;                    // bit: some class of the level has a hole
+  std::array<std::uint32_t, kLevels> steps_{};  // bit: the class has a hole
+  std::array<std::array<HoleList, kSteps>, kLevels> holes_{};
+};
+
+}  // namespace simm::store

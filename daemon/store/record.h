@@ -1,0 +1,79 @@
+// Record: what the store knows about one object. Group: the objects that were placed together, are
+// evicted together and share one lease. Both are plain numbers in Tables of the store.
+// Thread: the data agent of the store.
+#pragma once
+
+#include <cstdint>
+
+#include "daemon/base/clock.h"
+#include "daemon/base/ids.h"
+#include "daemon/base/key_hash.h"
+#include "daemon/store/table.h"
+#include "ipc/layout.h"
+
+namespace simm::store {
+
+// Where an element sits in an ExpiryWheel.
+struct WheelLink {
+  Link link;
+  std::uint16_t bucket = 0;
+};
+
+enum class RecordState : std::uint8_t {
+  unused = 0,
+  reserved = 1,  // being written: in no index, invisible
+  live = 2,      // in the index
+  dead = 3,      // gone from the index, but somebody still reads or writes its extent
+};
+
+inline constexpr std::uint32_t kInlineKeyBytes = 112;
+
+struct alignas(64) Record {
+  // What a look-up reads: one line, and the key.
+  base::KeyHash hash;
+  base::TenantId tenant;
+  base::NamespaceId name_space;
+  base::TimeNs expires_ns;  // 0: no limit of its own; reserved: the TTL, from publish on
+  std::uint64_t length;     // payload bytes
+  std::uint32_t group;      // number in the group table; live only
+  std::uint16_t key_bytes;
+  RecordState state;
+  bool if_absent;  // reserved: how it wants to be published
+  std::uint32_t pins;
+  std::uint32_t long_key;  // number in the table of long keys; kNone: the key is in key_inline
+
+  // What a read and a removal need.
+  std::uint64_t group_hash;
+  std::uint64_t generation;      // of this store; each publish is a new one
+  base::Epoch epoch;             // of the map under which it was published
+  std::uint64_t payload_digest;  // xxh3-64
+  std::uint64_t extent_offset;   // in the arena
+  std::uint64_t check;           // xxh3-64 of all that does not change while it is live
+  std::uint32_t block;           // number in the extent allocator
+  std::uint32_t account;         // number of the tenant's account
+  Link member;                   // in its group
+
+  WheelLink ttl;
+  char key_inline[kInlineKeyBytes];
+};
+static_assert(sizeof(Record) == 256);
+
+// Keys longer than kInlineKeyBytes: rare, so one size.
+struct LongKey {
+  char bytes[ipc::kKeyBytesMax];
+};
+
+struct alignas(64) Group {
+  std::uint64_t hash;
+  std::uint64_t extent_bytes;  // of its members
+  base::TimeNs lease_until_ns;
+  std::uint64_t stamp;  // when it became the youngest of its list; grows
+  IndexList<Record, &Record::member> members;
+  std::uint32_t account;
+  Link order;       // in its account's list: leased ones by grant, others by last use
+  WheelLink lease;  // scheduled at or before lease_until_ns while leased
+  bool leased;      // which of the two lists it is on
+};
+static_assert(sizeof(Group) == 64);
+
+}  // namespace simm::store

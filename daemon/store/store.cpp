@@ -1,0 +1,190 @@
+#include "daemon/store/store.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "simm/check.h"
+
+namespace simm::store {
+
+namespace {
+
+constexpr std::uint64_t kCheckSeed = 0x53694d4d20726563;
+
+}  // namespace
+
+std::string_view Store::key_of(const Record& record) const noexcept {
+  const char* bytes =
+      record.long_key == kNone ? record.key_inline : long_keys_[record.long_key].bytes;
+  return {bytes, record.key_bytes};
+}
+
+bool Store::is(const Record& record, const ObjectKey& key) const noexcept {
+  return record.hash == key.hash && record.tenant == key.tenant &&
+         record.name_space == key.name_space && key_of(record) == key.bytes;
+}
+
+std::uint32_t Store::find(const ObjectKey& key, base::TimeNs now_ns) noexcept {
+  const std::uint32_t found = index_.find(
+      key.hash.low, [&](std::uint32_t candidate) { return is(records_[candidate], key); });
+  if (found == kNone) return kNone;
+  const Record& record = records_[found];
+  if (record.expires_ns == 0 || now_ns < record.expires_ns) return found;
+  ++counts_.expired;
+  drop(found);
+  return kNone;
+}
+
+base::TimeNs Store::clamped_lease(base::TimeNs lease_ns) const noexcept {
+  return std::min(lease_ns == 0 ? config_.lease_default_ns : lease_ns, config_.lease_max_ns);
+}
+
+std::uint64_t Store::check_of(const Record& record) noexcept {
+  const std::uint64_t words[] = {
+      record.hash.low,   record.hash.high, record.tenant.value,   record.name_space.value,
+      record.expires_ns, record.length,    record.key_bytes,      record.group_hash,
+      record.generation, record.epoch,     record.payload_digest, record.extent_offset};
+  return XXH3_64bits_withSeed(words, sizeof words, kCheckSeed);
+}
+
+Status Store::begin_read(const ObjectKey& key, base::TimeNs lease_ns, base::TimeNs now_ns,
+                         ReadPin& pin) noexcept {
+  const std::uint32_t number = find(key, now_ns);
+  if (number == kNone) {
+    ++counts_.read_misses;
+    return Status::not_found;
+  }
+  Record& record = records_[number];
+  if (record.check != check_of(record)) {
+    ++counts_.damaged_records;
+    ++counts_.quarantined;
+    count_lease_loss(record, LeaseLoss::corrupt, now_ns);
+    drop(number);
+    return Status::corrupt;
+  }
+  if (lease_ns != kNoLease) groups_.lease(record.group, now_ns, clamped_lease(lease_ns));
+  ++record.pins;
+  ++counts_.reads;
+  pin.record = number;
+  // SAFETY: the check has just proved that offset and length are those of the extent.
+  pin.bytes = arena_.subspan(record.extent_offset, record.length);
+  pin.digest = record.payload_digest;
+  pin.generation = record.generation;
+  return Status::ok;
+}
+
+void Store::end_read(const ReadPin& pin) noexcept {
+  Record& record = records_[pin.record];
+  SIMM_CHECK(record.pins > 0 && record.generation == pin.generation);
+  --record.pins;
+  if (record.pins == 0 && record.state == RecordState::dead) {
+    --counts_.lingering;
+    free_record(pin.record);
+  }
+}
+
+void Store::quarantine(const ReadPin& pin, base::TimeNs now_ns) noexcept {
+  Record& record = records_[pin.record];
+  SIMM_CHECK(record.pins > 0 && record.generation == pin.generation);
+  if (record.state != RecordState::live) return;  // another reader was faster
+  ++counts_.quarantined;
+  count_lease_loss(record, LeaseLoss::corrupt, now_ns);
+  drop(pin.record);
+}
+
+ObjectLength Store::exists(const ObjectKey& key, base::TimeNs lease_ns,
+                           base::TimeNs now_ns) noexcept {
+  const std::uint32_t number = find(key, now_ns);
+  if (number == kNone) {
+    ++counts_.exists_misses;
+    return 0;
+  }
+  ++counts_.exists_hits;
+  groups_.lease(records_[number].group, now_ns, clamped_lease(lease_ns));
+  return records_[number].length;
+}
+
+bool Store::remove(const ObjectKey& key, base::TimeNs now_ns) noexcept {
+  const std::uint32_t number = find(key, now_ns);
+  if (number == kNone) return false;
+  ++counts_.removed;
+  count_lease_loss(records_[number], LeaseLoss::removed, now_ns);
+  drop(number);
+  return true;
+}
+
+void Store::touch(const ObjectKey& key, base::TimeNs lease_ns, base::TimeNs now_ns) noexcept {
+  const std::uint32_t number = find(key, now_ns);
+  if (number == kNone) return;
+  const std::uint32_t group = records_[number].group;
+  if (lease_ns == kNoLease) {
+    groups_.touch(group);
+  } else {
+    groups_.lease(group, now_ns, clamped_lease(lease_ns));
+  }
+}
+
+void Store::count_lease_loss(const Record& record, LeaseLoss cause, base::TimeNs now_ns) noexcept {
+  if (record.expires_ns != 0 && record.expires_ns <= now_ns) return;
+  if (groups_.group(record.group).lease_until_ns <= now_ns) return;
+  ++counts_.lost_in_lease[static_cast<std::size_t>(cause)];
+}
+
+void Store::drop(std::uint32_t number) noexcept {
+  index_.remove(records_[number].hash.low, number);
+  detach(number);
+}
+
+void Store::detach(std::uint32_t number) noexcept {
+  Record& record = records_[number];
+  SIMM_CHECK(record.state == RecordState::live);
+  ttl_wheel_.cancel(records_, number);
+  groups_.remove_member(records_, number, extents_.block(record.block).bytes);
+  --counts_.objects;
+  counts_.payload_bytes -= record.length;
+  if (record.pins > 0) {
+    record.state = RecordState::dead;
+    ++counts_.lingering;
+    return;
+  }
+  free_record(number);
+}
+
+void Store::free_record(std::uint32_t number) noexcept {
+  Record& record = records_[number];
+  Account& account = groups_.account(record.account);
+  account.extent_bytes -= extents_.block(record.block).bytes;
+  --account.records;
+  extents_.release(record.block);
+  if (record.long_key != kNone) long_keys_.release(record.long_key);
+  records_.release(number);
+}
+
+std::uint32_t Store::prefetch_record(base::KeyHash hash) const noexcept {
+  const std::uint32_t candidate = index_.find(hash.low, [](std::uint32_t) { return true; });
+  const Record& record = records_[candidate];
+  __builtin_prefetch(&record);
+  __builtin_prefetch(record.key_inline);
+  __builtin_prefetch(record.key_inline + 48);
+  return candidate;
+}
+
+void Store::prefetch_group(std::uint32_t record) const noexcept {
+  groups_.prefetch(records_[record].group);
+}
+
+StoreStats Store::stats() const noexcept {
+  StoreStats s = counts_;
+  s.groups = groups_.groups().used();
+  s.arena_bytes = extents_.arena_bytes();
+  s.extent_bytes = extents_.extent_bytes();
+  s.free_bytes = extents_.free_bytes();
+  s.leased_bytes = groups_.leased_bytes();
+  return s;
+}
+
+}  // namespace simm::store

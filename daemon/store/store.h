@@ -1,0 +1,162 @@
+// Store: the objects of one shard in DRAM. Payloads lie in an arena that the caller maps, metadata
+// in address space mapped ahead; after create() nothing is allocated, locked or waited for.
+//
+// Contracts
+//  - A reservation is invisible until publish(), which makes it visible at once or not at all.
+//  - A pin (begin_read) keeps the extent's bytes as they are until end_read(), whatever becomes of
+//    the object: an extent is used again only after its last pin and its reservation are gone.
+//  - An object under a lease is lost only by remove(), by replacement, by damage, or because leases
+//    hold more than their budget; each such loss is counted by cause. A lease ends with the
+//    object's TTL. An object without a lease may leave at any time.
+//  - Bytes add up: arena == free + extents; extents == live + reserved + lingering (audit()).
+//
+// Time is an argument: every call says what time it is (monotonic, never going back).
+// Thread: the data agent that owns the store.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "daemon/base/clock.h"
+#include "daemon/store/expiry_wheel.h"
+#include "daemon/store/extent_allocator.h"
+#include "daemon/store/group_book.h"
+#include "daemon/store/hash_index.h"
+#include "daemon/store/object_key.h"
+#include "daemon/store/record.h"
+#include "daemon/store/reserved_memory.h"
+#include "daemon/store/store_config.h"
+#include "daemon/store/store_stats.h"
+#include "ipc/layout.h"
+#include "simm/expected.h"
+
+namespace simm::store {
+
+// A pinned object. `record` is the store's own name of it.
+struct ReadPin {
+  std::uint32_t record = kNone;
+  std::span<const std::byte> bytes;  // the whole payload
+  std::uint64_t digest = 0;          // xxh3-64 it was published with
+  std::uint64_t generation = 0;
+};
+
+// Room for an object that is being written.
+struct Reservation {
+  std::uint32_t record = kNone;
+  std::span<std::byte> extent;  // exactly as long as the object
+};
+
+struct WriteRequest {
+  ObjectKey key;
+  std::uint64_t length = 0;  // 1 .. ipc::kValueBytesMax
+  ipc::PutMode mode = ipc::PutMode::if_absent;
+  base::TimeNs ttl_ns = 0;  // from publish on; 0: no limit
+};
+
+enum class WriteStart : std::uint8_t {
+  reserved,
+  already_present,   // if_absent: present_length says how long the object is
+  wait,              // no room in this turn, eviction goes on: ask again in a later one
+  no_space,          // longer than the arena or the tenant's quota: never
+  too_many_tenants,  // no account for the tenant now
+};
+
+struct WriteResult {
+  WriteStart start = WriteStart::wait;
+  Reservation reservation;
+  std::uint64_t present_length = 0;
+};
+
+// An object's length; 0: not there (no object is empty).
+using ObjectLength = std::uint64_t;
+
+// A lease_ns that asks for none.
+inline constexpr base::TimeNs kNoLease = ~base::TimeNs{0};
+
+class Store {
+public:
+  // `arena` outlives the store. Fails when address space or memory for the tables is refused.
+  static Expected<std::unique_ptr<Store>> create(const StoreConfig& config,
+                                                 std::span<std::byte> arena);
+  ~Store();
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  // Pins the object and leases its group (0: for the default time; kNoLease: not). ok, not_found,
+  // or corrupt when its record turned out to be damaged (it is quarantined then).
+  [[nodiscard]] Status begin_read(const ObjectKey& key, base::TimeNs lease_ns, base::TimeNs now_ns,
+                                  ReadPin& pin) noexcept;
+  void end_read(const ReadPin& pin) noexcept;
+  // Takes the object out of sight because its bytes are wrong. The pin stays valid.
+  void quarantine(const ReadPin& pin, base::TimeNs now_ns) noexcept;
+
+  [[nodiscard]] WriteResult begin_write(const WriteRequest& request, base::TimeNs now_ns) noexcept;
+  // Makes it visible. An if_absent write that lost a race discards its own bytes; either way the
+  // answer is the length of the object that is visible now.
+  ObjectLength publish(const Reservation& reservation, std::uint64_t digest, base::Epoch epoch,
+                       base::TimeNs now_ns) noexcept;
+  void abandon(const Reservation& reservation) noexcept;
+
+  // Leases the group when the object is there.
+  [[nodiscard]] ObjectLength exists(const ObjectKey& key, base::TimeNs lease_ns,
+                                    base::TimeNs now_ns) noexcept;
+  // True when it was there.
+  bool remove(const ObjectKey& key, base::TimeNs now_ns) noexcept;
+  // Makes the object's group the youngest. kNoLease: without a lease (for puts).
+  void touch(const ObjectKey& key, base::TimeNs lease_ns, base::TimeNs now_ns) noexcept;
+
+  // Ends leases, drops what has expired, evicts below the watermark: a bounded amount of each.
+  int do_work(base::TimeNs now_ns) noexcept;
+
+  // For batches: call each some keys ahead of the next, and of the operation itself.
+  void prefetch_index(base::KeyHash hash) const noexcept { index_.prefetch(hash.low); }
+  [[nodiscard]] std::uint32_t prefetch_record(base::KeyHash hash) const noexcept;
+  void prefetch_group(std::uint32_t record) const noexcept;
+
+  [[nodiscard]] StoreStats stats() const noexcept;
+  // Recounts everything; null, or what does not add up. For tests: O(everything).
+  [[nodiscard]] const char* audit() const noexcept;
+
+private:
+  struct Tables;
+  Store(const StoreConfig& config, std::span<std::byte> arena, ReservedMemory memory,
+        const Tables& tables);
+
+  [[nodiscard]] std::string_view key_of(const Record& record) const noexcept;
+  [[nodiscard]] bool is(const Record& record, const ObjectKey& key) const noexcept;
+  // A live record, or kNone; drops one that has expired.
+  [[nodiscard]] std::uint32_t find(const ObjectKey& key, base::TimeNs now_ns) noexcept;
+  [[nodiscard]] base::TimeNs clamped_lease(base::TimeNs lease_ns) const noexcept;
+  void keep_key(Record& record, std::string_view key) noexcept;
+  static std::uint64_t check_of(const Record& record) noexcept;
+
+  [[nodiscard]] bool make_room(const WriteRequest& request, std::uint32_t account,
+                               base::TimeNs now_ns, std::uint32_t& block) noexcept;
+  [[nodiscard]] bool drop_replaced(const WriteRequest& request, base::TimeNs now_ns) noexcept;
+  // Evicts some members of a group; returns how many.
+  std::uint32_t evict_from(std::uint32_t group, bool breaks_lease, base::TimeNs now_ns) noexcept;
+  void count_lease_loss(const Record& record, LeaseLoss cause, base::TimeNs now_ns) noexcept;
+  // Live to dead or, without pins, to nothing. The index entry is the caller's.
+  void detach(std::uint32_t record) noexcept;
+  void drop(std::uint32_t record) noexcept;  // detach and remove from the index
+  void free_record(std::uint32_t record) noexcept;
+
+  const StoreConfig config_;
+  const std::span<std::byte> arena_;
+  const ReservedMemory memory_;
+  Table<Record> records_;
+  Table<LongKey> long_keys_;
+  HashIndex index_;
+  ExtentAllocator extents_;
+  GroupBook groups_;
+  ExpiryWheel<Record, &Record::ttl> ttl_wheel_;
+  StoreStats counts_;
+  std::uint64_t generation_ = 0;
+  std::uint64_t free_low_bytes_;
+  std::uint64_t free_high_bytes_;
+  bool evicting_ = false;  // between the low and the high watermark
+};
+
+}  // namespace simm::store

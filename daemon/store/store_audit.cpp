@@ -1,0 +1,86 @@
+// Recounting everything the store believes. For tests: it walks all tables.
+#include "daemon/store/store.h"
+
+namespace simm::store {
+
+const char* GroupBook::audit(const Table<Record>& records) const noexcept {
+  if (const char* wrong = index_.audit()) return wrong;
+  if (index_.entries() != groups_.used()) return "groups and their index differ";
+  std::uint64_t all_leased_bytes = 0;
+  std::uint32_t groups = 0;
+  for (const Account& account : accounts_) {
+    std::uint64_t leased_bytes = 0;
+    for (const bool leased : {false, true}) {
+      const auto& list = leased ? account.leased : account.evictable;
+      std::uint64_t stamp = 0;
+      for (std::uint32_t n = list.front(); n != kNone; n = list.next(groups_, n)) {
+        const Group& g = groups_[n];
+        if (g.leased != leased) return "a group is on the wrong list";
+        if (&accounts_[g.account] != &account) return "a group is in the wrong account";
+        if (g.stamp <= stamp) return "groups are out of order";
+        if (wheel_.scheduled(g) != leased) return "a lease is not on the wheel, or no lease is";
+        stamp = g.stamp;
+        if (leased) leased_bytes += g.extent_bytes;
+        if (g.members.empty()) return "a group without members";
+        for (std::uint32_t m = g.members.front(); m != kNone; m = g.members.next(records, m)) {
+          if (records[m].group != n) return "a member names another group";
+        }
+        ++groups;
+      }
+    }
+    if (leased_bytes != account.leased_bytes) return "an account's leased bytes do not add up";
+    all_leased_bytes += leased_bytes;
+  }
+  if (groups != groups_.used()) return "groups are lost";
+  return all_leased_bytes == leased_bytes_ ? nullptr : "leased bytes do not add up";
+}
+
+const char* Store::audit() const noexcept {
+  if (const char* wrong = extents_.audit()) return wrong;
+  if (const char* wrong = index_.audit()) return wrong;
+  if (const char* wrong = groups_.audit(records_)) return wrong;
+  StoreStats found;
+  std::uint64_t extent_bytes = 0;
+  std::uint64_t account_bytes = 0;
+  std::uint32_t account_records = 0;
+  for (std::uint32_t n = 1; n <= records_.highest(); ++n) {
+    const Record& record = records_[n];
+    if (record.state == RecordState::unused) continue;
+    const Block& block = extents_.block(record.block);
+    if (block.in_use == 0 || block.offset != record.extent_offset)
+      return "a record's extent is wrong";
+    if (block.bytes != ExtentAllocator::rounded(record.length))
+      return "an extent's length is wrong";
+    extent_bytes += block.bytes;
+    found.reserved += record.state == RecordState::reserved ? 1 : 0;
+    found.lingering += record.state == RecordState::dead ? 1 : 0;
+    if (record.state == RecordState::dead && record.pins == 0) return "a dead record was not freed";
+    if ((record.group != kNone) != (record.state == RecordState::live))
+      return "a group link is wrong";
+    if (record.state != RecordState::live) continue;
+    ++found.objects;
+    found.payload_bytes += record.length;
+    const std::uint32_t indexed =
+        index_.find(record.hash.low, [n](std::uint32_t candidate) { return candidate == n; });
+    if (indexed != n) return "a live record is not in the index";
+    if ((record.expires_ns != 0) != ttl_wheel_.scheduled(record))
+      return "a TTL is not on the wheel";
+  }
+  for (std::uint32_t n = 1; n < groups_.accounts_end(); ++n) {
+    const Account& account = groups_.account(n);
+    if (account.extent_bytes > account.quota_bytes && account.records > 0)
+      return "a quota is exceeded";
+    account_bytes += account.extent_bytes;
+    account_records += account.records;
+  }
+  if (found.objects != counts_.objects || found.objects != index_.entries())
+    return "objects differ";
+  if (found.payload_bytes != counts_.payload_bytes) return "payload bytes do not add up";
+  if (found.reserved != counts_.reserved) return "reservations do not add up";
+  if (found.lingering != counts_.lingering) return "lingering records do not add up";
+  if (extent_bytes != extents_.extent_bytes()) return "extent bytes do not add up";
+  if (account_bytes != extent_bytes) return "accounts do not add up";
+  return account_records == records_.used() ? nullptr : "records do not add up";
+}
+
+}  // namespace simm::store

@@ -1,0 +1,211 @@
+// How objects enter the store: reserve, publish, abandon, and making room.
+#include <algorithm>
+#include <cstring>
+
+#include "daemon/store/store.h"
+#include "simm/check.h"
+
+namespace simm::store {
+
+namespace {
+
+// How much one begin_write() may evict before it says "wait": bounds the work of a turn.
+constexpr std::uint32_t kEvictionsPerWriteMax = 128;
+
+}  // namespace
+
+void Store::keep_key(Record& record, std::string_view key) noexcept {
+  SIMM_CHECK(!key.empty() && key.size() <= ipc::kKeyBytesMax);
+  char* place = record.key_inline;
+  if (key.size() > kInlineKeyBytes) {
+    record.long_key = long_keys_.allocate();
+    SIMM_CHECK(record.long_key != kNone);  // as many as records
+    place = long_keys_[record.long_key].bytes;
+  }
+  std::memcpy(place, key.data(), key.size());
+  record.key_bytes = static_cast<std::uint16_t>(key.size());
+}
+
+WriteResult Store::begin_write(const WriteRequest& request, base::TimeNs now_ns) noexcept {
+  SIMM_CHECK(request.length > 0 && request.length <= ipc::kValueBytesMax);
+  WriteResult result;
+  if (request.mode == ipc::PutMode::if_absent) {
+    const std::uint32_t present = find(request.key, now_ns);
+    if (present != kNone) {
+      ++counts_.already_present;
+      groups_.touch(records_[present].group);
+      result.start = WriteStart::already_present;
+      result.present_length = records_[present].length;
+      return result;
+    }
+  }
+  const std::uint32_t account = groups_.account_of(request.key.tenant);
+  if (account == kNone) {
+    ++counts_.refused_tenants;
+    result.start = WriteStart::too_many_tenants;
+    return result;
+  }
+  const std::uint64_t extent_bytes = ExtentAllocator::rounded(request.length);
+  if (extent_bytes > extents_.arena_bytes() ||
+      extent_bytes > groups_.account(account).quota_bytes) {
+    ++counts_.refused_no_space;
+    result.start = WriteStart::no_space;
+    return result;
+  }
+  std::uint32_t block = kNone;
+  if (!make_room(request, account, now_ns, block)) {
+    ++counts_.space_waits;
+    return result;
+  }
+  const std::uint32_t number = records_.allocate();
+  SIMM_CHECK(number != kNone);  // make_room saw to it
+  Record& record = records_[number];
+  record.hash = request.key.hash;
+  record.tenant = request.key.tenant;
+  record.name_space = request.key.name_space;
+  record.group_hash = request.key.group;
+  record.expires_ns = request.ttl_ns;
+  record.length = request.length;
+  record.state = RecordState::reserved;
+  record.if_absent = request.mode == ipc::PutMode::if_absent;
+  record.block = block;
+  record.extent_offset = extents_.block(block).offset;
+  record.account = account;
+  keep_key(record, request.key.bytes);
+  groups_.account(account).extent_bytes += extent_bytes;
+  ++groups_.account(account).records;
+  ++counts_.reserved;
+  result.start = WriteStart::reserved;
+  result.reservation.record = number;
+  result.reservation.extent = arena_.subspan(record.extent_offset, record.length);
+  return result;
+}
+
+bool Store::make_room(const WriteRequest& request, std::uint32_t account, base::TimeNs now_ns,
+                      std::uint32_t& block) noexcept {
+  const std::uint64_t extent_bytes = ExtentAllocator::rounded(request.length);
+  std::uint32_t evicted = 0;
+  while (true) {
+    const Account& holder = groups_.account(account);
+    const bool over_quota = extent_bytes > holder.quota_bytes - holder.extent_bytes;
+    if (!over_quota && !records_.full()) {
+      block = extents_.allocate(request.length);
+      if (block != kNone) return true;
+    }
+    if (evicted >= kEvictionsPerWriteMax) return false;
+    const GroupBook::Victim victim = groups_.victim(over_quota ? account : kNone);
+    if (victim.group == kNone) {
+      // Nothing else can go: a replacement may cost the old object.
+      if (!drop_replaced(request, now_ns)) return false;
+      ++evicted;
+      continue;
+    }
+    const std::uint32_t gone = evict_from(victim.group, victim.breaks_lease, now_ns);
+    if (over_quota) counts_.evicted_for_quota += gone;
+    evicted += gone;
+  }
+}
+
+bool Store::drop_replaced(const WriteRequest& request, base::TimeNs now_ns) noexcept {
+  if (request.mode != ipc::PutMode::replace) return false;
+  const std::uint32_t old = find(request.key, now_ns);
+  if (old == kNone || records_[old].pins > 0) return false;
+  count_lease_loss(records_[old], LeaseLoss::replaced, now_ns);
+  ++counts_.evicted;
+  counts_.evicted_bytes += extents_.block(records_[old].block).bytes;
+  drop(old);
+  return true;
+}
+
+std::uint32_t Store::evict_from(std::uint32_t group, bool breaks_lease,
+                                base::TimeNs now_ns) noexcept {
+  // A group may be as large as its maker likes: a part goes now, the rest in the next rounds.
+  constexpr std::uint32_t kMembersPerStepMax = 16;
+  std::uint32_t evicted = 0;
+  bool last = false;
+  while (!last && evicted < kMembersPerStepMax) {
+    Group& g = groups_.group(group);
+    const std::uint32_t member = g.members.front();
+    last = g.members.next(records_, member) == kNone;
+    if (breaks_lease) count_lease_loss(records_[member], LeaseLoss::lease_budget, now_ns);
+    ++counts_.evicted;
+    counts_.evicted_bytes += extents_.block(records_[member].block).bytes;
+    drop(member);
+    ++evicted;
+  }
+  return evicted;
+}
+
+ObjectLength Store::publish(const Reservation& reservation, std::uint64_t digest, base::Epoch epoch,
+                            base::TimeNs now_ns) noexcept {
+  const std::uint32_t number = reservation.record;
+  Record& record = records_[number];
+  SIMM_CHECK(record.state == RecordState::reserved);
+  const ObjectKey key{record.hash, record.group_hash, record.tenant, record.name_space,
+                      key_of(record)};
+  const std::uint32_t present = find(key, now_ns);
+  if (present != kNone && record.if_absent) {
+    ++counts_.already_present;
+    --counts_.reserved;
+    free_record(number);
+    return records_[present].length;
+  }
+  record.state = RecordState::live;
+  record.generation = ++generation_;
+  record.epoch = epoch;
+  record.payload_digest = digest;
+  if (record.expires_ns != 0) record.expires_ns += now_ns;
+  record.check = check_of(record);
+  const std::uint32_t group = groups_.find_or_make(record.group_hash, record.account);
+  groups_.add_member(records_, group, number, extents_.block(record.block).bytes);
+  groups_.touch(group);
+  if (record.expires_ns != 0) ttl_wheel_.schedule(records_, number, record.expires_ns);
+  if (present != kNone) {
+    index_.replace(record.hash.low, present, number);
+    detach(present);
+    ++counts_.replacements;
+  } else {
+    index_.insert(record.hash.low, number);
+  }
+  --counts_.reserved;
+  ++counts_.published;
+  ++counts_.objects;
+  counts_.payload_bytes += record.length;
+  return record.length;
+}
+
+void Store::abandon(const Reservation& reservation) noexcept {
+  SIMM_CHECK(records_[reservation.record].state == RecordState::reserved);
+  --counts_.reserved;
+  ++counts_.abandoned;
+  free_record(reservation.record);
+}
+
+int Store::do_work(base::TimeNs now_ns) noexcept {
+  constexpr int kLeasesPerTurn = 64;
+  constexpr int kExpiriesPerTurn = 16;
+  constexpr int kEvictionsPerTurn = 16;
+  int work = groups_.end_leases(now_ns, kLeasesPerTurn);
+  work += ttl_wheel_.advance(records_, now_ns, kExpiriesPerTurn, [&](std::uint32_t number) {
+    if (records_[number].expires_ns > now_ns) {
+      ttl_wheel_.schedule(records_, number, records_[number].expires_ns);
+      return;
+    }
+    ++counts_.expired;
+    drop(number);
+  });
+  if (extents_.free_bytes() < free_low_bytes_) evicting_ = true;
+  int evicted = 0;
+  while (evicting_ && evicted < kEvictionsPerTurn) {
+    // Leases are broken for a put that needs the room, never to have some in stock.
+    const std::uint32_t victim = groups_.unleased_victim();
+    if (victim == kNone || extents_.free_bytes() >= free_high_bytes_) {
+      evicting_ = false;
+      break;
+    }
+    evicted += static_cast<int>(evict_from(victim, false, now_ns));
+  }
+  return work + evicted;
+}
+
+}  // namespace simm::store
