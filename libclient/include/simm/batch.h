@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string_view>
 
 #include "simm/region.h"
@@ -26,12 +25,12 @@ struct NamespaceRecord;
 class Namespace {
 public:
   Namespace() noexcept = default;
+  [[nodiscard]] detail::NamespaceRecord* record() const noexcept { return record_; }  // libclient's
 
 private:
   friend class detail::Core;
-  explicit Namespace(std::shared_ptr<detail::NamespaceRecord> record) noexcept
-      : record_(std::move(record)) {}
-  std::shared_ptr<detail::NamespaceRecord> record_;
+  explicit Namespace(detail::NamespaceRecord* record) noexcept : record_(record) {}
+  detail::NamespaceRecord* record_ = nullptr;  // lives as long as the process
 };
 
 struct NamespaceOptions {
@@ -45,12 +44,16 @@ class View {
 public:
   View() noexcept = default;
   View(const Region& region, std::uint64_t offset, std::uint64_t length) noexcept
-      : record_(region.record_.get()), offset_(offset), length_(length) {}
+      : record_(region.record_.get()),
+        offset_(offset),
+        length_(length),
+        generation_(region.generation_) {}
   View(const void* address, std::uint64_t length) noexcept
       : offset_(reinterpret_cast<std::uintptr_t>(address)), length_(length) {}
 
-  // The region must outlive the View's use in a call; nullptr: offset() is an address.
+  // What libclient reads. record() null: offset() is an address.
   [[nodiscard]] detail::RegionRecord* record() const noexcept { return record_; }
+  [[nodiscard]] std::uint32_t generation() const noexcept { return generation_; }
   [[nodiscard]] std::uint64_t offset() const noexcept { return offset_; }
   [[nodiscard]] std::uint64_t length() const noexcept { return length_; }
 
@@ -58,6 +61,7 @@ private:
   detail::RegionRecord* record_ = nullptr;
   std::uint64_t offset_ = 0;
   std::uint64_t length_ = 0;
+  std::uint32_t generation_ = 0;
 };
 
 // One page of a get or put. Key: 1 to 1,024 bytes, any bytes. Value: 1 byte to the daemon's

@@ -42,6 +42,7 @@ namespace simm {
 namespace detail {
 class CompletionQueue;
 class PageList;
+struct CAccess;
 }  // namespace detail
 
 // How a synchronous call waits for its completion.
@@ -167,14 +168,15 @@ public:
   // --- about ------------------------------------------------------------------------------------
   [[nodiscard]] bool attached() const noexcept;  // false: the daemon is away, or not yet back
   [[nodiscard]] const std::string& socket_path() const noexcept;
-  [[nodiscard]] std::uint64_t max_value_bytes() const noexcept;  // the daemon's limit
+  [[nodiscard]] std::uint64_t max_value_bytes() const noexcept;  // the daemon's limit; 0 if away
   [[nodiscard]] ClientStats stats() const noexcept;
 
 private:
+  friend struct detail::CAccess;
   Client(std::shared_ptr<detail::Core> core, const ClientOptions& options);
+  Status call(std::uint8_t opcode, const detail::PageList& pages, const CallOptions& options);
   Expected<std::uint64_t> start(std::uint8_t opcode, const detail::PageList& pages,
-                                std::span<PageResult> results, const CallOptions& options,
-                                Callback callback);
+                                const CallOptions& options, Callback callback);
 
   std::shared_ptr<detail::Core> core_;
   ClientOptions options_;

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "simm/expected.h"
 
@@ -86,8 +87,10 @@ public:
 private:
   friend class detail::Core;
   friend class View;
-  explicit Region(std::shared_ptr<detail::RegionRecord> record) noexcept;
+  Region(std::shared_ptr<detail::RegionRecord> record, std::uint32_t generation) noexcept
+      : record_(std::move(record)), generation_(generation) {}
   std::shared_ptr<detail::RegionRecord> record_;
+  std::uint32_t generation_ = 0;  // a record is used again for another region after its end
 };
 
 }  // namespace simm

@@ -1,0 +1,188 @@
+#include "libclient/async_engine.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "ipc/futex.h"
+#include "libclient/completion_queue.h"
+
+namespace simm::detail {
+namespace {
+
+// Looking for a hang-up is a system call: not at each step of a busy poller.
+constexpr std::uint64_t kHangUpLookNs = 200'000;
+// How often batches that wait for room are looked through for passed deadlines.
+constexpr std::uint64_t kWaitingLookNs = 10'000'000;
+
+}  // namespace
+
+void AsyncEngine::add_queue(CompletionQueue* queue) {
+  const std::lock_guard lock(mutex_);
+  queues_.push_back(queue);
+}
+
+void AsyncEngine::remove_queue(CompletionQueue* queue) noexcept {
+  const std::lock_guard lock(mutex_);
+  queues_.erase(std::remove(queues_.begin(), queues_.end(), queue), queues_.end());
+}
+
+void AsyncEngine::start(std::unique_ptr<AsyncBatch> batch, bool reattach) {
+  const std::lock_guard lock(mutex_);
+  CompletionQueue* const queue = batch->queue;
+  drain_bell();
+  batch->finished_to = &finished_;
+  waiting_.push_back(batch.get());
+  (void)batch.release();  // waiting_, then the lane's in-flight table know it
+  step(reattach);
+  deliver(nullptr);
+  queue->watch_session(link_.session(), next_look_ns());
+}
+
+void AsyncEngine::advance(CompletionQueue* caller, bool reattach) {
+  const std::lock_guard lock(mutex_);
+  drain_bell();
+  step(reattach);
+  deliver(caller);
+  if (caller != nullptr) caller->watch_session(link_.session(), next_look_ns());
+}
+
+// Before the lanes are looked at and announce their sleep: a message that comes later stays.
+void AsyncEngine::drain_bell() noexcept {
+  if (!bell_wanted_) return;
+  // False when the daemon has gone: the attach socket says so too.
+  if (const std::shared_ptr<Session> session = link_.session()) (void)session->bell().drain();
+}
+
+void AsyncEngine::step(bool reattach) {
+  do {
+    const std::uint64_t now_ns = ipc::monotonic_now_ns();
+    for (std::uint32_t i = 0; i < pool_.async_count(); ++i) {
+      Lane& lane = pool_.async_lane(i);
+      if (!lane.idle()) watch(lane, now_ns);
+    }
+    submit_waiting(reattach, now_ns);
+  } while (bell_wanted_ && !announce());
+}
+
+// Takes completions of a lane and notices a daemon that has gone or does not answer.
+void AsyncEngine::watch(Lane& lane, std::uint64_t now_ns) noexcept {
+  if (!driver_.collect(lane)) {
+    lane.session->shut_down();
+    return end_lane(lane, Status::io_error);
+  }
+  if (lane.idle()) return;
+  if (now_ns - last_look_ns_ >= kHangUpLookNs || lane.session->words().usable() != Status::ok) {
+    last_look_ns_ = now_ns;
+    if (lane.session->hung_up()) {
+      // What was completed before the end still counts.
+      (void)driver_.collect(lane);
+      const bool poisoned = lane.session->words().state() == ipc::SessionState::poisoned;
+      link_.lost(lane.generation());
+      return driver_.give_up(lane, poisoned ? Status::poisoned : Status::unreachable);
+    }
+  }
+  for (std::uint32_t sequence = lane.head; sequence != lane.tail; ++sequence) {
+    const InFlight& entry = lane.entry(sequence);
+    if (entry.run == nullptr || now_ns < entry.give_up_ns) continue;
+    lane.session->shut_down();
+    return end_lane(lane, Status::timeout);
+  }
+}
+
+// The daemon is alive and of no use. What can not be made safe stays in flight until it hangs up.
+void AsyncEngine::end_lane(Lane& lane, Status reason) noexcept {
+  link_.lost(lane.generation());
+  if (driver_.take_back_all(lane)) driver_.give_up(lane, reason);
+}
+
+void AsyncEngine::submit_waiting(bool reattach, std::uint64_t now_ns) {
+  if (waiting_.empty()) return;
+  const std::uint64_t deadline_ns = waiting_.front()->deadline_ns;
+  if (!link_.ready(reattach, std::min(deadline_ns, now_ns + Link::kGrantedWaitNs))) {
+    for (AsyncBatch* batch : waiting_) {
+      batch->stop(Status::unreachable);
+      batch->report_if_finished();
+    }
+    waiting_.clear();
+    return;
+  }
+  time_out_waiting(now_ns);
+  while (!waiting_.empty()) {
+    AsyncBatch& batch = *waiting_.front();
+    if (!push(batch)) return;
+    waiting_.pop_front();
+    batch.report_if_finished();  // when none of its pages was worth a submission
+  }
+}
+
+// Submits as much of the batch as has room. True when all of it is.
+bool AsyncEngine::push(AsyncBatch& batch) {
+  const std::shared_ptr<Session> session = link_.session();
+  for (std::uint32_t tried = 0; tried < pool_.async_count() && session != nullptr; ++tried) {
+    Lane& lane = pool_.async_lane(next_lane_++ % pool_.async_count());
+    if (lane.generation() != session->generation()) {
+      if (!lane.idle()) continue;  // still waits for the end of an old session
+      lane.bind(session);
+    }
+    bool pushed = false;
+    while (driver_.push_next(lane, batch) == LaneDriver::Push::pushed) pushed = true;
+    // A daemon that has gone is noticed by its hang-up.
+    if (pushed) (void)session->ring();
+    if (batch.all_submitted()) return true;
+  }
+  return batch.all_submitted();
+}
+
+void AsyncEngine::time_out_waiting(std::uint64_t now_ns) {
+  const auto expired = [now_ns](AsyncBatch* batch) {
+    if (now_ns < batch->deadline_ns) return false;
+    batch->stop(Status::timeout);
+    batch->report_if_finished();
+    return true;
+  };
+  waiting_.erase(std::remove_if(waiting_.begin(), waiting_.end(), expired), waiting_.end());
+}
+
+void AsyncEngine::deliver(CompletionQueue* caller) {
+  while (finished_.first != nullptr) {
+    std::unique_ptr<AsyncBatch> batch(static_cast<AsyncBatch*>(finished_.first));
+    finished_.first = batch->next_finished;
+    batch->completed.status = batch->outcome;
+    CompletionQueue* const queue = batch->queue;
+    queue->hand_over(std::move(batch));
+    if (queue != caller) queue->signal();
+  }
+}
+
+bool AsyncEngine::announce() noexcept {
+  bool quiet = true;
+  for (std::uint32_t i = 0; i < pool_.async_count(); ++i) {
+    Lane& lane = pool_.async_lane(i);
+    if (lane.idle() || lane.ring->broken()) continue;
+    quiet = lane.ring->announce_sleep(ipc::ClientWait::bell) && quiet;
+  }
+  return quiet;
+}
+
+std::uint64_t AsyncEngine::next_look_ns() noexcept {
+  std::uint64_t next_ns = ipc::kNoDeadlineNs;
+  for (std::uint32_t i = 0; i < pool_.async_count(); ++i) {
+    Lane& lane = pool_.async_lane(i);
+    for (std::uint32_t sequence = lane.head; sequence != lane.tail; ++sequence) {
+      const InFlight& entry = lane.entry(sequence);
+      if (entry.run != nullptr) next_ns = std::min(next_ns, entry.give_up_ns);
+    }
+  }
+  if (!waiting_.empty()) next_ns = std::min(next_ns, ipc::monotonic_now_ns() + kWaitingLookNs);
+  return next_ns;
+}
+
+void AsyncEngine::after_fork_child() noexcept {
+  // The batches are the parent's. Their memory is a copy that nobody needs.
+  new (&waiting_) std::deque<AsyncBatch*>;
+  finished_ = FinishedRuns{};
+  for (CompletionQueue* queue : queues_) queue->after_fork_child();
+}
+
+}  // namespace simm::detail

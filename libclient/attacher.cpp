@@ -1,0 +1,175 @@
+#include "libclient/attacher.h"
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "ipc/attach_rules.h"
+#include "ipc/control_codec.h"
+#include "libclient/region_memory.h"
+
+namespace simm::detail {
+namespace {
+
+// After Opened the daemon may have large regions to map; it does so without holding anybody up.
+constexpr std::uint64_t kRestoreTimeoutNs = 30'000'000'000;
+// Requests in flight while restoring: bounded by the socket's buffer, and by this.
+constexpr std::size_t kUnansweredMax = 32;
+
+void set_request_id(ipc::ClientMessage& message, std::uint64_t id) {
+  if (auto* region = std::get_if<ipc::RegisterRegion>(&message)) region->request_id = id;
+  if (auto* name_space = std::get_if<ipc::OpenNamespace>(&message)) name_space->request_id = id;
+}
+
+std::uint64_t request_id_of(const ipc::DaemonMessage& message) {
+  if (const auto* region = std::get_if<ipc::RegionReply>(&message)) return region->request_id;
+  if (const auto* reply = std::get_if<ipc::NamespaceReply>(&message)) return reply->request_id;
+  return 0;
+}
+
+}  // namespace
+
+Attacher::State Attacher::fail(Error error) {
+  error_ = std::move(error);
+  socket_.close();
+  state_ = State::failed;
+  return state_;
+}
+
+Attacher::State Attacher::step(std::uint64_t now_ns) {
+  if (state_ == State::connecting && connect(now_ns) == State::failed) return state_;
+  std::array<std::byte, ipc::kControlMessageBytesMax> buffer;
+  while (state_ != State::done && state_ != State::failed) {
+    ipc::Received received = socket_.try_receive(buffer);
+    if (received.result == ipc::SocketResult::would_block) {
+      if (now_ns < give_up_ns_) return state_;
+      return fail(Error{Status::timeout, settings_.socket_path +
+                                             ": the daemon accepted the connection and does not "
+                                             "answer; is it stopped or overloaded?"});
+    }
+    if (received.result != ipc::SocketResult::done) {
+      return fail(Error{Status::unreachable, settings_.socket_path +
+                                                 ": the daemon closed the connection while the "
+                                                 "session was being opened"});
+    }
+    on_message(std::span(buffer.data(), received.bytes), received);
+    if (state_ == State::restoring) send_restores();
+  }
+  return state_;
+}
+
+Attacher::State Attacher::connect(std::uint64_t now_ns) {
+  Expected<ipc::FdSocket> connected = ipc::FdSocket::connect(settings_.socket_path, 1'000'000);
+  if (!connected) {
+    found_daemon_ = connected.status() == Status::timeout;
+    if (connected.status() == Status::unreachable) {
+      return fail(Error{Status::unreachable,
+                        "no daemon at " + settings_.socket_path + " (" + connected.error().context +
+                            "): start `simmd all`, or name its socket in SIMM_SOCKET"});
+    }
+    return fail(std::move(connected).error());
+  }
+  socket_ = std::move(*connected);
+  found_daemon_ = true;
+  give_up_ns_ = now_ns + ipc::kHandshakeTimeoutNs;
+  if (!send(settings_.hello)) return state_;
+  return state_ = State::waiting_welcome;
+}
+
+bool Attacher::send(const ipc::ClientMessage& message) {
+  const Expected<std::vector<std::byte>> packet = ipc::encode(message);
+  if (!packet) {
+    fail(packet.error());
+    return false;
+  }
+  // A new socket has room for these few messages.
+  if (socket_.try_send(*packet) == ipc::SocketResult::done) return true;
+  fail(Error{Status::unreachable, settings_.socket_path + ": the daemon closed the connection"});
+  return false;
+}
+
+Attacher::State Attacher::on_message(std::span<const std::byte> packet, ipc::Received& received) {
+  const Expected<ipc::DaemonMessage> message = ipc::decode_daemon_message(packet);
+  if (!message) return fail(message.error());
+  if (const auto* refused = std::get_if<ipc::Refused>(&*message)) {
+    return fail(Error{refused->status, settings_.socket_path + ": " + refused->reason});
+  }
+  const auto* welcome = std::get_if<ipc::Welcome>(&*message);
+  if (state_ == State::waiting_welcome && welcome != nullptr) return on_welcome(*welcome, received);
+  if (state_ == State::waiting_opened && std::holds_alternative<ipc::Opened>(*message)) {
+    return on_opened();
+  }
+  if (state_ == State::restoring) return on_reply(*message);
+  return fail(Error{Status::incompatible, settings_.socket_path +
+                                              ": the daemon sent an answer that does not belong "
+                                              "here; are client and daemon of one version?"});
+}
+
+Attacher::State Attacher::on_welcome(const ipc::Welcome& welcome, ipc::Received& received) {
+  if (Outcome fits = ipc::check_welcome(welcome); !fits) return fail(std::move(fits).error());
+  if (received.fd_count != ipc::kWelcomeFds) {
+    return fail(Error{Status::incompatible, "the daemon sent " + std::to_string(received.fd_count) +
+                                                " descriptors with its welcome, not 2"});
+  }
+  if (welcome.lane_count < settings_.lanes_min) {
+    return fail(Error{Status::incompatible,
+                      "the daemon grants " + std::to_string(welcome.lane_count) +
+                          " lanes and this process needs " + std::to_string(settings_.lanes_min) +
+                          ": raise the daemon's limit of lanes a session, or lower the client's"});
+  }
+  ipc::MappingOptions options;
+  options.dont_fork = true;
+  options.dont_dump = true;
+  Expected<ipc::Mapping> mapping =
+      ipc::Mapping::map(received.fds[0].get(), 0, welcome.session_bytes, options);
+  if (!mapping) return fail(std::move(mapping).error());
+  memory_ = std::move(*mapping);
+  // The pages are there already: this fills the page table, so that no call pays for it later.
+  prefault(memory_.data(), memory_.bytes());
+  bell_ = ipc::BellSocket(received.fds[1].release());
+  welcome_ = welcome;
+  if (!send(ipc::Mapped{})) return state_;
+  return state_ = State::waiting_opened;
+}
+
+Attacher::State Attacher::on_opened() {
+  give_up_ns_ += kRestoreTimeoutNs;
+  if (settings_.restore) waiting_ = settings_.restore(settings_.generation);
+  return state_ = State::restoring;
+}
+
+Attacher::State Attacher::on_reply(const ipc::DaemonMessage& message) {
+  const std::uint64_t id = request_id_of(message);
+  if (id == 0 || id > sent_.size() || !sent_[id - 1]) {
+    return fail(Error{Status::incompatible, settings_.socket_path + ": a reply to no request"});
+  }
+  std::optional<RestoreTask> more = sent_[id - 1]->apply(message);
+  sent_[id - 1].reset();
+  --unanswered_;
+  if (more) waiting_.push_back(std::move(*more));
+  return state_;
+}
+
+Attacher::State Attacher::send_restores() {
+  while (!waiting_.empty() && unanswered_ < kUnansweredMax) {
+    RestoreTask& task = waiting_.front();
+    set_request_id(task.message, sent_.size() + 1);
+    const Expected<std::vector<std::byte>> packet = ipc::encode(task.message);
+    if (!packet) return fail(packet.error());
+    const std::span<const int> fds(&task.fd, task.fd >= 0 ? 1 : 0);
+    const ipc::SocketResult result = socket_.try_send(*packet, fds);
+    if (result == ipc::SocketResult::would_block && unanswered_ > 0) return state_;
+    if (result != ipc::SocketResult::done) {
+      return fail(Error{Status::unreachable, settings_.socket_path + ": the connection broke"});
+    }
+    sent_.emplace_back(std::move(task));
+    waiting_.pop_front();
+    ++unanswered_;
+  }
+  if (unanswered_ > 0) return state_;
+  session_ = std::make_shared<Session>(settings_.generation, std::move(socket_), std::move(bell_),
+                                       std::move(memory_), std::move(welcome_));
+  return state_ = State::done;
+}
+
+}  // namespace simm::detail

@@ -1,0 +1,66 @@
+// BatchRun: one call of any length on its way: which pages were submitted, how many submissions are
+// in flight, and what stopped it. On the caller's stack, or owned by an asynchronous batch.
+// Thread: the one that holds the lane it runs on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ipc/layout.h"
+#include "libclient/namespace_record.h"
+#include "libclient/page_list.h"
+#include "simm/batch.h"
+
+namespace simm::detail {
+
+struct BatchRun;
+
+// Runs whose last completion was read: how an asynchronous batch hears of its end.
+struct FinishedRuns {
+  BatchRun* first = nullptr;
+};
+
+struct BatchRun {
+  PageList pages;
+  ipc::Opcode opcode = ipc::Opcode::noop;
+  std::uint16_t flags = 0;  // ipc::kFlag*
+  ipc::PutMode put_mode = ipc::PutMode::if_absent;
+  std::uint32_t ttl_ms = 0;
+  std::uint32_t lease_ms = 0;
+  NamespaceRecord* name_space = nullptr;  // null: the default one
+  std::uint64_t deadline_ns = 0;          // absolute, monotonic
+
+  std::size_t next = 0;                // pages before it are submitted or have their result
+  std::uint32_t submissions_open = 0;  // pushed, completion not read
+  bool noop_pushed = false;            // a noop has no pages, and one submission
+  Status outcome = Status::ok;         // of the call
+
+  FinishedRuns* finished_to = nullptr;  // null: the caller looks itself
+  BatchRun* next_finished = nullptr;
+
+  [[nodiscard]] bool all_submitted() const noexcept {
+    return opcode == ipc::Opcode::noop ? noop_pushed : next == pages.size();
+  }
+  [[nodiscard]] bool finished() const noexcept { return all_submitted() && submissions_open == 0; }
+  [[nodiscard]] bool moves_bytes() const noexcept {
+    return opcode == ipc::Opcode::put || opcode == ipc::Opcode::get;
+  }
+
+  // After the last completion.
+  void report_if_finished() noexcept {
+    if (finished_to == nullptr || !finished()) return;
+    next_finished = finished_to->first;
+    finished_to->first = this;
+    finished_to = nullptr;
+  }
+
+  // Nothing more is submitted; pages that were not have this result.
+  void stop(Status reason) noexcept {
+    if (all_submitted()) return;
+    for (; next < pages.size(); ++next) pages.set(next, reason, 0);
+    noop_pushed = true;
+    outcome = reason;
+  }
+};
+
+}  // namespace simm::detail

@@ -1,0 +1,375 @@
+// The C interface: handles around the C++ objects, codes for Status, and no exception past it.
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "libclient/completion_queue.h"
+#include "libclient/core.h"
+#include "libclient/last_error.h"
+#include "libclient/page_list.h"
+#include "simm/client.h"
+#include "simm/simm.h"
+
+// The handles that the C header only declares.
+struct simm_client {
+  simm::Client client;
+};
+struct simm_region {
+  simm::Region region;
+};
+struct simm_namespace {
+  simm::Namespace name_space;
+};
+
+namespace simm::detail {
+
+Item PageList::page_of_c_item(const simm_item& item) noexcept {
+  Item page;
+  page.key = std::string_view(static_cast<const char*>(item.key), item.key_bytes);
+  page.view = item.region != nullptr ? View(item.region->region, item.offset, item.length)
+                                     : View(item.address, item.length);
+  page.object_offset = item.object_offset;
+  page.depth = item.depth;
+  return page;
+}
+
+namespace {
+
+int code(Status status) noexcept {
+  return static_cast<int>(status);
+}
+
+int null_argument(const char* name) noexcept {
+  return code(fail(Status::invalid_argument, "%s: NULL", name));
+}
+
+// Copies a struct whose first field is its size as the caller knows it; what the caller does not
+// know is zero. False: larger than ours, so from a newer header than this library.
+template <typename Options>
+bool copy_options(const Options* given, Options& out) noexcept {
+  out = Options{};
+  if (given == nullptr) return true;
+  if (given->struct_size < sizeof(size_t) || given->struct_size > sizeof(Options)) {
+    (void)fail(Status::incompatible,
+               "struct_size = %zu: this library knows %zu; use the *_INIT macro of its own header",
+               given->struct_size, sizeof(Options));
+    return false;
+  }
+  std::memcpy(&out, given, given->struct_size);
+  return true;
+}
+
+// Runs a call that makes something; exceptions of the allocator end here.
+template <typename Body>
+int guarded(Body body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return code(fail(Status::out_of_memory, "no memory left in this process"));
+  }
+}
+
+template <typename Value>
+void take_if_set(Value given, Value& out) noexcept {
+  if (given != Value{}) out = given;
+}
+
+ClientOptions client_options(const simm_client_options& given) {
+  ClientOptions options;
+  if (given.socket_path != nullptr) options.socket_path = given.socket_path;
+  if (given.name != nullptr) options.name = given.name;
+  if (given.manager_address != nullptr) options.manager_address = given.manager_address;
+  take_if_set(given.lanes, options.lanes);
+  take_if_set(given.async_lanes, options.async_lanes);
+  take_if_set(given.sync_timeout_ms, options.sync_timeout_ms);
+  take_if_set(given.async_timeout_ms, options.async_timeout_ms);
+  take_if_set(given.connect_timeout_ms, options.connect_timeout_ms);
+  take_if_set(given.floor_bytes_per_s, options.floor_bytes_per_s);
+  take_if_set(given.staging_bytes, options.staging_bytes);
+  options.wait = given.wait == SIMM_WAIT_ADAPTIVE ? WaitMode::adaptive
+                 : given.wait == SIMM_WAIT_SPIN   ? WaitMode::spin
+                 : given.wait == SIMM_WAIT_EVENT  ? WaitMode::event
+                                                  : static_cast<WaitMode>(UINT8_MAX);
+  options.reattach = given.no_reattach == 0;
+  return options;
+}
+
+int make_region(simm_region** out, Expected<Region> made) {
+  if (!made) return code(made.status());
+  *out = new simm_region{std::move(*made)};
+  return SIMM_OK;
+}
+
+CallOptions call_options(const simm_call_options& given) noexcept {
+  CallOptions options;
+  if (given.name_space != nullptr) options.name_space = given.name_space->name_space;
+  options.timeout_ms = given.timeout_ms;
+  options.mode = given.replace != 0 ? PutMode::replace : PutMode::if_absent;
+  options.ttl_ms = given.ttl_ms;
+  options.lease_ms = given.lease_ms;
+  options.exact_size = (given.flags & SIMM_EXACT_SIZE) != 0;
+  options.shared = (given.flags & SIMM_SHARED_READS) != 0;
+  return options;
+}
+
+RegisterOptions register_options(const simm_region_options& given) noexcept {
+  RegisterOptions options;
+  options.kind = static_cast<RegionKind>(std::min<std::uint32_t>(given.kind, UINT8_MAX));
+  options.allow_foreign = given.allow_foreign != 0;
+  options.stopped_daemon =
+      given.wait_if_stopped != 0 ? StoppedDaemon::wait : StoppedDaemon::take_back;
+  return options;
+}
+
+// What the four operations and their asynchronous twins have in common: arguments.
+bool valid_batch(const simm_client* client, const simm_item* items, size_t count,
+                 const simm_result* results) noexcept {
+  if (client == nullptr) return null_argument("client") == SIMM_OK;
+  if (count != 0 && items == nullptr) return null_argument("items") == SIMM_OK;
+  if (count != 0 && results == nullptr) return null_argument("results") == SIMM_OK;
+  return true;
+}
+
+}  // namespace
+
+// A friend of Client: the way to the calls that take a PageList.
+struct CAccess {
+  static int call(simm_client* client, ipc::Opcode opcode, const simm_item* items, size_t count,
+                  simm_result* results, const simm_call_options* options) noexcept {
+    simm_call_options known;
+    if (!valid_batch(client, items, count, results)) return SIMM_INVALID_ARGUMENT;
+    if (!copy_options(options, known)) return SIMM_INCOMPATIBLE;
+    return guarded([&] {
+      return code(client->client.call(static_cast<std::uint8_t>(opcode),
+                                      PageList(std::span(items, count), results),
+                                      call_options(known)));
+    });
+  }
+
+  static int start(simm_client* client, ipc::Opcode opcode, const simm_item* items, size_t count,
+                   simm_result* results, const simm_call_options* options, simm_callback callback,
+                   void* context, uint64_t* ticket) noexcept {
+    simm_call_options known;
+    if (!valid_batch(client, items, count, results)) return SIMM_INVALID_ARGUMENT;
+    if (!copy_options(options, known)) return SIMM_INCOMPATIBLE;
+    return guarded([&] {
+      Client::Callback wrapped;
+      if (callback != nullptr) {
+        wrapped = [callback, context](const Completed& completed) {
+          callback(context, completed.ticket, code(completed.status));
+        };
+      }
+      const Expected<std::uint64_t> started = client->client.start(
+          static_cast<std::uint8_t>(opcode), PageList(std::span(items, count), results),
+          call_options(known), std::move(wrapped));
+      if (started && ticket != nullptr) *ticket = *started;
+      return code(started.status());
+    });
+  }
+};
+
+}  // namespace simm::detail
+
+using simm::detail::CAccess;
+using simm::ipc::Opcode;
+
+extern "C" {
+
+const char* simm_status_name(int code) {
+  // status_name() returns literals, which end in 0.
+  return simm::status_name(static_cast<simm::Status>(code)).data();
+}
+const char* simm_last_error(void) {
+  return simm::last_error();
+}
+const char* simm_version(void) {
+  return SIMM_VERSION_STRING;
+}
+
+int simm_connect(const simm_client_options* options, simm_client** out) {
+  simm_client_options known;
+  if (out == nullptr) return simm::detail::null_argument("out");
+  *out = nullptr;
+  if (!simm::detail::copy_options(options, known)) return SIMM_INCOMPATIBLE;
+  return simm::detail::guarded([&] {
+    auto made = simm::Client::connect(simm::detail::client_options(known));
+    if (!made) return simm::detail::code(made.status());
+    *out = new simm_client{std::move(*made)};
+    return SIMM_OK;
+  });
+}
+void simm_close(simm_client* client) {
+  delete client;
+}
+int simm_attached(const simm_client* client) {
+  return client != nullptr && client->client.attached() ? 1 : 0;
+}
+int simm_ping(simm_client* client, uint32_t timeout_ms) {
+  if (client == nullptr) return simm::detail::null_argument("client");
+  simm::CallOptions options;
+  options.timeout_ms = timeout_ms;
+  return simm::detail::code(client->client.ping(options));
+}
+
+int simm_region_allocate(simm_client* client, uint64_t bytes, const simm_region_options* options,
+                         simm_region** out) {
+  simm_region_options known;
+  if (client == nullptr || out == nullptr) return simm::detail::null_argument("client or out");
+  *out = nullptr;
+  if (!simm::detail::copy_options(options, known)) return SIMM_INCOMPATIBLE;
+  return simm::detail::guarded([&] {
+    simm::AllocateOptions wanted;
+    wanted.huge_pages = known.huge_pages != 0;
+    wanted.prefault = known.no_prefault == 0;
+    // 0 is "no binding" here, so that a zeroed struct means the defaults.
+    wanted.numa_node = static_cast<int>(std::min<uint32_t>(known.bind_node, INT32_MAX)) - 1;
+    wanted.stopped_daemon = simm::detail::register_options(known).stopped_daemon;
+    return simm::detail::make_region(out, client->client.allocate_region(bytes, wanted));
+  });
+}
+int simm_region_register(simm_client* client, void* address, uint64_t bytes,
+                         const simm_region_options* options, simm_region** out) {
+  simm_region_options known;
+  if (client == nullptr || out == nullptr) return simm::detail::null_argument("client or out");
+  *out = nullptr;
+  if (!simm::detail::copy_options(options, known)) return SIMM_INCOMPATIBLE;
+  return simm::detail::guarded([&] {
+    return simm::detail::make_region(
+        out, client->client.register_region(address, bytes, simm::detail::register_options(known)));
+  });
+}
+int simm_region_register_fd(simm_client* client, int fd, uint64_t offset, uint64_t bytes,
+                            void* address, const simm_region_options* options, simm_region** out) {
+  simm_region_options known;
+  if (client == nullptr || out == nullptr) return simm::detail::null_argument("client or out");
+  *out = nullptr;
+  if (!simm::detail::copy_options(options, known)) return SIMM_INCOMPATIBLE;
+  return simm::detail::guarded([&] {
+    return simm::detail::make_region(
+        out, client->client.register_fd(fd, offset, bytes, address,
+                                        simm::detail::register_options(known)));
+  });
+}
+void* simm_region_data(const simm_region* region) {
+  return region != nullptr ? region->region.data() : nullptr;
+}
+uint64_t simm_region_size(const simm_region* region) {
+  return region != nullptr ? region->region.size() : 0;
+}
+int simm_region_kind_of(const simm_region* region) {
+  return region != nullptr ? static_cast<int>(region->region.kind()) : SIMM_REGION_AUTOMATIC;
+}
+size_t simm_region_reason(const simm_region* region, char* text, size_t text_bytes) {
+  size_t length = 0;
+  (void)simm::detail::guarded([&] {
+    const std::string reason = region != nullptr ? region->region.kind_reason() : std::string();
+    length = reason.size();
+    if (text != nullptr && text_bytes != 0) {
+      const size_t copied = std::min(length, text_bytes - 1);
+      std::memcpy(text, reason.data(), copied);
+      text[copied] = '\0';
+    }
+    return SIMM_OK;
+  });
+  return length;
+}
+int simm_region_deregister(simm_region* region) {
+  if (region == nullptr) return simm::detail::null_argument("region");
+  return simm::detail::guarded(
+      [&] { return simm::detail::code(region->region.deregister().status()); });
+}
+void simm_region_free(simm_region* region) {
+  delete region;
+}
+
+int simm_namespace_open(simm_client* client, const char* name, uint32_t flags,
+                        simm_namespace** out) {
+  if (client == nullptr || name == nullptr || out == nullptr) {
+    return simm::detail::null_argument("client, name or out");
+  }
+  *out = nullptr;
+  return simm::detail::guarded([&] {
+    simm::NamespaceOptions options;
+    options.exact_size = (flags & SIMM_EXACT_SIZE) != 0;
+    options.shared = (flags & SIMM_SHARED_READS) != 0;
+    auto opened = client->client.open_namespace(name, options);
+    if (!opened) return simm::detail::code(opened.status());
+    *out = new simm_namespace{*opened};
+    return SIMM_OK;
+  });
+}
+void simm_namespace_free(simm_namespace* name_space) {
+  delete name_space;
+}
+
+int simm_put(simm_client* client, const simm_item* items, size_t count, simm_result* results,
+             const simm_call_options* options) {
+  return CAccess::call(client, Opcode::put, items, count, results, options);
+}
+int simm_get(simm_client* client, const simm_item* items, size_t count, simm_result* results,
+             const simm_call_options* options) {
+  return CAccess::call(client, Opcode::get, items, count, results, options);
+}
+int simm_exists(simm_client* client, const simm_item* items, size_t count, simm_result* results,
+                const simm_call_options* options) {
+  return CAccess::call(client, Opcode::exists, items, count, results, options);
+}
+int simm_remove(simm_client* client, const simm_item* items, size_t count, simm_result* results,
+                const simm_call_options* options) {
+  return CAccess::call(client, Opcode::remove, items, count, results, options);
+}
+
+int simm_put_async(simm_client* client, const simm_item* items, size_t count, simm_result* results,
+                   const simm_call_options* options, simm_callback callback, void* context,
+                   uint64_t* ticket) {
+  return CAccess::start(client, Opcode::put, items, count, results, options, callback, context,
+                        ticket);
+}
+int simm_get_async(simm_client* client, const simm_item* items, size_t count, simm_result* results,
+                   const simm_call_options* options, simm_callback callback, void* context,
+                   uint64_t* ticket) {
+  return CAccess::start(client, Opcode::get, items, count, results, options, callback, context,
+                        ticket);
+}
+int simm_exists_async(simm_client* client, const simm_item* items, size_t count,
+                      simm_result* results, const simm_call_options* options,
+                      simm_callback callback, void* context, uint64_t* ticket) {
+  return CAccess::start(client, Opcode::exists, items, count, results, options, callback, context,
+                        ticket);
+}
+int simm_remove_async(simm_client* client, const simm_item* items, size_t count,
+                      simm_result* results, const simm_call_options* options,
+                      simm_callback callback, void* context, uint64_t* ticket) {
+  return CAccess::start(client, Opcode::remove, items, count, results, options, callback, context,
+                        ticket);
+}
+
+int simm_completion_fd(simm_client* client) {
+  return client != nullptr ? client->client.completion_fd() : -1;
+}
+size_t simm_poll(simm_client* client) {
+  return client != nullptr ? client->client.poll() : 0;
+}
+size_t simm_drain(simm_client* client, simm_completed* out, size_t count) {
+  if (client == nullptr || out == nullptr) return 0;
+  size_t taken = 0;
+  while (taken < count) {
+    simm::Completed part[64];
+    const size_t wanted = std::min(count - taken, std::size(part));
+    const size_t got = client->client.drain(std::span(part, wanted));
+    for (size_t i = 0; i < got; ++i) {
+      out[taken++] = {part[i].ticket, static_cast<int32_t>(part[i].status), 0};
+    }
+    if (got < wanted) break;
+  }
+  return taken;
+}
+void simm_wait(simm_client* client, uint32_t timeout_ms) {
+  if (client != nullptr) client->client.wait(timeout_ms);
+}
+size_t simm_pending(const simm_client* client) {
+  return client != nullptr ? client->client.pending() : 0;
+}
+
+}  // extern "C"

@@ -1,0 +1,325 @@
+#include "simm/client.h"
+
+#include <errno.h>
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "libclient/completion_queue.h"
+#include "libclient/core.h"
+#include "libclient/core_registry.h"
+#include "libclient/last_error.h"
+#include "libclient/page_list.h"
+#include "libclient/region_memory.h"
+
+namespace simm {
+namespace {
+
+// Runs a set-up call: its errors become the thread's last error, a lack of memory becomes one.
+template <typename Body>
+auto set_up(Body body) -> decltype(body()) {
+  try {
+    auto result = body();
+    if (!result) return detail::fail(std::move(result).error());
+    return result;
+  } catch (const std::bad_alloc&) {
+    return detail::fail(Error{Status::out_of_memory, "no memory left in this process"});
+  }
+}
+
+Outcome check(const ClientOptions& options) {
+  const auto refuse = [](const char* field, std::uint64_t value, const char* range) {
+    return Error{Status::invalid_argument,
+                 std::string(field) + " = " + std::to_string(value) + ": " + range};
+  };
+  if (options.lanes < 2 || options.lanes > ipc::kLanesMax) {
+    return refuse("lanes", options.lanes, "2 to 64");
+  }
+  if (options.async_lanes < 1 || options.async_lanes >= options.lanes) {
+    return refuse("async_lanes", options.async_lanes, "at least 1 and fewer than lanes");
+  }
+  if (options.wait > WaitMode::event) {
+    return refuse("wait", static_cast<std::uint64_t>(options.wait), "spin, adaptive or event");
+  }
+  if (options.sync_timeout_ms == 0) return refuse("sync_timeout_ms", 0, "at least 1");
+  if (options.async_timeout_ms == 0) return refuse("async_timeout_ms", 0, "at least 1");
+  if (options.connect_timeout_ms == 0) return refuse("connect_timeout_ms", 0, "at least 1");
+  constexpr std::uint64_t kStagingMin = 64 * 1024;
+  constexpr std::uint64_t kStagingMax = 64ull << 30;
+  if (options.staging_bytes < kStagingMin || options.staging_bytes > kStagingMax) {
+    return refuse("staging_bytes", options.staging_bytes, "64 KiB to 64 GiB");
+  }
+  if (options.name.size() > ipc::kNameBytesMax) {
+    return refuse("name: bytes", options.name.size(), "at most 256");
+  }
+  return Done{};
+}
+
+Status check_lengths(std::size_t list, std::span<PageResult> results) noexcept {
+  if (list == results.size()) return Status::ok;
+  for (PageResult& result : results) result = {Status::invalid_argument, 0};
+  return detail::fail(Status::invalid_argument,
+                      "results: %zu entries for a list of %zu: one for each page", results.size(),
+                      list);
+}
+
+}  // namespace
+
+Expected<Client> Client::connect(const ClientOptions& wanted) {
+  return set_up([&]() -> Expected<Client> {
+    ClientOptions options = wanted;
+    if (Outcome valid = check(options); !valid) return std::move(valid).error();
+    if (options.socket_path.empty()) {
+      Expected<std::string> found = detail::find_socket();
+      if (!found) return std::move(found).error();
+      options.socket_path = std::move(*found);
+    }
+    if (options.name.empty()) options.name = program_invocation_short_name;
+    detail::Core& core =
+        detail::CoreRegistry::instance().core(options.socket_path, options.manager_address);
+    Expected<std::shared_ptr<detail::Core>> opened = detail::Core::open(core, options);
+    if (!opened) return std::move(opened).error();
+    return Client(std::move(*opened), options);
+  });
+}
+
+Client::Client(std::shared_ptr<detail::Core> core, const ClientOptions& options)
+    : core_(std::move(core)),
+      options_(options),
+      queue_(std::make_unique<detail::CompletionQueue>(core_->engine())) {}
+Client::Client(Client&& other) noexcept = default;
+Client& Client::operator=(Client&& other) noexcept {
+  // Member by member would close our core before our queue has drained.
+  std::swap(core_, other.core_);
+  std::swap(options_, other.options_);
+  std::swap(queue_, other.queue_);
+  return *this;
+}
+Client::~Client() {
+  queue_.reset();
+}
+
+// --- memory
+// ----------------------------------------------------------------------------------------
+
+Expected<Region> Client::allocate_region(std::uint64_t bytes, const AllocateOptions& options) {
+  return set_up([&]() -> Expected<Region> {
+    Expected<detail::RegionMemory> memory = detail::make_shared_memory(bytes, options);
+    if (!memory) return std::move(memory).error();
+    return detail::Core::add_region(core_, std::move(*memory));
+  });
+}
+
+Expected<Region> Client::register_region(void* address, std::uint64_t bytes,
+                                         const RegisterOptions& options) {
+  return set_up([&]() -> Expected<Region> {
+    const auto start = reinterpret_cast<std::uintptr_t>(address);
+    if (address == nullptr || bytes == 0 || bytes > UINTPTR_MAX - start) {
+      return Error{Status::invalid_argument, "address = " + std::to_string(start) +
+                                                 ", bytes = " + std::to_string(bytes) +
+                                                 ": memory of at least 1 byte"};
+    }
+    if (options.kind > RegionKind::gpu) {
+      return Error{Status::invalid_argument,
+                   "kind = " + std::to_string(static_cast<int>(options.kind)) +
+                       ": automatic, shared, adopted, staged, foreign or gpu"};
+    }
+    detail::RegionMemory memory;
+    memory.address = static_cast<std::byte*>(address);
+    memory.length = bytes;
+    memory.name = "registered";
+    memory.wish = options.kind;
+    memory.allow_foreign = options.allow_foreign;
+    memory.stopped_daemon = options.stopped_daemon;
+    return detail::Core::add_region(core_, std::move(memory));
+  });
+}
+
+Expected<Region> Client::register_fd(int fd, std::uint64_t offset, std::uint64_t bytes,
+                                     void* address, const RegisterOptions& options) {
+  return set_up([&]() -> Expected<Region> {
+    Expected<detail::RegionMemory> memory =
+        detail::take_descriptor(fd, offset, bytes, address, options);
+    if (!memory) return std::move(memory).error();
+    return detail::Core::add_region(core_, std::move(*memory));
+  });
+}
+
+Expected<Namespace> Client::open_namespace(std::string_view name, const NamespaceOptions& options) {
+  return set_up([&] { return core_->open_namespace(name, options); });
+}
+
+// --- synchronous calls
+// -----------------------------------------------------------------------------
+
+Status Client::call(std::uint8_t opcode, const detail::PageList& pages,
+                    const CallOptions& options) {
+  detail::BatchRun run;
+  run.pages = pages;
+  run.opcode = static_cast<ipc::Opcode>(opcode);
+  const Status prepared =
+      core_->prepare(run, options, options_.sync_timeout_ms, options_.floor_bytes_per_s);
+  if (prepared != Status::ok) return prepared;
+  return core_->carry_out(run, options_.reattach);
+}
+
+namespace {
+
+constexpr auto kNoop = static_cast<std::uint8_t>(ipc::Opcode::noop);
+constexpr auto kPut = static_cast<std::uint8_t>(ipc::Opcode::put);
+constexpr auto kGet = static_cast<std::uint8_t>(ipc::Opcode::get);
+constexpr auto kExists = static_cast<std::uint8_t>(ipc::Opcode::exists);
+constexpr auto kRemove = static_cast<std::uint8_t>(ipc::Opcode::remove);
+
+}  // namespace
+
+PageResult Client::put(std::string_view key, const View& value, const CallOptions& options) {
+  const Item item{key, value, 0, 0};
+  PageResult result;
+  (void)call(kPut, detail::PageList(std::span(&item, 1), &result), options);
+  return result;
+}
+
+PageResult Client::get(std::string_view key, const View& target, const CallOptions& options) {
+  const Item item{key, target, 0, 0};
+  PageResult result;
+  (void)call(kGet, detail::PageList(std::span(&item, 1), &result), options);
+  return result;
+}
+
+PageResult Client::exists(std::string_view key, const CallOptions& options) {
+  PageResult result;
+  (void)call(kExists, detail::PageList(std::span(&key, 1), &result), options);
+  return result;
+}
+
+Status Client::remove(std::string_view key, const CallOptions& options) {
+  PageResult result;
+  (void)call(kRemove, detail::PageList(std::span(&key, 1), &result), options);
+  return result.status;
+}
+
+Status Client::ping(const CallOptions& options) {
+  return call(kNoop, detail::PageList(std::span<const Item>(), nullptr), options);
+}
+
+Status Client::put(std::span<const Item> items, std::span<PageResult> results,
+                   const CallOptions& options) {
+  const Status lengths = check_lengths(items.size(), results);
+  if (lengths != Status::ok) return lengths;
+  return call(kPut, detail::PageList(items, results.data()), options);
+}
+
+Status Client::get(std::span<const Item> items, std::span<PageResult> results,
+                   const CallOptions& options) {
+  const Status lengths = check_lengths(items.size(), results);
+  if (lengths != Status::ok) return lengths;
+  return call(kGet, detail::PageList(items, results.data()), options);
+}
+
+Status Client::exists(std::span<const std::string_view> keys, std::span<PageResult> results,
+                      const CallOptions& options) {
+  const Status lengths = check_lengths(keys.size(), results);
+  if (lengths != Status::ok) return lengths;
+  return call(kExists, detail::PageList(keys, results.data()), options);
+}
+
+Status Client::remove(std::span<const std::string_view> keys, std::span<PageResult> results,
+                      const CallOptions& options) {
+  const Status lengths = check_lengths(keys.size(), results);
+  if (lengths != Status::ok) return lengths;
+  return call(kRemove, detail::PageList(keys, results.data()), options);
+}
+
+// --- asynchronous batches
+// --------------------------------------------------------------------------
+
+Expected<std::uint64_t> Client::start(std::uint8_t opcode, const detail::PageList& pages,
+                                      const CallOptions& options, Callback callback) {
+  return set_up([&]() -> Expected<std::uint64_t> {
+    auto batch = std::make_unique<detail::AsyncBatch>();
+    batch->pages = pages;
+    batch->opcode = static_cast<ipc::Opcode>(opcode);
+    const Status prepared =
+        core_->prepare(*batch, options, options_.async_timeout_ms, options_.floor_bytes_per_s);
+    if (prepared != Status::ok) return Error{prepared, last_error()};
+    batch->queue = queue_.get();
+    batch->callback = std::move(callback);
+    batch->completed.ticket = queue_->begin();
+    const std::uint64_t ticket = batch->completed.ticket;
+    if (ticket == 0) {
+      return Error{Status::out_of_memory, std::to_string(kPendingBatchesMax) +
+                                              " batches are pending: drain() or poll() first"};
+    }
+    core_->engine().start(std::move(batch), options_.reattach);
+    return ticket;
+  });
+}
+
+Expected<std::uint64_t> Client::put_async(std::span<const Item> items,
+                                          std::span<PageResult> results, const CallOptions& options,
+                                          Callback callback) {
+  const Status lengths = check_lengths(items.size(), results);
+  if (lengths != Status::ok) return Error{lengths, last_error()};
+  return start(kPut, detail::PageList(items, results.data()), options, std::move(callback));
+}
+
+Expected<std::uint64_t> Client::get_async(std::span<const Item> items,
+                                          std::span<PageResult> results, const CallOptions& options,
+                                          Callback callback) {
+  const Status lengths = check_lengths(items.size(), results);
+  if (lengths != Status::ok) return Error{lengths, last_error()};
+  return start(kGet, detail::PageList(items, results.data()), options, std::move(callback));
+}
+
+Expected<std::uint64_t> Client::exists_async(std::span<const std::string_view> keys,
+                                             std::span<PageResult> results,
+                                             const CallOptions& options, Callback callback) {
+  const Status lengths = check_lengths(keys.size(), results);
+  if (lengths != Status::ok) return Error{lengths, last_error()};
+  return start(kExists, detail::PageList(keys, results.data()), options, std::move(callback));
+}
+
+Expected<std::uint64_t> Client::remove_async(std::span<const std::string_view> keys,
+                                             std::span<PageResult> results,
+                                             const CallOptions& options, Callback callback) {
+  const Status lengths = check_lengths(keys.size(), results);
+  if (lengths != Status::ok) return Error{lengths, last_error()};
+  return start(kRemove, detail::PageList(keys, results.data()), options, std::move(callback));
+}
+
+int Client::completion_fd() {
+  return queue_->fd();
+}
+std::size_t Client::poll() {
+  return queue_->poll(options_.reattach);
+}
+std::size_t Client::drain(std::span<Completed> out) {
+  return queue_->drain(out, options_.reattach);
+}
+void Client::wait(std::uint32_t timeout_ms) {
+  queue_->wait(timeout_ms, options_.wait, options_.reattach);
+}
+std::size_t Client::pending() const noexcept {
+  return queue_->pending();
+}
+
+// --- about
+// -----------------------------------------------------------------------------------------
+
+bool Client::attached() const noexcept {
+  return core_->link().generation() != 0;
+}
+const std::string& Client::socket_path() const noexcept {
+  return core_->link().socket_path();
+}
+std::uint64_t Client::max_value_bytes() const noexcept {
+  const std::shared_ptr<detail::Session> session = core_->link().session();
+  return session ? session->limits().value_bytes_max : 0;
+}
+ClientStats Client::stats() const noexcept {
+  return core_->stats();
+}
+
+}  // namespace simm

@@ -1,0 +1,196 @@
+#include "libclient/completion_queue.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "ipc/futex.h"
+
+namespace simm::detail {
+namespace {
+
+constexpr std::uint64_t kNsPerMs = 1'000'000;
+constexpr std::uint64_t kSpinNs = 20'000;    // adaptive: before it sleeps
+constexpr std::uint64_t kNapNs = 5'000'000;  // where no descriptor can be made
+
+void add_to(int epoll, int fd, std::uint32_t events) noexcept {
+  epoll_event event{};
+  event.events = events;
+  // Without this one the timer wakes the program, later.
+  (void)::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+}  // namespace
+
+CompletionQueue::CompletionQueue(AsyncEngine& engine) : engine_(engine) {
+  engine_.add_queue(this);
+}
+
+CompletionQueue::~CompletionQueue() {
+  while (pending() != 0) {
+    engine_.advance(this, false);
+    {
+      const std::lock_guard lock(engine_.mutex());
+      const std::size_t done = with_callback_.size() + without_callback_.size();
+      pending_.fetch_sub(done, std::memory_order_acq_rel);
+      with_callback_.clear();
+      without_callback_.clear();
+      settle();
+    }
+    if (pending() != 0) sleep(ipc::monotonic_now_ns() + kNapNs);
+  }
+  engine_.remove_queue(this);
+}
+
+std::uint64_t CompletionQueue::begin() noexcept {
+  if (pending_.fetch_add(1, std::memory_order_acq_rel) >= Client::kPendingBatchesMax) {
+    pending_.fetch_sub(1, std::memory_order_acq_rel);
+    return 0;
+  }
+  return next_ticket_.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::size_t CompletionQueue::poll(bool reattach) {
+  engine_.advance(this, reattach);
+  std::deque<std::unique_ptr<AsyncBatch>> done;
+  {
+    const std::lock_guard lock(engine_.mutex());
+    done.swap(with_callback_);
+    settle();
+  }
+  // Without the mutex: a callback may start, poll and drain.
+  for (const std::unique_ptr<AsyncBatch>& batch : done) {
+    pending_.fetch_sub(1, std::memory_order_acq_rel);
+    batch->callback(batch->completed);
+  }
+  return done.size();
+}
+
+std::size_t CompletionQueue::drain(std::span<Completed> out, bool reattach) {
+  engine_.advance(this, reattach);
+  const std::lock_guard lock(engine_.mutex());
+  std::size_t taken = 0;
+  for (; taken < out.size() && !without_callback_.empty(); ++taken) {
+    out[taken] = without_callback_.front()->completed;
+    without_callback_.pop_front();
+  }
+  pending_.fetch_sub(taken, std::memory_order_acq_rel);
+  settle();
+  return taken;
+}
+
+void CompletionQueue::wait(std::uint32_t timeout_ms, WaitMode mode, bool reattach) {
+  const std::uint64_t start_ns = ipc::monotonic_now_ns();
+  const std::uint64_t until_ns = start_ns + timeout_ms * kNsPerMs;
+  const std::uint64_t spin_until_ns = mode == WaitMode::spin       ? until_ns
+                                      : mode == WaitMode::adaptive ? start_ns + kSpinNs
+                                                                   : start_ns;
+  (void)fd();
+  for (;;) {
+    if (pending() == 0) return;
+    engine_.advance(this, reattach);
+    {
+      const std::lock_guard lock(engine_.mutex());
+      if (anything_done()) return;
+    }
+    const std::uint64_t now_ns = ipc::monotonic_now_ns();
+    if (now_ns >= until_ns) return;
+    if (now_ns >= spin_until_ns) sleep(until_ns);
+  }
+}
+
+void CompletionQueue::sleep(std::uint64_t until_ns) noexcept {
+  const std::uint64_t now_ns = ipc::monotonic_now_ns();
+  if (!epoll_) until_ns = std::min(until_ns, now_ns + kNapNs);
+  const std::uint64_t left_ms = until_ns > now_ns ? (until_ns - now_ns) / kNsPerMs + 1 : 0;
+  pollfd entry{epoll_.get(), POLLIN, 0};
+  (void)::poll(&entry, epoll_ ? 1 : 0, static_cast<int>(std::min<std::uint64_t>(left_ms, 1000)));
+}
+
+int CompletionQueue::fd() {
+  {
+    const std::lock_guard lock(engine_.mutex());
+    if (!epoll_ && !make_fds()) return -1;
+    engine_.want_bell();
+    if (anything_done()) signal();
+  }
+  engine_.advance(this, false);  // announces what is in flight already
+  return epoll_.get();
+}
+
+bool CompletionQueue::make_fds() {
+  ipc::UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  ipc::UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  ipc::UniqueFd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!epoll || !event || !timer) return false;
+  add_to(epoll.get(), event.get(), EPOLLIN);
+  add_to(epoll.get(), timer.get(), EPOLLIN);
+  epoll_ = std::move(epoll);
+  event_ = std::move(event);
+  timer_ = std::move(timer);
+  signalled_ = false;
+  timer_ns_ = 0;
+  watched_generation_ = 0;
+  return true;
+}
+
+void CompletionQueue::hand_over(std::unique_ptr<AsyncBatch> batch) {
+  (batch->callback ? with_callback_ : without_callback_).push_back(std::move(batch));
+}
+
+void CompletionQueue::signal() noexcept {
+  if (!event_ || signalled_) return;
+  signalled_ = ::eventfd_write(event_.get(), 1) == 0;
+}
+
+void CompletionQueue::settle() noexcept {
+  if (anything_done()) return signal();
+  if (!signalled_) return;
+  eventfd_t ignored = 0;
+  (void)::eventfd_read(event_.get(), &ignored);
+  signalled_ = false;
+}
+
+void CompletionQueue::watch_session(const std::shared_ptr<Session>& session,
+                                    std::uint64_t next_look_ns) noexcept {
+  if (!epoll_) return;
+  if (session != nullptr && session->generation() != watched_generation_) {
+    add_to(epoll_.get(), session->bell().fd(), EPOLLIN);
+    add_to(epoll_.get(), session->control().fd(), EPOLLRDHUP);
+    watched_generation_ = session->generation();
+  }
+  const std::uint64_t now_ns = ipc::monotonic_now_ns();
+  const bool passed = timer_ns_ != 0 && timer_ns_ <= now_ns;
+  if (!passed && (timer_ns_ == 0 || next_look_ns >= timer_ns_) &&
+      (timer_ns_ != 0 || next_look_ns == ipc::kNoDeadlineNs)) {
+    return;  // armed early enough, or nothing to be armed for
+  }
+  // An absolute time of 0 disarms it, which also makes it unreadable.
+  const bool never = next_look_ns == ipc::kNoDeadlineNs;
+  itimerspec when{};
+  constexpr std::uint64_t kNsPerS = 1'000'000'000;
+  when.it_value.tv_sec = static_cast<time_t>(never ? 0 : next_look_ns / kNsPerS);
+  when.it_value.tv_nsec = static_cast<long>(never ? 0 : next_look_ns % kNsPerS);
+  (void)::timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
+  timer_ns_ = never ? 0 : next_look_ns;
+}
+
+void CompletionQueue::after_fork_child() noexcept {
+  // The epoll instance is one with the parent's: only our descriptors of it are closed.
+  epoll_.reset();
+  event_.reset();
+  timer_.reset();
+  new (&with_callback_) std::deque<std::unique_ptr<AsyncBatch>>;
+  new (&without_callback_) std::deque<std::unique_ptr<AsyncBatch>>;
+  pending_.store(0, std::memory_order_relaxed);
+  signalled_ = false;
+  watched_generation_ = 0;
+  timer_ns_ = 0;
+}
+
+}  // namespace simm::detail

@@ -1,0 +1,68 @@
+// CompletionQueue: what a Client sees of its asynchronous batches: how many are pending, which are
+// done, and a descriptor that is readable when there is something to do.
+//
+// The descriptor is an epoll instance over: an eventfd (something is done), the session's bell
+// (something may be done), its attach socket (the daemon has gone) and a timer (the next deadline).
+// Made at the first completion_fd() or wait(). Owned by its Client. Thread: any; the lists under
+// the engine's mutex.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+
+#include "ipc/fd.h"
+#include "libclient/async_engine.h"
+#include "simm/client.h"
+
+namespace simm::detail {
+
+class CompletionQueue {
+public:
+  explicit CompletionQueue(AsyncEngine& engine);
+  // Waits until nothing is pending; callbacks are not called.
+  ~CompletionQueue();
+  CompletionQueue(const CompletionQueue&) = delete;
+  CompletionQueue& operator=(const CompletionQueue&) = delete;
+
+  // A ticket for a new batch, which is then pending; 0 when there are too many.
+  [[nodiscard]] std::uint64_t begin() noexcept;
+  std::size_t poll(bool reattach);
+  std::size_t drain(std::span<Completed> out, bool reattach);
+  void wait(std::uint32_t timeout_ms, WaitMode mode, bool reattach);
+  [[nodiscard]] int fd();
+  [[nodiscard]] std::size_t pending() const noexcept {
+    return pending_.load(std::memory_order_acquire);
+  }
+
+  // --- the engine's, under its mutex
+  // --------------------------------------------------------------
+  void hand_over(std::unique_ptr<AsyncBatch> batch);
+  void signal() noexcept;
+  void watch_session(const std::shared_ptr<Session>& session, std::uint64_t next_look_ns) noexcept;
+  void after_fork_child() noexcept;
+
+private:
+  bool make_fds();
+  void settle() noexcept;  // after something was taken
+  [[nodiscard]] bool anything_done() const noexcept {
+    return !with_callback_.empty() || !without_callback_.empty();
+  }
+  void sleep(std::uint64_t until_ns) noexcept;
+
+  AsyncEngine& engine_;
+  std::atomic<std::size_t> pending_{0};
+  std::atomic<std::uint64_t> next_ticket_{1};
+  std::deque<std::unique_ptr<AsyncBatch>> with_callback_;
+  std::deque<std::unique_ptr<AsyncBatch>> without_callback_;
+  ipc::UniqueFd epoll_;
+  ipc::UniqueFd event_;
+  ipc::UniqueFd timer_;
+  bool signalled_ = false;
+  std::uint64_t timer_ns_ = 0;            // what it is armed for
+  std::uint32_t watched_generation_ = 0;  // of the session whose descriptors are in the set
+};
+
+}  // namespace simm::detail

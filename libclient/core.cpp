@@ -1,0 +1,273 @@
+#include "libclient/core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ipc/futex.h"
+#include "ipc/memory_file.h"
+#include "libclient/last_error.h"
+#include "libclient/region_memory.h"
+#include "libclient/region_registration.h"
+
+namespace simm::detail {
+namespace {
+
+// The daemon may have much to map; what it only forgets is quick.
+constexpr std::uint32_t kForgetTimeoutMs = 1000;
+
+RestoreTask restore_task(RegionRecord& record, std::uint32_t generation, RegionRequest request) {
+  RestoreTask task;
+  task.message = std::move(request.message);
+  task.fd = request.fd;
+  const std::uint32_t same = record.generation();
+  task.apply = [&record, same,
+                generation](const ipc::DaemonMessage& message) -> std::optional<RestoreTask> {
+    const auto* reply = std::get_if<ipc::RegionReply>(&message);
+    // A region that went in the meantime: the daemon forgets it with the session.
+    if (reply == nullptr || record.generation() != same || record.closed()) return std::nullopt;
+    Expected<std::optional<RegionRequest>> next = take_reply(record, generation, *reply, true);
+    if (!next || !*next) return std::nullopt;
+    return restore_task(record, generation, std::move(**next));
+  };
+  return task;
+}
+
+RestoreTask restore_task(NamespaceRecord& record, std::uint32_t generation) {
+  RestoreTask task;
+  task.message = ipc::OpenNamespace{0, record.name, record.exact_size, record.shared};
+  task.apply = [&record,
+                generation](const ipc::DaemonMessage& message) -> std::optional<RestoreTask> {
+    const auto* reply = std::get_if<ipc::NamespaceReply>(&message);
+    if (reply != nullptr && reply->status == Status::ok) record.set_id(generation, reply->id);
+    return std::nullopt;
+  };
+  return task;
+}
+
+}  // namespace
+
+Core::Core(std::string socket_path, std::string manager_address)
+    : link_(std::move(socket_path), std::move(manager_address),
+            [this](std::uint32_t generation) { return restore(generation); }),
+      regions_(*this),
+      driver_(regions_,
+              [this](const Lane& lane, std::uint64_t bytes) { return make_staging(lane, bytes); }),
+      engine_(link_, pool_, driver_) {}
+
+Expected<std::shared_ptr<Core>> Core::open(Core& core, const ClientOptions& options) {
+  if (Outcome acquired = core.acquire(options); !acquired) return std::move(acquired).error();
+  return std::shared_ptr<Core>(&core, [](Core* used) { used->release(); });
+}
+
+Outcome Core::acquire(const ClientOptions& options) {
+  const std::lock_guard lock(open_mutex_);
+  if (users_ == 0) {
+    options_ = options;
+    pool_.configure(options.lanes, options.async_lanes, static_cast<ipc::WaitMode>(options.wait));
+    driver_.set_staging_bytes(options.staging_bytes);
+    if (Outcome opened = link_.open(options_); !opened) return opened;
+  } else if (!link_.ready(true, ipc::kNoDeadlineNs)) {
+    // Others wait for the daemon to come back; this one wants to know whether it is there.
+    if (Outcome opened = link_.open(options_); !opened) return opened;
+  }
+  ++users_;
+  return Done{};
+}
+
+void Core::release() noexcept {
+  const std::lock_guard lock(open_mutex_);
+  if (--users_ != 0) return;
+  for (const std::unique_ptr<Lane>& lane : pool_.all()) lane->unbind();
+  link_.close();
+}
+
+std::deque<RestoreTask> Core::restore(std::uint32_t generation) {
+  std::deque<RestoreTask> tasks;
+  regions_.for_each([&](RegionRecord& record) {
+    if (std::optional<RegionRequest> request = first_request(record)) {
+      tasks.push_back(restore_task(record, generation, std::move(*request)));
+    }
+  });
+  const std::lock_guard lock(namespace_mutex_);
+  for (NamespaceRecord& record : namespaces_) tasks.push_back(restore_task(record, generation));
+  return tasks;
+}
+
+Expected<Region> Core::add_region(const std::shared_ptr<Core>& core, RegionMemory memory) {
+  (void)core->link_.ready(true, ipc::kNoDeadlineNs);
+  Expected<RegionRecord*> added = core->regions_.add(std::move(memory));
+  if (!added) return std::move(added).error();
+  RegionRecord* const record = *added;
+  std::shared_ptr<RegionRecord> handle(record, [core](RegionRecord* last) {
+    (void)core->deregister(*last);  // it can only fail when the daemon has forgotten it anyway
+    core->regions_.recycle(*last);
+  });
+  if (Outcome registered = core->register_with_daemon(*record); !registered) {
+    return std::move(registered).error();
+  }
+  return Region(std::move(handle), record->generation());
+}
+
+Outcome Core::register_with_daemon(RegionRecord& record) {
+  std::optional<RegionRequest> next = first_request(record);
+  if (!next) record.set_wire(0, ipc::kNoRegion, RegionKind::staged, "staged: as asked for");
+  while (next) {
+    std::uint32_t generation = 0;
+    const std::span<const int> fds(&next->fd, next->fd >= 0 ? 1 : 0);
+    const Expected<ipc::DaemonMessage> message =
+        link_.request(next->message, fds, options_.connect_timeout_ms, generation);
+    if (!message) return message.error();
+    Expected<std::optional<RegionRequest>> more =
+        take_reply(record, generation, std::get<ipc::RegionReply>(*message), false);
+    if (!more) return std::move(more).error();
+    next = std::move(*more);
+  }
+  return Done{};
+}
+
+Outcome Core::deregister(RegionRecord& record) {
+  record.close();
+  constexpr std::uint64_t kStepNs = 1'000'000;
+  while (!record.wait_unused(ipc::monotonic_now_ns() + kStepNs)) {
+    engine_.advance(nullptr, false);  // asynchronous batches have nobody else who is sure to come
+  }
+  regions_.unlist(record);
+  const ipc::RegionHandle handle = record.take_handle(link_.generation());
+  if (handle == ipc::kNoRegion) return Done{};
+  ipc::DeregisterRegion message;
+  message.handle = handle;
+  std::uint32_t generation = 0;
+  const Expected<ipc::DaemonMessage> reply =
+      link_.request(message, {}, kForgetTimeoutMs, generation);
+  // A daemon that has gone, or was replaced, has forgotten it.
+  if (!reply && reply.status() != Status::unreachable) return reply.error();
+  return Done{};
+}
+
+Expected<Staging> Core::make_staging(const Lane& lane, std::uint64_t bytes) {
+  if (lane.staging.handle() != ipc::kNoRegion) {
+    ipc::DeregisterRegion old;
+    old.handle = lane.staging.handle();
+    std::uint32_t generation = 0;
+    if (const auto reply = link_.request(old, {}, kForgetTimeoutMs, generation); !reply) {
+      return reply.error();
+    }
+  }
+  ipc::MemoryFileSpec spec;
+  spec.name = "simm-staging";
+  spec.bytes = bytes;
+  spec.prefault = true;
+  Expected<ipc::MemoryFile> file = ipc::MemoryFile::create(spec);
+  if (!file) return std::move(file).error();
+  ipc::MappingOptions options;
+  options.dont_fork = true;
+  options.dont_dump = true;
+  Expected<ipc::Mapping> mapping = ipc::Mapping::map(file->fd(), 0, file->bytes(), options);
+  if (!mapping) return std::move(mapping).error();
+
+  ipc::RegisterRegion message;
+  message.kind = ipc::RegionRequestKind::shared;
+  message.address = reinterpret_cast<std::uintptr_t>(mapping->data());
+  message.length = mapping->bytes();
+  message.has_fd = true;
+  message.name = spec.name;
+  const int fd = file->fd();
+  std::uint32_t generation = 0;
+  const Expected<ipc::DaemonMessage> reply =
+      link_.request(message, std::span<const int>(&fd, 1), options_.connect_timeout_ms, generation);
+  if (!reply) return reply.error();
+  const auto& region = std::get<ipc::RegionReply>(*reply);
+  if (region.status != Status::ok) return Error{region.status, region.reason};
+  if (generation != lane.generation()) {
+    return Error{Status::unreachable, "the daemon went while staging memory was made"};
+  }
+  prefault(mapping->data(), mapping->bytes());
+  return Staging(std::move(*mapping), region.handle);
+}
+
+Expected<Namespace> Core::open_namespace(std::string_view name, const NamespaceOptions& options) {
+  constexpr std::size_t kNameMax = 255;
+  if (name.empty() || name.size() > kNameMax) {
+    return Error{Status::invalid_argument,
+                 "name: " + std::to_string(name.size()) + " bytes; a namespace has 1 to 255"};
+  }
+  NamespaceRecord* record = nullptr;
+  {
+    const std::lock_guard lock(namespace_mutex_);
+    for (NamespaceRecord& known : namespaces_) {
+      if (known.name == name && known.exact_size == options.exact_size &&
+          known.shared == options.shared) {
+        record = &known;
+      }
+    }
+    if (record == nullptr) {
+      record =
+          &namespaces_.emplace_back(this, std::string(name), options.exact_size, options.shared);
+    }
+  }
+  if (Outcome opened = open_in_session(*record); !opened) return std::move(opened).error();
+  return Namespace(record);
+}
+
+Outcome Core::open_in_session(NamespaceRecord& record) {
+  (void)link_.ready(true, ipc::kNoDeadlineNs);
+  std::uint16_t id = 0;
+  if (record.id(link_.generation(), id)) return Done{};
+  std::uint32_t generation = 0;
+  const Expected<ipc::DaemonMessage> message =
+      link_.request(ipc::OpenNamespace{0, record.name, record.exact_size, record.shared}, {},
+                    options_.connect_timeout_ms, generation);
+  if (!message) return message.error();
+  const auto& reply = std::get<ipc::NamespaceReply>(*message);
+  if (reply.status != Status::ok) {
+    return Error{reply.status, "namespace '" + record.name + "': " + reply.reason};
+  }
+  record.set_id(generation, reply.id);
+  return Done{};
+}
+
+ClientStats Core::stats() const noexcept {
+  ClientStats sum;
+  for (const std::unique_ptr<Lane>& lane : pool_.all()) {
+    const LaneCounters& counters = lane->counters;
+    sum.submissions += counters.submissions.load(std::memory_order_relaxed);
+    sum.pages += counters.pages.load(std::memory_order_relaxed);
+    sum.pages_ok += counters.pages_ok.load(std::memory_order_relaxed);
+    sum.bytes_moved += counters.bytes_moved.load(std::memory_order_relaxed);
+    sum.bytes_staged += counters.bytes_staged.load(std::memory_order_relaxed);
+    sum.timeouts += counters.timeouts.load(std::memory_order_relaxed);
+    sum.unreachable += counters.unreachable.load(std::memory_order_relaxed);
+    sum.taken_back += counters.taken_back.load(std::memory_order_relaxed);
+  }
+  sum.lane_waits = pool_.waits();
+  sum.attaches = link_.attaches();
+  return sum;
+}
+
+void Core::before_fork() noexcept {
+  open_mutex_.lock();
+  engine_.mutex().lock();
+  regions_.before_fork();
+  namespace_mutex_.lock();
+  link_.before_fork();
+}
+
+void Core::after_fork_parent() noexcept {
+  link_.after_fork_parent();
+  namespace_mutex_.unlock();
+  regions_.after_fork_parent();
+  engine_.mutex().unlock();
+  open_mutex_.unlock();
+}
+
+void Core::after_fork_child() noexcept {
+  pool_.after_fork_child();
+  engine_.after_fork_child();
+  link_.after_fork_child();
+  namespace_mutex_.unlock();
+  regions_.after_fork_child();
+  engine_.mutex().unlock();
+  open_mutex_.unlock();
+}
+
+}  // namespace simm::detail

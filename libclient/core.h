@@ -1,0 +1,82 @@
+// Core: everything libclient keeps for the process on one socket: the link to the daemon, the
+// lanes, regions, namespaces and asynchronous batches. Clients, Regions and batches share it.
+//
+// A Core lives as long as the process and is opened and closed by the number of its users: with the
+// last one the session ends, with the next one it is attached anew. CoreRegistry owns it.
+// Thread: any. A data call takes no lock and allocates nothing, once its lane is bound.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "libclient/async_engine.h"
+#include "libclient/lane_driver.h"
+#include "libclient/lane_pool.h"
+#include "libclient/link.h"
+#include "libclient/namespace_record.h"
+#include "libclient/region_table.h"
+#include "simm/client.h"
+#include "simm/expected.h"
+
+namespace simm::detail {
+
+class Core {
+public:
+  Core(std::string socket_path, std::string manager_address);
+
+  // A use of the core, open from now until the pointer and its copies are gone.
+  static Expected<std::shared_ptr<Core>> open(Core& core, const ClientOptions& options);
+
+  // --- data
+  // --------------------------------------------------------------------------------------- Fills
+  // in what the options say: flags, deadline, namespace. Not ok: the run is stopped with it.
+  Status prepare(BatchRun& run, const CallOptions& options, std::uint32_t default_timeout_ms,
+                 std::uint64_t floor_bytes_per_s) noexcept;
+  // Carries a prepared run out and returns its outcome.
+  Status carry_out(BatchRun& run, bool reattach) noexcept;
+  [[nodiscard]] AsyncEngine& engine() noexcept { return engine_; }
+
+  // --- control
+  // ------------------------------------------------------------------------------------
+  static Expected<Region> add_region(const std::shared_ptr<Core>& core, RegionMemory memory);
+  Outcome deregister(RegionRecord& record);
+  Expected<Namespace> open_namespace(std::string_view name, const NamespaceOptions& options);
+
+  [[nodiscard]] Link& link() noexcept { return link_; }
+  [[nodiscard]] ClientStats stats() const noexcept;
+
+  void before_fork() noexcept;
+  void after_fork_parent() noexcept;
+  void after_fork_child() noexcept;
+
+private:
+  Outcome acquire(const ClientOptions& options);
+  void release() noexcept;
+  std::deque<RestoreTask> restore(std::uint32_t generation);
+  Outcome register_with_daemon(RegionRecord& record);
+  Expected<Staging> make_staging(const Lane& lane, std::uint64_t bytes);
+  Outcome open_in_session(NamespaceRecord& record);
+  bool bind(Lane& lane) noexcept;
+  static bool name_space_known(const Lane& lane, const BatchRun& run) noexcept;
+  void run_on(Lane& lane, BatchRun& run) noexcept;
+  void abandon(Lane& lane, BatchRun& run, Status reason) noexcept;
+
+  Link link_;
+  RegionTable regions_;
+  LanePool pool_;
+  LaneDriver driver_;
+  AsyncEngine engine_;
+
+  std::mutex open_mutex_;
+  std::uint32_t users_ = 0;
+  ClientOptions options_;  // the session's part of them: the first user's
+
+  std::mutex namespace_mutex_;
+  std::deque<NamespaceRecord> namespaces_;  // never shrinks
+};
+
+}  // namespace simm::detail

@@ -1,0 +1,137 @@
+// The data calls of Core: what a synchronous call does from its options to its outcome.
+#include <cstdio>
+
+#include "ipc/futex.h"
+#include "libclient/core.h"
+#include "libclient/last_error.h"
+
+namespace simm::detail {
+namespace {
+
+constexpr std::uint64_t kNsPerMs = 1'000'000;
+
+std::uint64_t bytes_of(const BatchRun& run) noexcept {
+  std::uint64_t bytes = 0;
+  if (!run.moves_bytes()) return bytes;
+  for (std::size_t i = 0; i < run.pages.size(); ++i) {
+    // A length that no page can have is refused later; here it must not make the wait endless.
+    const std::uint64_t length = run.pages.page(i).view.length();
+    bytes += length <= ipc::kValueBytesMax ? length : 0;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Status Core::prepare(BatchRun& run, const CallOptions& options, std::uint32_t default_timeout_ms,
+                     std::uint64_t floor_bytes_per_s) noexcept {
+  const std::uint64_t now_ns = ipc::monotonic_now_ns();
+  if (options.timeout_ms != 0) {
+    run.deadline_ns = now_ns + options.timeout_ms * kNsPerMs;
+  } else {
+    run.deadline_ns = now_ns + default_timeout_ms * kNsPerMs;
+    if (floor_bytes_per_s != 0) {
+      run.deadline_ns += static_cast<std::uint64_t>(static_cast<double>(bytes_of(run)) * 1e9 /
+                                                    static_cast<double>(floor_bytes_per_s));
+    }
+  }
+  run.put_mode = static_cast<ipc::PutMode>(options.mode);
+  run.ttl_ms = options.ttl_ms;
+  run.lease_ms = options.lease_ms;
+  bool exact = options.exact_size;
+  bool shared = options.shared;
+  if (const NamespaceRecord* record = options.name_space.record()) {
+    if (record->core != this) {
+      run.stop(Status::invalid_argument);
+      return fail(Status::invalid_argument,
+                  "name_space '%s': opened on another daemon's socket: open it with this Client",
+                  record->name.c_str());
+    }
+    run.name_space = options.name_space.record();
+    exact = exact || record->exact_size;
+    shared = shared || record->shared;
+  }
+  run.flags = static_cast<std::uint16_t>((exact ? ipc::kFlagExactSize : 0u) |
+                                         (shared ? ipc::kFlagShared : 0u));
+  return Status::ok;
+}
+
+Status Core::carry_out(BatchRun& run, bool reattach) noexcept {
+  if (run.all_submitted()) return run.outcome;  // an empty list
+  Lane* lane = nullptr;
+  if (!link_.ready(reattach, run.deadline_ns)) {
+    run.stop(fail(Status::unreachable, "no daemon at %s at the moment: start it again",
+                  link_.socket_path().c_str()));
+  } else if (lane = pool_.borrow(run.deadline_ns); lane == nullptr) {
+    run.stop(fail(Status::timeout, "all %zu lanes were taken until the deadline: raise lanes",
+                  pool_.all().size()));
+  } else {
+    if (!bind(*lane)) {
+      run.stop(
+          fail(Status::unreachable, "the daemon at %s has just gone", link_.socket_path().c_str()));
+    } else if (!name_space_known(*lane, run)) {
+      run.stop(fail(Status::invalid_state,
+                    "name_space '%s': the daemon did not open it again after its restart",
+                    run.name_space->name.c_str()));
+    }
+    run_on(*lane, run);
+    pool_.give_back(*lane);
+  }
+  return run.outcome;
+}
+
+bool Core::bind(Lane& lane) noexcept {
+  const std::uint32_t generation = link_.generation();
+  if (generation != 0 && lane.generation() == generation) return true;
+  std::shared_ptr<Session> session = link_.session();
+  if (session == nullptr) return false;
+  pool_.set_usable(session->lane_count());
+  if (lane.index() >= session->lane_count()) return false;
+  lane.bind(std::move(session));
+  return true;
+}
+
+bool Core::name_space_known(const Lane& lane, const BatchRun& run) noexcept {
+  std::uint16_t id = 0;
+  return run.name_space == nullptr || run.name_space->id(lane.generation(), id);
+}
+
+void Core::run_on(Lane& lane, BatchRun& run) noexcept {
+  const std::uint64_t give_up_ns = run.deadline_ns + kFenceGraceNs + kStoppedAfterNs;
+  while (!run.finished()) {
+    bool pushed = false;
+    while (driver_.push_next(lane, run) == LaneDriver::Push::pushed) pushed = true;
+    if (run.submissions_open == 0) continue;  // the rest had nothing that was worth a submission
+    // A daemon that has gone is noticed by the wait.
+    if (pushed) (void)lane.session->ring();
+    Status reason = Status::ok;
+    if (!lane.ring->has_completion()) {
+      reason = driver_.wait(lane, ipc::monotonic_now_ns(), give_up_ns);
+    }
+    if (reason == Status::ok && !driver_.collect(lane)) reason = Status::io_error;
+    if (reason != Status::ok) return abandon(lane, run, reason);
+  }
+}
+
+// The session is of no use any more. Returns when nothing can touch the run's pages.
+void Core::abandon(Lane& lane, BatchRun& run, Status reason) noexcept {
+  link_.lost(lane.generation());
+  run.stop(reason);
+  if (reason == Status::timeout || reason == Status::io_error) {
+    (void)fail(reason, "the daemon at %s does not answer: is it stopped?",
+               link_.socket_path().c_str());
+    lane.session->shut_down();
+    constexpr int kLookMs = 10;
+    while (!driver_.take_back_all(lane)) {
+      // Memory that can not be made safe: until the daemon runs on or dies.
+      if (lane.session->hung_up(kLookMs)) break;
+      if (driver_.collect(lane) && lane.idle()) break;
+    }
+  } else {
+    (void)fail(reason, "the daemon at %s has gone in the middle of the call",
+               link_.socket_path().c_str());
+  }
+  driver_.give_up(lane, reason);
+}
+
+}  // namespace simm::detail

@@ -1,0 +1,70 @@
+#include "libclient/core_registry.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "simm/check.h"
+
+namespace simm::detail {
+
+CoreRegistry& CoreRegistry::instance() {
+  // Leaked on purpose: static destructors of the program may still close Clients.
+  static CoreRegistry* const registry = new CoreRegistry;
+  return *registry;
+}
+
+CoreRegistry::CoreRegistry() {
+  // Without the handlers a child would share the parent's session; they fail only out of memory.
+  SIMM_CHECK(::pthread_atfork(&before_fork, &after_fork_parent, &after_fork_child) == 0);
+}
+
+Core& CoreRegistry::core(const std::string& socket_path, const std::string& manager_address) {
+  const std::lock_guard lock(mutex_);
+  for (Entry& entry : entries_) {
+    if (entry.socket_path == socket_path && entry.manager_address == manager_address) {
+      return *entry.core;
+    }
+  }
+  entries_.push_back(
+      {socket_path, manager_address, std::make_unique<Core>(socket_path, manager_address)});
+  return *entries_.back().core;
+}
+
+void CoreRegistry::before_fork() {
+  CoreRegistry& registry = instance();
+  registry.mutex_.lock();
+  for (Entry& entry : registry.entries_) entry.core->before_fork();
+}
+
+void CoreRegistry::after_fork_parent() {
+  CoreRegistry& registry = instance();
+  for (Entry& entry : registry.entries_) entry.core->after_fork_parent();
+  registry.mutex_.unlock();
+}
+
+void CoreRegistry::after_fork_child() {
+  CoreRegistry& registry = instance();
+  for (Entry& entry : registry.entries_) entry.core->after_fork_child();
+  registry.mutex_.unlock();
+}
+
+Expected<std::string> find_socket() {
+  const char* const named = std::getenv("SIMM_SOCKET");
+  if (named != nullptr && *named != '\0') return std::string(named);
+  std::vector<std::string> places = {"/run/simm/simm.sock"};
+  const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && *runtime != '\0') {
+    places.push_back(std::string(runtime) + "/simm/simm.sock");
+  }
+  std::string tried;
+  for (const std::string& place : places) {
+    if (::access(place.c_str(), F_OK) == 0) return place;
+    tried += (tried.empty() ? "" : ", ") + place;
+  }
+  return Error{Status::unreachable, "no daemon's socket at " + tried +
+                                        ": start `simmd all`, or name its socket in SIMM_SOCKET"};
+}
+
+}  // namespace simm::detail

@@ -1,0 +1,340 @@
+#include "libclient/lane_driver.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "ipc/range.h"
+#include "libclient/last_error.h"
+
+namespace simm::detail {
+namespace {
+
+// A code from shared memory.
+Status known_status(std::int32_t value) noexcept {
+  return is_known_status(value) ? static_cast<Status>(value) : Status::io_error;
+}
+
+}  // namespace
+
+// A submission while it is written. Nothing of it is visible to the daemon before publish().
+struct LaneDriver::Draft {
+  std::uint32_t page_first = 0;
+  std::uint32_t count = 0;
+  std::uint64_t staged_bytes = 0;
+  RegionRecord* held = nullptr;  // by the slots of this draft, up to the last page
+  // The page at hand.
+  Status refusal = Status::ok;
+  ipc::PageDescriptor descriptor{};
+  PageSlot slot;
+};
+
+LaneDriver::Push LaneDriver::push_next(Lane& lane, BatchRun& run) noexcept {
+  if (run.all_submitted()) return Push::nothing_left;
+  const std::uint64_t now_ns = ipc::monotonic_now_ns();
+  if (now_ns >= run.deadline_ns) {
+    run.stop(Status::timeout);
+    return Push::nothing_left;
+  }
+  if (lane.full()) return Push::no_room;
+  if (run.opcode == ipc::Opcode::noop) return push_noop(lane, run, now_ns);
+
+  const std::uint64_t wanted =
+      std::min<std::uint64_t>(run.pages.size() - run.next, ipc::kPagesPerSubmissionMax);
+  const RangeRing::Room room = lane.pages.room(wanted);
+  const std::uint64_t most = std::min(room.length, wanted);
+  Draft draft;
+  draft.page_first = static_cast<std::uint32_t>(room.offset);
+  while (draft.count < most && run.next < run.pages.size()) {
+    const Added added = add_page(lane, run, draft);
+    if (added == Added::no_room) break;
+    ++run.next;
+  }
+  if (draft.count == 0) return run.all_submitted() ? Push::nothing_left : Push::no_room;
+  lane.pages.take(room.offset, draft.count);
+  return publish(lane, run, draft, now_ns) ? Push::pushed : Push::no_room;
+}
+
+LaneDriver::Push LaneDriver::push_noop(Lane& lane, BatchRun& run, std::uint64_t now_ns) noexcept {
+  run.noop_pushed = true;
+  return publish(lane, run, Draft{}, now_ns) ? Push::pushed : Push::no_room;
+}
+
+LaneDriver::Added LaneDriver::add_page(Lane& lane, BatchRun& run, Draft& draft) noexcept {
+  const Item page = run.pages.page(run.next);
+  const Status valid = check_page(lane, run, page);
+  if (valid != Status::ok) {
+    run.pages.set(run.next, valid, 0);
+    return Added::refused;
+  }
+  // Keys start on words, which makes copying them out cheaper.
+  const std::uint64_t keys_mark = lane.keys.mark();
+  const std::uint64_t key_offset = lane.keys.allocate((page.key.size() + 7) / 8 * 8);
+  if (key_offset == RangeRing::kNone) return Added::no_room;
+  draft.descriptor = ipc::PageDescriptor{};
+  draft.slot = PageSlot{};
+  draft.slot.item = run.next;
+  if (run.moves_bytes()) {
+    const Added placed = place(lane, run, draft, page);
+    if (placed != Added::added) {
+      lane.keys.rollback(keys_mark);
+      return placed;
+    }
+  }
+  draft.descriptor.key_offset = static_cast<std::uint32_t>(key_offset);
+  draft.descriptor.key_bytes = static_cast<std::uint32_t>(page.key.size());
+  draft.descriptor.depth = run.opcode == ipc::Opcode::put ? page.depth : 0;
+  const std::uint32_t index = draft.page_first + draft.count;
+  lane.slots[index] = draft.slot;
+  if (draft.slot.held != nullptr) draft.held = draft.slot.held;
+  // Both are inside the lane: the rings gave out the places.
+  (void)lane.ring->write_key(draft.descriptor.key_offset, page.key.data(),
+                             draft.descriptor.key_bytes);
+  (void)lane.ring->write_page(index, draft.descriptor);
+  ++draft.count;
+  return Added::added;
+}
+
+Status LaneDriver::check_page(const Lane& lane, const BatchRun& run,
+                              const Item& page) const noexcept {
+  const ipc::SessionLimits& limits = lane.session->limits();
+  const std::uint32_t key_max = std::min(limits.key_bytes_max, ipc::kKeyBytesMax);
+  if (page.key.empty() || page.key.size() > key_max || page.key.data() == nullptr) [[unlikely]] {
+    return fail(Status::invalid_argument,
+                "items[%zu].key: %zu bytes; a key has 1 to %u bytes: use a digest of a longer one",
+                run.next, page.key.size(), key_max);
+  }
+  if (!run.moves_bytes()) return Status::ok;
+  const std::uint64_t length = page.view.length();
+  if (length == 0) [[unlikely]] {
+    return fail(Status::invalid_argument, "items[%zu].view: 0 bytes; a page has at least 1",
+                run.next);
+  }
+  const std::uint64_t value_max = std::min(limits.value_bytes_max, ipc::kValueBytesMax);
+  if (run.opcode == ipc::Opcode::put && length > value_max) [[unlikely]] {
+    return fail(Status::invalid_argument,
+                "items[%zu].view: %" PRIu64 " bytes; the daemon's max_value_bytes is %" PRIu64
+                ": split the value or raise the limit",
+                run.next, length, value_max);
+  }
+  return Status::ok;
+}
+
+// Finds and holds the page's region, and checks the range.
+Status LaneDriver::resolve(Lane& lane, Draft& draft, const Item& page) noexcept {
+  const std::uint64_t length = page.view.length();
+  const std::uint64_t place = page.view.offset();
+  const bool by_address = page.view.record() == nullptr;
+  RegionRecord* region = page.view.record();
+  if (by_address) {
+    region = lane.last_region;
+    if (region == nullptr || !region->covers(place, length)) region = regions_.find(place, length);
+    if (region == nullptr) {
+      return fail(Status::invalid_argument,
+                  "items[%zu].view: [0x%" PRIx64 ", +%" PRIu64
+                  ") is not inside a registered region: register_region() it first",
+                  draft.slot.item, place, length);
+    }
+  }
+  if (&region->core() != &regions_.core()) {
+    return fail(Status::invalid_argument,
+                "items[%zu].view: its region belongs to another daemon's socket", draft.slot.item);
+  }
+  const bool hold = region != draft.held;
+  if (hold && !region->begin_use()) {
+    return fail(Status::invalid_state, "items[%zu].view: its region was deregistered",
+                draft.slot.item);
+  }
+  // From here on the record can not change: what was a guess is checked again.
+  const auto base = reinterpret_cast<std::uintptr_t>(region->address());
+  const bool same =
+      by_address ? region->covers(place, length) : region->generation() == page.view.generation();
+  const std::uint64_t offset = by_address ? place - base : place;
+  if (!same || !ipc::range_within(offset, length, region->length())) {
+    const std::uint64_t region_bytes = region->length();
+    if (hold) region->end_use();
+    if (!same) {
+      return fail(Status::invalid_state, "items[%zu].view: its region was deregistered",
+                  draft.slot.item);
+    }
+    return fail(Status::invalid_argument,
+                "items[%zu].view: [%" PRIu64 ", +%" PRIu64 ") is not inside its region of %" PRIu64
+                " bytes",
+                draft.slot.item, offset, length, region_bytes);
+  }
+  lane.last_region = region;
+  draft.slot.held = hold ? region : nullptr;
+  draft.slot.region = region;
+  draft.slot.offset = offset;
+  draft.slot.length = length;
+  return Status::ok;
+}
+
+LaneDriver::Added LaneDriver::place(Lane& lane, BatchRun& run, Draft& draft,
+                                    const Item& page) noexcept {
+  Status status = resolve(lane, draft, page);
+  Added added = Added::refused;
+  if (status == Status::ok) {
+    RegionRecord& region = *draft.slot.region;
+    const ipc::RegionHandle handle = region.handle(lane.generation());
+    // A view may be longer than any object; the daemon's word for its length has a limit.
+    draft.descriptor.length = std::min(draft.slot.length, ipc::kValueBytesMax);
+    draft.descriptor.object_offset = run.opcode == ipc::Opcode::get ? page.object_offset : 0;
+    if (handle != ipc::kNoRegion) {
+      draft.descriptor.region = handle;
+      draft.descriptor.offset = draft.slot.offset;
+      added = Added::added;
+    } else if (region.kind() == RegionKind::staged) {
+      added = place_staged(lane, run, draft);
+      status = draft.refusal;
+    } else {
+      status = Status::unreachable;  // registered with a session that came or went just now
+    }
+  }
+  if (added != Added::added && draft.slot.held != nullptr) draft.slot.held->end_use();
+  if (added == Added::refused) run.pages.set(run.next, status, 0);
+  return added;
+}
+
+LaneDriver::Added LaneDriver::place_staged(Lane& lane, BatchRun& run, Draft& draft) noexcept {
+  const std::uint64_t length = draft.descriptor.length;
+  const std::uint64_t wanted = Staging::rounded(length);
+  if (lane.staging.capacity() < wanted) {
+    if (!lane.staging.empty()) return Added::no_room;
+    try {
+      Expected<Staging> made = make_staging_(lane, std::max(wanted, staging_bytes_));
+      if (!made) {
+        draft.refusal = fail(made.status(), "staging memory of %" PRIu64 " bytes: %s", wanted,
+                             made.error().context.c_str());
+        return Added::refused;
+      }
+      lane.staging = std::move(*made);
+    } catch (const std::bad_alloc&) {
+      draft.refusal = Status::out_of_memory;
+      return Added::refused;
+    }
+  }
+  // Submissions of a quarter: while the daemon moves one, the next is copied.
+  if (draft.staged_bytes > 0 && draft.staged_bytes + wanted > lane.staging.capacity() / 4) {
+    return Added::no_room;
+  }
+  const std::uint64_t offset = lane.staging.allocate(wanted);
+  if (offset == RangeRing::kNone) return Added::no_room;
+  draft.staged_bytes += wanted;
+  draft.slot.staging = lane.staging.at(offset);
+  draft.descriptor.region = lane.staging.handle();
+  draft.descriptor.offset = offset;
+  if (run.opcode == ipc::Opcode::put) {
+    std::memcpy(draft.slot.staging, draft.slot.region->address() + draft.slot.offset, length);
+    LaneCounters::add(lane.counters.bytes_staged, length);
+  }
+  return Added::added;
+}
+
+bool LaneDriver::publish(Lane& lane, BatchRun& run, const Draft& draft,
+                         std::uint64_t now_ns) noexcept {
+  ipc::Submission submission{};
+  submission.token = lane.tail;
+  submission.timeout_ns = run.deadline_ns - now_ns;
+  submission.page_first = draft.page_first;
+  submission.page_count = draft.count;
+  submission.opcode = static_cast<std::uint8_t>(run.opcode);
+  submission.flags = run.opcode == ipc::Opcode::get ? run.flags : std::uint16_t{0};
+  if (run.opcode == ipc::Opcode::put) {
+    submission.put_mode = static_cast<std::uint8_t>(run.put_mode);
+    submission.ttl_ms = run.ttl_ms;
+  }
+  if (run.opcode == ipc::Opcode::get || run.opcode == ipc::Opcode::exists) {
+    submission.lease_ms = run.lease_ms;
+  }
+  if (run.name_space != nullptr) {
+    // Whoever started the run made sure that the session knows the namespace.
+    (void)run.name_space->id(lane.generation(), submission.name_space);
+  }
+  InFlight& entry = lane.entry(lane.tail);
+  entry.run = &run;
+  entry.give_up_ns = run.deadline_ns + kFenceGraceNs + kStoppedAfterNs;
+  entry.page_first = draft.page_first;
+  entry.page_count = draft.count;
+  entry.pages_mark = lane.pages.mark();
+  entry.keys_mark = lane.keys.mark();
+  entry.staging_mark = draft.staged_bytes > 0 ? lane.staging.mark() : RangeRing::kNone;
+  ++lane.tail;
+  ++run.submissions_open;
+  LaneCounters::add(lane.counters.submissions, 1);
+  LaneCounters::add(lane.counters.pages, draft.count);
+  // full() was false, so this fails only on a broken lane, which collect() then reports.
+  return lane.ring->push(submission) == Status::ok;
+}
+
+bool LaneDriver::collect(Lane& lane) noexcept {
+  for (;;) {
+    ipc::Completion completion{};
+    const ipc::Poll polled = lane.ring->poll_completion(completion);
+    if (polled == ipc::Poll::empty) {
+      lane.reclaim();
+      return true;
+    }
+    if (polled == ipc::Poll::broken) return false;
+    const auto sequence = static_cast<std::uint32_t>(completion.token);
+    const bool known =
+        completion.token <= UINT32_MAX &&
+        ipc::cursor_distance(sequence, lane.head) < ipc::cursor_distance(lane.tail, lane.head) &&
+        lane.entry(sequence).run != nullptr;
+    if (!known) return false;
+    const Status status = known_status(completion.status);
+    LaneCounters::add(lane.counters.bytes_moved, completion.bytes_moved);
+    finish(lane, lane.entry(sequence), status);
+  }
+}
+
+void LaneDriver::finish(Lane& lane, InFlight& entry, Status status) noexcept {
+  BatchRun& run = *entry.run;
+  for (std::uint32_t i = 0; i < entry.page_count; ++i) {
+    finish_page(lane, run, entry.page_first + i, status);
+  }
+  release(lane, entry);
+  if (status != Status::ok) run.outcome = status;
+  entry.run = nullptr;
+  --run.submissions_open;
+  run.report_if_finished();
+}
+
+// After the last use of any of the pages: the first page of a run holds the region for all of it.
+void LaneDriver::release(Lane& lane, const InFlight& entry) noexcept {
+  for (std::uint32_t i = 0; i < entry.page_count; ++i) {
+    const PageSlot& slot = lane.slots[entry.page_first + i];
+    if (slot.held != nullptr) slot.held->end_use();
+  }
+}
+
+void LaneDriver::finish_page(Lane& lane, BatchRun& run, std::uint32_t index,
+                             Status status) noexcept {
+  const PageSlot& slot = lane.slots[index];
+  ipc::PageResult result{};
+  if (status == Status::ok) {
+    (void)lane.ring->read_result(index, result);  // the index is one that the lane gave out
+    status = known_status(result.status);
+  }
+  std::uint64_t bytes = status == Status::ok ? result.bytes : 0;
+  if (run.opcode == ipc::Opcode::get && status == Status::ok) {
+    if (bytes > slot.length) {
+      status = Status::transfer_failed;  // a daemon that claims to have left the view
+      bytes = 0;
+    } else if (slot.staging != nullptr) {
+      std::memcpy(slot.region->address() + slot.offset, slot.staging, bytes);
+      LaneCounters::add(lane.counters.bytes_staged, bytes);
+    } else if (slot.region->taken_back()) {
+      status = Status::timeout;  // written where this process no longer looks
+      bytes = 0;
+    }
+  }
+  run.pages.set(slot.item, status, bytes);
+  if (status == Status::ok) LaneCounters::add(lane.counters.pages_ok, 1);
+  if (status == Status::timeout) LaneCounters::add(lane.counters.timeouts, 1);
+  if (status == Status::unreachable) LaneCounters::add(lane.counters.unreachable, 1);
+}
+
+}  // namespace simm::detail

@@ -1,0 +1,73 @@
+// LaneDriver: moves calls through a borrowed lane: writes submissions, reads completions, copies
+// the bytes of staged regions, and, when the daemon does not answer, makes the pages of what is in
+// flight safe before the call may end.
+//
+// Thread: the one that borrowed the lane. No allocation and no lock, except when a lane gets its
+// staging memory and when an address is looked up in another region than the last one.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "libclient/lane.h"
+#include "libclient/region_table.h"
+
+namespace simm::detail {
+
+// The daemon completes a batch by its deadline plus this (and fences what is still running)...
+inline constexpr std::uint64_t kFenceGraceNs = 100'000'000;
+// ... and is taken for stopped when that has passed by this much: what its turn and ours may take.
+inline constexpr std::uint64_t kStoppedAfterNs = 100'000'000;
+
+class LaneDriver {
+public:
+  // Makes staging memory of at least `bytes` known to the daemon, for the session of the lane;
+  // gives back the old one.
+  using MakeStaging = std::function<Expected<Staging>(const Lane& lane, std::uint64_t bytes)>;
+
+  LaneDriver(RegionTable& regions, MakeStaging make_staging) noexcept
+      : regions_(regions), make_staging_(std::move(make_staging)) {}
+  void set_staging_bytes(std::uint64_t bytes) noexcept { staging_bytes_ = bytes; }
+
+  enum class Push : std::uint8_t {
+    pushed,        // one submission more is in flight; the caller rings the daemon
+    nothing_left,  // the rest of the run is submitted or has its results
+    no_room,       // not before something in flight has completed
+  };
+  Push push_next(Lane& lane, BatchRun& run) noexcept;
+
+  // Takes every completion that is there. False when the lane is broken: the session is of no use.
+  [[nodiscard]] bool collect(Lane& lane) noexcept;
+
+  // Waits until there is a completion (ok), or says why there will be none: timeout (give_up_ns has
+  // passed), or unreachable or poisoned when the daemon has hung up.
+  [[nodiscard]] Status wait(Lane& lane, std::uint64_t now_ns, std::uint64_t give_up_ns) noexcept;
+
+  // Tries to make the pages of everything in flight on the lane safe from a daemon that is alive.
+  // False when some can not be: then nothing of the lane may be given up yet.
+  [[nodiscard]] bool take_back_all(Lane& lane) noexcept;
+  // Ends everything in flight with that result and unbinds the lane. The daemon has hung up, or
+  // take_back_all() said true.
+  void give_up(Lane& lane, Status reason) noexcept;
+
+private:
+  struct Draft;
+  enum class Added : std::uint8_t { added, refused, no_room };
+
+  Push push_noop(Lane& lane, BatchRun& run, std::uint64_t now_ns) noexcept;
+  Added add_page(Lane& lane, BatchRun& run, Draft& draft) noexcept;
+  Added place(Lane& lane, BatchRun& run, Draft& draft, const Item& page) noexcept;
+  Added place_staged(Lane& lane, BatchRun& run, Draft& draft) noexcept;
+  Status check_page(const Lane& lane, const BatchRun& run, const Item& page) const noexcept;
+  Status resolve(Lane& lane, Draft& draft, const Item& page) noexcept;
+  bool publish(Lane& lane, BatchRun& run, const Draft& draft, std::uint64_t now_ns) noexcept;
+  void finish(Lane& lane, InFlight& entry, Status status) noexcept;
+  void release(Lane& lane, const InFlight& entry) noexcept;
+  void finish_page(Lane& lane, BatchRun& run, std::uint32_t index, Status status) noexcept;
+
+  RegionTable& regions_;
+  MakeStaging make_staging_;
+  std::uint64_t staging_bytes_ = 32ull << 20;
+};
+
+}  // namespace simm::detail

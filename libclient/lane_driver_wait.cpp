@@ -1,0 +1,69 @@
+// The waiting half of LaneDriver: for completions, and for the end of a daemon that gives none.
+#include <algorithm>
+
+#include "ipc/futex.h"
+#include "libclient/lane_driver.h"
+#include "libclient/take_back.h"
+
+namespace simm::detail {
+namespace {
+
+// How long a wait goes on before it looks whether the daemon has hung up: nobody wakes a sleeper
+// whose daemon has died.
+constexpr std::uint64_t kLookIntervalNs = 10'000'000;
+constexpr int kHangUpWaitMs = 5;
+
+}  // namespace
+
+Status LaneDriver::wait(Lane& lane, std::uint64_t now_ns, std::uint64_t give_up_ns) noexcept {
+  Session& session = *lane.session;
+  ipc::WaitStrategy* strategy = &lane.wait;
+  for (;;) {
+    const Status waited =
+        strategy->wait(*lane.ring, session.words(), std::min(now_ns + kLookIntervalNs, give_up_ns));
+    if (waited == Status::ok) return Status::ok;
+    // The daemon closed, poisoned or lost the session. The hang-up is the fence: until then it may
+    // still be finishing what is in flight.
+    const bool ending = waited != Status::timeout;
+    if (session.hung_up(ending ? kHangUpWaitMs : 0)) {
+      if (lane.ring->has_completion()) return Status::ok;
+      return session.words().state() == ipc::SessionState::poisoned ? Status::poisoned
+                                                                    : Status::unreachable;
+    }
+    now_ns = ipc::monotonic_now_ns();
+    if (now_ns >= give_up_ns) return Status::timeout;
+    // What a long wait does must not teach the strategy about short ones.
+    if (lane.wait_mode() != ipc::WaitMode::spin) strategy = &lane.sleeper;
+  }
+}
+
+bool LaneDriver::take_back_all(Lane& lane) noexcept {
+  bool all = true;
+  for (std::uint32_t sequence = lane.head; sequence != lane.tail; ++sequence) {
+    const InFlight& entry = lane.entry(sequence);
+    if (entry.run == nullptr || !entry.run->moves_bytes()) continue;
+    for (std::uint32_t i = 0; i < entry.page_count; ++i) {
+      PageSlot& slot = lane.slots[entry.page_first + i];
+      if (slot.staging != nullptr || slot.taken_back) continue;
+      const bool allowed = slot.region->memory().stopped_daemon == StoppedDaemon::take_back;
+      if (!allowed || !take_back(*slot.region, slot.offset, slot.length)) {
+        all = false;
+        continue;
+      }
+      // Not a second time, should the call have to wait for other pages.
+      slot.taken_back = true;
+      LaneCounters::add(lane.counters.taken_back, 1);
+    }
+  }
+  return all;
+}
+
+void LaneDriver::give_up(Lane& lane, Status reason) noexcept {
+  for (std::uint32_t sequence = lane.head; sequence != lane.tail; ++sequence) {
+    InFlight& entry = lane.entry(sequence);
+    if (entry.run != nullptr) finish(lane, entry, reason);
+  }
+  lane.unbind();
+}
+
+}  // namespace simm::detail

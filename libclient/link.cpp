@@ -1,0 +1,266 @@
+#include "libclient/link.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <new>
+#include <utility>
+
+#include "ipc/control_codec.h"
+#include "ipc/futex.h"
+#include "simm/version.h"
+
+namespace simm::detail {
+namespace {
+
+constexpr std::uint64_t kNsPerMs = 1'000'000;
+
+void set_request_id(ipc::ClientMessage& message, std::uint64_t id) {
+  if (auto* region = std::get_if<ipc::RegisterRegion>(&message)) region->request_id = id;
+  if (auto* gone = std::get_if<ipc::DeregisterRegion>(&message)) gone->request_id = id;
+  if (auto* name_space = std::get_if<ipc::OpenNamespace>(&message)) name_space->request_id = id;
+}
+
+bool answers(const ipc::DaemonMessage& message, std::uint64_t id) {
+  if (const auto* region = std::get_if<ipc::RegionReply>(&message)) return region->request_id == id;
+  if (const auto* gone = std::get_if<ipc::DeregisterReply>(&message)) return gone->request_id == id;
+  if (const auto* reply = std::get_if<ipc::NamespaceReply>(&message))
+    return reply->request_id == id;
+  return false;
+}
+
+}  // namespace
+
+Outcome Link::open(const ClientOptions& options) {
+  const std::lock_guard lock(control_mutex_);
+  options_ = options;
+  open_ = true;
+  if (generation() != 0) return Done{};
+  const std::uint64_t now_ns = ipc::monotonic_now_ns();
+  if (!attempt_) start_attempt(now_ns);
+  if (drive(now_ns + options.connect_timeout_ms * kNsPerMs)) return Done{};
+  if (!attempt_) {
+    open_ = false;
+    return Error{Status::unreachable, "no attempt"};
+  }
+  Error error = attempt_->state() == Attacher::State::failed
+                    ? attempt_->error()
+                    : Error{Status::timeout, socket_path_ + ": no session within " +
+                                                 std::to_string(options.connect_timeout_ms) +
+                                                 " ms (connect_timeout_ms)"};
+  attempt_.reset();
+  attempt_running_.store(false, std::memory_order_relaxed);
+  open_ = false;
+  return error;
+}
+
+void Link::close() noexcept {
+  const std::lock_guard lock(control_mutex_);
+  open_ = false;
+  attempt_.reset();
+  attempt_running_.store(false, std::memory_order_relaxed);
+  if (const std::shared_ptr<Session> current = session()) {
+    try {
+      if (const auto packet = ipc::encode(ipc::ClientMessage(ipc::Goodbye{}))) {
+        // If it does not arrive, the hang-up says the same.
+        (void)current->control().try_send(*packet);
+      }
+    } catch (const std::bad_alloc&) {
+      // As above.
+    }
+    lost(current->generation());
+  }
+}
+
+std::shared_ptr<Session> Link::session() const noexcept {
+  const std::lock_guard lock(session_mutex_);
+  return session_;
+}
+
+std::string Link::why_detached() const {
+  const std::lock_guard lock(session_mutex_);
+  return why_detached_;
+}
+
+void Link::lost(std::uint32_t generation) noexcept {
+  std::shared_ptr<Session> gone;  // destroyed behind the lock
+  const std::lock_guard lock(session_mutex_);
+  std::uint32_t expected = generation;
+  if (generation != 0 &&
+      generation_.compare_exchange_strong(expected, 0, std::memory_order_seq_cst)) {
+    gone = std::move(session_);
+    session_.reset();
+    next_try_ns_.store(0, std::memory_order_relaxed);
+  }
+}
+
+bool Link::try_attach(std::uint64_t deadline_ns) noexcept {
+  const std::uint64_t now_ns = ipc::monotonic_now_ns();
+  const bool forked = forked_.load(std::memory_order_relaxed);
+  if (!attempt_running_.load(std::memory_order_relaxed) && !forked &&
+      now_ns < next_try_ns_.load(std::memory_order_relaxed)) {
+    return false;
+  }
+  std::unique_lock lock(control_mutex_, std::defer_lock);
+  if (forked) {
+    lock.lock();  // siblings of the first thread wait for it: the child has never had a session
+  } else if (!lock.try_lock()) {
+    return generation() != 0;
+  }
+  if (generation() != 0) return true;
+  if (!open_) return false;
+  try {
+    const bool fresh = !attempt_;
+    if (fresh) start_attempt(now_ns);
+    std::uint64_t until_ns = fresh ? std::min(deadline_ns, now_ns + kGrantedWaitNs) : now_ns;
+    if (forked) {
+      until_ns = std::min(deadline_ns, now_ns + options_.connect_timeout_ms * kNsPerMs);
+    }
+    if (drive(until_ns)) return true;
+    if (attempt_->state() == Attacher::State::failed) {
+      const bool found = attempt_->found_daemon();
+      next_try_ns_.store(now_ns + (found ? kUnansweredIntervalNs : kTryIntervalNs),
+                         std::memory_order_relaxed);
+      {
+        const std::lock_guard text_lock(session_mutex_);
+        why_detached_ = attempt_->error().context;
+      }
+      attempt_.reset();
+      attempt_running_.store(false, std::memory_order_relaxed);
+      forked_.store(false, std::memory_order_relaxed);
+    }
+  } catch (const std::bad_alloc&) {
+    attempt_.reset();
+    attempt_running_.store(false, std::memory_order_relaxed);
+  }
+  return false;
+}
+
+void Link::start_attempt(std::uint64_t now_ns) {
+  Attacher::Settings settings;
+  settings.socket_path = socket_path_;
+  settings.hello.library_version = SIMM_VERSION_STRING;
+  settings.hello.client_name = options_.name;
+  settings.hello.lane_count = options_.lanes;
+  settings.hello.manager_address = manager_address_;
+  settings.generation = ++last_generation_;
+  settings.lanes_min = options_.async_lanes + 1;
+  settings.restore = restore_;
+  attempt_.emplace(std::move(settings));
+  attempt_running_.store(true, std::memory_order_relaxed);
+  next_try_ns_.store(now_ns + kTryIntervalNs, std::memory_order_relaxed);
+}
+
+bool Link::drive(std::uint64_t until_ns) {
+  for (;;) {
+    const std::uint64_t now_ns = ipc::monotonic_now_ns();
+    const Attacher::State state = attempt_->step(now_ns);
+    if (state == Attacher::State::done) {
+      publish(attempt_->take());
+      attempt_.reset();
+      attempt_running_.store(false, std::memory_order_relaxed);
+      return true;
+    }
+    if (state == Attacher::State::failed || now_ns >= until_ns) return false;
+    pollfd entry{attempt_->fd(), POLLIN, 0};
+    // Looks at least every 100 ms, for the attempt's own time limit.
+    const std::uint64_t left_ms = std::min<std::uint64_t>((until_ns - now_ns) / kNsPerMs + 1, 100);
+    (void)::poll(&entry, 1, static_cast<int>(left_ms));
+  }
+}
+
+void Link::publish(std::shared_ptr<Session> session) {
+  const std::uint32_t generation = session->generation();
+  {
+    const std::lock_guard lock(session_mutex_);
+    session_ = std::move(session);
+    why_detached_.clear();
+  }
+  attaches_.fetch_add(1, std::memory_order_relaxed);
+  forked_.store(false, std::memory_order_relaxed);
+  generation_.store(generation, std::memory_order_release);
+}
+
+Expected<ipc::DaemonMessage> Link::request(ipc::ClientMessage message, std::span<const int> fds,
+                                           std::uint32_t timeout_ms, std::uint32_t& generation) {
+  const std::lock_guard lock(control_mutex_);
+  const std::shared_ptr<Session> current = session();
+  if (current == nullptr) {
+    return Error{Status::unreachable, "no daemon at " + socket_path_ +
+                                          " at the moment: start it again; " + why_detached()};
+  }
+  generation = current->generation();
+  const std::uint64_t id = next_request_id_++;
+  set_request_id(message, (std::uint64_t{generation} << 32) + id);
+  const Expected<std::vector<std::byte>> packet = ipc::encode(message);
+  if (!packet) return packet.error();
+  const ipc::SocketResult sent = current->control().send(*packet, fds, timeout_ms * kNsPerMs);
+  if (sent != ipc::SocketResult::done) {
+    lost(generation);
+    return Error{Status::unreachable, socket_path_ + ": the daemon has gone"};
+  }
+  return receive_reply(*current, (std::uint64_t{generation} << 32) + id, timeout_ms);
+}
+
+Expected<ipc::DaemonMessage> Link::receive_reply(Session& session, std::uint64_t id,
+                                                 std::uint32_t timeout_ms) {
+  const std::uint64_t deadline_ns = ipc::monotonic_now_ns() + timeout_ms * kNsPerMs;
+  std::array<std::byte, ipc::kControlMessageBytesMax> buffer;
+  for (;;) {
+    const std::uint64_t now_ns = ipc::monotonic_now_ns();
+    const std::uint64_t left_ns = now_ns < deadline_ns ? deadline_ns - now_ns : 0;
+    const ipc::Received received = session.control().receive(buffer, left_ns);
+    if (received.result == ipc::SocketResult::would_block) {
+      lost(session.generation());
+      return Error{Status::timeout, socket_path_ + ": the daemon did not answer within " +
+                                        std::to_string(timeout_ms) + " ms"};
+    }
+    if (received.result != ipc::SocketResult::done) {
+      lost(session.generation());
+      return Error{Status::unreachable, socket_path_ + ": the daemon has gone"};
+    }
+    Expected<ipc::DaemonMessage> message =
+        ipc::decode_daemon_message(std::span(buffer.data(), received.bytes));
+    if (!message || std::holds_alternative<ipc::Poisoned>(*message)) {
+      lost(session.generation());
+      if (!message) return std::move(message).error();
+      return Error{Status::poisoned,
+                   socket_path_ + ": the daemon ended the session, reason " +
+                       std::to_string(static_cast<int>(std::get<ipc::Poisoned>(*message).reason))};
+    }
+    if (answers(*message, id)) return message;
+  }
+}
+
+void Link::before_fork() noexcept {
+  control_held_ = control_mutex_.try_lock();
+  session_mutex_.lock();
+}
+
+void Link::after_fork_parent() noexcept {
+  session_mutex_.unlock();
+  if (control_held_) control_mutex_.unlock();
+}
+
+void Link::after_fork_child() noexcept {
+  generation_.store(0, std::memory_order_relaxed);
+  attempt_running_.store(false, std::memory_order_relaxed);
+  next_try_ns_.store(0, std::memory_order_relaxed);
+  if (control_held_) {
+    attempt_.reset();
+    control_mutex_.unlock();
+  } else {
+    // Another thread of the parent was in the middle of it: what it left is not even destroyed.
+    new (&attempt_) std::optional<Attacher>;
+    new (&control_mutex_) std::mutex;
+  }
+  // Closed by hand: another thread of the parent may have held a reference that nobody returns.
+  if (session_) session_->close_in_child();
+  session_.reset();
+  session_mutex_.unlock();
+  forked_.store(open_, std::memory_order_relaxed);
+}
+
+}  // namespace simm::detail

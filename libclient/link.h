@@ -1,0 +1,110 @@
+// Link: the process's connection to the daemon on one socket: attaches, notices that the daemon has
+// gone, attaches again on the way of later calls, and carries control requests.
+//
+// The generation names the session in use, 0 is "none"; it is the only thing that a data call looks
+// at. Nothing on the data path waits for the control mutex: a request to a stopped daemon may hold
+// it for long. Owned by Core. Thread: any.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "libclient/attacher.h"
+#include "libclient/session.h"
+#include "simm/client.h"
+#include "simm/expected.h"
+
+namespace simm::detail {
+
+class Link {
+public:
+  using Restore = std::function<std::deque<RestoreTask>(std::uint32_t generation)>;
+  // The registrations are made again through `restore`.
+  Link(std::string socket_path, std::string manager_address, Restore restore)
+      : socket_path_(std::move(socket_path)),
+        manager_address_(std::move(manager_address)),
+        restore_(std::move(restore)) {}
+
+  // Attaches and waits for it; ok at once when attached.
+  Outcome open(const ClientOptions& options);
+  // Says goodbye. Lanes may keep the session's memory for a while.
+  void close() noexcept;
+
+  // --- data path
+  // ----------------------------------------------------------------------------------
+  [[nodiscard]] std::uint32_t generation() const noexcept {
+    return generation_.load(std::memory_order_acquire);
+  }
+  // True when there is a session. Without one, and with `reattach`, tries on its way: at most
+  // kGrantedWaitNs when a daemon is there again, microseconds otherwise, and as long as it takes
+  // (until the deadline) in a forked child that has never had one.
+  [[nodiscard]] bool ready(bool reattach, std::uint64_t deadline_ns) noexcept {
+    return generation() != 0 || (reattach && try_attach(deadline_ns));
+  }
+  // The session in use, or null.
+  [[nodiscard]] std::shared_ptr<Session> session() const noexcept;
+  // The session of that generation is of no use any more; never waits.
+  void lost(std::uint32_t generation) noexcept;
+
+  // --- control
+  // ------------------------------------------------------------------------------------ Sends a
+  // request (its id is filled in) and waits for the reply to it. On a connection that broke or a
+  // reply that did not come the session is given up. `generation` gets the session's.
+  Expected<ipc::DaemonMessage> request(ipc::ClientMessage message, std::span<const int> fds,
+                                       std::uint32_t timeout_ms, std::uint32_t& generation);
+
+  // Around fork(): the pointer's mutex is held; the control mutex too, unless a request holds it.
+  void before_fork() noexcept;
+  void after_fork_parent() noexcept;
+  void after_fork_child() noexcept;
+  [[nodiscard]] const std::string& socket_path() const noexcept { return socket_path_; }
+  [[nodiscard]] std::uint64_t attaches() const noexcept {
+    return attaches_.load(std::memory_order_relaxed);
+  }
+  // The text of the last failed attempt.
+  [[nodiscard]] std::string why_detached() const;
+
+  static constexpr std::uint64_t kTryIntervalNs = 100'000'000;
+  // After a daemon that was there did not answer or refused.
+  static constexpr std::uint64_t kUnansweredIntervalNs = 1'000'000'000;
+  static constexpr std::uint64_t kGrantedWaitNs = 20'000'000;
+
+private:
+  bool try_attach(std::uint64_t deadline_ns) noexcept;
+  void start_attempt(std::uint64_t now_ns);
+  // Steps the attempt until it ends or the time has passed. True: attached.
+  bool drive(std::uint64_t until_ns);
+  void publish(std::shared_ptr<Session> session);
+  Expected<ipc::DaemonMessage> receive_reply(Session& session, std::uint64_t id,
+                                             std::uint32_t timeout_ms);
+
+  const std::string socket_path_;
+  const std::string manager_address_;
+  const Restore restore_;
+
+  std::atomic<std::uint32_t> generation_{0};
+  std::atomic<std::uint64_t> next_try_ns_{0};
+  std::atomic<bool> attempt_running_{false};
+  std::atomic<bool> forked_{false};  // a child that has not attached yet
+  std::atomic<std::uint64_t> attaches_{0};
+
+  std::mutex control_mutex_;  // requests and attempts, one at a time
+  bool open_ = false;
+  ClientOptions options_;
+  std::optional<Attacher> attempt_;
+  std::uint32_t last_generation_ = 0;
+  std::uint64_t next_request_id_ = 1;
+  bool control_held_ = false;  // by before_fork()
+
+  mutable std::mutex session_mutex_;  // held for the copy of a pointer only
+  std::shared_ptr<Session> session_;
+  std::string why_detached_;
+};
+
+}  // namespace simm::detail

@@ -1,0 +1,60 @@
+// PageList: the pages of a call and where their results go, whichever interface they came from
+// (C++ items, keys alone, C items). Owns nothing: lists and results are the caller's.
+// Thread: that of the call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "simm/batch.h"
+#include "simm/simm.h"
+
+namespace simm::detail {
+
+class PageList {
+public:
+  PageList() = default;
+  PageList(std::span<const Item> items, PageResult* results) noexcept
+      : source_(Source::items), list_(items.data()), results_(results), size_(items.size()) {}
+  PageList(std::span<const std::string_view> keys, PageResult* results) noexcept
+      : source_(Source::keys), list_(keys.data()), results_(results), size_(keys.size()) {}
+  PageList(std::span<const simm_item> items, simm_result* results) noexcept
+      : source_(Source::c_items), list_(items.data()), results_(results), size_(items.size()) {}
+
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+  [[nodiscard]] Item page(std::size_t index) const noexcept {
+    // SAFETY: the constructors set source_ together with list_; index < size_ is the caller's.
+    switch (source_) {
+      case Source::items:
+        return static_cast<const Item*>(list_)[index];
+      case Source::keys:
+        return Item{static_cast<const std::string_view*>(list_)[index], View(), 0, 0};
+      case Source::c_items:
+        break;
+    }
+    return page_of_c_item(static_cast<const simm_item*>(list_)[index]);
+  }
+
+  void set(std::size_t index, Status status, std::uint64_t bytes) const noexcept {
+    // SAFETY: as page().
+    if (source_ == Source::c_items) {
+      static_cast<simm_result*>(results_)[index] = {static_cast<std::int32_t>(status), 0, bytes};
+    } else {
+      static_cast<PageResult*>(results_)[index] = {status, bytes};
+    }
+  }
+
+private:
+  enum class Source : std::uint8_t { items, keys, c_items };
+  static Item page_of_c_item(const simm_item& item) noexcept;  // c_api.cpp
+
+  Source source_ = Source::items;
+  const void* list_ = nullptr;
+  void* results_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace simm::detail

@@ -1,0 +1,74 @@
+#include "libclient/region_record.h"
+
+#include <utility>
+
+#include "ipc/futex.h"
+#include "ipc/range.h"
+
+namespace simm::detail {
+
+void RegionRecord::end_use() noexcept {
+  const std::uint32_t before = users_.fetch_sub(1, std::memory_order_seq_cst);
+  if (before == 1 && closed_.load(std::memory_order_seq_cst)) {
+    // SAFETY: std::atomic<std::uint32_t> is a plain word on every platform that has futexes.
+    ipc::futex_wake_one(reinterpret_cast<std::uint32_t*>(&users_));
+  }
+}
+
+bool RegionRecord::covers(std::uint64_t address, std::uint64_t length) const noexcept {
+  const auto start = reinterpret_cast<std::uintptr_t>(this->address());
+  return address >= start && ipc::range_within(address - start, length, this->length());
+}
+
+void RegionRecord::open(RegionMemory memory, std::uint32_t generation) {
+  memory_ = std::move(memory);
+  address_.store(memory_.address, std::memory_order_relaxed);
+  length_.store(memory_.length, std::memory_order_relaxed);
+  generation_.store(generation, std::memory_order_relaxed);
+  kind_.store(RegionKind::staged, std::memory_order_relaxed);
+  taken_back_.store(false, std::memory_order_relaxed);
+  wire_.store(0, std::memory_order_relaxed);
+  closed_.store(false, std::memory_order_seq_cst);
+}
+
+bool RegionRecord::wait_unused(std::uint64_t deadline_ns) noexcept {
+  for (;;) {
+    const std::uint32_t users = users_.load(std::memory_order_seq_cst);
+    if (users == 0) return true;
+    // Two threads may wait here and one of them is woken: a short sleep bounds the other one's.
+    constexpr std::uint64_t kNapNs = 1'000'000;
+    const std::uint64_t now_ns = ipc::monotonic_now_ns();
+    if (now_ns >= deadline_ns) return false;
+    // SAFETY: as in end_use().
+    ipc::futex_wait(reinterpret_cast<std::uint32_t*>(&users_), users, now_ns + kNapNs);
+  }
+}
+
+void RegionRecord::release() noexcept {
+  length_.store(0, std::memory_order_relaxed);
+  address_.store(nullptr, std::memory_order_relaxed);
+  wire_.store(0, std::memory_order_relaxed);
+  memory_ = RegionMemory{};
+}
+
+void RegionRecord::set_wire(std::uint32_t session_generation, ipc::RegionHandle handle,
+                            RegionKind kind, std::string reason) {
+  {
+    const std::lock_guard lock(reason_mutex_);
+    reason_ = std::move(reason);
+  }
+  kind_.store(kind, std::memory_order_seq_cst);
+  wire_.store(std::uint64_t{session_generation} << 32 | handle, std::memory_order_release);
+}
+
+void RegionRecord::become_staged(std::string reason, bool taken_back) {
+  if (taken_back) taken_back_.store(true, std::memory_order_seq_cst);
+  set_wire(0, ipc::kNoRegion, RegionKind::staged, std::move(reason));
+}
+
+std::string RegionRecord::reason() const {
+  const std::lock_guard lock(reason_mutex_);
+  return reason_;
+}
+
+}  // namespace simm::detail

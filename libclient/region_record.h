@@ -1,0 +1,124 @@
+// RegionRecord: what libclient knows about one region. Records live as long as the process and are
+// used again: a View may point at one whose region has gone, so a pointer to a record is always
+// valid, and the generation tells whether it still is the same region.
+//
+// An operation holds the region between begin_use() and end_use(); deregistering closes it for new
+// ones and waits for those that hold it. The wire word says what the daemon calls the region in the
+// session of a given generation; it is 0 for staged regions and between two sessions.
+// Thread: any; set-up and tear-down by RegionTable under its mutex.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "ipc/fd.h"
+#include "ipc/layout.h"
+#include "ipc/mapping.h"
+#include "simm/region.h"
+
+namespace simm::detail {
+
+class Core;
+
+// What a region is made from; filled by whoever makes it, immutable while it is open.
+struct RegionMemory {
+  std::byte* address = nullptr;
+  std::uint64_t length = 0;
+  std::string name;
+  ipc::Mapping mapping;         // empty: the memory is the caller's
+  ipc::UniqueFd fd;             // of the memory file; none for adopted and private memory
+  std::uint64_t fd_offset = 0;  // of byte 0
+  std::uint64_t page_bytes = 4096;
+  bool huge_pages = false;
+  RegionKind wish = RegionKind::automatic;
+  bool allow_foreign = false;
+  StoppedDaemon stopped_daemon = StoppedDaemon::take_back;
+};
+
+class RegionRecord {
+public:
+  explicit RegionRecord(Core& core) noexcept : core_(core) {}
+  RegionRecord(const RegionRecord&) = delete;
+  RegionRecord& operator=(const RegionRecord&) = delete;
+
+  [[nodiscard]] Core& core() const noexcept { return core_; }  // whose record it always is
+
+  // --- data path --------------------------------------------------------------------------------
+  // False when the region is closed; then end_use() must not be called.
+  [[nodiscard]] bool begin_use() noexcept {
+    users_.fetch_add(1, std::memory_order_seq_cst);
+    if (!closed_.load(std::memory_order_seq_cst)) return true;
+    end_use();
+    return false;
+  }
+  void end_use() noexcept;
+
+  // Valid between begin_use() and end_use(); before that, a guess that must be checked again.
+  [[nodiscard]] std::byte* address() const noexcept {
+    return address_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint64_t length() const noexcept {
+    return length_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint32_t generation() const noexcept {
+    return generation_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool covers(std::uint64_t address, std::uint64_t length) const noexcept;
+  [[nodiscard]] RegionKind kind() const noexcept { return kind_.load(std::memory_order_seq_cst); }
+  // The daemon's handle in the session of that generation, kNoRegion when it has none.
+  [[nodiscard]] ipc::RegionHandle handle(std::uint32_t session_generation) const noexcept {
+    const std::uint64_t wire = wire_.load(std::memory_order_acquire);
+    return static_cast<std::uint32_t>(wire >> 32) == session_generation
+               ? static_cast<ipc::RegionHandle>(wire)
+               : ipc::kNoRegion;
+  }
+  // True once pages of the region were taken back from a stopped daemon: what it still writes goes
+  // nowhere, so a get that completes later in the old session has not filled the caller's pages.
+  [[nodiscard]] bool taken_back() const noexcept {
+    return taken_back_.load(std::memory_order_seq_cst);
+  }
+
+  // --- set-up and tear-down
+  // -----------------------------------------------------------------------
+  void open(RegionMemory memory, std::uint32_t generation);
+  void close() noexcept { closed_.store(true, std::memory_order_seq_cst); }
+  [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_seq_cst); }
+  // Waits until nobody holds the closed region. False when that has not happened by then.
+  [[nodiscard]] bool wait_unused(std::uint64_t deadline_ns) noexcept;
+  // Unmaps and forgets. Nobody holds it.
+  void release() noexcept;
+  void reset_users() noexcept { users_.store(0, std::memory_order_relaxed); }  // after fork
+
+  void set_wire(std::uint32_t session_generation, ipc::RegionHandle handle, RegionKind kind,
+                std::string reason);
+  // The daemon's handle in that session, to the one caller who takes it; kNoRegion to the others.
+  [[nodiscard]] ipc::RegionHandle take_handle(std::uint32_t session_generation) noexcept {
+    const ipc::RegionHandle taken = handle(session_generation);
+    std::uint64_t expected = std::uint64_t{session_generation} << 32 | taken;
+    const bool mine = taken != ipc::kNoRegion && wire_.compare_exchange_strong(expected, 0);
+    return mine ? taken : ipc::kNoRegion;
+  }
+  // From now on libclient copies, whatever the daemon could see before.
+  void become_staged(std::string reason, bool taken_back);
+  [[nodiscard]] std::string reason() const;
+  [[nodiscard]] const RegionMemory& memory() const noexcept { return memory_; }
+
+private:
+  Core& core_;
+  std::atomic<std::uint32_t> users_{0};
+  std::atomic<bool> closed_{true};
+  std::atomic<bool> taken_back_{false};
+  std::atomic<RegionKind> kind_{RegionKind::staged};
+  std::atomic<std::uint32_t> generation_{0};
+  std::atomic<std::byte*> address_{nullptr};
+  std::atomic<std::uint64_t> length_{0};
+  std::atomic<std::uint64_t> wire_{0};  // session generation << 32 | handle
+  RegionMemory memory_;
+  mutable std::mutex reason_mutex_;
+  std::string reason_;
+};
+
+}  // namespace simm::detail

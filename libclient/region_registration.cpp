@@ -1,0 +1,65 @@
+#include "libclient/region_registration.h"
+
+#include <string>
+
+namespace simm::detail {
+namespace {
+
+RegionRequest request(const RegionRecord& record, RegionKind kind) {
+  const RegionMemory& memory = record.memory();
+  RegionRequest result;
+  result.message.kind = static_cast<ipc::RegionRequestKind>(kind);
+  result.message.address = reinterpret_cast<std::uintptr_t>(memory.address);
+  result.message.length = memory.length;
+  result.message.fd_offset = memory.fd_offset;
+  result.message.has_fd = memory.fd.valid();
+  result.message.name = memory.name;
+  result.fd = memory.fd.get();
+  return result;
+}
+
+}  // namespace
+
+static_assert(static_cast<int>(RegionKind::gpu) == static_cast<int>(ipc::RegionRequestKind::gpu));
+static_assert(static_cast<int>(RegionKind::staged) ==
+              static_cast<int>(ipc::RegionRequestKind::staged));
+
+std::optional<RegionRequest> first_request(const RegionRecord& record) {
+  if (record.taken_back()) return std::nullopt;  // our pages are no longer those of the file
+  const RegionMemory& memory = record.memory();
+  if (memory.fd.valid()) return request(record, RegionKind::shared);
+  if (memory.wish == RegionKind::staged) return std::nullopt;
+  return request(record, memory.wish);
+}
+
+Expected<std::optional<RegionRequest>> take_reply(RegionRecord& record, std::uint32_t generation,
+                                                  const ipc::RegionReply& reply, bool restoring) {
+  const RegionMemory& memory = record.memory();
+  const bool mapped = reply.status == Status::ok && reply.handle != ipc::kNoRegion &&
+                      reply.kind != ipc::RegionRequestKind::staged;
+  if (mapped) {
+    record.set_wire(generation, reply.handle, static_cast<RegionKind>(reply.kind), reply.reason);
+    return std::optional<RegionRequest>();
+  }
+  // A reply to the request for foreign memory is known by what the record is by now.
+  const bool asked_foreign = record.kind() == RegionKind::foreign;
+  const std::string reason = reply.status == Status::ok
+                                 ? reply.reason
+                                 : "staged: the daemon answered " +
+                                       std::string(status_name(reply.status)) + ": " + reply.reason;
+  if (memory.wish == RegionKind::automatic && memory.allow_foreign && !asked_foreign) {
+    record.set_wire(0, ipc::kNoRegion, RegionKind::foreign, reason);
+    return std::optional<RegionRequest>(request(record, RegionKind::foreign));
+  }
+  record.set_wire(0, ipc::kNoRegion, RegionKind::staged, reason);
+  if (memory.wish == RegionKind::automatic || restoring) return std::optional<RegionRequest>();
+  const bool gpu = memory.wish == RegionKind::gpu;
+  const Status status = gpu                          ? Status::unsupported
+                        : reply.status == Status::ok ? Status::unsupported
+                                                     : reply.status;
+  return Error{status,
+               std::string("a region of kind ") + region_kind_name(memory.wish) + ": " +
+                   (reply.reason.empty() ? std::string("the daemon can not do it") : reply.reason)};
+}
+
+}  // namespace simm::detail

@@ -1,0 +1,70 @@
+// Session: what one attach to the daemon gave: the mapped session memory, the attach socket (whose
+// hang-up is the daemon's death), the bell and the limits. Shared by the lanes bound to it and gone
+// with the last of them; closing the attach socket is what tells the daemon that it is over.
+// Thread: any; the control socket's messages by ControlChannel under its mutex.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "ipc/bell_socket.h"
+#include "ipc/control_message.h"
+#include "ipc/fd_socket.h"
+#include "ipc/lane_memory.h"
+#include "ipc/mapping.h"
+#include "ipc/session_words.h"
+
+namespace simm::detail {
+
+class Session {
+public:
+  Session(std::uint32_t generation, ipc::FdSocket control, ipc::BellSocket bell,
+          ipc::Mapping memory, ipc::Welcome welcome)
+      : generation_(generation),
+        control_(std::move(control)),
+        bell_(std::move(bell)),
+        memory_(std::move(memory)),
+        welcome_(std::move(welcome)),
+        // SAFETY: check_welcome() proved that the mapping holds a header and its lanes.
+        words_(reinterpret_cast<ipc::SessionHeader*>(memory_.data())) {}
+
+  [[nodiscard]] std::uint32_t generation() const noexcept { return generation_; }
+  [[nodiscard]] std::uint32_t lane_count() const noexcept { return welcome_.lane_count; }
+  [[nodiscard]] const ipc::SessionLimits& limits() const noexcept { return welcome_.limits; }
+  [[nodiscard]] const ipc::Welcome& welcome() const noexcept { return welcome_; }
+  [[nodiscard]] ipc::LaneMemory lane(std::uint32_t index) const noexcept {
+    return ipc::LaneMemory(ipc::lane_base(memory_.data(), index));
+  }
+  [[nodiscard]] ipc::ClientSessionWords& words() noexcept { return words_; }
+  [[nodiscard]] const ipc::ClientSessionWords& words() const noexcept { return words_; }
+  [[nodiscard]] const ipc::BellSocket& bell() const noexcept { return bell_; }
+  [[nodiscard]] ipc::FdSocket& control() noexcept { return control_; }
+
+  // After pushes: wakes the daemon if it sleeps. False when it has gone.
+  bool ring() noexcept { return words_.ring_if_sleeping(bell_); }
+
+  // Looks whether the daemon has hung up, which is also the fence: a dead process touches nothing,
+  // and a living one closes only after the last operation. Waits up to `timeout_ms` for it.
+  bool hung_up(int timeout_ms = 0) noexcept;
+
+  // Says that we are done with a daemon that does not answer: should it run on, it ends the
+  // session.
+  void shut_down() noexcept;
+
+  // In a forked child: closes its copies of the descriptors, which the parent does not notice.
+  void close_in_child() noexcept {
+    control_.close();
+    bell_ = ipc::BellSocket(-1);
+  }
+
+private:
+  std::uint32_t generation_;
+  ipc::FdSocket control_;
+  ipc::BellSocket bell_;
+  ipc::Mapping memory_;
+  ipc::Welcome welcome_;
+  ipc::ClientSessionWords words_;
+};
+
+}  // namespace simm::detail

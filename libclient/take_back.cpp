@@ -1,0 +1,104 @@
+#include "libclient/take_back.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <mutex>
+#include <new>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace simm::detail {
+namespace {
+
+constexpr const char* kReason =
+    "staged: the daemon did not run in the middle of a transfer, so the region's pages were taken "
+    "back from it";
+
+// One mapping of /proc/self/maps that holds an address.
+struct MapsLine {
+  std::uint64_t start = 0;
+  std::uint64_t end = 0;
+  std::uint64_t offset = 0;
+  char permissions[5] = "";
+};
+
+bool find_mapping(std::uint64_t address, MapsLine& out) noexcept {
+  std::FILE* maps = std::fopen("/proc/self/maps", "re");
+  if (maps == nullptr) return false;
+  bool found = false;
+  char line[512];
+  while (!found && std::fgets(line, sizeof line, maps) != nullptr) {
+    found = std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64, &out.start, &out.end,
+                        out.permissions, &out.offset) == 4 &&
+            out.start <= address && address < out.end;
+  }
+  std::fclose(maps);
+  return found;
+}
+
+// The file behind an adopted mapping, for which we were given no descriptor. The kernel lets only
+// privileged processes open it.
+ipc::UniqueFd open_mapped_file(const MapsLine& line) noexcept {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/self/map_files/%" PRIx64 "-%" PRIx64, line.start,
+                line.end);
+  return ipc::UniqueFd(::open(path, O_RDWR | O_CLOEXEC));
+}
+
+bool replace_range(int fd, std::uint64_t file_offset, std::uint64_t start,
+                   std::uint64_t bytes) noexcept {
+  // SAFETY: whole pages that the region's own mapping covers; their content stays what it is.
+  void* const place = reinterpret_cast<void*>(start);
+  void* const mapped = ::mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd,
+                              static_cast<off_t>(file_offset));
+  if (mapped != place) return false;
+  // Without the copies the private mapping would still show what the daemon writes.
+  if (::madvise(place, bytes, MADV_POPULATE_WRITE) == 0) return true;
+  // Back to sharing, so that the slice is in one of two well-defined states.
+  const void* const restored = ::mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                                      fd, static_cast<off_t>(file_offset));
+  (void)restored;  // it succeeds: the same file at a place that was just free
+  return false;
+}
+
+}  // namespace
+
+bool take_back(RegionRecord& region, std::uint64_t offset, std::uint64_t length) noexcept {
+  const RegionMemory& memory = region.memory();
+  const auto base = reinterpret_cast<std::uintptr_t>(memory.address);
+  const std::uint64_t page = memory.page_bytes;
+  const std::uint64_t first = (base + offset) / page * page;
+  const std::uint64_t last = (base + offset + length + page - 1) / page * page;
+  try {
+    region.become_staged(kReason, true);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  if (first < base && memory.fd.valid()) return false;  // the page's start is not in our range
+  // Two slices may share a page: it must be exchanged once only.
+  static std::mutex exchange_mutex;
+  const std::lock_guard lock(exchange_mutex);
+  for (std::uint64_t at = first; at < last;) {
+    MapsLine line;
+    if (!find_mapping(at, line)) return false;
+    const std::uint64_t part_end = std::min(line.end, last);
+    if (line.permissions[3] == 's') {  // private parts were taken back before
+      const bool given = memory.fd.valid();
+      const ipc::UniqueFd opened = given ? ipc::UniqueFd() : open_mapped_file(line);
+      const std::uint64_t file_offset =
+          given ? memory.fd_offset + (at - base) : line.offset + (at - line.start);
+      const int fd = given ? memory.fd.get() : opened.get();
+      if (fd < 0 || !replace_range(fd, file_offset, at, part_end - at)) return false;
+    }
+    at = part_end;
+  }
+  return true;
+}
+
+}  // namespace simm::detail
