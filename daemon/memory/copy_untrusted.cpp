@@ -46,4 +46,23 @@ Status copy_untrusted(const Slice& to, std::uint64_t at, const std::byte* own,
   return FaultGuard::copy(client, own, bytes, client) ? Status::ok : Status::transfer_failed;
 }
 
+Status stream_untrusted(std::byte* own, const Slice& from, std::uint64_t at, std::uint64_t bytes,
+                        BlockSink sink) noexcept {
+  if (bytes == 0) return Status::ok;
+  Status status = Status::ok;
+  const std::byte* const client = admitted(from, at, bytes, status);
+  if (client == nullptr) return status;
+  const bool copied = FaultGuard::stream(own, client, bytes, client, sink);
+  return copied ? Status::ok : Status::transfer_failed;
+}
+
+Status stream_untrusted(const Slice& to, std::uint64_t at, const std::byte* own,
+                        std::uint64_t bytes) noexcept {
+  if (bytes == 0) return Status::ok;
+  Status status = Status::ok;
+  std::byte* const client = admitted(to, at, bytes, status);
+  if (client == nullptr) return status;
+  return FaultGuard::stream(client, own, bytes, client) ? Status::ok : Status::transfer_failed;
+}
+
 }  // namespace simm::memory

@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "daemon/memory/region.h"
+#include "daemon/memory/stream_copy.h"
 #include "simm/status.h"
 
 namespace simm::memory {
@@ -24,5 +25,12 @@ Status copy_untrusted(std::byte* own, const Slice& from, std::uint64_t at,
                       std::uint64_t bytes) noexcept;
 Status copy_untrusted(const Slice& to, std::uint64_t at, const std::byte* own,
                       std::uint64_t bytes) noexcept;
+
+// The same for large payloads, around the cache (stream_copy.h). Reading, `sink` is shown the very
+// bytes that were stored at `own`.
+Status stream_untrusted(std::byte* own, const Slice& from, std::uint64_t at, std::uint64_t bytes,
+                        BlockSink sink) noexcept;
+Status stream_untrusted(const Slice& to, std::uint64_t at, const std::byte* own,
+                        std::uint64_t bytes) noexcept;
 
 }  // namespace simm::memory

@@ -52,8 +52,12 @@ void FaultGuard::install() noexcept {
   SIMM_CHECK(::sigaction(SIGBUS, &action, nullptr) == 0);
 }
 
-bool FaultGuard::copy(std::byte* to, const std::byte* from, std::size_t bytes,
-                      const std::byte* client) noexcept {
+namespace {
+
+// Runs `work`, which touches client memory in [client, client + bytes) only. It is left by a jump
+// when that memory vanishes, so it must not own anything.
+template <typename Work>
+bool guarded(const std::byte* client, std::size_t bytes, Work work) noexcept {
   RecoveryPoint& point = recovery_point;
   if (sigsetjmp(point.jump, 0) != 0) return false;
   const auto begin = reinterpret_cast<std::uintptr_t>(client);
@@ -63,10 +67,27 @@ bool FaultGuard::copy(std::byte* to, const std::byte* from, std::size_t bytes,
   point.end = begin + bytes;
   // The signal handler runs on this thread: the compiler alone must keep the order.
   std::atomic_signal_fence(std::memory_order_seq_cst);
-  std::memcpy(to, from, bytes);
+  work();
   std::atomic_signal_fence(std::memory_order_seq_cst);
   point.end = point.begin;
   return true;
+}
+
+}  // namespace
+
+bool FaultGuard::copy(std::byte* to, const std::byte* from, std::size_t bytes,
+                      const std::byte* client) noexcept {
+  return guarded(client, bytes, [=] { std::memcpy(to, from, bytes); });
+}
+
+bool FaultGuard::stream(std::byte* to, const std::byte* from, std::size_t bytes,
+                        const std::byte* client) noexcept {
+  return guarded(client, bytes, [=] { stream_copy(to, from, bytes); });
+}
+
+bool FaultGuard::stream(std::byte* to, const std::byte* from, std::size_t bytes,
+                        const std::byte* client, BlockSink sink) noexcept {
+  return guarded(client, bytes, [=] { stream_copy(to, from, bytes, sink); });
 }
 
 }  // namespace simm::memory

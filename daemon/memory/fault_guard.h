@@ -12,6 +12,8 @@
 
 #include <cstddef>
 
+#include "daemon/memory/stream_copy.h"
+
 namespace simm::memory {
 
 class FaultGuard {
@@ -23,6 +25,12 @@ public:
   // [client, client + bytes) are survived. False: a fault, and any part of the target is written.
   [[nodiscard]] static bool copy(std::byte* to, const std::byte* from, std::size_t bytes,
                                  const std::byte* client) noexcept;
+
+  // Copies like stream_copy(): around the cache, and past a sink.
+  [[nodiscard]] static bool stream(std::byte* to, const std::byte* from, std::size_t bytes,
+                                   const std::byte* client) noexcept;
+  [[nodiscard]] static bool stream(std::byte* to, const std::byte* from, std::size_t bytes,
+                                   const std::byte* client, BlockSink sink) noexcept;
 };
 
 }  // namespace simm::memory

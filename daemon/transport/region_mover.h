@@ -1,5 +1,6 @@
-// RegionMover: the Mover of a running daemon. Mapped regions are copied here, block by block; the
-// digest is taken of each private block while it is in cache.
+// RegionMover: the Mover of a running daemon. Mapped regions are copied here, under the guard of
+// the memory module: small moves at once, large ones around the cache and in steps. The digest is
+// taken of the private bytes while they are in cache.
 // Thread: the serving data agent.
 #pragma once
 
@@ -9,6 +10,7 @@ namespace simm::transport {
 
 class RegionMover final : public Mover {
 public:
+  // A move shorter than memory::kStreamBytesMin is made whole, whatever `bytes_max` says.
   MoveProgress step(Move& move, std::uint64_t bytes_max) noexcept override;
   bool stop(Move& move) noexcept override;
   int do_work() noexcept override { return 0; }

@@ -184,7 +184,7 @@ bool LocalResponder::run_request(LocalRequest& request, std::uint64_t& budget_by
   while (request.move_count > 0 && allowance > 0) {
     Move& move = request.moves[request.move_first];
     const std::uint64_t before = move.moved;
-    const bool is_over = run_front(request, allowance);
+    const bool is_over = run_front(request);
     const std::uint64_t moved = move.moved - before;
     const std::uint64_t spent = moved + (is_over ? config_.move_cost_bytes : 0);
     allowance -= std::min(allowance, spent);
@@ -204,14 +204,15 @@ bool LocalResponder::run_request(LocalRequest& request, std::uint64_t& budget_by
 }
 
 // True: the request's first move is over.
-bool LocalResponder::run_front(LocalRequest& request, std::uint64_t bytes_max) noexcept {
+bool LocalResponder::run_front(LocalRequest& request) noexcept {
   Move& move = request.moves[request.move_first];
   if (request.cancelled) {
     if (!mover_.stop(move)) return false;
     move.status = Status::cancelled;
     return true;
   }
-  return mover_.step(move, bytes_max) == MoveProgress::done;
+  // Always a whole step, so that large copies stay aligned: the allowance may be overdrawn by one.
+  return mover_.step(move, config_.bytes_per_request) == MoveProgress::done;
 }
 
 void LocalResponder::end_front(LocalRequest& request) noexcept {

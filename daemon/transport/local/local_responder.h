@@ -16,10 +16,11 @@
 namespace simm::transport {
 
 struct LocalResponderConfig {
-  std::uint32_t commands_per_turn = 64;          // of each channel
-  std::uint64_t bytes_per_turn = 1024 * 1024;    // of all requests together
-  std::uint64_t bytes_per_request = 256 * 1024;  // of one request before the next one's turn
-  std::uint64_t move_cost_bytes = 512;           // what a move counts besides its bytes
+  std::uint32_t commands_per_turn = 64;        // of each channel
+  std::uint64_t bytes_per_turn = 1024 * 1024;  // of all requests together
+  std::uint64_t bytes_per_request =
+      256 * 1024;                       // of one request before the next one's turn; a step
+  std::uint64_t move_cost_bytes = 512;  // what a move counts besides its bytes
 };
 
 class LocalResponder final : public Responder {
@@ -57,7 +58,7 @@ private:
   LocalRequest* next_active() noexcept;
   int run_moves() noexcept;
   bool run_request(LocalRequest& request, std::uint64_t& budget_bytes) noexcept;
-  bool run_front(LocalRequest& request, std::uint64_t bytes_max) noexcept;
+  bool run_front(LocalRequest& request) noexcept;
   void end_front(LocalRequest& request) noexcept;
 
   const LocalResponderConfig config_;
