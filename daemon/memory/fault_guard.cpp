@@ -54,12 +54,12 @@ void FaultGuard::install() noexcept {
 
 namespace {
 
-// Runs `work`, which touches client memory in [client, client + bytes) only. It is left by a jump
-// when that memory vanishes, so it must not own anything.
+// Arms the recovery point around `work`. A function of its own, so that the one that calls
+// sigsetjmp() has no variables that a jump could leave undefined.
 template <typename Work>
-bool guarded(const std::byte* client, std::size_t bytes, Work work) noexcept {
+[[gnu::noinline]] void run_covered(const std::byte* client, std::size_t bytes,
+                                   const Work& work) noexcept {
   RecoveryPoint& point = recovery_point;
-  if (sigsetjmp(point.jump, 0) != 0) return false;
   const auto begin = reinterpret_cast<std::uintptr_t>(client);
   // A vector load may start before the range it needs, but stays on its pages: a fault reports an
   // address inside the range or the start of the page, hence the rounding down.
@@ -70,6 +70,14 @@ bool guarded(const std::byte* client, std::size_t bytes, Work work) noexcept {
   work();
   std::atomic_signal_fence(std::memory_order_seq_cst);
   point.end = point.begin;
+}
+
+// Runs `work`, which touches client memory in [client, client + bytes) only. It is left by a jump
+// when that memory vanishes, so it must not own anything.
+template <typename Work>
+bool guarded(const std::byte* client, std::size_t bytes, const Work& work) noexcept {
+  if (sigsetjmp(recovery_point.jump, 0) != 0) return false;
+  run_covered(client, bytes, work);
   return true;
 }
 

@@ -1,8 +1,9 @@
 // LocalMesh: the local transport of a whole process: one requester and one responder for each data
 // agent, and a channel between each pair of them, an agent and itself included.
 //
-// For the least latency where all agents share one loop, run in this order: sessions (they submit),
-// responders (they serve, copy and reply), engines (they run requesters and complete).
+// For the least latency a data agent runs in this order: sessions (they submit), responders (they
+// take requests), servers (they start moves), run_moves() of the local responder (it copies, the
+// server replies), engine (it runs the requesters and completes).
 // Made on the control thread; then requester(i) and responder(i) belong to data agent i.
 #pragma once
 

@@ -27,8 +27,7 @@ LocalRequest& LocalResponder::request_of(Incoming& incoming) noexcept {
 int LocalResponder::do_work() noexcept {
   int work = mover_.do_work();
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) work += take_commands(lane);
-  if (active_first_ != nullptr) work += run_moves();
-  return work;
+  return work + run_moves();
 }
 
 // ---- requests ----

@@ -37,6 +37,9 @@ public:
             bool whole_digest) noexcept override;
   void reply(Incoming& incoming, std::span<const PageReply> pages) noexcept override;
   int do_work() noexcept override;
+  // The second half of a turn alone, the copies: for an agent that runs it after the server's own
+  // turn, so that what the server started is done in the same pass.
+  int run_moves() noexcept;
 
 private:
   struct Lane {
@@ -56,7 +59,6 @@ private:
   void add_move(LocalRequest& request, const Move& move) noexcept;
   void list_active(LocalRequest& request) noexcept;
   LocalRequest* next_active() noexcept;
-  int run_moves() noexcept;
   bool run_request(LocalRequest& request, std::uint64_t& budget_bytes) noexcept;
   bool run_front(LocalRequest& request) noexcept;
   void end_front(LocalRequest& request) noexcept;
