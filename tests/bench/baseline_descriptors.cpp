@@ -1,6 +1,8 @@
 // Baseline of ipc.descriptors: how many 64-byte page descriptors per second one reader takes out of
-// memory that another process may write, copying each word once and believing all of it.
-//   baseline_descriptors BATCHES CPU      (batches of 1,024 descriptors; CPU -1: not pinned)
+// memory that another process may write, copying each word of them and of their keys once and
+// believing all of it.
+//   baseline_descriptors BATCHES CPU KEY_BYTES
+// Batches are 1,024 descriptors with a key each, one key behind the other. CPU -1: not pinned.
 // One JSON line; the median of nine rounds.
 #include <sched.h>
 #include <sys/mman.h>
@@ -17,8 +19,8 @@ struct Descriptor {
 };
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fprintf(stderr, "usage: %s BATCHES CPU\n", argv[0]);
+  if (argc != 4) {
+    std::fprintf(stderr, "usage: %s BATCHES CPU KEY_BYTES\n", argv[0]);
     return 2;
   }
   const std::uint64_t batches = std::strtoull(argv[1], nullptr, 10);
@@ -31,14 +33,19 @@ int main(int argc, char** argv) {
   }
   constexpr std::size_t kSlots = 2048;
   constexpr std::size_t kBatch = 1024;
-  void* at = mmap(nullptr, kSlots * sizeof(Descriptor), PROT_READ | PROT_WRITE,
-                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  const std::size_t key_words = std::strtoull(argv[3], nullptr, 10) * kBatch / 8;
+  const std::size_t shared_bytes = kSlots * sizeof(Descriptor) + key_words * 8;
+  void* at = mmap(nullptr, shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED || batches == 0) return 2;
   auto* shared = static_cast<volatile Descriptor*>(at);
   for (std::size_t i = 0; i < kSlots; ++i) {
     for (std::size_t w = 0; w < 8; ++w) shared[i].words[w] = i * 8 + w;
   }
+  auto* keys = reinterpret_cast<volatile std::uint64_t*>(static_cast<char*>(at) +
+                                                         kSlots * sizeof(Descriptor));
+  for (std::size_t w = 0; w < key_words; ++w) keys[w] = w;
   std::vector<Descriptor> taken(kBatch);
+  std::vector<std::uint64_t> taken_keys(key_words + 1);
   std::vector<double> rates;
   std::uint64_t sum = 0;
   for (int round = 0; round < 9; ++round) {
@@ -50,7 +57,8 @@ int main(int argc, char** argv) {
         for (std::size_t w = 0; w < 8; ++w) private_copy.words[w] = shared[first + i].words[w];
         taken[i] = private_copy;
       }
-      sum += taken[batch % kBatch].words[0];
+      for (std::size_t w = 0; w < key_words; ++w) taken_keys[w] = keys[w];
+      sum += taken[batch % kBatch].words[0] + taken_keys[batch % (key_words + 1)];
     }
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
     rates.push_back(static_cast<double>(batches * kBatch) / spent.count());

@@ -1,15 +1,99 @@
 // simm-bench: measures SiMM and replays traces against it. One subcommand per kind of measurement.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
 
+#include "libclient/tools/simm-bench/bench_options.h"
+#include "libclient/tools/simm-bench/ipc_benchmark.h"
+#include "libclient/tools/simm-bench/kv_bandwidth.h"
+#include "libclient/tools/simm-bench/kv_latency.h"
+#include "libclient/tools/simm-bench/node_benchmark.h"
+#include "libclient/tools/simm-bench/replay_command.h"
+#include "libclient/tools/simm-bench/subprocess.h"
 #include "libclient/tools/simm-bench/trace_stats_command.h"
 
 namespace {
 
-int report(const simm::Outcome& outcome) {
-  if (outcome) return 0;
-  std::fprintf(stderr, "simm-bench: %s\n", outcome.error().context.c_str());
-  return 1;
+using simm::Outcome;
+using simm::bench::ResultPrinter;
+
+struct ReportOptions {
+  std::string directory = "results";
+  std::vector<std::string> files;
+};
+
+struct Options {
+  simm::bench::BenchOptions bench;
+  simm::bench::ReplayOptions replay;
+  simm::bench::TraceStatsOptions stats;
+  ReportOptions report;
+};
+
+void add_bench_options(CLI::App& command, simm::bench::BenchOptions& options) {
+  command.add_option("--daemon", options.socket_path,
+                     "socket of a running daemon; without it one is started and stopped");
+  command.add_option("--threads", options.threads, "threads of each client process")
+      ->check(CLI::Range(1u, 64u))
+      ->capture_default_str();
+  command.add_option("--processes", options.processes, "client processes")
+      ->check(CLI::Range(1u, 64u))
+      ->capture_default_str();
+  command.add_flag("--quick", options.quick,
+                   "as little as shows that it works; figures mean nothing");
+  command.add_flag("--json", options.json, "one JSON object per line");
+}
+
+void add_replay_options(CLI::App& command, simm::bench::ReplayOptions& options) {
+  command.add_option("--trace", options.trace_path, "trace file; without it one is generated");
+  command.add_option("--seed", options.seed, "of the generated trace")->capture_default_str();
+  command.add_option("--requests", options.requests, "only the first so many requests; 0: all")
+      ->capture_default_str();
+  command.add_option("--processes", options.processes, "client processes: tensor-parallel ranks")
+      ->check(CLI::Range(1u, 64u))
+      ->capture_default_str();
+  command.add_option("--model", options.model, "page sizes: deepseek-r1, llama-70b or both")
+      ->check(CLI::IsMember({"deepseek-r1", "llama-70b", "both"}))
+      ->capture_default_str();
+  command.add_option("--scale", options.scale, "divide page sizes by this; 0: as the pool needs")
+      ->check(CLI::Range(0u, 1u << 20))
+      ->capture_default_str();
+  command.add_option("--pool-bytes", options.pool_bytes,
+                     "pool of the daemon; 0: a third of the free memory, at most 8 GiB");
+  command.add_option("--daemon", options.socket_path,
+                     "socket of a running daemon; without it one is started and stopped");
+  command.add_flag("--quick", options.quick, "a short trace and a small pool");
+}
+
+void add_stats_options(CLI::App& command, simm::bench::TraceStatsOptions& options) {
+  command.add_option("--trace", options.trace_path, "a trace to describe beside the generated one");
+  command.add_option("--seed", options.seed, "of the generated trace")->capture_default_str();
+  command.add_option("--requests", options.requests, "of the generated trace")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{10'000'000}))
+      ->capture_default_str();
+  command.add_option("--write", options.write_path, "write the generated trace to this file");
+}
+
+Outcome run_kv(const simm::bench::BenchOptions& options, ResultPrinter& printer) {
+  for (const auto run : {simm::bench::run_kv_latency, simm::bench::run_kv_bandwidth,
+                         simm::bench::run_node_benchmark, simm::bench::run_allocation_benchmark}) {
+    const Outcome outcome = run(options, printer);
+    if (!outcome) return outcome;
+  }
+  return simm::Done{};
+}
+
+// Becomes the script that draws.
+Outcome run_report(const ReportOptions& options) {
+  const std::string script = simm::bench::program_path("simm-bench-report.py");
+  std::vector<const char*> arguments = {"python3", script.c_str(), options.directory.c_str()};
+  // The distribution's own interpreter is the one that has its packages.
+  if (access("/usr/bin/python3", X_OK) == 0) arguments.front() = "/usr/bin/python3";
+  for (const std::string& file : options.files) arguments.push_back(file.c_str());
+  arguments.push_back(nullptr);
+  execvp(arguments.front(), const_cast<char* const*>(arguments.data()));
+  return simm::system_error("python3", errno);
 }
 
 }  // namespace
@@ -17,19 +101,29 @@ int report(const simm::Outcome& outcome) {
 int main(int argc, char** argv) {
   CLI::App app{"Measures SiMM and replays traces against it."};
   app.require_subcommand(1);
-
-  simm::bench::TraceStatsOptions stats;
-  CLI::App* trace_stats =
-      app.add_subcommand("trace-stats", "Statistics of conversation traces, side by side");
-  trace_stats->add_option("--trace", stats.trace_path,
-                          "a trace to describe beside the generated one");
-  trace_stats->add_option("--seed", stats.seed, "of the generated trace")->capture_default_str();
-  trace_stats->add_option("--requests", stats.requests, "of the generated trace")
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{10'000'000}))
+  Options options;
+  CLI::App* ipc = app.add_subcommand("ipc", "The rings: no-op latency, descriptors per second");
+  CLI::App* kv = app.add_subcommand("kv", "Latency and bandwidth of get, put and exists; the node");
+  CLI::App* replay = app.add_subcommand("replay", "Replay a conversation trace, verify every byte");
+  CLI::App* report = app.add_subcommand("report", "Plot result files");
+  CLI::App* stats = app.add_subcommand("trace-stats", "Statistics of traces, side by side");
+  add_bench_options(*ipc, options.bench);
+  add_bench_options(*kv, options.bench);
+  add_replay_options(*replay, options.replay);
+  add_stats_options(*stats, options.stats);
+  report->add_option("files", options.report.files, "result files")->required();
+  report->add_option("--out", options.report.directory, "directory of the plots")
       ->capture_default_str();
-  trace_stats->add_option("--write", stats.write_path, "write the generated trace to this file");
-
   CLI11_PARSE(app, argc, argv);
-  if (trace_stats->parsed()) return report(run_trace_stats(stats));
-  return 0;
+
+  ResultPrinter printer(stdout, options.bench.json);
+  Outcome outcome = simm::Done{};
+  if (ipc->parsed()) outcome = run_ipc_benchmark(options.bench, printer);
+  if (kv->parsed()) outcome = run_kv(options.bench, printer);
+  if (replay->parsed()) outcome = run_replay(options.replay);
+  if (report->parsed()) outcome = run_report(options.report);
+  if (stats->parsed()) outcome = run_trace_stats(options.stats);
+  if (outcome) return 0;
+  std::fprintf(stderr, "simm-bench: %s\n", outcome.error().context.c_str());
+  return 1;
 }

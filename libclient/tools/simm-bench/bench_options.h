@@ -1,0 +1,56 @@
+// What the measuring subcommands have in common: options, and the daemon that is measured.
+// Thread: the main thread of a process without other threads (measurements fork).
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "libclient/tools/simm-bench/daemon_process.h"
+#include "libclient/tools/simm-bench/result.h"
+
+namespace simm::bench {
+
+struct BenchOptions {
+  std::string socket_path;  // empty: each measurement starts and stops a daemon of its own
+  unsigned threads = 1;     // of each client process
+  unsigned processes = 1;
+  bool quick = false;  // as little as shows that it works
+  bool json = false;
+};
+
+// The daemon of one measurement: the one that --daemon names, or one of our own.
+class MeasuredDaemon {
+public:
+  static Expected<MeasuredDaemon> open(const BenchOptions& options,
+                                       const DaemonOptions& daemon_options);
+
+  [[nodiscard]] const std::string& socket_path() const noexcept { return socket_path_; }
+  [[nodiscard]] pid_t pid() const noexcept { return pid_; }
+  // Only a daemon of our own is pinned: figures from others say less.
+  [[nodiscard]] bool is_own() const noexcept { return own_.has_value(); }
+
+private:
+  std::string socket_path_;
+  pid_t pid_ = -1;
+  std::optional<DaemonProcess> own_;
+};
+
+// A figure of a baseline program, and whether it was outside its sanity bounds.
+struct Baseline {
+  double value = 0;
+  bool noisy = false;
+};
+Expected<Baseline> run_baseline(const std::vector<std::string>& arguments, const char* field);
+
+// The medians of a figure and its baseline, measured in turn, in several rounds: what disturbs the
+// machine then disturbs both.
+struct Rounds {
+  std::vector<double> values;
+  std::vector<double> baselines;
+  bool noisy = false;
+
+  void add_baseline(const Baseline& baseline);
+  [[nodiscard]] Result result(std::string name, std::string unit, nlohmann::json params) const;
+};
+
+}  // namespace simm::bench

@@ -1,0 +1,49 @@
+// DaemonProcess: a `simmd all` of our own for one measurement: configuration and socket in a new
+// directory under /tmp, started, waited for, and at the end stopped and cleaned up.
+// Thread: the one that started it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "simm/expected.h"
+
+namespace simm::bench {
+
+struct DaemonOptions {
+  std::uint64_t pool_bytes = 1ull << 30;
+  int cpu = -1;  // all threads pinned there; -1: not pinned
+  bool allow_foreign = false;
+  std::vector<std::pair<std::string, std::string>> environment;
+};
+
+class DaemonProcess {
+public:
+  // Returns when the daemon answers, or with its last words when it does not within 30 s.
+  static Expected<DaemonProcess> start(const DaemonOptions& options);
+
+  DaemonProcess(DaemonProcess&& other) noexcept;
+  DaemonProcess& operator=(DaemonProcess&& other) = delete;
+  ~DaemonProcess();  // SIGTERM, after 10 s SIGKILL; removes its directory
+
+  [[nodiscard]] const std::string& socket_path() const noexcept { return socket_path_; }
+  [[nodiscard]] pid_t pid() const noexcept { return pid_; }
+
+private:
+  DaemonProcess() = default;
+  Outcome wait_until_it_answers();
+  std::string log_tail() const;
+
+  std::string directory_;
+  std::string socket_path_;
+  pid_t pid_ = -1;
+};
+
+// The process behind a socket that somebody else's daemon listens on.
+Expected<pid_t> daemon_pid(const std::string& socket_path);
+
+}  // namespace simm::bench

@@ -1,0 +1,107 @@
+#include "libclient/tools/simm-bench/subprocess.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+
+#include "libclient/tools/simm-bench/pinning.h"
+
+namespace simm::bench {
+namespace {
+
+// In the child, up to exec. Returns only when exec failed.
+void become(std::vector<char*>& arguments, const SpawnOptions& options, pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(127);  // the parent died before the line above
+  if (options.cpu >= 0) pin_this_thread(options.cpu);
+  for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
+  if (options.stdout_fd >= 0) dup2(options.stdout_fd, STDOUT_FILENO);
+  if (options.stderr_fd >= 0) dup2(options.stderr_fd, STDERR_FILENO);
+  execvp(arguments[0], arguments.data());
+}
+
+std::string read_all(int fd) {
+  std::string text;
+  std::array<char, 4096> chunk{};
+  for (;;) {
+    const ssize_t count = read(fd, chunk.data(), chunk.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return text;
+    text.append(chunk.data(), static_cast<std::size_t>(count));
+  }
+}
+
+}  // namespace
+
+std::string program_path(const std::string& name) {
+  std::array<char, PATH_MAX> self{};
+  const ssize_t length = readlink("/proc/self/exe", self.data(), self.size() - 1);
+  if (length > 0) {
+    const std::string own(self.data(), static_cast<std::size_t>(length));
+    const std::string beside = own.substr(0, own.rfind('/') + 1) + name;
+    if (access(beside.c_str(), X_OK) == 0) return beside;
+  }
+  return name;
+}
+
+Expected<pid_t> spawn(const std::vector<std::string>& arguments, const SpawnOptions& options) {
+  std::vector<char*> pointers;
+  for (const std::string& argument : arguments) {
+    pointers.push_back(const_cast<char*>(argument.c_str()));
+  }
+  pointers.push_back(nullptr);
+  // exec failed or not: the pipe closes by itself when it did not.
+  std::array<int, 2> failure{};
+  if (pipe2(failure.data(), O_CLOEXEC) != 0) return system_error("pipe2", errno);
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child == 0) {
+    become(pointers, options, parent);
+    const int error = errno;
+    if (write(failure[1], &error, sizeof error) < 0) _exit(126);
+    _exit(127);
+  }
+  const int fork_errno = errno;
+  close(failure[1]);
+  int exec_errno = 0;
+  const bool failed = child > 0 && read(failure[0], &exec_errno, sizeof exec_errno) > 0;
+  close(failure[0]);
+  if (child < 0) return system_error("fork", fork_errno);
+  if (failed) {
+    waitpid(child, nullptr, 0);
+    Error error = system_error(arguments[0], exec_errno);
+    error.context += ": build it, so that it lies beside simm-bench";
+    return error;
+  }
+  return child;
+}
+
+Expected<nlohmann::json> run_json(const std::vector<std::string>& arguments) {
+  std::array<int, 2> output{};
+  if (pipe2(output.data(), O_CLOEXEC) != 0) return system_error("pipe2", errno);
+  SpawnOptions options;
+  options.stdout_fd = output[1];
+  const Expected<pid_t> child = spawn(arguments, options);
+  close(output[1]);
+  const std::string text = child ? read_all(output[0]) : std::string();
+  close(output[0]);
+  if (!child) return child.error();
+  int status = 0;
+  waitpid(*child, &status, 0);
+  nlohmann::json value = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || !value.is_object()) {
+    return Error{Status::io_error, arguments[0] + ": wait status " + std::to_string(status) +
+                                       ", printed '" + text.substr(0, 200) +
+                                       "': run it by hand to see why"};
+  }
+  return value;
+}
+
+}  // namespace simm::bench
