@@ -29,13 +29,13 @@ std::uint32_t FairQueue::enter(base::TenantId tenant) noexcept {
     lane.tenant = tenant;
     lane.credit_bytes = 0;
   }
-  ++lane.jobs;
+  if (++lane.jobs == 1) ++occupied_;
   return chosen;
 }
 
 void FairQueue::leave(std::uint32_t lane) noexcept {
   SIMM_CHECK(lanes_[lane].jobs > 0);
-  --lanes_[lane].jobs;
+  if (--lanes_[lane].jobs == 0) --occupied_;
 }
 
 void FairQueue::push(Job& job) noexcept {
@@ -47,10 +47,9 @@ void FairQueue::push(Job& job) noexcept {
 void FairQueue::remove(Job& job) noexcept {
   Lane& lane = lanes_[job.lane];
   lane.queue.remove(job);
-  if (!lane.queue.empty()) return;
-  // Credit is not saved up while there is nothing to spend it on; a debt stays.
-  lane.credit_bytes = std::min<std::int64_t>(lane.credit_bytes, 0);
-  waiting_.remove(lane);
+  // Credit and debt stay as long as the tenant has jobs: they come back when their moves have
+  // ended.
+  if (lane.queue.empty()) waiting_.remove(lane);
 }
 
 Job* FairQueue::next() noexcept {
@@ -58,8 +57,7 @@ Job* FairQueue::next() noexcept {
   for (int visits = 0; visits < kVisitsMax && !waiting_.empty(); ++visits) {
     Lane& lane = *waiting_.front();
     if (lane.credit_bytes > 0) return lane.queue.front();
-    const bool alone = waiting_.next(lane) == nullptr;
-    lane.credit_bytes = alone ? quantum_bytes_ : lane.credit_bytes + quantum_bytes_;
+    lane.credit_bytes = occupied_ == 1 ? quantum_bytes_ : lane.credit_bytes + quantum_bytes_;
     if (lane.credit_bytes <= 0) waiting_.move_to_back(lane);
   }
   return nullptr;

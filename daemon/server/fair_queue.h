@@ -47,6 +47,7 @@ private:
   const std::uint32_t lane_count_;
   const std::int64_t quantum_bytes_;
   const std::unique_ptr<Lane[]> lanes_;
+  std::uint32_t occupied_ = 0;                  // lanes with a job, queued or not
   base::IntrusiveList<Lane, LaneTag> waiting_;  // lanes with a job in their queue
 };
 

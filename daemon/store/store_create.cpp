@@ -84,8 +84,8 @@ Store::Store(const StoreConfig& config, std::span<std::byte> arena, ReservedMemo
       index_(tables.index),
       extents_(tables.blocks, arena.size()),
       groups_(config, extents_.arena_bytes(), tables.groups, tables.group_index),
-      free_low_bytes_(extents_.arena_bytes() / 1000 * config.free_low_permille),
-      free_high_bytes_(extents_.arena_bytes() / 1000 * config.free_high_permille) {}
+      free_low_bytes_(extents_.arena_bytes() * config.free_low_permille / 1000),
+      free_high_bytes_(extents_.arena_bytes() * config.free_high_permille / 1000) {}
 
 Store::~Store() = default;
 
