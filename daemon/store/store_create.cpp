@@ -9,29 +9,25 @@
 
 namespace simm::store {
 
-namespace {
-
-// Hands out aligned parts of one range; counts only, while it has no memory yet.
-class Carver {
-public:
-  explicit Carver(std::byte* memory) noexcept : memory_(memory) {}
-
-  void* take(std::uint64_t bytes) noexcept {
-    constexpr std::uint64_t kPage = 4096;  // parts do not share pages
-    const std::uint64_t at = used_;
-    used_ += (bytes + kPage - 1) / kPage * kPage;
-    return memory_ == nullptr ? nullptr : memory_ + at;
-  }
-  [[nodiscard]] std::uint64_t used() const noexcept { return used_; }
-
-private:
-  std::byte* memory_;
-  std::uint64_t used_ = 0;
-};
-
-}  // namespace
-
 struct Store::Tables {
+  // Hands out aligned parts of one range; counts only, while it has no memory yet.
+  class Carver {
+  public:
+    explicit Carver(std::byte* memory) noexcept : memory_(memory) {}
+
+    void* take(std::uint64_t bytes) noexcept {
+      constexpr std::uint64_t kPage = 4096;  // parts do not share pages
+      const std::uint64_t at = used_;
+      used_ += (bytes + kPage - 1) / kPage * kPage;
+      return memory_ == nullptr ? nullptr : memory_ + at;
+    }
+    [[nodiscard]] std::uint64_t used() const noexcept { return used_; }
+
+  private:
+    std::byte* memory_;
+    std::uint64_t used_ = 0;
+  };
+
   Tables(std::byte* memory, std::uint32_t objects) noexcept
       : carver(memory),
         index(carver.take(HashIndex::bytes_for(objects)), objects),
