@@ -27,6 +27,7 @@ struct Region {
   std::uint64_t length = 0;          // bytes
   std::uint64_t client_address = 0;  // where the client sees byte 0; used by foreign only
   std::uint64_t id = 0;              // unique in this daemon's life, for logs and the copier
+  std::uint64_t session_id = 0;      // whose it is: a fault in it poisons that session
   RegionKind kind = RegionKind::shared;
   bool can_fault = true;         // touching it may raise SIGBUS: only through copy_untrusted()
   std::int16_t numa_node = -1;   // -1: unknown

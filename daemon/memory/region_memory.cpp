@@ -47,6 +47,7 @@ Expected<std::unique_ptr<RegionMemory>> RegionMemory::map(ipc::MemoryFile file, 
   Region& region = made->region_;
   region.kind = spec.kind;
   region.id = spec.id;
+  region.session_id = spec.session_id;
   region.length = spec.length;
   region.client_address = spec.client_address;
   // SAFETY: delta < page, and the mapping has delta + length bytes at least.
@@ -79,6 +80,7 @@ std::unique_ptr<RegionMemory> RegionMemory::foreign(const Spec& spec, PinCharge 
   made->charge_ = std::move(charge);
   made->region_.kind = RegionKind::foreign;
   made->region_.id = spec.id;
+  made->region_.session_id = spec.session_id;
   made->region_.length = spec.length;
   made->region_.client_address = spec.client_address;
   return made;

@@ -24,6 +24,7 @@ public:
     std::uint64_t file_offset = 0;  // of byte 0
     std::uint64_t length = 0;       // bytes, > 0
     std::uint64_t id = 0;
+    std::uint64_t session_id = 0;
     std::uint64_t client_address = 0;
   };
 

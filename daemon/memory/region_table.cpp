@@ -47,6 +47,12 @@ Status RegionTable::slice(ipc::RegionHandle handle, std::uint64_t offset, std::u
   return Status::ok;
 }
 
+bool RegionTable::was_given_out(ipc::RegionHandle handle) const noexcept {
+  const std::uint32_t index = handle & 0xffff;
+  const std::uint32_t generation = handle >> 16;
+  return index < capacity_ && generation != 0 && generation <= entries_[index].generation;
+}
+
 void RegionTable::hold(const Region& region) noexcept {
   Entry& entry = entries_[region.table_slot];
   SIMM_CHECK(entry.memory != nullptr && &entry.memory->region() == &region);

@@ -35,6 +35,14 @@ public:
   Status slice(ipc::RegionHandle handle, std::uint64_t offset, std::uint64_t length,
                Slice& slice) const noexcept;
 
+  // True when `handle` names a region that is not retired.
+  [[nodiscard]] bool is_current(ipc::RegionHandle handle) const noexcept {
+    return find(handle) != nullptr;
+  }
+  // True when `handle` was named by insert() at some time. A handle that slice() refuses although
+  // it was given out is a race of a client that deregisters; any other one is forged.
+  [[nodiscard]] bool was_given_out(ipc::RegionHandle handle) const noexcept;
+
   // An operation starts or stops using a region of this table.
   void hold(const Region& region) noexcept;
   void drop(const Region& region) noexcept;

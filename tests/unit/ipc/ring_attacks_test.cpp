@@ -67,6 +67,21 @@ TEST_CASE("a completion head that runs ahead or goes back buys no completion slo
   }
 }
 
+TEST_CASE("a completion head can not claim what is taken but not yet published") {
+  SharedSession memory;
+  DaemonLane daemon(memory.lane());
+  Submission taken{};
+  for (std::uint32_t i = 0; i < kCompletionSlots; ++i) {
+    memory.control()->submission_tail.word = i + 1;
+    REQUIRE(daemon.poll_submission(taken) == Poll::taken);
+  }
+  REQUIRE(daemon.publish_completion(completion(0)) == Wake::none);
+  memory.control()->completion_head.word = 2;
+  memory.control()->submission_tail.word = kCompletionSlots + 1;
+  CHECK(daemon.poll_submission(taken) == Poll::broken);
+  CHECK(daemon.reason() == PoisonReason::completion_overflow);
+}
+
 TEST_CASE("a tail that oscillates costs at most one entry for each poll") {
   SharedSession memory;
   DaemonLane daemon(memory.lane());

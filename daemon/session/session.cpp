@@ -1,0 +1,302 @@
+#include "daemon/session/session.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+
+#include "daemon/base/agent.h"
+#include "simm/check.h"
+
+namespace simm::session {
+namespace {
+
+// Operation::owner_data: lane in bits 0-7, slice bytes above. The bytes need 41 bits at most (1,024
+// pages of 1 GiB).
+constexpr std::uint32_t kBytesShift = 8;
+static_assert(ipc::kLanesMax <= 256);
+static_assert(std::uint64_t{ipc::kPagesPerSubmissionMax} * ipc::kValueBytesMax <=
+              (std::uint64_t{1} << (64 - kBytesShift)) - 1);
+
+std::uint64_t pack(std::uint32_t lane, std::uint64_t bytes) noexcept {
+  return bytes << kBytesShift | lane;
+}
+
+base::TimeNs deadline_of(ipc::Submission submission, const SessionLimits& limits,
+                         base::TimeNs now_ns) noexcept {
+  const base::TimeNs asked =
+      submission.timeout_ns == 0 ? limits.timeout_default_ns : submission.timeout_ns;
+  return now_ns + std::min(asked, limits.timeout_max_ns);
+}
+
+}  // namespace
+
+Session::Session(const SessionConfig& config, std::byte* memory, ipc::BellSocket bell)
+    : config_(config),
+      words_(reinterpret_cast<ipc::SessionHeader*>(memory)),
+      bell_(std::move(bell)),
+      regions_(config.limits.regions_max),
+      name_spaces_(config.limits.name_spaces_max, config.default_name_space),
+      decoder_(regions_, name_spaces_) {
+  SIMM_CHECK(config.lane_count > 0 && config.lane_count <= ipc::kLanesMax);
+  lanes_.reserve(config.lane_count);
+  for (std::uint32_t i = 0; i < config.lane_count; ++i) {
+    lanes_.emplace_back(ipc::LaneMemory(ipc::lane_base(memory, i)));
+  }
+}
+
+Session::~Session() {
+  SIMM_CHECK(in_flight_ == 0 && held_count_ == 0);
+}
+
+void Session::begin(SessionContext& context, TenantShare& share) noexcept {
+  context_ = &context;
+  share_ = &share;
+  words_.publish_state(ipc::SessionState::open);
+}
+
+Session::Step Session::take_one() noexcept {
+  if (phase_ != Phase::active) return Step::stopped;
+  bool blocked = false;
+  for (std::size_t tried = 0; tried < lanes_.size(); ++tried) {
+    const std::uint32_t lane = next_lane_;
+    next_lane_ = lane + 1 == lanes_.size() ? 0 : lane + 1;
+    const Step step = take_from(lane);
+    if (step == Step::served || step == Step::stopped) return step;
+    blocked = blocked || step == Step::blocked;
+  }
+  return blocked ? Step::blocked : Step::idle;
+}
+
+Session::Step Session::take_from(std::uint32_t lane_index) noexcept {
+  Lane& lane = lanes_[lane_index];
+  if (lane.held.present) return advance(lane_index);
+
+  ipc::Submission submission;
+  switch (lane.end.poll_submission(submission)) {
+    case ipc::Poll::empty:
+      return Step::idle;
+    case ipc::Poll::broken:
+      poison(lane.end.reason());
+      return Step::stopped;
+    case ipc::Poll::taken:
+      break;
+  }
+  const ipc::PoisonReason breach = decoder_.check(submission);
+  if (breach != ipc::PoisonReason::none) {
+    poison(breach);
+    return Step::stopped;
+  }
+  context_->counters.submissions.add();
+  lane.held.present = true;
+  lane.held.waited = false;
+  lane.held.submission = submission;
+  lane.held.deadline_ns = deadline_of(submission, config_.limits, context_->clock.now_ns());
+  ++held_count_;
+  return advance(lane_index);
+}
+
+// Takes the lane's submission as far as it goes: answered, submitted, or blocked by a limit.
+Session::Step Session::advance(std::uint32_t lane_index) noexcept {
+  Lane& lane = lanes_[lane_index];
+  if (static_cast<ipc::Opcode>(lane.held.submission.opcode) == ipc::Opcode::noop) {
+    share_->pay(kOperationCost);
+    answer(lane, Status::ok);
+    return Step::served;
+  }
+  if (lane.held.operation == nullptr) {
+    const Step step = decode(lane);
+    if (lane.held.operation == nullptr) return step;
+  }
+  return submit(lane_index);
+}
+
+// On return the lane holds a decoded operation, or the returned step is the answer.
+Session::Step Session::decode(Lane& lane) noexcept {
+  Held& held = lane.held;
+  engine::Operation* const operation =
+      share_->operations < share_->operations_max ? context_->engine.allocate() : nullptr;
+  if (operation == nullptr) return blocked(held, context_->counters.held_operations);
+  const Decoded decoded = decoder_.decode(held.submission, lane.end, *operation);
+  share_->pay(kOperationCost + held.submission.page_count * kPageCost + decoded.key_copy_bytes);
+  if (decoded.breach != ipc::PoisonReason::none) {
+    context_->engine.release(*operation);
+    poison(decoded.breach);
+    return Step::stopped;
+  }
+  if (decoded.status != Status::ok) {
+    context_->engine.release(*operation);
+    answer(lane, decoded.status);
+    return Step::served;
+  }
+  ++share_->operations;
+  held.operation = operation;
+  held.slice_bytes = decoded.slice_bytes;
+  hold_regions(*operation);
+  return Step::served;
+}
+
+Session::Step Session::submit(std::uint32_t lane_index) noexcept {
+  Held& held = lanes_[lane_index].held;
+  if (!share_->has_room_for(held.slice_bytes)) {
+    return blocked(held, context_->counters.held_bytes);
+  }
+  engine::Operation& operation = *held.operation;
+  operation.header.tenant = config_.tenant;
+  operation.header.deadline_ns = held.deadline_ns;
+  operation.owner = this;
+  operation.owner_data = pack(lane_index, held.slice_bytes);
+  share_->bytes += held.slice_bytes;
+  share_->pay(held.slice_bytes);
+  context_->counters.pages.add(operation.page_count);
+  held.present = false;
+  held.operation = nullptr;
+  --held_count_;
+  ++in_flight_;
+  context_->engine.submit(operation);
+  return Step::served;
+}
+
+Session::Step Session::blocked(Held& held, base::Counter& counter) noexcept {
+  if (!held.waited) counter.add();
+  held.waited = true;
+  return Step::blocked;
+}
+
+void Session::on_complete(engine::Operation& operation) noexcept {
+  const auto lane_index = static_cast<std::uint32_t>(operation.owner_data & 0xff);
+  Lane& lane = lanes_[lane_index];
+  std::uint32_t pages_ok = 0;
+  for (std::uint32_t i = 0; i < operation.page_count; ++i) {
+    const transport::PageReply& reply = operation.replies[i];
+    if (reply.status == Status::ok) ++pages_ok;
+    lane.end.write_result(operation.page_first + i,
+                          {static_cast<std::int32_t>(reply.status), 0, reply.bytes});
+  }
+  share_->bytes -= operation.owner_data >> kBytesShift;
+  --share_->operations;
+  --in_flight_;
+  drop_regions(operation);
+  publish(lane, {operation.client_token, static_cast<std::int32_t>(operation.status), pages_ok,
+                 operation.bytes_moved, 0});
+  end_if_empty();
+}
+
+// Completes the lane's held submission as a whole with `status`, without the engine.
+void Session::answer(Lane& lane, Status status) noexcept {
+  give_back(lane.held);
+  const ipc::Submission& submission = lane.held.submission;
+  for (std::uint32_t i = 0; i < submission.page_count; ++i) {
+    lane.end.write_result(submission.page_first + i, {static_cast<std::int32_t>(status), 0, 0});
+  }
+  lane.held.present = false;
+  --held_count_;
+  publish(lane, {submission.token, static_cast<std::int32_t>(status), 0, 0, 0});
+}
+
+void Session::give_back(Held& held) noexcept {
+  if (held.operation == nullptr) return;
+  drop_regions(*held.operation);
+  context_->engine.release(*held.operation);
+  held.operation = nullptr;
+  --share_->operations;
+}
+
+// Page by page, because the engine may have put the pages into another order in between.
+void Session::hold_regions(const engine::Operation& operation) noexcept {
+  for (std::uint32_t i = 0; i < operation.page_count; ++i) {
+    const memory::Region* const region = operation.pages[i].slice.region;
+    if (region != nullptr) regions_.hold(*region);
+  }
+}
+
+void Session::drop_regions(const engine::Operation& operation) noexcept {
+  for (std::uint32_t i = 0; i < operation.page_count; ++i) {
+    const memory::Region* const region = operation.pages[i].slice.region;
+    if (region != nullptr) regions_.drop(*region);
+  }
+}
+
+void Session::publish(Lane& lane, const ipc::Completion& completion) noexcept {
+  context_->counters.completions.add();
+  finish_wake(lane.end.publish_completion(completion));
+}
+
+void Session::finish_wake(ipc::Wake due) noexcept {
+  if (due == ipc::Wake::none) return;
+  if (due == ipc::Wake::done) {
+    context_->counters.wakes_futex.add();
+    return;
+  }
+  context_->counters.wakes_bell.add();
+  if (!bell_.ring()) hung_up_ = true;
+}
+
+bool Session::has_submissions() const noexcept {
+  if (phase_ != Phase::active) return false;
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) {
+    return !lane.held.present && lane.end.has_submissions();
+  });
+}
+
+int Session::expire_held(base::TimeNs now_ns) noexcept {
+  if (held_count_ == 0) return 0;
+  int expired = 0;
+  for (Lane& lane : lanes_) {
+    if (!lane.held.present || now_ns < lane.held.deadline_ns) continue;
+    context_->counters.held_timeouts.add();
+    answer(lane, Status::timeout);
+    ++expired;
+  }
+  return expired;
+}
+
+base::TimeNs Session::next_deadline_ns() const noexcept {
+  base::TimeNs earliest = base::kNoDeadline;
+  if (held_count_ == 0) return earliest;
+  for (const Lane& lane : lanes_) {
+    if (lane.held.present) earliest = std::min(earliest, lane.held.deadline_ns);
+  }
+  return earliest;
+}
+
+void Session::drain() noexcept {
+  if (phase_ != Phase::active) return;
+  phase_ = Phase::draining;
+  words_.publish_state(ipc::SessionState::draining);
+  end_held(Status::invalid_state);
+  end_if_empty();
+}
+
+void Session::poison(ipc::PoisonReason reason) noexcept {
+  if (phase_ == Phase::poisoned || phase_ == Phase::ended) return;
+  phase_ = Phase::poisoned;
+  reason_ = reason;
+  context_->counters.poisoned[static_cast<std::size_t>(reason)].add();
+  end_held(Status::poisoned);
+  end_if_empty();
+}
+
+void Session::end_held(Status status) noexcept {
+  for (Lane& lane : lanes_) {
+    if (lane.held.present) answer(lane, status);
+  }
+}
+
+// The last word of the session: published once, after its last completion.
+void Session::end_if_empty() noexcept {
+  if (phase_ == Phase::active || phase_ == Phase::ended || in_flight_ != 0) return;
+  if (phase_ == Phase::poisoned) {
+    words_.publish_poisoned(reason_);
+  } else {
+    words_.publish_state(ipc::SessionState::closed);
+  }
+  phase_ = Phase::ended;
+  for (Lane& lane : lanes_) finish_wake(lane.end.wake_client());
+}
+
+void Session::on_fd_ready(std::uint32_t epoll_events) noexcept {
+  const bool open = bell_.drain();
+  if (!open || (epoll_events & (EPOLLHUP | EPOLLERR)) != 0) hung_up_ = true;
+}
+
+}  // namespace simm::session

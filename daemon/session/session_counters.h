@@ -1,0 +1,35 @@
+// What the sessions of one data agent count. Names are "<prefix>.<counter>", for instance
+// "session.0.submissions" and "session.0.poisoned.ring_cursor".
+// Thread: written by the data agent of the sessions.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "daemon/base/counters.h"
+#include "ipc/layout.h"
+
+namespace simm::session {
+
+// Dotted-name form of a reason, "unknown" for a value outside the set. Static storage.
+std::string_view poison_reason_name(ipc::PoisonReason reason) noexcept;
+
+struct SessionCounters {
+  SessionCounters() = default;  // counts into unread cells
+  SessionCounters(base::CounterSet& set, std::string_view prefix);
+
+  base::Counter attached;  // sessions now
+  base::Counter submissions;
+  base::Counter pages;
+  base::Counter completions;
+  base::Counter wakes_futex;
+  base::Counter wakes_bell;
+  base::Counter held_operations;   // had to wait: the tenant's or the engine's operations
+  base::Counter held_bytes;        // had to wait: the tenant's bytes under way
+  base::Counter held_timeouts;     // their deadline passed while they waited
+  base::Counter turn_entries_max;  // most entries taken in one turn, all tenants
+  base::Counter entries_max;       // most entries of one tenant in one turn
+  std::array<base::Counter, ipc::kPoisonReasonCount> poisoned;
+};
+
+}  // namespace simm::session

@@ -1,0 +1,23 @@
+// The tunables of sessions, in one place. Times of a client beyond a maximum are cut, not refused.
+#pragma once
+
+#include <cstdint>
+
+#include "daemon/base/clock.h"
+#include "daemon/base/limits.h"
+
+namespace simm::session {
+
+struct SessionLimits {
+  base::TimeNs timeout_default_ns = 10 * base::kNsPerSecond;
+  base::TimeNs timeout_max_ns = 24ull * 3600 * base::kNsPerSecond;
+  std::uint32_t regions_max = 4096;
+  std::uint32_t name_spaces_max = base::kNamespacesPerTenantMax;
+};
+
+// Entries that a tenant may have taken in one turn of its data agent.
+inline constexpr std::uint32_t kEntriesPerTurn = 64;
+// Commands of the control thread that are carried out in one turn.
+inline constexpr std::uint32_t kCommandsPerTurn = 16;
+
+}  // namespace simm::session

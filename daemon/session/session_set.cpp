@@ -1,0 +1,315 @@
+#include "daemon/session/session_set.h"
+
+#include <algorithm>
+
+#include "simm/check.h"
+
+namespace simm::session {
+
+SessionSet::SessionSet(const SessionSetLimits& limits, engine::OperationSink& engine,
+                       const base::Clock& clock, base::Waiter& waiter, SessionCommands& commands,
+                       SessionEvents& events, ControlWaker& control, SessionCounters counters)
+    : context_{engine, clock, counters_},
+      counters_(counters),
+      waiter_(waiter),
+      commands_(commands),
+      events_(events),
+      control_(control),
+      members_max_(limits.sessions_max),
+      tenants_max_(limits.tenants_max),
+      tenants_(std::make_unique<Tenant[]>(limits.tenants_max)),
+      members_(std::make_unique<Member[]>(limits.sessions_max)) {}
+
+SessionSet::~SessionSet() {
+  SIMM_CHECK(session_count_ == 0);
+}
+
+int SessionSet::do_work() noexcept {
+  int work = run_commands();
+  work += tend_members();
+  work += serve_round();
+  return work;
+}
+
+// --- commands ------------------------------------------------------------------------------------
+
+int SessionSet::run_commands() noexcept {
+  int done = 0;
+  SessionCommand command;
+  while (done < static_cast<int>(kCommandsPerTurn) && can_emit() && commands_.try_pop(command)) {
+    run(command);
+    ++done;
+  }
+  return done;
+}
+
+void SessionSet::run(const SessionCommand& command) noexcept {
+  Session& session = *command.session;
+  SessionEvent answer;
+  answer.session = &session;
+  answer.cookie = command.cookie;
+  switch (command.kind) {
+    case SessionCommand::Kind::attach:
+      answer.kind = attach(session) ? SessionEvent::Kind::attached : SessionEvent::Kind::refused;
+      return emit(answer);
+    case SessionCommand::Kind::add_region:
+      add_region(command, answer);
+      return emit(answer);
+    case SessionCommand::Kind::remove_region:
+      // The region itself is reported when nothing uses it any more.
+      if (session.regions().retire(command.handle) == Status::ok) return;
+      answer.kind = SessionEvent::Kind::region_removed;
+      return emit(answer);
+    case SessionCommand::Kind::open_name_space:
+      answer.kind = SessionEvent::Kind::name_space_opened;
+      answer.name_space_id = session.name_spaces().open(command.name_space);
+      return emit(answer);
+    case SessionCommand::Kind::poison:
+      session.poison(command.reason);
+      return;
+    case SessionCommand::Kind::drain: {
+      Member* const member = member_of(session);
+      SIMM_CHECK(member != nullptr);
+      member->leaving = true;
+      session.drain();
+      return;
+    }
+  }
+}
+
+void SessionSet::add_region(const SessionCommand& command, SessionEvent& answer) noexcept {
+  std::unique_ptr<memory::RegionMemory> region(command.region);
+  answer.kind = SessionEvent::Kind::region_added;
+  answer.handle = command.session->regions().insert(region);
+  answer.region = region.release();  // null when the table took it
+}
+
+bool SessionSet::attach(Session& session) noexcept {
+  std::uint32_t place = 0;
+  while (place < members_max_ && members_[place].session != nullptr) ++place;
+  Tenant* const tenant = place < members_max_ ? tenant_for(session.config()) : nullptr;
+  if (tenant == nullptr) return false;
+
+  Member& member = members_[place];
+  members_used_ = std::max(members_used_, place + 1);
+  member.session = &session;
+  member.tenant = static_cast<std::uint32_t>(tenant - tenants_.get());
+  member.poison_reported = false;
+  member.leaving = false;
+  // Without a bell the client can not wake a sleeping daemon; its submissions then wait for the
+  // next turn that something else causes.
+  member.watched = session.bell_fd() >= 0 && waiter_.watch(session.bell_fd(), session).has_value();
+  tenant->members.push_back(member);
+  ++tenant->share.sessions;
+  ++session_count_;
+  counters_.attached.set(session_count_);
+  session.begin(context_, tenant->share);
+  return true;
+}
+
+SessionSet::Tenant* SessionSet::tenant_for(const SessionConfig& config) noexcept {
+  Tenant* free = nullptr;
+  for (std::uint32_t i = 0; i < tenants_max_; ++i) {
+    Tenant& tenant = tenants_[i];
+    if (tenant.share.sessions == 0) {
+      if (free == nullptr) free = &tenant;
+    } else if (tenant.share.tenant == config.tenant) {
+      return &tenant;
+    }
+  }
+  if (free == nullptr) return nullptr;
+  tenants_used_ = std::max(tenants_used_, static_cast<std::uint32_t>(free - tenants_.get()) + 1);
+  free->share = {};
+  free->share.tenant = config.tenant;
+  free->share.bytes_max = config.tenant_bytes_max;
+  free->share.operations_max = config.tenant_operations_max;
+  return free;
+}
+
+SessionSet::Member* SessionSet::member_of(const Session& session) noexcept {
+  for (std::uint32_t i = 0; i < members_used_; ++i) {
+    if (members_[i].session == &session) return &members_[i];
+  }
+  return nullptr;
+}
+
+void SessionSet::remove(Member& member) noexcept {
+  unwatch(member);
+  member.unlink();
+  --tenants_[member.tenant].share.sessions;
+  member.session = nullptr;
+  --session_count_;
+  counters_.attached.set(session_count_);
+}
+
+void SessionSet::unwatch(Member& member) noexcept {
+  if (!member.watched) return;
+  waiter_.unwatch(member.session->bell_fd());
+  member.watched = false;
+}
+
+// --- what is not serving -------------------------------------------------------------------------
+
+int SessionSet::tend_members() noexcept {
+  int work = 0;
+  base::TimeNs now_ns = 0;
+  for (std::uint32_t i = 0; i < members_used_; ++i) {
+    Member& member = members_[i];
+    if (member.session == nullptr) continue;
+    if (member.session->has_held() && now_ns == 0) now_ns = context_.clock.now_ns();
+    work += tend(member, now_ns);
+  }
+  return work;
+}
+
+int SessionSet::tend(Member& member, base::TimeNs now_ns) noexcept {
+  Session& session = *member.session;
+  int work = session.has_held() ? session.expire_held(now_ns) : 0;
+  if (session.hung_up()) unwatch(member);
+  while (can_emit()) {
+    std::unique_ptr<memory::RegionMemory> region = session.regions().take_idle();
+    if (region == nullptr) break;
+    SessionEvent event;
+    event.kind = SessionEvent::Kind::region_removed;
+    event.session = &session;
+    event.region = region.release();
+    emit(event);
+    ++work;
+  }
+  if (session.phase() == Session::Phase::ended) work += report(member);
+  return work;
+}
+
+int SessionSet::report(Member& member) noexcept {
+  SessionEvent event;
+  event.session = member.session;
+  event.reason = member.session->poison_reason();
+  int work = 0;
+  if (event.reason != ipc::PoisonReason::none && !member.poison_reported && can_emit()) {
+    event.kind = SessionEvent::Kind::poisoned;
+    member.poison_reported = true;
+    emit(event);
+    ++work;
+  }
+  if (member.leaving && can_emit()) {
+    event.kind = SessionEvent::Kind::gone;
+    remove(member);
+    emit(event);
+    ++work;
+  }
+  return work;
+}
+
+// --- serving -------------------------------------------------------------------------------------
+
+int SessionSet::serve_round() noexcept {
+  // One round for everybody; more at once when only tenants in debt have work, so that the agent
+  // never idles while somebody wants it.
+  std::int64_t rounds = 0;
+  bool somebody_can = false;
+  for (std::uint32_t i = 0; i < tenants_used_; ++i) {
+    TenantShare& share = tenants_[i].share;
+    if (share.sessions == 0) continue;
+    share.add_rounds(1);
+    if (somebody_can || !has_work(tenants_[i])) continue;
+    const std::int64_t missing = share.rounds_until_turn();
+    somebody_can = missing == 0;
+    rounds = rounds == 0 ? missing : std::min(rounds, missing);
+  }
+  if (!somebody_can && rounds == 0) return 0;
+  if (!somebody_can) {
+    for (std::uint32_t i = 0; i < tenants_used_; ++i) tenants_[i].share.add_rounds(rounds);
+  }
+
+  int served = 0;
+  for (std::uint32_t n = 0; n < tenants_used_; ++n) {
+    Tenant& tenant = tenants_[(first_tenant_ + n) % tenants_used_];
+    if (tenant.share.sessions != 0 && tenant.share.credit > 0) served += serve(tenant);
+  }
+  first_tenant_ = (first_tenant_ + 1) % tenants_used_;
+  counters_.turn_entries_max.raise(static_cast<std::uint64_t>(served));
+  return served;
+}
+
+int SessionSet::serve(Tenant& tenant) noexcept {
+  std::uint32_t entries = 0;
+  std::uint32_t fruitless = 0;
+  while (entries < kEntriesPerTurn && tenant.share.credit > 0 &&
+         fruitless < tenant.share.sessions) {
+    Member& member = *tenant.members.front();
+    tenant.members.move_to_back(member);
+    if (member.session->take_one() == Session::Step::served) {
+      ++entries;
+      fruitless = 0;
+    } else {
+      ++fruitless;
+    }
+  }
+  counters_.entries_max.raise(entries);
+  return static_cast<int>(entries);
+}
+
+bool SessionSet::has_work(Tenant& tenant) noexcept {
+  for (Member* member = tenant.members.front(); member != nullptr;
+       member = tenant.members.next(*member)) {
+    if (member->session->has_held() || member->session->has_submissions()) return true;
+  }
+  return false;
+}
+
+// --- sleeping, faults, events --------------------------------------------------------------------
+
+base::TimeNs SessionSet::next_deadline_ns() const noexcept {
+  base::TimeNs earliest = base::kNoDeadline;
+  for (std::uint32_t i = 0; i < members_used_; ++i) {
+    if (members_[i].session == nullptr) continue;
+    earliest = std::min(earliest, members_[i].session->next_deadline_ns());
+  }
+  // An event waits for room in its mailbox, and nobody tells us when there is: look again soon.
+  if (has_kept_event_) earliest = std::min(earliest, context_.clock.now_ns() + base::kNsPerMs);
+  return earliest;
+}
+
+bool SessionSet::prepare_sleep() noexcept {
+  for (std::uint32_t i = 0; i < members_used_; ++i) {
+    if (members_[i].session != nullptr) members_[i].session->announce_sleep();
+  }
+  for (std::uint32_t i = 0; i < members_used_; ++i) {
+    if (members_[i].session != nullptr && members_[i].session->has_submissions()) return false;
+  }
+  return true;
+}
+
+void SessionSet::cancel_sleep() noexcept {
+  for (std::uint32_t i = 0; i < members_used_; ++i) {
+    if (members_[i].session != nullptr) members_[i].session->withdraw_sleep();
+  }
+}
+
+void SessionSet::on_region_fault(const memory::Region& region) noexcept {
+  for (std::uint32_t i = 0; i < members_used_; ++i) {
+    Session* const session = members_[i].session;
+    if (session != nullptr && session->config().id == region.session_id) {
+      session->poison(ipc::PoisonReason::region_fault);
+    }
+  }
+}
+
+bool SessionSet::can_emit() noexcept {
+  if (has_kept_event_ && events_.try_push(kept_event_)) {
+    has_kept_event_ = false;
+    control_.wake_control();
+  }
+  return !has_kept_event_;
+}
+
+void SessionSet::emit(const SessionEvent& event) noexcept {
+  if (events_.try_push(event)) {
+    control_.wake_control();
+    return;
+  }
+  kept_event_ = event;
+  has_kept_event_ = true;
+}
+
+}  // namespace simm::session

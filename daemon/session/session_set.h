@@ -1,0 +1,107 @@
+// SessionSet: the sessions of one data agent. Serves them in rounds that share the agent fairly
+// between tenants (TenantShare) and, within a tenant, entry by entry between its sessions. A turn
+// is bounded: at most kEntriesPerTurn entries of a tenant and kCommandsPerTurn commands.
+//
+// The control thread hands sessions over and takes them back by mailbox (session_mail.h); it never
+// touches a session between `attach` and `gone`. An event that finds its mailbox full is kept, and
+// no command is taken before it is delivered.
+//
+// Thread: its data agent; the far ends of the mailboxes are the control thread's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "daemon/base/agent.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/intrusive_list.h"
+#include "daemon/base/waiter.h"
+#include "daemon/engine/operation.h"
+#include "daemon/session/session.h"
+#include "daemon/session/session_mail.h"
+#include "daemon/session/tenant_share.h"
+#include "daemon/transport/region_faults.h"
+
+namespace simm::session {
+
+struct SessionSetLimits {
+  std::uint32_t sessions_max = 256;
+  std::uint32_t tenants_max = base::kTenantsMax;
+};
+
+class SessionSet final : public base::Agent, public transport::RegionFaults {
+public:
+  // Everything it refers to outlives it. Allocates; at the end no session may be attached.
+  SessionSet(const SessionSetLimits& limits, engine::OperationSink& engine,
+             const base::Clock& clock, base::Waiter& waiter, SessionCommands& commands,
+             SessionEvents& events, ControlWaker& control, SessionCounters counters = {});
+  ~SessionSet() override;
+
+  // Agent.
+  int do_work() noexcept override;
+  base::TimeNs next_deadline_ns() const noexcept override;
+  bool prepare_sleep() noexcept override;
+  void cancel_sleep() noexcept override;
+  const char* name() const noexcept override { return "sessions"; }
+
+  // RegionFaults: poisons the session whose region it is.
+  void on_region_fault(const memory::Region& region) noexcept override;
+
+  [[nodiscard]] std::uint32_t sessions() const noexcept { return session_count_; }
+
+private:
+  struct TenantTag {};
+  struct Member : base::ListLink<TenantTag> {
+    Session* session = nullptr;  // null: a free place
+    std::uint32_t tenant = 0;
+    bool watched = false;
+    bool poison_reported = false;
+    bool leaving = false;  // drain was commanded
+  };
+  struct Tenant {
+    TenantShare share;  // share.sessions == 0: a free place
+    base::IntrusiveList<Member, TenantTag> members;
+  };
+
+  int run_commands() noexcept;
+  void run(const SessionCommand& command) noexcept;
+  [[nodiscard]] bool attach(Session& session) noexcept;
+  void add_region(const SessionCommand& command, SessionEvent& answer) noexcept;
+  [[nodiscard]] Tenant* tenant_for(const SessionConfig& config) noexcept;
+  void remove(Member& member) noexcept;
+  [[nodiscard]] Member* member_of(const Session& session) noexcept;
+
+  int tend_members() noexcept;
+  int tend(Member& member, base::TimeNs now_ns) noexcept;
+  int report(Member& member) noexcept;
+  void unwatch(Member& member) noexcept;
+
+  int serve_round() noexcept;
+  int serve(Tenant& tenant) noexcept;
+  [[nodiscard]] static bool has_work(Tenant& tenant) noexcept;
+
+  [[nodiscard]] bool can_emit() noexcept;
+  void emit(const SessionEvent& event) noexcept;
+
+  SessionContext context_;
+  SessionCounters counters_;
+  base::Waiter& waiter_;
+  SessionCommands& commands_;
+  SessionEvents& events_;
+  ControlWaker& control_;
+
+  const std::uint32_t members_max_;
+  const std::uint32_t tenants_max_;
+  const std::unique_ptr<Tenant[]> tenants_;  // outlives the members on its lists
+  const std::unique_ptr<Member[]> members_;
+  std::uint32_t members_used_ = 0;  // places ever used: what a sweep looks at
+  std::uint32_t tenants_used_ = 0;
+  std::uint32_t session_count_ = 0;
+  std::uint32_t first_tenant_ = 0;  // of the next round
+
+  SessionEvent kept_event_;
+  bool has_kept_event_ = false;
+};
+
+}  // namespace simm::session

@@ -1,0 +1,117 @@
+#include "daemon/session/submission_decoder.h"
+
+#include <algorithm>
+
+#include "ipc/range.h"
+#include "simm/check.h"
+
+namespace simm::session {
+namespace {
+
+constexpr std::uint8_t kPutModeCount = 2;
+
+bool all_zero(const std::uint64_t (&words)[3]) noexcept {
+  return (words[0] | words[1] | words[2]) == 0;
+}
+
+bool moves_bytes(ipc::Opcode opcode) noexcept {
+  return opcode == ipc::Opcode::put || opcode == ipc::Opcode::get;
+}
+
+Decoded breach(ipc::PoisonReason reason) noexcept {
+  Decoded decoded;
+  decoded.breach = reason;
+  return decoded;
+}
+
+}  // namespace
+
+ipc::PoisonReason SubmissionDecoder::check(ipc::Submission submission) const noexcept {
+  constexpr auto kBad = ipc::PoisonReason::bad_submission;
+  if (submission.opcode >= ipc::kOpcodeCount) return kBad;
+  if (submission.put_mode >= kPutModeCount) return kBad;
+  if ((submission.flags & ~std::uint32_t{ipc::kFlagsKnown}) != 0) return kBad;
+  if (submission.reserved0 != 0 || !all_zero(submission.reserved)) return kBad;
+  if (!name_spaces_.contains(submission.name_space)) return kBad;
+  if (static_cast<ipc::Opcode>(submission.opcode) == ipc::Opcode::noop) {
+    return submission.page_count == 0 ? ipc::PoisonReason::none : kBad;
+  }
+  if (submission.page_count == 0 || submission.page_count > ipc::kPagesPerSubmissionMax)
+    return kBad;
+  if (!ipc::range_within(submission.page_first, submission.page_count, ipc::kPageSlots))
+    return kBad;
+  return ipc::PoisonReason::none;
+}
+
+Decoded SubmissionDecoder::decode(ipc::Submission submission, const ipc::DaemonLane& lane,
+                                  engine::Operation& operation) const noexcept {
+  const auto opcode = static_cast<ipc::Opcode>(submission.opcode);
+  operation.header.opcode = opcode;
+  operation.header.put_mode = static_cast<ipc::PutMode>(submission.put_mode);
+  operation.header.exact_size = (submission.flags & ipc::kFlagExactSize) != 0;
+  operation.header.shared_read = (submission.flags & ipc::kFlagShared) != 0;
+  operation.header.name_space = name_spaces_.at(submission.name_space);
+  operation.header.ttl_ms = submission.ttl_ms;
+  operation.header.lease_ms = submission.lease_ms;
+  operation.client_token = submission.token;
+  operation.page_first = submission.page_first;
+  operation.page_count = submission.page_count;
+
+  Decoded all;
+  KeySpan keys;
+  for (std::uint32_t i = 0; i < submission.page_count; ++i) {
+    ipc::PageDescriptor page;
+    if (lane.copy_pages(submission.page_first + i, 1, &page) != Status::ok) {
+      return breach(ipc::PoisonReason::bad_submission);
+    }
+    transport::PageRequest& request = operation.pages[i];
+    request = {};
+    const Decoded one = decode_page(opcode, page, request);
+    if (one.breach != ipc::PoisonReason::none) return one;
+    if (one.status != Status::ok) all.status = one.status;
+    request.index = static_cast<std::uint16_t>(i);
+    // SAFETY: the key range was checked against kKeyArenaBytes, which is the array's size: a key
+    // keeps the offset that it has in the lane, so that one copy brings all of them.
+    request.key = operation.key_bytes.data() + page.key_offset;
+    keys.first = std::min(keys.first, page.key_offset);
+    keys.end = std::max(keys.end, page.key_offset + page.key_bytes);
+    all.slice_bytes += request.slice.length;  // at most 2^10 pages of 2^30 bytes
+  }
+  if (all.status != Status::ok) return all;
+
+  all.key_copy_bytes = keys.end - keys.first;
+  const Status copied =
+      lane.copy_keys(keys.first, all.key_copy_bytes,
+                     reinterpret_cast<std::byte*>(operation.key_bytes.data()) + keys.first);
+  SIMM_CHECK(copied == Status::ok);  // every key lies inside the arena, so their hull does
+  return all;
+}
+
+Decoded SubmissionDecoder::decode_page(ipc::Opcode opcode, ipc::PageDescriptor page,
+                                       transport::PageRequest& out) const noexcept {
+  constexpr auto kBad = ipc::PoisonReason::bad_descriptor;
+  if (!all_zero(page.reserved)) return breach(kBad);
+  if (page.key_bytes == 0 || page.key_bytes > ipc::kKeyBytesMax) return breach(kBad);
+  if (!ipc::range_within(page.key_offset, page.key_bytes, ipc::kKeyArenaBytes)) return breach(kBad);
+  out.key_bytes = page.key_bytes;
+  out.depth = page.depth;
+
+  Decoded decoded;
+  if (!moves_bytes(opcode)) {
+    if (page.region != ipc::kNoRegion) return breach(kBad);
+    return decoded;
+  }
+  if (page.length == 0 || page.length > ipc::kValueBytesMax) return breach(kBad);
+  if (page.object_offset > ipc::kValueBytesMax) return breach(kBad);
+  if (opcode == ipc::Opcode::put && page.object_offset != 0) return breach(kBad);
+  out.object_offset = page.object_offset;
+  if (regions_.slice(page.region, page.offset, page.length, out.slice) == Status::ok) {
+    return decoded;
+  }
+  // A region that the client deregisters while another of its threads still names it is no breach.
+  if (regions_.is_current(page.region) || !regions_.was_given_out(page.region)) return breach(kBad);
+  decoded.status = Status::invalid_state;
+  return decoded;
+}
+
+}  // namespace simm::session
