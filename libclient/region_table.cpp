@@ -64,7 +64,9 @@ void RegionTable::for_each(const std::function<void(RegionRecord&)>& visit) {
 
 void RegionTable::after_fork_child() noexcept {
   for (RegionRecord& record : records_) record.reset_users();
-  mutex_.unlock();
+  // Not unlock(): glibc tells a writer's unlock from a reader's by the thread id of the writer, and
+  // this thread has got a new one. Nobody else can hold or want the mutex here.
+  new (&mutex_) std::shared_mutex;
 }
 
 }  // namespace simm::detail
