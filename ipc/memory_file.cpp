@@ -93,6 +93,12 @@ Expected<MemoryFile> MemoryFile::create_with(const MemoryFileSpec& spec, bool hu
 }
 
 Expected<MemoryFile> MemoryFile::inspect(UniqueFd fd) {
+  // Only shmem and hugetlbfs files have seals (F_SEAL_SEAL at least), and the kernel answers this
+  // without asking the file system: fstat of a FUSE file may block for as long as its owner likes.
+  if (::fcntl(fd.get(), F_GET_SEALS) < 0) {
+    return Error{Status::invalid_argument,
+                 "the descriptor is not a file of tmpfs or hugetlbfs: only memory can be shared"};
+  }
   struct stat file {};
   if (::fstat(fd.get(), &file) != 0) return system_error("fstat of a received descriptor", errno);
   if (!S_ISREG(file.st_mode)) {
@@ -101,8 +107,7 @@ Expected<MemoryFile> MemoryFile::inspect(UniqueFd fd) {
   Expected<FileSystemFacts> facts = file_system_of(fd.get());
   if (!facts) return std::move(facts).error();
   if (!facts->in_memory) {
-    return Error{Status::invalid_argument,
-                 "the descriptor is not on tmpfs or hugetlbfs: only memory can be shared"};
+    return Error{Status::invalid_argument, "the descriptor is not on tmpfs or hugetlbfs"};
   }
   const int flags = ::fcntl(fd.get(), F_GETFL);
   if (flags < 0) return system_error("F_GETFL of a received descriptor", errno);

@@ -2,8 +2,8 @@
 //
 // Made here for session memory and for shared regions, or received from a client and inspected
 // before anything else touches it: a descriptor from outside may be a pipe, a device or a file of a
-// FUSE file system whose every access blocks, so only fstat and fstatfs see it until it is known to
-// be a regular file in memory.
+// FUSE file system whose every access blocks, so nothing but fcntl sees it until it is known to be
+// a file in memory, and nothing but fstat and fstatfs until it is known to be a regular one.
 //
 // The seal sequence of session memory:
 //   create      size fixed, pages present, then F_SEAL_GROW | F_SEAL_SHRINK: nobody can truncate it

@@ -12,6 +12,7 @@
 
 namespace simm::memory {
 
+class ForeignCopier;
 class RegionPages;
 
 enum class RegionKind : std::uint8_t {
@@ -29,10 +30,11 @@ struct Region {
   std::uint64_t id = 0;              // unique in this daemon's life, for logs and the copier
   std::uint64_t session_id = 0;      // whose it is: a fault in it poisons that session
   RegionKind kind = RegionKind::shared;
-  bool can_fault = true;         // touching it may raise SIGBUS: only through copy_untrusted()
-  std::int16_t numa_node = -1;   // -1: unknown
-  std::uint16_t table_slot = 0;  // its place in its session's RegionTable
-  RegionPages* pages = nullptr;  // which pages may be touched; null: all of them
+  bool can_fault = true;            // touching it may raise SIGBUS: only through copy_untrusted()
+  std::int16_t numa_node = -1;      // -1: unknown
+  std::uint16_t table_slot = 0;     // its place in its session's RegionTable
+  ForeignCopier* copier = nullptr;  // of a foreign region: who copies
+  RegionPages* pages = nullptr;     // which pages may be touched; null: all of them
 };
 
 // What an operation reads or writes: made by one factory (RegionTable::slice), which proved that

@@ -75,7 +75,8 @@ Expected<std::unique_ptr<RegionMemory>> RegionMemory::map(ipc::MemoryFile file, 
   return made;
 }
 
-std::unique_ptr<RegionMemory> RegionMemory::foreign(const Spec& spec, PinCharge charge) {
+std::unique_ptr<RegionMemory> RegionMemory::foreign(const Spec& spec, PinCharge charge,
+                                                    std::shared_ptr<ForeignCopier> copier) {
   auto made = std::make_unique<RegionMemory>();
   made->charge_ = std::move(charge);
   made->region_.kind = RegionKind::foreign;
@@ -83,6 +84,8 @@ std::unique_ptr<RegionMemory> RegionMemory::foreign(const Spec& spec, PinCharge 
   made->region_.session_id = spec.session_id;
   made->region_.length = spec.length;
   made->region_.client_address = spec.client_address;
+  made->region_.copier = copier.get();
+  made->copier_ = std::move(copier);
   return made;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "daemon/memory/foreign_copier.h"
 #include "daemon/memory/pin_budget.h"
 #include "daemon/memory/region.h"
 #include "daemon/memory/region_pages.h"
@@ -35,8 +36,9 @@ public:
   static Expected<std::unique_ptr<RegionMemory>> map(ipc::MemoryFile file, const Spec& spec,
                                                      TouchBudget& budget, PinCharge charge);
 
-  // A region that only its helper process reaches.
-  static std::unique_ptr<RegionMemory> foreign(const Spec& spec, PinCharge charge);
+  // A region that only its helper process reaches. `copier` may be null in tests of tables.
+  static std::unique_ptr<RegionMemory> foreign(const Spec& spec, PinCharge charge,
+                                               std::shared_ptr<ForeignCopier> copier);
 
   [[nodiscard]] Region& region() noexcept { return region_; }
   [[nodiscard]] const Region& region() const noexcept { return region_; }
@@ -49,6 +51,7 @@ private:
   Region region_;
   ipc::Mapping mapping_;
   std::unique_ptr<RegionPages> pages_;
+  std::shared_ptr<ForeignCopier> copier_;
   PinCharge charge_;
 };
 

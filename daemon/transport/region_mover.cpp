@@ -4,6 +4,7 @@
 
 #include "daemon/base/hash.h"
 #include "daemon/memory/copy_untrusted.h"
+#include "daemon/memory/foreign_copier.h"
 
 namespace simm::transport {
 
@@ -37,9 +38,35 @@ Status move_part(const Move& move, std::uint64_t bytes) noexcept {
   return memory::stream_untrusted(move.slice, move.moved, own, bytes);
 }
 
+// Posts the next piece of a foreign move, or asks what became of the posted one. ok: `moved` grew.
+memory::PieceState step_piece(Move& move) noexcept {
+  memory::ForeignCopier& copier = *move.slice.region->copier;
+  const std::uint64_t bytes =
+      std::min(memory::ForeignCopier::kPieceBytes, move.length - move.moved);
+  // SAFETY: moved + bytes <= length, which both sides have.
+  std::byte* const own = move.memory + move.moved;
+  const bool is_read = move.direction == MoveDirection::in;
+  if (move.ticket == 0) {
+    const std::uint64_t address =
+        move.slice.region->client_address + move.slice.offset + move.moved;
+    const Status posted = is_read ? copier.post_read(address, bytes, move.ticket)
+                                  : copier.post_write(address, own, bytes, move.ticket);
+    const bool is_on = posted == Status::ok || posted == Status::no_space;
+    return is_on ? memory::PieceState::pending : memory::PieceState::lost;
+  }
+  const memory::PieceState state = copier.poll(move.ticket, is_read ? own : nullptr, bytes);
+  if (state == memory::PieceState::pending) return state;
+  move.ticket = 0;
+  if (state != memory::PieceState::ok) return state;
+  if (move.moved == 0) move.stream->begin();
+  if (move.digest_wanted) move.stream->add(own, bytes);
+  move.moved += bytes;
+  return state;
+}
+
 }  // namespace
 
-MoveProgress RegionMover::step(Move& move, std::uint64_t bytes_max) noexcept {
+MoveProgress RegionMover::step_mapped(Move& move, std::uint64_t bytes_max) noexcept {
   if (move.length < memory::kStreamBytesMin) return move_at_once(move);
   if (move.moved == 0) move.stream->begin();
   const std::uint64_t bytes = std::min(bytes_max, move.length - move.moved);
@@ -51,7 +78,39 @@ MoveProgress RegionMover::step(Move& move, std::uint64_t bytes_max) noexcept {
   return MoveProgress::done;
 }
 
-bool RegionMover::stop(Move&) noexcept {
+// At most one piece of a move is under way; its ticket is in the move.
+MoveProgress RegionMover::step_foreign(Move& move) noexcept {
+  if (move.length == 0) return move_at_once(move);
+  const memory::PieceState state = step_piece(move);
+  if (state == memory::PieceState::pending) return MoveProgress::waiting;
+  if (state != memory::PieceState::ok) {
+    // lost: the worker was killed at a fence or the client is dead, nothing that this page did
+    // wrong.
+    const bool is_lost = state == memory::PieceState::lost;
+    move.status = is_lost ? Status::unreachable : Status::transfer_failed;
+    return MoveProgress::done;
+  }
+  if (move.moved < move.length) return MoveProgress::running;
+  if (move.digest_wanted) move.digest = move.stream->value();
+  return MoveProgress::done;
+}
+
+MoveProgress RegionMover::step(Move& move, std::uint64_t bytes_max) noexcept {
+  const memory::Region* const region = move.slice.region;
+  const bool is_foreign = region != nullptr && region->copier != nullptr;
+  return is_foreign ? step_foreign(move) : step_mapped(move, bytes_max);
+}
+
+bool RegionMover::stop(Move& move) noexcept {
+  if (move.ticket == 0) return true;
+  memory::ForeignCopier& copier = *move.slice.region->copier;
+  // A write that is under way may still reach the client's pages: only the death of the worker ends
+  // that for certain.
+  if (copier.poll(move.ticket, nullptr, 0) == memory::PieceState::pending) {
+    copier.fence(move.ticket);
+    if (!copier.is_fenced(move.ticket)) return false;
+  }
+  move.ticket = 0;
   return true;
 }
 

@@ -19,7 +19,7 @@ std::unique_ptr<RegionMemory> region_of(std::uint64_t length, std::uint64_t id =
   RegionMemory::Spec spec;
   spec.length = length;
   spec.id = id;
-  return RegionMemory::foreign(spec, {});
+  return RegionMemory::foreign(spec, {}, nullptr);
 }
 
 RegionHandle insert(RegionTable& table, std::uint64_t length, std::uint64_t id = 0) {

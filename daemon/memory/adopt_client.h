@@ -1,0 +1,55 @@
+// AdoptClient: the daemon's end of its privileged helper.
+//
+// adopt() and spawn_worker() wait for the answer (half a second at most, the helper sees to that;
+// one second here), so they belong on the control or a registrar thread, one at a time.
+// kill_worker() waits for nothing. Thread: control or registrar; kill_worker(): any.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "daemon/memory/helper_protocol.h"
+#include "ipc/fd.h"
+#include "ipc/fd_socket.h"
+#include "ipc/peer_identity.h"
+#include "simm/expected.h"
+
+namespace simm::memory {
+
+struct Adopted {
+  ipc::UniqueFd fd;               // not inspected yet
+  std::uint64_t file_offset = 0;  // of the range's first byte
+};
+
+struct SpawnedWorker {
+  ipc::UniqueFd pidfd;
+  std::uint32_t name = 0;  // for kill_worker
+};
+
+class AdoptClient {
+public:
+  explicit AdoptClient(ipc::FdSocket socket) noexcept : socket_(std::move(socket)) {}
+
+  // The file behind a range of the client's address space. permission_denied with the rule that
+  // speaks against it; unreachable when the helper has gone.
+  Expected<Adopted> adopt(const ipc::PeerIdentity& client, std::uint64_t address,
+                          std::uint64_t length);
+
+  // A worker that copies between the client's memory and `bounce`, told what to do over `jobs`.
+  Expected<SpawnedWorker> spawn_worker(const ipc::PeerIdentity& client, int jobs, int bounce);
+
+  // Asks for the death of a worker; its pidfd tells when it has happened. False: ask again later.
+  bool kill_worker(std::uint32_t name) noexcept;
+
+private:
+  Expected<Adopted> ask(const ipc::PeerIdentity& client, HelperRequest request,
+                        std::span<const int> more_fds);
+
+  ipc::FdSocket socket_;
+  std::uint64_t next_request_id_ = 1;
+  std::uint32_t next_worker_ = 1;
+  std::atomic<bool> gone_{false};  // no answer came in time: what comes later is not waited for
+};
+
+}  // namespace simm::memory

@@ -1,0 +1,145 @@
+#include "daemon/memory/region_registrar.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ipc/memory_file.h"
+
+namespace simm::memory {
+
+namespace {
+
+using Kind = ipc::RegionRequestKind;
+static_assert(static_cast<int>(Kind::shared) == static_cast<int>(RegionKind::shared));
+static_assert(static_cast<int>(Kind::adopted) == static_cast<int>(RegionKind::adopted));
+static_assert(static_cast<int>(Kind::staged) == static_cast<int>(RegionKind::staged));
+static_assert(static_cast<int>(Kind::foreign) == static_cast<int>(RegionKind::foreign));
+static_assert(static_cast<int>(Kind::gpu) == static_cast<int>(RegionKind::gpu));
+
+const char* page_words(const RegionMemory& memory) {
+  return memory.region().can_fault ? "it can shrink" : "sealed";
+}
+
+}  // namespace
+
+Expected<MadeRegion> RegionRegistrar::make(RegionOwner& owner, const ipc::RegisterRegion& request,
+                                           ipc::UniqueFd fd) {
+  if (request.has_fd != fd.valid()) {
+    return Error{Status::invalid_argument, "the message and its descriptors do not agree"};
+  }
+  switch (request.kind) {
+    case Kind::automatic:
+      return make_automatic(owner, request, std::move(fd));
+    case Kind::shared:
+      return make_shared(owner, request, std::move(fd));
+    case Kind::adopted:
+      return make_adopted(owner, request);
+    case Kind::foreign:
+      return make_foreign(owner, request);
+    case Kind::staged:
+      return MadeRegion{nullptr, Kind::staged, "staged: the client asked for it"};
+    case Kind::gpu:
+      break;
+  }
+  return Error{Status::not_implemented,
+               "device memory is not supported by this daemon: register host memory"};
+}
+
+Expected<MadeRegion> RegionRegistrar::make_automatic(RegionOwner& owner,
+                                                     const ipc::RegisterRegion& request,
+                                                     ipc::UniqueFd fd) {
+  const bool had_fd = fd.valid();
+  Expected<MadeRegion> made =
+      had_fd ? make_shared(owner, request, std::move(fd)) : make_adopted(owner, request);
+  if (made) return made;
+  std::string why_not = (had_fd ? "not shared: " : "not adopted: ") + made.error().context;
+  if (policy_.foreign && !had_fd) {
+    made = make_foreign(owner, request);
+    if (made) {
+      made->reason += "; " + why_not;
+      return made;
+    }
+    why_not += "; not foreign: " + made.error().context;
+  }
+  return MadeRegion{nullptr, Kind::staged, "staged; " + why_not};
+}
+
+Expected<std::unique_ptr<RegionMemory>> RegionRegistrar::map(RegionOwner& owner, ipc::UniqueFd fd,
+                                                             RegionMemory::Spec spec) {
+  Expected<ipc::MemoryFile> file = ipc::MemoryFile::inspect(std::move(fd));
+  if (!file) return std::move(file).error();
+  Expected<PinCharge> charge = owner.pins.charge(spec.length);
+  if (!charge) return std::move(charge).error();
+  spec.id = next_id_++;
+  return RegionMemory::map(std::move(file).value(), spec, owner.touches, std::move(charge).value());
+}
+
+Expected<MadeRegion> RegionRegistrar::make_shared(RegionOwner& owner,
+                                                  const ipc::RegisterRegion& request,
+                                                  ipc::UniqueFd fd) {
+  if (!fd) return Error{Status::invalid_argument, "a shared region comes with its memory file"};
+  RegionMemory::Spec spec;
+  spec.kind = RegionKind::shared;
+  spec.file_offset = request.fd_offset;
+  spec.length = request.length;
+  spec.client_address = request.address;
+  Expected<std::unique_ptr<RegionMemory>> memory = map(owner, std::move(fd), spec);
+  if (!memory) return std::move(memory).error();
+  const std::string reason =
+      std::string("shared: the client's memory file, ") + page_words(**memory);
+  return MadeRegion{std::move(memory).value(), Kind::shared, reason};
+}
+
+Expected<MadeRegion> RegionRegistrar::make_adopted(RegionOwner& owner,
+                                                   const ipc::RegisterRegion& request) {
+  if (!policy_.adopt) return Error{Status::permission_denied, "adoption is configured off"};
+  if (helper_ == nullptr) return Error{Status::permission_denied, no_helper_};
+  Expected<Adopted> adopted = helper_->adopt(owner.client, request.address, request.length);
+  if (!adopted) return std::move(adopted).error();
+  RegionMemory::Spec spec;
+  spec.kind = RegionKind::adopted;
+  spec.file_offset = adopted->file_offset;
+  spec.length = request.length;
+  spec.client_address = request.address;
+  Expected<std::unique_ptr<RegionMemory>> memory = map(owner, std::move(adopted->fd), spec);
+  if (!memory) return std::move(memory).error();
+  const std::string reason =
+      std::string("adopted: the client's own shared mapping, ") + page_words(**memory);
+  return MadeRegion{std::move(memory).value(), Kind::adopted, reason};
+}
+
+Expected<MadeRegion> RegionRegistrar::make_foreign(RegionOwner& owner,
+                                                   const ipc::RegisterRegion& request) {
+  if (!policy_.foreign) {
+    return Error{Status::permission_denied, "foreign regions are configured off"};
+  }
+  if (helper_ == nullptr) return Error{Status::permission_denied, no_helper_};
+  Expected<PinCharge> charge = owner.pins.charge(request.length);
+  if (!charge) return std::move(charge).error();
+  if (owner.copier == nullptr) {
+    Expected<std::unique_ptr<ForeignCopier>> copier = ForeignCopier::start(*helper_, owner.client);
+    if (!copier) return std::move(copier).error();
+    owner.copier = std::move(copier).value();
+    copiers_.push_back(owner.copier);
+  }
+  RegionMemory::Spec spec;
+  spec.kind = RegionKind::foreign;
+  spec.length = request.length;
+  spec.client_address = request.address;
+  spec.id = next_id_++;
+  return MadeRegion{RegionMemory::foreign(spec, std::move(charge).value(), owner.copier),
+                    Kind::foreign, "foreign: private memory, copied by a helper process"};
+}
+
+void RegionRegistrar::maintain() {
+  for (const std::weak_ptr<ForeignCopier>& weak : copiers_) {
+    const std::shared_ptr<ForeignCopier> copier = weak.lock();
+    // One that does not come back keeps answering "unreachable": its client's own loss.
+    if (copier != nullptr && copier->needs_revival()) (void)copier->revive();
+  }
+  copiers_.erase(std::remove_if(copiers_.begin(), copiers_.end(),
+                                [](const auto& weak) { return weak.expired(); }),
+                 copiers_.end());
+}
+
+}  // namespace simm::memory

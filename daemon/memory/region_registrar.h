@@ -1,0 +1,79 @@
+// RegionRegistrar: turns a client's request into a region, and says which kind it became and why.
+//
+//   automatic  shared if a descriptor came along, else adopted, else foreign if that is configured,
+//              else staged: each with the reason why the kinds before it were not possible
+//   a kind     that one or an error
+//
+// Nothing is mapped before its bytes are charged to the pin budgets. Adoption waits for the
+// helper's answer (half a second at most), and unmapping takes its time: this is work for a
+// registrar thread. Thread: one control or registrar thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/memory/adopt_client.h"
+#include "daemon/memory/foreign_copier.h"
+#include "daemon/memory/pin_budget.h"
+#include "daemon/memory/region_memory.h"
+#include "daemon/memory/touch_budget.h"
+#include "ipc/control_message.h"
+#include "ipc/fd.h"
+#include "ipc/peer_identity.h"
+#include "simm/expected.h"
+
+namespace simm::memory {
+
+struct RegionPolicy {
+  bool adopt = true;
+  bool foreign = false;
+};
+
+// For whom a region is made: parts of a session, which outlive its regions.
+struct RegionOwner {
+  const ipc::PeerIdentity& client;
+  PinBudget& pins;
+  TouchBudget& touches;
+  std::shared_ptr<ForeignCopier> copier;  // made with the first foreign region
+};
+
+struct MadeRegion {
+  std::unique_ptr<RegionMemory> memory;  // null: staged, the client copies through another region
+  ipc::RegionRequestKind kind = ipc::RegionRequestKind::staged;
+  std::string reason;
+};
+
+class RegionRegistrar {
+public:
+  // `helper`: null when there is none; `no_helper` says why then.
+  RegionRegistrar(const RegionPolicy& policy, AdoptClient* helper, std::string no_helper)
+      : policy_(policy), helper_(helper), no_helper_(std::move(no_helper)) {}
+
+  // Takes the descriptor, closes it in the end. Errors: invalid_argument, permission_denied,
+  // out_of_memory (pin budget), not_implemented (gpu).
+  Expected<MadeRegion> make(RegionOwner& owner, const ipc::RegisterRegion& request,
+                            ipc::UniqueFd fd);
+
+  // Brings back foreign workers that were killed at a fence. Call now and then (10 ms).
+  void maintain();
+
+private:
+  Expected<MadeRegion> make_automatic(RegionOwner& owner, const ipc::RegisterRegion& request,
+                                      ipc::UniqueFd fd);
+  Expected<MadeRegion> make_shared(RegionOwner& owner, const ipc::RegisterRegion& request,
+                                   ipc::UniqueFd fd);
+  Expected<MadeRegion> make_adopted(RegionOwner& owner, const ipc::RegisterRegion& request);
+  Expected<MadeRegion> make_foreign(RegionOwner& owner, const ipc::RegisterRegion& request);
+  Expected<std::unique_ptr<RegionMemory>> map(RegionOwner& owner, ipc::UniqueFd fd,
+                                              RegionMemory::Spec spec);
+
+  const RegionPolicy policy_;
+  AdoptClient* const helper_;
+  const std::string no_helper_;
+  std::uint64_t next_id_ = 1;
+  std::vector<std::weak_ptr<ForeignCopier>> copiers_;
+};
+
+}  // namespace simm::memory
