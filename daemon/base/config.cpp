@@ -243,6 +243,14 @@ std::string default_run_directory() {
   return "/tmp/simm-" + std::to_string(::geteuid());
 }
 
+void use_socket(Config& config, const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  config.run_directory = slash == std::string::npos ? "." : path.substr(0, slash);
+  config.sockets = {{path, "", 0660}};
+  config.admin_socket = config.run_directory + "/admin.sock";
+  config.counters_file = config.run_directory + "/counters";
+}
+
 Config default_config() {
   return config_of(json::object());
 }

@@ -56,6 +56,7 @@ struct Config {
     ByteShare pool_bytes;
     HugepageMode hugepages = HugepageMode::off;
     std::int32_t numa = -1;
+    bool prefault = false;
   } node;
   struct {
     std::uint32_t lease_default_ms = 0;
@@ -97,6 +98,10 @@ Config default_config();
 // `file` is only for messages.
 Expected<Config> parse_config(std::string_view json, const std::string& file);
 Expected<Config> load_config(const std::string& path);
+
+// Listens on this one socket instead of the configured ones, with the run directory, the admin
+// socket and the counters file beside it.
+void use_socket(Config& config, const std::string& path);
 
 // /run/simm for root, else $XDG_RUNTIME_DIR/simm, else /tmp/simm-<uid>.
 std::string default_run_directory();
