@@ -1,0 +1,111 @@
+#include "daemon/control/admin_server.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <utility>
+
+#include "ipc/admin_codec.h"
+#include "ipc/peer_identity.h"
+
+namespace simm::control {
+namespace {
+
+constexpr int kAdminBacklog = 16;
+constexpr mode_t kOwnerOnly = 0600;
+
+bool may_administrate(const ipc::FdSocket& socket) {
+  const auto peer = ipc::PeerIdentity::of(socket.fd());
+  return peer.has_value() && (peer->uid() == 0 || peer->uid() == ::geteuid());
+}
+
+}  // namespace
+
+AdminServer::AdminServer(Environment& environment, const AdminReports& reports)
+    : environment_(environment), reports_(reports), readable_(environment.io) {}
+
+Outcome AdminServer::listen(const std::string& path) {
+  auto listener = ipc::FdListener::listen(path, kOwnerOnly, kAdminBacklog);
+  if (!listener) return std::move(listener).error();
+  listener_ = std::make_unique<ipc::FdListener>(std::move(*listener));
+  if (!readable_.watch(listener_->fd())) {
+    return Error{Status::io_error, path + ": can not be watched for connections"};
+  }
+  accept_next();
+  return Done{};
+}
+
+void AdminServer::stop() {
+  readable_.stop();
+  connections_.clear();
+  listener_.reset();
+}
+
+void AdminServer::accept_next() {
+  if (waiting_) return;
+  if (connections_.size() >= base::kAdminConnectionsMax) {
+    return environment_.limits.reached(base::Limit::admin_connections);
+  }
+  waiting_ = true;
+  readable_.when_readable([this] {
+    waiting_ = false;
+    auto accepted = listener_->accept();
+    if (accepted && accepted->has_value() && may_administrate(**accepted)) {
+      const std::uint64_t id = next_id_++;
+      auto connection = std::make_unique<Connection>(environment_.io, std::move(**accepted));
+      if (connection->readable.watch(connection->socket.fd())) {
+        connections_.emplace(id, std::move(connection));
+        read_next(id);
+      }
+    }
+    accept_next();
+  });
+}
+
+void AdminServer::read_next(std::uint64_t id) {
+  connections_.at(id)->readable.when_readable([this, id] { on_readable(id); });
+}
+
+void AdminServer::on_readable(std::uint64_t id) {
+  Connection& connection = *connections_.at(id);
+  std::array<std::byte, ipc::kControlMessageBytesMax> buffer;
+  const ipc::Received received = connection.socket.try_receive(buffer);
+  if (received.result == ipc::SocketResult::would_block) return read_next(id);
+  if (received.result != ipc::SocketResult::done) return close(id);
+  const auto request = ipc::decode_admin_request(std::span(buffer.data(), received.bytes));
+  if (!request) return close(id);
+  const auto packet = ipc::encode(answer(connection, *request));
+  if (!packet || connection.socket.try_send(*packet) != ipc::SocketResult::done) return close(id);
+  read_next(id);
+}
+
+ipc::AdminReply AdminServer::answer(Connection& connection, const ipc::AdminRequest& request) {
+  ipc::AdminReply reply;
+  reply.request_id = request.request_id;
+  if (request.cursor == 0) {
+    auto text = reports_.report(request.command, request.argument);
+    if (!text) {
+      reply.status = Status::invalid_argument;
+      reply.text = "unknown command; known: " + std::string(AdminReports::kCommands);
+      return reply;
+    }
+    connection.text = std::move(*text);
+  }
+  if (request.cursor > connection.text.size()) {
+    reply.status = Status::invalid_argument;
+    reply.text = "the cursor is not one of this connection's last reply";
+    return reply;
+  }
+  const auto from = static_cast<std::size_t>(request.cursor);
+  reply.text = connection.text.substr(from, ipc::kAdminPageBytesMax);
+  const std::size_t end = from + reply.text.size();
+  reply.next_cursor = end < connection.text.size() ? end : 0;
+  return reply;
+}
+
+void AdminServer::close(std::uint64_t id) {
+  connections_.erase(id);
+  accept_next();
+}
+
+}  // namespace simm::control

@@ -1,0 +1,270 @@
+#include "daemon/control/attachment.h"
+
+#include <array>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "daemon/base/sanitize.h"
+#include "ipc/attach_rules.h"
+#include "ipc/control_codec.h"
+#include "simm/version.h"
+
+namespace simm::control {
+
+Attachment::Attachment(AttachServices services, AttachmentOwner& owner, std::uint64_t session_id,
+                       ipc::FdSocket socket, ipc::PeerIdentity peer, const Tenant& tenant,
+                       std::size_t listener)
+    : services_(services),
+      owner_(owner),
+      session_id_(session_id),
+      socket_(std::move(socket)),
+      peer_(std::move(peer)),
+      tenant_(tenant),
+      listener_(listener),
+      readable_(services.environment.io),
+      process_exit_(services.environment.io),
+      deadline_(services.environment.io),
+      budgets_(std::make_shared<RegionBudgets>(
+          "session", services.environment.config.memory.map_bytes_max,
+          services.environment.config.session.regions_max,
+          services.environment.config.memory.touch_budget_bytes)) {}
+
+void Attachment::start() {
+  const auto self = shared_from_this();
+  if (!readable_.watch(socket_.fd())) return close("unwatchable");
+  if (peer_.pidfd() >= 0 && process_exit_.watch(peer_.pidfd())) {
+    process_exit_.when_readable([this] { close("exited"); });
+  }
+  deadline_.expires_after(
+      std::chrono::milliseconds(services_.environment.config.session.handshake_ms));
+  deadline_.async_wait([weak = weak_from_this()](const boost::system::error_code& cancelled) {
+    const auto alive = weak.lock();
+    if (cancelled || alive == nullptr || !alive->in_handshake_) return;
+    alive->services_.environment.errors.record("control.attach", Status::timeout,
+                                               "handshake not finished in time");
+    alive->close("handshake_timeout", ipc::PoisonReason::handshake_timeout);
+  });
+  read_next();
+}
+
+void Attachment::read_next() {
+  readable_.when_readable([self = shared_from_this()] { self->on_readable(); });
+}
+
+void Attachment::on_readable() {
+  std::array<std::byte, ipc::kControlMessageBytesMax> buffer;
+  ipc::Received received = socket_.try_receive(buffer);
+  switch (received.result) {
+    case ipc::SocketResult::done:
+      break;
+    case ipc::SocketResult::would_block:
+      return read_next();
+    case ipc::SocketResult::hung_up:
+      return close("hung_up");
+    case ipc::SocketResult::too_many_fds:
+      return close("too_many_descriptors", ipc::PoisonReason::bad_descriptor_passing);
+    case ipc::SocketResult::too_long:
+      return close("message_too_long", ipc::PoisonReason::bad_message);
+    case ipc::SocketResult::failed:
+      return close("receive_failed");
+  }
+  auto message = ipc::decode_client_message(std::span(buffer.data(), received.bytes));
+  if (!message) {
+    services_.environment.errors.record("control.message", message.status(),
+                                        message.error().context);
+    return close("bad_message", ipc::PoisonReason::bad_message);
+  }
+  std::vector<ipc::UniqueFd> fds;
+  for (std::size_t i = 0; i < received.fd_count; ++i) fds.push_back(std::move(received.fds[i]));
+  const auto* region = std::get_if<ipc::RegisterRegion>(&*message);
+  const std::size_t expected_fds = region != nullptr && region->has_fd ? 1 : 0;
+  if (fds.size() != expected_fds) {
+    return close("unexpected_descriptors", ipc::PoisonReason::bad_descriptor_passing);
+  }
+  handle(std::move(*message), std::move(fds));
+}
+
+void Attachment::handle(ipc::ClientMessage message, std::vector<ipc::UniqueFd> fds) {
+  if (const auto* hello = std::get_if<ipc::Hello>(&message); hello && state_ == State::hello) {
+    return on_hello(*hello);
+  }
+  if (std::holds_alternative<ipc::Mapped>(message) && state_ == State::mapping) return on_mapped();
+  if (std::holds_alternative<ipc::Goodbye>(message)) return close("goodbye");
+  if (state_ == State::open) {
+    if (const auto* wanted = std::get_if<ipc::OpenNamespace>(&message)) {
+      return on_open_name_space(*wanted);
+    }
+    if (const auto* wanted = std::get_if<ipc::RegisterRegion>(&message)) {
+      return on_register_region(*wanted, std::move(fds));
+    }
+    if (const auto* wanted = std::get_if<ipc::DeregisterRegion>(&message)) {
+      return on_deregister_region(*wanted);
+    }
+  }
+  // A message out of its place. (In `opening` and `busy` nothing is read.)
+  close("message_out_of_place", ipc::PoisonReason::bad_message);
+}
+
+void Attachment::on_hello(const ipc::Hello& hello) {
+  client_name_ = base::sanitize(hello.client_name, 100);
+  const base::Config& config = services_.environment.config;
+  ipc::DaemonFacts facts;
+  facts.version = SIMM_VERSION_STRING;
+  const Outcome fits = ipc::check_hello(hello, facts);
+  if (!fits) return refuse(fits.status(), fits.error().context);
+
+  const std::uint32_t lanes =
+      ipc::granted_lanes(hello.lane_count, config.session.lanes_default, ipc::kLanesMax);
+  auto memory = SessionMemory::create(session_id_, lanes);
+  if (!memory) {
+    services_.environment.errors.record("control.session_memory", memory.status(),
+                                        memory.error().context);
+    return refuse(Status::out_of_memory,
+                  "no memory for another session: " + memory.error().context);
+  }
+  memory_.emplace(std::move(*memory));
+
+  ipc::Welcome welcome;
+  welcome.daemon_version = SIMM_VERSION_STRING;
+  welcome.session_id = session_id_;
+  welcome.tenant = tenant_.name;
+  welcome.session_bytes = ipc::session_bytes(lanes);
+  welcome.lane_count = lanes;
+  welcome.limits = {
+      ipc::kValueBytesMax,           ipc::kKeyBytesMax,
+      config.session.regions_max,    config.engine.timeout_default_ms * base::kNsPerMs,
+      config.store.lease_default_ms, config.store.lease_max_ms};
+  const std::array<int, ipc::kWelcomeFds> fds = {memory_->file.fd(), memory_->client_bell.fd()};
+  if (!send(welcome, fds)) return close("unreachable");
+  memory_->client_bell = ipc::BellSocket(-1);
+  state_ = State::mapping;
+  read_next();
+}
+
+void Attachment::on_mapped() {
+  // From here on nobody can take pages away, so the rings may be read.
+  const Outcome sealed = memory_->file.seal_final();
+  if (!sealed) {
+    services_.environment.errors.record("control.seal", sealed.status(), sealed.error().context);
+    return close("seal_failed");
+  }
+  state_ = State::opening;
+  services_.plane.open_session({session_id_, &*memory_, &tenant_});
+}
+
+void Attachment::on_opened(Status status) {
+  if (status != Status::ok) {
+    send(ipc::Refused{status, "no memory for another session on the data agents"});
+    return finish();
+  }
+  if (state_ != State::opening) return;  // it is closing already
+  state_ = State::open;
+  deadline_.cancel();
+  services_.environment.log.info("control", "session opened",
+                                 {{"session", session_id_},
+                                  {"tenant", tenant_.name},
+                                  {"pid", static_cast<std::uint64_t>(peer_.pid())},
+                                  {"client", client_name_}});
+  leave_handshake();
+  reply(ipc::Opened{});
+}
+
+void Attachment::on_open_name_space(const ipc::OpenNamespace& wanted) {
+  state_ = State::busy;
+  request_id_ = wanted.request_id;
+  services_.plane.open_name_space(session_id_, services_.tenants.namespace_id(wanted.name));
+}
+
+void Attachment::on_name_space(Status status, std::uint16_t id) {
+  if (state_ != State::busy) return;
+  if (status != Status::ok) {
+    services_.environment.limits.reached(base::Limit::namespaces_per_tenant);
+  }
+  reply(ipc::NamespaceReply{request_id_, status, id,
+                            status == Status::ok ? "" : "too many namespaces in this session"});
+}
+
+void Attachment::refuse(Status status, const std::string& reason) {
+  services_.environment.counters.counter("control.attach.refused").add();
+  send(ipc::Refused{status, reason});
+  close("refused");
+}
+
+bool Attachment::send(const ipc::DaemonMessage& message, std::span<const int> fds) {
+  const auto packet = ipc::encode(message);
+  if (!packet) {
+    services_.environment.errors.record("control.encode", packet.status(), packet.error().context);
+    return false;
+  }
+  return socket_.try_send(*packet, fds) == ipc::SocketResult::done;
+}
+
+void Attachment::reply(const ipc::DaemonMessage& message) {
+  // A client that does not read its replies does not want them.
+  if (!send(message)) return close("reply_undeliverable");
+  state_ = State::open;
+  read_next();
+}
+
+void Attachment::on_poisoned(ipc::PoisonReason reason) {
+  if (state_ == State::draining || state_ == State::closed) return;
+  close("poisoned", reason);
+}
+
+void Attachment::close(const char* cause, ipc::PoisonReason poison) {
+  if (state_ == State::draining || state_ == State::closed) return;
+  const auto self = shared_from_this();
+  const bool running = state_ >= State::opening;
+  services_.environment.counters.counter(std::string("control.closed.") + cause).add();
+  readable_.stop();
+  process_exit_.stop();
+  deadline_.cancel();
+  state_ = State::draining;
+  if (!running) return finish();
+  leave_handshake();
+  if (poison != ipc::PoisonReason::none) send(ipc::Poisoned{poison});
+  services_.environment.log.info("control", "session closing",
+                                 {{"session", session_id_}, {"cause", cause}});
+  // The socket stays open until nothing of the session is used any more: its hang-up tells a client
+  // that drains with us that everything has ended.
+  services_.plane.close_session(session_id_, poison);
+}
+
+void Attachment::leave_handshake() {
+  if (!in_handshake_) return;
+  in_handshake_ = false;
+  owner_.on_handshake_over(*this);
+}
+
+void Attachment::on_gone() {
+  if (registering_) {
+    // The registrar still works for us; on_region_ready() comes here again.
+    state_ = State::closed;
+    return;
+  }
+  finish();
+}
+
+void Attachment::finish() {
+  const auto self = shared_from_this();
+  readable_.stop();
+  process_exit_.stop();
+  deadline_.cancel();
+  state_ = State::closed;
+  leave_handshake();
+  socket_.close();
+  for (auto& [id, entry] : regions_) free_region(std::move(entry.open));
+  regions_.clear();
+  memory_.reset();
+  owner_.on_closed(*this);
+}
+
+const char* Attachment::state_name() const noexcept {
+  constexpr std::array<const char*, 7> kNames = {"hello", "mapping",  "opening", "open",
+                                                 "busy",  "draining", "closed"};
+  return kNames[static_cast<std::size_t>(state_)];
+}
+
+}  // namespace simm::control

@@ -1,0 +1,144 @@
+// Attachment: one connection of a client process, from accept to the last byte freed.
+//
+//   hello ─► mapping ─► opening ─► open ◄─► busy         (busy: one request is being carried out)
+//     │         │          │         │        │
+//     └─────────┴─ closed  └─────────┴────────┴─► draining ─► closed
+//
+// Until `opening` nothing outside this object knows of it, and whatever goes wrong just closes the
+// socket. Afterwards it closes through the data plane: no new submissions, what is in flight ends,
+// then memory and regions are freed. One request of a client is handled at a time; the next one
+// waits in its socket, so a client that floods only waits for itself.
+//
+// Owned by its AttachServer. Thread: control.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/control/data_plane.h"
+#include "daemon/control/environment.h"
+#include "daemon/control/readiness.h"
+#include "daemon/control/region_opener.h"
+#include "daemon/control/session_memory.h"
+#include "daemon/control/tenant_rules.h"
+#include "ipc/control_message.h"
+#include "ipc/fd_socket.h"
+#include "ipc/peer_identity.h"
+
+namespace simm::control {
+
+class Attachment;
+
+// Whom an attachment tells that its connection has left the handshake, or is over.
+class AttachmentOwner {
+public:
+  virtual ~AttachmentOwner() = default;
+  virtual void on_handshake_over(Attachment& attachment) = 0;
+  // The owner may destroy it, but not before this returns.
+  virtual void on_closed(Attachment& attachment) = 0;
+};
+
+struct AttachServices {
+  Environment& environment;
+  DataPlane& plane;
+  RegionOpener& opener;
+  const TenantRules& tenants;
+};
+
+class Attachment : public std::enable_shared_from_this<Attachment> {
+public:
+  enum class State : std::uint8_t { hello, mapping, opening, open, busy, draining, closed };
+
+  Attachment(AttachServices services, AttachmentOwner& owner, std::uint64_t session_id,
+             ipc::FdSocket socket, ipc::PeerIdentity peer, const Tenant& tenant,
+             std::size_t listener);
+
+  void start();
+  // Ends it from any state; on_closed() follows, maybe at once. `cause` is a name of ours.
+  void close(const char* cause, ipc::PoisonReason poison = ipc::PoisonReason::none);
+
+  // Answers of the data plane.
+  void on_opened(Status status);
+  void on_name_space(Status status, std::uint16_t id);
+  void on_region_added(Status status, ipc::RegionHandle handle);
+  void on_region_removed(const memory::Region* region);
+  void on_poisoned(ipc::PoisonReason reason);
+  void on_gone();
+
+  // What simmctl shows.
+  struct RegionView {
+    std::uint64_t id;
+    ipc::RegionHandle handle;
+    std::uint64_t bytes;
+    ipc::RegionRequestKind kind;
+    std::string name;
+    std::string reason;
+    bool can_fault;
+  };
+  [[nodiscard]] std::vector<RegionView> regions() const;
+  [[nodiscard]] State state() const noexcept { return state_; }
+  [[nodiscard]] std::uint64_t session_id() const noexcept { return session_id_; }
+  [[nodiscard]] const Tenant& tenant() const noexcept { return tenant_; }
+  [[nodiscard]] const ipc::PeerIdentity& peer() const noexcept { return peer_; }
+  [[nodiscard]] const std::string& client_name() const noexcept { return client_name_; }
+  [[nodiscard]] std::uint32_t lanes() const noexcept { return memory_ ? memory_->lanes : 0; }
+  [[nodiscard]] std::size_t listener() const noexcept { return listener_; }
+  [[nodiscard]] const char* state_name() const noexcept;
+
+private:
+  struct RegionEntry {
+    std::unique_ptr<OpenRegion> open;
+    ipc::RegionHandle handle = ipc::kNoRegion;
+    ipc::RegionRequestKind kind = ipc::RegionRequestKind::shared;
+    std::string name;
+    std::string reason;
+  };
+
+  void read_next();
+  void on_readable();
+  void handle(ipc::ClientMessage message, std::vector<ipc::UniqueFd> fds);
+  void on_hello(const ipc::Hello& hello);
+  void on_mapped();
+  void on_open_name_space(const ipc::OpenNamespace& wanted);
+  void on_register_region(const ipc::RegisterRegion& wanted, std::vector<ipc::UniqueFd> fds);
+  void on_region_ready(RegionAnswer answer);
+  void on_deregister_region(const ipc::DeregisterRegion& wanted);
+  void refuse(Status status, const std::string& reason);
+  bool send(const ipc::DaemonMessage& message, std::span<const int> fds = {});
+  void leave_handshake();
+  // Ends a request: sends its reply and reads the next one.
+  void reply(const ipc::DaemonMessage& message);
+  void finish();
+  void free_region(std::unique_ptr<OpenRegion> region);
+
+  AttachServices services_;
+  AttachmentOwner& owner_;
+  const std::uint64_t session_id_;
+  ipc::FdSocket socket_;
+  ipc::PeerIdentity peer_;
+  const Tenant& tenant_;
+  const std::size_t listener_;
+  State state_ = State::hello;
+  std::string client_name_;
+
+  Readiness readable_;
+  Readiness process_exit_;
+  boost::asio::steady_timer deadline_;
+
+  std::optional<SessionMemory> memory_;
+  const std::shared_ptr<RegionBudgets> budgets_;
+  std::map<std::uint64_t, RegionEntry> regions_;  // by Region::id
+  // The request that `busy` is about.
+  std::uint64_t request_id_ = 0;
+  std::string request_name_;
+  bool in_handshake_ = true;
+  bool registering_ = false;         // a job with this attachment is on the registrar thread
+  std::uint64_t adding_region_ = 0;  // id of the region that on_region_added() is about
+};
+
+}  // namespace simm::control

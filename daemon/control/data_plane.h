@@ -1,0 +1,57 @@
+// DataPlane: what the control thread asks of the data agents. Seam: the daemon's implementation
+// sends commands to the agents' mailboxes, tests answer by hand. Requests never fail and never
+// block; every one has exactly one answer through DataPlaneEvents, in any order between sessions
+// and in order for one session.
+// Thread: control, for both interfaces.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "daemon/base/ids.h"
+#include "daemon/control/session_memory.h"
+#include "daemon/control/tenant_rules.h"
+#include "daemon/memory/region.h"
+#include "ipc/layout.h"
+#include "simm/status.h"
+
+namespace simm::control {
+
+// A session that is ready to run. `memory` and `tenant` outlive it (until on_session_gone).
+struct SessionStart {
+  std::uint64_t session_id = 0;
+  SessionMemory* memory = nullptr;
+  const Tenant* tenant = nullptr;
+};
+
+class DataPlaneEvents {
+public:
+  virtual ~DataPlaneEvents() = default;
+  // The rings are read from now on. Not ok: no memory, and the session is gone already.
+  virtual void on_session_opened(std::uint64_t session_id, Status status) = 0;
+  virtual void on_name_space_opened(std::uint64_t session_id, Status status, std::uint16_t id) = 0;
+  virtual void on_region_added(std::uint64_t session_id, Status status,
+                               ipc::RegionHandle handle) = 0;
+  // No operation uses it any more: it may be unmapped. Null: the handle named none.
+  virtual void on_region_removed(std::uint64_t session_id, const memory::Region* region) = 0;
+  // The client broke the protocol; unasked, at most once. on_session_gone() follows
+  // close_session().
+  virtual void on_session_poisoned(std::uint64_t session_id, ipc::PoisonReason reason) = 0;
+  // Nothing of the session is used any more: its memory and its regions may go.
+  virtual void on_session_gone(std::uint64_t session_id) = 0;
+};
+
+class DataPlane {
+public:
+  virtual ~DataPlane() = default;
+  virtual void open_session(const SessionStart& start) = 0;
+  virtual void open_name_space(std::uint64_t session_id, base::NamespaceId name_space) = 0;
+  virtual void add_region(std::uint64_t session_id, const memory::Region& region) = 0;
+  // Answered when no operation uses it any more; new ones are refused at once.
+  virtual void remove_region(std::uint64_t session_id, ipc::RegionHandle handle) = 0;
+  // Takes no new submissions; what is in flight completes, bounded by its deadlines. `poison`: the
+  // control thread found the breach. Answered by on_session_gone().
+  virtual void close_session(std::uint64_t session_id, ipc::PoisonReason poison) = 0;
+};
+
+}  // namespace simm::control

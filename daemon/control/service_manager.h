@@ -1,0 +1,47 @@
+// What a service manager (systemd) tells a service and hears from it: inherited listening sockets
+// (LISTEN_PID, LISTEN_FDS, LISTEN_FDNAMES; sd_listen_fds(3)) and state messages over the datagram
+// socket in NOTIFY_SOCKET (sd_notify(3)). Without one, everything here does nothing.
+// Thread: start-up, then control.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ipc/fd.h"
+
+namespace simm::control {
+
+struct InheritedSocket {
+  ipc::UniqueFd fd;
+  std::string name;  // FileDescriptorName=, may be empty
+  std::string path;  // where it is bound; empty when it is not a Unix socket with a path
+};
+
+// Takes the inherited descriptors (close-on-exec from now on) and clears the variables, so that no
+// child believes they are its own. Call once, before any thread.
+std::vector<InheritedSocket> take_inherited_sockets();
+
+class ServiceManager {
+public:
+  ServiceManager();  // reads NOTIFY_SOCKET and WATCHDOG_USEC, and clears them
+
+  void ready(const std::string& status);
+  void stopping(const std::string& status);
+  void watchdog();
+
+  // How often watchdog() has to be called: half of what the service manager allows. Nothing: never.
+  [[nodiscard]] std::optional<std::chrono::microseconds> watchdog_interval() const {
+    return watchdog_interval_;
+  }
+
+private:
+  void send(const std::string& message);
+
+  std::string address_;
+  std::optional<std::chrono::microseconds> watchdog_interval_;
+};
+
+}  // namespace simm::control

@@ -1,0 +1,51 @@
+// TenantRules: who an attaching process is. The listening socket decides when it has a tenant, else
+// the first tenant with a matching uid, then gid, else "default". Nothing a client says matters.
+// Thread: any (immutable).
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/base/config.h"
+#include "daemon/base/hash.h"
+#include "daemon/base/ids.h"
+
+namespace simm::control {
+
+struct Tenant {
+  std::string name;
+  base::TenantId id;
+  std::uint32_t quota_percent = 100;
+  std::uint64_t in_flight_bytes_max = 0;
+};
+
+class TenantRules {
+public:
+  // `hasher` is the cluster's: tenants and namespaces have the same ids on every daemon.
+  TenantRules(const base::Config& config, const base::KeyHasher& hasher);
+
+  [[nodiscard]] const Tenant& resolve(std::string_view socket_tenant, uid_t uid,
+                                      gid_t gid) const noexcept;
+  [[nodiscard]] base::NamespaceId namespace_id(std::string_view name) const noexcept;
+
+  // All tenants, the default one first.
+  [[nodiscard]] const std::vector<Tenant>& tenants() const noexcept { return tenants_; }
+
+private:
+  struct Rule {
+    std::size_t tenant;
+    std::int64_t id;
+    bool is_group;
+  };
+  std::size_t add(const base::TenantConfig& config);
+
+  base::KeyHasher hasher_;
+  std::vector<Tenant> tenants_;
+  std::vector<Rule> rules_;  // uids before gids
+};
+
+}  // namespace simm::control
