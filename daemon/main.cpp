@@ -1,0 +1,83 @@
+// simmd: the daemon of SiMM. One program, several roles; see --help.
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include "daemon/base/config.h"
+#include "daemon/base/config_table.h"
+#include "daemon/node_daemon.h"
+#include "daemon/privileges.h"
+#include "simm/version.h"
+
+namespace {
+
+struct CommandLine {
+  std::string config_path;
+  std::string socket_path;
+  bool check_config = false;
+  bool print_schema = false;
+};
+
+int fail(const simm::Error& error) {
+  std::fprintf(stderr, "simmd: %s\n", error.context.c_str());
+  return EXIT_FAILURE;
+}
+
+simm::Expected<simm::base::Config> configuration(const CommandLine& line) {
+  auto config = line.config_path.empty()
+                    ? simm::Expected<simm::base::Config>(simm::base::default_config())
+                    : simm::base::load_config(line.config_path);
+  if (config && !line.socket_path.empty()) simm::base::use_socket(*config, line.socket_path);
+  return config;
+}
+
+int serve(const std::string& role, const CommandLine& line) {
+  auto config = configuration(line);
+  if (!config) return fail(config.error());
+  if (line.check_config) return EXIT_SUCCESS;
+  // A client that hangs up while we write to it is an answer of write(), not the end of us.
+  std::signal(SIGPIPE, SIG_IGN);
+  simm::NodeOptions options;
+  options.role = role;
+  options.inherited = simm::control::take_inherited_sockets();
+  if (const auto made = simm::prepare_run_directory(*config); !made) return fail(made.error());
+  if (const auto became = simm::become_user(config->user); !became) return fail(became.error());
+  options.config = std::move(*config);
+  auto daemon = simm::NodeDaemon::create(std::move(options));
+  if (!daemon) return fail(daemon.error());
+  (*daemon)->run();
+  return EXIT_SUCCESS;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("simmd: the daemon of SiMM, a shared memory pool for KV caches");
+  CommandLine line;
+  app.set_version_flag("--version", std::string("simmd ") + SIMM_VERSION_STRING);
+  app.add_option("--config", line.config_path, "Configuration file (JSON); none is needed");
+  app.add_option("--socket", line.socket_path,
+                 "Listen here instead; other files of the daemon go beside it");
+  app.add_flag("--check-config", line.check_config, "Check the configuration and end");
+  app.add_flag("--print-schema", line.print_schema, "Print the JSON schema of the configuration");
+  app.fallthrough();
+  CLI::App* all = app.add_subcommand("all", "Everything in one process: the default");
+  CLI::App* node = app.add_subcommand("node", "The daemon of a node with a pool of its own");
+  app.require_subcommand(0, 1);
+  CLI11_PARSE(app, argc, argv);
+
+  if (line.print_schema) {
+    std::fputs(simm::base::config_schema().c_str(), stdout);
+    return EXIT_SUCCESS;
+  }
+  try {
+    return serve(node->parsed() && !all->parsed() ? "node" : "all", line);
+  } catch (const std::exception& unexpected) {
+    // Out of memory or descriptors while it starts.
+    std::fprintf(stderr, "simmd: %s\n", unexpected.what());
+    return EXIT_FAILURE;
+  }
+}
