@@ -1,0 +1,114 @@
+#include "daemon/control/admin_server.h"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "control_fixture.h"
+#include "ipc/admin_codec.h"
+
+namespace admin_server_test {
+
+using namespace control_fixture;
+using nlohmann::json;
+
+struct Admin {
+  explicit Admin(World& w)
+      : world(w), reports(w.environment, w.server, "all", 1 << 20), server(w.environment, reports) {
+    const Outcome listening = server.listen(path());
+    REQUIRE(listening.has_value());
+  }
+  std::string path() const { return world.directory.path + "/admin.sock"; }
+  ipc::FdSocket connect() {
+    auto socket = ipc::FdSocket::connect(path(), base::kNsPerSecond);
+    REQUIRE(socket.has_value());
+    return std::move(*socket);
+  }
+  ipc::AdminReply ask(ipc::FdSocket& socket, const ipc::AdminRequest& request) {
+    const auto packet = ipc::encode(request);
+    REQUIRE(packet.has_value());
+    CHECK(socket.try_send(*packet) == ipc::SocketResult::done);
+    std::vector<std::byte> buffer(ipc::kControlMessageBytesMax);
+    ipc::Received received;
+    world.until([&] {
+      received = socket.try_receive(buffer);
+      return received.result != ipc::SocketResult::would_block;
+    });
+    REQUIRE(received.result == ipc::SocketResult::done);
+    const auto reply = ipc::decode_admin_reply(std::span(buffer.data(), received.bytes));
+    REQUIRE(reply.has_value());
+    return *reply;
+  }
+  // All pages of a command.
+  json ask(const std::string& command, const std::string& argument = "") {
+    ipc::FdSocket socket = connect();
+    std::string text;
+    ipc::AdminRequest request{1, command, argument, 0};
+    do {
+      const ipc::AdminReply reply = ask(socket, request);
+      CHECK(reply.status == Status::ok);
+      text += reply.text;
+      request.cursor = reply.next_cursor;
+    } while (request.cursor != 0);
+    return json::parse(text);
+  }
+  World& world;
+  control::AdminReports reports;
+  control::AdminServer server;
+};
+
+TEST_CASE("the reports say who is attached and what they share") {
+  World world;
+  Admin admin(world);
+  ipc::FdSocket socket = world.attach(1);
+  ipc::RegisterRegion wanted;
+  wanted.length = 8192;
+  wanted.name = "kv\x01";
+  World::send(socket, wanted);
+  (void)world.receive(socket);
+
+  CHECK(admin.ask("status").at("sessions") == 1);
+  const json sessions = admin.ask("sessions");
+  REQUIRE(sessions.size() == 1);
+  CHECK(sessions[0].at("tenant") == "blue");
+  CHECK(sessions[0].at("state") == "open");
+  CHECK(sessions[0].at("regions") == 1);
+  const json regions = admin.ask("regions");
+  REQUIRE(regions.size() == 1);
+  CHECK(regions[0].at("bytes") == 8192);
+  CHECK(regions[0].at("kind") == "shared");
+  CHECK(regions[0].at("reason") == "because");
+  world.errors.record("test.site", Status::io_error, "broken");
+  CHECK(admin.ask("errors").at("errors")[0].at("text") == "broken");
+  const json stats = admin.ask("stats", "control.connections.");
+  CHECK(stats.at("control.connections.open") == 1);
+  CHECK_FALSE(stats.contains("counters.refused"));
+}
+
+TEST_CASE("a long report comes in pages of one moment") {
+  World world;
+  Admin admin(world);
+  for (int i = 0; i < 2000; ++i) {
+    (void)world.counters.counter("long.name.for.paging." + std::string(60, 'x') +
+                                 std::to_string(i));
+  }
+  CHECK(admin.ask("stats").size() > 2000);
+}
+
+TEST_CASE("unknown commands, bad cursors and garbage are answered or closed, not more") {
+  World world;
+  Admin admin(world);
+  ipc::FdSocket socket = admin.connect();
+  const ipc::AdminReply unknown = admin.ask(socket, {3, "format_disk", "", 0});
+  CHECK(unknown.status == Status::invalid_argument);
+  CHECK(unknown.request_id == 3);
+  CHECK(unknown.text.find("sessions") != std::string::npos);
+  CHECK(admin.ask(socket, {4, "status", "", 1u << 30}).status == Status::invalid_argument);
+  const std::array<std::byte, 16> garbage{};
+  CHECK(socket.try_send(garbage) == ipc::SocketResult::done);
+  CHECK(world.hung_up(socket));
+  CHECK(admin.ask("status").at("role") == "all");
+}
+
+}  // namespace admin_server_test
