@@ -12,18 +12,6 @@ namespace {
 
 using ipc::RegionRequestKind;
 
-class MappedRegion final : public control::OpenRegion {
-public:
-  MappedRegion(std::unique_ptr<memory::RegionMemory> memory,
-               std::shared_ptr<control::RegionBudgets> budgets)
-      : budgets_(std::move(budgets)), memory_(std::move(memory)) {}
-  [[nodiscard]] const memory::Region& region() const noexcept override { return memory_->region(); }
-
-private:
-  std::shared_ptr<control::RegionBudgets> budgets_;  // outlives the charge in memory_
-  std::unique_ptr<memory::RegionMemory> memory_;
-};
-
 control::RegionAnswer refusal(Status status, RegionRequestKind kind, std::string reason) {
   control::RegionAnswer answer;
   answer.status = status;
@@ -63,17 +51,17 @@ control::RegionAnswer ClientRegionOpener::open_shared(control::RegionRequest& re
   spec.file_offset = request.wanted.fd_offset;
   spec.length = request.wanted.length;
   spec.id = next_region_id_.fetch_add(1);
+  spec.session_id = request.session_id;
   spec.client_address = request.wanted.address;
   auto memory = memory::RegionMemory::map(std::move(*file), spec, request.budgets->touches,
                                           std::move(*charge));
   if (!memory) {
     return refusal(memory.status(), RegionRequestKind::shared, std::move(memory.error().context));
   }
-  (*memory)->region().session_id = request.session_id;
   control::RegionAnswer answer;
   answer.kind = RegionRequestKind::shared;
   answer.reason = "shared memory file";
-  answer.open = std::make_unique<MappedRegion>(std::move(*memory), std::move(request.budgets));
+  answer.memory = std::move(*memory);
   return answer;
 }
 

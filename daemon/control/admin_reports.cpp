@@ -71,9 +71,9 @@ std::string AdminReports::sessions() const {
 std::string AdminReports::regions() const {
   ordered_json all = ordered_json::array();
   for (const Attachment* attachment : server_.attachments()) {
-    for (const Attachment::RegionView& region : attachment->regions()) {
+    for (const auto& [id, region] : attachment->regions()) {
       all.push_back({{"session", attachment->session_id()},
-                     {"region", region.id},
+                     {"region", id},
                      {"handle", region.handle},
                      {"kind", ipc::region_kind_name(region.kind)},
                      {"bytes", region.bytes},

@@ -159,18 +159,21 @@ void AttachServer::on_session_opened(std::uint64_t session_id, Status status) {
 void AttachServer::on_name_space_opened(std::uint64_t session_id, Status status, std::uint16_t id) {
   if (const auto attachment = find(session_id)) attachment->on_name_space(status, id);
 }
-void AttachServer::on_region_added(std::uint64_t session_id, Status status,
-                                   ipc::RegionHandle handle) {
-  if (const auto attachment = find(session_id)) attachment->on_region_added(status, handle);
+void AttachServer::on_region_added(std::uint64_t session_id, ipc::RegionHandle handle,
+                                   std::unique_ptr<memory::RegionMemory> refused) {
+  const auto attachment = find(session_id);
+  if (attachment != nullptr) attachment->on_region_added(handle, std::move(refused));
 }
-void AttachServer::on_region_removed(std::uint64_t session_id, const memory::Region* region) {
-  if (const auto attachment = find(session_id)) attachment->on_region_removed(region);
+void AttachServer::on_region_removed(std::uint64_t session_id,
+                                     std::unique_ptr<memory::RegionMemory> region) {
+  const auto attachment = find(session_id);
+  if (attachment != nullptr) attachment->on_region_removed(std::move(region));
 }
 void AttachServer::on_session_poisoned(std::uint64_t session_id, ipc::PoisonReason reason) {
   if (const auto attachment = find(session_id)) attachment->on_poisoned(reason);
 }
-void AttachServer::on_session_gone(std::uint64_t session_id) {
-  if (const auto attachment = find(session_id)) attachment->on_gone();
+void AttachServer::on_session_gone(std::uint64_t session_id, std::shared_ptr<void> remains) {
+  if (const auto attachment = find(session_id)) attachment->on_gone(std::move(remains));
 }
 
 }  // namespace simm::control

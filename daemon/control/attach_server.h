@@ -50,10 +50,12 @@ public:
   // DataPlaneEvents.
   void on_session_opened(std::uint64_t session_id, Status status) override;
   void on_name_space_opened(std::uint64_t session_id, Status status, std::uint16_t id) override;
-  void on_region_added(std::uint64_t session_id, Status status, ipc::RegionHandle handle) override;
-  void on_region_removed(std::uint64_t session_id, const memory::Region* region) override;
+  void on_region_added(std::uint64_t session_id, ipc::RegionHandle handle,
+                       std::unique_ptr<memory::RegionMemory> refused) override;
+  void on_region_removed(std::uint64_t session_id,
+                         std::unique_ptr<memory::RegionMemory> region) override;
   void on_session_poisoned(std::uint64_t session_id, ipc::PoisonReason reason) override;
-  void on_session_gone(std::uint64_t session_id) override;
+  void on_session_gone(std::uint64_t session_id, std::shared_ptr<void> remains) override;
 
 private:
   struct Listener {

@@ -238,7 +238,8 @@ void Attachment::leave_handshake() {
   owner_.on_handshake_over(*this);
 }
 
-void Attachment::on_gone() {
+void Attachment::on_gone(std::shared_ptr<void> remains) {
+  remains_ = std::move(remains);
   if (registering_) {
     // The registrar still works for us; on_region_ready() comes here again.
     state_ = State::closed;
@@ -255,9 +256,18 @@ void Attachment::finish() {
   state_ = State::closed;
   leave_handshake();
   socket_.close();
-  for (auto& [id, entry] : regions_) free_region(std::move(entry.open));
   regions_.clear();
-  memory_.reset();
+  if (memory_) {
+    auto memory = std::make_shared<SessionMemory>(std::move(*memory_));
+    memory_.reset();
+    // Regions first: they may lie in the session's budgets and lanes.
+    services_.environment.registrar.submit_release(
+        [remains = std::move(remains_), budgets = budgets_, memory = std::move(memory)]() mutable {
+          remains.reset();
+          budgets.reset();
+          memory.reset();
+        });
+  }
   owner_.on_closed(*this);
 }
 

@@ -65,22 +65,23 @@ public:
   // Answers of the data plane.
   void on_opened(Status status);
   void on_name_space(Status status, std::uint16_t id);
-  void on_region_added(Status status, ipc::RegionHandle handle);
-  void on_region_removed(const memory::Region* region);
+  void on_region_added(ipc::RegionHandle handle, std::unique_ptr<memory::RegionMemory> refused);
+  void on_region_removed(std::unique_ptr<memory::RegionMemory> region);
   void on_poisoned(ipc::PoisonReason reason);
-  void on_gone();
+  void on_gone(std::shared_ptr<void> remains);
 
   // What simmctl shows.
   struct RegionView {
-    std::uint64_t id;
-    ipc::RegionHandle handle;
-    std::uint64_t bytes;
-    ipc::RegionRequestKind kind;
+    ipc::RegionHandle handle = ipc::kNoRegion;
+    std::uint64_t bytes = 0;
+    bool can_fault = true;
+    ipc::RegionRequestKind kind = ipc::RegionRequestKind::shared;
     std::string name;
     std::string reason;
-    bool can_fault;
   };
-  [[nodiscard]] std::vector<RegionView> regions() const;
+  [[nodiscard]] const std::map<std::uint64_t, RegionView>& regions() const noexcept {
+    return regions_;  // by Region::id
+  }
   [[nodiscard]] State state() const noexcept { return state_; }
   [[nodiscard]] std::uint64_t session_id() const noexcept { return session_id_; }
   [[nodiscard]] const Tenant& tenant() const noexcept { return tenant_; }
@@ -91,14 +92,6 @@ public:
   [[nodiscard]] const char* state_name() const noexcept;
 
 private:
-  struct RegionEntry {
-    std::unique_ptr<OpenRegion> open;
-    ipc::RegionHandle handle = ipc::kNoRegion;
-    ipc::RegionRequestKind kind = ipc::RegionRequestKind::shared;
-    std::string name;
-    std::string reason;
-  };
-
   void read_next();
   void on_readable();
   void handle(ipc::ClientMessage message, std::vector<ipc::UniqueFd> fds);
@@ -114,7 +107,7 @@ private:
   // Ends a request: sends its reply and reads the next one.
   void reply(const ipc::DaemonMessage& message);
   void finish();
-  void free_region(std::unique_ptr<OpenRegion> region);
+  void free_region(std::unique_ptr<memory::RegionMemory> region);
 
   AttachServices services_;
   AttachmentOwner& owner_;
@@ -132,7 +125,8 @@ private:
 
   std::optional<SessionMemory> memory_;
   const std::shared_ptr<RegionBudgets> budgets_;
-  std::map<std::uint64_t, RegionEntry> regions_;  // by Region::id
+  std::shared_ptr<void> remains_;
+  std::map<std::uint64_t, RegionView> regions_;
   // The request that `busy` is about.
   std::uint64_t request_id_ = 0;
   std::string request_name_;

@@ -37,39 +37,39 @@ void Attachment::on_register_region(const ipc::RegisterRegion& wanted,
 void Attachment::on_region_ready(RegionAnswer answer) {
   registering_ = false;
   if (state_ != State::busy) {  // it went away meanwhile
-    free_region(std::move(answer.open));
+    free_region(std::move(answer.memory));
     if (state_ == State::closed) finish();
     return;
   }
-  if (answer.open == nullptr) {
+  if (answer.memory == nullptr) {
     if (answer.status == Status::out_of_memory) {
       services_.environment.limits.reached(base::Limit::region_pin_bytes);
     }
     return reply(
         ipc::RegionReply{request_id_, answer.status, ipc::kNoRegion, answer.kind, answer.reason});
   }
-  const memory::Region& region = answer.open->region();
+  const memory::Region& region = answer.memory->region();
   adding_region_ = region.id;
-  const bool fresh =
-      regions_
-          .emplace(region.id, RegionEntry{std::move(answer.open), ipc::kNoRegion, answer.kind,
-                                          request_name_, std::move(answer.reason)})
-          .second;
+  RegionView view{ipc::kNoRegion, region.length, region.can_fault,
+                  answer.kind,    request_name_, std::move(answer.reason)};
+  const bool fresh = regions_.emplace(region.id, std::move(view)).second;
   SIMM_CHECK(fresh);
-  services_.plane.add_region(session_id_, region);
+  services_.plane.add_region(session_id_, std::move(answer.memory));
 }
 
-void Attachment::on_region_added(Status status, ipc::RegionHandle handle) {
+void Attachment::on_region_added(ipc::RegionHandle handle,
+                                 std::unique_ptr<memory::RegionMemory> refused) {
+  free_region(std::move(refused));
   const auto found = regions_.find(adding_region_);
   if (state_ != State::busy || found == regions_.end()) return;
-  RegionEntry& entry = found->second;
-  ipc::RegionReply answer{request_id_, status, handle, entry.kind, entry.reason};
-  if (status == Status::ok) {
-    entry.handle = handle;
+  RegionView& view = found->second;
+  ipc::RegionReply answer{request_id_, Status::ok, handle, view.kind, view.reason};
+  if (handle != ipc::kNoRegion) {
+    view.handle = handle;
   } else {
+    answer.status = Status::out_of_memory;
     answer.reason = "the session's region table is full";
     services_.environment.limits.reached(base::Limit::regions_per_session);
-    free_region(std::move(entry.open));
     regions_.erase(found);
   }
   reply(answer);
@@ -81,33 +81,22 @@ void Attachment::on_deregister_region(const ipc::DeregisterRegion& wanted) {
   services_.plane.remove_region(session_id_, wanted.handle);
 }
 
-void Attachment::on_region_removed(const memory::Region* region) {
-  const auto found = region == nullptr ? regions_.end() : regions_.find(region->id);
-  const bool existed = found != regions_.end();
-  if (existed) {
-    free_region(std::move(found->second.open));
-    regions_.erase(found);
-  }
-  if (state_ != State::busy) return;
-  reply(ipc::DeregisterReply{request_id_, existed ? Status::ok : Status::invalid_argument});
+void Attachment::on_region_removed(std::unique_ptr<memory::RegionMemory> region) {
+  const Status status = region != nullptr ? Status::ok : Status::invalid_argument;
+  if (region != nullptr) regions_.erase(region->region().id);
+  free_region(std::move(region));
+  if (state_ == State::busy) reply(ipc::DeregisterReply{request_id_, status});
 }
 
-void Attachment::free_region(std::unique_ptr<OpenRegion> region) {
+void Attachment::free_region(std::unique_ptr<memory::RegionMemory> region) {
   if (region == nullptr) return;
   // Unmapping many pages takes long.
-  std::shared_ptr<OpenRegion> last(std::move(region));
+  std::shared_ptr<memory::RegionMemory> last(std::move(region));
   services_.environment.registrar.submit_release(
-      [last = std::move(last)]() mutable { last.reset(); });
-}
-
-std::vector<Attachment::RegionView> Attachment::regions() const {
-  std::vector<RegionView> all;
-  for (const auto& [id, entry] : regions_) {
-    const memory::Region& region = entry.open->region();
-    all.push_back(
-        {id, entry.handle, region.length, entry.kind, entry.name, entry.reason, region.can_fault});
-  }
-  return all;
+      [last = std::move(last), budgets = budgets_]() mutable {
+        last.reset();
+        budgets.reset();
+      });
 }
 
 }  // namespace simm::control

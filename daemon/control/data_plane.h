@@ -6,12 +6,12 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <memory>
 
 #include "daemon/base/ids.h"
 #include "daemon/control/session_memory.h"
 #include "daemon/control/tenant_rules.h"
-#include "daemon/memory/region.h"
+#include "daemon/memory/region_memory.h"
 #include "ipc/layout.h"
 #include "simm/status.h"
 
@@ -30,15 +30,18 @@ public:
   // The rings are read from now on. Not ok: no memory, and the session is gone already.
   virtual void on_session_opened(std::uint64_t session_id, Status status) = 0;
   virtual void on_name_space_opened(std::uint64_t session_id, Status status, std::uint16_t id) = 0;
-  virtual void on_region_added(std::uint64_t session_id, Status status,
-                               ipc::RegionHandle handle) = 0;
-  // No operation uses it any more: it may be unmapped. Null: the handle named none.
-  virtual void on_region_removed(std::uint64_t session_id, const memory::Region* region) = 0;
+  // kNoRegion: the table is full, and `refused` is handed back.
+  virtual void on_region_added(std::uint64_t session_id, ipc::RegionHandle handle,
+                               std::unique_ptr<memory::RegionMemory> refused) = 0;
+  // No operation uses it any more, and it is handed back. Null: the handle named none.
+  virtual void on_region_removed(std::uint64_t session_id,
+                                 std::unique_ptr<memory::RegionMemory> region) = 0;
   // The client broke the protocol; unasked, at most once. on_session_gone() follows
   // close_session().
   virtual void on_session_poisoned(std::uint64_t session_id, ipc::PoisonReason reason) = 0;
-  // Nothing of the session is used any more: its memory and its regions may go.
-  virtual void on_session_gone(std::uint64_t session_id) = 0;
+  // Nothing of the session is used any more. `remains` holds its regions: to be destroyed where
+  // unmapping may take its time, and before the session's memory.
+  virtual void on_session_gone(std::uint64_t session_id, std::shared_ptr<void> remains) = 0;
 };
 
 class DataPlane {
@@ -46,7 +49,8 @@ public:
   virtual ~DataPlane() = default;
   virtual void open_session(const SessionStart& start) = 0;
   virtual void open_name_space(std::uint64_t session_id, base::NamespaceId name_space) = 0;
-  virtual void add_region(std::uint64_t session_id, const memory::Region& region) = 0;
+  virtual void add_region(std::uint64_t session_id,
+                          std::unique_ptr<memory::RegionMemory> region) = 0;
   // Answered when no operation uses it any more; new ones are refused at once.
   virtual void remove_region(std::uint64_t session_id, ipc::RegionHandle handle) = 0;
   // Takes no new submissions; what is in flight completes, bounded by its deadlines. `poison`: the

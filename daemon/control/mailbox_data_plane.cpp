@@ -48,10 +48,11 @@ void MailboxDataPlane::open_name_space(std::uint64_t session_id, base::Namespace
   send(session_id, command);
 }
 
-void MailboxDataPlane::add_region(std::uint64_t session_id, const memory::Region& region) {
+void MailboxDataPlane::add_region(std::uint64_t session_id,
+                                  std::unique_ptr<memory::RegionMemory> region) {
   SessionCommand command;
   command.kind = SessionCommand::Kind::add_region;
-  command.region = &region;
+  command.region = region.release();
   send(session_id, command);
 }
 
@@ -107,14 +108,16 @@ void MailboxDataPlane::on_event(const SessionEvent& event) {
     case SessionEvent::Kind::attached:
       return events_->on_session_opened(id, Status::ok);
     case SessionEvent::Kind::refused:
-      forget(id);
+      (void)take(id);
       return events_->on_session_opened(id, Status::out_of_memory);
     case SessionEvent::Kind::region_added: {
-      const bool added = event.handle != ipc::kNoRegion;
-      return events_->on_region_added(id, added ? Status::ok : Status::out_of_memory, event.handle);
+      const bool refused = event.handle == ipc::kNoRegion;
+      return events_->on_region_added(
+          id, event.handle,
+          std::unique_ptr<memory::RegionMemory>(refused ? event.region : nullptr));
     }
     case SessionEvent::Kind::region_removed:
-      return events_->on_region_removed(id, event.region);
+      return events_->on_region_removed(id, std::unique_ptr<memory::RegionMemory>(event.region));
     case SessionEvent::Kind::name_space_opened: {
       const bool opened = event.name_space_id != session::NameSpaceTable::kFull;
       return events_->on_name_space_opened(id, opened ? Status::ok : Status::out_of_memory,
@@ -123,16 +126,17 @@ void MailboxDataPlane::on_event(const SessionEvent& event) {
     case SessionEvent::Kind::poisoned:
       return events_->on_session_poisoned(id, event.reason);
     case SessionEvent::Kind::gone:
-      forget(id);
-      return events_->on_session_gone(id);
+      return events_->on_session_gone(id, std::shared_ptr<session::Session>(take(id)));
   }
 }
 
-void MailboxDataPlane::forget(std::uint64_t session_id) {
+std::unique_ptr<session::Session> MailboxDataPlane::take(std::uint64_t session_id) {
   const auto found = running_.find(session_id);
   SIMM_CHECK(found != running_.end());
   --agents_[found->second.agent].sessions;
+  std::unique_ptr<session::Session> session = std::move(found->second.session);
   running_.erase(found);
+  return session;
 }
 
 }  // namespace simm::control

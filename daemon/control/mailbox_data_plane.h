@@ -38,7 +38,7 @@ public:
 
   void open_session(const SessionStart& start) override;
   void open_name_space(std::uint64_t session_id, base::NamespaceId name_space) override;
-  void add_region(std::uint64_t session_id, const memory::Region& region) override;
+  void add_region(std::uint64_t session_id, std::unique_ptr<memory::RegionMemory> region) override;
   void remove_region(std::uint64_t session_id, ipc::RegionHandle handle) override;
   void close_session(std::uint64_t session_id, ipc::PoisonReason poison) override;
 
@@ -56,7 +56,7 @@ private:
   void send(std::uint64_t session_id, session::SessionCommand command);
   void flush(Agent& agent);
   void on_event(const session::SessionEvent& event);
-  void forget(std::uint64_t session_id);
+  std::unique_ptr<session::Session> take(std::uint64_t session_id);
 
   const base::Config& config_;
   const TenantRules& tenants_;

@@ -1,6 +1,6 @@
 // RegionOpener: makes a Region of what a client asks for. Seam: the daemon's implementation uses
 // the memory module and the adopt helper.
-// Thread: open() and the destruction of an OpenRegion run on the registrar thread.
+// Thread: open() runs on the registrar thread, and so does the destruction of what it made.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <string>
 
 #include "daemon/memory/pin_budget.h"
-#include "daemon/memory/region.h"
+#include "daemon/memory/region_memory.h"
 #include "daemon/memory/touch_budget.h"
 #include "ipc/control_message.h"
 #include "ipc/fd.h"
@@ -17,14 +17,7 @@
 
 namespace simm::control {
 
-// A mapped region; unmapped when it is destroyed.
-class OpenRegion {
-public:
-  virtual ~OpenRegion() = default;
-  [[nodiscard]] virtual const memory::Region& region() const noexcept = 0;
-};
-
-// What the regions of one session may cost. Outlives them: each OpenRegion shares it.
+// What the regions of one session may cost. Outlives them.
 struct RegionBudgets {
   RegionBudgets(const std::string& name, std::uint64_t map_bytes_max, std::uint64_t regions_max,
                 std::uint64_t touch_bytes_max)
@@ -44,8 +37,8 @@ struct RegionRequest {
 struct RegionAnswer {
   Status status = Status::ok;
   ipc::RegionRequestKind kind = ipc::RegionRequestKind::staged;
-  std::string reason;                // which kind, and why
-  std::unique_ptr<OpenRegion> open;  // null when staged or refused
+  std::string reason;                            // which kind, and why
+  std::unique_ptr<memory::RegionMemory> memory;  // null when staged or refused
 };
 
 class RegionOpener {

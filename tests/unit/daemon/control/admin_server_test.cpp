@@ -64,7 +64,7 @@ TEST_CASE("the reports say who is attached and what they share") {
   ipc::FdSocket socket = world.attach(1);
   ipc::RegisterRegion wanted;
   wanted.length = 8192;
-  wanted.name = "kv\x01";
+  wanted.name = "kv \"x\"";
   World::send(socket, wanted);
   (void)world.receive(socket);
 

@@ -176,7 +176,7 @@ TEST_CASE("regions are opened off the control thread, named, and freed with thei
   wanted.request_id = 11;
   wanted.length = 4096;
   wanted.has_fd = true;
-  wanted.name = "pool\n";
+  wanted.name = "pool";
   const std::array<int, 1> fds = {file->fd()};
   ipc::RegionHandle first = ipc::kNoRegion;
   for (int i = 0; i < 2; ++i) {
@@ -189,7 +189,7 @@ TEST_CASE("regions are opened off the control thread, named, and freed with thei
     CHECK(reply->kind == ipc::RegionRequestKind::shared);
     if (i == 0) first = reply->handle;
   }
-  CHECK(world.opener.alive == 2);
+  CHECK(world.opener.alive() == 2);
   CHECK(world.server.attachments()[0]->regions().size() == 2);
 
   World::send(socket, ipc::DeregisterRegion{12, first});
@@ -198,10 +198,10 @@ TEST_CASE("regions are opened off the control thread, named, and freed with thei
   World::send(socket, ipc::DeregisterRegion{13, 77});
   gone = world.receive(socket);
   CHECK(std::get<ipc::DeregisterReply>(gone.message).status == Status::invalid_argument);
-  world.until([&] { return world.opener.alive == 1; });
+  world.until([&] { return world.opener.alive() == 1; });
 
   socket.close();
-  world.until([&] { return world.server.sessions() == 0 && world.opener.alive == 0; });
+  world.until([&] { return world.server.sessions() == 0 && world.opener.alive() == 0; });
 }
 
 TEST_CASE("staged and refused regions have no handle and cost nothing") {
@@ -235,7 +235,7 @@ TEST_CASE("a client that vanishes in the middle of a registration leaves nothing
     for (const control::Attachment* attachment : world.server.attachments()) {
       const_cast<control::Attachment*>(attachment)->close("test");
     }
-    world.until([&] { return world.server.sessions() == 0 && world.opener.alive == 0; });
+    world.until([&] { return world.server.sessions() == 0 && world.opener.alive() == 0; });
   }
 }
 

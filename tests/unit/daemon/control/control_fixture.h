@@ -47,20 +47,27 @@ public:
     const auto local = static_cast<std::uint16_t>(name_spaces.size());
     answer([this, id, local] { events->on_name_space_opened(id, Status::ok, local); });
   }
-  void add_region(std::uint64_t id, const memory::Region& region) override {
-    regions.push_back(&region);
+  void add_region(std::uint64_t id, std::unique_ptr<memory::RegionMemory> region) override {
+    regions.push_back(std::move(region));
     const auto handle = static_cast<ipc::RegionHandle>(1u << 16 | regions.size());
-    answer([this, id, handle] { events->on_region_added(id, Status::ok, handle); });
+    answer([this, id, handle] { events->on_region_added(id, handle, nullptr); });
   }
   void remove_region(std::uint64_t id, ipc::RegionHandle handle) override {
     const std::size_t index = (handle & 0xffff) - 1;
-    const memory::Region* region = index < regions.size() ? regions[index] : nullptr;
-    answer([this, id, region] { events->on_region_removed(id, region); });
+    answer([this, id, index] {
+      const bool known = index < regions.size();
+      events->on_region_removed(id, known ? std::move(regions[index]) : nullptr);
+    });
   }
   void close_session(std::uint64_t id, ipc::PoisonReason poison) override {
     closed.push_back(id);
     poisons.push_back(poison);
-    answer([this, id] { events->on_session_gone(id); });
+    // The regions of all sessions, which is good enough for tests with one of them.
+    answer([this, id] {
+      auto remains = std::make_shared<decltype(regions)>(std::move(regions));
+      regions.clear();
+      events->on_session_gone(id, std::move(remains));
+    });
   }
 
   void answer(std::function<void()> call) { answers.push_back(std::move(call)); }
@@ -79,32 +86,29 @@ public:
   std::vector<std::uint64_t> opened, closed;
   std::vector<ipc::PoisonReason> poisons;
   std::vector<base::NamespaceId> name_spaces;
-  std::vector<const memory::Region*> regions;
+  std::vector<std::unique_ptr<memory::RegionMemory>> regions;
 };
 
 // Regions of thin air; counts how many exist.
 class FakeOpener : public control::RegionOpener {
 public:
-  struct FakeRegion : control::OpenRegion {
-    explicit FakeRegion(FakeOpener& o) : opener(o) { ++opener.alive; }
-    ~FakeRegion() override { --opener.alive; }
-    const memory::Region& region() const noexcept override { return value; }
-    FakeOpener& opener;
-    memory::Region value;
-  };
   control::RegionAnswer open(control::RegionRequest request) override {
     control::RegionAnswer answer;
     answer.status = status;
     answer.kind = kind;
     answer.reason = "because";
     if (status != Status::ok || kind == ipc::RegionRequestKind::staged) return answer;
-    auto region = std::make_unique<FakeRegion>(*this);
-    region->value.id = ++last_id;
-    region->value.length = request.wanted.length;
-    answer.open = std::move(region);
+    memory::RegionMemory::Spec spec;
+    spec.id = ++last_id;
+    spec.length = request.wanted.length;
+    auto charge = budget.charge(spec.length);
+    REQUIRE(charge.has_value());
+    answer.memory = memory::RegionMemory::foreign(spec, std::move(*charge));
     return answer;
   }
-  std::atomic<int> alive{0};
+  [[nodiscard]] std::uint64_t alive() const { return budget.regions(); }
+
+  memory::PinBudget budget{"test", 1ull << 40, 1000};
   std::uint64_t last_id = 0;
   Status status = Status::ok;
   ipc::RegionRequestKind kind = ipc::RegionRequestKind::shared;
@@ -138,12 +142,14 @@ public:
 
   // Runs everything until `done`; a test that never gets there fails after some seconds.
   void until(const std::function<bool()>& done) {
-    for (int turn = 0; turn < 5000 && !done(); ++turn) {
+    bool is_done = done();
+    for (int turn = 0; turn < 5000 && !is_done; ++turn) {
       io.restart();
       const bool worked = io.poll() > 0;
       if (!plane.deliver() && !worked) ::usleep(1000);
+      is_done = done();
     }
-    CHECK(done());
+    CHECK(is_done);
   }
   // Lets everything happen that happens by itself.
   void settle() {
