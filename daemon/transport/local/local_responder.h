@@ -40,6 +40,9 @@ public:
   // The second half of a turn alone, the copies: for an agent that runs it after the server's own
   // turn, so that what the server started is done in the same pass.
   int run_moves() noexcept;
+  // True while the only thing to do is to ask again whether a copy made elsewhere is done: the
+  // agent may sleep, but not for long, since nobody wakes it.
+  [[nodiscard]] bool waits_for_copies() const noexcept { return active_first_ != nullptr; }
 
 private:
   struct Lane {
