@@ -12,17 +12,17 @@ namespace simm::memory {
 namespace {
 
 constexpr std::uint64_t kSamples = 16;
-constexpr std::uint64_t kPageBytes = 4096;
+constexpr std::uint64_t kNodePageBytes = 4096;
 constexpr int kNodesMax = 64;
 
 }  // namespace
 
 std::int16_t numa_node_of(std::byte* mapping, std::uint64_t bytes, const RegionPages* pages) {
   std::array<int, kNodesMax> votes{};
-  const std::uint64_t page_count = bytes / kPageBytes;
+  const std::uint64_t page_count = bytes / kNodePageBytes;
   for (std::uint64_t i = 0; i < std::min(kSamples, page_count); ++i) {
-    const std::uint64_t offset = i * page_count / kSamples * kPageBytes;
-    if (pages == nullptr || pages->absent_bytes(offset, kPageBytes) != 0) continue;
+    const std::uint64_t offset = i * page_count / kSamples * kNodePageBytes;
+    if (pages == nullptr || pages->absent_bytes(offset, kNodePageBytes) != 0) continue;
     int node = -1;
     // Looks the page up as a read would: a page that vanished meanwhile is EFAULT here, no signal.
     // SAFETY: offset is below bytes.
