@@ -14,6 +14,13 @@ namespace simm::memory {
 
 namespace {
 
+// TSan runs our handler with all signals blocked: there the jump must restore the signal mask.
+#if defined(__SANITIZE_THREAD__)
+constexpr int kSaveMask = 1;
+#else
+constexpr int kSaveMask = 0;
+#endif
+
 struct RecoveryPoint {
   sigjmp_buf jump;
   std::uintptr_t begin = 0;
@@ -76,7 +83,7 @@ template <typename Work>
 // when that memory vanishes, so it must not own anything.
 template <typename Work>
 bool guarded(const std::byte* client, std::size_t bytes, const Work& work) noexcept {
-  if (sigsetjmp(recovery_point.jump, 0) != 0) return false;
+  if (sigsetjmp(recovery_point.jump, kSaveMask) != 0) return false;
   run_covered(client, bytes, work);
   return true;
 }
