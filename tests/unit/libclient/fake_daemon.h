@@ -1,0 +1,97 @@
+// FakeDaemon: the daemon's side of the socket and the rings, in a thread of the test process, with
+// a map for a store. It can stop in the middle of a transfer, poison, die, come back, and refuse.
+// Thread: methods from the tests' threads; the loop has its own.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ipc/layout.h"
+
+namespace libclient_test {
+
+struct FakeOptions {
+  std::string path;
+  std::uint32_t lanes_max = 64;
+  std::uint64_t value_bytes_max = 1ull << 30;
+  bool adopts = false;  // what `automatic` becomes, else staged
+  bool does_foreign = false;
+  std::string refuses;  // not empty: every hello, with this reason
+  std::string manager_address;
+  bool silent = false;  // accepts and never answers
+};
+
+// What is stored: outlives the daemons that serve it one after the other.
+struct FakeStore {
+  std::mutex mutex;
+  std::map<std::string, std::string> objects;  // by "<namespace>/<key>"
+};
+
+// What the loop saw and did.
+struct FakeCounts {
+  std::atomic<std::uint32_t> hellos{0};
+  std::atomic<std::uint32_t> sessions{0};  // now
+  std::atomic<std::uint32_t> regions{0};   // now
+  std::atomic<std::uint32_t> submissions{0};
+  std::atomic<std::uint32_t> pages{0};
+  std::atomic<std::uint32_t> pages_most{0};        // of one submission
+  std::atomic<std::uint32_t> outstanding_most{0};  // of one lane
+  std::atomic<std::uint32_t> holding{0};           // taken while stopped
+};
+
+class FakeDaemon {
+public:
+  explicit FakeDaemon(FakeOptions options, std::shared_ptr<FakeStore> store = nullptr);
+  ~FakeDaemon();  // dies: every socket is closed at once
+
+  // While stopped it takes submissions and goes no further, as a process stopped between taking a
+  // batch and moving its bytes; it then also answers no message.
+  void stop() { stopped_ = true; }
+  void go_on() { stopped_ = false; }
+  [[nodiscard]] bool wait_until_holding(std::uint32_t submissions) const;
+  [[nodiscard]] bool wait_until_idle() const;  // nothing is held any more
+  void poison() { poison_ = true; }
+
+  [[nodiscard]] const FakeCounts& counts() const { return counts_; }
+  [[nodiscard]] std::shared_ptr<FakeStore> store() const { return store_; }
+  [[nodiscard]] simm::ipc::Submission last_submission() const;
+  [[nodiscard]] std::vector<std::string> namespaces() const;
+  [[nodiscard]] std::vector<std::string> client_names() const;
+
+private:
+  struct Session;
+  struct Loop;
+
+  const FakeOptions options_;
+  std::shared_ptr<FakeStore> store_;
+  FakeCounts counts_;
+  std::atomic<bool> stopped_{false};
+  std::atomic<bool> poison_{false};
+  std::atomic<bool> dying_{false};
+  mutable std::mutex mutex_;
+  simm::ipc::Submission last_{};
+  std::vector<std::string> namespaces_;
+  std::vector<std::string> client_names_;
+  std::unique_ptr<Loop> loop_;
+  std::thread thread_;
+};
+
+// A path in a directory of its own, which goes with the object.
+class SocketPlace {
+public:
+  SocketPlace();
+  ~SocketPlace();
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+private:
+  std::string directory_;
+  std::string path_;
+};
+
+}  // namespace libclient_test
