@@ -72,7 +72,9 @@ void AsyncEngine::watch(Lane& lane, std::uint64_t now_ns) noexcept {
     return end_lane(lane, Status::io_error);
   }
   if (lane.idle()) return;
-  if (now_ns - last_look_ns_ >= kHangUpLookNs || lane.session->words().usable() != Status::ok) {
+  const bool doubtful = lane.generation() != link_.generation() ||
+                        lane.session->words().usable() != Status::ok;
+  if (doubtful || now_ns - last_look_ns_ >= kHangUpLookNs) {
     last_look_ns_ = now_ns;
     if (lane.session->hung_up()) {
       // What was completed before the end still counts.
@@ -173,6 +175,9 @@ std::uint64_t AsyncEngine::next_look_ns() noexcept {
       const InFlight& entry = lane.entry(sequence);
       if (entry.run != nullptr) next_ns = std::min(next_ns, entry.give_up_ns);
     }
+    // A session that was given up: nobody's descriptor may tell of its end.
+    const bool leaving = !lane.idle() && lane.generation() != link_.generation();
+    if (leaving) next_ns = std::min(next_ns, ipc::monotonic_now_ns() + kWaitingLookNs);
   }
   if (!waiting_.empty()) next_ns = std::min(next_ns, ipc::monotonic_now_ns() + kWaitingLookNs);
   return next_ns;

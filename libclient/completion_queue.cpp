@@ -117,9 +117,10 @@ int CompletionQueue::fd() {
     const std::lock_guard lock(engine_.mutex());
     if (!epoll_ && !make_fds()) return -1;
     engine_.want_bell();
-    if (anything_done()) signal();
   }
   engine_.advance(this, false);  // announces what is in flight already
+  const std::lock_guard lock(engine_.mutex());
+  settle();
   return epoll_.get();
 }
 

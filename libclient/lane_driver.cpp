@@ -122,50 +122,60 @@ Status LaneDriver::check_page(const Lane& lane, const BatchRun& run,
   return Status::ok;
 }
 
-// Finds and holds the page's region, and checks the range.
+// Holds the region of an address: that of the last call, else whichever the table knows.
+RegionRecord* LaneDriver::hold_address(Lane& lane, Draft& draft, std::uint64_t place,
+                                       std::uint64_t length) noexcept {
+  for (const bool guess : {true, false}) {
+    RegionRecord* const region = guess ? lane.last_region : regions_.find(place, length);
+    if (region == nullptr || !region->covers(place, length)) continue;
+    const bool hold = region != draft.held;
+    if (hold && !region->begin_use()) continue;
+    // From here on the record can not change: what was a guess is looked at again.
+    if (region->covers(place, length)) {
+      draft.slot.held = hold ? region : nullptr;
+      return region;
+    }
+    if (hold) region->end_use();
+  }
+  return nullptr;
+}
+
+// Holds the region of the page and checks the range.
 Status LaneDriver::resolve(Lane& lane, Draft& draft, const Item& page) noexcept {
   const std::uint64_t length = page.view.length();
   const std::uint64_t place = page.view.offset();
-  const bool by_address = page.view.record() == nullptr;
   RegionRecord* region = page.view.record();
-  if (by_address) {
-    region = lane.last_region;
-    if (region == nullptr || !region->covers(place, length)) region = regions_.find(place, length);
+  std::uint64_t offset = place;
+  if (region == nullptr) {
+    region = hold_address(lane, draft, place, length);
     if (region == nullptr) {
       return fail(Status::invalid_argument,
                   "items[%zu].view: [0x%" PRIx64 ", +%" PRIu64
                   ") is not inside a registered region: register_region() it first",
                   draft.slot.item, place, length);
     }
-  }
-  if (&region->core() != &regions_.core()) {
-    return fail(Status::invalid_argument,
-                "items[%zu].view: its region belongs to another daemon's socket", draft.slot.item);
-  }
-  const bool hold = region != draft.held;
-  if (hold && !region->begin_use()) {
-    return fail(Status::invalid_state, "items[%zu].view: its region was deregistered",
-                draft.slot.item);
-  }
-  // From here on the record can not change: what was a guess is checked again.
-  const auto base = reinterpret_cast<std::uintptr_t>(region->address());
-  const bool same =
-      by_address ? region->covers(place, length) : region->generation() == page.view.generation();
-  const std::uint64_t offset = by_address ? place - base : place;
-  if (!same || !ipc::range_within(offset, length, region->length())) {
-    const std::uint64_t region_bytes = region->length();
-    if (hold) region->end_use();
-    if (!same) {
+    lane.last_region = region;
+    offset = place - reinterpret_cast<std::uintptr_t>(region->address());
+  } else {
+    if (&region->core() != &regions_.core()) {
+      return fail(Status::invalid_argument,
+                  "items[%zu].view: its region belongs to another daemon's socket",
+                  draft.slot.item);
+    }
+    const bool hold = region != draft.held;
+    const bool open = !hold || region->begin_use();
+    draft.slot.held = hold && open ? region : nullptr;
+    if (!open || region->generation() != page.view.generation()) {
       return fail(Status::invalid_state, "items[%zu].view: its region was deregistered",
                   draft.slot.item);
     }
-    return fail(Status::invalid_argument,
-                "items[%zu].view: [%" PRIu64 ", +%" PRIu64 ") is not inside its region of %" PRIu64
-                " bytes",
-                draft.slot.item, offset, length, region_bytes);
+    if (!ipc::range_within(offset, length, region->length())) {
+      return fail(Status::invalid_argument,
+                  "items[%zu].view: [%" PRIu64 ", +%" PRIu64
+                  ") is not inside its region of %" PRIu64 " bytes",
+                  draft.slot.item, offset, length, region->length());
+    }
   }
-  lane.last_region = region;
-  draft.slot.held = hold ? region : nullptr;
   draft.slot.region = region;
   draft.slot.offset = offset;
   draft.slot.length = length;

@@ -59,6 +59,9 @@ private:
   Added place(Lane& lane, BatchRun& run, Draft& draft, const Item& page) noexcept;
   Added place_staged(Lane& lane, BatchRun& run, Draft& draft) noexcept;
   Status check_page(const Lane& lane, const BatchRun& run, const Item& page) const noexcept;
+  RegionRecord* hold_address(Lane& lane, Draft& draft, std::uint64_t place,
+                             std::uint64_t length) noexcept;
+  // What it holds is in draft.slot.held, also when it fails.
   Status resolve(Lane& lane, Draft& draft, const Item& page) noexcept;
   bool publish(Lane& lane, BatchRun& run, const Draft& draft, std::uint64_t now_ns) noexcept;
   void finish(Lane& lane, InFlight& entry, Status status) noexcept;

@@ -1,0 +1,418 @@
+// A daemon that dies, comes back, stops, poisons; a process that forks.
+#include <doctest/doctest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "fake_daemon.h"
+#include "simm/client.h"
+
+namespace fault_test {
+
+using libclient_test::FakeDaemon;
+using libclient_test::FakeOptions;
+using libclient_test::FakeStore;
+using libclient_test::SocketPlace;
+using simm::CallOptions;
+using simm::Client;
+using simm::ClientOptions;
+using simm::Item;
+using simm::PageResult;
+using simm::Region;
+using simm::RegionKind;
+using simm::Status;
+using simm::View;
+using Clock = std::chrono::steady_clock;
+
+struct World {
+  explicit World(bool adopts = false) {
+    fake.path = place.path();
+    fake.adopts = adopts;
+    daemon = std::make_unique<FakeDaemon>(fake, store);
+    options.socket_path = place.path();
+    options.lanes = 4;
+    client.emplace(Client::connect(options).value());
+  }
+  void die() { daemon.reset(); }
+  void come_back() { daemon = std::make_unique<FakeDaemon>(fake, store); }
+  // Calls until the daemon is there again, as a program would.
+  bool wait_until_back() {
+    for (int i = 0; i < 500; ++i) {
+      if (client->ping() == Status::ok) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+
+  SocketPlace place;
+  FakeOptions fake;
+  std::shared_ptr<FakeStore> store = std::make_shared<FakeStore>();
+  std::unique_ptr<FakeDaemon> daemon;
+  ClientOptions options;
+  std::optional<Client> client;
+};
+
+CallOptions within(std::uint32_t timeout_ms) {
+  CallOptions options;
+  options.timeout_ms = timeout_ms;
+  return options;
+}
+
+// Runs `body` in a forked child and says whether it returned true.
+template <typename Body>
+bool child_succeeds(Body body) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(body() ? 0 : 1);
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST_CASE("daemon dead: calls fail at once, come back with all regions and namespaces") {
+  World world(true);
+  Region shared = world.client->allocate_region(8192).value();
+  std::vector<std::byte> memory(8192);
+  Region adopted = world.client->register_region(memory.data(), memory.size()).value();
+  CallOptions spaced;
+  spaced.name_space = world.client->open_namespace("space").value();
+  REQUIRE(world.client->put("k", View(shared, 0, 100), spaced).ok());
+  world.die();
+  CHECK(world.client->get("k", View(shared, 0, 100), spaced).status == Status::unreachable);
+  CHECK_FALSE(world.client->attached());
+  // A thousand calls: each may look for a socket, none waits.
+  const auto start = Clock::now();
+  for (int i = 0; i < 1000; ++i) {
+    CHECK(world.client->exists("k").status == Status::unreachable);
+  }
+  CHECK(Clock::now() - start < std::chrono::seconds(1));
+  CHECK(world.client->allocate_region(4096).status() == Status::unreachable);
+
+  world.come_back();
+  REQUIRE(world.wait_until_back());
+  CHECK(world.daemon->counts().regions == 2);
+  CHECK(world.daemon->namespaces() == std::vector<std::string>{"space"});
+  CHECK(world.client->get("k", View(shared, 4096, 100), spaced).ok());
+  CHECK(std::memcmp(shared.data(), shared.data() + 4096, 100) == 0);
+  CHECK(world.client->get("k", View(memory.data(), 100), spaced).ok());
+  CHECK(adopted.kind() == RegionKind::adopted);
+  CHECK(world.client->stats().attaches == 2);
+  // A region that the new daemon can not take up becomes staged, and goes on working.
+  world.die();
+  world.fake.adopts = false;
+  world.come_back();
+  REQUIRE(world.wait_until_back());
+  CHECK(adopted.kind() == RegionKind::staged);
+  CHECK(world.client->get("k", View(memory.data(), 100), spaced).ok());
+}
+
+TEST_CASE("without reattach, calls stay unreachable") {
+  World world;
+  ClientOptions options = world.options;
+  options.reattach = false;
+  Client stubborn = Client::connect(options).value();
+  world.die();
+  CHECK(stubborn.exists("k").status == Status::unreachable);
+  world.come_back();
+  for (int i = 0; i < 30; ++i) {
+    CHECK(stubborn.exists("k").status == Status::unreachable);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  REQUIRE(world.wait_until_back());  // the other Client of the process does it
+  CHECK(stubborn.exists("k").status == Status::not_found);
+}
+
+TEST_CASE("daemon dies with calls in flight: they end unreachable, well before their deadline") {
+  for (const simm::WaitMode wait :
+       {simm::WaitMode::spin, simm::WaitMode::adaptive, simm::WaitMode::event}) {
+    CAPTURE(static_cast<int>(wait));
+    World world;
+    world.client.reset();
+    world.options.wait = wait;
+    world.client.emplace(Client::connect(world.options).value());
+    Region region = world.client->allocate_region(1 << 20).value();
+    world.daemon->stop();
+    std::vector<std::thread> callers;
+    for (std::size_t t = 0; t < 2; ++t) {
+      callers.emplace_back([&, t] {
+        const PageResult result =
+            world.client->put("k", View(region, t * 4096, 4096), within(20'000));
+        CHECK(result.status == Status::unreachable);
+      });
+    }
+    const std::string_view key = "k";
+    PageResult late;
+    std::vector<simm::Completed> out(1);
+    REQUIRE(world.client->exists_async({&key, 1}, {&late, 1}, within(20'000)).has_value());
+    REQUIRE(world.daemon->wait_until_holding(3));
+    const auto start = Clock::now();
+    world.die();
+    for (std::thread& caller : callers) caller.join();
+    const int fd = world.client->completion_fd();
+    std::size_t got = 0;
+    while (got == 0) {
+      pollfd entry{fd, POLLIN, 0};
+      REQUIRE(::poll(&entry, 1, 5000) == 1);
+      got = world.client->drain(out);
+    }
+    CHECK(out[0].status == Status::unreachable);
+    CHECK(late.status == Status::unreachable);
+    CHECK(Clock::now() - start < std::chrono::seconds(5));
+    CHECK(region.deregister().has_value());
+  }
+}
+
+TEST_CASE("stopped daemon, shared region: the call ends, late writes and reads touch nothing") {
+  World world;
+  Region region = world.client->allocate_region(64 * 4096).value();
+  std::memset(region.data(), 'v', 3000);
+  REQUIRE(world.client->put("value", View(region, 0, 3000)).ok());
+  std::memset(region.data(), '.', region.size());
+  std::memset(region.data() + 20 * 4096, 'p', 5000);
+  world.daemon->stop();
+  // Slices in the middle of pages, with neighbours that must survive.
+  const auto start = Clock::now();
+  std::thread putter([&] {
+    CHECK(world.client->put("late-put", View(region, 20 * 4096, 5000), within(200)).status ==
+          Status::timeout);
+  });
+  CHECK(world.client->get("value", View(region, 10 * 4096 + 123, 3000), within(200)).status ==
+        Status::timeout);
+  putter.join();
+  CHECK(Clock::now() - start < std::chrono::seconds(3));
+  CHECK(region.kind() == RegionKind::staged);
+  CHECK(region.kind_reason().find("taken back") != std::string::npos);
+  CHECK(world.client->stats().taken_back == 2);
+  CHECK(region.data()[10 * 4096 + 122] == std::byte{'.'});
+  // The caller uses its pages again, as engines do.
+  std::memset(region.data(), 'C', region.size());
+  const auto fast = Clock::now();
+  CHECK(world.client->exists("value").status == Status::unreachable);
+  CHECK(Clock::now() - fast < std::chrono::seconds(1));
+
+  world.daemon->go_on();
+  REQUIRE(world.daemon->wait_until_idle());
+  for (std::size_t i = 0; i < region.size(); ++i) REQUIRE(region.data()[i] == std::byte{'C'});
+  // The late put, had it been carried out, is whole.
+  {
+    const std::lock_guard lock(world.store->mutex);
+    const auto found = world.store->objects.find("/late-put");
+    if (found != world.store->objects.end()) CHECK(found->second == std::string(5000, 'p'));
+  }
+  REQUIRE(world.wait_until_back());
+  REQUIRE(world.client->get("value", View(region, 77, 3000)).ok());
+  CHECK(std::memcmp(region.data() + 77, std::string(3000, 'v').data(), 3000) == 0);
+  CHECK(region.data()[76] == std::byte{'C'});
+  CHECK(region.data()[3077] == std::byte{'C'});
+}
+
+TEST_CASE("stopped daemon, staged region: the call ends, its staging memory is given up") {
+  World world;
+  std::vector<std::byte> memory(64 * 1024);
+  Region region = world.client->register_region(memory.data(), memory.size()).value();
+  std::memset(memory.data(), 'v', 3000);
+  REQUIRE(world.client->put("value", View(region, 0, 3000)).ok());
+  world.daemon->stop();
+  CHECK(world.client->get("value", View(region, 4096, 3000), within(100)).status ==
+        Status::timeout);
+  std::memset(memory.data(), 'C', memory.size());
+  world.daemon->go_on();
+  REQUIRE(world.daemon->wait_until_idle());
+  for (const std::byte byte : memory) REQUIRE(byte == std::byte{'C'});
+  REQUIRE(world.wait_until_back());
+  CHECK(world.client->get("value", View(region, 0, 3000)).ok());
+}
+
+TEST_CASE("stopped daemon, memory that can not be taken back: the call waits for the fence") {
+  World world;
+  simm::AllocateOptions options;
+  options.stopped_daemon = simm::StoppedDaemon::wait;
+  Region region = world.client->allocate_region(8192, options).value();
+  std::memset(region.data(), 'v', 3000);
+  REQUIRE(world.client->put("value", View(region, 0, 3000)).ok());
+  world.daemon->stop();
+  std::atomic<bool> ended{false};
+  std::thread caller([&] {
+    const PageResult result = world.client->get("value", View(region, 4096, 3000), within(50));
+    // The daemon ran on and did it, or saw that it was given up and closed.
+    CHECK((result.status == Status::ok || result.status == Status::timeout));
+    ended = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  CHECK_FALSE(ended);
+  world.daemon->go_on();
+  caller.join();
+  CHECK(region.kind() == RegionKind::shared);
+  REQUIRE(world.wait_until_back());
+  CHECK(world.client->get("value", View(region, 0, 3000)).ok());
+}
+
+TEST_CASE("stopped daemon, asynchronous batch: it completes by timer, without a thread") {
+  World world;
+  Region region = world.client->allocate_region(8192).value();
+  world.daemon->stop();
+  const Item item{"k", View(region, 0, 100), 0, 0};
+  PageResult result;
+  std::vector<simm::Completed> out(1);
+  const int fd = world.client->completion_fd();
+  REQUIRE(world.client->put_async({&item, 1}, {&result, 1}, within(100)).has_value());
+  std::size_t got = 0;
+  while (got == 0) {
+    pollfd entry{fd, POLLIN, 0};
+    REQUIRE(::poll(&entry, 1, 5000) == 1);
+    got = world.client->drain(out);
+  }
+  CHECK(out[0].status == Status::timeout);
+  CHECK(region.kind() == RegionKind::staged);
+  world.daemon->go_on();
+  REQUIRE(world.wait_until_back());
+}
+
+TEST_CASE("poisoned sessions end their calls, the next call attaches anew") {
+  World world;
+  Region region = world.client->allocate_region(8192).value();
+  REQUIRE(world.client->put("k", View(region, 0, 100)).ok());
+  world.daemon->stop();
+  std::thread caller([&] {
+    const Status status = world.client->exists("k", within(20'000)).status;
+    CHECK((status == Status::poisoned || status == Status::unreachable));
+  });
+  REQUIRE(world.daemon->wait_until_holding(1));
+  world.daemon->poison();
+  caller.join();
+  world.daemon->go_on();
+  REQUIRE(world.wait_until_back());
+  CHECK(world.client->get("k", View(region, 0, 100)).ok());
+}
+
+TEST_CASE("daemons come and go under load: every byte that is answered is right") {
+  World world;
+  Region region = world.client->allocate_region(4 * 64 * 1024).value();
+  std::atomic<bool> done{false};
+  std::atomic<std::uint64_t> verified{0};
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < 3; ++t) {
+    threads.emplace_back([&, t] {
+      std::byte* const mine = region.data() + t * 64 * 1024;
+      for (std::uint64_t i = 0; !done; ++i) {
+        const std::string key = std::to_string(t) + "/" + std::to_string(i % 50);
+        const std::size_t bytes = 1000 + i % 50 * 13;
+        std::memset(mine, static_cast<int>(i % 50 + t), bytes);
+        (void)world.client->put(key, View(mine, bytes));
+        const PageResult got = world.client->get(key, View(mine + 32 * 1024, 4096));
+        if (!got.ok()) continue;
+        CHECK(got.bytes == bytes);
+        CHECK(std::memcmp(mine, mine + 32 * 1024, bytes) == 0);
+        ++verified;
+      }
+    });
+  }
+  for (int round = 0; round < 5; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    world.die();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    world.come_back();
+    const std::uint64_t before = verified;
+    for (int i = 0; i < 3000 && verified < before + 10; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    CHECK(verified >= before + 10);
+  }
+  done = true;
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_CASE("a forked child has no session of its parent and attaches anew at its first call") {
+  World world;
+  Region region = world.client->allocate_region(16384).value();
+  std::memset(region.data(), 'p', 4096);
+  REQUIRE(world.client->put("parent", View(region, 0, 4096)).ok());
+  std::vector<std::byte> memory(8192);
+  Region staged = world.client->register_region(memory.data(), memory.size()).value();
+  REQUIRE(world.client->put("staged", View(staged, 0, 4096)).ok());
+  CHECK(child_succeeds([&] {
+    if (world.client->attached()) return false;
+    // Memory of a shared region is the parent's too.
+    if (!world.client->get("parent", View(region, 4096, 4096)).ok()) return false;
+    if (!world.client->get("parent", View(staged, 4096, 4096)).ok()) return false;
+    if (memory[4096] != std::byte{'p'}) return false;
+    Client second = Client::connect(world.options).value();
+    return second.put("child", View(region, 0, 100)).ok() && world.client->attached();
+  }));
+  CHECK(std::memcmp(region.data(), region.data() + 4096, 4096) == 0);
+  CHECK(world.client->attached());
+  CHECK(world.client->exists("child").ok());
+  CHECK(world.client->stats().attaches == 1);
+  for (int i = 0; i < 5000 && world.daemon->counts().sessions != 1; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  CHECK(world.daemon->counts().sessions == 1);
+}
+
+TEST_CASE("the death of the parent is seen while its child lives on, and the other way round") {
+  World world;
+  const std::uint32_t before = world.daemon->counts().sessions;
+  CHECK(child_succeeds([&] {
+    if (world.client->ping() != Status::ok) return false;
+    const pid_t grandchild = ::fork();
+    if (grandchild == 0) {
+      ::pause();
+      ::_exit(0);
+    }
+    // Our session must end with us, although the grandchild still has every inherited descriptor.
+    ::alarm(20);
+    std::string pid = std::to_string(grandchild);
+    Region region = world.client->allocate_region(4096).value();
+    std::memcpy(region.data(), pid.data(), pid.size());
+    return world.client->put("grandchild", View(region, 0, pid.size())).ok();
+  }));
+  for (int i = 0; i < 5000 && world.daemon->counts().sessions != before; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  CHECK(world.daemon->counts().sessions == before);
+  ::kill(std::stoi(world.store->objects.at("/grandchild")), SIGKILL);
+}
+
+TEST_CASE("fork in the middle of other threads' calls and batches") {
+  World world;
+  Region region = world.client->allocate_region(1 << 20).value();
+  std::atomic<bool> done{false};
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < 2; ++t) {
+    threads.emplace_back([&, t] {
+      const std::string_view key = "k";
+      while (!done) {
+        CHECK(world.client->put("t" + std::to_string(t), View(region, t * 4096, 4096)).ok());
+        PageResult result;
+        std::atomic<bool> called{false};
+        CHECK(world.client
+                  ->exists_async({&key, 1}, {&result, 1}, {},
+                                 [&](const simm::Completed&) { called = true; })
+                  .has_value());
+        while (!called) {
+          world.client->wait(10);
+          world.client->poll();
+        }
+      }
+    });
+  }
+  for (int i = 0; i < 20; ++i) {
+    CHECK(child_succeeds([&] {
+      ::alarm(20);
+      return world.client->pending() == 0 &&
+             world.client->put("child", View(region, 64 * 4096, 4096)).ok();
+    }));
+  }
+  done = true;
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace fault_test
