@@ -129,10 +129,12 @@ TEST_CASE("after the client's death its memory is gone, and nobody else's is tou
   ForkedClient client(private_client());
   auto copier = ForeignCopier::start(*helper.client, *client.identity);
   REQUIRE(copier);
-  client.end();
   ForeignCopier::Ticket ticket = 0;
-  REQUIRE((*copier)->post_read(client.address(), 4096, ticket) == Status::ok);
   std::vector<std::byte> own(4096);
+  REQUIRE((*copier)->post_read(client.address(), 4096, ticket) == Status::ok);
+  REQUIRE(wait_for(**copier, ticket, own.data(), own.size()) == PieceState::ok);
+  client.end();
+  REQUIRE((*copier)->post_read(client.address(), 4096, ticket) == Status::ok);
   CHECK(wait_for(**copier, ticket, own.data(), own.size()) == PieceState::failed);
 }
 
