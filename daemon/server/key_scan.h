@@ -23,29 +23,26 @@ inline store::ObjectKey key_of(const transport::RequestHeader& header,
 template <typename Visit>
 void scan_reversed(const store::Store& store, const transport::RequestHeader& header,
                    std::span<const transport::PageRequest> pages, Visit&& visit) noexcept {
-  constexpr std::size_t kGroupAhead = 4;
-  constexpr std::size_t kRecordAhead = 8;
-  constexpr std::size_t kIndexAhead = 12;
-  std::array<std::uint32_t, kRecordAhead> candidates{};
+  constexpr std::size_t kStep = 6;  // keys between two stages of one key
+  constexpr std::size_t kStages = 4;
+  std::array<std::uint32_t, 32> candidates{};  // more than a candidate lives, in keys
   const std::size_t count = pages.size();
-  const auto page_at = [&](std::size_t i) -> const transport::PageRequest& {
-    return pages[count - 1 - i];
-  };
-  for (std::size_t i = 0; i < count + kIndexAhead; ++i) {
-    if (i < count) store.prefetch_index(page_at(i).hash);
-    if (i >= kIndexAhead - kRecordAhead) {
-      const std::size_t at = i - (kIndexAhead - kRecordAhead);
-      if (at < count) {
-        candidates[at % kRecordAhead] = store.prefetch_record(page_at(at).hash);
-      }
+  // The last stage has its turn kStages * kStep keys after the first.
+  for (std::size_t i = 0; i < count + kStages * kStep; ++i) {
+    if (i < count) store.prefetch_index(pages[count - 1 - i].hash);
+    const std::size_t record = i - kStep;  // wraps around before its first turn: not below count
+    if (record < count) {
+      candidates[record % candidates.size()] =
+          store.prefetch_record(pages[count - 1 - record].hash);
     }
-    if (i >= kIndexAhead - kGroupAhead) {
-      const std::size_t at = i - (kIndexAhead - kGroupAhead);
-      if (at < count) store.prefetch_group(candidates[at % kRecordAhead]);
-    }
-    if (i >= kIndexAhead) {
-      const std::size_t at = count - 1 - (i - kIndexAhead);
-      visit(at, key_of(header, pages[at]));
+    const std::size_t group = i - 2 * kStep;
+    if (group < count) store.prefetch_group(candidates[group % candidates.size()]);
+    const std::size_t order = i - 3 * kStep;
+    if (order < count) store.prefetch_order(candidates[order % candidates.size()]);
+    const std::size_t visited = i - kStages * kStep;
+    if (visited < count) {
+      const std::size_t page = count - 1 - visited;
+      visit(page, key_of(header, pages[page]));
     }
   }
 }

@@ -106,6 +106,7 @@ void Server::answer_remove(transport::Incoming& incoming) noexcept {
 
 void Server::start_job(transport::Incoming& incoming, base::TimeNs now_ns) noexcept {
   const transport::RequestHeader& header = incoming.header;
+  store_.prefetch_index(incoming.pages[0].hash);
   Job& job = *free_jobs_.pop_front();
   ++jobs_busy_;
   incoming.server_data = &job;

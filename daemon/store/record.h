@@ -29,20 +29,21 @@ enum class RecordState : std::uint8_t {
 inline constexpr std::uint32_t kInlineKeyBytes = 112;
 
 struct alignas(64) Record {
-  // What a look-up reads: one line, and the key.
+  // What a look-up reads: with a key of up to 68 bytes two neighbouring cache lines.
   base::KeyHash hash;
   base::TenantId tenant;
   base::NamespaceId name_space;
   base::TimeNs expires_ns;  // 0: no limit of its own; reserved: the TTL, from publish on
   std::uint64_t length;     // payload bytes
   std::uint32_t group;      // number in the group table; live only
+  std::uint32_t long_key;   // number in the table of long keys; kNone: the key is in key_inline
   std::uint16_t key_bytes;
   RecordState state;
   bool if_absent;  // reserved: how it wants to be published
-  std::uint32_t pins;
-  std::uint32_t long_key;  // number in the table of long keys; kNone: the key is in key_inline
+  char key_inline[kInlineKeyBytes];
 
   // What a read and a removal need.
+  WheelLink ttl;
   std::uint64_t group_hash;
   std::uint64_t generation;      // of this store; each publish is a new one
   base::Epoch epoch;             // of the map under which it was published
@@ -52,9 +53,7 @@ struct alignas(64) Record {
   std::uint32_t block;           // number in the extent allocator
   std::uint32_t account;         // number of the tenant's account
   Link member;                   // in its group
-
-  WheelLink ttl;
-  char key_inline[kInlineKeyBytes];
+  std::uint32_t pins;
 };
 static_assert(sizeof(Record) == 256);
 

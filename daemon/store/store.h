@@ -112,8 +112,20 @@ public:
 
   // For batches: call each some keys ahead of the next, and of the operation itself.
   void prefetch_index(base::KeyHash hash) const noexcept { index_.prefetch(hash.low); }
-  [[nodiscard]] std::uint32_t prefetch_record(base::KeyHash hash) const noexcept;
-  void prefetch_group(std::uint32_t record) const noexcept;
+  // Returns a candidate for the next two.
+  [[nodiscard]] std::uint32_t prefetch_record(base::KeyHash hash) const noexcept {
+    const std::uint32_t candidate = index_.find(hash.low, [](std::uint32_t) { return true; });
+    const auto* lines = reinterpret_cast<const char*>(&records_[candidate]);
+    __builtin_prefetch(lines);
+    __builtin_prefetch(lines + 64);
+    return candidate;
+  }
+  void prefetch_group(std::uint32_t record) const noexcept {
+    groups_.prefetch(records_[record].group);
+  }
+  void prefetch_order(std::uint32_t record) const noexcept {
+    groups_.prefetch_neighbours(records_[record].group);
+  }
 
   [[nodiscard]] StoreStats stats() const noexcept;
   // Recounts everything; null, or what does not add up. For tests: O(everything).
@@ -124,6 +136,11 @@ private:
   Store(const StoreConfig& config, std::span<std::byte> arena, ReservedMemory memory,
         const Tables& tables);
 
+  void prefetch_cold(std::uint32_t record) const noexcept {
+    const auto* lines = reinterpret_cast<const char*>(&records_[record]);
+    __builtin_prefetch(lines + 128);
+    __builtin_prefetch(lines + 192);
+  }
   [[nodiscard]] std::string_view key_of(const Record& record) const noexcept;
   [[nodiscard]] bool is(const Record& record, const ObjectKey& key) const noexcept;
   // A live record, or kNone; drops one that has expired.
