@@ -48,10 +48,12 @@ enum class PutMode : std::uint8_t {
 };
 
 // Submission::flags. Unknown bits are a malformed submission.
-inline constexpr std::uint16_t kFlagExactSize =
-    1;                                           // get: another stored size than `length` is a miss
-inline constexpr std::uint16_t kFlagShared = 2;  // get: other processes of this node read it too
-inline constexpr std::uint16_t kFlagsKnown = kFlagExactSize | kFlagShared;
+// All of get: another stored size than `length` is a miss; other processes of this node read it
+// too; the slice takes what it holds of a longer object (implied by an object_offset).
+inline constexpr std::uint16_t kFlagExactSize = 1;
+inline constexpr std::uint16_t kFlagShared = 2;
+inline constexpr std::uint16_t kFlagRanged = 4;
+inline constexpr std::uint16_t kFlagsKnown = kFlagExactSize | kFlagShared | kFlagRanged;
 
 // Region handle: what a page descriptor names memory by. Made by the daemon, checked at every use.
 using RegionHandle = std::uint32_t;  // generation << 16 | index; generation is never 0

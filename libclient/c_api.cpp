@@ -110,6 +110,7 @@ CallOptions call_options(const simm_call_options& given) noexcept {
   options.lease_ms = given.lease_ms;
   options.exact_size = (given.flags & SIMM_EXACT_SIZE) != 0;
   options.shared = (given.flags & SIMM_SHARED_READS) != 0;
+  options.ranged = (given.flags & SIMM_RANGED) != 0;
   return options;
 }
 

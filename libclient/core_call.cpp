@@ -52,7 +52,8 @@ Status Core::prepare(BatchRun& run, const CallOptions& options, std::uint32_t de
     shared = shared || record->shared;
   }
   run.flags = static_cast<std::uint16_t>((exact ? ipc::kFlagExactSize : 0u) |
-                                         (shared ? ipc::kFlagShared : 0u));
+                                         (shared ? ipc::kFlagShared : 0u) |
+                                         (options.ranged ? ipc::kFlagRanged : 0u));
   return Status::ok;
 }
 

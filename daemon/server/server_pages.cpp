@@ -46,7 +46,7 @@ void Server::answer(Job& job, std::uint16_t page, Status status, std::uint64_t b
 Status Server::range_of(const transport::RequestHeader& header, const transport::PageRequest& page,
                         std::uint64_t object_bytes, std::uint64_t& bytes) const noexcept {
   const std::uint64_t view_bytes = page.slice.length;
-  if (page.object_offset == 0) {
+  if (page.object_offset == 0 && !header.ranged) {
     if (header.exact_size && object_bytes != view_bytes) return Status::size_mismatch;
     if (object_bytes > view_bytes) return Status::invalid_argument;
     bytes = object_bytes;
@@ -176,6 +176,10 @@ void Server::end_put(Job& job, std::uint16_t page, transport::MoveResult result)
   Status status = result.status;
   if (status == Status::ok && job.cancelled) status = Status::cancelled;
   if (status == Status::ok && job.epoch != epoch_) status = Status::wrong_epoch;
+  // A daemon that was stopped in the middle of the copy may have read what its client wrote after
+  // it had given up waiting. What is complete before the deadline is what the client put.
+  const base::TimeNs now_ns = clock_.now_ns();
+  if (status == Status::ok && now_ns >= job.deadline_ns) status = Status::timeout;
   if (status != Status::ok) {
     store_.abandon(reservation);
     answer(job, page, status, 0);
@@ -183,8 +187,7 @@ void Server::end_put(Job& job, std::uint16_t page, transport::MoveResult result)
   }
   counters_.put_pages.add();
   counters_.put_bytes.add(reservation.extent.size());
-  const std::uint64_t length =
-      store_.publish(reservation, result.digest, job.epoch, clock_.now_ns());
+  const std::uint64_t length = store_.publish(reservation, result.digest, job.epoch, now_ns);
   answer(job, page, Status::ok, length);
 }
 

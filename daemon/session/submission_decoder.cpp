@@ -49,6 +49,7 @@ Decoded SubmissionDecoder::decode(ipc::Submission submission, const ipc::DaemonL
   operation.header.opcode = opcode;
   operation.header.put_mode = static_cast<ipc::PutMode>(submission.put_mode);
   operation.header.exact_size = (submission.flags & ipc::kFlagExactSize) != 0;
+  operation.header.ranged = (submission.flags & ipc::kFlagRanged) != 0;
   operation.header.shared_read = (submission.flags & ipc::kFlagShared) != 0;
   operation.header.name_space = name_spaces_.at(submission.name_space);
   operation.header.ttl_ms = submission.ttl_ms;

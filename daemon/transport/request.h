@@ -36,6 +36,7 @@ struct RequestHeader {
   ipc::Opcode opcode = ipc::Opcode::noop;
   ipc::PutMode put_mode = ipc::PutMode::if_absent;
   bool exact_size = false;   // get: another stored length than the slice's is a miss
+  bool ranged = false;       // get: the slice takes part of a longer object, from object_offset on
   bool shared_read = false;  // get: other processes of the node read it too
   base::TenantId tenant;
   base::NamespaceId name_space;

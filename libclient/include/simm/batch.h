@@ -95,7 +95,10 @@ struct CallOptions {
   std::uint32_t ttl_ms = 0;    // put: life of the object; 0 = until it is evicted
   std::uint32_t lease_ms = 0;  // exists, get: keep it at least this long; 0 = the daemon's default
   bool exact_size = false;     // get: a stored length other than the view's is not_found
-  bool shared = false;         // get: other processes of this node read it too
+  // get: a view takes what it holds of a longer object, from object_offset on. Implied by an
+  // object_offset above 0; without either, an object longer than the view is invalid_argument.
+  bool ranged = false;
+  bool shared = false;  // get: other processes of this node read it too
 };
 
 // The end of one asynchronous batch.

@@ -127,6 +127,7 @@ void simm_region_free(simm_region* region);
 
 #define SIMM_EXACT_SIZE 1u   /* gets: a stored length other than the view's is not found */
 #define SIMM_SHARED_READS 2u /* gets: other processes of this node read the same keys */
+#define SIMM_RANGED 4u       /* gets: a view takes what it holds of a longer object (calls only) */
 
 int simm_namespace_open(simm_client* client, const char* name, uint32_t flags,
                         simm_namespace** out);
@@ -161,7 +162,7 @@ typedef struct simm_call_options {
   uint32_t replace;                 /* put: not 0 = replace an existing object atomically */
   uint32_t ttl_ms;
   uint32_t lease_ms;
-  uint32_t flags; /* SIMM_EXACT_SIZE | SIMM_SHARED_READS */
+  uint32_t flags; /* SIMM_EXACT_SIZE | SIMM_SHARED_READS | SIMM_RANGED */
 } simm_call_options;
 #define SIMM_CALL_OPTIONS_INIT \
   { sizeof(simm_call_options), 0, 0, 0, 0, 0, 0 }

@@ -10,11 +10,12 @@ namespace simm::server::testing {
 namespace {
 
 std::unique_ptr<Exchange> get_with(ServerFixture& f, std::size_t view_bytes, bool exact,
-                                   std::uint64_t object_offset) {
+                                   std::uint64_t object_offset, bool ranged = false) {
   auto e = f.request(ipc::Opcode::get, {"a"}, {std::clamp<std::size_t>(view_bytes, 1, 4096)}, 0xee);
   e->pages[0].slice.length = view_bytes;
   e->pages[0].object_offset = object_offset;
   e->incoming.header.exact_size = exact;
+  e->incoming.header.ranged = ranged;
   return f.run(std::move(e));
 }
 
@@ -42,6 +43,10 @@ TEST_CASE("a ranged get reads what is there of its range, an exact one all of it
   CHECK(middle->replies[0].bytes == 10);
   CHECK(middle->buffers[0][0] == std::byte{50});
   CHECK(middle->buffers[0][9] == std::byte{59});
+  const auto start = get_with(f, 10, false, 0, true);
+  CHECK(start->replies[0].bytes == 10);
+  CHECK(start->buffers[0][9] == std::byte{9});
+  CHECK(get_with(f, 101, true, 0, true)->replies[0].status == Status::size_mismatch);
   const auto end = get_with(f, 200, false, 90);
   CHECK(end->replies[0].bytes == 10);
   CHECK(end->buffers[0][10] == std::byte{0xee});

@@ -47,7 +47,7 @@ TEST_CASE("each malformed field of a submission poisons on the first one") {
       [](S& s, P&) { s.opcode = ipc::kOpcodeCount; },
       [](S& s, P&) { s.opcode = 255; },
       [](S& s, P&) { s.put_mode = 2; },
-      [](S& s, P&) { s.flags = 4; },
+      [](S& s, P&) { s.flags = 8; },
       [](S& s, P&) { s.flags = 0x8000; },
       [](S& s, P&) { s.reserved0 = 1; },
       [](S& s, P&) { s.reserved[0] = 1; },
