@@ -21,9 +21,10 @@
 namespace simm::ipc {
 
 // Thread: the data agent that owns the session.
-class DaemonSessionWords {
+template <typename Access>
+class BasicDaemonSessionWords {
 public:
-  explicit DaemonSessionWords(SessionHeader* header) noexcept
+  explicit BasicDaemonSessionWords(SessionHeader* header) noexcept
       : state_(&header->state.word),
         poison_reason_(&header->poison_reason.word),
         sleeping_(&header->daemon_sleeping.word) {}
@@ -42,23 +43,25 @@ public:
   void withdraw_sleep() noexcept { sleeping_.store_relaxed(0); }
 
 private:
-  UntrustedWord state_;
-  UntrustedWord poison_reason_;
-  UntrustedWord sleeping_;
+  BasicUntrustedWord<Access> state_;
+  BasicUntrustedWord<Access> poison_reason_;
+  BasicUntrustedWord<Access> sleeping_;
 };
 
 // Thread: any. Lives as long as any thread of the client uses the session.
-class ClientSessionWords {
+template <typename Access>
+class BasicClientSessionWords {
 public:
-  explicit ClientSessionWords(SessionHeader* header) noexcept
+  explicit BasicClientSessionWords(SessionHeader* header) noexcept
       : state_(&header->state.word),
         poison_reason_(&header->poison_reason.word),
         sleeping_(&header->daemon_sleeping.word) {}
 
   // After a push: sends one message if the daemon sleeps. False when the daemon's end is closed.
-  bool ring_if_sleeping(const BellSocket& bell) noexcept {
-    if (sleeping_.load_seq_cst() == 0) return true;
-    return sleeping_.exchange_seq_cst(0) == 0 || bell.ring();
+  bool ring_if_sleeping(const BellSocket& bell) noexcept { return !take_sleep() || bell.ring(); }
+  // True: the daemon sleeps, and the caller took its announcement and owes it a message.
+  [[nodiscard]] bool take_sleep() noexcept {
+    return sleeping_.load_seq_cst() != 0 && sleeping_.exchange_seq_cst(0) != 0;
   }
 
   // Whether submissions in flight can still complete. ok: open or draining. poisoned.
@@ -89,10 +92,13 @@ public:
   void mark_lost() noexcept { lost_.store(true, std::memory_order_seq_cst); }
 
 private:
-  UntrustedWord state_;
-  UntrustedWord poison_reason_;
-  UntrustedWord sleeping_;
+  BasicUntrustedWord<Access> state_;
+  BasicUntrustedWord<Access> poison_reason_;
+  BasicUntrustedWord<Access> sleeping_;
   std::atomic<bool> lost_{false};
 };
+
+using DaemonSessionWords = BasicDaemonSessionWords<DirectAccess>;
+using ClientSessionWords = BasicClientSessionWords<DirectAccess>;
 
 }  // namespace simm::ipc

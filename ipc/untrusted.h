@@ -37,6 +37,9 @@ struct DirectAccess {
     return std::atomic_ref<Word>(*word).exchange(value, order);
   }
   static void wake(std::uint32_t* word) noexcept { futex_wake_one(word); }
+  static bool wait(std::uint32_t* word, std::uint32_t value, std::uint64_t deadline_ns) noexcept {
+    return futex_wait(word, value, deadline_ns);
+  }
 };
 
 // A 32-bit word in shared memory. Copies name the same word.
@@ -70,7 +73,7 @@ public:
   void wake() noexcept { Access::wake(word_); }
   // Sleeps while the word holds `value`: see futex_wait().
   bool wait(std::uint32_t value, std::uint64_t deadline_ns) noexcept {
-    return futex_wait(word_, value, deadline_ns);
+    return Access::wait(word_, value, deadline_ns);
   }
 
 private:
