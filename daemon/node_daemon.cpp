@@ -45,6 +45,11 @@ struct NodeDaemon::Parts {
         signals(io, SIGTERM, SIGINT),
         watchdog(io),
         drain_timer(io) {}
+  ~Parts() {
+    // No thread may run while what it works on goes: the registrar still frees regions.
+    registrar.stop();
+    if (data != nullptr) data->stop();
+  }
 
   NodeOptions options;
   base::RealClock clock;
@@ -71,9 +76,7 @@ struct NodeDaemon::Parts {
 };
 
 NodeDaemon::NodeDaemon(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
-NodeDaemon::~NodeDaemon() {
-  parts_->registrar.stop();  // it may still free regions, with our objects
-}
+NodeDaemon::~NodeDaemon() = default;
 
 Expected<std::unique_ptr<NodeDaemon>> NodeDaemon::create(NodeOptions options) {
   auto counters = base::CounterSet::create_file(options.config.counters_file);

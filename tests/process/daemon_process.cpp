@@ -1,0 +1,159 @@
+#include "daemon_process.h"
+
+#include <dirent.h>
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "daemon/base/counters.h"
+#include "ipc/admin_codec.h"
+#include "ipc/fd_socket.h"
+
+namespace process_test {
+
+DaemonProcess::DaemonProcess(const std::string& keys) {
+  char name[] = "/tmp/simm_process_XXXXXX";
+  REQUIRE(::mkdtemp(name) != nullptr);
+  directory_ = name;
+  config_path_ = directory_ + "/simm.json";
+  std::ofstream config(config_path_);
+  config << R"({"run_directory": ")" << directory_ << R"(", "log": {"level": "debug"},)"
+         << R"("node": {"pool_bytes": "64MiB", "hugepages": "off"}, "store": {"verify": "always"})"
+         << (keys.empty() ? "" : ", ") << keys << "}";
+
+  notify_.reset(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = directory_ + "/notify.sock";
+  std::memcpy(address.sun_path, path.data(), path.size());
+  REQUIRE(::bind(notify_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  environment_["NOTIFY_SOCKET"] = path;
+}
+
+DaemonProcess::~DaemonProcess() {
+  if (pid_ > 0) {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  [[maybe_unused]] const int ignored = std::system(("rm -rf " + directory_).c_str());
+}
+
+bool DaemonProcess::start() {
+  pid_ = ::fork();
+  REQUIRE(pid_ >= 0);
+  if (pid_ == 0) run_child();
+  return next_notification().find("READY=1") == 0;
+}
+
+void DaemonProcess::run_child() {
+  const std::string log_path = directory_ + "/log";
+  const int log = ::open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  ::dup2(log, STDERR_FILENO);
+  std::string names;
+  // Out of the way first: the targets 3, 4, ... may be sources of others.
+  for (Inherited& socket : inherited_) socket.fd = ::fcntl(socket.fd, F_DUPFD_CLOEXEC, 100);
+  for (std::size_t i = 0; i < inherited_.size(); ++i) {
+    ::dup2(inherited_[i].fd, 3 + static_cast<int>(i));
+    names += (names.empty() ? "" : ":") + inherited_[i].name;
+  }
+  if (!inherited_.empty()) {
+    ::setenv("LISTEN_PID", std::to_string(::getpid()).c_str(), 1);
+    ::setenv("LISTEN_FDS", std::to_string(inherited_.size()).c_str(), 1);
+    ::setenv("LISTEN_FDNAMES", names.c_str(), 1);
+  }
+  for (const auto& [name, value] : environment_) ::setenv(name.c_str(), value.c_str(), 1);
+  ::execl(SIMMD_PROGRAM, "simmd", "all", "--config", config_path_.c_str(),
+          static_cast<char*>(nullptr));
+  ::_exit(127);
+}
+
+std::string DaemonProcess::next_notification(int wait_ms) {
+  // In slices, so that a daemon that ends at once is noticed at once.
+  for (int waited = 0; waited <= wait_ms; waited += 20) {
+    pollfd polled{notify_.get(), POLLIN, 0};
+    if (::poll(&polled, 1, 20) > 0) {
+      char text[512];
+      const ssize_t got = ::recv(notify_.get(), text, sizeof text, MSG_DONTWAIT);
+      return std::string(text, got > 0 ? static_cast<std::size_t>(got) : 0);
+    }
+    siginfo_t ended{};
+    const bool over =
+        ::waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        ended.si_pid != 0;
+    if (over) return "";
+  }
+  return "";
+}
+
+void DaemonProcess::signal(int number) const {
+  ::kill(pid_, number);
+}
+
+int DaemonProcess::wait(int wait_ms) {
+  int status = 0;
+  const bool ended = eventually([&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; }, wait_ms);
+  if (!ended) {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, &status, 0);
+  }
+  pid_ = -1;
+  if (!ended) return -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+std::string DaemonProcess::log() const {
+  std::ifstream file(directory_ + "/log");
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::uint64_t DaemonProcess::counter(const std::string& name) const {
+  const auto reader = simm::base::CountersReader::open(directory_ + "/counters");
+  REQUIRE(reader.has_value());
+  for (const auto& [label, value] : reader->snapshot()) {
+    if (label == name) return value;
+  }
+  return 0;
+}
+
+std::string DaemonProcess::ask(const std::string& command) const {
+  using namespace simm;
+  auto socket = ipc::FdSocket::connect(admin_socket(), 1'000'000'000);
+  REQUIRE(socket.has_value());
+  std::string text;
+  ipc::AdminRequest request{1, command, "", 0};
+  do {
+    const auto packet = ipc::encode(request);
+    REQUIRE(packet.has_value());
+    CHECK(socket->send(*packet, {}, 1'000'000'000) == ipc::SocketResult::done);
+    std::vector<std::byte> buffer(ipc::kControlMessageBytesMax);
+    const ipc::Received received = socket->receive(buffer, 5'000'000'000);
+    REQUIRE(received.result == ipc::SocketResult::done);
+    const auto reply = ipc::decode_admin_reply(std::span(buffer.data(), received.bytes));
+    REQUIRE(reply.has_value());
+    text += reply->text;
+    request.cursor = reply->next_cursor;
+  } while (request.cursor != 0);
+  return text;
+}
+
+std::size_t DaemonProcess::open_descriptors() const {
+  std::size_t count = 0;
+  DIR* directory = ::opendir(("/proc/" + std::to_string(pid_) + "/fd").c_str());
+  REQUIRE(directory != nullptr);
+  while (::readdir(directory) != nullptr) ++count;
+  ::closedir(directory);
+  return count;
+}
+
+}  // namespace process_test

@@ -1,0 +1,84 @@
+// DaemonProcess: a real simmd in a directory of its own, stopped and swept away in the end.
+// Thread: the test's.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ipc/fd.h"
+
+namespace process_test {
+
+class DaemonProcess {
+public:
+  // Makes the directory and the configuration; `keys` are JSON members added to the default test
+  // configuration ("\"drain_ms\": 100").
+  explicit DaemonProcess(const std::string& keys = "");
+  ~DaemonProcess();
+  DaemonProcess(const DaemonProcess&) = delete;
+  DaemonProcess& operator=(const DaemonProcess&) = delete;
+
+  // A listening socket to hand over, as a service manager would.
+  void inherit(int listening_fd, const std::string& name) {
+    inherited_.push_back({listening_fd, name});
+  }
+  void set_environment(const std::string& name, const std::string& value) {
+    environment_[name] = value;
+  }
+
+  // Starts it and waits until it says READY; false when it ended or stayed silent.
+  bool start();
+  // The next message to the service manager, "" when none comes in time.
+  std::string next_notification(int wait_ms = 5000);
+
+  void signal(int number) const;
+  // Its exit status, or 1000 + the signal that ended it; -1: it has not ended in time (it is killed
+  // then).
+  int wait(int wait_ms = 10'000);
+
+  [[nodiscard]] pid_t pid() const noexcept { return pid_; }
+  [[nodiscard]] const std::string& directory() const noexcept { return directory_; }
+  [[nodiscard]] std::string socket() const { return directory_ + "/simm.sock"; }
+  [[nodiscard]] std::string admin_socket() const { return directory_ + "/admin.sock"; }
+  [[nodiscard]] std::string log() const;
+  // From the counters file, 0 when there is no such counter.
+  [[nodiscard]] std::uint64_t counter(const std::string& name) const;
+  // The reply of the admin socket, all pages of it.
+  [[nodiscard]] std::string ask(const std::string& command) const;
+  [[nodiscard]] std::size_t open_descriptors() const;
+
+private:
+  struct Inherited {
+    int fd;
+    std::string name;
+  };
+  [[noreturn]] void run_child();
+
+  std::string directory_;
+  std::string config_path_;
+  std::vector<Inherited> inherited_;
+  std::map<std::string, std::string> environment_;
+  simm::ipc::UniqueFd notify_;
+  pid_t pid_ = -1;
+};
+
+// Polls until `done` or some seconds have passed.
+template <typename Done>
+bool eventually(Done&& done, int wait_ms = 5000);
+
+}  // namespace process_test
+
+#include <unistd.h>
+
+template <typename Done>
+bool process_test::eventually(Done&& done, int wait_ms) {
+  for (int waited = 0; waited < wait_ms; waited += 5) {
+    if (done()) return true;
+    ::usleep(5000);
+  }
+  return done();
+}
