@@ -103,7 +103,7 @@ public:
     spec.length = request.wanted.length;
     auto charge = budget.charge(spec.length);
     REQUIRE(charge.has_value());
-    answer.memory = memory::RegionMemory::foreign(spec, std::move(*charge));
+    answer.memory = memory::RegionMemory::foreign(spec, std::move(*charge), nullptr);
     return answer;
   }
   [[nodiscard]] std::uint64_t alive() const { return budget.regions(); }

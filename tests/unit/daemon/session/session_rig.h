@@ -196,7 +196,7 @@ struct Rig {
     spec.kind = memory::RegionKind::foreign;
     spec.length = region_bytes;
     spec.session_id = config.id;
-    auto region = memory::RegionMemory::foreign(spec, {});
+    auto region = memory::RegionMemory::foreign(spec, {}, nullptr);
     client.region = &region->region();
     command(client.session.get(), Kind::attach);
     command(client.session.get(), Kind::add_region, region.release());
