@@ -33,6 +33,7 @@ struct ClientReport {
 struct ForkedClientSpec {
   uid_t uid = 12345;
   gid_t gid = 12345;
+  bool keeps_saved_root = false;              // may become root again, as a set-user-ID program has
   std::function<void()> before_drop = [] {};  // still as the test's own user
   std::function<ClientReport()> set_up = [] { return ClientReport{}; };
   std::function<void(char)> command = [](char) {};
@@ -108,7 +109,8 @@ private:
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     spec.before_drop();
     if (::getuid() == 0 && spec.uid != 0) {
-      if (::setgid(spec.gid) != 0 || ::setuid(spec.uid) != 0) ::_exit(1);
+      const uid_t saved = spec.keeps_saved_root ? 0 : spec.uid;
+      if (::setgid(spec.gid) != 0 || ::setresuid(spec.uid, spec.uid, saved) != 0) ::_exit(1);
       // A program that was started by its user is dumpable; changing the user has cleared it.
       ::prctl(PR_SET_DUMPABLE, 1);
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -134,10 +136,12 @@ private:
   pid_t pid_ = -1;
 };
 
-// Tests that need privilege say so where it is missing.
+// Tests that need privilege say so where it is missing, and count.
 inline bool is_root() {
+  static int skipped = 0;
   if (::getuid() == 0) return true;
-  MESSAGE("skipped: acting for other users needs root");
+  ++skipped;
+  MESSAGE("skipped, number " << skipped << " of this run: acting for other users needs root");
   return false;
 }
 

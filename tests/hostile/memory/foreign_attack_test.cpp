@@ -1,0 +1,185 @@
+// Foreign copies whose client makes them hang, dies, or turns into somebody else.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "daemon/base/hash.h"
+#include "daemon/transport/region_mover.h"
+#include "tests/hostile/memory/attacked_daemon.h"
+
+namespace foreign_attack {
+
+using namespace simm::memory;
+using namespace simm::memory::testing;
+using simm::Status;
+using Kind = simm::ipc::RegionRequestKind;
+namespace transport = simm::transport;
+
+constexpr std::uint64_t kBytes = 64 * kPage;
+
+ForkedClientSpec honest_client() {
+  ForkedClientSpec spec;
+  spec.set_up = [] {
+    char* const memory = map_anonymous(kBytes, MAP_PRIVATE);
+    std::memset(memory, 'h', kBytes);
+    return report_of(memory, kBytes);
+  };
+  return spec;
+}
+
+// Its memory is served by a userfaultfd whose descriptor another process keeps and never reads.
+ForkedClientSpec hanging_client(pid_t* keeper) {
+  static int faults = -1;
+  ForkedClientSpec spec;
+  spec.before_drop = [] { faults = static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC)); };
+  spec.set_up = [keeper] {
+    char* const memory = map_anonymous(kBytes, MAP_PRIVATE);
+    uffdio_api api{};
+    api.api = UFFD_API;
+    uffdio_register range{};
+    range.range = {reinterpret_cast<std::uint64_t>(memory), kBytes};
+    range.mode = UFFDIO_REGISTER_MODE_MISSING;
+    if (faults < 0 || ::ioctl(faults, UFFDIO_API, &api) != 0 ||
+        ::ioctl(faults, UFFDIO_REGISTER, &range) != 0) {
+      return ClientReport{};
+    }
+    const pid_t child = ::fork();
+    if (child == 0) {
+      for (;;) ::pause();
+    }
+    *keeper = child;
+    return report_of(memory, kBytes);
+  };
+  return spec;
+}
+
+struct RunningMove {
+  simm::base::PayloadDigest stream;
+  std::vector<std::byte> own = std::vector<std::byte>(kBytes, std::byte{'d'});
+  transport::Move move;
+  RunningMove(const RegionMemory& memory, transport::MoveDirection direction) {
+    move.slice = whole(memory);
+    move.memory = own.data();
+    move.length = own.size();
+    move.direction = direction;
+    move.digest_wanted = true;
+    move.stream = &stream;
+  }
+};
+
+// Steps until the move is over.
+Status finish(RunningMove& running, transport::Mover& mover) {
+  while (mover.step(running.move, 1 << 20) != transport::MoveProgress::done) ::usleep(20);
+  return running.move.status;
+}
+
+}  // namespace foreign_attack
+
+TEST_CASE("a copy that its client hangs, beyond its own death, ends at the fence; others go on") {
+  using namespace foreign_attack;
+  if (!is_root()) return;
+  void* const shared =
+      ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(shared != MAP_FAILED);
+  auto* const keeper = static_cast<pid_t*>(shared);
+  AttackedDaemon beside(true);
+  ForkedClient honest(honest_client());
+  auto good = beside.make(honest, Kind::foreign);
+  REQUIRE(good);
+
+  transport::RegionMover mover;
+  for (const auto direction : {transport::MoveDirection::in, transport::MoveDirection::out}) {
+    AttackedDaemon attacked(true);
+    ForkedClient hanging(hanging_client(keeper));
+    if (hanging.length() == 0) {
+      MESSAGE("skipped: no userfaultfd on this machine");
+      break;
+    }
+    auto bad = attacked.make(hanging, Kind::automatic);
+    REQUIRE(bad);
+    CHECK(bad->kind == Kind::foreign);
+    CHECK(contains(bad->reason, "rw-s"));
+    RunningMove stuck(*bad->memory, direction);
+    // A thousand turns, and moves of the honest client all the while: none of them waits.
+    for (int turn = 0; turn < 1000; ++turn) {
+      REQUIRE(mover.step(stuck.move, 1 << 20) == transport::MoveProgress::waiting);
+      if (turn % 100 != 0) continue;
+      RunningMove fine(*good->memory, direction);
+      REQUIRE(finish(fine, mover) == Status::ok);
+    }
+    hanging.end();
+    ::usleep(20'000);
+    CHECK(mover.step(stuck.move, 1 << 20) == transport::MoveProgress::waiting);
+    int turns = 0;
+    while (!mover.stop(stuck.move)) {
+      ::usleep(100);
+      REQUIRE(++turns < 100'000);
+    }
+    attacked.registrar->maintain();  // no new worker for a dead client, and no harm in asking
+    RunningMove again(*bad->memory, direction);
+    CHECK(finish(again, mover) == Status::unreachable);
+    REQUIRE(*keeper > 0);
+    ::kill(*keeper, SIGKILL);
+  }
+  RunningMove after(*good->memory, transport::MoveDirection::in);
+  CHECK(finish(after, mover) == Status::ok);
+  CHECK(after.move.digest == simm::base::payload_digest(after.own.data(), after.own.size()));
+  ::munmap(shared, kPage);
+}
+
+TEST_CASE("a client that turns into a program of another user is out of reach") {
+  using namespace foreign_attack;
+  if (!is_root()) return;
+  // The client registers a region, executes a program with the same pid, and whoever shares its
+  // rings asks for bytes of that program.
+  const auto attempt = [](mode_t mode) {
+    std::string directory = "/tmp/simm-program-XXXXXX";
+    REQUIRE(::mkdtemp(directory.data()) != nullptr);
+    REQUIRE(::chmod(directory.c_str(), 0755) == 0);
+    const std::string program = directory + "/sleep";
+    std::filesystem::copy_file("/bin/sleep", program);
+    REQUIRE(::chmod(program.c_str(), mode) == 0);
+    ForkedClientSpec spec = honest_client();
+    spec.command = [&](char) { ::execl(program.c_str(), "sleep", "1000", nullptr); };
+    AttackedDaemon daemon(true);
+    ForkedClient client(spec);
+    auto first = daemon.make(client, Kind::foreign);
+    REQUIRE(first);
+    transport::RegionMover mover;
+    RunningMove before(*first->memory, transport::MoveDirection::in);
+    REQUIRE(finish(before, mover) == Status::ok);
+    REQUIRE(before.own[0] == std::byte{'h'});
+
+    client.tell('e');
+    const std::string maps = "/proc/" + std::to_string(client.pid()) + "/maps";
+    std::string line;
+    for (int i = 0; i < 10'000 && line.find(program) == line.npos; ++i) {
+      ::usleep(100);
+      line.clear();
+      std::ifstream file(maps);
+      std::getline(file, line);
+    }
+    REQUIRE(line.find(program) != line.npos);
+    simm::ipc::RegisterRegion request{
+        2, Kind::foreign, std::stoull(line, nullptr, 16), kPage, 0, false, "program"};
+    RegionOwner owner{*client.identity, daemon.pins, daemon.touches, daemon.copier};
+    auto second = daemon.registrar->make(owner, request, {});
+    REQUIRE(second);
+    RunningMove after(*second->memory, transport::MoveDirection::in);
+    after.move.length = kPage;
+    const Status ended = finish(after, mover);
+    std::filesystem::remove_all(directory);
+    return ended;
+  };
+  CHECK(attempt(0755) == Status::ok);  // a program of its own user: its own memory
+  CHECK(attempt(04755) == Status::transfer_failed);
+}
