@@ -90,11 +90,13 @@ Server::Started Server::start_get(Job& job, std::uint16_t page, base::TimeNs now
     answer(job, page, Status::invalid_argument, 0);
     return {};
   }
-  // A batch was leased when it came.
-  const base::TimeNs lease_ns =
-      incoming.pages.size() > 1 ? store::kNoLease : incoming.header.lease_ms * base::kNsPerMs;
+  // A batch got its order of use when it came. But an object may have come after that: a hit is
+  // always under a lease.
+  const store::UseOrder order =
+      incoming.pages.size() > 1 ? store::UseOrder::kept : store::UseOrder::youngest;
   store::ReadPin pin;
-  Status status = store_.begin_read(key_of(incoming.header, request), lease_ns, now_ns, pin);
+  Status status = store_.begin_read(key_of(incoming.header, request),
+                                    incoming.header.lease_ms * base::kNsPerMs, now_ns, pin, order);
   if (status != Status::ok) {
     answer(job, page, status, 0);
     return {};

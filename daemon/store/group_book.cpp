@@ -120,6 +120,13 @@ void GroupBook::lease(std::uint32_t number, base::TimeNs now_ns, base::TimeNs le
   wheel_.schedule(groups_, number, g.lease_until_ns);
 }
 
+void GroupBook::extend_lease(std::uint32_t number, base::TimeNs now_ns,
+                             base::TimeNs lease_ns) noexcept {
+  Group& g = groups_[number];
+  if (!g.leased) return lease(number, now_ns, lease_ns);
+  g.lease_until_ns = std::max(g.lease_until_ns, now_ns + lease_ns);
+}
+
 int GroupBook::end_leases(base::TimeNs now_ns, int budget) noexcept {
   return wheel_.advance(groups_, now_ns, budget, [&](std::uint32_t number) {
     Group& g = groups_[number];

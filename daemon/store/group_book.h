@@ -68,6 +68,8 @@ public:
   void touch(std::uint32_t group) noexcept;
   // Grants or renews: a lease never gets shorter.
   void lease(std::uint32_t group, base::TimeNs now_ns, base::TimeNs lease_ns) noexcept;
+  // The same, but a group under a lease keeps its age.
+  void extend_lease(std::uint32_t group, base::TimeNs now_ns, base::TimeNs lease_ns) noexcept;
 
   // Ends leases whose time has come, at most `budget` of them; returns how many groups it met.
   int end_leases(base::TimeNs now_ns, int budget) noexcept;

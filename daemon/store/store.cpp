@@ -52,7 +52,7 @@ std::uint64_t Store::check_of(const Record& record) noexcept {
 }
 
 Status Store::begin_read(const ObjectKey& key, base::TimeNs lease_ns, base::TimeNs now_ns,
-                         ReadPin& pin) noexcept {
+                         ReadPin& pin, UseOrder order) noexcept {
   // Everything that will be read comes from far away: ask for each line as soon as its address is
   // known, so that a cold read waits for three misses in a row, not for seven.
   prefetch_cold(prefetch_record(key.hash));
@@ -70,7 +70,11 @@ Status Store::begin_read(const ObjectKey& key, base::TimeNs lease_ns, base::Time
     drop(number);
     return Status::corrupt;
   }
-  if (lease_ns != kNoLease) groups_.lease(record.group, now_ns, clamped_lease(lease_ns));
+  if (lease_ns != kNoLease && order == UseOrder::youngest) {
+    groups_.lease(record.group, now_ns, clamped_lease(lease_ns));
+  } else if (lease_ns != kNoLease) {
+    groups_.extend_lease(record.group, now_ns, clamped_lease(lease_ns));
+  }
   ++record.pins;
   ++counts_.reads;
   pin.record = number;

@@ -72,6 +72,9 @@ struct WriteResult {
 // An object's length; 0: not there (no object is empty).
 using ObjectLength = std::uint64_t;
 
+// Whether a use makes its group the youngest, or only the first use of a series does.
+enum class UseOrder : std::uint8_t { youngest, kept };
+
 // A lease_ns that asks for none.
 inline constexpr base::TimeNs kNoLease = ~base::TimeNs{0};
 
@@ -86,8 +89,9 @@ public:
 
   // Pins the object and leases its group (0: for the default time; kNoLease: not). ok, not_found,
   // or corrupt when its record turned out to be damaged (it is quarantined then).
+  // With UseOrder::kept a group that has a lease keeps its age.
   [[nodiscard]] Status begin_read(const ObjectKey& key, base::TimeNs lease_ns, base::TimeNs now_ns,
-                                  ReadPin& pin) noexcept;
+                                  ReadPin& pin, UseOrder order = UseOrder::youngest) noexcept;
   void end_read(const ReadPin& pin) noexcept;
   // Takes the object out of sight because its bytes are wrong. The pin stays valid.
   void quarantine(const ReadPin& pin, base::TimeNs now_ns) noexcept;

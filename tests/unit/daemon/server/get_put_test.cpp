@@ -208,4 +208,29 @@ TEST_CASE("a lease time and a TTL arrive at the store") {
   CHECK(f.store->stats().leased_bytes == 1024);
 }
 
+TEST_CASE("an object that comes while a batched get of it waits is leased by that get") {
+  ServerConfig config = ServerFixture::verifying();
+  config.moves_max = 1;
+  ServerFixture f(4096, config);
+  f.put({"a"}, {1024}, 1);
+  auto get = f.request(ipc::Opcode::get, {"a", "b"}, {1024, 1024});
+  f.server->on_request(get->incoming);
+  f.server->do_work();  // "a" moves, "b" has to wait and is not there
+  REQUIRE(f.responder.moves.size() == 1);
+  const transport::PageRequest& b = get->pages[1];
+  store::WriteRequest write;
+  write.key = {b.hash, b.group, {1}, {}, {b.key, b.key_bytes}};
+  write.length = 1024;
+  const store::WriteResult room = f.store->begin_write(write, f.clock.now_ns());
+  REQUIRE(room.start == store::WriteStart::reserved);
+  const std::uint64_t digest = base::payload_digest(room.reservation.extent.data(), 1024);
+  f.store->publish(room.reservation, digest, ServerFixture::kEpoch, f.clock.now_ns());
+  f.responder.finish(*f.server, 0);
+  f.server->do_work();
+  f.responder.finish(*f.server, 0);
+  REQUIRE(get->replied);
+  REQUIRE(get->replies[1].status == Status::ok);
+  CHECK(f.store->stats().leased_bytes == 2048);
+}
+
 }  // namespace simm::server::testing
