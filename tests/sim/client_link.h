@@ -1,0 +1,30 @@
+// ClientLink: a simulated client's attachment to a node: the session's shared memory (plain memory
+// here), the production Session at one end of it and the production ClientLanes at the other.
+// Belongs to the node; a client drops its pointer when the node crashes.
+// Thread: the one simulated thread.
+#pragma once
+
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "daemon/session/session.h"
+#include "ipc/client_lane.h"
+
+namespace simm::sim {
+
+struct ClientLink {
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+
+  std::unique_ptr<std::byte, Free> memory;
+  std::unique_ptr<session::Session> session;
+  std::vector<ipc::ClientLane> lanes;
+  ipc::RegionHandle handle = ipc::kNoRegion;
+  std::uint16_t other_name_space = 0;  // id of the second namespace
+  std::function<void()> on_activity;   // the node has done something: there may be completions
+};
+
+}  // namespace simm::sim

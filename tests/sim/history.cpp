@@ -1,0 +1,277 @@
+#include "tests/sim/history.h"
+
+#include <algorithm>
+
+namespace simm::sim {
+namespace {
+
+unsigned long long ull(std::uint64_t value) {
+  return value;
+}
+
+// Times in a report count from the start of the run, in microseconds.
+unsigned long long us(base::TimeNs at) {
+  return at == kNever ? 0 : (at - 1'000 * kSecond) / kUs;
+}
+
+}  // namespace
+
+KeyIndex History::key(const KeyName& name) {
+  const auto [found, fresh] = index_.try_emplace(name, static_cast<KeyIndex>(keys_.size()));
+  if (fresh) keys_.push_back(Key{name, {}, {}, {}, {}, 0});
+  return found->second;
+}
+
+std::string History::describe(KeyIndex key) const {
+  const KeyName& name = keys_[key].name;
+  return "tenant " + std::to_string(name.tenant.value) + " namespace " +
+         std::to_string(name.name_space.value) + " key '" + name.text.substr(0, 48) + "'";
+}
+
+Interval History::begin() const {
+  return Interval{loop_.now_ns(), kNever, lease_losses(), disruptions};
+}
+
+Payload History::payload(PutIndex put) const {
+  return Payload::of(puts_[put].key, put);
+}
+
+// ---- writes ----
+
+PutIndex History::begin_put(KeyIndex key, bool replace, std::uint64_t length, std::uint64_t ttl_ns,
+                            const std::byte* source) {
+  const auto put = static_cast<PutIndex>(puts_.size());
+  Put& added = puts_.emplace_back();
+  added.key = key;
+  added.replace = replace;
+  added.length = length;
+  added.ttl_ns = ttl_ns;
+  added.from_ns = loop_.now_ns();
+  keys_[key].puts.push_back(put);
+  sources_[source] = put;
+  return put;
+}
+
+void History::end_put(PutIndex put, Status status) {
+  Put& ended = puts_[put];
+  ended.over = true;
+  if (status != Status::ok) return;
+  ended.to_ns = loop_.now_ns();
+  ++puts_done_;
+  if (ended.replace) {
+    keys_[ended.key].superseders.push_back({ended.from_ns, ended.to_ns, put});
+  }
+}
+
+std::size_t History::begin_remove(KeyIndex key) {
+  keys_[key].removals.push_back({loop_.now_ns(), kNever});
+  return keys_[key].removals.size() - 1;
+}
+
+void History::end_remove(KeyIndex key, std::size_t removal, Status status) {
+  if (status != Status::ok && status != Status::not_found) return;
+  Removal& ended = keys_[key].removals[removal];
+  ended.to_ns = loop_.now_ns();
+  keys_[key].superseders.push_back({ended.from_ns, ended.to_ns, kNoPut});
+}
+
+// ---- the wire ----
+
+void History::on_posted(std::uint32_t, const WireRequest& request) {
+  if (request.header.opcode != ipc::Opcode::put) return;
+  std::vector<PutIndex>& puts = put_requests_[request.serial];
+  for (std::size_t page = 0; page < request.pages.size(); ++page) {
+    const PutIndex put = sources_.at(request.addresses[page]);
+    if (puts_[put].over) {
+      return report_.violation("P5", "%s: posted after its completion",
+                               describe(puts_[put].key).c_str());
+    }
+    ++puts_[put].requests;
+    ++puts_[put].requests_open;
+    puts.push_back(put);
+  }
+}
+
+void History::on_answered(const WireRequest& request, std::span<const transport::PageReply> pages) {
+  if (request.header.opcode == ipc::Opcode::put) {
+    const std::vector<PutIndex>& puts = put_requests_.at(request.serial);
+    for (std::size_t page = 0; page < pages.size(); ++page) {
+      if (pages[page].status != Status::ok) ++puts_[puts[page]].requests_failed;
+    }
+    return;
+  }
+  for (std::size_t page = 0; page < pages.size(); ++page) {
+    if (pages[page].status != Status::not_found) continue;
+    const transport::PageRequest& asked = request.pages[page];
+    const auto found = index_.find(KeyName{request.header.tenant, request.header.name_space,
+                                           std::string(asked.key, asked.key_bytes)});
+    if (found != index_.end()) keys_[found->second].owner_missed_ns = loop_.now_ns();
+  }
+}
+
+void History::on_server_done(const WireRequest& request) {
+  const auto found = put_requests_.find(request.serial);
+  if (found == put_requests_.end()) return;
+  for (const PutIndex put : found->second) {
+    --puts_[put].requests_open;
+    puts_[put].effect_by_ns = loop_.now_ns();
+    // What never arrived had no effect.
+    if (!request.arrived) ++puts_[put].requests_failed;
+  }
+  put_requests_.erase(found);
+}
+
+// ---- reads ----
+
+base::TimeNs History::effect_by(const Put& put) const {
+  const bool all_ended = put.over && put.requests_open == 0;
+  const base::TimeNs ended_ns = all_ended ? put.effect_by_ns : kNever;
+  return put.over && put.requests <= 1 ? std::min(ended_ns, put.first_seen_ns) : ended_ns;
+}
+
+bool History::refused(const Put& put) const {
+  return put.over && put.requests_open == 0 && put.requests_failed == put.requests;
+}
+
+bool History::expired(const Put& put, base::TimeNs read_from_ns) const {
+  const base::TimeNs by_ns = effect_by(put);
+  return put.ttl_ns != 0 && by_ns != kNever && read_from_ns > by_ns + put.ttl_ns;
+}
+
+const History::Superseder* History::superseder_of(PutIndex put, base::TimeNs read_from_ns) const {
+  const base::TimeNs by_ns = effect_by(puts_[put]);
+  if (by_ns == kNever) return nullptr;
+  for (const Superseder& other : keys_[puts_[put].key].superseders) {
+    if (other.put != put && other.from_ns > by_ns && other.to_ns < read_from_ns) return &other;
+  }
+  return nullptr;
+}
+
+PutIndex History::find_put(const PageRead& read, std::span<const std::byte> bytes) const {
+  const std::vector<PutIndex>& puts = keys_[read.key].puts;
+  for (auto put = puts.rbegin(); put != puts.rend(); ++put) {
+    if (bytes.size() + read.object_offset > puts_[*put].length) continue;
+    if (payload(*put).matches(bytes, read.object_offset)) return *put;
+  }
+  return kNoPut;
+}
+
+void History::check_bytes_of_nobody(const PageRead& read, std::span<const std::byte> bytes) {
+  // Whose are they? Mixed bytes begin with somebody's.
+  const auto head = bytes.first(std::min<std::size_t>(bytes.size(), 16));
+  for (PutIndex put = 0; put < puts_.size(); ++put) {
+    if (!payload(put).matches(head, read.object_offset)) continue;
+    const KeyName& theirs = keys_[puts_[put].key].name;
+    const bool foreign = theirs.tenant != keys_[read.key].name.tenant;
+    return report_.violation(foreign ? "P6" : "P1",
+                             "%s: %zu bytes at %llu begin like put %u (%llu bytes) of %s, %s",
+                             describe(read.key).c_str(), bytes.size(), ull(read.object_offset), put,
+                             ull(puts_[put].length), describe(puts_[put].key).c_str(),
+                             payload(put).matches(bytes, read.object_offset) ? "whole" : "mixed");
+  }
+  report_.violation("P1", "%s: %zu bytes at %llu of no put", describe(read.key).c_str(),
+                    bytes.size(), ull(read.object_offset));
+}
+
+void History::check_length(const PageRead& read, const Put& put, std::uint64_t bytes) {
+  const std::uint64_t left = put.length - read.object_offset;
+  const bool whole = !read.ranged;
+  const std::uint64_t expected = whole ? put.length : std::min(left, read.view_bytes);
+  const bool exact_missed =
+      read.exact_size && (whole ? put.length != read.view_bytes : read.view_bytes > left);
+  if (bytes != expected || bytes > read.view_bytes || exact_missed) {
+    report_.violation("P1", "%s: %llu bytes into a view of %llu, object %llu, offset %llu%s",
+                      describe(read.key).c_str(), ull(bytes), ull(read.view_bytes), ull(put.length),
+                      ull(read.object_offset), read.exact_size ? ", exact size" : "");
+  }
+}
+
+void History::end_get(const PageRead& read, Status status, std::span<const std::byte> bytes) {
+  if (status == Status::not_found) return check_miss(read);
+  if (status != Status::ok) return;
+  ++hits_;
+  if (bytes.empty()) {
+    return report_.violation("P1", "%s: a hit of no bytes", describe(read.key).c_str());
+  }
+  const PutIndex seen = find_put(read, bytes);
+  if (seen == kNoPut) return check_bytes_of_nobody(read, bytes);
+  Put& put = puts_[seen];
+  check_length(read, put, bytes.size());
+  if (refused(put)) {
+    return report_.violation("P4", "%s: sees put %u, which its owner did not store",
+                             describe(read.key).c_str(), seen);
+  }
+  if (expired(put, read.when.from_ns)) {
+    return report_.violation("P4", "%s: sees put %u after its TTL", describe(read.key).c_str(),
+                             seen);
+  }
+  if (const Superseder* later = superseder_of(seen, read.when.from_ns)) {
+    return report_.violation("P4", "%s: sees put %u (effect by %llu us) after %s at %llu..%llu us",
+                             describe(read.key).c_str(), seen, us(effect_by(put)),
+                             later->put == kNoPut ? "a remove" : "another value",
+                             us(later->from_ns), us(later->to_ns));
+  }
+  keys_[read.key].superseders.push_back({read.when.from_ns, loop_.now_ns(), seen});
+  put.first_seen_ns = std::min(put.first_seen_ns, loop_.now_ns());
+  note_lease(read);
+}
+
+void History::end_exists(const PageRead& read, Status status, std::uint64_t length) {
+  if (status == Status::not_found) return check_miss(read);
+  if (status != Status::ok) return;
+  ++hits_;
+  const std::vector<PutIndex>& puts = keys_[read.key].puts;
+  const bool possible = std::any_of(puts.begin(), puts.end(), [&](PutIndex put) {
+    return puts_[put].length == length && !refused(puts_[put]) &&
+           !expired(puts_[put], read.when.from_ns) &&
+           superseder_of(put, read.when.from_ns) == nullptr;
+  });
+  if (!possible) {
+    return report_.violation("P4", "%s: exists with %llu bytes, but no such object can be there",
+                             describe(read.key).c_str(), ull(length));
+  }
+  note_lease(read);
+}
+
+void History::note_lease(const PageRead& read) {
+  Key& key = keys_[read.key];
+  const base::TimeNs until_ns = read.when.from_ns + read.lease_ns;
+  if (until_ns <= key.lease.until_ns && !loss_is_explained(key)) return;
+  key.lease.when = read.when;
+  key.lease.when.to_ns = loop_.now_ns();
+  key.lease.until_ns = until_ns;
+}
+
+void History::check_miss(const PageRead& read) {
+  ++misses_;
+  const Key& key = keys_[read.key];
+  const Lease& lease = key.lease;
+  const bool inside = lease.when.to_ns < read.when.from_ns && loop_.now_ns() < lease.until_ns;
+  // An owner that could not be asked says nothing about what it holds.
+  const bool owner_missed = key.owner_missed_ns >= read.when.from_ns;
+  if (!inside || !owner_missed || loss_is_explained(key)) return;
+  report_.violation("P3", "%s: a miss without a cause, leased at %llu..%llu us until %llu us",
+                    describe(read.key).c_str(), us(lease.when.from_ns), us(lease.when.to_ns),
+                    us(lease.until_ns));
+}
+
+bool History::loss_is_explained(const Key& key) const {
+  const Lease& lease = key.lease;
+  if (lease.when.lease_losses != lease_losses()) return true;
+  if (lease.when.disruptions != disruptions) return true;
+  for (const Removal& removal : key.removals) {
+    if (removal.to_ns >= lease.when.from_ns) return true;
+  }
+  for (const PutIndex index : key.puts) {
+    const Put& put = puts_[index];
+    const base::TimeNs by_ns = effect_by(put);
+    if (put.replace && by_ns >= lease.when.from_ns) return true;
+    // A lease ends with the object's TTL.
+    const bool may_have_expired = put.ttl_ns != 0 && put.from_ns + put.ttl_ns <= loop_.now_ns();
+    const bool may_be_leased = by_ns == kNever || by_ns + put.ttl_ns >= lease.when.from_ns;
+    if (may_have_expired && may_be_leased) return true;
+  }
+  return false;
+}
+
+}  // namespace simm::sim

@@ -1,0 +1,155 @@
+// History: what clients did and saw, key by key, and the promises that this has to keep.
+//
+// Each key is a register that may lose its value (a miss) but may never return a wrong one. Every
+// put writes a value of its own, so a read tells which put it saw. Checked at every completion:
+//
+//  P1  a hit is, byte for byte, one put of that key in that tenant and namespace
+//  P3  inside a lease a miss of the owner has a cause
+//  P4  a put that its owner refused is never seen; a value that was superseded never comes back:
+//      a put takes effect between its submission and the moment when its owner has forgotten the
+//      last request for it (the network knows), so a later remove or replace ends it for good
+//
+// A put that the engine posted twice (its first path broke) may take effect twice while it lasts.
+// Thread: the one simulated thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/sim/network_tap.h"
+#include "tests/sim/payload.h"
+#include "tests/sim/report.h"
+
+namespace simm::sim {
+
+using KeyIndex = std::uint32_t;
+using PutIndex = std::uint32_t;
+inline constexpr base::TimeNs kNever = ~base::TimeNs{0};
+
+struct KeyName {
+  base::TenantId tenant;
+  base::NamespaceId name_space;
+  std::string text;
+  auto operator<=>(const KeyName&) const = default;
+};
+
+// When an operation was under way, and what the cluster had lost when it began.
+struct Interval {
+  base::TimeNs from_ns = 0;
+  base::TimeNs to_ns = kNever;
+  std::uint64_t lease_losses = 0;
+  std::uint64_t disruptions = 0;
+};
+
+// One read of one page, as its client saw it.
+struct PageRead {
+  KeyIndex key = 0;
+  Interval when;
+  std::uint64_t lease_ns = 0;
+  std::uint64_t view_bytes = 0;     // length of the slice
+  std::uint64_t object_offset = 0;  // of a ranged get
+  bool ranged = false;
+  bool exact_size = false;
+};
+
+class History final : public NetworkTap {
+public:
+  History(const EventLoop& loop, Report& report) : loop_(loop), report_(report) {}
+
+  KeyIndex key(const KeyName& name);
+  [[nodiscard]] const KeyName& name(KeyIndex key) const { return keys_[key].name; }
+  [[nodiscard]] std::size_t key_count() const { return keys_.size(); }
+
+  // Causes of misses that the cluster counts: lost leases, and deaths, moves, partitions.
+  std::function<std::uint64_t()> lease_losses = [] { return std::uint64_t{0}; };
+  std::uint64_t disruptions = 0;
+  [[nodiscard]] Interval begin() const;
+
+  // `source`: where its bytes lie; requests for it are known by that.
+  PutIndex begin_put(KeyIndex key, bool replace, std::uint64_t length, std::uint64_t ttl_ns,
+                     const std::byte* source);
+  [[nodiscard]] Payload payload(PutIndex put) const;
+  void end_put(PutIndex put, Status status);
+  // Returns which removal of that key it is.
+  std::size_t begin_remove(KeyIndex key);
+  void end_remove(KeyIndex key, std::size_t removal, Status status);
+  void end_get(const PageRead& read, Status status, std::span<const std::byte> bytes);
+  void end_exists(const PageRead& read, Status status, std::uint64_t length);
+
+  // NetworkTap.
+  void on_posted(std::uint32_t node, const WireRequest& request) override;
+  void on_answered(const WireRequest& request,
+                   std::span<const transport::PageReply> pages) override;
+  void on_server_done(const WireRequest& request) override;
+
+  [[nodiscard]] std::uint64_t hits() const { return hits_; }
+  [[nodiscard]] std::uint64_t misses() const { return misses_; }
+  [[nodiscard]] std::uint64_t puts_done() const { return puts_done_; }
+
+private:
+  struct Put {
+    KeyIndex key = 0;
+    bool replace = false;
+    std::uint64_t length = 0;
+    std::uint64_t ttl_ns = 0;
+    base::TimeNs from_ns = 0;
+    base::TimeNs to_ns = kNever;        // answered to its client
+    bool over = false;                  // its client does not wait for it any more
+    std::uint32_t requests = 0;         // posted for it
+    std::uint32_t requests_open = 0;    // not yet forgotten by the owner
+    std::uint32_t requests_failed = 0;  // the owner said that it did not store it
+    base::TimeNs effect_by_ns = 0;      // end of the last request for it
+    base::TimeNs first_seen_ns = kNever;
+  };
+  // From then to then the key had no value, or the value of that put.
+  struct Superseder {
+    base::TimeNs from_ns;
+    base::TimeNs to_ns;
+    PutIndex put;
+  };
+  static constexpr PutIndex kNoPut = ~PutIndex{0};
+  struct Lease {
+    Interval when;
+    base::TimeNs until_ns = 0;
+  };
+  struct Removal {
+    base::TimeNs from_ns;
+    base::TimeNs to_ns;
+  };
+  struct Key {
+    KeyName name;
+    std::vector<PutIndex> puts;
+    std::vector<Superseder> superseders;
+    std::vector<Removal> removals;  // unknown ones never end
+    Lease lease;
+    base::TimeNs owner_missed_ns = 0;  // when an owner last answered not_found
+  };
+
+  [[nodiscard]] base::TimeNs effect_by(const Put& put) const;
+  [[nodiscard]] bool refused(const Put& put) const;
+  [[nodiscard]] const Superseder* superseder_of(PutIndex put, base::TimeNs read_from_ns) const;
+  [[nodiscard]] bool expired(const Put& put, base::TimeNs read_from_ns) const;
+  PutIndex find_put(const PageRead& read, std::span<const std::byte> bytes) const;
+  void check_bytes_of_nobody(const PageRead& read, std::span<const std::byte> bytes);
+  void check_length(const PageRead& read, const Put& put, std::uint64_t bytes);
+  void check_miss(const PageRead& read);
+  [[nodiscard]] bool loss_is_explained(const Key& key) const;
+  void note_lease(const PageRead& read);
+  [[nodiscard]] std::string describe(KeyIndex key) const;
+
+  const EventLoop& loop_;
+  Report& report_;
+  std::map<KeyName, KeyIndex> index_;
+  std::vector<Key> keys_;
+  std::vector<Put> puts_;
+  std::map<const std::byte*, PutIndex> sources_;
+  std::map<std::uint64_t, std::vector<PutIndex>> put_requests_;  // by serial
+  std::uint64_t hits_ = 0;
+  std::uint64_t misses_ = 0;
+  std::uint64_t puts_done_ = 0;
+};
+
+}  // namespace simm::sim

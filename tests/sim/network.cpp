@@ -1,0 +1,170 @@
+#include "tests/sim/network.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tests/sim/sim_requester.h"
+#include "tests/sim/sim_responder.h"
+
+namespace simm::sim {
+
+void Network::listen(transport::Route route, SimResponder* responder) {
+  listeners_[{route.peer.value, route.shard}] = responder;
+}
+
+PathPtr Network::path(std::uint32_t node, SimRequester& requester, transport::Route route) {
+  Connection& connection = connections_[Key{node, route.peer.value, route.shard}];
+  if (connection.current != nullptr) {
+    return connection.current->node_closed ? nullptr : connection.current;
+  }
+  if (loop_.now_ns() < connection.retry_ns) return nullptr;
+  SimResponder* responder = listeners_[{route.peer.value, route.shard}];
+  if (responder == nullptr || cuts_[{node, route.peer.value}]) {
+    connection.retry_ns = loop_.now_ns() + dice_.skewed(10 * kUs, 20 * kMs);
+    return nullptr;
+  }
+  auto path = std::make_shared<Path>();
+  path->id = ++path_ids_;
+  path->node = node;
+  path->route = route;
+  path->requester = &requester;
+  path->responder = responder;
+  connection.current = path;
+  responder->attach(path);
+  return path;
+}
+
+PathPtr Network::current(std::uint32_t node, transport::Route route) const {
+  const auto found = connections_.find(Key{node, route.peer.value, route.shard});
+  return found == connections_.end() ? nullptr : found->second.current;
+}
+
+void Network::to_server(const PathPtr& path, std::function<void()> deliver) {
+  send(path, path->next_at_server_ns, std::move(deliver));
+}
+
+void Network::to_node(const PathPtr& path, std::function<void()> deliver) {
+  send(path, path->next_at_node_ns, std::move(deliver));
+}
+
+void Network::send(const PathPtr& path, base::TimeNs& next_ns, std::function<void()> deliver) {
+  if (dice_.per_mille(conditions.break_per_mille)) break_path(path);
+  const base::TimeNs delay = dice_.skewed(conditions.delay_low_ns, conditions.delay_high_ns);
+  next_ns = std::max(next_ns + 1, loop_.now_ns() + delay);
+  loop_.at(next_ns, [path, deliver = std::move(deliver)] {
+    if (path->dead) return;
+    if (!path->black_holed) return deliver();
+    path->held.emplace_back([path, deliver] {
+      if (!path->dead) deliver();
+    });
+  });
+}
+
+void Network::die(const PathPtr& path) {
+  if (path->dead) return;
+  path->dead = true;
+  for (const auto& request : path->outstanding) {
+    if (!request->arrived) server_done(*request);
+  }
+  // Moves that were held back find the path dead and end; messages are dropped.
+  for (auto& action : std::exchange(path->held, {})) action();
+}
+
+base::TimeNs Network::notice_ns() {
+  return dice_.skewed(conditions.notice_low_ns, conditions.notice_high_ns);
+}
+
+void Network::close_at_node(const PathPtr& path) {
+  Connection& connection = connections_[Key{path->node, path->route.peer.value, path->route.shard}];
+  if (connection.current != path) return;
+  die(path);
+  path->node_closed = true;
+  connection.current = nullptr;
+  connection.retry_ns =
+      loop_.now_ns() + dice_.skewed(conditions.reconnect_low_ns, conditions.reconnect_high_ns);
+  if (path->requester != nullptr) path->requester->on_path_end(path);
+}
+
+void Network::close_at_server(const PathPtr& path) {
+  if (path->responder != nullptr) path->responder->on_path_end(path);
+}
+
+void Network::fence(const PathPtr& path) {
+  if (path->node_closed) return;
+  path->node_closed = true;
+  if (log_.on()) log_.line("path %llu reset", static_cast<unsigned long long>(path->id));
+  loop_.after(dice_.skewed(conditions.fence_low_ns, conditions.fence_high_ns), [this, path] {
+    close_at_node(path);
+    loop_.after(notice_ns(), [this, path] { close_at_server(path); });
+  });
+}
+
+void Network::break_path(const PathPtr& path) {
+  if (path->dead) return;
+  if (log_.on()) log_.line("path %llu breaks", static_cast<unsigned long long>(path->id));
+  die(path);
+  loop_.after(notice_ns(), [this, path] { close_at_node(path); });
+  loop_.after(notice_ns(), [this, path] { close_at_server(path); });
+}
+
+void Network::node_crashed(std::uint32_t node) {
+  for (auto& [key, connection] : connections_) {
+    if (std::get<0>(key) != node) continue;
+    connection.retry_ns = 0;
+    const PathPtr path = std::exchange(connection.current, nullptr);
+    if (path == nullptr) continue;
+    path->node_closed = true;
+    die(path);
+    path->requester->on_path_end(path);
+    path->requester = nullptr;
+    loop_.after(notice_ns(), [this, path] { close_at_server(path); });
+  }
+}
+
+void Network::server_crashed(std::uint32_t peer, bool silent) {
+  for (auto& [key, connection] : connections_) {
+    if (std::get<1>(key) != peer || connection.current == nullptr) continue;
+    const PathPtr path = connection.current;
+    path->responder = nullptr;
+    die(path);
+    for (auto& request : path->outstanding) server_done(*request);
+    const base::TimeNs noticed_ns = silent ? 3 * kSecond : notice_ns();
+    loop_.after(noticed_ns, [this, path] { close_at_node(path); });
+  }
+}
+
+void Network::set_black_hole(std::uint32_t node, std::uint32_t peer, bool cut) {
+  cuts_[{node, peer}] = cut;
+  for (auto& [key, connection] : connections_) {
+    if (std::get<0>(key) != node || std::get<1>(key) != peer) continue;
+    const PathPtr path = connection.current;
+    if (path == nullptr || path->dead) continue;
+    path->black_holed = cut;
+    if (cut) continue;
+    for (auto& action : std::exchange(path->held, {})) action();
+  }
+}
+
+void Network::break_some_path() {
+  std::vector<PathPtr> open;
+  for (auto& [key, connection] : connections_) {
+    if (connection.current != nullptr && !connection.current->dead) {
+      open.push_back(connection.current);
+    }
+  }
+  if (!open.empty()) break_path(open[dice_.between(0, open.size() - 1)]);
+}
+
+void Network::heal_all() {
+  for (const auto& [ends, cut] : std::map(cuts_)) {
+    if (cut) set_black_hole(ends.first, ends.second, false);
+  }
+}
+
+void Network::server_done(WireRequest& request) {
+  if (request.server_done) return;
+  request.server_done = true;
+  if (tap != nullptr) tap->on_server_done(request);
+}
+
+}  // namespace simm::sim

@@ -1,0 +1,85 @@
+// Network: the virtual network of a cluster. Owns the paths and applies the Conditions to them.
+// Nodes reach servers through SimRequester, servers answer through SimResponder.
+// Thread: the one simulated thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <tuple>
+
+#include "tests/sim/conditions.h"
+#include "tests/sim/dice.h"
+#include "tests/sim/event_log.h"
+#include "tests/sim/network_tap.h"
+#include "tests/sim/path.h"
+#include "tests/sim/report.h"
+
+namespace simm::sim {
+
+class Network {
+public:
+  Network(EventLoop& loop, Dice dice, EventLog& log, Report& report)
+      : loop_(loop), dice_(dice), log_(log), report_(report) {}
+
+  Conditions conditions;
+  NetworkTap* tap = nullptr;
+
+  [[nodiscard]] EventLoop& loop() noexcept { return loop_; }
+  [[nodiscard]] Dice& dice() noexcept { return dice_; }
+  [[nodiscard]] EventLog& log() noexcept { return log_; }
+  [[nodiscard]] Report& report() noexcept { return report_; }
+
+  // A server's shard can be reached from now on; null: it has gone.
+  void listen(transport::Route route, SimResponder* responder);
+
+  // The path to use now; null when there is none and none can be made. Makes one if it may.
+  PathPtr path(std::uint32_t node, SimRequester& requester, transport::Route route);
+  // The path that is there, whatever its state; null if none.
+  [[nodiscard]] PathPtr current(std::uint32_t node, transport::Route route) const;
+  std::uint64_t next_serial() noexcept { return ++serial_; }
+
+  // Delivers in order after a delay; never, if the path dies first.
+  void to_server(const PathPtr& path, std::function<void()> deliver);
+  void to_node(const PathPtr& path, std::function<void()> deliver);
+
+  // reset() of the node: after a moment no byte moves any more, and every token is fenced.
+  void fence(const PathPtr& path);
+  // The path fails by itself. Both ends notice, each in its own time.
+  void break_path(const PathPtr& path);
+  void node_crashed(std::uint32_t node);
+  // `silent`: no reset reaches the nodes; they find out by themselves, or after a long time.
+  void server_crashed(std::uint32_t peer, bool silent);
+
+  // Cuts or heals what runs between a node and a server, messages and moves, without a notice.
+  void set_black_hole(std::uint32_t node, std::uint32_t peer, bool cut);
+  void break_some_path();
+  void heal_all();
+
+  // The request can have no effect any more: tells the tap, once.
+  void server_done(WireRequest& request);
+
+private:
+  using Key = std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>;  // node, peer, shard
+  struct Connection {
+    PathPtr current;
+    base::TimeNs retry_ns = 0;  // no new path before
+  };
+
+  void send(const PathPtr& path, base::TimeNs& next_ns, std::function<void()> deliver);
+  void die(const PathPtr& path);
+  void close_at_node(const PathPtr& path);
+  void close_at_server(const PathPtr& path);
+  base::TimeNs notice_ns();
+
+  EventLoop& loop_;
+  Dice dice_;
+  EventLog& log_;
+  Report& report_;
+  std::map<Key, Connection> connections_;
+  std::map<std::pair<std::uint32_t, std::uint16_t>, SimResponder*> listeners_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, bool> cuts_;  // node, peer
+  std::uint64_t path_ids_ = 0;
+  std::uint64_t serial_ = 0;
+};
+
+}  // namespace simm::sim

@@ -1,0 +1,57 @@
+// Path: one connection between a node and one shard of a server, from its establishment to its end;
+// a new one is made afterwards. Messages arrive in order, later than they were sent, or (dead path)
+// never. A black-holed path holds everything back until it heals or dies.
+// Owned by shared pointers of the events that refer to it.
+// Thread: the one simulated thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "daemon/transport/transport.h"
+#include "tests/sim/event_loop.h"
+
+namespace simm::sim {
+
+class SimRequester;
+class SimResponder;
+
+// One posted request, as it would look on the wire: nothing in it points into the engine except the
+// slices, which stand for remote keys.
+struct WireRequest {
+  std::uint64_t serial = 0;  // unique in a run: a token may be used again, a serial never
+  transport::RequestToken token = 0;
+  transport::RequestHeader header;
+  base::TimeNs remaining_ns = 0;  // of its deadline when it was sent
+  std::vector<transport::PageRequest> pages;
+  std::vector<char> keys;
+  std::vector<std::byte*> addresses;  // of the slices: remote keys, resolved
+  bool arrived = false;               // at the server
+  bool server_done = false;           // it can change nothing at the server any more
+};
+
+struct Path {
+  std::uint64_t id = 0;  // grows: a later path of the same connection has a greater one
+  std::uint32_t node = 0;
+  transport::Route route;
+  SimRequester* requester = nullptr;  // null: the node has crashed
+  SimResponder* responder = nullptr;  // null: the server has crashed
+
+  bool dead = false;         // no message arrives and no move touches the node's memory any more
+  bool node_closed = false;  // the node is fencing it or has fenced it
+  bool server_closed = false;
+  bool black_holed = false;
+
+  base::TimeNs next_at_server_ns = 0;  // first in, first out
+  base::TimeNs next_at_node_ns = 0;
+  std::vector<std::function<void()>> held;
+
+  std::vector<std::shared_ptr<WireRequest>> outstanding;  // posted, neither replied nor fenced
+  std::vector<std::uint64_t> culprits;                    // serials that caused a reset
+};
+
+using PathPtr = std::shared_ptr<Path>;
+
+}  // namespace simm::sim

@@ -1,0 +1,91 @@
+#include "tests/sim/scenario.h"
+
+#include "tests/sim/dice.h"
+
+namespace simm::sim {
+namespace {
+
+void draw_limits(Scenario& s, Dice& dice) {
+  s.arena_bytes = dice.percent(50) ? 32 * 1024 : dice.between(8, 256) * 1024;
+  s.store.objects_max = dice.percent(20) ? 12 : 128;
+  s.store.tenants_max = 8;
+  s.store.lease_default_ns = dice.between(20, 2'000) * kMs;
+  s.store.lease_budget_percent = dice.percent(50) ? 100 : dice.between32(10, 80);
+  for (std::uint32_t tenant = 1; tenant < s.tenants; ++tenant) {
+    if (dice.percent(50)) continue;
+    const std::uint64_t bytes = std::max<std::uint64_t>(s.arena_bytes / 4, s.frame_bytes + 64);
+    s.store.quotas.push_back({tenant_id(tenant), bytes});
+  }
+  s.engine.operations = dice.percent(30) ? 2 : 16;
+  s.engine.requests = dice.percent(30) ? 3 : 64;
+  s.engine.pages_per_request_max = dice.percent(30) ? 2 : 64;
+  s.engine.posts_per_turn = dice.percent(30) ? 1 : 16;
+  s.server.requests_max = dice.percent(20) ? 2 : 64;
+  s.server.verify = server::VerifyPolicy::always;
+  s.server.request_moves_max = dice.percent(30) ? 1 : 8;
+  s.server.moves_max = dice.percent(30) ? 2 : 64;
+  s.server.quantum_bytes = dice.percent(30) ? 256 : 64 * 1024;
+  s.tenant_operations_max = dice.percent(30) ? 1 : 8;
+  s.tenant_bytes_max = dice.percent(30) ? 4096 : 1 << 20;
+}
+
+void draw_network(Conditions& c, Dice& dice) {
+  c.delay_high_ns = dice.percent(30) ? 2 * kMs : 30 * kUs;
+  c.step_high_ns = dice.percent(50) ? 1 * kMs : 20 * kUs;
+  c.step_bytes_high = dice.percent(50) ? 256 : 4096;
+  c.credits = dice.percent(30) ? dice.between32(1, 3) : 16;
+  if (dice.percent(30)) c.break_per_mille = dice.between32(1, 10);
+  if (dice.percent(30)) c.corrupt_per_mille = dice.between32(1, 20);
+  if (dice.percent(40)) c.silent_flip_per_mille = dice.between32(5, 50);
+}
+
+void draw_faults(Scenario& s, Dice& dice) {
+  const auto sometimes = [&](std::uint64_t percent, base::TimeNs low, base::TimeNs high) {
+    return dice.percent(percent) ? dice.between(low, high) : 0;
+  };
+  s.server_crash_every_ns = sometimes(30, 200 * kMs, 2 * kSecond);
+  s.node_crash_every_ns = sometimes(25, 200 * kMs, 2 * kSecond);
+  s.pause_every_ns = sometimes(60, 20 * kMs, 300 * kMs);
+  s.pause_max_ns = dice.between(1, 400) * kMs;
+  s.break_every_ns = sometimes(40, 10 * kMs, 300 * kMs);
+  s.partition_every_ns = sometimes(40, 20 * kMs, 500 * kMs);
+  s.slow_every_ns = sometimes(60, 10 * kMs, 100 * kMs);
+  s.map_every_ns = sometimes(30, 50 * kMs, 500 * kMs);
+}
+
+}  // namespace
+
+base::TenantId tenant_id(std::uint32_t tenant) {
+  return {tenant + 1};
+}
+base::NamespaceId name_space_id(std::uint32_t name_space) {
+  return {name_space + 71};
+}
+
+Scenario Scenario::draw(std::uint64_t seed) {
+  Dice dice(seed, 1);
+  Scenario s;
+  s.seed = seed;
+  s.nodes = dice.between32(1, 3);
+  s.servers = dice.between32(1, 4);
+  s.shards = static_cast<std::uint16_t>(dice.between(1, 2));
+  s.tenants = dice.between32(1, 3);
+  s.clients = dice.between32(2, 6);
+  s.keys = dice.percent(40) ? dice.between32(2, 6) : dice.between32(8, 40);
+  s.cluster_seed = dice.next();
+  s.batches = dice.between32(40, 150);
+  s.frame_bytes = dice.percent(50) ? 2048 : 512 * dice.between32(1, 8);
+  s.batch_pages_max = dice.between32(1, 8);
+  s.frames = s.batch_pages_max * dice.between32(1, 3);
+  s.unfinished_max = dice.between32(1, 4);
+  s.lanes = dice.between32(1, 2);
+  s.think_max_ns = dice.between(1, 20) * kMs;
+  s.timeout_high_ns = dice.percent(50) ? 20 * kMs : 500 * kMs;
+  s.one_size = dice.percent(40);
+  draw_limits(s, dice);
+  draw_network(s.conditions, dice);
+  if (dice.percent(90)) draw_faults(s, dice);
+  return s;
+}
+
+}  // namespace simm::sim

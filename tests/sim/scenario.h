@@ -1,0 +1,63 @@
+// Scenario: everything about a run that is drawn once from its seed.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "daemon/engine/engine_config.h"
+#include "daemon/server/server_config.h"
+#include "daemon/store/store_config.h"
+#include "tests/sim/conditions.h"
+
+namespace simm::sim {
+
+struct Scenario {
+  static Scenario draw(std::uint64_t seed);
+
+  std::uint64_t seed = 0;
+  std::uint32_t nodes = 1;
+  std::uint32_t servers = 1;
+  std::uint16_t shards = 1;
+  std::uint32_t tenants = 1;
+  std::uint32_t clients = 2;
+  std::uint32_t keys = 8;  // of each tenant and namespace
+  std::uint64_t cluster_seed = 0;
+
+  // Clients.
+  std::uint32_t batches = 100;       // of each client
+  std::uint32_t frames = 8;          // pages of memory of each client
+  std::uint32_t frame_bytes = 2048;  // longest object
+  std::uint32_t batch_pages_max = 8;
+  std::uint32_t unfinished_max = 3;  // batches of one client
+  std::uint32_t lanes = 1;
+  base::TimeNs think_max_ns = 1 * kMs;
+  base::TimeNs timeout_low_ns = 1 * kMs;
+  base::TimeNs timeout_high_ns = 200 * kMs;
+  bool one_size = false;  // of all objects: the allocator then meets the same extents again
+
+  // Limits.
+  std::uint64_t arena_bytes = 64 * 1024;
+  engine::EngineConfig engine;
+  server::ServerConfig server;
+  store::StoreConfig store;
+  std::uint32_t tenant_operations_max = 8;
+  std::uint64_t tenant_bytes_max = 1 << 20;
+
+  // Faults: mean time between two of a kind; 0: none.
+  Conditions conditions;
+  base::TimeNs server_crash_every_ns = 0;
+  base::TimeNs node_crash_every_ns = 0;
+  base::TimeNs pause_every_ns = 0;
+  base::TimeNs pause_max_ns = 100 * kMs;
+  base::TimeNs break_every_ns = 0;
+  base::TimeNs partition_every_ns = 0;
+  base::TimeNs slow_every_ns = 0;
+  base::TimeNs map_every_ns = 0;
+};
+
+// A tenant, a namespace, a text: what the keys of a scenario are.
+base::TenantId tenant_id(std::uint32_t tenant);
+base::NamespaceId name_space_id(std::uint32_t name_space);
+inline constexpr std::uint32_t kNameSpaces = 2;  // of each tenant; they use the same texts
+
+}  // namespace simm::sim

@@ -1,0 +1,330 @@
+#include "tests/sim/sim_client.h"
+
+#include <algorithm>
+
+#include "simm/check.h"
+
+namespace simm::sim {
+namespace {
+
+constexpr base::TimeNs kFenceGraceNs = 100 * kMs;
+// A node needs a few turns of its own, and its timers tick.
+constexpr base::TimeNs kTurnsNs = 2 * kMs;
+// Each page has its own place for a key; longer ones would not fit.
+constexpr std::uint32_t kKeySlotBytes = 128;
+
+}  // namespace
+
+SimClient::SimClient(const Scenario& scenario, std::uint32_t number, std::uint32_t tenant,
+                     EventLoop& loop, Dice dice, EventLog& log, Report& report, History& history)
+    : scenario_(scenario),
+      number_(number),
+      tenant_(tenant),
+      loop_(loop),
+      dice_(dice),
+      log_(log),
+      report_(report),
+      history_(history),
+      frames_(scenario.frames, scenario.frame_bytes, number) {}
+
+void SimClient::attached(ClientLink& link, std::function<void()> wake_node) {
+  link_ = &link;
+  wake_node_ = std::move(wake_node);
+  next_page_.assign(scenario_.lanes, 0);
+  link.on_activity = [this, &link] {
+    loop_.after(dice_.skewed(100, 10 * kUs), [this, &link] {
+      if (link_ == &link) poll();
+    });
+  };
+}
+
+void SimClient::detached() {
+  link_ = nullptr;
+  for (const ClientBatch& batch : batches_) {
+    for (const ClientPage& page : batch.pages) {
+      if (batch.opcode == ipc::Opcode::put) history_.end_put(page.put, Status::unreachable);
+      // Its queue pairs have died with it: nothing comes any more.
+      if (page.length > 0) frames_.abandon(page.frame);
+    }
+  }
+  batches_.clear();
+}
+
+void SimClient::start() {
+  think();
+}
+
+void SimClient::think() {
+  loop_.after(dice_.skewed(1 * kUs, scenario_.think_max_ns), [this] { step(); });
+}
+
+void SimClient::step() {
+  if (submitted_ >= scenario_.batches || !report_.clean()) return;
+  think();
+  if (link_ == nullptr || batches_.size() >= scenario_.unfinished_max) return;
+  if (!frames_.has_free(scenario_.batch_pages_max)) return;
+  ++submitted_;
+  submit(draw());
+}
+
+// ---- batches ----
+
+std::uint64_t SimClient::draw_length() {
+  if (scenario_.one_size) return scenario_.frame_bytes / 2;
+  return dice_.between(24, scenario_.frame_bytes);
+}
+
+KeyIndex SimClient::key_of(std::uint32_t name_space, std::uint32_t number) {
+  // The same texts in all tenants and namespaces. Half of them name groups by a digest.
+  std::string text = "key-" + std::to_string(number);
+  if (number % 2 == 0) {
+    const std::string digits = std::to_string(number / 4);
+    text = std::string(32 - digits.size(), 'a') + digits + (number % 4 == 0 ? "_k" : "_v");
+  }
+  if (number % 7 == 3) text += std::string(kKeySlotBytes - text.size(), '.');
+  return history_.key({tenant(), name_space_id(name_space), text});
+}
+
+KeyIndex SimClient::draw_key(std::uint32_t name_space) {
+  return key_of(name_space, dice_.between32(0, scenario_.keys - 1));
+}
+
+ClientBatch SimClient::draw() {
+  ClientBatch batch;
+  const std::uint64_t kind = dice_.between(0, 99);
+  batch.opcode = kind < 40   ? ipc::Opcode::put
+                 : kind < 78 ? ipc::Opcode::get
+                 : kind < 92 ? ipc::Opcode::exists
+                             : ipc::Opcode::remove;
+  batch.replace = dice_.percent(50);
+  batch.exact_size = dice_.percent(30);
+  batch.shared = dice_.percent(20);
+  batch.ranged = batch.opcode == ipc::Opcode::get && dice_.percent(25);
+  batch.name_space = dice_.percent(80) ? 0 : 1;
+  if (dice_.percent(15)) batch.ttl_ms = dice_.between32(1, 2'000);
+  if (dice_.percent(60)) batch.lease_ms = dice_.between32(1, 5'000);
+  batch.timeout_ns = dice_.between(scenario_.timeout_low_ns, scenario_.timeout_high_ns);
+  draw_pages(batch);
+  return batch;
+}
+
+void SimClient::draw_pages(ClientBatch& batch) {
+  const bool moves = batch.opcode == ipc::Opcode::put || batch.opcode == ipc::Opcode::get;
+  batch.pages.resize(dice_.between(1, scenario_.batch_pages_max));
+  for (ClientPage& page : batch.pages) {
+    page.key = draw_key(batch.name_space);
+    if (!moves) continue;
+    page.frame = frames_.take(report_);
+    page.length = draw_length();
+    if (batch.opcode == ipc::Opcode::put) continue;
+    if (!batch.exact_size && dice_.percent(60)) page.length = scenario_.frame_bytes;
+    if (batch.ranged) {
+      page.object_offset = dice_.percent(20) ? 0 : dice_.between(1, scenario_.frame_bytes - 1);
+      page.length = dice_.between(24, scenario_.frame_bytes);
+    }
+  }
+}
+
+void SimClient::write_pages(ClientBatch& batch) {
+  ipc::ClientLane& lane = link_->lanes[batch.lane];
+  std::uint32_t& next = next_page_[batch.lane];
+  const auto count = static_cast<std::uint32_t>(batch.pages.size());
+  if (next + count > ipc::kKeyArenaBytes / kKeySlotBytes) next = 0;
+  batch.page_first = next;
+  next += count;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    ClientPage& page = batch.pages[i];
+    if (batch.opcode == ipc::Opcode::put) {
+      const std::span<std::byte> bytes = frames_.bytes(page.frame, page.length);
+      page.put = history_.begin_put(page.key, batch.replace, page.length, batch.ttl_ms * kMs,
+                                    bytes.data());
+      page.payload = history_.payload(page.put);
+      page.payload.fill(bytes);
+    }
+    if (batch.opcode == ipc::Opcode::remove) page.removal = history_.begin_remove(page.key);
+    const std::string& text = history_.name(page.key).text;
+    ipc::PageDescriptor descriptor{};
+    descriptor.key_offset = (batch.page_first + i) * kKeySlotBytes;
+    descriptor.key_bytes = static_cast<std::uint32_t>(text.size());
+    if (page.length > 0) {
+      descriptor.region = link_->handle;
+      descriptor.offset = frames_.offset(page.frame);
+      descriptor.length = page.length;
+      descriptor.object_offset = page.object_offset;
+    }
+    SIMM_CHECK(lane.write_key(descriptor.key_offset, text.data(), descriptor.key_bytes) ==
+               Status::ok);
+    SIMM_CHECK(lane.write_page(batch.page_first + i, descriptor) == Status::ok);
+  }
+}
+
+void SimClient::submit(ClientBatch batch) {
+  batch.token = ++token_;
+  batch.when = history_.begin();
+  batch.lane = dice_.between32(0, scenario_.lanes - 1);
+  write_pages(batch);
+  ipc::Submission submission{};
+  submission.token = batch.token;
+  submission.timeout_ns = batch.timeout_ns;
+  submission.page_first = batch.page_first;
+  submission.page_count = static_cast<std::uint32_t>(batch.pages.size());
+  submission.ttl_ms = batch.opcode == ipc::Opcode::put ? batch.ttl_ms : 0;
+  submission.lease_ms = batch.lease_ms;
+  submission.name_space = batch.name_space == 0 ? std::uint16_t{0} : link_->other_name_space;
+  submission.flags = static_cast<std::uint16_t>((batch.exact_size ? ipc::kFlagExactSize : 0) |
+                                                (batch.shared ? ipc::kFlagShared : 0) |
+                                                (batch.ranged ? ipc::kFlagRanged : 0));
+  submission.opcode = static_cast<std::uint8_t>(batch.opcode);
+  submission.put_mode = batch.replace ? 1 : 0;
+  SIMM_CHECK(link_->lanes[batch.lane].push(submission) == Status::ok);
+  if (log_.on()) {
+    log_.line("client %u submits batch %llu: opcode %u%s, %zu pages, timeout %llu us", number_,
+              static_cast<unsigned long long>(batch.token), submission.opcode,
+              batch.replace ? " replace" : "", batch.pages.size(),
+              static_cast<unsigned long long>(batch.timeout_ns / kUs));
+    for (const ClientPage& page : batch.pages) {
+      log_.line("    '%s' put %u, %llu bytes at %llu", history_.name(page.key).text.c_str(),
+                page.put, static_cast<unsigned long long>(page.length),
+                static_cast<unsigned long long>(page.object_offset));
+    }
+  }
+  watch(batch);
+  batches_.push_back(std::move(batch));
+  wake_node_();
+}
+
+// P5: a completion comes in time, whatever has died. The time of a submission begins when the node
+// takes it from the ring, and one that waits for a limit lets those behind it in its lane wait.
+void SimClient::watch(ClientBatch& batch) {
+  base::TimeNs taken_by_ns = loop_.now_ns();
+  for (const ClientBatch& open : batches_) {
+    if (open.lane == batch.lane) taken_by_ns = std::max(taken_by_ns, open.complete_by_ns);
+  }
+  batch.complete_by_ns = taken_by_ns + batch.timeout_ns + kFenceGraceNs + kTurnsNs;
+  loop_.at(batch.complete_by_ns, [this, token = batch.token, link = link_] {
+    if (link_ != link) return;
+    for (const ClientBatch& open : batches_) {
+      if (open.token != token) continue;
+      report_.violation("P5", "client %u: batch %llu is not complete in time", number_,
+                        static_cast<unsigned long long>(token));
+    }
+  });
+}
+
+// ---- completions ----
+
+void SimClient::poll() {
+  for (std::uint32_t lane = 0; lane < scenario_.lanes; ++lane) {
+    ipc::Completion completion{};
+    while (link_->lanes[lane].poll_completion(completion) == ipc::Poll::taken) {
+      const auto found =
+          std::find_if(batches_.begin(), batches_.end(), [&](const ClientBatch& batch) {
+            return batch.token == completion.token && batch.lane == lane;
+          });
+      if (found == batches_.end()) {
+        return report_.violation("P5", "client %u: batch %llu completes a second time", number_,
+                                 static_cast<unsigned long long>(completion.token));
+      }
+      const ClientBatch batch = std::move(*found);
+      batches_.erase(found);
+      complete(batch, completion);
+    }
+    if (link_->lanes[lane].broken()) report_.violation("P5", "client %u: a broken lane", number_);
+  }
+}
+
+void SimClient::complete(const ClientBatch& batch, const ipc::Completion& completion) {
+  sweep_ok_ = 0;
+  sweep_bytes_ = 0;
+  loop_.note(completion.token ^ static_cast<std::uint64_t>(completion.pages_ok) << 32);
+  if (log_.on()) {
+    log_.line("client %u completes batch %llu: %s, %u pages ok", number_,
+              static_cast<unsigned long long>(batch.token),
+              std::string(status_name(static_cast<Status>(completion.status))).c_str(),
+              completion.pages_ok);
+  }
+  for (std::uint32_t i = 0; i < batch.pages.size(); ++i) {
+    ipc::PageResult result{};
+    SIMM_CHECK(link_->lanes[batch.lane].read_result(batch.page_first + i, result) == Status::ok);
+    const auto status = static_cast<Status>(result.status);
+    check_answer(batch, status);
+    complete_page(batch, batch.pages[i], status, result.bytes);
+    if (status != Status::ok) continue;
+    ++sweep_ok_;
+    sweep_bytes_ += (result.bytes + 63) / 64 * 64;
+  }
+}
+
+// What clients are told is a smaller set than what servers and transports speak.
+void SimClient::check_answer(const ClientBatch& batch, Status status) {
+  switch (status) {
+    case Status::ok:
+    case Status::timeout:
+    case Status::not_found:
+    case Status::unreachable:
+    case Status::out_of_memory:
+    case Status::no_space:
+    case Status::transfer_failed:
+    case Status::invalid_argument:
+      return;
+    default:
+      report_.violation("P2", "client %u: opcode %u answered %s", number_,
+                        static_cast<unsigned>(batch.opcode),
+                        std::string(status_name(status)).c_str());
+  }
+}
+
+void SimClient::complete_page(const ClientBatch& batch, const ClientPage& page, Status status,
+                              std::uint64_t bytes) {
+  PageRead read;
+  read.key = page.key;
+  read.when = batch.when;
+  read.lease_ns = batch.lease_ms > 0 ? batch.lease_ms * kMs : scenario_.store.lease_default_ns;
+  read.view_bytes = page.length;
+  read.object_offset = page.object_offset;
+  read.ranged = batch.ranged;
+  read.exact_size = batch.exact_size;
+  switch (batch.opcode) {
+    case ipc::Opcode::put:
+      if (!page.payload.matches(frames_.bytes(page.frame, page.length))) {
+        report_.violation("P1", "client %u: a put has changed its own page", number_);
+      }
+      history_.end_put(page.put, status);
+      break;
+    case ipc::Opcode::get:
+      if (bytes > page.length) {
+        report_.violation("P1", "client %u: %llu bytes into a view of %llu", number_,
+                          static_cast<unsigned long long>(bytes),
+                          static_cast<unsigned long long>(page.length));
+        break;
+      }
+      history_.end_get(read, status, frames_.bytes(page.frame, bytes));
+      break;
+    case ipc::Opcode::exists:
+      history_.end_exists(read, status, bytes);
+      break;
+    default:
+      history_.end_remove(page.key, page.removal, status);
+  }
+  if (page.length > 0) frames_.give_back(page.frame, page.length, report_);
+}
+
+void SimClient::sweep(ipc::Opcode opcode, std::uint32_t name_space) {
+  ClientBatch batch;
+  batch.opcode = opcode;
+  batch.name_space = name_space;
+  batch.replace = true;
+  batch.lease_ms = 1;
+  batch.timeout_ns = 2 * kSecond;
+  const bool moves = opcode == ipc::Opcode::put || opcode == ipc::Opcode::get;
+  batch.pages.resize(moves ? 1 : scenario_.keys);
+  for (std::uint32_t i = 0; i < batch.pages.size(); ++i) {
+    batch.pages[i].key = key_of(name_space, i);
+    if (!moves) continue;
+    batch.pages[i].frame = frames_.take(report_);
+    batch.pages[i].length = opcode == ipc::Opcode::put ? 64 : scenario_.frame_bytes;
+  }
+  submit(std::move(batch));
+}
+
+}  // namespace simm::sim

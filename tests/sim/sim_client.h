@@ -1,0 +1,111 @@
+// SimClient: a client process of a simulated cluster. Submits random batches through real rings,
+// checks every answer against the history, reuses its pages the moment a completion is there, and
+// attaches again when its node has died.
+// Thread: the one simulated thread.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "tests/sim/client_link.h"
+#include "tests/sim/dice.h"
+#include "tests/sim/event_log.h"
+#include "tests/sim/history.h"
+#include "tests/sim/page_frames.h"
+#include "tests/sim/scenario.h"
+
+namespace simm::sim {
+
+// One key of one page of a batch.
+struct ClientPage {
+  KeyIndex key = 0;
+  std::uint32_t frame = 0;
+  std::uint64_t length = 0;
+  std::uint64_t object_offset = 0;
+  PutIndex put = 0;
+  Payload payload;          // of a put
+  std::size_t removal = 0;  // of a remove
+};
+
+struct ClientBatch {
+  std::uint64_t token = 0;
+  ipc::Opcode opcode = ipc::Opcode::noop;
+  bool replace = false;
+  bool exact_size = false;
+  bool shared = false;
+  bool ranged = false;
+  std::uint32_t name_space = 0;
+  std::uint32_t ttl_ms = 0;
+  std::uint32_t lease_ms = 0;
+  base::TimeNs timeout_ns = 0;
+  base::TimeNs complete_by_ns = 0;
+  Interval when;
+  std::uint32_t lane = 0;
+  std::uint32_t page_first = 0;  // in the lane
+  std::vector<ClientPage> pages;
+};
+
+class SimClient {
+public:
+  SimClient(const Scenario& scenario, std::uint32_t number, std::uint32_t tenant, EventLoop& loop,
+            Dice dice, EventLog& log, Report& report, History& history);
+
+  [[nodiscard]] base::TenantId tenant() const { return tenant_id(tenant_); }
+  [[nodiscard]] std::span<std::byte> pages() { return frames_.memory(); }
+
+  // From now on it works through this link, which `wake_node` tells of submissions.
+  void attached(ClientLink& link, std::function<void()> wake_node);
+  // Its node has died with everything under way.
+  void detached();
+
+  // Random batches until the scenario's number of them is done.
+  void start();
+  [[nodiscard]] bool done() const { return submitted_ >= scenario_.batches && idle(); }
+  [[nodiscard]] bool idle() const { return batches_.empty(); }
+
+  // One batch on every key of its tenant and namespace, for the end of a run.
+  void sweep(ipc::Opcode opcode, std::uint32_t name_space);
+  // How many pages of the last sweep were answered ok, and the bytes that they have in a store.
+  [[nodiscard]] std::uint32_t sweep_ok() const { return sweep_ok_; }
+  [[nodiscard]] std::uint64_t sweep_bytes() const { return sweep_bytes_; }
+
+  void check_pages() const { frames_.check_free(report_); }
+
+private:
+  void think();
+  void step();
+  void poll();
+  ClientBatch draw();
+  void draw_pages(ClientBatch& batch);
+  [[nodiscard]] std::uint64_t draw_length();
+  [[nodiscard]] KeyIndex draw_key(std::uint32_t name_space);
+  [[nodiscard]] KeyIndex key_of(std::uint32_t name_space, std::uint32_t number);
+  void submit(ClientBatch batch);
+  void write_pages(ClientBatch& batch);
+  void complete(const ClientBatch& batch, const ipc::Completion& completion);
+  void complete_page(const ClientBatch& batch, const ClientPage& page, Status status,
+                     std::uint64_t bytes);
+  void check_answer(const ClientBatch& batch, Status status);
+  void watch(ClientBatch& batch);
+
+  const Scenario& scenario_;
+  std::uint32_t number_;
+  std::uint32_t tenant_;
+  EventLoop& loop_;
+  Dice dice_;
+  EventLog& log_;
+  Report& report_;
+  History& history_;
+  mutable PageFrames frames_;
+
+  ClientLink* link_ = nullptr;
+  std::function<void()> wake_node_;
+  std::vector<ClientBatch> batches_;      // under way
+  std::vector<std::uint32_t> next_page_;  // of each lane
+  std::uint32_t submitted_ = 0;
+  std::uint64_t token_ = 0;
+  std::uint32_t sweep_ok_ = 0;
+  std::uint64_t sweep_bytes_ = 0;
+};
+
+}  // namespace simm::sim

@@ -1,0 +1,139 @@
+#include "tests/sim/sim_node.h"
+
+#include <cstring>
+
+#include "simm/check.h"
+
+namespace simm::sim {
+
+SimNode::SimNode(const Scenario& scenario, Network& network, Dice& dice, std::uint32_t number,
+                 const engine::Placement& placement)
+    : scenario_(scenario),
+      network_(network),
+      dice_(dice),
+      number_(number),
+      clock_(network.loop(), dice.between(0, 500) * kSecond),
+      requester_(network, number, clock_),
+      requesters_(requester_),
+      engine_(scenario.engine, clock_, engine::PageHasher(scenario.cluster_seed), placement,
+              requesters_),
+      commands_(16),
+      events_(16),
+      sessions_({16, 8}, engine_, clock_, waiter_, commands_, events_, control_),
+      process_(
+          network.loop(), dice, clock_, [this] { return turn(); },
+          [this] { return std::min(engine_.next_deadline_ns(), sessions_.next_deadline_ns()); }) {
+  requester_.bind(engine_);
+  requester_.wake = [this] { process_.wake(); };
+}
+
+SimNode::~SimNode() {
+  requester_.crash();
+  for (const auto& link : links_) {
+    link->on_activity = [] {};
+    session::SessionCommand leave;
+    leave.kind = session::SessionCommand::Kind::drain;
+    leave.session = link->session.get();
+    SIMM_CHECK(commands_.try_push(leave));
+  }
+  // Its objects insist on being idle when they are destroyed: with everything fenced they soon are.
+  session::SessionEvent event;
+  for (int turns = 0; sessions_.sessions() > 0 || engine_.in_flight() > 0; ++turns) {
+    if (turns == 100'000) {
+      network_.report().violation("live", "node %u: %u operations stay after all was fenced",
+                                  number_, engine_.in_flight());
+      return;
+    }
+    turn();
+    while (events_.try_pop(event)) take_back(event);
+  }
+}
+
+void SimNode::take_back(const session::SessionEvent& event) {
+  if (event.kind == session::SessionEvent::Kind::region_removed) delete event.region;
+}
+
+int SimNode::turn() {
+  int work = 0;
+  if (dice_.percent(50)) {
+    work += sessions_.do_work();
+    work += engine_.do_work();
+  } else {
+    work += engine_.do_work();
+    work += sessions_.do_work();
+  }
+  if (work > 0) {
+    for (const auto& link : links_) link->on_activity();
+  }
+  return work;
+}
+
+session::SessionEvent SimNode::command(const session::SessionCommand& command) {
+  SIMM_CHECK(commands_.try_push(command));
+  session::SessionEvent answer;
+  while (!events_.try_pop(answer)) sessions_.do_work();
+  process_.wake();
+  return answer;
+}
+
+std::unique_ptr<memory::RegionMemory> SimNode::make_region(std::span<std::byte> pages) const {
+  memory::RegionMemory::Spec spec;
+  spec.kind = memory::RegionKind::foreign;
+  spec.length = pages.size();
+  spec.id = spec.session_id = links_.size();
+  std::unique_ptr<memory::RegionMemory> made = memory::RegionMemory::foreign(spec, {}, nullptr);
+  // Plain memory of this process: as if it had been mapped, and nobody can take it away.
+  made->region().kind = memory::RegionKind::shared;
+  made->region().base = pages.data();
+  made->region().can_fault = false;
+  return made;
+}
+
+ClientLink& SimNode::attach(base::TenantId tenant, std::span<std::byte> pages) {
+  ClientLink& link = *links_.emplace_back(std::make_unique<ClientLink>());
+  const std::size_t bytes = ipc::session_bytes(scenario_.lanes);
+  link.memory.reset(
+      static_cast<std::byte*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096)));
+  std::memset(link.memory.get(), 0, bytes);
+  link.on_activity = [] {};
+
+  session::SessionConfig config;
+  config.id = links_.size();
+  config.tenant = tenant;
+  config.default_name_space = name_space_id(0);
+  config.lane_count = scenario_.lanes;
+  config.tenant_bytes_max = scenario_.tenant_bytes_max;
+  config.tenant_operations_max = scenario_.tenant_operations_max;
+  config.limits.regions_max = 4;
+  link.session = std::make_unique<session::Session>(config, link.memory.get(), ipc::BellSocket(-1));
+  for (std::uint32_t lane = 0; lane < scenario_.lanes; ++lane) {
+    link.lanes.emplace_back(ipc::LaneMemory(ipc::lane_base(link.memory.get(), lane)));
+  }
+
+  session::SessionCommand ask;
+  ask.session = link.session.get();
+  ask.kind = session::SessionCommand::Kind::attach;
+  SIMM_CHECK(command(ask).kind == session::SessionEvent::Kind::attached);
+  ask.kind = session::SessionCommand::Kind::add_region;
+  ask.region = make_region(pages).release();
+  link.handle = command(ask).handle;
+  ask.kind = session::SessionCommand::Kind::open_name_space;
+  ask.name_space = name_space_id(1);
+  link.other_name_space = static_cast<std::uint16_t>(command(ask).name_space_id);
+  return link;
+}
+
+void SimNode::check_idle(Report& report) const {
+  if (engine_.in_flight() > 0 || requester_.outstanding() > 0) {
+    report.violation("live", "node %u: %u operations, %zu requests under way", number_,
+                     engine_.in_flight(), requester_.outstanding());
+  }
+  for (const auto& link : links_) {
+    if (link->session->phase() != session::Session::Phase::active) {
+      report.violation("live", "node %u: a session is poisoned for reason %u", number_,
+                       static_cast<unsigned>(link->session->poison_reason()));
+    }
+  }
+}
+
+}  // namespace simm::sim

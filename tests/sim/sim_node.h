@@ -1,0 +1,73 @@
+// SimNode: one node daemon of a simulated cluster: the production SessionSet and Engine on top of a
+// SimRequester. The control thread's part (attach, regions, namespaces) is played here.
+// A crash destroys it; clients then attach to the next one.
+// Thread: the one simulated thread.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "daemon/engine/engine.h"
+#include "daemon/session/session_set.h"
+#include "tests/sim/client_link.h"
+#include "tests/sim/process.h"
+#include "tests/sim/scenario.h"
+#include "tests/sim/sim_requester.h"
+
+namespace simm::sim {
+
+// The simulation decides when a process runs: nobody sleeps.
+class NoWaiter final : public base::Waiter {
+public:
+  void announce() noexcept override {}
+  void retract() noexcept override {}
+  void wait_until(base::TimeNs) noexcept override {}
+  Outcome watch(int, base::FdWatch&) override { return Done{}; }
+  void unwatch(int) noexcept override {}
+  void wake() noexcept override {}
+};
+
+class NoControl final : public session::ControlWaker {
+public:
+  void wake_control() noexcept override {}
+};
+
+class SimNode {
+public:
+  SimNode(const Scenario& scenario, Network& network, Dice& dice, std::uint32_t number,
+          const engine::Placement& placement);
+  // Kills it, however much is under way.
+  ~SimNode();
+
+  // Attaches a client with its pages. Stays valid as long as the node.
+  ClientLink& attach(base::TenantId tenant, std::span<std::byte> pages);
+
+  [[nodiscard]] Process& process() { return process_; }
+  void use_placement(const engine::Placement& placement) { engine_.use_placement(placement); }
+
+  void check_idle(Report& report) const;
+
+private:
+  int turn();
+  [[nodiscard]] std::unique_ptr<memory::RegionMemory> make_region(std::span<std::byte> pages) const;
+  static void take_back(const session::SessionEvent& event);
+  session::SessionEvent command(const session::SessionCommand& command);
+
+  const Scenario& scenario_;
+  Network& network_;
+  Dice& dice_;
+  std::uint32_t number_;
+  ProcessClock clock_;
+  SimRequester requester_;
+  engine::SoleRequester requesters_;
+  engine::Engine engine_;
+  NoWaiter waiter_;
+  NoControl control_;
+  session::SessionCommands commands_;
+  session::SessionEvents events_;
+  std::vector<std::unique_ptr<ClientLink>> links_;
+  session::SessionSet sessions_;
+  Process process_;
+};
+
+}  // namespace simm::sim

@@ -1,0 +1,60 @@
+// SimRequester: a node's end of the simulated network. Also watches that its engine keeps the rules
+// of transport.h.
+// Thread: the one simulated thread; upcalls come from do_work() only.
+#pragma once
+
+#include <deque>
+#include <functional>
+
+#include "tests/sim/network.h"
+
+namespace simm::sim {
+
+class SimRequester final : public transport::Requester {
+public:
+  SimRequester(Network& network, std::uint32_t node, const base::Clock& clock);
+  ~SimRequester() override;
+
+  void bind(transport::RequesterEvents& events) { events_ = &events; }
+  // Called whenever do_work() would find something.
+  std::function<void()> wake = [] {};
+
+  Status post(transport::Route route, transport::RequestToken token,
+              const transport::Request& request) noexcept override;
+  void cancel(transport::Route route, transport::RequestToken token) noexcept override;
+  void reset(transport::Route route, transport::RequestToken culprit) noexcept override;
+  int do_work() noexcept override;
+
+  // From the network.
+  void on_answer(const PathPtr& path, std::uint64_t serial,
+                 std::vector<transport::PageReply> pages);
+  void on_path_end(const PathPtr& path);
+
+  // The node has died: everything under way is fenced, nothing is posted any more. The engine may
+  // still be given turns, so that it can be destroyed in order.
+  void crash();
+
+  [[nodiscard]] std::size_t outstanding() const noexcept { return outstanding_; }
+
+private:
+  struct Event {
+    PathPtr path;
+    std::shared_ptr<WireRequest> request;
+    bool fenced = false;
+    transport::FenceCause cause = transport::FenceCause::collateral;
+    std::vector<transport::PageReply> pages;
+  };
+
+  std::shared_ptr<WireRequest> encode(transport::RequestToken token,
+                                      const transport::Request& request) const;
+
+  Network& network_;
+  std::uint32_t node_;
+  const base::Clock& clock_;
+  transport::RequesterEvents* events_ = nullptr;
+  std::deque<Event> inbox_;
+  std::size_t outstanding_ = 0;
+  bool crashed_ = false;
+};
+
+}  // namespace simm::sim

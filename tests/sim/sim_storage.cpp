@@ -1,0 +1,72 @@
+#include "tests/sim/sim_storage.h"
+
+#include "simm/check.h"
+
+namespace simm::sim {
+
+std::unique_ptr<store::Store> SimStorage::make_store(const Scenario& scenario,
+                                                     std::span<std::byte> arena) {
+  auto made = store::Store::create(scenario.store, arena);
+  SIMM_CHECK(made.has_value());
+  return std::move(made).value();
+}
+
+SimStorage::SimStorage(const Scenario& scenario, Network& network, Dice& dice,
+                       transport::Route route, base::Epoch epoch)
+    : clock_(network.loop(), dice.between(0, 500) * kSecond),
+      dice_(dice),
+      arena_(scenario.arena_bytes),
+      store_(make_store(scenario, arena_)),
+      server_(scenario.server, *store_, clock_),
+      responder_(network, route, clock_),
+      route_(route),
+      process_(
+          network.loop(), dice, clock_, [this] { return turn(); },
+          [this] { return server_.next_deadline_ns(); }) {
+  responder_.bind(server_);
+  responder_.wake = [this] { process_.wake(); };
+  server_.set_epoch(epoch);
+}
+
+// The server checks in its destructor that it has no request: so they end first.
+SimStorage::~SimStorage() {
+  responder_.crash();
+}
+
+int SimStorage::turn() {
+  if (dice_.percent(50)) return responder_.do_work() + server_.do_work();
+  const int work = server_.do_work();
+  return work + responder_.do_work();
+}
+
+std::uint64_t SimStorage::lease_losses() const {
+  const store::StoreStats stats = store_->stats();
+  return stats.lost_in_lease[static_cast<std::size_t>(store::LeaseLoss::lease_budget)] +
+         stats.lost_in_lease[static_cast<std::size_t>(store::LeaseLoss::corrupt)];
+}
+
+void SimStorage::check_books(Report& report) const {
+  if (const char* wrong = store_->audit()) {
+    report.violation("books", "server %u.%u: %s", route_.peer.value, route_.shard, wrong);
+  }
+}
+
+void SimStorage::check_idle(Report& report, bool may_hold_objects) const {
+  check_books(report);
+  const store::StoreStats s = store_->stats();
+  const bool holds = s.objects + s.extent_bytes + s.payload_bytes > 0;
+  if (s.reserved + s.lingering > 0 || (holds && !may_hold_objects) ||
+      server_.requests_under_way() + server_.moves_under_way() > 0 ||
+      responder_.incoming_count() > 0) {
+    report.violation("live",
+                     "server %u.%u leaks: %llu objects, %llu reserved, %llu lingering, "
+                     "%llu extent bytes, %u requests, %u moves",
+                     route_.peer.value, route_.shard, static_cast<unsigned long long>(s.objects),
+                     static_cast<unsigned long long>(s.reserved),
+                     static_cast<unsigned long long>(s.lingering),
+                     static_cast<unsigned long long>(s.extent_bytes), server_.requests_under_way(),
+                     server_.moves_under_way());
+  }
+}
+
+}  // namespace simm::sim

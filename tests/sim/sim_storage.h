@@ -1,0 +1,48 @@
+// SimStorage: one shard of a simulated storage server: the production Server and Store behind a
+// SimResponder. A crash destroys it with all that it held; a new one begins empty.
+// Thread: the one simulated thread.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "daemon/server/server.h"
+#include "daemon/store/store.h"
+#include "tests/sim/process.h"
+#include "tests/sim/scenario.h"
+#include "tests/sim/sim_responder.h"
+
+namespace simm::sim {
+
+class SimStorage {
+public:
+  SimStorage(const Scenario& scenario, Network& network, Dice& dice, transport::Route route,
+             base::Epoch epoch);
+  ~SimStorage();
+
+  [[nodiscard]] Process& process() { return process_; }
+  [[nodiscard]] store::StoreStats stats() const { return store_->stats(); }
+  // Losses of leased objects that nobody asked for: what P3 may be explained by.
+  [[nodiscard]] std::uint64_t lease_losses() const;
+  void set_epoch(base::Epoch epoch) { server_.set_epoch(epoch); }
+
+  void check_books(Report& report) const;
+  // When nothing is under way: no leak.
+  void check_idle(Report& report, bool may_hold_objects) const;
+
+private:
+  static std::unique_ptr<store::Store> make_store(const Scenario& scenario,
+                                                  std::span<std::byte> arena);
+  int turn();
+
+  ProcessClock clock_;
+  Dice& dice_;
+  std::vector<std::byte> arena_;
+  std::unique_ptr<store::Store> store_;
+  server::Server server_;
+  SimResponder responder_;
+  transport::Route route_;
+  Process process_;
+};
+
+}  // namespace simm::sim
