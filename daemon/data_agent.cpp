@@ -62,18 +62,19 @@ base::CounterSet& own_lines(base::CounterSet& counters) {
 DataAgent::DataAgent(const DataAgentShared& shared, std::uint32_t index,
                      std::unique_ptr<store::Store> store, transport::LocalMesh& mesh,
                      base::Waiter& waiter)
-    : store_(std::move(store)),
+    : clock_(shared.clock),
+      store_(std::move(store)),
       responder_(mesh.responder(index)),
-      server_(server_config(shared.config), *store_, shared.clock,
+      server_(server_config(shared.config), *store_, clock_,
               server::ServerCounters(own_lines(shared.counters), numbered("server", index)),
               server::StoreCounters(shared.counters, numbered("store", index))),
       requesters_(mesh.requester(index)),
-      engine_(engine_config(shared.config), shared.clock, engine::PageHasher(shared.hash_seed),
+      engine_(engine_config(shared.config), clock_, engine::PageHasher(shared.hash_seed),
               shared.placement, requesters_,
               engine::EngineCounters(shared.counters, numbered("engine", index))),
       commands_(base::kMailboxMessages),
       events_(base::kMailboxMessages),
-      sessions_(session_limits(shared.config), engine_, shared.clock, waiter, commands_, events_,
+      sessions_(session_limits(shared.config), engine_, clock_, waiter, commands_, events_,
                 shared.control,
                 session::SessionCounters(shared.counters, numbered("session", index))) {
   server_.set_epoch(shared.placement.epoch());
@@ -82,16 +83,23 @@ DataAgent::DataAgent(const DataAgentShared& shared, std::uint32_t index,
 }
 
 int DataAgent::do_work() noexcept {
+  clock_.refresh();
   int work = sessions_.do_work();
   work += responder_.do_work();
   work += server_.do_work();
+  work += responder_.run_moves();  // what the server has just started
+  if (work > 0) clock_.refresh();  // copies take time
   work += engine_.do_work();
   return work;
 }
 
 base::TimeNs DataAgent::next_deadline_ns() const noexcept {
-  return std::min(
-      {sessions_.next_deadline_ns(), server_.next_deadline_ns(), engine_.next_deadline_ns()});
+  // Nobody wakes this agent when a copy made elsewhere is done.
+  constexpr base::TimeNs kCopyPollNs = 50'000;
+  const base::TimeNs copies_ns =
+      responder_.waits_for_copies() ? clock_.now_ns() + kCopyPollNs : base::kNoDeadline;
+  return std::min({sessions_.next_deadline_ns(), server_.next_deadline_ns(),
+                   engine_.next_deadline_ns(), copies_ns});
 }
 
 bool DataAgent::prepare_sleep() noexcept {

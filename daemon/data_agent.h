@@ -11,6 +11,7 @@
 #include "daemon/base/agent.h"
 #include "daemon/base/config.h"
 #include "daemon/base/counters.h"
+#include "daemon/base/turn_clock.h"
 #include "daemon/base/waiter.h"
 #include "daemon/engine/engine.h"
 #include "daemon/engine/requester_table.h"
@@ -48,6 +49,7 @@ public:
   [[nodiscard]] session::SessionEvents& events() noexcept { return events_; }
 
 private:
+  base::TurnClock clock_;
   std::unique_ptr<store::Store> store_;
   transport::LocalResponder& responder_;
   server::Server server_;
