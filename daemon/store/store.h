@@ -136,6 +136,7 @@ public:
   [[nodiscard]] const char* audit() const noexcept;
 
 private:
+  friend struct StoreTestAccess;  // damages records, which nobody else can
   struct Tables;
   Store(const StoreConfig& config, std::span<std::byte> arena, ReservedMemory memory,
         const Tables& tables);

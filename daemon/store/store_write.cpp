@@ -87,7 +87,9 @@ bool Store::make_room(const WriteRequest& request, std::uint32_t account, base::
   std::uint32_t evicted = 0;
   while (true) {
     const Account& holder = groups_.account(account);
-    const bool over_quota = extent_bytes > holder.quota_bytes - holder.extent_bytes;
+    // Who may have the whole arena has no quota: then it is the arena that is full, for everybody.
+    const bool over_quota = holder.quota_bytes < extents_.arena_bytes() &&
+                            extent_bytes > holder.quota_bytes - holder.extent_bytes;
     if (!over_quota && !records_.full()) {
       block = extents_.allocate(request.length);
       if (block != kNone) return true;

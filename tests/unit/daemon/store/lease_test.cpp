@@ -138,6 +138,7 @@ TEST_CASE("leases within their budget never give way") {
   CHECK(f.begin(nth(9), 5 * 1024).start == WriteStart::wait);
   for (int i = 0; i < 4; ++i) CHECK(f.has(nth(i)));
   CHECK(f.store->stats().leased_bytes == 4 * 1024);
+  CHECK(f.store->stats().evicted_for_quota == 0);
 }
 
 TEST_CASE("a removal inside a lease is a counted loss") {

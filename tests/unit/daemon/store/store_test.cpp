@@ -5,6 +5,16 @@
 
 #include "tests/unit/daemon/store/store_fixture.h"
 
+namespace simm::store {
+
+struct StoreTestAccess {
+  static Record& record_of(Store& store, const ObjectKey& key) {
+    return store.records_[store.find(key, 1)];
+  }
+};
+
+}  // namespace simm::store
+
 namespace simm::store::testing {
 
 TEST_CASE("a reservation is invisible until it is published") {
@@ -50,16 +60,19 @@ TEST_CASE("keys differ by tenant, namespace and every byte") {
   CHECK(f.store->stats().objects == keys.size());
 }
 
-TEST_CASE("two keys with one hash are two objects") {
+TEST_CASE("keys with one hash are objects of their own") {
   StoreFixture f;
   OwnedKey a("a");
   OwnedKey b("b");
   OwnedKey c("a", 2);
   b.key.hash = a.key.hash;
   c.key.hash = a.key.hash;
+  OwnedKey d("a", 1, 2);
+  d.key.hash = a.key.hash;
   REQUIRE(f.put(a, 10, 1));
   CHECK_FALSE(f.has(b));
   CHECK_FALSE(f.has(c));
+  CHECK_FALSE(f.has(d));
   REQUIRE(f.put(b, 10, 2));
   REQUIRE(f.put(c, 10, 3));
   CHECK(f.byte_of(a) == 1);
@@ -157,6 +170,49 @@ TEST_CASE("quarantine takes an object out of sight but leaves the pin valid") {
   f.audit();
   f.store->end_read(other);
   CHECK(f.put(key, 100, 2));
+}
+
+TEST_CASE("a damaged record is found out before its extent is touched") {
+  StoreFixture f;
+  const OwnedKey key("a");
+  REQUIRE(f.put(key, 1000, 1));
+  f.store->touch(key, 0, f.now);
+  Record& record = StoreTestAccess::record_of(*f.store, key);
+  SUBCASE("expiry") {
+    record.expires_ns = f.now * 2;
+  }
+  SUBCASE("offset") {
+    record.extent_offset += 64;
+  }
+  SUBCASE("digest") {
+    record.payload_digest ^= 1;
+  }
+  SUBCASE("generation") {
+    record.generation += 1;
+  }
+  ReadPin pin;
+  CHECK(f.store->begin_read(key, 0, f.now, pin) == Status::corrupt);
+  CHECK(f.store->begin_read(key, 0, f.now, pin) == Status::not_found);
+  CHECK(f.store->stats().damaged_records == 1);
+  CHECK(f.store->stats().quarantined == 1);
+  CHECK(f.store->stats().lost_in_lease[static_cast<std::size_t>(LeaseLoss::corrupt)] == 1);
+  CHECK(f.store->stats().free_bytes == f.store->stats().arena_bytes);
+}
+
+TEST_CASE("one put evicts a bounded number of objects, and is asked to come again") {
+  StoreFixture f(64 * 1024);
+  for (int i = 0; i < 1024; ++i) REQUIRE(f.put(OwnedKey("s" + std::to_string(i)), 64));
+  const OwnedKey large("large");
+  int attempts = 1;
+  WriteResult result = f.begin(large, 64 * 1024);
+  for (; result.start == WriteStart::wait; ++attempts) {
+    CHECK(f.store->stats().evicted <= static_cast<std::uint64_t>(attempts) * 128);
+    result = f.begin(large, 64 * 1024);
+  }
+  CHECK(attempts >= 8);
+  REQUIRE(result.start == WriteStart::reserved);
+  f.store->abandon(result.reservation);
+  CHECK(f.store->stats().space_waits == static_cast<std::uint64_t>(attempts) - 1);
 }
 
 TEST_CASE("a value that can never fit is refused at once") {
