@@ -72,8 +72,8 @@ void AsyncEngine::watch(Lane& lane, std::uint64_t now_ns) noexcept {
     return end_lane(lane, Status::io_error);
   }
   if (lane.idle()) return;
-  const bool doubtful = lane.generation() != link_.generation() ||
-                        lane.session->words().usable() != Status::ok;
+  const bool doubtful =
+      lane.generation() != link_.generation() || lane.session->words().usable() != Status::ok;
   if (doubtful || now_ns - last_look_ns_ >= kHangUpLookNs) {
     last_look_ns_ = now_ns;
     if (lane.session->hung_up()) {

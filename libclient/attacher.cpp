@@ -7,6 +7,7 @@
 #include "ipc/attach_rules.h"
 #include "ipc/control_codec.h"
 #include "libclient/region_memory.h"
+#include "libclient/request_id.h"
 
 namespace simm::detail {
 namespace {
@@ -15,17 +16,6 @@ namespace {
 constexpr std::uint64_t kRestoreTimeoutNs = 30'000'000'000;
 // Requests in flight while restoring: bounded by the socket's buffer, and by this.
 constexpr std::size_t kUnansweredMax = 32;
-
-void set_request_id(ipc::ClientMessage& message, std::uint64_t id) {
-  if (auto* region = std::get_if<ipc::RegisterRegion>(&message)) region->request_id = id;
-  if (auto* name_space = std::get_if<ipc::OpenNamespace>(&message)) name_space->request_id = id;
-}
-
-std::uint64_t request_id_of(const ipc::DaemonMessage& message) {
-  if (const auto* region = std::get_if<ipc::RegionReply>(&message)) return region->request_id;
-  if (const auto* reply = std::get_if<ipc::NamespaceReply>(&message)) return reply->request_id;
-  return 0;
-}
 
 }  // namespace
 

@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "ipc/futex.h"
+#include "libclient/units.h"
 
 namespace simm::detail {
 namespace {
 
-constexpr std::uint64_t kNsPerMs = 1'000'000;
 constexpr std::uint64_t kSpinNs = 20'000;    // adaptive: before it sleeps
 constexpr std::uint64_t kNapNs = 5'000'000;  // where no descriptor can be made
 

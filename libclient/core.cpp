@@ -1,6 +1,7 @@
 #include "libclient/core.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "ipc/futex.h"
@@ -246,6 +247,9 @@ ClientStats Core::stats() const noexcept {
 
 void Core::before_fork() noexcept {
   open_mutex_.lock();
+  // Most cores of a long life are closed; holding the locks of those too could be very many.
+  fork_held_ = users_ != 0;
+  if (!fork_held_) return open_mutex_.unlock();
   engine_.mutex().lock();
   regions_.before_fork();
   namespace_mutex_.lock();
@@ -253,6 +257,7 @@ void Core::before_fork() noexcept {
 }
 
 void Core::after_fork_parent() noexcept {
+  if (!fork_held_) return;
   link_.after_fork_parent();
   namespace_mutex_.unlock();
   regions_.after_fork_parent();
@@ -264,10 +269,11 @@ void Core::after_fork_child() noexcept {
   pool_.after_fork_child();
   engine_.after_fork_child();
   link_.after_fork_child();
-  namespace_mutex_.unlock();
   regions_.after_fork_child();
-  engine_.mutex().unlock();
-  open_mutex_.unlock();
+  // What was not held, another thread of the parent may have been opening just then.
+  new (&namespace_mutex_) std::mutex;
+  new (&engine_.mutex()) std::mutex;
+  new (&open_mutex_) std::mutex;
 }
 
 }  // namespace simm::detail

@@ -73,7 +73,8 @@ private:
 
   std::mutex open_mutex_;
   std::uint32_t users_ = 0;
-  ClientOptions options_;  // the session's part of them: the first user's
+  bool fork_held_ = false;  // before_fork() locked everything
+  ClientOptions options_;   // the session's part of them: the first user's
 
   std::mutex namespace_mutex_;
   std::deque<NamespaceRecord> namespaces_;  // never shrinks

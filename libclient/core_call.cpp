@@ -4,11 +4,10 @@
 #include "ipc/futex.h"
 #include "libclient/core.h"
 #include "libclient/last_error.h"
+#include "libclient/units.h"
 
 namespace simm::detail {
 namespace {
-
-constexpr std::uint64_t kNsPerMs = 1'000'000;
 
 std::uint64_t bytes_of(const BatchRun& run) noexcept {
   std::uint64_t bytes = 0;

@@ -10,29 +10,11 @@
 
 #include "ipc/control_codec.h"
 #include "ipc/futex.h"
+#include "libclient/request_id.h"
+#include "libclient/units.h"
 #include "simm/version.h"
 
 namespace simm::detail {
-namespace {
-
-constexpr std::uint64_t kNsPerMs = 1'000'000;
-
-void set_request_id(ipc::ClientMessage& message, std::uint64_t id) {
-  if (auto* region = std::get_if<ipc::RegisterRegion>(&message)) region->request_id = id;
-  if (auto* gone = std::get_if<ipc::DeregisterRegion>(&message)) gone->request_id = id;
-  if (auto* name_space = std::get_if<ipc::OpenNamespace>(&message)) name_space->request_id = id;
-}
-
-bool answers(const ipc::DaemonMessage& message, std::uint64_t id) {
-  if (const auto* region = std::get_if<ipc::RegionReply>(&message)) return region->request_id == id;
-  if (const auto* gone = std::get_if<ipc::DeregisterReply>(&message)) return gone->request_id == id;
-  if (const auto* reply = std::get_if<ipc::NamespaceReply>(&message))
-    return reply->request_id == id;
-  return false;
-}
-
-}  // namespace
-
 Outcome Link::open(const ClientOptions& options) {
   const std::lock_guard lock(control_mutex_);
   options_ = options;
@@ -230,7 +212,7 @@ Expected<ipc::DaemonMessage> Link::receive_reply(Session& session, std::uint64_t
                    socket_path_ + ": the daemon ended the session, reason " +
                        std::to_string(static_cast<int>(std::get<ipc::Poisoned>(*message).reason))};
     }
-    if (answers(*message, id)) return message;
+    if (request_id_of(*message) == id) return message;
   }
 }
 
@@ -242,6 +224,7 @@ void Link::before_fork() noexcept {
 void Link::after_fork_parent() noexcept {
   session_mutex_.unlock();
   if (control_held_) control_mutex_.unlock();
+  control_held_ = false;
 }
 
 void Link::after_fork_child() noexcept {
@@ -250,17 +233,17 @@ void Link::after_fork_child() noexcept {
   next_try_ns_.store(0, std::memory_order_relaxed);
   if (control_held_) {
     attempt_.reset();
-    control_mutex_.unlock();
   } else {
     // Another thread of the parent was in the middle of it: what it left is not even destroyed.
     new (&attempt_) std::optional<Attacher>;
-    new (&control_mutex_) std::mutex;
   }
+  control_held_ = false;
   // Closed by hand: another thread of the parent may have held a reference that nobody returns.
   if (session_) session_->close_in_child();
   session_.reset();
-  session_mutex_.unlock();
   forked_.store(open_, std::memory_order_relaxed);
+  new (&control_mutex_) std::mutex;
+  new (&session_mutex_) std::mutex;
 }
 
 }  // namespace simm::detail

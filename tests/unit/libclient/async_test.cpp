@@ -193,7 +193,7 @@ TEST_CASE("batches of any length and hundreds at once, staged and shared, all by
       world.client->wait(1000);
       world.client->poll();
     }
-    world.daemon->store()->objects.clear();
+    world.daemon->store()->clear();
   }
 }
 

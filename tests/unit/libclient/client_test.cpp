@@ -89,10 +89,10 @@ TEST_CASE("put modes, ttl, lease, exact size, ranges and depth reach the daemon"
   REQUIRE(client.put("k", View(region, 0, 3), options).ok());
   CHECK(daemon.last_submission().ttl_ms == 77);
   REQUIRE(client.put("k", View(region, 3, 3)).ok());  // if_absent: nothing moves
-  CHECK(daemon.store()->objects.at("/k") == "one");
+  CHECK(daemon.store()->value("/k") == "one");
   options.mode = simm::PutMode::replace;
   REQUIRE(client.put("k", View(region, 3, 3), options).ok());
-  CHECK(daemon.store()->objects.at("/k") == "two");
+  CHECK(daemon.store()->value("/k") == "two");
 
   CallOptions get;
   get.lease_ms = 1234;
@@ -177,7 +177,7 @@ TEST_CASE("lists of any length, with pages of any size, in every wait mode") {
     }
     CHECK(daemon.counts().pages_most == 1024);
     CHECK(daemon.counts().outstanding_most > 1);
-    CHECK(daemon.store()->objects.empty());
+    CHECK(daemon.store()->size() == 0);
     CHECK(client.stats().pages_ok == daemon.counts().pages);
   }
 }
@@ -228,7 +228,7 @@ TEST_CASE("bad pages of a batch have their own result and words, the others are 
     CAPTURE(i);
     CHECK(results[i].status == (good[i] ? Status::ok : Status::invalid_argument));
   }
-  CHECK(daemon.store()->objects.size() == 4);
+  CHECK(daemon.store()->size() == 4);
 
   CHECK(client.put("large", View(region, 0, 5001)).status == Status::invalid_argument);
   CHECK(std::string(simm::last_error()).find("5001") != std::string::npos);

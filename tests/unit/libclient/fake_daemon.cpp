@@ -24,8 +24,6 @@ namespace libclient_test {
 namespace ipc = simm::ipc;
 using simm::Status;
 
-namespace {
-
 struct FakeRegion {
   ipc::Mapping mapping;
   std::byte* base = nullptr;
@@ -36,8 +34,6 @@ struct Held {
   std::uint32_t lane = 0;
   ipc::Submission submission;
 };
-
-}  // namespace
 
 struct FakeDaemon::Session {
   Session(ipc::FdSocket accepted) : control(std::move(accepted)) {}

@@ -31,6 +31,23 @@ struct FakeOptions {
 struct FakeStore {
   std::mutex mutex;
   std::map<std::string, std::string> objects;  // by "<namespace>/<key>"
+
+  std::string value(const std::string& key) {  // "(none)" when there is none
+    const std::lock_guard lock(mutex);
+    const auto found = objects.find(key);
+    return found == objects.end() ? "(none)" : found->second;
+  }
+  std::size_t size() {
+    const std::lock_guard lock(mutex);
+    return objects.size();
+  }
+  void clear() {
+    const std::lock_guard lock(mutex);
+    objects.clear();
+  }
+  // TSan does not see that two mappings are one memory, and so no order between the two sides.
+  // Where a test gives the daemon its own address, this is the order.
+  void order() { const std::lock_guard lock(mutex); }
 };
 
 // What the loop saw and did.

@@ -47,13 +47,16 @@ struct World {
   std::optional<Client> client;
 };
 
-void round_trip(Client& client, std::byte* memory, std::size_t bytes, const std::string& key) {
+void round_trip(World& world, std::byte* memory, std::size_t bytes, const std::string& key) {
+  Client& client = *world.client;
   const std::size_t half = bytes / 2;
   std::iota(reinterpret_cast<unsigned char*>(memory),
             reinterpret_cast<unsigned char*>(memory) + half, static_cast<unsigned char>(key[0]));
   std::memset(memory + half, 0, half);
+  world.daemon->store()->order();
   REQUIRE(client.put(key, View(memory, half)).ok());
   REQUIRE(client.get(key, View(memory + half, half)).ok());
+  world.daemon->store()->order();
   CHECK(std::memcmp(memory, memory + half, half) == 0);
 }
 
@@ -66,7 +69,7 @@ TEST_CASE("private memory is staged, a shared mapping adopted, and both say why"
     CHECK(region.kind_reason() == "staged: the memory is private");
     CHECK(region.data() == memory.data());
     CHECK(region.size() == memory.size());
-    round_trip(*world.client, memory.data(), memory.size(), "s");
+    round_trip(world, memory.data(), memory.size(), "s");
     CHECK(world.client->stats().bytes_staged == 100'000);
   }
   FakeOptions adopting;
@@ -76,7 +79,7 @@ TEST_CASE("private memory is staged, a shared mapping adopted, and both say why"
   Region region = world.client->register_region(memory.data(), memory.size()).value();
   CHECK(region.kind() == RegionKind::adopted);
   CHECK(region.kind_reason() == "adopted: a shared mapping");
-  round_trip(*world.client, memory.data(), memory.size(), "a");
+  round_trip(world, memory.data(), memory.size(), "a");
   CHECK(world.client->stats().bytes_staged == 0);
 }
 
@@ -90,7 +93,7 @@ TEST_CASE("foreign only when it is allowed, and before staged") {
   allow.allow_foreign = true;
   Region region = world.client->register_region(memory.data(), 4096, allow).value();
   CHECK(region.kind() == RegionKind::foreign);
-  round_trip(*world.client, memory.data(), memory.size(), "f");
+  round_trip(world, memory.data(), memory.size(), "f");
 
   World unable;
   Region staged = unable.client->register_region(memory.data(), 4096, allow).value();
@@ -113,7 +116,7 @@ TEST_CASE("a kind that was named is that one or an error") {
   Region staged = with(RegionKind::staged).value();
   CHECK(staged.kind() == RegionKind::staged);
   CHECK(world.daemon->counts().regions == 0);
-  round_trip(*world.client, memory.data(), memory.size(), "k");
+  round_trip(world, memory.data(), memory.size(), "k");
 }
 
 TEST_CASE("bad memory is refused with the field and the value") {
@@ -146,10 +149,10 @@ TEST_CASE("a descriptor of the caller, mapped by the caller or by libclient") {
   void* const mapped = ::mmap(nullptr, 32 * 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 4096);
   Region region = world.client->register_fd(fd, 4096, 32 * 4096, mapped).value();
   CHECK(region.kind() == RegionKind::shared);
-  round_trip(*world.client, region.data(), region.size(), "1");
+  round_trip(world, region.data(), region.size(), "1");
   Region second = world.client->register_fd(fd, 33 * 4096, 8 * 4096).value();
   CHECK(second.data() != nullptr);
-  round_trip(*world.client, second.data(), second.size(), "2");
+  round_trip(world, second.data(), second.size(), "2");
   CHECK(world.client->register_fd(fd, 1, 4096).status() == Status::invalid_argument);
   CHECK(world.client->register_fd(fd, 0, 65 * 4096).status() == Status::invalid_argument);
   ::close(fd);
@@ -167,7 +170,7 @@ TEST_CASE("allocated regions: names, pages, prefault and huge pages with a fallb
   unsigned char present[768];
   REQUIRE(::mincore(region.data(), 3 << 20, present) == 0);
   CHECK(std::count_if(present, present + 768, [](unsigned char p) { return (p & 1) != 0; }) == 768);
-  round_trip(*world.client, region.data(), region.size(), "h");
+  round_trip(world, region.data(), region.size(), "h");
 }
 
 TEST_CASE(
@@ -216,7 +219,7 @@ TEST_CASE("deregistering waits for the region's own operations only") {
   caller.join();
   ender.join();
   CHECK(other.valid());
-  CHECK(world.daemon->store()->objects.at("/k").size() == 4096);
+  CHECK(world.daemon->store()->value("/k").size() == 4096);
 }
 
 TEST_CASE("staged batches larger than the staging memory, and pages larger than it") {
@@ -242,7 +245,7 @@ TEST_CASE("staged batches larger than the staging memory, and pages larger than 
   for (const PageResult& result : results) REQUIRE(result.ok());
   CHECK(world.daemon->counts().outstanding_most >= 2);  // copies and transfers overlap
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    const std::string& stored = world.daemon->store()->objects.at("/" + keys[i]);
+    const std::string stored = world.daemon->store()->value("/" + keys[i]);
     REQUIRE(stored.size() == puts[i].view.length());
     REQUIRE(std::memcmp(stored.data(), memory.data() + i * 40'000, stored.size()) == 0);
     // All gets have the same target, so one at a time.
