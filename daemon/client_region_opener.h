@@ -1,22 +1,28 @@
-// ClientRegionOpener: the RegionOpener of a running daemon: tries what a client's memory allows.
+// ClientRegionOpener: the RegionOpener of a running daemon: the memory module's registrar, with the
+// privileged helper when there is one.
 // Thread: registrar.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
+#include <optional>
 
+#include "daemon/adopt_service.h"
+#include "daemon/base/config.h"
 #include "daemon/control/region_opener.h"
+#include "daemon/memory/adopt_client.h"
+#include "daemon/memory/region_registrar.h"
 
 namespace simm {
 
 class ClientRegionOpener final : public control::RegionOpener {
 public:
+  ClientRegionOpener(const base::Config& config, HelperLink helper);
+
   control::RegionAnswer open(control::RegionRequest request) override;
+  void maintain() override { registrar_.maintain(); }
 
 private:
-  control::RegionAnswer open_shared(control::RegionRequest& request);
-
-  std::atomic<std::uint64_t> next_region_id_{1};
+  std::optional<memory::AdoptClient> helper_;
+  memory::RegionRegistrar registrar_;
 };
 
 }  // namespace simm

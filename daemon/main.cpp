@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -44,12 +45,24 @@ int serve(const std::string& role, const CommandLine& line) {
   options.role = role;
   options.inherited = simm::control::take_inherited_sockets();
   if (const auto made = simm::prepare_run_directory(*config); !made) return fail(made.error());
+  options.helper = simm::reach_adopt_helper(*config);
   if (const auto became = simm::become_user(config->user); !became) return fail(became.error());
   options.config = std::move(*config);
   auto daemon = simm::NodeDaemon::create(std::move(options));
   if (!daemon) return fail(daemon.error());
   (*daemon)->run();
   return EXIT_SUCCESS;
+}
+
+int adopt(const CommandLine& line) {
+  auto config = line.config_path.empty()
+                    ? simm::Expected<simm::base::Config>(simm::base::default_config())
+                    : simm::base::load_config(line.config_path);
+  if (!config) return fail(config.error());
+  if (line.check_config) return EXIT_SUCCESS;
+  return fail(
+      simm::run_adopt_service(*config, line.socket_path, simm::control::take_inherited_sockets())
+          .error());
 }
 
 }  // namespace
@@ -66,6 +79,8 @@ int main(int argc, char** argv) {
   app.fallthrough();
   CLI::App* all = app.add_subcommand("all", "Everything in one process: the default");
   CLI::App* node = app.add_subcommand("node", "The daemon of a node with a pool of its own");
+  CLI::App* helper = app.add_subcommand(
+      "adopt", "The helper with the privilege to open memory of clients, as its own service");
   app.require_subcommand(0, 1);
   CLI11_PARSE(app, argc, argv);
 
@@ -74,6 +89,7 @@ int main(int argc, char** argv) {
     return EXIT_SUCCESS;
   }
   try {
+    if (helper->parsed()) return adopt(line);
     return serve(node->parsed() && !all->parsed() ? "node" : "all", line);
   } catch (const std::exception& unexpected) {
     // Out of memory or descriptors while it starts.

@@ -23,6 +23,9 @@ namespace {
 // Session ids are not secret; they start somewhere so that those of two runs differ in a log.
 constexpr std::uint64_t kSessionIdSpan = 1'000'000;
 
+// How soon the copying helper of a client is there again after it was killed at a fence.
+constexpr std::chrono::milliseconds kMaintenanceInterval{10};
+
 std::uint64_t seed_of(const base::Config& config) {
   return config.hash_seed != 0 ? config.hash_seed : base::SystemRandom().next();
 }
@@ -44,7 +47,9 @@ struct NodeDaemon::Parts {
         bell(io),
         signals(io, SIGTERM, SIGINT),
         watchdog(io),
-        drain_timer(io) {}
+        drain_timer(io),
+        maintenance(io),
+        pins("daemon", options.config.memory.map_bytes_total_max, base::kRegionsTotalMax) {}
   ~Parts() {
     // No thread may run while what it works on goes: the registrar still frees regions.
     registrar.stop();
@@ -66,6 +71,8 @@ struct NodeDaemon::Parts {
   boost::asio::signal_set signals;
   boost::asio::steady_timer watchdog;
   boost::asio::steady_timer drain_timer;
+  boost::asio::steady_timer maintenance;
+  memory::PinBudget pins;
   std::unique_ptr<DataAgents> data;
   std::unique_ptr<control::MailboxDataPlane> plane;
   std::unique_ptr<control::RegionOpener> opener;
@@ -84,6 +91,9 @@ Expected<std::unique_ptr<NodeDaemon>> NodeDaemon::create(NodeOptions options) {
   auto parts = std::make_unique<Parts>(std::move(options), std::move(*counters));
   Parts& p = *parts;
   memory::FaultGuard::install();
+  if (!p.options.helper.socket.valid()) {
+    p.log.info("memory", "no memory of clients is adopted", {{"why", p.options.helper.why_not}});
+  }
 
   auto data = DataAgents::create(
       {p.options.config, p.clock, *p.counters, p.log, p.bell, p.tenants, p.hash_seed});
@@ -91,8 +101,8 @@ Expected<std::unique_ptr<NodeDaemon>> NodeDaemon::create(NodeOptions options) {
   p.data = std::move(*data);
   p.plane =
       std::make_unique<control::MailboxDataPlane>(p.options.config, p.tenants, p.data->mail());
-  p.opener = std::make_unique<ClientRegionOpener>();
-  const control::AttachServices services{p.environment, *p.plane, *p.opener, p.tenants};
+  p.opener = std::make_unique<ClientRegionOpener>(p.options.config, std::move(p.options.helper));
+  const control::AttachServices services{p.environment, *p.plane, *p.opener, p.tenants, p.pins};
   p.server = std::make_unique<control::AttachServer>(
       services, base::SystemRandom().below(kSessionIdSpan) * kSessionIdSpan + 1);
   p.plane->connect(*p.server);
@@ -120,6 +130,7 @@ void NodeDaemon::run() {
   Parts& p = *parts_;
   wait_for_signal();
   feed_watchdog();
+  if (p.options.config.memory.foreign) maintain_regions();
   p.log.info("control", "ready",
              {{"role", p.options.role},
               {"socket", p.options.config.sockets.front().path},
@@ -146,6 +157,16 @@ void NodeDaemon::feed_watchdog() {
   p.watchdog.expires_after(*p.options.service.watchdog_interval());
   p.watchdog.async_wait([this](const boost::system::error_code& cancelled) {
     if (!cancelled) feed_watchdog();
+  });
+}
+
+void NodeDaemon::maintain_regions() {
+  Parts& p = *parts_;
+  // A full queue means that the thread is busy: next time then.
+  (void)p.registrar.submit([&p] { p.opener->maintain(); });
+  p.maintenance.expires_after(kMaintenanceInterval);
+  p.maintenance.async_wait([this](const boost::system::error_code& cancelled) {
+    if (!cancelled) maintain_regions();
   });
 }
 

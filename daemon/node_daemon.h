@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/adopt_service.h"
 #include "daemon/base/config.h"
 #include "daemon/control/service_manager.h"
 #include "simm/expected.h"
@@ -18,6 +19,7 @@ struct NodeOptions {
   base::Config config;
   std::vector<control::InheritedSocket> inherited;
   control::ServiceManager service;
+  HelperLink helper;
 };
 
 class NodeDaemon {
@@ -36,6 +38,7 @@ private:
   explicit NodeDaemon(std::unique_ptr<Parts> parts);
   void begin_stop(const char* why);
   void feed_watchdog();
+  void maintain_regions();
   void wait_for_signal();
 
   std::unique_ptr<Parts> parts_;

@@ -83,7 +83,10 @@ struct Config {
   struct {
     bool foreign = false;
     bool adopt = false;
+    std::string adopt_socket;
+    bool adopt_root_clients = false;
     std::uint64_t map_bytes_max = 0;
+    std::uint64_t map_bytes_total_max = 0;
     std::uint64_t touch_budget_bytes = 0;
   } memory;
   struct {

@@ -22,8 +22,9 @@ inline constexpr std::uint32_t kUnauthenticatedMax = 64;       // per listening 
 inline constexpr std::uint32_t kFdsPerMessageMax = 4;          // SCM_RIGHTS of one control message
 inline constexpr std::uint32_t kControlMessageBytesMax = 64 * 1024;
 inline constexpr std::uint32_t kDataAgentsMax = 64;
-inline constexpr std::uint32_t kMailboxMessages = 1024;   // between two agents
-inline constexpr std::uint32_t kRegistrarJobsMax = 1024;  // waiting for a registrar thread
+inline constexpr std::uint32_t kMailboxMessages = 1024;     // between two agents
+inline constexpr std::uint64_t kRegionsTotalMax = 1 << 20;  // of all sessions
+inline constexpr std::uint32_t kRegistrarJobsMax = 1024;    // waiting for a registrar thread
 inline constexpr std::uint32_t kAdminConnectionsMax = 16;
 inline constexpr std::uint32_t kDistinctErrorsMax = 256;
 

@@ -20,21 +20,20 @@ Attachment::Attachment(AttachServices services, AttachmentOwner& owner, std::uin
       owner_(owner),
       session_id_(session_id),
       socket_(std::move(socket)),
-      peer_(std::move(peer)),
+      account_(std::make_shared<RegionAccount>(
+          std::move(peer), services.environment.config.memory.map_bytes_max,
+          services.environment.config.session.regions_max,
+          services.environment.config.memory.touch_budget_bytes, &services.pins)),
       tenant_(tenant),
       listener_(listener),
       readable_(services.environment.io),
       process_exit_(services.environment.io),
-      deadline_(services.environment.io),
-      budgets_(std::make_shared<RegionBudgets>(
-          "session", services.environment.config.memory.map_bytes_max,
-          services.environment.config.session.regions_max,
-          services.environment.config.memory.touch_budget_bytes)) {}
+      deadline_(services.environment.io) {}
 
 void Attachment::start() {
   const auto self = shared_from_this();
   if (!readable_.watch(socket_.fd())) return close("unwatchable");
-  if (peer_.pidfd() >= 0 && process_exit_.watch(peer_.pidfd())) {
+  if (peer().pidfd() >= 0 && process_exit_.watch(peer().pidfd())) {
     process_exit_.when_readable([this] { close("exited"); });
   }
   deadline_.expires_after(
@@ -165,7 +164,7 @@ void Attachment::on_opened(Status status) {
   services_.environment.log.info("control", "session opened",
                                  {{"session", session_id_},
                                   {"tenant", tenant_.name},
-                                  {"pid", static_cast<std::uint64_t>(peer_.pid())},
+                                  {"pid", static_cast<std::uint64_t>(peer().pid())},
                                   {"client", client_name_}});
   leave_handshake();
   reply(ipc::Opened{});
@@ -262,9 +261,9 @@ void Attachment::finish() {
     memory_.reset();
     // Regions first: they may lie in the session's budgets and lanes.
     services_.environment.registrar.submit_release(
-        [remains = std::move(remains_), budgets = budgets_, memory = std::move(memory)]() mutable {
+        [remains = std::move(remains_), account = account_, memory = std::move(memory)]() mutable {
           remains.reset();
-          budgets.reset();
+          account.reset();
           memory.reset();
         });
   }

@@ -48,6 +48,7 @@ struct AttachServices {
   DataPlane& plane;
   RegionOpener& opener;
   const TenantRules& tenants;
+  memory::PinBudget& pins;  // of the whole daemon
 };
 
 class Attachment : public std::enable_shared_from_this<Attachment> {
@@ -85,7 +86,7 @@ public:
   [[nodiscard]] State state() const noexcept { return state_; }
   [[nodiscard]] std::uint64_t session_id() const noexcept { return session_id_; }
   [[nodiscard]] const Tenant& tenant() const noexcept { return tenant_; }
-  [[nodiscard]] const ipc::PeerIdentity& peer() const noexcept { return peer_; }
+  [[nodiscard]] const ipc::PeerIdentity& peer() const noexcept { return account_->peer; }
   [[nodiscard]] const std::string& client_name() const noexcept { return client_name_; }
   [[nodiscard]] std::uint32_t lanes() const noexcept { return memory_ ? memory_->lanes : 0; }
   [[nodiscard]] std::size_t listener() const noexcept { return listener_; }
@@ -113,7 +114,7 @@ private:
   AttachmentOwner& owner_;
   const std::uint64_t session_id_;
   ipc::FdSocket socket_;
-  ipc::PeerIdentity peer_;
+  const std::shared_ptr<RegionAccount> account_;
   const Tenant& tenant_;
   const std::size_t listener_;
   State state_ = State::hello;
@@ -124,7 +125,6 @@ private:
   boost::asio::steady_timer deadline_;
 
   std::optional<SessionMemory> memory_;
-  const std::shared_ptr<RegionBudgets> budgets_;
   std::shared_ptr<void> remains_;
   std::map<std::uint64_t, RegionView> regions_;
   // The request that `busy` is about.

@@ -16,8 +16,7 @@ void Attachment::on_register_region(const ipc::RegisterRegion& wanted,
   auto request = std::make_shared<RegionRequest>();
   request->wanted = wanted;
   if (!fds.empty()) request->fd = std::move(fds.front());
-  request->peer = &peer_;
-  request->budgets = budgets_;
+  request->account = account_;
   request->session_id = session_id_;
   registering_ = true;
   // The job holds the attachment, so the identity it checks stays valid; the answer comes back to
@@ -93,9 +92,9 @@ void Attachment::free_region(std::unique_ptr<memory::RegionMemory> region) {
   // Unmapping many pages takes long.
   std::shared_ptr<memory::RegionMemory> last(std::move(region));
   services_.environment.registrar.submit_release(
-      [last = std::move(last), budgets = budgets_]() mutable {
+      [last = std::move(last), account = account_]() mutable {
         last.reset();
-        budgets.reset();
+        account.reset();
       });
 }
 

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "daemon/memory/pin_budget.h"
 #include "daemon/memory/region_memory.h"
+#include "daemon/memory/region_registrar.h"
 #include "daemon/memory/touch_budget.h"
 #include "ipc/control_message.h"
 #include "ipc/fd.h"
@@ -17,20 +19,23 @@
 
 namespace simm::control {
 
-// What the regions of one session may cost. Outlives them.
-struct RegionBudgets {
-  RegionBudgets(const std::string& name, std::uint64_t map_bytes_max, std::uint64_t regions_max,
-                std::uint64_t touch_bytes_max)
-      : pins(name, map_bytes_max, regions_max), touches(touch_bytes_max) {}
+// What the regions of one session need and may cost. Outlives them.
+struct RegionAccount {
+  RegionAccount(ipc::PeerIdentity client, std::uint64_t map_bytes_max, std::uint64_t regions_max,
+                std::uint64_t touch_bytes_max, memory::PinBudget* daemon)
+      : peer(std::move(client)),
+        pins("session", map_bytes_max, regions_max, daemon),
+        touches(touch_bytes_max) {}
+  const ipc::PeerIdentity peer;
   memory::PinBudget pins;
   memory::TouchBudget touches;
+  memory::RegionOwner owner{peer, pins, touches, nullptr};  // the registrar thread's
 };
 
 struct RegionRequest {
   ipc::RegisterRegion wanted;
-  ipc::UniqueFd fd;                         // valid when wanted.has_fd
-  const ipc::PeerIdentity* peer = nullptr;  // valid during the call
-  std::shared_ptr<RegionBudgets> budgets;
+  ipc::UniqueFd fd;  // valid when wanted.has_fd
+  std::shared_ptr<RegionAccount> account;
   std::uint64_t session_id = 0;
 };
 
@@ -45,6 +50,8 @@ class RegionOpener {
 public:
   virtual ~RegionOpener() = default;
   virtual RegionAnswer open(RegionRequest request) = 0;
+  // Called now and then on the registrar thread when private memory is copied (memory.foreign).
+  virtual void maintain() {}
 };
 
 }  // namespace simm::control

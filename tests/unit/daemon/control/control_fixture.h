@@ -124,7 +124,7 @@ public:
         tenants(config, base::KeyHasher(1)),
         registrar(16),
         environment{io, config, clock, counters, limits, errors, log, registrar},
-        server({environment, plane, opener, tenants}, 1) {
+        server({environment, plane, opener, tenants, pins}, 1) {
     plane.events = &server;
     registrar.start();
     std::vector<control::InheritedSocket> none;
@@ -242,6 +242,7 @@ public:
   control::Environment environment;
   FakePlane plane;
   FakeOpener opener;
+  memory::PinBudget pins{"daemon", 1ull << 40, 1000};
   control::AttachServer server;
 };
 

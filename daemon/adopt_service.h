@@ -1,0 +1,32 @@
+// The two ways to have a privileged helper (daemon/memory/adopt_helper.h): forked off a daemon that
+// was started as root, or a service of its own, `simmd adopt`, that a daemon without privileges
+// connects to. The daemon that talks to clients has none of the helper's privileges in either.
+// Thread: start-up, before any other thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "daemon/base/config.h"
+#include "daemon/control/service_manager.h"
+#include "ipc/fd_socket.h"
+#include "simm/expected.h"
+
+namespace simm {
+
+// A way to the helper, or why there is none.
+struct HelperLink {
+  ipc::FdSocket socket;  // invalid: none
+  std::string why_not;
+};
+
+// As configured (memory.adopt_socket), or a fork of this process when it is root. Call before
+// become_user() and before any thread.
+HelperLink reach_adopt_helper(const base::Config& config);
+
+// Is the helper: serves one daemon after the other on `path` (owned by the configured user, for it
+// alone) or on an inherited socket. Returns only with an error.
+Outcome run_adopt_service(const base::Config& config, const std::string& path,
+                          std::vector<control::InheritedSocket> inherited);
+
+}  // namespace simm

@@ -1,0 +1,89 @@
+// Regions of a real daemon that has a real helper: forked by a daemon that runs as root, or a
+// service of its own. Without the privilege (not root, no CAP_CHECKPOINT_RESTORE) the daemon must
+// say so and stage.
+#include <doctest/doctest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <string>
+
+#include "daemon_process.h"
+#include "simm/client.h"
+
+namespace adopt_test {
+
+using namespace process_test;
+
+constexpr std::size_t kBytes = 1 << 20;
+
+// Anonymous shared memory, as SGLang's host pool is.
+struct SharedMemory {
+  SharedMemory()
+      : data(::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
+    REQUIRE(data != MAP_FAILED);
+  }
+  ~SharedMemory() { ::munmap(data, kBytes); }
+  void* data;
+};
+
+// Registers existing memory, moves a page through the daemon, and returns the kind it got.
+simm::RegionKind use_existing_memory(const DaemonProcess& daemon) {
+  SharedMemory memory;
+  simm::ClientOptions options;
+  options.socket_path = daemon.socket();
+  auto client = simm::Client::connect(options);
+  REQUIRE(client.has_value());
+  auto region = client->register_region(memory.data, kBytes);
+  REQUIRE(region.has_value());
+  INFO(region->kind_reason());
+  CHECK_FALSE(region->kind_reason().empty());
+  std::memset(memory.data, 0x5a, 65536);
+  CHECK(client->put("k", simm::View(*region, 0, 65536)).status == simm::Status::ok);
+  CHECK(client->get("k", simm::View(*region, 65536, 65536)).status == simm::Status::ok);
+  CHECK(std::memcmp(memory.data, static_cast<char*>(memory.data) + 65536, 65536) == 0);
+  return region->kind();
+}
+
+TEST_CASE("a daemon started as root adopts memory through its own helper") {
+  DaemonProcess daemon;
+  REQUIRE(daemon.start());
+  const simm::RegionKind kind = use_existing_memory(daemon);
+  if (::geteuid() == 0) {
+    CHECK(kind == simm::RegionKind::adopted);
+  } else {
+    CHECK(kind == simm::RegionKind::staged);
+    CHECK(daemon.log().find("no privilege") != std::string::npos);
+  }
+}
+
+TEST_CASE("a helper service does the same for a daemon that connects to it") {
+  if (::geteuid() != 0) return;  // nobody else may be the helper
+  DaemonProcess daemon(R"("memory": {"adopt_socket": "/tmp/simm-adopt-)" +
+                       std::to_string(::getpid()) + R"(.sock"})");
+  const std::string path = "/tmp/simm-adopt-" + std::to_string(::getpid()) + ".sock";
+  const pid_t helper = ::fork();
+  REQUIRE(helper >= 0);
+  if (helper == 0) {
+    ::execl(SIMMD_PROGRAM, "simmd", "adopt", "--socket", path.c_str(), static_cast<char*>(nullptr));
+    ::_exit(127);
+  }
+  CHECK(eventually([&] { return ::access(path.c_str(), F_OK) == 0; }));
+  REQUIRE(daemon.start());
+  CHECK(use_existing_memory(daemon) == simm::RegionKind::adopted);
+  ::kill(helper, SIGKILL);
+  ::waitpid(helper, nullptr, 0);
+  // Without its helper the daemon goes on, and says why it stages.
+  CHECK(use_existing_memory(daemon) == simm::RegionKind::staged);
+  ::unlink(path.c_str());
+}
+
+TEST_CASE("with adoption off, existing memory is staged and works") {
+  DaemonProcess daemon(R"("memory": {"adopt": false})");
+  REQUIRE(daemon.start());
+  CHECK(use_existing_memory(daemon) == simm::RegionKind::staged);
+}
+
+}  // namespace adopt_test
