@@ -61,7 +61,7 @@ Attacher::State Attacher::connect(std::uint64_t now_ns) {
   }
   socket_ = std::move(*connected);
   found_daemon_ = true;
-  give_up_ns_ = now_ns + ipc::kHandshakeTimeoutNs;
+  give_up_ns_ = now_ns + settings_.answer_timeout_ns;
   if (!send(settings_.hello)) return state_;
   return state_ = State::waiting_welcome;
 }

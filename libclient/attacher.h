@@ -34,6 +34,8 @@ public:
     ipc::Hello hello;
     std::uint32_t generation = 0;  // of the session to be
     std::uint32_t lanes_min = 2;   // fewer are of no use
+    // How long the daemon may leave a connection in its queue and then take for the handshake.
+    std::uint64_t answer_timeout_ns = 0;
     // Called once the session is open.
     std::function<std::deque<RestoreTask>(std::uint32_t generation)> restore;
   };

@@ -122,6 +122,7 @@ bool Link::try_attach(std::uint64_t deadline_ns) noexcept {
 
 void Link::start_attempt(std::uint64_t now_ns) {
   Attacher::Settings settings;
+  settings.answer_timeout_ns = options_.connect_timeout_ms * kNsPerMs;
   settings.socket_path = socket_path_;
   settings.hello.library_version = SIMM_VERSION_STRING;
   settings.hello.client_name = options_.name;

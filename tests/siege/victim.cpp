@@ -1,0 +1,88 @@
+#include "tests/siege/victim.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "simm/client.h"
+
+namespace simm::siege {
+
+namespace {
+
+constexpr std::size_t kPages = 16;
+constexpr std::uint64_t kPageBytes = 24 * 1024 + 8;
+
+void fill(std::byte* page, std::uint64_t version) {
+  auto word = version * 0x9e3779b97f4a7c15 + 1;
+  for (std::uint64_t i = 0; i < kPageBytes; ++i) {
+    word = word * 6364136223846793005 + 1442695040888963407;
+    page[i] = static_cast<std::byte>(word >> 56);
+  }
+}
+
+}  // namespace
+
+Victim::Victim(const std::string& socket_path)
+    : thread_([this, socket_path] { run(socket_path); }) {}
+
+void Victim::stop() {
+  stop_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+bool Victim::does_rounds(std::uint64_t count) const {
+  const std::uint64_t wanted = rounds_ + count;
+  for (int tries = 0; tries < 20'000 && rounds_ < wanted; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return rounds_ >= wanted;
+}
+
+void Victim::run(const std::string& socket_path) {
+  ClientOptions options;
+  options.socket_path = socket_path;
+  options.name = "victim";
+  options.sync_timeout_ms = 10'000;
+  auto client = Client::connect(options);
+  auto region = client ? client->allocate_region(2 * kPages * kPageBytes)
+                       : Expected<Region>(Error{client.status(), "no client"});
+  if (!region) {
+    ++failed_;
+    return;
+  }
+  std::vector<std::byte> expected(kPageBytes);
+  for (std::uint64_t round = 0; !stop_; ++round) {
+    std::vector<std::string> keys;
+    std::vector<Item> puts;
+    std::vector<Item> gets;
+    for (std::size_t i = 0; i < kPages; ++i) {
+      keys.push_back("victim/" + std::to_string(round) + "/" + std::to_string(i));
+    }
+    for (std::size_t i = 0; i < kPages; ++i) {
+      fill(region->data() + i * kPageBytes, round * kPages + i);
+      puts.push_back({keys[i], View(*region, i * kPageBytes, kPageBytes)});
+      gets.push_back({keys[i], View(*region, (kPages + i) * kPageBytes, kPageBytes)});
+    }
+    std::vector<PageResult> stored(kPages);
+    std::vector<PageResult> fetched(kPages);
+    if (client->put(puts, stored) != Status::ok) ++failed_;
+    if (client->get(gets, fetched) != Status::ok) ++failed_;
+    for (std::size_t i = 0; i < kPages; ++i) {
+      if (stored[i].status != Status::ok && stored[i].status != Status::no_space) ++failed_;
+      if (fetched[i].status == Status::not_found) continue;
+      if (fetched[i].status != Status::ok) {
+        ++failed_;
+        continue;
+      }
+      fill(expected.data(), round * kPages + i);
+      if (!std::equal(expected.begin(), expected.end(),
+                      region->data() + (kPages + i) * kPageBytes)) {
+        ++wrong_;
+      }
+    }
+    ++rounds_;
+  }
+}
+
+}  // namespace simm::siege
