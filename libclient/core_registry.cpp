@@ -1,6 +1,7 @@
 #include "libclient/core_registry.h"
 
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -53,15 +54,21 @@ void CoreRegistry::after_fork_child() {
 Expected<std::string> find_socket() {
   const char* const named = std::getenv("SIMM_SOCKET");
   if (named != nullptr && *named != '\0') return std::string(named);
-  std::vector<std::string> places = {"/run/simm/simm.sock"};
+  std::vector<std::string> places = {"/run/simm"};
   const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && *runtime != '\0') {
-    places.push_back(std::string(runtime) + "/simm/simm.sock");
+  if (runtime != nullptr && *runtime != '\0') places.push_back(std::string(runtime) + "/simm");
+  // Where the daemon of a user without a runtime directory is. Anybody can make a directory in
+  // /tmp.
+  const std::string temporary = "/tmp/simm-" + std::to_string(::geteuid());
+  struct stat facts {};
+  if (::lstat(temporary.c_str(), &facts) == 0 && facts.st_uid == ::geteuid()) {
+    places.push_back(temporary);
   }
   std::string tried;
   for (const std::string& place : places) {
-    if (::access(place.c_str(), F_OK) == 0) return place;
-    tried += (tried.empty() ? "" : ", ") + place;
+    const std::string path = place + "/simm.sock";
+    if (::access(path.c_str(), F_OK) == 0) return path;
+    tried += (tried.empty() ? "" : ", ") + path;
   }
   return Error{Status::unreachable, "no daemon's socket at " + tried +
                                         ": start `simmd all`, or name its socket in SIMM_SOCKET"};

@@ -35,7 +35,8 @@ private:
 };
 
 // The socket to use when none is named: $SIMM_SOCKET, else the first that exists of
-// /run/simm/simm.sock and $XDG_RUNTIME_DIR/simm/simm.sock. unreachable names all of them.
+// /run/simm/simm.sock, $XDG_RUNTIME_DIR/simm/simm.sock and /tmp/simm-<uid>/simm.sock (a directory
+// of ours). unreachable names all of them.
 Expected<std::string> find_socket();
 
 }  // namespace simm::detail

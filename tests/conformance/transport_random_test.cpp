@@ -69,9 +69,7 @@ struct Scene {
     if (status == Status::ok) {
       tokens.push_back(token);
     } else {
-      // A shared path that was reset is away for a while.
-      const bool may_be_away = stage.world->path_is_shared() && status == Status::unreachable;
-      CHECK((status == Status::no_space || may_be_away));
+      CHECK(status == Status::no_space);
     }
   }
 

@@ -53,8 +53,8 @@ enum class WaitMode : std::uint8_t {
 };
 
 struct ClientOptions {
-  // Empty: $SIMM_SOCKET, else the first that exists of /run/simm/simm.sock and
-  // $XDG_RUNTIME_DIR/simm/simm.sock.
+  // Empty: $SIMM_SOCKET, else the first that exists of /run/simm/simm.sock,
+  // $XDG_RUNTIME_DIR/simm/simm.sock and /tmp/simm-<uid>/simm.sock.
   std::string socket_path;
   std::string name;         // shown by `simmctl sessions`; empty: the program's name
   std::uint32_t lanes = 8;  // 2 to 64; the daemon may grant fewer
