@@ -48,9 +48,11 @@ void step(Input& input, LaneBytes& lane, DaemonLane& daemon) {
     case 0:
       *words[what / 8 % 5] = input.word(4);
       return;
-    case 1:
-      *words[what / 8 % 5] += input.word(1) % 4;
+    case 1: {
+      std::uint32_t* const word = words[what / 8 % 5];
+      for (std::uint32_t n = input.word(1) % 4; n > 0; --n) *word = cursor_next(*word);
       return;
+    }
     case 2: {
       const std::uint32_t place = input.word(4) % (kLaneBytes - 4);
       const std::uint32_t value = input.word(4);

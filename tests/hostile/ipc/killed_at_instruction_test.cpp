@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -119,7 +120,8 @@ void run(const Scenario& scenario) {
       total = result.steps;
       stride = (total + kPointsMax - 1) / kPointsMax;
     }
-    INFO(scenario.name, " killed after ", result.steps, " of ", total, " instructions");
+    INFO(std::string(scenario.name), " killed after ", result.steps, " of ", total,
+         " instructions");
     ++(scenario.survive(rig) ? seen : unseen);
     ++points;
     // The survivor always learns of the death: the other end of the bell is closed.
