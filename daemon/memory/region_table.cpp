@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "ipc/range.h"
 #include "simm/check.h"
 
 namespace simm::memory {
@@ -27,24 +26,6 @@ ipc::RegionHandle RegionTable::insert(std::unique_ptr<RegionMemory>& memory) noe
   entry.generation = static_cast<std::uint16_t>(entry.generation + 1);
   if (entry.generation == 0) entry.generation = 1;
   return ipc::make_region_handle(index, entry.generation);
-}
-
-RegionMemory* RegionTable::find(ipc::RegionHandle handle) const noexcept {
-  const std::uint32_t index = handle & 0xffff;
-  if (index >= capacity_) return nullptr;
-  const Entry& entry = entries_[index];
-  const bool is_current = entry.generation == handle >> 16 && entry.memory != nullptr;
-  return is_current && !entry.memory->retired ? entry.memory.get() : nullptr;
-}
-
-Status RegionTable::slice(ipc::RegionHandle handle, std::uint64_t offset, std::uint64_t length,
-                          Slice& slice) const noexcept {
-  const RegionMemory* const memory = find(handle);
-  if (memory == nullptr) return Status::invalid_argument;
-  const Region& region = memory->region();
-  if (!ipc::range_within(offset, length, region.length)) return Status::invalid_argument;
-  slice = {&region, offset, length};
-  return Status::ok;
 }
 
 bool RegionTable::was_given_out(ipc::RegionHandle handle) const noexcept {

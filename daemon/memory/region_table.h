@@ -17,6 +17,7 @@
 
 #include "daemon/memory/region_memory.h"
 #include "ipc/layout.h"
+#include "ipc/range.h"
 #include "simm/status.h"
 
 namespace simm::memory {
@@ -32,8 +33,16 @@ public:
 
   // The validated slice [offset, offset + length) of the region, or invalid_argument: no such
   // handle, or not inside the region. length may be 0.
+  // Inline: it is asked for every page.
   Status slice(ipc::RegionHandle handle, std::uint64_t offset, std::uint64_t length,
-               Slice& slice) const noexcept;
+               Slice& slice) const noexcept {
+    const RegionMemory* const memory = find(handle);
+    if (memory == nullptr) return Status::invalid_argument;
+    const Region& region = memory->region();
+    if (!ipc::range_within(offset, length, region.length)) return Status::invalid_argument;
+    slice = {&region, offset, length};
+    return Status::ok;
+  }
 
   // True when `handle` names a region that is not retired.
   [[nodiscard]] bool is_current(ipc::RegionHandle handle) const noexcept {
@@ -65,7 +74,13 @@ private:
     std::unique_ptr<RegionMemory> memory;
     std::uint16_t generation = 0;  // of the last handle; 0: the slot was never used
   };
-  [[nodiscard]] RegionMemory* find(ipc::RegionHandle handle) const noexcept;
+  [[nodiscard]] RegionMemory* find(ipc::RegionHandle handle) const noexcept {
+    const std::uint32_t index = handle & 0xffff;
+    if (index >= capacity_) return nullptr;
+    const Entry& entry = entries_[index];
+    const bool is_current = entry.generation == handle >> 16 && entry.memory != nullptr;
+    return is_current && !entry.memory->retired ? entry.memory.get() : nullptr;
+  }
   void push_idle(std::uint16_t index) noexcept;
 
   const std::uint32_t capacity_;

@@ -88,7 +88,7 @@ Decoded SubmissionDecoder::decode(ipc::Submission submission, const ipc::DaemonL
   return all;
 }
 
-Decoded SubmissionDecoder::decode_page(ipc::Opcode opcode, ipc::PageDescriptor page,
+Decoded SubmissionDecoder::decode_page(ipc::Opcode opcode, const ipc::PageDescriptor& page,
                                        transport::PageRequest& out) const noexcept {
   constexpr auto kBad = ipc::PoisonReason::bad_descriptor;
   if (!all_zero(page.reserved)) return breach(kBad);

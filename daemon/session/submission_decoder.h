@@ -44,7 +44,8 @@ private:
     std::uint32_t first = ~0u;
     std::uint32_t end = 0;
   };
-  [[nodiscard]] Decoded decode_page(ipc::Opcode opcode, ipc::PageDescriptor page,
+  // By reference: `page` is a private copy, and copying what was just written word by word stalls.
+  [[nodiscard]] Decoded decode_page(ipc::Opcode opcode, const ipc::PageDescriptor& page,
                                     transport::PageRequest& out) const noexcept;
 
   const memory::RegionTable& regions_;

@@ -64,12 +64,15 @@ int main(int argc, char** argv) {
   ipc::ClientLane client(memory);
   const ipc::DaemonLane lane(memory);
 
-  memory::Region region;
-  region.length = ipc::kPageSlots * kPageBytes;
-  session::RegionTable regions(1);
+  // Never touched, so it needs no memory: of the kind that this process does not map.
+  memory::RegionMemory::Spec spec;
+  spec.kind = memory::RegionKind::foreign;
+  spec.length = ipc::kPageSlots * kPageBytes;
+  auto region = memory::RegionMemory::foreign(spec, memory::PinCharge(), nullptr);
+  memory::RegionTable regions(1);
   const session::NameSpaceTable name_spaces(1, base::NamespaceId{});
   const session::SubmissionDecoder decoder(regions, name_spaces);
-  if (!fill_lane(client, regions.add(region), key_bytes)) return 2;
+  if (!fill_lane(client, regions.insert(region), key_bytes)) return 2;
 
   const auto operation = std::make_unique<engine::Operation>();
   std::vector<double> rates;

@@ -44,6 +44,7 @@ Outcome ProcessGroup::fork_child(const std::function<Outcome()>& body) {
   const Outcome outcome = body();
   if (!outcome) {
     LastWords& words = last_words_[index];
+    words.status = outcome.status();
     std::snprintf(words.text, sizeof words.text, "%s", outcome.error().context.c_str());
   }
   _exit(outcome ? 0 : 1);
@@ -59,9 +60,10 @@ Outcome ProcessGroup::wait(const std::function<void()>& while_waiting) {
       --left;
       if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
       kill_all();
-      const std::string words = last_words_[i].text;
-      return Error{Status::io_error, "process " + std::to_string(i) + ": " +
-                                         (words.empty() ? "died: see the kernel log" : words)};
+      const LastWords& words = last_words_[i];
+      if (words.status != Status::ok) return Error{words.status, words.text};
+      return Error{Status::io_error,
+                   "process " + std::to_string(i) + " died: see above, or the kernel log"};
     }
     while_waiting();
     std::this_thread::sleep_for(std::chrono::milliseconds(2));

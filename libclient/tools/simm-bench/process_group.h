@@ -30,12 +30,13 @@ public:
   // Runs `body` in a new child, which dies with us. An error of it ends the group.
   Outcome fork_child(const std::function<Outcome()>& body);
 
-  // Waits for all children. Calls `while_waiting` a few hundred times a second. The error of the
-  // first child that failed names it.
+  // Waits for all children. Calls `while_waiting` a few hundred times a second. Returns the error
+  // of the first child that failed.
   Outcome wait(const std::function<void()>& while_waiting);
 
 private:
   struct LastWords {
+    Status status;  // ok: it said nothing
     char text[500];
   };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <string>
 #include <thread>
 
 #include "libclient/tools/simm-bench/pinning.h"
@@ -29,7 +30,8 @@ Outcome run_worker(Field& field, unsigned index) {
   Outcome outcome = field.body(worker);
   field.counts[index] = worker.count();
   if (!outcome) {
-    std::fprintf(stderr, "simm-bench: worker %u: %s\n", index, outcome.error().context.c_str());
+    return Error{outcome.status(),
+                 "worker " + std::to_string(index) + ": " + outcome.error().context};
   }
   return outcome;
 }
@@ -39,8 +41,9 @@ Outcome run_process(Field& field, unsigned process) {
   for (unsigned thread = 1; thread < field.options.threads; ++thread) {
     threads.emplace_back([&field, process, thread] {
       const Outcome outcome = run_worker(field, process * field.options.threads + thread);
-      // The others may wait at the start line for this one.
-      if (!outcome) _exit(1);
+      if (outcome) return;
+      std::fprintf(stderr, "simm-bench: %s\n", outcome.error().context.c_str());
+      _exit(1);  // the others may wait at the start line for this one
     });
   }
   Outcome outcome = run_worker(field, process * field.options.threads);
