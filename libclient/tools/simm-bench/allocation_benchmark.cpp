@@ -2,8 +2,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <map>
 
@@ -46,21 +48,28 @@ public:
   [[nodiscard]] bool is_open() const noexcept { return slots_ != nullptr; }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
-  // Allocations so far of the threads of `pid`, by thread name.
+  // Allocations so far of the threads of `pid`, by thread name; none is a count, too.
   [[nodiscard]] std::map<std::string, std::uint64_t> count(pid_t pid) const {
     std::map<std::string, std::uint64_t> counts;
-    for (std::size_t i = 0; i < kProbeSlots; ++i) {
-      const std::uint32_t thread_id = slots_[i].thread_id.load();
-      if (thread_id == 0) continue;
-      std::ifstream comm("/proc/" + std::to_string(pid) + "/task/" + std::to_string(thread_id) +
-                         "/comm");
+    const std::filesystem::path tasks = "/proc/" + std::to_string(pid) + "/task";
+    std::error_code gone;
+    for (const auto& task : std::filesystem::directory_iterator(tasks, gone)) {
+      std::ifstream comm(task.path() / "comm");
       std::string name;
-      if (std::getline(comm, name)) counts[name] += slots_[i].allocations.load();
+      if (!std::getline(comm, name)) continue;
+      counts[name] += count_of(std::stoul(task.path().filename().string()));
     }
     return counts;
   }
 
 private:
+  [[nodiscard]] std::uint64_t count_of(std::uint64_t thread_id) const {
+    for (std::size_t i = 0; i < kProbeSlots; ++i) {
+      if (slots_[i].thread_id.load() == thread_id) return slots_[i].allocations.load();
+    }
+    return 0;  // it has never allocated
+  }
+
   std::string path_ = "/tmp/simm-allocations.XXXXXX";
   int fd_ = -1;
   const ProbeSlot* slots_ = nullptr;
@@ -68,7 +77,7 @@ private:
 
 // The threads that serve attach, admin and registration requests and never touch a batch.
 bool is_control(const std::string& thread) {
-  for (const char* name : {"simmd", "control", "registrar"}) {
+  for (const char* name : {"simmd", "simm-registrar"}) {
     if (thread.rfind(name, 0) == 0) return true;
   }
   return false;
@@ -105,7 +114,8 @@ Outcome count_batches(Worker& worker, const MeasuredDaemon& daemon, const ProbeF
   const Outcome warm = send_batches(*session, keys, items, 3'000);
   if (!warm) return warm;
   const std::map<std::string, std::uint64_t> before = probe.count(daemon.pid());
-  if (before.empty()) {
+  const auto counted = [](const auto& thread) { return thread.second != 0; };
+  if (std::none_of(before.begin(), before.end(), counted)) {
     return Error{Status::io_error, "the probe counted nothing: is simmd linked statically?"};
   }
   const Outcome sent = send_batches(*session, keys, items, batches);

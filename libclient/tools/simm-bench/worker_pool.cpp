@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <string>
 #include <thread>
 
 #include "libclient/tools/simm-bench/pinning.h"
@@ -14,40 +13,44 @@
 namespace simm::bench {
 namespace {
 
+// Why a worker failed.
+struct Failure {
+  Status status;  // ok: it did not
+  char text[500];
+};
+
 // What all workers share.
 struct Field {
   const WorkerPoolOptions& options;
   const WorkerBody& body;
   SharedArray<pthread_barrier_t> start_line;
   SharedArray<std::size_t> counts;
+  SharedArray<Failure> failures;
   SharedArray<std::uint64_t> samples;
 };
 
-Outcome run_worker(Field& field, unsigned index) {
+// Ends the process when the body fails: the others may wait at the start line for this worker.
+void run_worker(Field& field, unsigned index) {
   if (field.options.pinned) pin_this_thread(worker_cpu(index));
   Worker worker(index, field.start_line[0],
                 field.samples.part(index * field.options.samples, field.options.samples));
-  Outcome outcome = field.body(worker);
+  const Outcome outcome = field.body(worker);
   field.counts[index] = worker.count();
-  if (!outcome) {
-    return Error{outcome.status(),
-                 "worker " + std::to_string(index) + ": " + outcome.error().context};
-  }
-  return outcome;
+  if (outcome) return;
+  Failure& failure = field.failures[index];
+  std::snprintf(failure.text, sizeof failure.text, "worker %u: %s", index,
+                outcome.error().context.c_str());
+  failure.status = outcome.status();
+  _exit(1);
 }
 
 Outcome run_process(Field& field, unsigned process) {
   std::vector<std::thread> threads;
   for (unsigned thread = 1; thread < field.options.threads; ++thread) {
-    threads.emplace_back([&field, process, thread] {
-      const Outcome outcome = run_worker(field, process * field.options.threads + thread);
-      if (outcome) return;
-      std::fprintf(stderr, "simm-bench: %s\n", outcome.error().context.c_str());
-      _exit(1);  // the others may wait at the start line for this one
-    });
+    threads.emplace_back(
+        [&field, process, thread] { run_worker(field, process * field.options.threads + thread); });
   }
-  Outcome outcome = run_worker(field, process * field.options.threads);
-  if (!outcome) return outcome;
+  run_worker(field, process * field.options.threads);
   for (std::thread& thread : threads) thread.join();
   return Done{};
 }
@@ -57,7 +60,11 @@ Outcome run_process(Field& field, unsigned process) {
 Expected<std::vector<std::vector<std::uint64_t>>> run_workers(const WorkerPoolOptions& options,
                                                               const WorkerBody& body) {
   const unsigned workers = options.processes * options.threads;
-  Field field{options, body, SharedArray<pthread_barrier_t>(1), SharedArray<std::size_t>(workers),
+  Field field{options,
+              body,
+              SharedArray<pthread_barrier_t>(1),
+              SharedArray<std::size_t>(workers),
+              SharedArray<Failure>(workers),
               SharedArray<std::uint64_t>(workers * options.samples)};
   init_shared_barrier(field.start_line[0], workers);
   ProcessGroup group;
@@ -66,6 +73,10 @@ Expected<std::vector<std::vector<std::uint64_t>>> run_workers(const WorkerPoolOp
     if (!forked) return forked.error();
   }
   const Outcome ended = group.wait([] {});
+  for (unsigned index = 0; !ended && index < workers; ++index) {
+    const Failure& failure = field.failures[index];
+    if (failure.status != Status::ok) return Error{failure.status, failure.text};
+  }
   if (!ended) return ended.error();
   std::vector<std::vector<std::uint64_t>> results;
   for (unsigned index = 0; index < workers; ++index) {

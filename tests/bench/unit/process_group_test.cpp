@@ -25,14 +25,16 @@ TEST_CASE("workers of all processes and threads hand back their samples, in orde
 }
 
 TEST_CASE("a worker that fails or dies ends everybody, also those at the start line") {
-  const auto failed = run_workers({3, 1, 1, false}, [](Worker& worker) -> Outcome {
-    if (worker.index() == 1) return Error{Status::no_space, "worker one is unwell"};
-    worker.line_up();
-    return Done{};
-  });
-  REQUIRE_FALSE(failed);
-  CHECK(failed.status() == Status::no_space);
-  CHECK(failed.error().context == "worker 1: worker one is unwell");
+  for (const unsigned threads : {1u, 3u}) {
+    const auto failed = run_workers({3, threads, 1, false}, [](Worker& worker) -> Outcome {
+      if (worker.index() == 1) return Error{Status::no_space, "worker one is unwell"};
+      worker.line_up();
+      return Done{};
+    });
+    REQUIRE_FALSE(failed);
+    CHECK(failed.status() == Status::no_space);
+    CHECK(failed.error().context == "worker 1: worker one is unwell");
+  }
   const auto died = run_workers({2, 1, 1, false}, [](Worker& worker) -> Outcome {
     if (worker.index() == 1) kill(getpid(), SIGKILL);
     worker.line_up();
