@@ -82,7 +82,9 @@ TEST_CASE("truncation and growth at full speed in another thread never kill the 
   using namespace copy_untrusted_test;
   Fixture fixture;
   auto fd = plain_memfd(32 * kPage);
-  auto memory = fixture.region(fd.get(), 32 * kPage);
+  // A region for each copier: the same bytes at two addresses.
+  const auto first_region = fixture.region(fd.get(), 32 * kPage);
+  const auto second_region = fixture.region(fd.get(), 32 * kPage);
   std::atomic<bool> stop{false};
   std::thread client([&] {
     while (!stop.load()) {
@@ -92,17 +94,17 @@ TEST_CASE("truncation and growth at full speed in another thread never kill the 
   });
   // Two copiers: the recovery point belongs to the thread.
   std::atomic<int> failed{0};
-  auto copier = [&] {
+  auto copier = [&](const RegionMemory& memory) {
     std::vector<std::byte> own(32 * kPage);
     // Until the race was won at least once, however the machine schedules.
     for (int i = 0; i < 3000 || (failed == 0 && i < 3'000'000); ++i) {
-      const Status in = copy_untrusted(own.data(), whole(*memory), 0, own.size());
-      const Status out = copy_untrusted(whole(*memory), 0, own.data(), own.size());
+      const Status in = copy_untrusted(own.data(), whole(memory), 0, own.size());
+      const Status out = copy_untrusted(whole(memory), 0, own.data(), own.size());
       if (in == Status::transfer_failed || out == Status::transfer_failed) ++failed;
     }
   };
-  std::thread second(copier);
-  copier();
+  std::thread second([&] { copier(*second_region); });
+  copier(*first_region);
   second.join();
   stop = true;
   client.join();
@@ -150,15 +152,15 @@ TEST_CASE("a fault outside of the client's bytes ends the process") {
 TEST_CASE("absent pages are touched within the budget and not beyond it") {
   using namespace copy_untrusted_test;
   Fixture fixture(10 * kPage);
-  auto fd = plain_memfd(1ull << 40);
-  auto memory = fixture.region(fd.get(), 1ull << 40);
+  auto fd = plain_memfd(64ull << 30);
+  auto memory = fixture.region(fd.get(), 64ull << 30);
   std::vector<std::byte> own(16 * kPage);
 
   CHECK(copy_untrusted(own.data(), whole(*memory), 0, 8 * kPage) == Status::ok);
   CHECK(fixture.touches.left_bytes() == 2 * kPage);
   CHECK(copy_untrusted(own.data(), whole(*memory), 0, 8 * kPage) == Status::ok);  // present by now
   CHECK(fixture.touches.left_bytes() == 2 * kPage);
-  CHECK(copy_untrusted(whole(*memory), 512ull << 30, own.data(), 16 * kPage) ==
+  CHECK(copy_untrusted(whole(*memory), 32ull << 30, own.data(), 16 * kPage) ==
         Status::out_of_memory);
   CHECK(fixture.touches.left_bytes() == 2 * kPage);
   CHECK(fixture.touches.refused_count() == 1);
@@ -169,9 +171,9 @@ TEST_CASE("absent pages are touched within the budget and not beyond it") {
   CHECK(facts.st_blocks * 512 == 8 * kPage);
 
   // What the client makes present itself costs nothing.
-  REQUIRE(::pwrite(fd.get(), own.data(), own.size(), 512ll << 30) ==
+  REQUIRE(::pwrite(fd.get(), own.data(), own.size(), 32ll << 30) ==
           static_cast<ssize_t>(own.size()));
-  CHECK(copy_untrusted(whole(*memory), 512ull << 30, own.data(), 16 * kPage) == Status::ok);
+  CHECK(copy_untrusted(whole(*memory), 32ull << 30, own.data(), 16 * kPage) == Status::ok);
   CHECK(fixture.touches.left_bytes() == 2 * kPage);
 }
 

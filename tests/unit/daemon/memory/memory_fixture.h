@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "daemon/memory/region_memory.h"
@@ -49,7 +50,7 @@ struct Fixture {
     spec.length = length;
     spec.file_offset = offset;
     auto made = map(duplicate(fd), spec);
-    REQUIRE(made);
+    REQUIRE_MESSAGE(made, (made ? std::string() : made.error().context));
     return std::move(made).value();
   }
 };
