@@ -38,7 +38,7 @@ public:
   explicit ErrorLog(const Clock& clock);
 
   // `site` is a name of ours ("control.attach"); `text` may hold words of a client and is sanitised
-  // and cut here. Never put key bytes into it: use key_label().
+  // and cut here. Never put key bytes into it.
   // True when this error is new: the moment to write a log line about it.
   bool record(std::string_view site, Status status, std::string_view text) noexcept;
 

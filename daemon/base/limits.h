@@ -19,8 +19,6 @@ inline constexpr std::uint32_t kSocketsMax = 64;               // listening sock
 inline constexpr std::uint32_t kTenantsMax = 64;               // configured tenants
 inline constexpr std::uint32_t kNamespacesPerTenantMax = 256;  // namespaces ever opened
 inline constexpr std::uint32_t kUnauthenticatedMax = 64;       // per listening socket, in handshake
-inline constexpr std::uint32_t kFdsPerMessageMax = 4;          // SCM_RIGHTS of one control message
-inline constexpr std::uint32_t kControlMessageBytesMax = 64 * 1024;
 inline constexpr std::uint32_t kDataAgentsMax = 64;
 inline constexpr std::uint32_t kMailboxMessages = 1024;     // between two agents
 inline constexpr std::uint64_t kRegionsTotalMax = 1 << 20;  // of all sessions
@@ -28,34 +26,26 @@ inline constexpr std::uint32_t kRegistrarJobsMax = 1024;    // waiting for a reg
 inline constexpr std::uint32_t kAdminConnectionsMax = 16;
 inline constexpr std::uint32_t kDistinctErrorsMax = 256;
 
-// What can be run into.
+// What the control thread counts. Data agents count theirs where they happen: "session.N.held_*",
+// "engine.N.*", "server.N.*", "store.N.*".
 enum class Limit : std::uint8_t {
   sessions_per_socket,
   unauthenticated_per_socket,
   regions_per_session,
   region_pin_bytes,
-  touch_budget,
   namespaces_per_tenant,
   registrar_jobs,
-  mailbox,
-  in_flight_operations,
-  in_flight_bytes,
-  tenant_quota,
-  lease_budget,
   admin_connections,
   descriptors,
 };
-inline constexpr std::size_t kLimitCount = 14;
+inline constexpr std::size_t kLimitCount = 8;
 
 inline constexpr std::string_view limit_name(Limit limit) noexcept {
   constexpr std::array<std::string_view, kLimitCount> kNames = {
-      "sessions_per_socket",  "unauthenticated_per_socket",
-      "regions_per_session",  "region_pin_bytes",
-      "touch_budget",         "namespaces_per_tenant",
-      "registrar_jobs",       "mailbox",
-      "in_flight_operations", "in_flight_bytes",
-      "tenant_quota",         "lease_budget",
-      "admin_connections",    "descriptors"};
+      "sessions_per_socket",   "unauthenticated_per_socket",
+      "regions_per_session",   "region_pin_bytes",
+      "namespaces_per_tenant", "registrar_jobs",
+      "admin_connections",     "descriptors"};
   return kNames[static_cast<std::size_t>(limit)];
 }
 

@@ -1,14 +1,12 @@
 // Text of others in our logs: everything but plain printable ASCII becomes \xNN, quotes and
 // backslashes included, so nobody can forge a line, a field or a terminal sequence. Keys are not
-// even printed so: a log names them by hash.
+// even printed so: nothing logs them.
 // Thread: any.
 #pragma once
 
 #include <cstddef>
 #include <string>
 #include <string_view>
-
-#include "daemon/base/hash.h"
 
 namespace simm::base {
 
@@ -25,14 +23,6 @@ inline std::string sanitize(std::string_view text, std::size_t bytes_max = 200) 
     }
   }
   return clean;
-}
-
-// How a key appears in logs: its hash in hex.
-inline std::string key_label(const KeyHash& hash) {
-  constexpr std::string_view kHex = "0123456789abcdef";
-  std::string label = "key#";
-  for (int shift = 60; shift >= 0; shift -= 4) label += kHex[hash.high >> shift & 15];
-  return label;
 }
 
 }  // namespace simm::base

@@ -1,10 +1,8 @@
 #include <doctest/doctest.h>
 
-#include <cstdint>
 #include <vector>
 
 #include "daemon/base/intrusive_list.h"
-#include "daemon/base/object_pool.h"
 
 namespace containers_test {
 
@@ -62,28 +60,6 @@ TEST_CASE("splicing moves all elements behind ours and leaves the other list usa
   a.remove(two);
   b.push_back(two);
   CHECK(values(b) == std::vector<int>{2});
-}
-
-TEST_CASE("a pool handle names one use only, and an exhausted pool says so") {
-  ObjectPool<int> pool(2);
-  const PoolHandle a = pool.acquire();
-  const PoolHandle b = pool.acquire();
-  CHECK_FALSE(pool.acquire().valid());
-  CHECK(pool.lent() == 2);
-  *pool.get(a) = 7;
-  pool.release(a);
-  CHECK(pool.get(a) == nullptr);
-  const PoolHandle again = pool.acquire();
-  CHECK(again.index == a.index);
-  CHECK_FALSE(again == a);
-  CHECK(pool.get(a) == nullptr);
-  CHECK(*pool.get(again) == 7);  // objects are reused as they were left
-  CHECK(PoolHandle::unpack(b.packed()) == b);
-  CHECK(pool.handle_at(b.index) == b);
-  pool.release(b);
-  CHECK_FALSE(pool.handle_at(b.index).valid());
-  CHECK(pool.get(PoolHandle{}) == nullptr);
-  CHECK(pool.get(PoolHandle{99, 1}) == nullptr);
 }
 
 }  // namespace containers_test

@@ -111,8 +111,7 @@ TEST_CASE("several threads record the same and different errors at once") {
   CHECK(total == 8000);
 }
 
-TEST_CASE("keys appear in logs by hash") {
-  CHECK(key_label({1, 0xabcdef0123456789}) == "key#abcdef0123456789");
+TEST_CASE("sanitised text is cut") {
   CHECK(sanitize(std::string(300, 'a'), 20).size() <= 23);
 }
 

@@ -35,7 +35,7 @@ public:
   void cancel_sleep() noexcept override { ++cancelled; }
   const char* name() const noexcept override { return "receiver"; }
 
-  MpscMailbox<std::uint64_t> mailbox{1024};
+  SpscMailbox<std::uint64_t> mailbox{1024};
   std::atomic<std::uint64_t> received{0};
   std::atomic<int> prepared{0}, cancelled{0};
   std::atomic<bool> refuse_sleep{false};
