@@ -120,8 +120,10 @@ void FakeDaemon::Loop::run() {
     accept();
     bool worked = false;
     for (const auto& session : sessions) {
-      if (!daemon.stopped_) read_control(*session);
-      if (!session->gone && session->open) worked = take(*session) || worked;
+      // Work before messages: who was stopped in the middle of a transfer ends it first, and only
+      // then sees that its client has gone.
+      if (session->open) worked = take(*session) || worked;
+      if (!daemon.stopped_ && !session->gone) read_control(*session);
       if (daemon.poison_ && session->open) {
         session->words->publish_poisoned(ipc::PoisonReason::bad_submission);
         for (ipc::DaemonLane& lane : session->lanes) {
