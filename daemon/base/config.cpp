@@ -83,7 +83,7 @@ std::uint32_t checked_choice(const json& value, const KeySpec& key, const std::s
 std::string checked_text(const json& value, const KeySpec& key, const std::string& path) {
   const std::string remedy = "write a string of " + range_of(key) + " printable characters";
   if (!value.is_string()) throw Mistake{path, shown(value), remedy};
-  const auto text = value.get<std::string>();
+  auto text = value.get<std::string>();
   const auto length = static_cast<std::int64_t>(text.size());
   if (length < key.min || length > key.max || sanitize(text, text.size() + 8) != text) {
     throw Mistake{path, shown(value), remedy};

@@ -16,7 +16,7 @@ public:
   ListLink() noexcept = default;
   // A copy of an element is on no list: links belong to the object, not to its value.
   ListLink(const ListLink&) noexcept {}
-  ListLink& operator=(const ListLink&) noexcept { return *this; }
+  ListLink& operator=(const ListLink&) noexcept { return *this; }  // NOLINT(bugprone-unhandled*)
 
   [[nodiscard]] bool linked() const noexcept { return next_ != nullptr; }
 

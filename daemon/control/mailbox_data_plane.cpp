@@ -11,7 +11,7 @@ using session::SessionCommand;
 using session::SessionEvent;
 
 MailboxDataPlane::MailboxDataPlane(const base::Config& config, const TenantRules& tenants,
-                                   std::vector<AgentMail> agents)
+                                   const std::vector<AgentMail>& agents)
     : config_(config), tenants_(tenants) {
   for (const AgentMail& mail : agents) agents_.push_back({mail, 0, {}});
 }

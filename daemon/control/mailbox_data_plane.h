@@ -28,7 +28,7 @@ struct AgentMail {
 class MailboxDataPlane final : public DataPlane {
 public:
   MailboxDataPlane(const base::Config& config, const TenantRules& tenants,
-                   std::vector<AgentMail> agents);
+                   const std::vector<AgentMail>& agents);
 
   // Before the first session.
   void connect(DataPlaneEvents& events) noexcept { events_ = &events; }
