@@ -54,6 +54,8 @@ public:
   // Starts moves, lets waiting puts try again, and gives the store its turn.
   int do_work() noexcept override;
   base::TimeNs next_deadline_ns() const noexcept override;
+  // Publishes the counters: nobody will for as long as it sleeps.
+  bool prepare_sleep() noexcept override;
   const char* name() const noexcept override { return "server"; }
 
   [[nodiscard]] std::uint32_t requests_under_way() const noexcept { return jobs_busy_; }

@@ -29,6 +29,11 @@ base::TimeNs Server::next_deadline_ns() const noexcept {
   return waiting_count_ == 0 ? base::kNoDeadline : turn_ns_ + kSpaceRetryNs;
 }
 
+bool Server::prepare_sleep() noexcept {
+  store_counters_.publish(store_.stats());
+  return true;
+}
+
 // Lets some of those that wait for room try again, behind everybody who is at it.
 int Server::retry_waiting() noexcept {
   constexpr std::uint32_t kRetriesPerTurn = 4;

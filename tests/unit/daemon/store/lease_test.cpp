@@ -239,6 +239,20 @@ TEST_CASE("leases may hold half of a quota, then the oldest gives way") {
   CHECK(losses(f, LeaseLoss::lease_budget) == 1);
 }
 
+TEST_CASE("leases within half of a quota never give way") {
+  StoreConfig config = StoreFixture::quiet();
+  config.quotas = {{{1}, 4096}};
+  StoreFixture f(64 * 1024, config);
+  for (int i = 0; i < 2; ++i) {
+    REQUIRE(f.put(nth(i), 1024));
+    f.store->touch(nth(i), 0, f.now);
+  }
+  CHECK(f.begin(nth(4), 3 * 1024).start == WriteStart::wait);
+  CHECK(f.has(nth(0)));
+  CHECK(f.has(nth(1)));
+  CHECK(f.put(nth(5), 2 * 1024));
+}
+
 TEST_CASE("tenants beyond tenants_max are refused until one is empty") {
   StoreConfig config = StoreFixture::quiet();
   config.tenants_max = 2;
