@@ -155,6 +155,16 @@ void Network::break_some_path() {
   if (!open.empty()) break_path(open[dice_.between(0, open.size() - 1)]);
 }
 
+void Network::fail_moves_at(const std::byte* first, std::uint64_t length) {
+  unreachable_.emplace_back(first, length);
+}
+
+bool Network::reachable(const std::byte* first, std::uint64_t length) const {
+  return std::none_of(unreachable_.begin(), unreachable_.end(), [&](const auto& hole) {
+    return first < hole.data() + hole.size() && hole.data() < first + length;
+  });
+}
+
 void Network::heal_all() {
   for (const auto& [ends, cut] : std::map(cuts_)) {
     if (cut) set_black_hole(ends.first, ends.second, false);

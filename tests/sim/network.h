@@ -53,6 +53,9 @@ public:
   // Cuts or heals what runs between a node and a server, messages and moves, without a notice.
   void set_black_hole(std::uint32_t node, std::uint32_t peer, bool cut);
   void break_some_path();
+  // From now on no move can reach these bytes of a client: as when its memory has vanished.
+  void fail_moves_at(const std::byte* first, std::uint64_t length);
+  [[nodiscard]] bool reachable(const std::byte* first, std::uint64_t length) const;
   void heal_all();
 
   // The request can have no effect any more: tells the tap, once.
@@ -78,6 +81,7 @@ private:
   std::map<Key, Connection> connections_;
   std::map<std::pair<std::uint32_t, std::uint16_t>, SimResponder*> listeners_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, bool> cuts_;  // node, peer
+  std::vector<std::span<const std::byte>> unreachable_;
   std::uint64_t path_ids_ = 0;
   std::uint64_t serial_ = 0;
 };

@@ -18,7 +18,7 @@ struct Payload {
   [[nodiscard]] bool matches(std::span<const std::byte> bytes, std::uint64_t at = 0) const noexcept;
 
 private:
-  [[nodiscard]] std::byte byte_at(std::uint64_t place) const noexcept;
+  [[nodiscard]] std::uint64_t word_at(std::uint64_t word) const noexcept;
 };
 
 }  // namespace simm::sim

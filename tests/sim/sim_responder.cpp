@@ -248,6 +248,8 @@ void SimResponder::step(const std::shared_ptr<Move>& move) {
   const Conditions& c = network_.conditions;
   const std::size_t n = std::min<std::size_t>(
       move->length - move->copied, network_.dice().between(c.step_bytes_low, c.step_bytes_high));
+  const std::byte* const remote = move->is_push ? move->to : move->from;
+  if (!network_.reachable(remote + move->copied, n)) return finish(move, Status::transfer_failed);
   if (n > 0) {
     // SAFETY: copied + n <= length, which both sides were checked to have.
     std::memcpy(move->to + move->copied, move->from + move->copied, n);

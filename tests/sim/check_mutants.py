@@ -1,0 +1,50 @@
+#!/usr/bin/python3
+"""Every mutant has to be caught, for the right reason; every control has to stay clean.
+
+usage: check_mutants.py MUTANTS.json PROGRAM_DIR SEEDS
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+TIMEOUT_S = 120  # a mutant may also hang; that counts as not caught
+
+
+def verdict(mutant, program, seeds):
+    """None when all is as it should be, else what is not."""
+    try:
+        run = subprocess.run([program, "--seeds", str(seeds)], capture_output=True, text=True,
+                             timeout=TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return "hangs", ""
+    found = re.search(r"^violation of (\w+): (.*)$", run.stderr, re.MULTILINE)
+    seed = re.search(r"--seed (\d+)", run.stderr)
+    what = f"seed {seed.group(1)}: {found.group(1)}: {found.group(2)}" if found and seed else ""
+    if not mutant["promises"]:
+        return (None if run.returncode == 0 else "a control is not clean"), what
+    if run.returncode == 0:
+        return "survives", what
+    if not found:
+        return f"ends with {run.returncode} and no violation", run.stderr[-500:]
+    if found.group(1) not in mutant["promises"]:
+        return f"caught, but not by {' or '.join(mutant['promises'])}", what
+    return None, what
+
+
+def main():
+    mutants_file, programs, seeds = sys.argv[1:]
+    failures = 0
+    for mutant in json.loads(pathlib.Path(mutants_file).read_text()):
+        start = time.monotonic()
+        wrong, what = verdict(mutant, f"{programs}/sim_mutant_{mutant['name']}", int(seeds))
+        failures += wrong is not None
+        print(f"{'FAIL' if wrong else 'ok  '} {time.monotonic() - start:5.1f} s  "
+              f"{mutant['name']:26} {wrong or ''} {what[:160]}", flush=True)
+    if failures:
+        sys.exit(f"{failures} mutants are not as they should be")
+
+
+main()
