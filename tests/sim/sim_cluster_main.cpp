@@ -117,6 +117,10 @@ int main(int argc, char** argv) {
   for (std::uint64_t seed = first; seed < first + seeds; ++seed) {
     if (repeatable ? !is_repeatable(seed) : !run_seed(seed, mode, totals)) return 1;
   }
+  if (repeatable) {
+    std::printf("%llu seeds repeat themselves\n", static_cast<unsigned long long>(seeds));
+    return 0;
+  }
   std::printf(
       "%llu seeds: %llu events, %llu puts, %llu hits, %llu misses; no promise broken\n",
       static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(totals.events),
