@@ -2,7 +2,7 @@
 """Runs a simm-bench subcommand briefly against a real daemon and checks the form of what it prints.
 
 usage: run_quick.py results NAME[,NAME...] COMMAND...   every name is among the JSON lines
-       run_quick.py replay COMMAND...                   the last line is a replay without wrong bytes
+       run_quick.py replay COMMAND...           the last line is a replay without wrong bytes
 Never looks at a figure: CI machines are shared.
 """
 import json
