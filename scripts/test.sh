@@ -59,7 +59,8 @@ coverage() {
 }
 
 part_tsan() {
-  build tsan && TSAN_OPTIONS=halt_on_error=1 ctest --preset tsan -j "$jobs" -L concurrent --no-tests=error
+  build tsan &&
+    TSAN_OPTIONS=halt_on_error=1 ctest --preset tsan -j "$jobs" -L concurrent --no-tests=error
 }
 
 part_fuzz() {

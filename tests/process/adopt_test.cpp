@@ -10,7 +10,7 @@
 #include <cstring>
 #include <string>
 
-#include "daemon_process.h"
+#include "tests/process/daemon_process.h"
 #include "simm/client.h"
 
 namespace adopt_test {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon_process.h"
+#include "tests/process/daemon_process.h"
 #include "ipc/layout.h"
 #include "raw_client.h"
 

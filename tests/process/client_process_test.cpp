@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "daemon_process.h"
+#include "tests/process/daemon_process.h"
 #include "simm/client.h"
 
 namespace client_process_test {

@@ -10,7 +10,7 @@
 #include <sstream>
 #include <string>
 
-#include "daemon_process.h"
+#include "tests/process/daemon_process.h"
 #include "ipc/fd_listener.h"
 #include "raw_client.h"
 #include "simm/client.h"

@@ -1,4 +1,4 @@
-#include "daemon_process.h"
+#include "tests/process/daemon_process.h"
 
 #include <dirent.h>
 #include <doctest/doctest.h>
@@ -25,10 +25,14 @@ DaemonProcess::DaemonProcess(const std::string& keys) {
   REQUIRE(::mkdtemp(name) != nullptr);
   directory_ = name;
   config_path_ = directory_ + "/simm.json";
+  std::string expanded = keys;
+  for (std::size_t at = 0; (at = expanded.find("$DIR", at)) != std::string::npos;) {
+    expanded.replace(at, 4, directory_);
+  }
   std::ofstream config(config_path_);
   config << R"({"run_directory": ")" << directory_ << R"(", "log": {"level": "debug"},)"
          << R"("node": {"pool_bytes": "64MiB", "hugepages": "off"}, "store": {"verify": "always"})"
-         << (keys.empty() ? "" : ", ") << keys << "}";
+         << (keys.empty() ? "" : ", ") << expanded << "}";
 
   notify_.reset(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};

@@ -16,7 +16,7 @@ namespace process_test {
 class DaemonProcess {
 public:
   // Makes the directory and the configuration; `keys` are JSON members added to the default test
-  // configuration ("\"drain_ms\": 100").
+  // configuration ("\"drain_ms\": 100"); "$DIR" in them stands for the directory.
   explicit DaemonProcess(const std::string& keys = "");
   ~DaemonProcess();
   DaemonProcess(const DaemonProcess&) = delete;

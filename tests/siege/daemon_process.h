@@ -1,41 +1,29 @@
-// DaemonProcess: a real `simmd all` in a directory of its own, with two tenants, each on a socket.
-// Killed and cleaned up when the object goes. Thread: one.
+// A daemon under siege: a real `simmd all` with two tenants, red and blue, each on a socket of its
+// own. The attackers come by one, the honest client by the other. Thread: the test's.
 #pragma once
 
-#include <sys/types.h>
-
-#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+
+#include "tests/process/daemon_process.h"
 
 namespace simm::siege {
 
 class DaemonProcess {
 public:
   DaemonProcess();
-  ~DaemonProcess();
-  DaemonProcess(const DaemonProcess&) = delete;
-  DaemonProcess& operator=(const DaemonProcess&) = delete;
 
-  [[nodiscard]] std::string red_socket() const { return directory_ + "/red.sock"; }
-  [[nodiscard]] std::string blue_socket() const { return directory_ + "/blue.sock"; }
-  [[nodiscard]] pid_t pid() const { return pid_; }
+  [[nodiscard]] std::string red_socket() const { return process_.directory() + "/red.sock"; }
+  [[nodiscard]] std::string blue_socket() const { return process_.directory() + "/blue.sock"; }
   [[nodiscard]] bool alive() const;
-
   // One report of the admin socket.
   [[nodiscard]] nlohmann::json report(const std::string& command) const;
-  // A counter of `stats`; 0 when there is none of that name.
-  [[nodiscard]] std::uint64_t counter(const std::string& name) const;
-  // Open sessions as soon as there are at most `wanted`, or after the time limit.
+  // Open sessions as soon as there are at most `wanted`, or after 5 s.
   [[nodiscard]] std::size_t sessions_settled_to(std::size_t wanted) const;
-  // Open file descriptors of the daemon's process.
-  [[nodiscard]] std::size_t descriptors() const;
-  // VmRSS + shmem of the daemon, bytes.
-  [[nodiscard]] std::uint64_t resident_bytes() const;
+  [[nodiscard]] std::size_t descriptors() const { return process_.open_descriptors(); }
 
 private:
-  std::string directory_;
-  pid_t pid_ = -1;
+  process_test::DaemonProcess process_;
 };
 
 }  // namespace simm::siege

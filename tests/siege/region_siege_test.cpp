@@ -108,7 +108,7 @@ TEST_CASE("a region truncated under a transfer costs its own session only") {
   Victim victim(daemon.blue_socket());
   for (const ipc::Opcode opcode : {ipc::Opcode::put, ipc::Opcode::get}) {
     CAPTURE(static_cast<int>(opcode));
-    constexpr std::uint32_t kPages = 64;
+    constexpr std::uint32_t kPages = 32;
     RawClient client(daemon.red_socket());
     const int file = ::memfd_create("siege", MFD_CLOEXEC);
     REQUIRE(::ftruncate(file, kPages * kMiB) == 0);
