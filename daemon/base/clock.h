@@ -16,6 +16,8 @@ class Clock {
 public:
   virtual ~Clock() = default;
   virtual TimeNs now_ns() const noexcept = 0;
+  // For a clock that shares readings: one that was taken inside this very call.
+  virtual TimeNs fresh_ns() const noexcept { return now_ns(); }
 };
 
 }  // namespace simm::base

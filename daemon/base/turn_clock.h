@@ -15,6 +15,7 @@ public:
   // At the start of a turn, and behind a part of it that takes long.
   void refresh() noexcept { now_ns_ = source_.now_ns(); }
   TimeNs now_ns() const noexcept override { return now_ns_; }
+  TimeNs fresh_ns() const noexcept override { return source_.now_ns(); }
 
 private:
   const Clock& source_;

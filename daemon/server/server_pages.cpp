@@ -180,7 +180,8 @@ void Server::end_put(Job& job, std::uint16_t page, transport::MoveResult result)
   if (status == Status::ok && job.epoch != epoch_) status = Status::wrong_epoch;
   // A daemon that was stopped in the middle of the copy may have read what its client wrote after
   // it had given up waiting. What is complete before the deadline is what the client put.
-  const base::TimeNs now_ns = clock_.now_ns();
+  // So the clock is read after the copy, not when the turn began.
+  const base::TimeNs now_ns = clock_.fresh_ns();
   if (status == Status::ok && now_ns >= job.deadline_ns) status = Status::timeout;
   if (status != Status::ok) {
     store_.abandon(reservation);

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/base/turn_clock.h"
 #include "tests/unit/daemon/server/scripted_responder.h"
 
 namespace simm::server::testing {
@@ -105,6 +106,22 @@ TEST_CASE("after the deadline no move is started and nothing published: the rest
   auto late = f.request(ipc::Opcode::get, {"a"}, {10});
   late->incoming.header.deadline_ns = f.clock.now_ns();
   CHECK(f.run(std::move(late))->replies[0].status == Status::timeout);
+}
+
+TEST_CASE("whether a put is too late is decided after its copy, not when the turn began") {
+  ServerFixture f;
+  base::TurnClock turn(f.clock);
+  Server server(ServerFixture::verifying(), *f.store, turn);
+  auto e = f.request(ipc::Opcode::put, {"a"}, {10});
+  server.set_epoch(e->incoming.header.epoch);
+  server.on_request(e->incoming);
+  server.do_work();
+  REQUIRE(f.responder.moves.size() == 1);
+  f.clock.advance_ns(2 * base::kNsPerSecond);  // stopped in the middle of the copy, same turn
+  f.responder.finish(server, 0);
+  REQUIRE(e->replied);
+  CHECK(e->replies[0].status == Status::timeout);
+  CHECK(f.store->stats().objects == 0);
 }
 
 TEST_CASE("a put waits for room inside half of its time, then answers no_space") {
