@@ -136,14 +136,15 @@ TEST_CASE("an announced sleep sees every lane, and is not disturbed by what only
 // client runs. SIMM_HOSTILE_SECONDS makes it longer.
 TEST_CASE(
     "a hostile thread flips shared bytes at full speed; others are served and nothing escapes") {
+  // All hostile sessions in a row use this memory, and the flipper never pauses. It outlives the
+  // rig, whose end still publishes the state of open sessions.
+  std::vector<Client::Page> shared(ipc::session_bytes(1) / sizeof(Client::Page));
   Rig rig(32);
   const char* const given = std::getenv("SIMM_HOSTILE_SECONDS");
   const auto duration = given != nullptr ? std::chrono::milliseconds(1000 * std::atoi(given))
                                          : std::chrono::milliseconds(1500);
   Client& honest = rig.attach(Rig::config(1, 1));
   Client* hostile = nullptr;
-  // All hostile sessions in a row use this memory, and the flipper never pauses.
-  std::vector<Client::Page> shared(ipc::session_bytes(1) / sizeof(Client::Page));
   std::byte* const lane = ipc::lane_base(shared[0].bytes, 0);
   std::atomic<bool> stop{false};
   rig.engine.on_submit = [&](const engine::Operation& operation) {
