@@ -59,7 +59,7 @@ coverage() {
 }
 
 part_tsan() {
-  build tsan &&
+  configure tsan --preset tsan && compile --preset tsan --target concurrent_tests &&
     TSAN_OPTIONS=halt_on_error=1 ctest --preset tsan -j "$jobs" -L concurrent --no-tests=error
 }
 
