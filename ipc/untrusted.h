@@ -91,6 +91,8 @@ inline void basic_copy_in(void* to, const void* from, std::size_t bytes) noexcep
     *out++ = Access::load(in++, std::memory_order_relaxed);
     --bytes;
   }
+  // Eight words a turn: a page descriptor is eight words, and copying is most of what it costs.
+#pragma GCC unroll 8
   for (; bytes >= 8; bytes -= 8, in += 8, out += 8) {
     // SAFETY: `in` is 8-aligned by the loop above and 8 bytes remain.
     const std::uint64_t word =

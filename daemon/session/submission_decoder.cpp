@@ -66,10 +66,9 @@ Decoded SubmissionDecoder::decode(ipc::Submission submission, const ipc::DaemonL
       return breach(ipc::PoisonReason::bad_submission);
     }
     transport::PageRequest& request = operation.pages[i];
-    request = {};
-    const Decoded one = decode_page(opcode, page, request);
-    if (one.breach != ipc::PoisonReason::none) return one;
-    if (one.status != Status::ok) all.status = one.status;
+    const Status decoded = decode_page(opcode, page, request);
+    if (decoded == Status::poisoned) return breach(ipc::PoisonReason::bad_descriptor);
+    if (decoded != Status::ok) all.status = decoded;
     request.index = static_cast<std::uint16_t>(i);
     // SAFETY: the key range was checked against kKeyArenaBytes, which is the array's size: a key
     // keeps the offset that it has in the lane, so that one copy brings all of them.
@@ -88,31 +87,30 @@ Decoded SubmissionDecoder::decode(ipc::Submission submission, const ipc::DaemonL
   return all;
 }
 
-Decoded SubmissionDecoder::decode_page(ipc::Opcode opcode, const ipc::PageDescriptor& page,
-                                       transport::PageRequest& out) const noexcept {
-  constexpr auto kBad = ipc::PoisonReason::bad_descriptor;
-  if (!all_zero(page.reserved)) return breach(kBad);
-  if (page.key_bytes == 0 || page.key_bytes > ipc::kKeyBytesMax) return breach(kBad);
-  if (!ipc::range_within(page.key_offset, page.key_bytes, ipc::kKeyArenaBytes)) return breach(kBad);
+Status SubmissionDecoder::decode_page(ipc::Opcode opcode, const ipc::PageDescriptor& page,
+                                      transport::PageRequest& out) const noexcept {
+  constexpr Status kBreach = Status::poisoned;
+  if (!all_zero(page.reserved)) return kBreach;
+  if (page.key_bytes == 0 || page.key_bytes > ipc::kKeyBytesMax) return kBreach;
+  if (!ipc::range_within(page.key_offset, page.key_bytes, ipc::kKeyArenaBytes)) return kBreach;
   out.key_bytes = page.key_bytes;
   out.depth = page.depth;
-
-  Decoded decoded;
   if (!moves_bytes(opcode)) {
-    if (page.region != ipc::kNoRegion) return breach(kBad);
-    return decoded;
+    out.object_offset = 0;
+    out.slice = {};
+    return page.region == ipc::kNoRegion ? Status::ok : kBreach;
   }
-  if (page.length == 0 || page.length > ipc::kValueBytesMax) return breach(kBad);
-  if (page.object_offset > ipc::kValueBytesMax) return breach(kBad);
-  if (opcode == ipc::Opcode::put && page.object_offset != 0) return breach(kBad);
+  if (page.length == 0 || page.length > ipc::kValueBytesMax) return kBreach;
+  if (page.object_offset > ipc::kValueBytesMax) return kBreach;
+  if (opcode == ipc::Opcode::put && page.object_offset != 0) return kBreach;
   out.object_offset = page.object_offset;
   if (regions_.slice(page.region, page.offset, page.length, out.slice) == Status::ok) {
-    return decoded;
+    return Status::ok;
   }
+  out.slice = {};
   // A region that the client deregisters while another of its threads still names it is no breach.
-  if (regions_.is_current(page.region) || !regions_.was_given_out(page.region)) return breach(kBad);
-  decoded.status = Status::invalid_state;
-  return decoded;
+  if (regions_.is_current(page.region) || !regions_.was_given_out(page.region)) return kBreach;
+  return Status::invalid_state;
 }
 
 }  // namespace simm::session

@@ -44,9 +44,11 @@ private:
     std::uint32_t first = ~0u;
     std::uint32_t end = 0;
   };
-  // By reference: `page` is a private copy, and copying what was just written word by word stalls.
-  [[nodiscard]] Decoded decode_page(ipc::Opcode opcode, const ipc::PageDescriptor& page,
-                                    transport::PageRequest& out) const noexcept;
+  // Fills every field of `out` but index, key, hash and group. ok; invalid_state: the region was
+  // retired; poisoned: a breach. (`page` is a private copy, by reference: reading sixteen bytes at
+  // once of what was just written by eight would stall.)
+  [[nodiscard]] Status decode_page(ipc::Opcode opcode, const ipc::PageDescriptor& page,
+                                   transport::PageRequest& out) const noexcept;
 
   const memory::RegionTable& regions_;
   const NameSpaceTable& name_spaces_;

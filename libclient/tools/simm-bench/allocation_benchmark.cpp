@@ -88,13 +88,14 @@ Outcome send_batches(KvSession& session, const std::vector<std::string>& keys,
                      const std::vector<Item>& items, std::size_t batches) {
   const std::vector<std::string_view> names(keys.begin(), keys.end());
   std::vector<PageResult> results(keys.size());
-  CallOptions replace;
-  replace.mode = PutMode::replace;
+  CallOptions options;
+  options.mode = PutMode::replace;
+  options.timeout_ms = 30'000;  // a shared machine may stall for seconds
   for (std::size_t i = 0; i < batches; ++i) {
     Status status = Status::ok;
-    if (i % 3 == 0) status = session.client().put(items, results, replace);
-    if (i % 3 == 1) status = session.client().get(items, results);
-    if (i % 3 == 2) status = session.client().exists(names, results);
+    if (i % 3 == 0) status = session.client().put(items, results, options);
+    if (i % 3 == 1) status = session.client().get(items, results, options);
+    if (i % 3 == 2) status = session.client().exists(names, results, options);
     if (status != Status::ok || !results.front().ok()) {
       return Error{status, "batch " + std::to_string(i) + ": " + simm::last_error()};
     }

@@ -15,6 +15,13 @@ namespace {
 
 constexpr std::uint64_t kSmallPageBytes = 4'096;
 
+// A shared machine may stall for seconds; that is a slow call, not a failed one.
+CallOptions patient() {
+  CallOptions options;
+  options.timeout_ms = 30'000;
+  return options;
+}
+
 std::uint64_t since_ns(std::chrono::steady_clock::time_point start) {
   const std::chrono::nanoseconds spent = std::chrono::steady_clock::now() - start;
   return static_cast<std::uint64_t>(spent.count());
@@ -50,10 +57,11 @@ Outcome exists_128(const BenchOptions& options, const std::string& socket_path,
       if (!stored) return stored;
       const std::vector<std::string_view> names(keys.begin(), keys.end());
       std::vector<PageResult> results(names.size());
+      const CallOptions call_options = patient();
       worker.line_up();
       for (std::size_t i = 0; i < calls + calls / 10; ++i) {
         const auto start = std::chrono::steady_clock::now();
-        const Status status = session->client().exists(names, results);
+        const Status status = session->client().exists(names, results, call_options);
         const std::uint64_t spent_ns = since_ns(start);
         if (status != Status::ok) return failed_call("exists", status);
         if (i >= calls / 10) worker.record(spent_ns);
@@ -106,12 +114,13 @@ Outcome get_small_pages(Worker& worker, const std::string& socket_path, WaitMode
   Expected<Region> region = session->client().allocate_region(kSmallPageBytes);
   if (!region) return region.error();
   const View target(*region, 0, kSmallPageBytes);
+  const CallOptions call_options = patient();
   const std::size_t warm_up = calls / 10;
   const KeyTape tape(keys, warm_up + calls, worker.index() + 1);
   worker.line_up();
   for (std::size_t i = 0; i < warm_up + calls; ++i) {
     const auto start = std::chrono::steady_clock::now();
-    const PageResult result = session->client().get(tape[i], target);
+    const PageResult result = session->client().get(tape[i], target, call_options);
     const std::uint64_t spent_ns = since_ns(start);
     if (!result.ok()) return failed_call("get", result.status);
     if (i >= warm_up) worker.record(spent_ns);
