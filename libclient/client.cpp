@@ -96,9 +96,8 @@ Client& Client::operator=(Client&& other) noexcept {
   std::swap(queue_, other.queue_);
   return *this;
 }
-Client::~Client() {
-  queue_.reset();
-}
+// The queue is declared behind the core, so it drains first.
+Client::~Client() = default;
 
 // --- memory
 // ----------------------------------------------------------------------------------------
