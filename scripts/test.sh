@@ -60,7 +60,8 @@ coverage() {
 
 part_tsan() {
   configure tsan --preset tsan && compile --preset tsan --target concurrent_tests &&
-    TSAN_OPTIONS=halt_on_error=1 ctest --preset tsan -j "$jobs" -L concurrent --no-tests=error
+    TSAN_OPTIONS="halt_on_error=1 suppressions=$PWD/tests/tsan_suppressions.txt" \
+      ctest --preset tsan -j "$jobs" -L concurrent --no-tests=error
 }
 
 part_fuzz() {
