@@ -16,7 +16,7 @@ namespace simm::sim {
 
 struct ClientLink {
   struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
+    void operator()(std::byte* bytes) const { std::free(bytes); }
   };
 
   std::unique_ptr<std::byte, Free> memory;

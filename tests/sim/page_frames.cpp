@@ -5,8 +5,7 @@
 namespace simm::sim {
 
 PageFrames::PageFrames(std::uint32_t frames, std::uint32_t frame_bytes, std::uint64_t owner)
-    : frame_bytes_(frame_bytes),
-      stride_(frame_bytes + 2 * kGuardBytes),
+    : stride_(frame_bytes + 2 * kGuardBytes),
       owner_(owner),
       memory_(std::size_t{frames} * stride_),
       canary_(frames) {

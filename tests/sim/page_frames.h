@@ -41,7 +41,6 @@ private:
   void check(std::uint32_t frame, std::uint64_t from, std::uint64_t to, const char* when,
              Report& report) const;
 
-  std::uint32_t frame_bytes_;
   std::uint32_t stride_;
   std::uint64_t owner_;
   std::uint64_t canaries_ = 0;
