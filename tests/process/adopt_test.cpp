@@ -10,8 +10,8 @@
 #include <cstring>
 #include <string>
 
-#include "tests/process/daemon_process.h"
 #include "simm/client.h"
+#include "tests/process/daemon_process.h"
 
 namespace adopt_test {
 

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/process/daemon_process.h"
 #include "ipc/layout.h"
 #include "raw_client.h"
+#include "tests/process/daemon_process.h"
 
 namespace attach_hostile_test {
 

@@ -18,8 +18,8 @@
 #include <thread>
 #include <vector>
 
-#include "tests/process/daemon_process.h"
 #include "simm/client.h"
+#include "tests/process/daemon_process.h"
 
 namespace client_process_test {
 

@@ -10,10 +10,10 @@
 #include <sstream>
 #include <string>
 
-#include "tests/process/daemon_process.h"
 #include "ipc/fd_listener.h"
 #include "raw_client.h"
 #include "simm/client.h"
+#include "tests/process/daemon_process.h"
 
 namespace daemon_life_test {
 
