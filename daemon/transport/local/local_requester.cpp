@@ -6,7 +6,7 @@
 
 namespace simm::transport {
 
-LocalRequester::LocalRequester(std::vector<LocalChannel*> channels) {
+LocalRequester::LocalRequester(const std::vector<LocalChannel*>& channels) {
   lanes_.reserve(channels.size());
   for (LocalChannel* channel : channels) {
     Lane lane;

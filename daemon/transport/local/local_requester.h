@@ -19,7 +19,7 @@ namespace simm::transport {
 class LocalRequester final : public Requester {
 public:
   // channels[shard] leads to that shard's server. They outlive the requester.
-  explicit LocalRequester(std::vector<LocalChannel*> channels);
+  explicit LocalRequester(const std::vector<LocalChannel*>& channels);
 
   // Who is told; before the first post. `faults` may be null.
   void connect(RequesterEvents& events, RegionFaults* faults) noexcept;

@@ -22,7 +22,7 @@ void fetch_ahead(const Move& move) noexcept {
 }  // namespace
 
 LocalResponder::LocalResponder(const LocalResponderConfig& config,
-                               std::vector<LocalChannel*> channels, Mover& mover)
+                               const std::vector<LocalChannel*>& channels, Mover& mover)
     : config_(config), mover_(mover) {
   lanes_.reserve(channels.size());
   for (LocalChannel* channel : channels) {

@@ -26,7 +26,7 @@ struct LocalResponderConfig {
 class LocalResponder final : public Responder {
 public:
   // Channels and mover outlive the responder.
-  LocalResponder(const LocalResponderConfig& config, std::vector<LocalChannel*> channels,
+  LocalResponder(const LocalResponderConfig& config, const std::vector<LocalChannel*>& channels,
                  Mover& mover);
 
   // Who serves; before the first turn.

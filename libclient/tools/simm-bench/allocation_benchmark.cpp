@@ -113,14 +113,14 @@ Outcome count_batches(Worker& worker, const MeasuredDaemon& daemon, const ProbeF
   const std::vector<Item> items = KvSession::items_for(keys, *region, 4'096);
   worker.line_up();
   const Outcome warm = send_batches(*session, keys, items, 3'000);
-  if (!warm) return warm;
+  if (!warm) return warm.error();
   const std::map<std::string, std::uint64_t> before = probe.count(daemon.pid());
   const auto counted = [](const auto& thread) { return thread.second != 0; };
   if (std::none_of(before.begin(), before.end(), counted)) {
     return Error{Status::io_error, "the probe counted nothing: is simmd linked statically?"};
   }
   const Outcome sent = send_batches(*session, keys, items, batches);
-  if (!sent) return sent;
+  if (!sent) return sent.error();
   nlohmann::json threads = nlohmann::json::object();
   std::uint64_t on_data_threads = 0;
   for (const auto& [name, count] : probe.count(daemon.pid())) {

@@ -56,11 +56,13 @@ static int bad_arguments(simm_client* client, simm_region* region) {
 }
 
 static int asynchronous(simm_client* client, simm_region* region) {
-  simm_item item = item_of("async", region, 0, 100);
-  simm_result result;
+  /* What a batch names stays until it has completed: the last two do so in simm_close(). */
+  static simm_item item;
+  static simm_result result;
   simm_completed completed;
   uint64_t ticket = 0;
   struct pollfd entry = {simm_completion_fd(client), POLLIN, 0};
+  item = item_of("async", region, 0, 100);
   CHECK(entry.fd >= 0);
   CHECK(simm_put_async(client, &item, 1, &result, NULL, on_done, &ticket, &ticket) == SIMM_OK);
   while (simm_pending(client) != 0) {
