@@ -66,7 +66,7 @@ part_tsan() {
 
 part_fuzz() {
   local target failed=0
-  build fuzz || return 1
+  configure fuzz --preset fuzz && compile --preset fuzz --target fuzzers || return 1
   for target in build/fuzz/bin/*_fuzz; do
     mkdir -p "build/fuzz/corpus/$(basename "$target")"
     "$target" -max_total_time="${SIMM_FUZZ_SECONDS:-20}" -print_final_stats=1 -rss_limit_mb=2048 \
