@@ -16,7 +16,6 @@ namespace simm::ipc {
 inline constexpr std::size_t kControlMessageBytesMax = 64 * 1024;
 inline constexpr std::size_t kNameBytesMax = 256;     // names, versions, addresses
 inline constexpr std::size_t kReasonBytesMax = 1024;  // explanations; longer ones are cut
-inline constexpr std::uint64_t kHandshakeTimeoutNs = 1'000'000'000;  // connect to Opened
 
 // How a region's memory reaches the daemon. The values of memory::RegionKind, and `automatic`: the
 // daemon tries what the client's memory allows, in the order shared, adopted, staged.
