@@ -2,13 +2,16 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -36,11 +39,20 @@ ForkedClientSpec honest_client() {
   return spec;
 }
 
+// What the process that keeps the userfaultfd shares with the test.
+struct Keeper {
+  std::atomic<pid_t> pid{0};
+  std::atomic<bool> has_fault{false};  // somebody hangs in a page of the client
+};
+
 // Its memory is served by a userfaultfd whose descriptor another process keeps and never reads.
-ForkedClientSpec hanging_client(pid_t* keeper) {
+ForkedClientSpec hanging_client(Keeper* keeper) {
   static int faults = -1;
   ForkedClientSpec spec;
-  spec.before_drop = [] { faults = static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC)); };
+  // Only a descriptor that does not block can be polled.
+  spec.before_drop = [] {
+    faults = static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK));
+  };
   spec.set_up = [keeper] {
     char* const memory = map_anonymous(kBytes, MAP_PRIVATE);
     uffdio_api api{};
@@ -54,9 +66,11 @@ ForkedClientSpec hanging_client(pid_t* keeper) {
     }
     const pid_t child = ::fork();
     if (child == 0) {
+      pollfd waiting{faults, POLLIN, 0};
+      if (::poll(&waiting, 1, -1) == 1 && (waiting.revents & POLLIN) != 0) keeper->has_fault = true;
       for (;;) ::pause();
     }
-    *keeper = child;
+    keeper->pid = child;
     return report_of(memory, kBytes);
   };
   return spec;
@@ -90,7 +104,7 @@ TEST_CASE("a copy that its client hangs, beyond its own death, ends at the fence
   void* const shared =
       ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   REQUIRE(shared != MAP_FAILED);
-  auto* const keeper = static_cast<pid_t*>(shared);
+  auto* const keeper = new (shared) Keeper;
   AttackedDaemon beside(true);
   ForkedClient honest(honest_client());
   auto good = beside.make(honest, Kind::foreign);
@@ -99,6 +113,7 @@ TEST_CASE("a copy that its client hangs, beyond its own death, ends at the fence
   transport::RegionMover mover;
   for (const auto direction : {transport::MoveDirection::in, transport::MoveDirection::out}) {
     AttackedDaemon attacked(true);
+    keeper->has_fault = false;
     ForkedClient hanging(hanging_client(keeper));
     if (hanging.length() == 0) {
       MESSAGE("skipped: no userfaultfd on this machine");
@@ -116,6 +131,12 @@ TEST_CASE("a copy that its client hangs, beyond its own death, ends at the fence
       RunningMove fine(*good->memory, direction);
       REQUIRE(finish(fine, mover) == Status::ok);
     }
+    // The client dies only when the copy hangs: before, the worker would just refuse it.
+    for (int turn = 0; !keeper->has_fault; ++turn) {
+      REQUIRE(mover.step(stuck.move, 1 << 20) == transport::MoveProgress::waiting);
+      REQUIRE(turn < 100'000);
+      ::usleep(100);
+    }
     hanging.end();
     ::usleep(20'000);
     CHECK(mover.step(stuck.move, 1 << 20) == transport::MoveProgress::waiting);
@@ -127,8 +148,8 @@ TEST_CASE("a copy that its client hangs, beyond its own death, ends at the fence
     attacked.registrar->maintain();  // no new worker for a dead client, and no harm in asking
     RunningMove again(*bad->memory, direction);
     CHECK(finish(again, mover) == Status::unreachable);
-    REQUIRE(*keeper > 0);
-    ::kill(*keeper, SIGKILL);
+    REQUIRE(keeper->pid > 0);
+    ::kill(keeper->pid, SIGKILL);
   }
   RunningMove after(*good->memory, transport::MoveDirection::in);
   CHECK(finish(after, mover) == Status::ok);
