@@ -9,6 +9,23 @@ function(simm_module name dir)
   target_link_libraries(${name} PUBLIC simm_flags ${ARGN})
 endfunction()
 
+# simm_schema(NAME DIR): the generated code of all Cap'n Proto schemas directly in DIR. It is
+# compiled apart, without our warnings, and its headers are system headers. No schema, no target.
+function(simm_schema name dir)
+  file(GLOB schemas CONFIGURE_DEPENDS ${dir}/*.capnp)
+  if(NOT schemas)
+    return()
+  endif()
+  set(CAPNPC_OUTPUT_DIR ${CMAKE_CURRENT_BINARY_DIR}/${name})
+  set(CAPNPC_SRC_PREFIX ${dir})
+  file(MAKE_DIRECTORY ${CAPNPC_OUTPUT_DIR})
+  capnp_generate_cpp(schema_sources schema_headers ${schemas})
+  add_library(${name} STATIC ${schema_sources})
+  target_include_directories(${name} SYSTEM PUBLIC ${CAPNPC_OUTPUT_DIR})
+  target_link_libraries(${name} PUBLIC CapnProto::capnp)
+  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
+endfunction()
+
 # simm_test(NAME DIR deps...): a doctest program of all sources directly in DIR and a ctest.
 function(simm_test name dir)
   file(GLOB sources CONFIGURE_DEPENDS ${dir}/*.cpp)

@@ -25,6 +25,8 @@ MAY_INCLUDE = {
     "daemon/memory": ["ipc", "daemon/base", "daemon/memory"],
     "daemon/transport": ["ipc", "daemon/base", "daemon/memory", "daemon/transport"],
     "daemon/engine": ["ipc", "daemon/base", "daemon/memory", "daemon/transport", "daemon/engine"],
+    "daemon/cluster": ["ipc", "daemon/base", "daemon/memory", "daemon/transport", "daemon/engine",
+                       "daemon/cluster"],
     "daemon/server": ["ipc", "daemon/base", "daemon/memory", "daemon/store", "daemon/transport",
                       "daemon/server"],
     "daemon/session": ["ipc", "daemon/base", "daemon/memory", "daemon/transport", "daemon/engine",

@@ -1,0 +1,39 @@
+// Incarnation: who a daemon is, for as long as its process lives: 128 random bits drawn at start. A
+// restarted daemon has another one, so it is never mistaken for what it was before. A plain value;
+// all zero names nobody. Thread: any.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+
+#include "daemon/base/random.h"
+
+namespace simm::cluster {
+
+struct Incarnation {
+  std::uint64_t high = 0;
+  std::uint64_t low = 0;
+
+  static Incarnation draw(base::Random& random) noexcept {
+    Incarnation drawn;
+    while (!drawn.is_set()) drawn = {random.next(), random.next()};
+    return drawn;
+  }
+
+  [[nodiscard]] bool is_set() const noexcept { return (high | low) != 0; }
+
+  // 32 hex digits.
+  [[nodiscard]] std::string text() const {
+    constexpr char kHex[] = "0123456789abcdef";
+    std::string digits;
+    for (const std::uint64_t half : {high, low}) {
+      for (unsigned shift = 64; shift > 0;) digits += kHex[half >> (shift -= 4) & 15];
+    }
+    return digits;
+  }
+
+  auto operator<=>(const Incarnation&) const = default;
+};
+
+}  // namespace simm::cluster

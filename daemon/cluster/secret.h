@@ -1,0 +1,67 @@
+// ClusterSecret: what the daemons of one cluster know and nobody else does. From it they prove
+// themselves to each other (HELLO.md). Without one there is a well-known key in its place: the
+// hello then still checks identity and version, but proves nothing, so such a daemon must listen on
+// loopback only (listen_address.h sees to that).
+// Immutable after loading; cleared from memory when it goes. Thread: any.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "simm/expected.h"
+
+namespace simm::cluster {
+
+// HMAC-SHA-256 (RFC 2104, FIPS 180-4), the only primitive of the hello and its frames.
+inline constexpr std::size_t kMacBytes = 32;
+using Mac = std::array<std::byte, kMacBytes>;
+
+// HMAC-SHA-256 of `parts`, one after the other. The caller makes the split unambiguous.
+Mac mac_of(std::span<const std::byte> key,
+           std::initializer_list<std::span<const std::byte>> parts) noexcept;
+
+// In time that does not depend on where the two differ.
+[[nodiscard]] bool same_bytes(std::span<const std::byte> a, std::span<const std::byte> b) noexcept;
+
+class ClusterSecret {
+public:
+  // Shorter ones can be guessed off-line by whoever saw one hello.
+  static constexpr std::size_t kBytesMin = 32;
+  static constexpr std::size_t kBytesMax = 4096;
+
+  // The content of the file, one line end at its end left out. Errors name the file, what is wrong
+  // and the remedy: permission_denied when somebody besides the owner may read it, or another user
+  // than root and this one owns it; invalid_argument for a size out of range or no regular file.
+  // Files in `credentials_directory` ($CREDENTIALS_DIRECTORY, which the service manager fills for
+  // this service alone) may be readable by their group: that is how an access list shows up there.
+  static Expected<ClusterSecret> load(const std::string& path,
+                                      std::string_view credentials_directory = {});
+  // For tests and the simulation; the same rules for its size.
+  static Expected<ClusterSecret> from_text(std::string_view text);
+  static ClusterSecret none();
+
+  ClusterSecret(ClusterSecret&& other) noexcept;
+  ClusterSecret& operator=(ClusterSecret&& other) noexcept;
+  ~ClusterSecret();
+
+  // False: the well-known key. Nothing is proved with it.
+  [[nodiscard]] bool is_secret() const noexcept { return is_secret_; }
+  [[nodiscard]] std::span<const std::byte> key() const noexcept { return key_; }
+
+  // A value that both ends compare in the hello, so that daemons with different hash seeds, which
+  // would look for each other's objects in the wrong slots, never meet. Tells nothing of the seed.
+  [[nodiscard]] std::uint64_t fingerprint_of(std::uint64_t hash_seed) const noexcept;
+
+private:
+  ClusterSecret(std::span<const std::byte> text, bool is_secret) noexcept;
+
+  Mac key_{};
+  bool is_secret_;
+};
+
+}  // namespace simm::cluster

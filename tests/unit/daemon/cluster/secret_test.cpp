@@ -1,0 +1,148 @@
+#include "daemon/cluster/secret.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "daemon/cluster/incarnation.h"
+
+namespace secret_test {
+
+using namespace simm;
+using cluster::ClusterSecret;
+
+const std::string kText(32, 's');
+
+struct SecretDirectory {
+  SecretDirectory() {
+    char name[] = "/tmp/simm_secret_XXXXXX";
+    REQUIRE(::mkdtemp(name) != nullptr);
+    path = name;
+  }
+  ~SecretDirectory() {
+    [[maybe_unused]] const int ignored = std::system(("rm -rf " + path).c_str());
+  }
+  std::string file(const std::string& text, mode_t mode) const {
+    const std::string made = path + "/secret";
+    std::FILE* out = std::fopen(made.c_str(), "w");
+    REQUIRE(out != nullptr);
+    REQUIRE(std::fwrite(text.data(), 1, text.size(), out) == text.size());
+    REQUIRE(std::fclose(out) == 0);
+    REQUIRE(::chmod(made.c_str(), mode) == 0);
+    return made;
+  }
+  std::string path;
+};
+
+bool same_key(const ClusterSecret& a, const ClusterSecret& b) {
+  return cluster::same_bytes(a.key(), b.key());
+}
+
+// RFC 4231, test case 2.
+TEST_CASE("the primitive is HMAC-SHA-256") {
+  const std::string key = "Jefe";
+  const std::string left = "what do ya want ";
+  const std::string right = "for nothing?";
+  const auto bytes = [](const std::string& text) { return std::as_bytes(std::span(text)); };
+  const cluster::Mac mac = cluster::mac_of(bytes(key), {bytes(left), bytes(right)});
+  std::string hex;
+  for (const std::byte byte : mac) {
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned>(byte));
+    hex += digits;
+  }
+  CHECK(hex == "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+}
+
+TEST_CASE("bytes are the same when all are") {
+  const cluster::Mac mac = cluster::mac_of({}, {});
+  for (std::size_t i = 0; i < mac.size(); ++i) {
+    cluster::Mac other = mac;
+    CHECK(cluster::same_bytes(mac, other));
+    other[i] ^= std::byte{0x10};
+    CHECK_FALSE(cluster::same_bytes(mac, other));
+    CHECK_FALSE(cluster::same_bytes(mac, std::span(mac).first(i)));
+  }
+}
+
+TEST_CASE("a secret is the file's text without its line end") {
+  const SecretDirectory directory;
+  const auto plain = ClusterSecret::load(directory.file(kText, 0600));
+  const auto lined = ClusterSecret::load(directory.file(kText + "\n", 0400));
+  const auto other = ClusterSecret::load(directory.file(kText + " ", 0600));
+  REQUIRE((plain && lined && other));
+  CHECK(plain->is_secret());
+  CHECK(same_key(*plain, *lined));
+  CHECK_FALSE(same_key(*plain, *other));
+  CHECK_FALSE(same_key(*plain, ClusterSecret::none()));
+  CHECK_FALSE(ClusterSecret::none().is_secret());
+}
+
+TEST_CASE("a secret that others may use is refused, and the words say what to do") {
+  const SecretDirectory directory;
+  for (const mode_t mode : {0640u, 0620u, 0610u, 0604u, 0602u, 0601u}) {
+    const auto secret = ClusterSecret::load(directory.file(kText, mode));
+    CHECK(secret.status() == Status::permission_denied);
+    CHECK(secret.error().context.find(directory.path + "/secret") != std::string::npos);
+    CHECK(secret.error().context.find("chmod 600") != std::string::npos);
+    CHECK(secret.error().context.find(kText) == std::string::npos);
+  }
+}
+
+TEST_CASE("a credential of the service manager may be readable by its group, not more") {
+  const SecretDirectory directory;
+  CHECK(ClusterSecret::load(directory.file(kText, 0440), directory.path).has_value());
+  for (const mode_t mode : {0460u, 0444u, 0442u, 0441u}) {
+    CHECK(ClusterSecret::load(directory.file(kText, mode), directory.path).status() ==
+          Status::permission_denied);
+  }
+  // Only what lies in that very directory.
+  const std::string parent = directory.path.substr(0, directory.path.rfind('/'));
+  CHECK_FALSE(ClusterSecret::load(directory.file(kText, 0440), parent).has_value());
+  const std::string prefix = directory.path.substr(0, directory.path.size() - 1);
+  CHECK_FALSE(ClusterSecret::load(directory.file(kText, 0440), prefix).has_value());
+}
+
+TEST_CASE("a secret has a length that can not be guessed and fits") {
+  const SecretDirectory directory;
+  CHECK_FALSE(ClusterSecret::load(directory.file("", 0600)).has_value());
+  CHECK_FALSE(ClusterSecret::load(directory.file(std::string(31, 'x') + "\n", 0600)).has_value());
+  CHECK(ClusterSecret::load(directory.file(std::string(4096, 'x') + "\n", 0600)).has_value());
+  const auto large = ClusterSecret::load(directory.file(std::string(4097, 'x') + "\n", 0600));
+  CHECK(large.status() == Status::invalid_argument);
+  CHECK(large.error().context.find("openssl rand") != std::string::npos);
+}
+
+TEST_CASE("what is no file is refused and does not hang") {
+  const SecretDirectory directory;
+  const std::string pipe = directory.path + "/pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK(ClusterSecret::load(pipe).status() == Status::invalid_argument);
+  CHECK_FALSE(ClusterSecret::load(directory.path).has_value());
+  const auto missing = ClusterSecret::load(directory.path + "/none");
+  CHECK(missing.error().context.find("umask 077") != std::string::npos);
+}
+
+TEST_CASE("the fingerprint of a seed depends on seed and secret") {
+  const auto secret = ClusterSecret::from_text(kText);
+  REQUIRE(secret.has_value());
+  CHECK(secret->fingerprint_of(1) == secret->fingerprint_of(1));
+  CHECK(secret->fingerprint_of(1) != secret->fingerprint_of(2));
+  CHECK(secret->fingerprint_of(1) != ClusterSecret::none().fingerprint_of(1));
+}
+
+TEST_CASE("an incarnation is text of 32 digits and never nobody") {
+  const cluster::Incarnation known{0x0123456789abcdefu, 0xfedcba9876543210u};
+  CHECK(known.text() == "0123456789abcdeffedcba9876543210");
+  CHECK_FALSE(cluster::Incarnation{}.is_set());
+  base::SeededRandom random(1);
+  const auto first = cluster::Incarnation::draw(random);
+  CHECK(first.is_set());
+  CHECK(first != cluster::Incarnation::draw(random));
+}
+
+}  // namespace secret_test
