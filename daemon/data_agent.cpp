@@ -77,9 +77,20 @@ DataAgent::DataAgent(const DataAgentShared& shared, std::uint32_t index,
       sessions_(session_limits(shared.config), engine_, clock_, waiter, commands_, events_,
                 shared.control,
                 session::SessionCounters(shared.counters, numbered("session", index))) {
-  server_.set_epoch(shared.placement.epoch());
+  use_own_slots(shared.placement, static_cast<std::uint16_t>(index));
   responder_.connect(server_);
   mesh.requester(index).connect(engine_, &sessions_);
+}
+
+// What the placement gives to this shard of this daemon, from its first map on.
+void DataAgent::use_own_slots(const engine::Placement& placement, std::uint16_t shard) noexcept {
+  const auto map = std::make_unique<base::SlotOwnership>();
+  map->epoch = placement.epoch();
+  for (std::uint32_t slot = 0; slot < base::kSlotCount; ++slot) {
+    const transport::Route owner = placement.route(static_cast<base::Slot>(slot));
+    if (owner == transport::Route{base::kSelf, shard}) map->since[slot] = map->epoch;
+  }
+  server_.use_map(*map);
 }
 
 int DataAgent::do_work() noexcept {

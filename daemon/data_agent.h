@@ -49,6 +49,8 @@ public:
   [[nodiscard]] session::SessionEvents& events() noexcept { return events_; }
 
 private:
+  void use_own_slots(const engine::Placement& placement, std::uint16_t shard) noexcept;
+
   base::TurnClock clock_;
   std::unique_ptr<store::Store> store_;
   transport::LocalResponder& responder_;

@@ -29,6 +29,18 @@ Server::~Server() {
   SIMM_CHECK(jobs_busy_ == 0);
 }
 
+void Server::use_map(const base::SlotOwnership& map) noexcept {
+  if (map.epoch < ownership_.epoch) return;
+  bool lost = false;
+  for (std::uint32_t slot = 0; slot < base::kSlotCount; ++slot) {
+    const base::Epoch before = ownership_.since[slot];
+    lost |= before != 0 && map.since[slot] != before;
+    owned_[slot] = map.since[slot] != 0;
+  }
+  ownership_ = map;
+  if (lost) store_.keep_slots(ownership_);
+}
+
 // ---- requests ----
 
 Status Server::refusal_of(const transport::Incoming& incoming) const noexcept {
@@ -54,14 +66,14 @@ Status Server::refusal_of(const transport::Incoming& incoming) const noexcept {
       return Status::invalid_argument;
     }
   }
-  return header.epoch == epoch_ ? Status::ok : Status::wrong_epoch;
+  return header.epoch <= ownership_.epoch ? Status::ok : Status::wrong_epoch;
 }
 
 void Server::on_request(transport::Incoming& incoming) noexcept {
   counters_.requests.add();
   const Status refusal = refusal_of(incoming);
   if (refusal != Status::ok) {
-    if (refusal == Status::wrong_epoch) counters_.wrong_epoch.add();
+    if (refusal == Status::wrong_epoch) counters_.wrong_epoch.add(incoming.pages.size());
     if (refusal == Status::invalid_argument) counters_.invalid_pages.add(incoming.pages.size());
     answer_all(incoming, refusal);
     return;
@@ -83,11 +95,18 @@ void Server::answer_all(transport::Incoming& incoming, Status status) noexcept {
   incoming.responder->reply(incoming, std::span(scratch_).first(count));
 }
 
+// In an answer without a job.
+void Server::refuse_slot(std::size_t page) noexcept {
+  counters_.wrong_epoch.add();
+  scratch_[page] = {Status::wrong_epoch, 0};
+}
+
 void Server::answer_exists(transport::Incoming& incoming) noexcept {
   const base::TimeNs now_ns = clock_.now_ns();
   const base::TimeNs lease_ns = incoming.header.lease_ms * base::kNsPerMs;
   scan_reversed(store_, incoming.header, incoming.pages,
                 [&](std::size_t page, const store::ObjectKey& key) {
+                  if (!serves(incoming.header.epoch, key.group)) return refuse_slot(page);
                   const std::uint64_t length = store_.exists(key, lease_ns, now_ns);
                   scratch_[page] = {length > 0 ? Status::ok : Status::not_found, length};
                 });
@@ -98,6 +117,7 @@ void Server::answer_remove(transport::Incoming& incoming) noexcept {
   const base::TimeNs now_ns = clock_.now_ns();
   scan_reversed(store_, incoming.header, incoming.pages,
                 [&](std::size_t page, const store::ObjectKey& key) {
+                  if (!serves(incoming.header.epoch, key.group)) return refuse_slot(page);
                   const bool was_there = store_.remove(key, now_ns);
                   scratch_[page] = {was_there ? Status::ok : Status::not_found, 0};
                 });

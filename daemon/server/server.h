@@ -1,11 +1,16 @@
 // Server: owns the objects of one shard and serves requests for them, from any number of
 // responders.
 //
+// A request says under which map its asker chose this server. It is served when this server owns
+// the page's slot under its own map and has owned it ever since the asker's: then there has been no
+// other owner in between. An asker with a newer map than the server's has to wait until the server
+// has it too.
+//
 // exists and remove are answered at once. A get or put becomes a job: page by page it pins an
 // object or reserves room, and lets the responder move the bytes, with a bounded number of moves
 // under way; tenants take turns by bytes. A put page is published when its bytes have arrived,
-// unless the request was cancelled or the map's epoch changed meanwhile. The reply goes out when no
-// move is under way any more. Pages answer:
+// unless the request was cancelled or the page's slot was lost meanwhile. The reply goes out when
+// no move is under way any more. Pages answer:
 //
 //   ok                exists, get: with the length; put: visible now (or if_absent: was already)
 //   not_found         no such object
@@ -14,7 +19,8 @@
 //   corrupt           the payload did not match its checksum; the object is quarantined
 //   no_space          no room within half of the time that the request had left
 //   out_of_memory     requests_max or the store's tenants_max is reached
-//   wrong_epoch       asked under another map than the server's
+//   wrong_epoch       the slot is not this server's, or was not at some time since the asker's map;
+//                     or the server does not know the asker's map yet
 //   timeout, cancelled, transfer_failed
 //
 // Owned by main (or a test); the store and the clock outlive it. Thread: its data agent.
@@ -26,6 +32,7 @@
 
 #include "daemon/base/agent.h"
 #include "daemon/base/lazy_array.h"
+#include "daemon/base/slot_ownership.h"
 #include "daemon/server/fair_queue.h"
 #include "daemon/server/job.h"
 #include "daemon/server/server_config.h"
@@ -41,9 +48,12 @@ public:
          ServerCounters counters = {}, StoreCounters store_counters = {});
   ~Server() override;
 
-  // The map under which this server owns its slots. Puts under way that came under another one are
-  // not published.
-  void set_epoch(base::Epoch epoch) noexcept { epoch_ = epoch; }
+  // The slots of this server from now on; copied. Objects of a slot that was lost, or that was lost
+  // and has come back, are missed at once, puts into it that are under way are not published, and
+  // its memory is freed bit by bit in later turns. A map older than the last one is ignored.
+  void use_map(const base::SlotOwnership& map) noexcept;
+  // Nothing of lost slots is left.
+  [[nodiscard]] bool has_dropped_lost_slots() const noexcept { return !store_.dropping_slots(); }
 
   void on_request(transport::Incoming& incoming) noexcept override;
   void on_moved(transport::Incoming& incoming, std::uint16_t page,
@@ -69,9 +79,16 @@ private:
     std::uint64_t bytes = 0;
   };
 
+  // Whether a page may be served to one who asks under the map `asked`, not newer than our own.
+  [[nodiscard]] bool serves(base::Epoch asked, std::uint64_t group) const noexcept {
+    const base::Slot slot = base::slot_of(group);
+    return asked == ownership_.epoch ? owned_[slot] : ownership_.owns_since(slot, asked);
+  }
+
   // Requests.
   [[nodiscard]] Status refusal_of(const transport::Incoming& incoming) const noexcept;
   void answer_all(transport::Incoming& incoming, Status status) noexcept;
+  void refuse_slot(std::size_t page) noexcept;
   void answer_exists(transport::Incoming& incoming) noexcept;
   void answer_remove(transport::Incoming& incoming) noexcept;
   void start_job(transport::Incoming& incoming, base::TimeNs now_ns) noexcept;
@@ -103,7 +120,8 @@ private:
   const base::Clock& clock_;
   ServerCounters counters_;
   StoreCounters store_counters_;
-  base::Epoch epoch_ = 0;
+  base::SlotOwnership ownership_;
+  base::SlotSet owned_;  // the same in 2 KiB, for the look at every page
 
   std::unique_ptr<Job[]> jobs_;
   base::LazyArray<JobPages> job_pages_;

@@ -18,7 +18,7 @@ struct ServerCounters {
   base::Counter requests;
   base::Counter refused_requests;  // more at once than requests_max
   base::Counter invalid_pages;     // answered invalid_argument
-  base::Counter wrong_epoch;       // requests, and pages whose epoch ended under them
+  base::Counter wrong_epoch;       // pages: of slots that are not ours, or of a map not known yet
   base::Counter get_pages;         // moved
   base::Counter get_bytes;
   base::Counter put_pages;  // published
@@ -39,7 +39,7 @@ struct ServerCounters {
 // The store's numbers under "<prefix>.<name>"; gauges and counters alike are copied by publish().
 class StoreCounters {
 public:
-  static constexpr std::size_t kCount = 31;
+  static constexpr std::size_t kCount = 33;
 
   StoreCounters() = default;  // publishes into unread cells
   StoreCounters(base::CounterSet& set, std::string_view prefix);

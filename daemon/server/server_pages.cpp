@@ -90,6 +90,10 @@ Server::Started Server::start_get(Job& job, std::uint16_t page, base::TimeNs now
     answer(job, page, Status::invalid_argument, 0);
     return {};
   }
+  if (!serves(job.epoch, request.group)) {
+    answer(job, page, Status::wrong_epoch, 0);
+    return {};
+  }
   // A batch got its order of use when it came. But an object may have come after that: a hit is
   // always under a lease.
   const store::UseOrder order =
@@ -147,6 +151,10 @@ Server::Started Server::start_put(Job& job, std::uint16_t page, base::TimeNs now
     answer(job, page, Status::invalid_argument, 0);
     return {};
   }
+  if (!serves(job.epoch, request.group)) {
+    answer(job, page, Status::wrong_epoch, 0);
+    return {};
+  }
   store::WriteRequest write;
   write.key = key_of(incoming.header, request);
   write.length = length;
@@ -177,7 +185,9 @@ void Server::end_put(Job& job, std::uint16_t page, transport::MoveResult result)
   const store::Reservation& reservation = job.pages->work[page].reservation;
   Status status = result.status;
   if (status == Status::ok && job.cancelled) status = Status::cancelled;
-  if (status == Status::ok && job.epoch != epoch_) status = Status::wrong_epoch;
+  if (status == Status::ok && !serves(job.epoch, job.incoming->pages[page].group)) {
+    status = Status::wrong_epoch;
+  }
   // A daemon that was stopped in the middle of the copy may have read what its client wrote after
   // it had given up waiting. What is complete before the deadline is what the client put.
   // So the clock is read after the copy, not when the turn began.

@@ -33,6 +33,10 @@ std::uint32_t Store::find(const ObjectKey& key, base::TimeNs now_ns) noexcept {
       key.hash.low, [&](std::uint32_t candidate) { return is(records_[candidate], key); });
   if (found == kNone) return kNone;
   const Record& record = records_[found];
+  if (ownership_ != nullptr && disowned(record)) {
+    drop_disowned(found, now_ns);
+    return kNone;
+  }
   if (record.expires_ns == 0 || now_ns < record.expires_ns) return found;
   ++counts_.expired;
   drop(found);
@@ -140,6 +144,32 @@ void Store::count_lease_loss(const Record& record, LeaseLoss cause, base::TimeNs
   if (record.expires_ns != 0 && record.expires_ns <= now_ns) return;
   if (groups_.group(record.group).lease_until_ns <= now_ns) return;
   ++counts_.lost_in_lease[static_cast<std::size_t>(cause)];
+}
+
+// ---- lost slots ----
+
+void Store::keep_slots(const base::SlotOwnership& ownership) noexcept {
+  ownership_ = &ownership;
+  sweep_next_ = 1;
+}
+
+void Store::drop_disowned(std::uint32_t number, base::TimeNs now_ns) noexcept {
+  ++counts_.disowned;
+  count_lease_loss(records_[number], LeaseLoss::slot_lost, now_ns);
+  drop(number);
+}
+
+// Records made behind the sweep are younger than the map, so one pass finds everything. It costs
+// objects nothing to be found by slot, and the sweep a few cache misses for each record.
+int Store::sweep_slots(base::TimeNs now_ns) noexcept {
+  constexpr int kRecordsPerTurn = 64;
+  int looked = 0;
+  for (; looked < kRecordsPerTurn && sweep_next_ <= records_.highest(); ++looked, ++sweep_next_) {
+    const Record& record = records_[sweep_next_];
+    if (record.state == RecordState::live && disowned(record)) drop_disowned(sweep_next_, now_ns);
+  }
+  if (sweep_next_ > records_.highest()) ownership_ = nullptr;
+  return looked;
 }
 
 void Store::drop(std::uint32_t number) noexcept {

@@ -5,9 +5,11 @@
 //  - A reservation is invisible until publish(), which makes it visible at once or not at all.
 //  - A pin (begin_read) keeps the extent's bytes as they are until end_read(), whatever becomes of
 //    the object: an extent is used again only after its last pin and its reservation are gone.
-//  - An object under a lease is lost only by remove(), by replacement, by damage, or because leases
-//    hold more than their budget; each such loss is counted by cause. A lease ends with the
-//    object's TTL. An object without a lease may leave at any time.
+//  - An object under a lease is lost only by remove(), by replacement, by damage, with its slot, or
+//    because leases hold more than their budget; each such loss is counted by cause. A lease ends
+//    with the object's TTL. An object without a lease may leave at any time.
+//  - An object that was published before its slot was lost is not there any more, from the moment
+//    that keep_slots() says so, whether the slot came back or not. Its bytes go in later turns.
 //  - Bytes add up: arena == free + extents; extents == live + reserved + lingering (audit()).
 //
 // Time is an argument: every call says what time it is (monotonic, never going back).
@@ -20,6 +22,7 @@
 #include <span>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/slot_ownership.h"
 #include "daemon/store/expiry_wheel.h"
 #include "daemon/store/extent_allocator.h"
 #include "daemon/store/group_book.h"
@@ -111,7 +114,14 @@ public:
   // Makes the object's group the youngest. kNoLease: without a lease (for puts).
   void touch(const ObjectKey& key, base::TimeNs lease_ns, base::TimeNs now_ns) noexcept;
 
-  // Ends leases, drops what has expired, evicts below the watermark: a bounded amount of each.
+  // Drops, bit by bit, every object whose slot is not owned since the object was published.
+  // `ownership` outlives the store; later maps may be written to it between two calls of the store.
+  void keep_slots(const base::SlotOwnership& ownership) noexcept;
+  // Objects of lost slots may still hold memory.
+  [[nodiscard]] bool dropping_slots() const noexcept { return ownership_ != nullptr; }
+
+  // Ends leases, drops what has expired or lost its slot, evicts below the watermark: a bounded
+  // amount of each.
   int do_work(base::TimeNs now_ns) noexcept;
 
   // For batches: call each some keys ahead of the next, and of the operation itself.
@@ -150,6 +160,13 @@ private:
   [[nodiscard]] bool is(const Record& record, const ObjectKey& key) const noexcept;
   // A live record, or kNone; drops one that has expired.
   [[nodiscard]] std::uint32_t find(const ObjectKey& key, base::TimeNs now_ns) noexcept;
+  // Its slot was lost after it had been published. Asked only while dropping_slots(): it reads a
+  // cache line that a look-up does not need otherwise.
+  [[nodiscard]] bool disowned(const Record& record) const noexcept {
+    return !ownership_->owns_since(base::slot_of(record.group_hash), record.epoch);
+  }
+  void drop_disowned(std::uint32_t record, base::TimeNs now_ns) noexcept;
+  int sweep_slots(base::TimeNs now_ns) noexcept;
   [[nodiscard]] base::TimeNs clamped_lease(base::TimeNs lease_ns) const noexcept;
   void keep_key(Record& record, std::string_view key) noexcept;
   static std::uint64_t check_of(const Record& record) noexcept;
@@ -178,7 +195,9 @@ private:
   std::uint64_t generation_ = 0;
   std::uint64_t free_low_bytes_;
   std::uint64_t free_high_bytes_;
-  bool evicting_ = false;  // between the low and the high watermark
+  bool evicting_ = false;                           // between the low and the high watermark
+  const base::SlotOwnership* ownership_ = nullptr;  // set while a sweep for lost slots is under way
+  std::uint32_t sweep_next_ = 0;                    // the record that it looks at next
 };
 
 }  // namespace simm::store

@@ -15,8 +15,9 @@ enum class LeaseLoss : std::uint8_t {
   replaced = 1,      // space ran out for its replacement, so the old one went first
   lease_budget = 2,  // leases hold more than the budget allows: the oldest gave way
   corrupt = 3,       // its bytes no longer matched their checksum
+  slot_lost = 4,     // a new map gave its slot to another server
 };
-inline constexpr std::size_t kLeaseLossCount = 4;
+inline constexpr std::size_t kLeaseLossCount = 5;
 
 struct StoreStats {
   std::uint64_t reads = 0;  // begin_read() that found the object
@@ -32,6 +33,7 @@ struct StoreStats {
   std::uint64_t evicted = 0;            // objects
   std::uint64_t evicted_bytes = 0;      // extent bytes
   std::uint64_t evicted_for_quota = 0;  // objects, of those evicted: for their own tenant's quota
+  std::uint64_t disowned = 0;           // objects whose slot was lost
   std::uint64_t quarantined = 0;
   std::uint64_t damaged_records = 0;  // of those quarantined: the record itself did not match
   std::uint64_t space_waits = 0;      // begin_write() that has to be asked again

@@ -196,6 +196,7 @@ int Store::do_work(base::TimeNs now_ns) noexcept {
     ++counts_.expired;
     drop(number);
   });
+  if (ownership_ != nullptr) work += sweep_slots(now_ns);
   if (extents_.free_bytes() < free_low_bytes_) evicting_ = true;
   int evicted = 0;
   while (evicting_ && evicted < kEvictionsPerTurn) {

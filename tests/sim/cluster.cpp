@@ -60,7 +60,8 @@ std::uint64_t Cluster::lease_losses() const {
 void Cluster::start_server(std::uint32_t server) {
   for (std::uint16_t shard = 0; shard < scenario_.shards; ++shard) {
     servers_[server].shards.push_back(std::make_unique<SimStorage>(
-        scenario_, network_, dice_, transport::Route{base::PeerId{server + 1}, shard}, epoch_));
+        scenario_, network_, dice_, transport::Route{base::PeerId{server + 1}, shard},
+        *maps_[epoch_ - 1]));
   }
 }
 
@@ -172,8 +173,8 @@ bool Cluster::sweep_all() {
       if (client.sweep_ok() > 0) report_.violation("P4", "an object is there after its remove");
     }
   }
-  // Everything has been removed; but nobody asks the old owner of a slot that has moved.
-  each_storage([&](SimStorage& storage) { storage.check_idle(report_, epoch_ > 1); });
+  // Everything has been removed, or was dropped with its slot.
+  each_storage([&](SimStorage& storage) { storage.check_idle(report_); });
   for (std::uint32_t tenant = 0; tenant < std::min(scenario_.tenants, scenario_.clients);
        ++tenant) {
     SimClient& client = *clients_[tenant];

@@ -97,7 +97,8 @@ void Cluster::tell_server(std::uint32_t server, base::Epoch epoch) {
     }
   }
   // One that is dead gets the newest epoch when it starts.
-  for (const auto& shard : servers_[server].shards) shard->set_epoch(epoch);
+  for (const auto& shard : servers_[server].shards) shard->use_map(*maps_[epoch - 1]);
+  for (const auto& shard : servers_[server].shards) shard->process().wake();
   if (--untold_ == 0) tell_nodes(epoch);
 }
 

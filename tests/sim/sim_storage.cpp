@@ -12,7 +12,7 @@ std::unique_ptr<store::Store> SimStorage::make_store(const Scenario& scenario,
 }
 
 SimStorage::SimStorage(const Scenario& scenario, Network& network, Dice& dice,
-                       transport::Route route, base::Epoch epoch)
+                       transport::Route route, const ClusterMap& map)
     : clock_(network.loop(), dice.between(0, 500) * kSecond),
       dice_(dice),
       arena_(scenario.arena_bytes),
@@ -25,7 +25,13 @@ SimStorage::SimStorage(const Scenario& scenario, Network& network, Dice& dice,
           [this] { return server_.next_deadline_ns(); }) {
   responder_.bind(server_);
   responder_.wake = [this] { process_.wake(); };
-  server_.set_epoch(epoch);
+  use_map(map);
+}
+
+void SimStorage::use_map(const ClusterMap& map) {
+  const auto slots = std::make_unique<base::SlotOwnership>();
+  map.own(route_, *slots);
+  server_.use_map(*slots);
 }
 
 // The server checks in its destructor that it has no request: so they end first.
@@ -51,11 +57,11 @@ void SimStorage::check_books(Report& report) const {
   }
 }
 
-void SimStorage::check_idle(Report& report, bool may_hold_objects) const {
+void SimStorage::check_idle(Report& report) const {
   check_books(report);
   const store::StoreStats s = store_->stats();
   const bool holds = s.objects + s.extent_bytes + s.payload_bytes > 0;
-  if (s.reserved + s.lingering > 0 || (holds && !may_hold_objects) ||
+  if (s.reserved + s.lingering > 0 || holds ||
       server_.requests_under_way() + server_.moves_under_way() > 0 ||
       responder_.incoming_count() > 0) {
     report.violation("live",

@@ -8,6 +8,7 @@
 
 #include "daemon/server/server.h"
 #include "daemon/store/store.h"
+#include "tests/sim/cluster_map.h"
 #include "tests/sim/process.h"
 #include "tests/sim/scenario.h"
 #include "tests/sim/sim_responder.h"
@@ -17,18 +18,18 @@ namespace simm::sim {
 class SimStorage {
 public:
   SimStorage(const Scenario& scenario, Network& network, Dice& dice, transport::Route route,
-             base::Epoch epoch);
+             const ClusterMap& map);
   ~SimStorage();
 
   [[nodiscard]] Process& process() { return process_; }
   [[nodiscard]] store::StoreStats stats() const { return store_->stats(); }
   // Losses of leased objects that nobody asked for: what P3 may be explained by.
   [[nodiscard]] std::uint64_t lease_losses() const;
-  void set_epoch(base::Epoch epoch) { server_.set_epoch(epoch); }
+  void use_map(const ClusterMap& map);
 
   void check_books(Report& report) const;
   // When nothing is under way: no leak.
-  void check_idle(Report& report, bool may_hold_objects) const;
+  void check_idle(Report& report) const;
 
 private:
   static std::unique_ptr<store::Store> make_store(const Scenario& scenario,

@@ -142,7 +142,7 @@ TEST_CASE("another epoch is refused, and one that ends under a put unpublishes i
   f.server->on_request(put->incoming);
   f.server->do_work();
   REQUIRE(f.responder.moves.size() == 1);
-  f.server->set_epoch(ServerFixture::kEpoch + 1);
+  f.own_all(ServerFixture::kEpoch + 1);
   f.responder.finish(*f.server, 0);
   REQUIRE(put->replied);
   CHECK(put->replies[0].status == Status::wrong_epoch);

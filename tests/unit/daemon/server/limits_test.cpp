@@ -113,7 +113,7 @@ TEST_CASE("whether a put is too late is decided after its copy, not when the tur
   base::TurnClock turn(f.clock);
   Server server(ServerFixture::verifying(), *f.store, turn);
   auto e = f.request(ipc::Opcode::put, {"a"}, {10});
-  server.set_epoch(e->incoming.header.epoch);
+  server.use_map(f.map);
   server.on_request(e->incoming);
   server.do_work();
   REQUIRE(f.responder.moves.size() == 1);

@@ -112,11 +112,18 @@ public:
     store = std::move(made).value();
     server = std::make_unique<Server>(config, *store, clock, ServerCounters(counters, "server"),
                                       StoreCounters(counters, "store"));
-    server->set_epoch(kEpoch);
+    own_all(kEpoch);
   }
   ~ServerFixture() {
     const char* wrong = store->audit();
     CHECK_MESSAGE(wrong == nullptr, (wrong == nullptr ? "" : wrong));
+  }
+
+  // Every slot, under a map of this epoch; `since`: without a break from that one on.
+  void own_all(base::Epoch epoch, base::Epoch since = 0) {
+    map.epoch = epoch;
+    map.since.fill(since == 0 ? epoch : since);
+    server->use_map(map);
   }
 
   static ServerConfig verifying() {
@@ -191,6 +198,7 @@ public:
   std::unique_ptr<store::Store> store;
   ScriptedResponder responder;
   std::unique_ptr<Server> server;
+  base::SlotOwnership map;
 };
 
 }  // namespace simm::server::testing

@@ -1,11 +1,10 @@
-// Random requests, moves, cancels, aborts and epochs against one server over a tiny arena: every
-// hit is one whole value of its key, every request ends, nothing stays behind. Repeat one with
-// SIMM_SEED=<seed> SIMM_ROUNDS=1; SIMM_ROUNDS=<n> runs more of them.
+// Random requests, moves, cancels, aborts and maps against one server over a tiny arena: every hit
+// is one whole value of its key, put since the slot is owned; every request ends, nothing stays.
+// Repeat one with SIMM_SEED=<seed> SIMM_ROUNDS=1; SIMM_ROUNDS=<n> runs more of them.
 #include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <random>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,7 +25,7 @@ class ServerHistory {
 public:
   explicit ServerHistory(std::uint64_t seed)
       : random_(seed), f_(4096 + random_.below(30'000), config()) {
-    f_.server->set_epoch(epoch_);
+    f_.own_all(epoch_);
   }
 
   void step() {
@@ -44,7 +43,7 @@ public:
       case 6:
         f_.clock.advance_ns(random_.below(30 * base::kNsPerMs));
         if (random_.one_in(100)) f_.clock.advance_ns(20 * base::kNsPerSecond);
-        if (random_.one_in(200)) f_.server->set_epoch(++epoch_);
+        if (random_.one_in(200)) change_map();
         return;
       default:
         return turn();
@@ -70,7 +69,9 @@ private:
     std::unique_ptr<Exchange> exchange;
     std::uint8_t byte = 0;
     bool cancelled = false;
+    std::vector<base::Epoch> since;  // the slot of each page is owned from when the request came
   };
+  static constexpr base::Epoch kNever = ~base::Epoch{0};
 
   ServerConfig config() {
     ServerConfig made = ServerFixture::verifying();
@@ -81,6 +82,16 @@ private:
     made.quantum_bytes = 1 + random_.below(4096);
     made.tenants_max = static_cast<std::uint32_t>(1 + random_.below(3));
     return made;
+  }
+
+  // Some slots go, some come back: what was put into those before is never seen again.
+  void change_map() {
+    base::SlotSet owned;
+    for (std::uint32_t slot = 0; slot < base::kSlotCount; ++slot) {
+      owned[slot] = random_.below(4) > 0;
+    }
+    f_.map.advance(++epoch_, owned, !random_.one_in(4));
+    f_.server->use_map(f_.map);
   }
 
   void begin() {
@@ -99,13 +110,18 @@ private:
     const std::uint8_t fill = opcode == ipc::Opcode::get ? 0xee : open.byte;
     open.exchange = f_.request(opcode, keys, lengths, fill, tenant);
     Exchange& e = *open.exchange;
-    e.incoming.header.epoch = random_.one_in(50) ? epoch_ + 1 : epoch_;
+    e.incoming.header.epoch = random_.one_in(50) ? epoch_ + 1 : epoch_ - random_.below(3) / 2;
+    for (const transport::PageRequest& page : e.pages) {
+      const base::Slot slot = base::slot_of(page.group);
+      open.since.push_back(f_.map.owns_since(slot, e.incoming.header.epoch) ? f_.map.since[slot]
+                                                                            : kNever);
+    }
     e.incoming.header.put_mode =
         random_.one_in(2) ? ipc::PutMode::replace : ipc::PutMode::if_absent;
     e.incoming.header.deadline_ns = f_.clock.now_ns() + random_.below(base::kNsPerSecond);
     if (opcode == ipc::Opcode::put) {
       for (std::size_t i = 0; i < keys.size(); ++i) {
-        versions_[{tenant, keys[i]}].insert({open.byte, lengths[i]});
+        versions_[{tenant, keys[i]}][{open.byte, lengths[i]}] = e.incoming.header.epoch;
       }
     }
     open_.push_back(std::move(open));
@@ -177,13 +193,15 @@ private:
     const Exchange& e = *open.exchange;
     for (std::size_t i = 0; i < e.pages.size(); ++i) {
       if (e.replies[i].status != Status::ok) continue;
+      CHECK(open.since[i] != kNever);
       if (e.incoming.header.opcode != ipc::Opcode::get) continue;
       ++hits_;
       const auto& buffer = e.buffers[i];
       const std::size_t length = e.replies[i].bytes;
       const auto byte = static_cast<std::uint8_t>(buffer[0]);
       const auto& known = versions_[{e.incoming.header.tenant.value, e.keys[i]}];
-      CHECK(known.count({byte, length}) == 1);
+      REQUIRE(known.count({byte, length}) == 1);
+      CHECK(known.at({byte, length}) >= open.since[i]);
       CHECK(std::count(buffer.begin(), buffer.begin() + static_cast<std::ptrdiff_t>(length),
                        std::byte{byte}) == static_cast<std::ptrdiff_t>(length));
       CHECK(std::count(buffer.begin() + static_cast<std::ptrdiff_t>(length), buffer.end(),
@@ -195,8 +213,9 @@ private:
   base::Epoch epoch_ = ServerFixture::kEpoch;
   ServerFixture f_;
   std::vector<Open> open_;
-  // What was ever put under a key: byte and length.
-  std::map<std::pair<std::uint64_t, std::string>, std::set<std::pair<std::uint8_t, std::size_t>>>
+  // What was ever put under a key: byte and length, and under which map the last time.
+  std::map<std::pair<std::uint64_t, std::string>,
+           std::map<std::pair<std::uint8_t, std::size_t>, base::Epoch>>
       versions_;
   int hits_ = 0;
 };

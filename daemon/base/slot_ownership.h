@@ -1,0 +1,45 @@
+// SlotOwnership: which slots one server (one shard of one daemon) owns under a map, and since when.
+// A slot that was lost and came back has a newer `since` than what was stored before: so nothing of
+// the time before the loss can be taken for current. Plain value, 128 KiB: keep it off the stack.
+//
+// Whoever knows the whole row of maps says since when (a map that carries it); whoever sees one map
+// after the other derives it with advance().
+// Thread: any; a plain value.
+#pragma once
+
+#include <array>
+#include <bitset>
+
+#include "daemon/base/ids.h"
+
+namespace simm::base {
+
+using SlotSet = std::bitset<kSlotCount>;
+
+struct SlotOwnership {
+  Epoch epoch = 0;  // of the map
+  // 0: not owned. Else the epoch of the first of the unbroken row of maps, up to this one, that
+  // give the slot to this server.
+  std::array<Epoch, kSlotCount> since{};
+
+  [[nodiscard]] bool owns(Slot slot) const noexcept { return since[slot] != 0; }
+  // From the map of epoch `from` on without a break, until this one.
+  [[nodiscard]] bool owns_since(Slot slot, Epoch from) const noexcept {
+    return since[slot] != 0 && since[slot] <= from;
+  }
+
+  // The next map. `unbroken`: it follows on this one without a map in between that this server has
+  // not seen; if there may have been one, every slot may have had another owner meanwhile.
+  void advance(Epoch next, const SlotSet& owned, bool unbroken) noexcept {
+    for (std::uint32_t slot = 0; slot < kSlotCount; ++slot) {
+      if (!owned[slot]) {
+        since[slot] = 0;
+      } else if (since[slot] == 0 || !unbroken) {
+        since[slot] = next;
+      }
+    }
+    epoch = next;
+  }
+};
+
+}  // namespace simm::base
