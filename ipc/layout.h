@@ -176,9 +176,8 @@ enum class PoisonReason : std::uint32_t {
   bad_descriptor_passing = 6,  // too many or unexpected file descriptors
   region_fault = 7,            // region memory vanished under a copy
   handshake_timeout = 8,
-  budget = 9,  // touched more absent pages than its budget allows
 };
-inline constexpr std::uint32_t kPoisonReasonCount = 10;
+inline constexpr std::uint32_t kPoisonReasonCount = 9;
 
 struct SessionHeader {
   std::uint64_t magic;

@@ -25,8 +25,6 @@ std::string_view poison_reason_name(ipc::PoisonReason reason) noexcept {
       return "region_fault";
     case PoisonReason::handshake_timeout:
       return "handshake_timeout";
-    case PoisonReason::budget:
-      return "budget";
   }
   return "unknown";
 }

@@ -43,7 +43,7 @@ const std::vector<DaemonMessage>& daemon_messages() {
       RegionReply{12, Status::ok, 0xffff0001, RegionRequestKind::adopted,
                   "anonymous shared mapping"},
       DeregisterReply{13, Status::invalid_state},
-      Poisoned{PoisonReason::budget},
+      Poisoned{PoisonReason::region_fault},
   };
   return all;
 }

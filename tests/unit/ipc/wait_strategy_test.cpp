@@ -83,7 +83,7 @@ TEST_CASE("what completed before the end of the session is still delivered") {
   Rig rig;
   rig.request();
   CHECK(rig.answer() == simm::ipc::Wake::none);
-  rig.daemon_session.publish_poisoned(simm::ipc::PoisonReason::budget);
+  rig.daemon_session.publish_poisoned(simm::ipc::PoisonReason::region_fault);
   WaitStrategy wait(WaitMode::event);
   CHECK(wait.wait(rig.client, rig.session, simm::ipc::kNoDeadlineNs) == Status::ok);
 }
