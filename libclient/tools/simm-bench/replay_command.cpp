@@ -102,13 +102,8 @@ ReplaySummary summary_of(const ReplayPlan& plan, ReplayBoard& board,
   summary.unique_bytes = plan.unique_bytes;
   for (unsigned rank = 0; rank < plan.ranks; ++rank) {
     const RankCounters& counters = board.ranks[rank];
+    summary.add(counters);
     summary.pages_hit = std::min(summary.pages_hit, counters.pages_hit.load());
-    summary.pages_vanished += counters.pages_vanished;
-    summary.put_failures += counters.put_failures;
-    summary.bytes_stored += counters.bytes_stored;
-    summary.bytes_fetched += counters.bytes_fetched;
-    summary.bytes_verified += counters.bytes_verified;
-    summary.bytes_wrong += counters.bytes_wrong;
     const auto samples = fetch_ns.part(rank * plan.fetch_calls_max, counters.fetch_calls);
     summary.fetch_ns.insert(summary.fetch_ns.end(), samples.begin(), samples.end());
   }

@@ -15,22 +15,17 @@
 #include <string>
 
 #include "libclient/tools/simm-bench/replay_plan.h"
+#include "libclient/tools/simm-bench/replay_tally.h"
 
 namespace simm::bench {
 
 inline constexpr unsigned kReplayRanksMax = 64;
 
 // What the ranks of one replay share: one writer each but for the prefix, read by the parent.
-struct RankCounters {
+struct RankCounters : ReplayTally<std::atomic<std::uint64_t>> {
   std::atomic<std::uint64_t> requests;
   std::atomic<std::uint64_t> pages;
   std::atomic<std::uint64_t> pages_hit;
-  std::atomic<std::uint64_t> pages_vanished;  // found by the probe, gone at the fetch
-  std::atomic<std::uint64_t> put_failures;    // objects
-  std::atomic<std::uint64_t> bytes_stored;
-  std::atomic<std::uint64_t> bytes_fetched;
-  std::atomic<std::uint64_t> bytes_verified;
-  std::atomic<std::uint64_t> bytes_wrong;
   std::atomic<std::uint64_t> fetch_calls;  // samples that are valid
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);

@@ -60,16 +60,11 @@ nlohmann::json total_of(const std::vector<ReplaySummary>& summaries) {
   ReplaySummary total;
   nlohmann::json models = nlohmann::json::array();
   for (const ReplaySummary& summary : summaries) {
+    total.add(summary);
     total.requests += summary.requests;
     total.pages += summary.pages;
     total.pages_hit += summary.pages_hit;
     total.best_pages_hit += summary.best_pages_hit;
-    total.pages_vanished += summary.pages_vanished;
-    total.put_failures += summary.put_failures;
-    total.bytes_stored += summary.bytes_stored;
-    total.bytes_fetched += summary.bytes_fetched;
-    total.bytes_verified += summary.bytes_verified;
-    total.bytes_wrong += summary.bytes_wrong;
     total.unique_bytes += summary.unique_bytes;
     total.seconds += summary.seconds;
     total.fetch_ns.insert(total.fetch_ns.end(), summary.fetch_ns.begin(), summary.fetch_ns.end());

@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "libclient/tools/simm-bench/replay_tally.h"
+
 namespace simm::bench {
 
-struct ReplaySummary {
+struct ReplaySummary : ReplayTally<std::uint64_t> {
   std::string model;
   std::uint64_t scale = 1;
   std::uint64_t object_bytes = 0;
@@ -17,12 +19,6 @@ struct ReplaySummary {
   std::uint64_t pages = 0;      // of one rank
   std::uint64_t pages_hit = 0;  // of the rank that hit least
   std::uint64_t best_pages_hit = 0;
-  std::uint64_t pages_vanished = 0;
-  std::uint64_t put_failures = 0;
-  std::uint64_t bytes_stored = 0;
-  std::uint64_t bytes_fetched = 0;
-  std::uint64_t bytes_verified = 0;
-  std::uint64_t bytes_wrong = 0;
   std::uint64_t unique_bytes = 0;
   double seconds = 0;
   std::vector<std::uint64_t> fetch_ns;  // one per fetch call of any rank
