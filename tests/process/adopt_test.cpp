@@ -11,11 +11,11 @@
 #include <string>
 
 #include "simm/client.h"
-#include "tests/process/daemon_process.h"
+#include "tests/support/daemon_process.h"
 
 namespace adopt_test {
 
-using namespace process_test;
+using namespace simm::test_support;
 
 constexpr std::size_t kBytes = 1 << 20;
 

@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "ipc/layout.h"
-#include "raw_client.h"
-#include "tests/process/daemon_process.h"
+#include "tests/support/daemon_process.h"
+#include "tests/support/raw_client.h"
 
 namespace attach_hostile_test {
 
-using namespace process_test;
+using namespace simm::test_support;
 using namespace simm;
 using nlohmann::json;
 
@@ -58,14 +58,14 @@ TEST_CASE("floods of descriptors and of connections leave no descriptor behind")
   const std::size_t before = daemon.open_descriptors();
   for (int i = 0; i < 20; ++i) {
     RawClient client(daemon.socket());
-    send_fds(client.socket.fd(), 253);
+    send_fds(client.socket().fd(), 253);
     CHECK(client.hung_up());
   }
   for (int i = 0; i < 500; ++i) RawClient client(daemon.socket());
   for (int i = 0; i < 20; ++i) {
     RawClient client(daemon.socket());
     REQUIRE(client.attach());
-    send_fds(client.socket.fd(), 4);
+    send_fds(client.socket().fd(), 4);
     CHECK(client.hung_up());
   }
   CHECK(eventually([&] { return sessions(daemon) == 0; }));
@@ -123,10 +123,9 @@ TEST_CASE("a lying ring cursor poisons its own session only") {
   REQUIRE(good.attach());
   RawClient bad(daemon.socket());
   REQUIRE(bad.attach(1));
-  auto* lane = reinterpret_cast<ipc::LaneControl*>(bad.memory.data() + sizeof(ipc::SessionHeader));
-  __atomic_store_n(&lane->submission_tail.word, 1'000'000u, __ATOMIC_SEQ_CST);
-  const std::uint64_t one = 1;
-  CHECK(::send(bad.bell.get(), &one, sizeof one, MSG_NOSIGNAL) == sizeof one);
+  __atomic_store_n(&bad.lane_memory(0).control()->submission_tail.word, 1'000'000u,
+                   __ATOMIC_SEQ_CST);
+  bad.ring();
   const auto told = bad.receive();
   REQUIRE(told.has_value());
   CHECK(std::get<ipc::Poisoned>(*told).reason == ipc::PoisonReason::ring_cursor);

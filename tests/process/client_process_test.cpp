@@ -19,12 +19,10 @@
 #include <vector>
 
 #include "simm/client.h"
-#include "tests/process/daemon_process.h"
+#include "tests/support/daemon_process.h"
 
 namespace client_process_test {
 
-using process_test::DaemonProcess;
-using process_test::eventually;
 using simm::CallOptions;
 using simm::Client;
 using simm::ClientOptions;
@@ -33,6 +31,8 @@ using simm::PageResult;
 using simm::Region;
 using simm::Status;
 using simm::View;
+using simm::test_support::DaemonProcess;
+using simm::test_support::eventually;
 using Clock = std::chrono::steady_clock;
 
 Client attach(const std::string& socket) {

@@ -11,13 +11,13 @@
 #include <string>
 
 #include "ipc/fd_listener.h"
-#include "raw_client.h"
 #include "simm/client.h"
-#include "tests/process/daemon_process.h"
+#include "tests/support/daemon_process.h"
+#include "tests/support/raw_client.h"
 
 namespace daemon_life_test {
 
-using namespace process_test;
+using namespace simm::test_support;
 using nlohmann::json;
 
 simm::Client connect_client(const std::string& path) {

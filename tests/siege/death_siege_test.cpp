@@ -11,7 +11,7 @@
 #include <random>
 
 #include "simm/client.h"
-#include "tests/siege/daemon_process.h"
+#include "tests/siege/two_tenant_daemon.h"
 #include "tests/siege/victim.h"
 
 namespace simm::siege {
@@ -70,12 +70,12 @@ TEST_CASE("a client may die at any system call or instruction of its life") {
       seed_text != nullptr ? std::strtoull(seed_text, nullptr, 10) : std::random_device{}();
   MESSAGE("SIMM_SEED=" << seed << " siege -tc='a client may die*'");
   std::mt19937_64 random(seed);
-  DaemonProcess daemon;
+  TwoTenantDaemon daemon;
   Victim victim(daemon.blue_socket());
   REQUIRE(victim.does_rounds(3));
   CHECK_FALSE(kill_at(daemon.red_socket(), 1 << 20, 0));  // one that dies of old age first
   REQUIRE(daemon.sessions_settled_to(1) == 1);
-  const std::size_t descriptors = daemon.descriptors();
+  const std::size_t descriptors = daemon.open_descriptors();
 
   int boundaries = 0;
   while (kill_at(daemon.red_socket(), boundaries, 0)) ++boundaries;
@@ -90,7 +90,7 @@ TEST_CASE("a client may die at any system call or instruction of its life") {
   CHECK(daemon.sessions_settled_to(1) == 1);
   // The daemon may still be closing the connection of the last report.
   const bool back_at_baseline =
-      process_test::eventually([&] { return daemon.descriptors() <= descriptors; }, 5000);
+      test_support::eventually([&] { return daemon.open_descriptors() <= descriptors; }, 5000);
   CHECK(back_at_baseline);
   for (const auto& region : daemon.report("regions")) CHECK(region["name"] != "mortal");
   CHECK(victim.does_rounds(3));

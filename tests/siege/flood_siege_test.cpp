@@ -7,15 +7,17 @@
 #include <vector>
 
 #include "simm/client.h"
-#include "tests/siege/daemon_process.h"
-#include "tests/siege/raw_client.h"
+#include "tests/siege/two_tenant_daemon.h"
 #include "tests/siege/victim.h"
+#include "tests/support/raw_client.h"
 
 namespace simm::siege {
 namespace floods {
 
+using test_support::RawClient;
+
 TEST_CASE("silent connections do not keep an honest client out") {
-  DaemonProcess daemon;
+  TwoTenantDaemon daemon;
   Victim victim(daemon.blue_socket());
   std::vector<ipc::FdSocket> silent;
   for (int i = 0; i < 200; ++i) {
@@ -38,7 +40,7 @@ TEST_CASE("silent connections do not keep an honest client out") {
 }
 
 TEST_CASE("doorbell storms and empty batches leave the victim its turns") {
-  DaemonProcess daemon;
+  TwoTenantDaemon daemon;
   Victim victim(daemon.blue_socket());
   REQUIRE(victim.does_rounds(3));
   std::atomic<bool> over{false};
@@ -46,7 +48,7 @@ TEST_CASE("doorbell storms and empty batches leave the victim its turns") {
   std::vector<std::thread> attackers;
   for (int i = 0; i < 3; ++i) {
     attackers.emplace_back([&] {
-      RawClient client(daemon.red_socket());
+      RawClient client = RawClient::attached(daemon.red_socket());
       ipc::ClientLane lane(client.lane_memory(0));
       ipc::Submission noop{};
       while (!over) {

@@ -11,16 +11,18 @@
 
 #include "ipc/memory_file.h"
 #include "simm/client.h"
-#include "tests/siege/daemon_process.h"
-#include "tests/siege/raw_client.h"
+#include "tests/siege/two_tenant_daemon.h"
 #include "tests/siege/victim.h"
+#include "tests/support/raw_client.h"
 
 namespace simm::siege {
 namespace region_attacks {
 
+using test_support::RawClient;
+
 constexpr std::uint64_t kMiB = 1 << 20;
 
-void check_alive(const DaemonProcess& daemon, Victim& victim) {
+void check_alive(const TwoTenantDaemon& daemon, Victim& victim) {
   CHECK(victim.does_rounds(3));
   victim.stop();
   CHECK(daemon.alive());
@@ -31,7 +33,7 @@ void check_alive(const DaemonProcess& daemon, Victim& victim) {
 }
 
 TEST_CASE("a descriptor that is no memory file is refused, whatever it is") {
-  DaemonProcess daemon;
+  TwoTenantDaemon daemon;
   Victim victim(daemon.blue_socket());
   int pipe_ends[2];
   REQUIRE(::pipe(pipe_ends) == 0);
@@ -49,7 +51,7 @@ TEST_CASE("a descriptor that is no memory file is refused, whatever it is") {
   for (const Odd& attack : odd) {
     INFO(attack.what);
     REQUIRE(attack.fd >= 0);
-    RawClient client(daemon.red_socket());
+    RawClient client = RawClient::attached(daemon.red_socket());
     const auto reply =
         client.register_region(attack.fd, nullptr, kMiB, ipc::RegionRequestKind::shared);
     CHECK(reply.status != Status::ok);
@@ -63,7 +65,7 @@ TEST_CASE("a descriptor that is no memory file is refused, whatever it is") {
   const int writable = ::memfd_create("siege", MFD_CLOEXEC);
   REQUIRE(::ftruncate(writable, kMiB) == 0);
   const int readable = ::open(("/proc/self/fd/" + std::to_string(writable)).c_str(), O_RDONLY);
-  RawClient client(daemon.red_socket());
+  RawClient client = RawClient::attached(daemon.red_socket());
   const auto reply =
       client.register_region(readable, nullptr, kMiB, ipc::RegionRequestKind::shared);
   CHECK(reply.status == Status::permission_denied);
@@ -74,10 +76,10 @@ TEST_CASE("a descriptor that is no memory file is refused, whatever it is") {
 }
 
 TEST_CASE("sizes beyond the file, beyond the address space and beyond every budget are refused") {
-  DaemonProcess daemon;
+  TwoTenantDaemon daemon;
   Victim victim(daemon.blue_socket());
   {
-    RawClient client(daemon.red_socket());
+    RawClient client = RawClient::attached(daemon.red_socket());
     const int file = ::memfd_create("siege", MFD_CLOEXEC);
     REQUIRE(::ftruncate(file, kMiB) == 0);
     for (const std::uint64_t length : {2 * kMiB, kMiB << 30, ~std::uint64_t{4095}}) {
@@ -104,12 +106,12 @@ TEST_CASE("sizes beyond the file, beyond the address space and beyond every budg
 }
 
 TEST_CASE("a region truncated under a transfer costs its own session only") {
-  DaemonProcess daemon;
+  TwoTenantDaemon daemon;
   Victim victim(daemon.blue_socket());
   for (const ipc::Opcode opcode : {ipc::Opcode::put, ipc::Opcode::get}) {
     CAPTURE(static_cast<int>(opcode));
     constexpr std::uint32_t kPages = 32;
-    RawClient client(daemon.red_socket());
+    RawClient client = RawClient::attached(daemon.red_socket());
     const int file = ::memfd_create("siege", MFD_CLOEXEC);
     REQUIRE(::ftruncate(file, kPages * kMiB) == 0);
     void* memory =
@@ -164,10 +166,10 @@ TEST_CASE("a region truncated under a transfer costs its own session only") {
 }
 
 TEST_CASE("a huge sparse region maps at once, and gets into it do not fill the daemon's memory") {
-  DaemonProcess daemon;
+  TwoTenantDaemon daemon;
   Victim victim(daemon.blue_socket());
   {
-    RawClient client(daemon.red_socket());
+    RawClient client = RawClient::attached(daemon.red_socket());
     const int file = ::memfd_create("siege", MFD_CLOEXEC);
     REQUIRE(::ftruncate(file, static_cast<off_t>(kMiB << 20)) == 0);  // 1 TiB
     const auto reply =

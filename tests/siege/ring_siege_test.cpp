@@ -11,16 +11,18 @@
 #include <random>
 #include <vector>
 
-#include "tests/siege/daemon_process.h"
-#include "tests/siege/raw_client.h"
+#include "tests/siege/two_tenant_daemon.h"
 #include "tests/siege/victim.h"
+#include "tests/support/raw_client.h"
 
 namespace simm::siege {
 namespace ring_attacks {
 
+using test_support::RawClient;
+
 using ipc::PoisonReason;
 
-void check_unharmed(const DaemonProcess& daemon, Victim& victim) {
+void check_unharmed(const TwoTenantDaemon& daemon, Victim& victim) {
   CHECK(victim.does_rounds(3));
   victim.stop();
   CHECK(daemon.alive());
@@ -54,8 +56,8 @@ void fire(RawClient& client, const Shot& shot) {
 }
 
 TEST_CASE("a valid shot completes: the attacks below differ from it in one field only") {
-  DaemonProcess daemon;
-  RawClient client(daemon.red_socket());
+  TwoTenantDaemon daemon;
+  RawClient client = RawClient::attached(daemon.red_socket());
   fire(client, valid_shot());
   ipc::ClientLane lane(client.lane_memory(0));
   ipc::PageResult result{};
@@ -69,7 +71,7 @@ TEST_CASE("a valid shot completes: the attacks below differ from it in one field
 }
 
 TEST_CASE("every malformed submission poisons its session, with its reason, and nobody else") {
-  DaemonProcess daemon;
+  TwoTenantDaemon daemon;
   Victim victim(daemon.blue_socket());
   struct Case {
     const char* what;
@@ -106,7 +108,7 @@ TEST_CASE("every malformed submission poisons its session, with its reason, and 
   };
   for (const Case& attack : cases) {
     INFO(attack.what);
-    RawClient client(daemon.red_socket());
+    RawClient client = RawClient::attached(daemon.red_socket());
     Shot shot = valid_shot();
     attack.spoil(shot);
     fire(client, shot);
@@ -116,11 +118,11 @@ TEST_CASE("every malformed submission poisons its session, with its reason, and 
 }
 
 TEST_CASE("cursor lies poison, whatever the number") {
-  DaemonProcess daemon;
+  TwoTenantDaemon daemon;
   Victim victim(daemon.blue_socket());
   for (const std::uint32_t lie : {65u, 66u, 1000u, 0x7fffffffu, 0x80000000u, 0xffffffffu}) {
     INFO(lie);
-    RawClient client(daemon.red_socket());
+    RawClient client = RawClient::attached(daemon.red_socket());
     __atomic_store_n(&client.lane_memory(3).control()->submission_tail.word, lie, __ATOMIC_SEQ_CST);
     client.ring();
     CHECK(client.wait_for_poison() == PoisonReason::ring_cursor);
@@ -129,9 +131,9 @@ TEST_CASE("cursor lies poison, whatever the number") {
 }
 
 TEST_CASE("completions that are never read poison the session") {
-  DaemonProcess daemon;
+  TwoTenantDaemon daemon;
   Victim victim(daemon.blue_socket());
-  RawClient client(daemon.red_socket());
+  RawClient client = RawClient::attached(daemon.red_socket());
   auto* control = client.lane_memory(0).control();
   // SAFETY: slot 0..63 of a mapped lane.
   std::memset(client.lane_memory(0).submission(0), 0,
@@ -149,10 +151,10 @@ TEST_CASE("completions that are never read poison the session") {
 }
 
 TEST_CASE("the ring's memory can not be shrunk, punched or written around") {
-  DaemonProcess daemon;
+  TwoTenantDaemon daemon;
   Victim victim(daemon.blue_socket());
   {
-    RawClient client(daemon.red_socket());
+    RawClient client = RawClient::attached(daemon.red_socket());
     CHECK(::ftruncate(client.memory_fd(), 0) == -1);
     CHECK(errno == EPERM);
     CHECK(::fallocate(client.memory_fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) ==
@@ -179,13 +181,13 @@ TEST_CASE("fields flipped at full speed under valid traffic harm only their own 
   const auto seed =
       seed_text != nullptr ? std::strtoull(seed_text, nullptr, 10) : std::random_device{}();
   MESSAGE("SIMM_SEED=" << seed << " SIMM_SIEGE_SECONDS=" << seconds << " siege -tc='fields flip*'");
-  DaemonProcess daemon;
+  TwoTenantDaemon daemon;
   Victim victim(daemon.blue_socket());
   std::mt19937_64 random(seed);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   int sessions = 0;
   while (std::chrono::steady_clock::now() < end) {
-    RawClient client(daemon.red_socket());
+    RawClient client = RawClient::attached(daemon.red_socket());
     ++sessions;
     const auto memory = client.lane_memory(0);
     ipc::ClientLane lane(memory);

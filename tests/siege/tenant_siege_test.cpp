@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "simm/client.h"
-#include "tests/siege/daemon_process.h"
+#include "tests/siege/two_tenant_daemon.h"
 
 namespace simm::siege {
 namespace tenant_attacks {
@@ -24,7 +24,7 @@ Client attach(const std::string& socket) {
 }
 
 TEST_CASE("no operation reaches another tenant's or another namespace's key") {
-  DaemonProcess daemon;
+  TwoTenantDaemon daemon;
   Client red = attach(daemon.red_socket());
   Client blue = attach(daemon.blue_socket());
   auto red_memory = red.allocate_region(4 * kPageBytes);
@@ -57,7 +57,7 @@ TEST_CASE("no operation reaches another tenant's or another namespace's key") {
 }
 
 TEST_CASE("recycled memory never shows its former owner") {
-  DaemonProcess daemon;
+  TwoTenantDaemon daemon;
   Client red = attach(daemon.red_socket());
   Client blue = attach(daemon.blue_socket());
   constexpr std::size_t kObjects = 512;  // more than the pool holds of the larger ones

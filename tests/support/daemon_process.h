@@ -6,16 +6,17 @@
 
 #include <cstdint>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "ipc/fd.h"
 
-namespace process_test {
+namespace simm::test_support {
 
 class DaemonProcess {
 public:
-  // Makes the directory and the configuration; `keys` are JSON members added to the default test
+  // Makes the directory and the configuration; `keys` are JSON members merged into the default test
   // configuration ("\"drain_ms\": 100"); "$DIR" in them stands for the directory.
   explicit DaemonProcess(const std::string& keys = "");
   ~DaemonProcess();
@@ -49,7 +50,12 @@ public:
   [[nodiscard]] std::uint64_t counter(const std::string& name) const;
   // The reply of the admin socket, all pages of it.
   [[nodiscard]] std::string ask(const std::string& command) const;
+  // The same reply, parsed.
+  [[nodiscard]] nlohmann::json report(const std::string& command) const;
+  // Open sessions as soon as there are at most `wanted`, or after 5 s.
+  [[nodiscard]] std::size_t sessions_settled_to(std::size_t wanted) const;
   [[nodiscard]] std::size_t open_descriptors() const;
+  [[nodiscard]] bool alive() const;
 
 private:
   struct Inherited {
@@ -62,7 +68,7 @@ private:
   std::string config_path_;
   std::vector<Inherited> inherited_;
   std::map<std::string, std::string> environment_;
-  simm::ipc::UniqueFd notify_;
+  ipc::UniqueFd notify_;
   pid_t pid_ = -1;
 };
 
@@ -70,12 +76,12 @@ private:
 template <typename Done>
 bool eventually(Done&& done, int wait_ms = 5000);
 
-}  // namespace process_test
+}  // namespace simm::test_support
 
 #include <unistd.h>
 
 template <typename Done>
-bool process_test::eventually(Done&& done, int wait_ms) {
+bool simm::test_support::eventually(Done&& done, int wait_ms) {
   for (int waited = 0; waited < wait_ms; waited += 5) {
     if (done()) return true;
     ::usleep(5000);

@@ -1,4 +1,4 @@
-#include "tests/process/daemon_process.h"
+#include "tests/support/daemon_process.h"
 
 #include <dirent.h>
 #include <doctest/doctest.h>
@@ -18,7 +18,7 @@
 #include "ipc/admin_codec.h"
 #include "ipc/fd_socket.h"
 
-namespace process_test {
+namespace simm::test_support {
 
 DaemonProcess::DaemonProcess(const std::string& keys) {
   char name[] = "/tmp/simm_process_XXXXXX";
@@ -29,10 +29,12 @@ DaemonProcess::DaemonProcess(const std::string& keys) {
   for (std::size_t at = 0; (at = expanded.find("$DIR", at)) != std::string::npos;) {
     expanded.replace(at, 4, directory_);
   }
-  std::ofstream config(config_path_);
-  config << R"({"run_directory": ")" << directory_ << R"(", "log": {"level": "debug"},)"
-         << R"("node": {"pool_bytes": "64MiB", "hugepages": "off"}, "store": {"verify": "always"})"
-         << (keys.empty() ? "" : ", ") << expanded << "}";
+  nlohmann::json config = {{"run_directory", directory_},
+                           {"log", {{"level", "debug"}}},
+                           {"node", {{"pool_bytes", "64MiB"}, {"hugepages", "off"}}},
+                           {"store", {{"verify", "always"}}}};
+  config.merge_patch(nlohmann::json::parse("{" + expanded + "}"));
+  std::ofstream(config_path_) << config.dump();
 
   notify_.reset(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
@@ -89,11 +91,7 @@ std::string DaemonProcess::next_notification(int wait_ms) {
       const ssize_t got = ::recv(notify_.get(), text, sizeof text, MSG_DONTWAIT);
       return std::string(text, got > 0 ? static_cast<std::size_t>(got) : 0);
     }
-    siginfo_t ended{};
-    const bool over =
-        ::waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-        ended.si_pid != 0;
-    if (over) return "";
+    if (!alive()) return "";
   }
   return "";
 }
@@ -122,7 +120,7 @@ std::string DaemonProcess::log() const {
 }
 
 std::uint64_t DaemonProcess::counter(const std::string& name) const {
-  const auto reader = simm::base::CountersReader::open(directory_ + "/counters");
+  const auto reader = base::CountersReader::open(directory_ + "/counters");
   REQUIRE(reader.has_value());
   for (const auto& [label, value] : reader->snapshot()) {
     if (label == name) return value;
@@ -131,7 +129,6 @@ std::uint64_t DaemonProcess::counter(const std::string& name) const {
 }
 
 std::string DaemonProcess::ask(const std::string& command) const {
-  using namespace simm;
   auto socket = ipc::FdSocket::connect(admin_socket(), 1'000'000'000);
   REQUIRE(socket.has_value());
   std::string text;
@@ -151,6 +148,25 @@ std::string DaemonProcess::ask(const std::string& command) const {
   return text;
 }
 
+nlohmann::json DaemonProcess::report(const std::string& command) const {
+  return nlohmann::json::parse(ask(command));
+}
+
+std::size_t DaemonProcess::sessions_settled_to(std::size_t wanted) const {
+  std::size_t open = 0;
+  (void)eventually([&] {
+    open = report("status")["sessions"].get<std::size_t>();
+    return open <= wanted;
+  });
+  return open;
+}
+
+bool DaemonProcess::alive() const {
+  siginfo_t ended{};
+  const auto pid = static_cast<id_t>(pid_);
+  return ::waitid(P_PID, pid, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0;
+}
+
 std::size_t DaemonProcess::open_descriptors() const {
   std::size_t count = 0;
   DIR* directory = ::opendir(("/proc/" + std::to_string(pid_) + "/fd").c_str());
@@ -160,4 +176,4 @@ std::size_t DaemonProcess::open_descriptors() const {
   return count;
 }
 
-}  // namespace process_test
+}  // namespace simm::test_support

@@ -1,0 +1,20 @@
+// A daemon under siege: a real `simmd all` with two tenants, red and blue, each on a socket of its
+// own. The attackers come by one, the honest client by the other. Thread: the test's.
+#pragma once
+
+#include <string>
+
+#include "tests/support/daemon_process.h"
+
+namespace simm::siege {
+
+class TwoTenantDaemon : public test_support::DaemonProcess {
+public:
+  // Started; FAILs with its log when it does not come up. `keys` as those of DaemonProcess.
+  explicit TwoTenantDaemon(const std::string& keys = "");
+
+  [[nodiscard]] std::string red_socket() const { return directory() + "/red.sock"; }
+  [[nodiscard]] std::string blue_socket() const { return directory() + "/blue.sock"; }
+};
+
+}  // namespace simm::siege
