@@ -51,19 +51,28 @@ ipc::UniqueFd open_mapped_file(const MapsLine& line) noexcept {
   return ipc::UniqueFd(::open(path, O_RDWR | O_CLOEXEC));
 }
 
-bool replace_range(int fd, std::uint64_t file_offset, std::uint64_t start,
-                   std::uint64_t bytes) noexcept {
-  // SAFETY: whole pages that the region's own mapping covers; their content stays what it is.
-  void* const place = reinterpret_cast<void*>(start);
-  void* const mapped = ::mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd,
-                              static_cast<off_t>(file_offset));
-  if (mapped != place) return false;
-  // Without the copies the private mapping would still show what the daemon writes.
-  if (::madvise(place, bytes, MADV_POPULATE_WRITE) == 0) return true;
-  // Back to sharing, so that the slice is in one of two well-defined states.
+// Back to sharing, so that the slice is in one of two well-defined states.
+void share_range(int fd, std::uint64_t file_offset, void* place, std::uint64_t bytes) noexcept {
   const void* const restored = ::mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
                                       fd, static_cast<off_t>(file_offset));
   (void)restored;  // it succeeds: the same file at a place that was just free
+}
+
+bool replace_range(int fd, std::uint64_t file_offset, std::uint64_t start,
+                   std::uint64_t bytes) noexcept {
+  constexpr int kReadWrite = PROT_READ | PROT_WRITE;
+  // A fixed mapping that fails (no huge pages left, no memory to promise) has removed what was
+  // there, under the eyes of other threads. So it is tried elsewhere first.
+  const auto offset = static_cast<off_t>(file_offset);
+  void* const tried = ::mmap(nullptr, bytes, kReadWrite, MAP_PRIVATE, fd, offset);
+  if (tried == MAP_FAILED) return false;
+  ::munmap(tried, bytes);
+  // SAFETY: whole pages that the region's own mapping covers; their content stays what it is.
+  void* const place = reinterpret_cast<void*>(start);
+  void* const mapped = ::mmap(place, bytes, kReadWrite, MAP_PRIVATE | MAP_FIXED, fd, offset);
+  // Without the copies the private mapping would still show what the daemon writes.
+  if (mapped == place && ::madvise(place, bytes, MADV_POPULATE_WRITE) == 0) return true;
+  share_range(fd, file_offset, place, bytes);
   return false;
 }
 
