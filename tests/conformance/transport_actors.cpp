@@ -26,11 +26,18 @@ std::vector<TransportFactory>& transports() {
 }
 
 std::vector<std::byte> pattern(std::uint64_t seed, std::uint64_t length) {
+  // Random bytes repeat with a period that is no power of two, and each period begins with its
+  // number: a few calls for a long object, and no two places look alike.
+  constexpr std::uint64_t kPeriod = 509 * sizeof(std::uint64_t);
   std::vector<std::byte> bytes(length);
   simm::base::SeededRandom random(seed);
-  for (std::uint64_t at = 0; at < length; at += sizeof(std::uint64_t)) {
+  for (std::uint64_t at = 0; at < std::min(length, kPeriod); at += sizeof(std::uint64_t)) {
     const std::uint64_t word = random.next();
     std::memcpy(bytes.data() + at, &word, std::min<std::uint64_t>(sizeof word, length - at));
+  }
+  for (std::uint64_t at = kPeriod; at < length; at += kPeriod) {
+    std::memcpy(bytes.data() + at, bytes.data(), std::min(kPeriod, length - at));
+    std::memcpy(bytes.data() + at, &at, std::min<std::uint64_t>(sizeof at, length - at));
   }
   return bytes;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <random>
 #include <set>
 
@@ -30,8 +31,13 @@ std::uint64_t length_of(const std::string& name, std::uint64_t version) {
   const std::uint64_t seed = seed_of(name, version);
   return 1 + seed % 9000 + (seed % 7 == 0 ? 600'000 : 0);
 }
-std::vector<std::byte> bytes_of(const std::string& name, std::uint64_t version) {
-  return pattern(seed_of(name, version), length_of(name, version));
+// Few objects, asked for again and again.
+const std::vector<std::byte>& bytes_of(const std::string& name, std::uint64_t version) {
+  static std::map<std::uint64_t, std::vector<std::byte>> all;
+  const std::uint64_t seed = seed_of(name, version);
+  const auto made = all.find(seed);
+  if (made != all.end()) return made->second;
+  return all.emplace(seed, pattern(seed, length_of(name, version))).first->second;
 }
 
 struct Scene {
@@ -58,7 +64,7 @@ struct Scene {
     std::vector<std::vector<std::byte>> contents;
     for (std::uint64_t i = 0; i < pages; ++i) {
       const std::string name = "k" + std::to_string(random.below(12));
-      const auto bytes = bytes_of(name, random.below(3));
+      const auto& bytes = bytes_of(name, random.below(3));
       wishes.push_back({name, 0, is_put ? bytes.size() : 700'000});
       contents.push_back(bytes);
     }
@@ -93,7 +99,7 @@ struct Scene {
         bool known = false;
         for (std::uint64_t version = 0; version < 3; ++version) {
           if (length_of(asked.wishes[i].key, version) != asked.replies[i].bytes) continue;
-          const auto bytes = bytes_of(asked.wishes[i].key, version);
+          const auto& bytes = bytes_of(asked.wishes[i].key, version);
           known |= std::memcmp(bytes.data(), slice.data(), bytes.size()) == 0;
         }
         CHECK_MESSAGE(known, "bytes that were never put under this key");
