@@ -49,7 +49,7 @@ struct NodeDaemon::Parts {
         watchdog(io),
         drain_timer(io),
         maintenance(io),
-        pins("daemon", options.config.memory.map_bytes_total_max, base::kRegionsTotalMax) {}
+        accounts(tenants, options.config) {}
   ~Parts() {
     // No thread may run while what it works on goes: the registrar still frees regions.
     registrar.stop();
@@ -72,7 +72,7 @@ struct NodeDaemon::Parts {
   boost::asio::steady_timer watchdog;
   boost::asio::steady_timer drain_timer;
   boost::asio::steady_timer maintenance;
-  memory::PinBudget pins;
+  control::TenantAccounts accounts;
   std::unique_ptr<DataAgents> data;
   std::unique_ptr<control::MailboxDataPlane> plane;
   std::unique_ptr<control::RegionOpener> opener;
@@ -102,7 +102,7 @@ Expected<std::unique_ptr<NodeDaemon>> NodeDaemon::create(NodeOptions options) {
   p.plane =
       std::make_unique<control::MailboxDataPlane>(p.options.config, p.tenants, p.data->mail());
   p.opener = std::make_unique<ClientRegionOpener>(p.options.config, std::move(p.options.helper));
-  const control::AttachServices services{p.environment, *p.plane, *p.opener, p.tenants, p.pins};
+  const control::AttachServices services{p.environment, *p.plane, *p.opener, p.tenants, p.accounts};
   p.server = std::make_unique<control::AttachServer>(
       services, base::SystemRandom().below(kSessionIdSpan) * kSessionIdSpan + 1);
   p.plane->connect(*p.server);

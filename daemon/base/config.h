@@ -85,8 +85,11 @@ struct Config {
     bool adopt = false;
     std::string adopt_socket;
     bool adopt_root_clients = false;
-    std::uint64_t map_bytes_max = 0;
-    std::uint64_t map_bytes_total_max = 0;
+    std::uint64_t map_bytes_max = 0;         // of a session
+    std::uint64_t map_bytes_tenant_max = 0;  // of all sessions of a tenant
+    std::uint64_t map_bytes_total_max = 0;   // of all sessions
+    std::uint32_t regions_tenant_max = 0;
+    std::uint32_t regions_total_max = 0;
     std::uint64_t touch_budget_bytes = 0;
   } memory;
   struct {

@@ -17,12 +17,11 @@ namespace simm::base {
 // Sizes of tables and queues that are not configurable.
 inline constexpr std::uint32_t kSocketsMax = 64;               // listening sockets
 inline constexpr std::uint32_t kTenantsMax = 64;               // configured tenants
-inline constexpr std::uint32_t kNamespacesPerTenantMax = 256;  // namespaces ever opened
+inline constexpr std::uint32_t kNamespacesPerTenantMax = 256;  // open in any of its sessions
 inline constexpr std::uint32_t kUnauthenticatedMax = 64;       // per listening socket, in handshake
 inline constexpr std::uint32_t kDataAgentsMax = 64;
-inline constexpr std::uint32_t kMailboxMessages = 1024;     // between two agents
-inline constexpr std::uint64_t kRegionsTotalMax = 1 << 20;  // of all sessions
-inline constexpr std::uint32_t kRegistrarJobsMax = 1024;    // waiting for a registrar thread
+inline constexpr std::uint32_t kMailboxMessages = 1024;   // between two agents
+inline constexpr std::uint32_t kRegistrarJobsMax = 1024;  // waiting for a registrar thread
 inline constexpr std::uint32_t kAdminConnectionsMax = 16;
 inline constexpr std::uint32_t kDistinctErrorsMax = 256;
 

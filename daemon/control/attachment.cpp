@@ -23,7 +23,8 @@ Attachment::Attachment(AttachServices services, AttachmentOwner& owner, std::uin
       account_(std::make_shared<RegionAccount>(
           std::move(peer), services.environment.config.memory.map_bytes_max,
           services.environment.config.session.regions_max,
-          services.environment.config.memory.touch_budget_bytes, &services.pins)),
+          services.environment.config.memory.touch_budget_bytes,
+          services.accounts.of(tenant).pins())),
       tenant_(tenant),
       listener_(listener),
       readable_(services.environment.io),
@@ -173,7 +174,15 @@ void Attachment::on_opened(Status status) {
 void Attachment::on_open_name_space(const ipc::OpenNamespace& wanted) {
   state_ = State::busy;
   request_id_ = wanted.request_id;
-  services_.plane.open_name_space(session_id_, services_.tenants.namespace_id(wanted.name));
+  const base::NamespaceId name_space = services_.tenants.namespace_id(wanted.name);
+  const bool is_counted = wanted.name.empty() || name_spaces_.count(name_space.value) != 0;
+  if (!is_counted) {
+    if (!services_.accounts.of(tenant_).open_name_space(name_space)) {
+      return on_name_space(Status::out_of_memory, 0);
+    }
+    name_spaces_.insert(name_space.value);
+  }
+  services_.plane.open_name_space(session_id_, name_space);
 }
 
 void Attachment::on_name_space(Status status, std::uint16_t id) {
@@ -181,8 +190,9 @@ void Attachment::on_name_space(Status status, std::uint16_t id) {
   if (status != Status::ok) {
     services_.environment.limits.reached(base::Limit::namespaces_per_tenant);
   }
-  reply(ipc::NamespaceReply{request_id_, status, id,
-                            status == Status::ok ? "" : "too many namespaces in this session"});
+  reply(
+      ipc::NamespaceReply{request_id_, status, id,
+                          status == Status::ok ? "" : "this tenant has too many namespaces open"});
 }
 
 void Attachment::refuse(Status status, const std::string& reason) {
@@ -256,6 +266,10 @@ void Attachment::finish() {
   leave_handshake();
   socket_.close();
   regions_.clear();
+  for (const std::uint64_t value : name_spaces_) {
+    services_.accounts.of(tenant_).close_name_space({value});
+  }
+  name_spaces_.clear();
   if (memory_) {
     auto memory = std::make_shared<SessionMemory>(std::move(*memory_));
     memory_.reset();

@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@
 #include "daemon/control/readiness.h"
 #include "daemon/control/region_opener.h"
 #include "daemon/control/session_memory.h"
+#include "daemon/control/tenant_account.h"
 #include "daemon/control/tenant_rules.h"
 #include "ipc/control_message.h"
 #include "ipc/fd_socket.h"
@@ -48,7 +50,7 @@ struct AttachServices {
   DataPlane& plane;
   RegionOpener& opener;
   const TenantRules& tenants;
-  memory::PinBudget& pins;  // of the whole daemon
+  TenantAccounts& accounts;
 };
 
 class Attachment : public std::enable_shared_from_this<Attachment> {
@@ -127,6 +129,7 @@ private:
   std::optional<SessionMemory> memory_;
   std::shared_ptr<void> remains_;
   std::map<std::uint64_t, RegionView> regions_;
+  std::set<std::uint64_t> name_spaces_;  // ids of those open here, the default one not
   // The request that `busy` is about.
   std::uint64_t request_id_ = 0;
   std::string request_name_;

@@ -105,6 +105,65 @@ TEST_CASE("sizes beyond the file, beyond the address space and beyond every budg
   check_alive(daemon, victim);
 }
 
+// Registers the file again and again until that is refused; how often it was not, and why then.
+struct Flood {
+  std::uint32_t granted = 0;
+  ipc::RegionReply refusal;
+};
+Flood flood(RawClient& client, int file, std::uint64_t length, std::uint32_t most) {
+  Flood result;
+  for (std::uint32_t i = 0; i < most && result.refusal.status == Status::ok; ++i) {
+    result.refusal = client.register_region(file, nullptr, length, ipc::RegionRequestKind::shared);
+    result.granted += result.refusal.status == Status::ok ? 1 : 0;
+  }
+  return result;
+}
+
+TEST_CASE("a tenant has one budget of regions and bytes over all its sessions") {
+  TwoTenantDaemon daemon(R"("memory": {"regions_tenant_max": 1500, "map_bytes_tenant_max": "2TiB",
+                                       "regions_total_max": 2000, "map_bytes_max": "1500GiB"})");
+  Victim victim(daemon.blue_socket());
+  REQUIRE(victim.does_rounds(1));  // it has its region
+  const int small = ::memfd_create("siege", MFD_CLOEXEC);
+  const int large = ::memfd_create("siege", MFD_CLOEXEC);
+  REQUIRE(::ftruncate(small, 4096) == 0);
+  REQUIRE(::ftruncate(large, static_cast<off_t>(kMiB << 20)) == 0);  // 1 TiB
+  {
+    RawClient one = RawClient::attached(daemon.red_socket());
+    RawClient two = RawClient::attached(daemon.red_socket());
+    // Bytes: 1 TiB each, the second of a session is beyond its own budget.
+    Flood asked = flood(one, large, kMiB << 20, 3);
+    CHECK(asked.granted == 1);
+    CHECK(asked.refusal.status == Status::out_of_memory);
+    CHECK(asked.refusal.reason.find("session") != std::string::npos);
+    CHECK(flood(two, large, kMiB << 20, 1).granted == 1);
+    RawClient three = RawClient::attached(daemon.red_socket());
+    asked = flood(three, large, kMiB << 20, 1);
+    CHECK(asked.granted == 0);
+    CHECK(asked.refusal.reason.find("tenant red") != std::string::npos);
+  }
+  {
+    CHECK(test_support::eventually([&] { return daemon.report("regions").size() == 1; }));
+    RawClient one = RawClient::attached(daemon.red_socket());
+    RawClient two = RawClient::attached(daemon.red_socket());
+    CHECK(flood(one, small, 4096, 1000).granted == 1000);
+    Flood asked = flood(two, small, 4096, 1000);
+    CHECK(asked.granted == 500);
+    CHECK(asked.refusal.status == Status::out_of_memory);
+    CHECK(asked.refusal.reason.find("tenant red") != std::string::npos);
+    // The other tenant has its own budget, up to that of the daemon.
+    RawClient honest = RawClient::attached(daemon.blue_socket());
+    CHECK(flood(honest, small, 4096, 100).granted == 100);
+    asked = flood(honest, small, 4096, 1000);
+    CHECK(asked.granted == 2000 - 1500 - 100 - 1);  // one is the victim's
+    CHECK(asked.refusal.reason.find("daemon") != std::string::npos);
+    CHECK(daemon.counter("limit.region_pin_bytes.reached") == 4);
+  }
+  ::close(small);
+  ::close(large);
+  check_alive(daemon, victim);
+}
+
 TEST_CASE("a region truncated under a transfer costs its own session only") {
   TwoTenantDaemon daemon;
   Victim victim(daemon.blue_socket());

@@ -206,3 +206,41 @@ TEST_CASE("a register storm ends at the pin budget and gives everything back") {
   CHECK(pins.bytes() == 0);
   CHECK(pins.regions() == 0);
 }
+
+TEST_CASE("10^5 regions of 4 KiB end at the tenant's budget, whatever its sessions") {
+  using namespace region_attack;
+  constexpr std::uint32_t kAsked = 100'000;
+  constexpr std::uint32_t kOfTenant = 5'000;
+  PinBudget daemon("daemon", 1ull << 40, 8'000);
+  PinBudget tenant("tenant red", 1ull << 40, kOfTenant, &daemon);
+  PinBudget other("tenant blue", 1ull << 40, kOfTenant, &daemon);
+  std::vector<std::unique_ptr<PinBudget>> sessions;
+  for (int i = 0; i < 25; ++i) {
+    sessions.push_back(std::make_unique<PinBudget>("session", 1ull << 40, 4'096, &tenant));
+  }
+  TouchBudget touches(0);
+  RegionRegistrar registrar(RegionPolicy{}, nullptr, "no helper");
+  Fixture fixture;
+  const ForkedClient client{ForkedClientSpec{}};
+  auto fd = plain_memfd(kPage);
+  std::vector<std::unique_ptr<RegionMemory>> regions;
+  std::uint32_t refused = 0;
+  for (std::uint32_t i = 0; i < kAsked; ++i) {
+    RegionOwner owner{*client.identity, *sessions[i % sessions.size()], touches, nullptr};
+    const simm::ipc::RegisterRegion request{
+        1, simm::ipc::RegionRequestKind::shared, 0, kPage, 0, true, "flood"};
+    auto made = registrar.make(owner, request, duplicate(fd.get()));
+    if (made) {
+      regions.push_back(std::move(made->memory));
+    } else {
+      REQUIRE(made.status() == Status::out_of_memory);
+      ++refused;
+    }
+  }
+  CHECK(regions.size() == kOfTenant);
+  CHECK(refused == kAsked - kOfTenant);
+  CHECK(other.charge(kPage).has_value());
+  regions.clear();
+  CHECK(tenant.regions() == 0);
+  CHECK(daemon.bytes() == 0);
+}

@@ -71,6 +71,40 @@ TEST_CASE("a client of another layout is refused with both versions and no sessi
   CHECK(world.server.sessions() == 0);
 }
 
+// Opens a namespace and returns how that ended.
+Status open_name_space(World& world, ipc::FdSocket& socket, const std::string& name) {
+  World::send(socket, ipc::OpenNamespace{1, name, false, false});
+  const World::Answer answer = world.receive(socket);
+  return std::get<ipc::NamespaceReply>(answer.message).status;
+}
+
+TEST_CASE("namespaces are limited for a tenant, over all its sessions, while they are open") {
+  World world;
+  constexpr std::uint32_t kNamed = base::kNamespacesPerTenantMax - 1;  // beside the default one
+  ipc::FdSocket one = world.attach();
+  ipc::FdSocket two = world.attach();
+  for (std::uint32_t i = 0; i < kNamed; ++i) {
+    ipc::FdSocket& socket = i % 2 == 0 ? one : two;
+    REQUIRE(open_name_space(world, socket, std::to_string(i)) == Status::ok);
+  }
+  CHECK(open_name_space(world, one, "one more") == Status::out_of_memory);
+  CHECK(open_name_space(world, two, "one more") == Status::out_of_memory);
+  CHECK(world.counters.value("limit.namespaces_per_tenant.reached") == 2);
+  // What is open already, here or in another session, costs nothing more; nor does the default.
+  CHECK(open_name_space(world, one, "0") == Status::ok);
+  CHECK(open_name_space(world, one, "1") == Status::ok);
+  CHECK(open_name_space(world, one, "") == Status::ok);
+  // Another tenant does not notice.
+  ipc::FdSocket blue = world.attach(1);
+  CHECK(open_name_space(world, blue, "one more") == Status::ok);
+  // The end of a session gives back what nobody else has open: 127 of its 128, "1" is of both.
+  two.close();
+  world.until([&] { return world.server.sessions() == 2; });
+  std::uint32_t room = 0;
+  while (open_name_space(world, one, "later " + std::to_string(room)) == Status::ok) ++room;
+  CHECK(room == kNamed / 2 - 1);
+}
+
 TEST_CASE("garbage, messages out of place and unexpected descriptors end the connection") {
   World world;
   const auto ends = [&](const std::function<void(ipc::FdSocket&)>& misbehave) {

@@ -122,9 +122,10 @@ public:
         log(clock, base::LogLevel::error, 2, false),
         limits(counters),
         tenants(config, base::KeyHasher(1)),
+        accounts(tenants, config),
         registrar(16),
         environment{io, config, clock, counters, limits, errors, log, registrar},
-        server({environment, plane, opener, tenants, pins}, 1) {
+        server({environment, plane, opener, tenants, accounts}, 1) {
     plane.events = &server;
     registrar.start();
     std::vector<control::InheritedSocket> none;
@@ -237,12 +238,12 @@ public:
   base::Log log;
   base::LimitCounters limits;
   control::TenantRules tenants;
+  control::TenantAccounts accounts;
   boost::asio::io_context io;
   control::RegistrarThread registrar;
   control::Environment environment;
   FakePlane plane;
   FakeOpener opener;
-  memory::PinBudget pins{"daemon", 1ull << 40, 1000};
   control::AttachServer server;
 };
 
