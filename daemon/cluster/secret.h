@@ -1,7 +1,7 @@
 // ClusterSecret: what the daemons of one cluster know and nobody else does. From it they prove
 // themselves to each other (HELLO.md). Without one there is a well-known key in its place: the
 // hello then still checks identity and version, but proves nothing, so such a daemon must listen on
-// loopback only (listen_address.h sees to that).
+// loopback only (socket_address.h sees to that).
 // Immutable after loading; cleared from memory when it goes. Thread: any.
 #pragma once
 

@@ -1,5 +1,6 @@
-// Readiness: tells when a descriptor that somebody else owns can be read. Wraps Asio's descriptor,
-// which would close it: here the owner keeps it, and must keep it open longer than the Readiness.
+// Readiness: tells when a descriptor that somebody else owns can be read or written. Wraps Asio's
+// descriptor, which would close it: here the owner keeps it, and must keep it open longer than the
+// Readiness.
 // Thread: control.
 #pragma once
 
@@ -27,11 +28,10 @@ public:
   // Calls `ready` once. The owner of the Readiness must outlive the call or stop() before: what the
   // handler captures keeps it alive (a shared_ptr) or is stopped by its destructor.
   void when_readable(std::function<void()> ready) {
-    descriptor_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
-                           [ready = std::move(ready), alive = std::weak_ptr<bool>(alive_)](
-                               const boost::system::error_code& failed) {
-                             if (!failed && !alive.expired()) ready();
-                           });
+    when(boost::asio::posix::stream_descriptor::wait_read, std::move(ready));
+  }
+  void when_writable(std::function<void()> ready) {
+    when(boost::asio::posix::stream_descriptor::wait_write, std::move(ready));
   }
 
   // Forgets the descriptor; nothing is called any more, not even what was already on its way.
@@ -41,6 +41,13 @@ public:
   }
 
 private:
+  void when(boost::asio::posix::stream_descriptor::wait_type what, std::function<void()> ready) {
+    descriptor_.async_wait(what, [ready = std::move(ready), alive = std::weak_ptr<bool>(alive_)](
+                                     const boost::system::error_code& failed) {
+      if (!failed && !alive.expired()) ready();
+    });
+  }
+
   boost::asio::posix::stream_descriptor descriptor_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

@@ -1,0 +1,39 @@
+// Backoff: how long to wait before the next attempt to reach a peer. Doubles from kFirstNs to
+// kLongestNs while attempts fail, and is random in its upper half, so that those who lost the same
+// peer at the same moment do not come back at the same moment. A connection counts as a success
+// once it has lasted kStableNs: a peer that accepts and hangs up at once is not called at full
+// speed. Owned by one dialer. Thread: its owner's.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "daemon/base/clock.h"
+#include "daemon/base/random.h"
+
+namespace simm::cluster {
+
+class Backoff {
+public:
+  static constexpr base::TimeNs kFirstNs = 50 * base::kNsPerMs;
+  static constexpr base::TimeNs kLongestNs = base::kNsPerSecond;
+  static constexpr base::TimeNs kStableNs = 5 * base::kNsPerSecond;
+
+  // After a failed attempt, or a connection that was lost: the wait before the next attempt.
+  [[nodiscard]] base::TimeNs next_wait_ns(base::Random& random) noexcept {
+    const base::TimeNs longest_ns = wait_ns_;
+    wait_ns_ = std::min(2 * wait_ns_, kLongestNs);
+    return longest_ns / 2 + random.below(longest_ns / 2);
+  }
+
+  void on_connected(base::TimeNs now_ns) noexcept { connected_ns_ = now_ns; }
+  void on_lost(base::TimeNs now_ns) noexcept {
+    if (now_ns - connected_ns_ >= kStableNs) wait_ns_ = kFirstNs;
+  }
+
+private:
+  base::TimeNs wait_ns_ = kFirstNs;
+  base::TimeNs connected_ns_ = 0;
+};
+
+}  // namespace simm::cluster
