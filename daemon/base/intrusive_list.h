@@ -52,6 +52,7 @@ public:
 
   // The first (last) element, null when the list is empty.
   [[nodiscard]] T* front() noexcept { return empty() ? nullptr : element(end_.next_); }
+  [[nodiscard]] const T* front() const noexcept { return empty() ? nullptr : element(end_.next_); }
   [[nodiscard]] T* back() noexcept { return empty() ? nullptr : element(end_.previous_); }
   // The element behind (before) one that is on this list, null at the end.
   [[nodiscard]] T* next(T& of) noexcept { return element_or_null(link(of).next_); }

@@ -13,6 +13,14 @@ using transport::PageReply;
 using transport::PageRequest;
 using transport::RequestToken;
 
+namespace {
+
+bool is_read(ipc::Opcode opcode) noexcept {
+  return opcode == ipc::Opcode::get || opcode == ipc::Opcode::exists;
+}
+
+}  // namespace
+
 Engine::Engine(const EngineConfig& config, const base::Clock& clock, PageHasher hasher,
                const Placement& placement, RequesterTable& requesters, EngineCounters counters)
     : config_(config),
@@ -87,6 +95,7 @@ int Engine::do_work() noexcept {
     // SAFETY: only objects of type Progress are ever armed on this wheel.
     on_timer(static_cast<Progress&>(timer));
   });
+  if (!paused_.empty()) work += resume_paused();
   if (!pending_.empty()) work += post_pending();
   if (!waiting_.empty()) work += start_waiting();
   if (!finished_.empty()) work += complete_finished();
@@ -94,7 +103,8 @@ int Engine::do_work() noexcept {
 }
 
 base::TimeNs Engine::next_deadline_ns() const noexcept {
-  return timers_.next_deadline_ns();
+  if (paused_.empty()) return timers_.next_deadline_ns();
+  return std::min(timers_.next_deadline_ns(), paused_.front()->resume_ns);
 }
 
 // ---- posting ----
@@ -151,7 +161,7 @@ SubRequest* Engine::split_first_run(SubRequest& request) noexcept {
   others->stage = Stage::sorted;
   others->epoch = request.epoch;
   others->retried = request.retried;
-  others->rerouted = request.rerouted;
+  others->waits_for_map = request.waits_for_map;
   request.end = rest;
   return others;
 }
@@ -169,6 +179,7 @@ void Engine::post(SubRequest& request) noexcept {
                             : requester->post(request.route, token, request.request);
   if (status == Status::ok) {
     request.stage = Stage::posted;
+    request.waits_for_map = false;
     counters_.requests.add();
     if (progress.posted_ns == 0) on_accepted(progress);
     return;
@@ -192,6 +203,24 @@ void Engine::on_accepted(Progress& progress) noexcept {
 
 void Engine::wait(SubRequest& request) noexcept {
   pending_.push_back(request);
+}
+
+// All pauses are of one length and maps come in order, so whoever paused first goes on first.
+void Engine::pause(SubRequest& request) noexcept {
+  request.resume_ns = clock_.now_ns() + config_.map_pause_ns;
+  paused_.push_back(request);
+}
+
+int Engine::resume_paused() noexcept {
+  const base::TimeNs now_ns = clock_.now_ns();
+  int resumed = 0;
+  while (SubRequest* request = paused_.front()) {
+    if (request->resume_ns > now_ns && request->epoch == placement_->epoch()) break;
+    paused_.remove(*request);
+    wait(*request);
+    ++resumed;
+  }
+  return resumed;
 }
 
 int Engine::start_waiting() noexcept {
@@ -241,9 +270,11 @@ void Engine::take_reply(Operation& operation, const PageRequest& page,
   operation.replies[page.index] = {status, status == Status::ok ? reply.bytes : 0};
 }
 
-bool Engine::may_reroute(const SubRequest& request) noexcept {
-  return !request.rerouted && progress_of(request).phase == Phase::running &&
-         request.epoch != placement_->epoch();
+bool Engine::may_ask_again(const SubRequest& request) noexcept {
+  const Progress& progress = progress_of(request);
+  if (progress.phase != Phase::running) return false;
+  if (!is_read(progress.operation->header.opcode)) return true;
+  return clock_.now_ns() - progress.submitted_ns < config_.read_map_wait_ns;
 }
 
 void Engine::on_reply(RequestToken token, std::span<const PageReply> replies) noexcept {
@@ -260,11 +291,10 @@ void Engine::on_reply(RequestToken token, std::span<const PageReply> replies) no
     return go_on(*request);
   }
   // Backwards, because pages that stay open are moved to the end of the range, in order.
-  const bool reroutes = may_reroute(*request);
   for (std::uint32_t at = end; at-- > first;) {
-    if (reroutes && replies[at - first].status == Status::wrong_epoch) {
+    if (replies[at - first].status == Status::wrong_epoch && may_ask_again(*request)) {
       counters_.reroutes.add();
-      request->rerouted = true;
+      request->waits_for_map = true;
       std::swap(operation.pages[at], operation.pages[--request->first]);
     } else {
       take_reply(operation, operation.pages[at], replies[at - first]);
@@ -274,8 +304,9 @@ void Engine::on_reply(RequestToken token, std::span<const PageReply> replies) no
 }
 
 bool Engine::may_retry(const SubRequest& request, FenceCause cause) noexcept {
-  return cause == FenceCause::collateral && !request.retried &&
-         progress_of(request).phase == Phase::running;
+  const Progress& progress = progress_of(request);
+  return cause == FenceCause::collateral && !request.retried && progress.phase == Phase::running &&
+         is_read(progress.operation->header.opcode);
 }
 
 void Engine::on_fenced(RequestToken token, FenceCause cause) noexcept {
@@ -307,7 +338,8 @@ void Engine::answer(SubRequest& request, std::uint32_t first, std::uint32_t end,
 void Engine::go_on(SubRequest& request) noexcept {
   if (request.first == request.end) return close_request(request);
   request.count = 0;
-  wait(request);
+  const bool has_newest_map = request.epoch == placement_->epoch();
+  request.waits_for_map&& has_newest_map ? pause(request) : wait(request);
 }
 
 void Engine::close_request(SubRequest& request) noexcept {
@@ -361,8 +393,9 @@ void Engine::cancel_open(Progress& progress) noexcept {
 // What is not posted is over at once; what is posted is asked to end, and sends nothing after it.
 void Engine::cancel_request(SubRequest& request) noexcept {
   if (request.stage != Stage::posted) {
-    pending_.remove(request);
-    answer(request, request.first, request.end, Status::timeout);
+    pending_.remove(request);  // or from paused_
+    answer(request, request.first, request.end,
+           request.waits_for_map ? Status::wrong_epoch : Status::timeout);
     return close_request(request);
   }
   const std::uint32_t posted_end = request.first + request.count;

@@ -10,9 +10,15 @@
 //   reroutes           | the acknowledgements | are still open        | fences within the grace
 //
 // Giving up is not completing: pages without an answer get `timeout` only when their request has
-// been answered or fenced. A request that was fenced for another one's sake (collateral) is posted
-// again once, and pages that met wrong_epoch are routed again once if the placement has changed
-// meanwhile; both only before cancel_ns.
+// been answered or fenced. Before cancel_ns
+//  - pages that met wrong_epoch, which did nothing, are routed again as soon as the placement has
+//    changed, and asked again after a pause while it has not (the owner is behind);
+//  - a get or exists that was fenced for another one's sake (collateral) is posted again once. A
+//    put or remove is not: what the first one did is unknown, and it might still do it after the
+//    second one, and after whatever the client did then. It is answered `unreachable`: visible
+//    whole or not at all.
+// Each page has its own answer. Where an owner can not be reached, gets and exists miss and the
+// others are `unreachable`; pages of other owners are not affected.
 //
 // An agent part: do_work() runs the requesters' turns, timers, waiting posts and completions, and
 // is the only place from which on_complete() is called. No allocation after construction.
@@ -94,13 +100,15 @@ private:
   void post(SubRequest& request) noexcept;
   void on_accepted(Progress& progress) noexcept;
   void wait(SubRequest& request) noexcept;
+  void pause(SubRequest& request) noexcept;
+  int resume_paused() noexcept;
   int start_waiting() noexcept;
   int post_pending() noexcept;
 
   // Answers.
   void take_reply(Operation& operation, const transport::PageRequest& page,
                   const transport::PageReply& reply) noexcept;
-  bool may_reroute(const SubRequest& request) noexcept;
+  bool may_ask_again(const SubRequest& request) noexcept;
   bool may_retry(const SubRequest& request, transport::FenceCause cause) noexcept;
   void answer(SubRequest& request, std::uint32_t first, std::uint32_t end, Status status) noexcept;
   void go_on(SubRequest& request) noexcept;
@@ -129,6 +137,7 @@ private:
   std::unique_ptr<Progress[]> progress_;
   base::IntrusiveList<Progress, WaitingTag> waiting_;    // for an entry of the request pool
   base::IntrusiveList<SubRequest, PendingTag> pending_;  // not posted yet, or not again
+  base::IntrusiveList<SubRequest, PendingTag> paused_;   // wait for a map, the oldest map first
   base::IntrusiveList<Progress, WaitingTag> finished_;
   std::uint32_t in_flight_ = 0;
 };

@@ -23,6 +23,12 @@ struct EngineConfig {
   base::TimeNs fence_grace_ns = 100 * base::kNsPerMs;
 
   std::uint32_t posts_per_turn = 64;  // of requests that had to wait
+
+  // An owner that has another map than we have is asked again after this pause, or at once when a
+  // new map comes. A read that has waited so long for maps is a miss; a write waits until it gives
+  // up.
+  base::TimeNs map_pause_ns = 2 * base::kNsPerMs;
+  base::TimeNs read_map_wait_ns = 100 * base::kNsPerMs;
 };
 
 }  // namespace simm::engine

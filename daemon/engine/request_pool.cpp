@@ -17,7 +17,7 @@ SubRequest* RequestPool::acquire() noexcept {
   SubRequest& request = requests_[free_[--free_count_]];
   request.stage = SubRequest::Stage::unrouted;
   request.retried = false;
-  request.rerouted = false;
+  request.waits_for_map = false;
   return &request;
 }
 

@@ -28,8 +28,9 @@ struct SubRequest : base::ListLink<OpenTag>, base::ListLink<PendingTag> {
   std::uint32_t count = 0;
   std::uint32_t end = 0;
   Stage stage = Stage::unrouted;
-  bool retried = false;   // after a collateral fence
-  bool rerouted = false;  // after wrong_epoch
+  bool retried = false;        // after a collateral fence
+  bool waits_for_map = false;  // its owner and we do not have the same map: nothing was done
+  base::TimeNs resume_ns = 0;  // when it is asked again, if no new map comes before
   base::Epoch epoch = 0;
   transport::Route route;
   transport::Request request;

@@ -3,7 +3,11 @@
 // Thread: the data agent of the engine.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "daemon/transport/transport.h"
+#include "simm/check.h"
 
 namespace simm::engine {
 
@@ -25,6 +29,38 @@ public:
 
 private:
   transport::Requester& requester_;
+};
+
+// Several transports: this daemon itself through one, other peers through whichever leads to them.
+class PeerRequesters final : public RequesterTable {
+public:
+  // Peers are numbered below peers_max. The requesters outlive the table.
+  PeerRequesters(transport::Requester& self, std::uint32_t peers_max)
+      : requesters_{&self}, by_peer_(peers_max) {
+    SIMM_CHECK(peers_max > 0);
+    by_peer_[base::kSelf.value] = &self;
+  }
+
+  // A transport more, which gets its turns from now on. At set-up.
+  void add(transport::Requester& requester) { requesters_.push_back(&requester); }
+  // From now on `requester`, one of those, leads to the peer; null: nothing does.
+  void lead(base::PeerId peer, transport::Requester* requester) noexcept {
+    SIMM_CHECK(peer.value < by_peer_.size());
+    by_peer_[peer.value] = requester;
+  }
+
+  transport::Requester* find(base::PeerId peer) noexcept override {
+    return peer.value < by_peer_.size() ? by_peer_[peer.value] : nullptr;
+  }
+  int do_work() noexcept override {
+    int work = 0;
+    for (transport::Requester* requester : requesters_) work += requester->do_work();
+    return work;
+  }
+
+private:
+  std::vector<transport::Requester*> requesters_;
+  std::vector<transport::Requester*> by_peer_;
 };
 
 }  // namespace simm::engine

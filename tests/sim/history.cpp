@@ -86,6 +86,11 @@ void History::on_posted(std::uint32_t, const WireRequest& request) {
       return report_.violation("P5", "%s: posted after its completion",
                                describe(puts_[put].key).c_str());
     }
+    // Both might take effect, the first one after the second, and after what came behind it.
+    if (puts_[put].requests > puts_[put].requests_failed) {
+      return report_.violation("P4", "%s: put %u is posted again, but may have been stored before",
+                               describe(puts_[put].key).c_str(), put);
+    }
     ++puts_[put].requests;
     ++puts_[put].requests_open;
     puts.push_back(put);
@@ -126,7 +131,7 @@ void History::on_server_done(const WireRequest& request) {
 base::TimeNs History::effect_by(const Put& put) const {
   const bool all_ended = put.over && put.requests_open == 0;
   const base::TimeNs ended_ns = all_ended ? put.effect_by_ns : kNever;
-  return put.over && put.requests <= 1 ? std::min(ended_ns, put.first_seen_ns) : ended_ns;
+  return put.over ? std::min(ended_ns, put.first_seen_ns) : ended_ns;
 }
 
 bool History::refused(const Put& put) const {

@@ -7,9 +7,8 @@
 //  P3  inside a lease a miss of the owner has a cause
 //  P4  a put that its owner refused is never seen; a value that was superseded never comes back:
 //      a put takes effect between its submission and the moment when its owner has forgotten the
-//      last request for it (the network knows), so a later remove or replace ends it for good
-//
-// A put that the engine posted twice (its first path broke) may take effect twice while it lasts.
+//      last request for it (the network knows), so a later remove or replace ends it for good;
+//      it is posted again only when its owner has said that it did not store it
 // Thread: the one simulated thread.
 #pragma once
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "simm/check.h"
+#include "tests/sim/cluster_map.h"
 
 namespace simm::sim {
 
@@ -36,7 +37,10 @@ SimNode::~SimNode() {
     leave.session = link->session.get();
     SIMM_CHECK(commands_.try_push(leave));
   }
-  // Its objects insist on being idle when they are destroyed: with everything fenced they soon are.
+  // Its objects insist on being idle when they are destroyed: with everything fenced they soon are,
+  // when what waits for a map gets one. Time stands still here.
+  const ClusterMap last_map(~base::Epoch{0}, 1, 1);
+  engine_.use_placement(last_map);
   session::SessionEvent event;
   for (int turns = 0; sessions_.sessions() > 0 || engine_.in_flight() > 0; ++turns) {
     if (turns == 100'000) {
