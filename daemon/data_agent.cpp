@@ -99,7 +99,6 @@ int DataAgent::do_work() noexcept {
   work += responder_.do_work();
   work += server_.do_work();
   work += responder_.run_moves();  // what the server has just started
-  if (work > 0) clock_.refresh();  // copies take time
   work += engine_.do_work();
   return work;
 }

@@ -16,7 +16,7 @@ public:
 
   base::Epoch epoch() const noexcept override { return kEpoch; }
   transport::Route route(base::Slot slot) const noexcept override {
-    return {base::kSelf, static_cast<std::uint16_t>(slot % shards_)};
+    return {base::kSelf, static_cast<std::uint16_t>(shards_ == 1 ? 0 : slot % shards_)};
   }
 
 private:

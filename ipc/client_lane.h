@@ -16,6 +16,7 @@
 #include "ipc/cursor.h"
 #include "ipc/daemon_lane.h"
 #include "ipc/lane_memory.h"
+#include "ipc/prefetch.h"
 #include "ipc/range.h"
 #include "ipc/untrusted.h"
 #include "simm/status.h"
@@ -45,6 +46,18 @@ public:
     if (!range_within(offset, bytes, kKeyArenaBytes)) return Status::invalid_argument;
     basic_copy_out<Access>(memory_.keys(offset), key, bytes);
     return Status::ok;
+  }
+
+  // Begin to fetch what write_page(), write_key() and read_result() will touch. Any values are
+  // allowed.
+  void fetch_page(std::uint32_t index) const noexcept {
+    if (index < kPageSlots) fetch_to_write(memory_.page(index));
+  }
+  void fetch_key(std::uint32_t offset) const noexcept {
+    if (offset < kKeyArenaBytes) fetch_to_write(memory_.keys(offset));
+  }
+  void fetch_result(std::uint32_t index) const noexcept {
+    if (index < kPageSlots) fetch_to_read(memory_.result(index));
   }
 
   // The result of descriptor `index`, once the completion of its submission was read.

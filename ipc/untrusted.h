@@ -120,6 +120,18 @@ inline void basic_copy_out(void* to, const void* from, std::size_t bytes) noexce
   for (; bytes != 0; --bytes) Access::store(out++, *in++, std::memory_order_relaxed);
 }
 
+// The same for a struct of whole words: each is put together in a register. A struct that was just
+// written field by field and is read back in wider words waits until every store before it has
+// reached the cache, the payload that the daemon has just copied included.
+template <typename Access, std::size_t kWords>
+inline void basic_copy_words_out(void* to, const std::uint64_t (&words)[kWords]) noexcept {
+  auto* out = static_cast<std::uint64_t*>(to);  // SAFETY: the caller's struct is 8-aligned
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < kWords; ++i) {
+    Access::store(out + i, words[i], std::memory_order_relaxed);
+  }
+}
+
 inline void copy_in(void* to, const void* from, std::size_t bytes) noexcept {
   basic_copy_in<DirectAccess>(to, from, bytes);
 }

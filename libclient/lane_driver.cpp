@@ -12,6 +12,10 @@
 namespace simm::detail {
 namespace {
 
+// Pages of a batch whose lines are on their way from the daemon's cache while one is written or
+// read.
+constexpr std::uint32_t kFetchAhead = 12;
+
 // A code from shared memory.
 Status known_status(std::int32_t value) noexcept {
   return is_known_status(value) ? static_cast<Status>(value) : Status::io_error;
@@ -87,6 +91,10 @@ LaneDriver::Added LaneDriver::add_page(Lane& lane, BatchRun& run, Draft& draft) 
   draft.descriptor.key_bytes = static_cast<std::uint32_t>(page.key.size());
   draft.descriptor.depth = run.opcode == ipc::Opcode::put ? page.depth : 0;
   const std::uint32_t index = draft.page_first + draft.count;
+  if (run.next + kFetchAhead < run.pages.size()) {
+    lane.ring->fetch_page(index + kFetchAhead);
+    lane.ring->fetch_key(draft.descriptor.key_offset + kFetchAhead * draft.descriptor.key_bytes);
+  }
   lane.slots[index] = draft.slot;
   if (draft.slot.held != nullptr) draft.held = draft.slot.held;
   // Both are inside the lane: the rings gave out the places.
@@ -303,6 +311,9 @@ bool LaneDriver::collect(Lane& lane) noexcept {
 void LaneDriver::finish(Lane& lane, InFlight& entry, Status status) noexcept {
   BatchRun& run = *entry.run;
   for (std::uint32_t i = 0; i < entry.page_count; ++i) {
+    if (i + kFetchAhead < entry.page_count) {
+      lane.ring->fetch_result(entry.page_first + i + kFetchAhead);
+    }
     finish_page(lane, run, entry.page_first + i, status);
   }
   release(lane, entry);

@@ -49,8 +49,7 @@ void AgentRunner::run() noexcept {
     const TimeNs after = clock_.now_ns();
     turns_.add();
     if (work == 0) {
-      idle(after);
-      before = clock_.now_ns();
+      before = idle(after);
       continue;
     }
     work_.add(static_cast<std::uint64_t>(work));
@@ -69,22 +68,24 @@ void AgentRunner::rewarded(TimeNs now_ns) noexcept {
   idle_since_ns_ = 0;
 }
 
-void AgentRunner::idle(TimeNs now_ns) noexcept {
+// Returns the time of its end: a pause is too short to look at the clock for it.
+TimeNs AgentRunner::idle(TimeNs now_ns) noexcept {
   if (idle_.mode == WaitMode::spin) {
     cpu_relax();
-    return;
+    return now_ns;
   }
   if (idle_since_ns_ == 0) idle_since_ns_ = now_ns;
   const TimeNs spun_ns = now_ns - idle_since_ns_;
   if (idle_.mode == WaitMode::adaptive && spun_ns < spin_budget_ns_) {
     if (spun_ns < spin_budget_ns_ / 2) {
       cpu_relax();
-    } else {
-      ::sched_yield();
+      return now_ns;
     }
-    return;
+    ::sched_yield();
+  } else {
+    sleep();
   }
-  sleep();
+  return clock_.now_ns();
 }
 
 void AgentRunner::sleep() noexcept {

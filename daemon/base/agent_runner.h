@@ -43,7 +43,7 @@ public:
   void request_stop() noexcept;
 
 private:
-  void idle(TimeNs now_ns) noexcept;
+  TimeNs idle(TimeNs now_ns) noexcept;
   void sleep() noexcept;
   void rewarded(TimeNs now_ns) noexcept;
 

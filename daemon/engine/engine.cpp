@@ -428,7 +428,7 @@ void Engine::finish(Progress& progress) noexcept {
 }
 
 int Engine::complete_finished() noexcept {
-  const base::TimeNs now_ns = clock_.now_ns();
+  base::TimeNs now_ns = 0;
   // Only those that are finished now: owners may submit new ones from on_complete().
   base::IntrusiveList<Progress, WaitingTag> done;
   done.splice_back(finished_);
@@ -440,11 +440,14 @@ int Engine::complete_finished() noexcept {
       counters_.timeouts.add();
     }
     counters_.bytes_moved.add(operation.bytes_moved);
-    counters_.complete_ns.record(now_ns - progress->submitted_ns);
-    if (progress->posted_ns != 0) counters_.reply_ns.record(now_ns - progress->posted_ns);
     --in_flight_;
     ++completed;
     operation.owner->on_complete(operation);
+    // Copies take time, so the turn's own reading of the clock would be too early; and the client
+    // has its answer before another one is taken.
+    if (now_ns == 0) now_ns = clock_.fresh_ns();
+    counters_.complete_ns.record(now_ns - progress->submitted_ns);
+    if (progress->posted_ns != 0) counters_.reply_ns.record(now_ns - progress->posted_ns);
     operations_.release(operation);
   }
   return completed;

@@ -1,8 +1,11 @@
 #include "daemon/engine/page_hasher.h"
 
+// Keys are short: the call through the library costs as much as hashing them.
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <array>
 
-#include "daemon/base/hash.h"
 #include "daemon/engine/group_key.h"
 
 namespace simm::engine {

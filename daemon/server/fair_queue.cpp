@@ -14,8 +14,8 @@ FairQueue::FairQueue(std::uint32_t tenants_max, std::uint64_t quantum_bytes)
 }
 
 std::uint32_t FairQueue::enter(base::TenantId tenant) noexcept {
-  std::uint32_t chosen = lane_count_ - 1;
-  for (std::uint32_t i = lane_count_; i-- > 0;) {
+  std::uint32_t chosen = occupied_ == 0 ? 0 : lane_count_ - 1;
+  for (std::uint32_t i = occupied_ == 0 ? 0 : lane_count_; i-- > 0;) {
     if (lanes_[i].jobs > 0 && lanes_[i].tenant == tenant) {
       chosen = i;
       break;

@@ -71,6 +71,7 @@ Status Server::refusal_of(const transport::Incoming& incoming) const noexcept {
 
 void Server::on_request(transport::Incoming& incoming) noexcept {
   counters_.requests.add();
+  if (!incoming.pages.empty()) store_.prefetch_index(incoming.pages[0].hash);
   const Status refusal = refusal_of(incoming);
   if (refusal != Status::ok) {
     if (refusal == Status::wrong_epoch) counters_.wrong_epoch.add(incoming.pages.size());
@@ -126,7 +127,6 @@ void Server::answer_remove(transport::Incoming& incoming) noexcept {
 
 void Server::start_job(transport::Incoming& incoming, base::TimeNs now_ns) noexcept {
   const transport::RequestHeader& header = incoming.header;
-  store_.prefetch_index(incoming.pages[0].hash);
   Job& job = *free_jobs_.pop_front();
   ++jobs_busy_;
   incoming.server_data = &job;
@@ -148,6 +148,7 @@ void Server::start_job(transport::Incoming& incoming, base::TimeNs now_ns) noexc
       store_.touch(key, lease_ns, now_ns);
     });
   }
+  (void)store_.prefetch_record(incoming.pages[0].hash);
   queue_.push(job);
 }
 

@@ -58,10 +58,16 @@ Decoded SubmissionDecoder::decode(ipc::Submission submission, const ipc::DaemonL
   operation.page_first = submission.page_first;
   operation.page_count = submission.page_count;
 
+  constexpr std::uint32_t kAhead = 16;  // pages whose descriptors are on their way
   Decoded all;
   KeySpan keys;
+  const std::uint32_t pages_end = submission.page_first + submission.page_count;
+  for (std::uint32_t i = 1; i < kAhead; ++i) lane.fetch_page(submission.page_first + i);
   for (std::uint32_t i = 0; i < submission.page_count; ++i) {
     ipc::PageDescriptor page;
+    if (submission.page_first + i + kAhead < pages_end) {
+      lane.fetch_page(submission.page_first + i + kAhead);
+    }
     if (lane.copy_pages(submission.page_first + i, 1, &page) != Status::ok) {
       return breach(ipc::PoisonReason::bad_submission);
     }
@@ -69,6 +75,8 @@ Decoded SubmissionDecoder::decode(ipc::Submission submission, const ipc::DaemonL
     const Status decoded = decode_page(opcode, page, request);
     if (decoded == Status::poisoned) return breach(ipc::PoisonReason::bad_descriptor);
     if (decoded != Status::ok) all.status = decoded;
+    lane.fetch_key(page.key_offset + page.key_bytes);
+    lane.fetch_result(submission.page_first + i);
     request.index = static_cast<std::uint16_t>(i);
     // SAFETY: the key range was checked against kKeyArenaBytes, which is the array's size: a key
     // keeps the offset that it has in the lane, so that one copy brings all of them.

@@ -67,6 +67,7 @@ Status Store::begin_read(const ObjectKey& key, base::TimeNs lease_ns, base::Time
   }
   Record& record = records_[number];
   groups_.prefetch(record.group);
+  prefetch_payload(record);
   if (record.check != check_of(record)) {
     ++counts_.damaged_records;
     ++counts_.quarantined;

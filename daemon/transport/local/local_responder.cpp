@@ -103,7 +103,12 @@ void LocalResponder::abort(LocalRequest& request) noexcept {
 void LocalResponder::reply(Incoming& incoming, std::span<const PageReply> pages) noexcept {
   LocalRequest& request = request_of(incoming);
   SIMM_CHECK(request.move_count == 0 && pages.size() == request.pages.size());
-  std::copy(pages.begin(), pages.end(), request.replies.begin());
+  // Field by field, as they were written: a wider load would wait for all stores before it, those
+  // of the payload included.
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    request.replies[i].status = pages[i].status;
+    request.replies[i].bytes = pages[i].bytes;
+  }
   request.reply_count = static_cast<std::uint16_t>(pages.size());
   give_back(request, LocalEvent::Kind::replied);
 }
