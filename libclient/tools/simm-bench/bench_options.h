@@ -25,6 +25,10 @@ public:
                                        const DaemonOptions& daemon_options);
 
   [[nodiscard]] const std::string& socket_path() const noexcept { return socket_path_; }
+  // Of another tenant when DaemonOptions asked for one and the daemon is ours.
+  [[nodiscard]] const std::string& other_socket_path() const noexcept {
+    return own_ ? own_->other_socket_path() : socket_path_;
+  }
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
   // Only a daemon of our own is pinned: figures from others say less.
   [[nodiscard]] bool is_own() const noexcept { return own_.has_value(); }

@@ -43,8 +43,13 @@ Expected<DaemonProcess> DaemonProcess::start(const DaemonOptions& options) {
   DaemonProcess daemon;
   daemon.directory_ = directory;
   daemon.socket_path_ = directory + "/simm.sock";
+  daemon.other_path_ = options.has_other_tenant ? directory + "/other.sock" : daemon.socket_path_;
+  nlohmann::json sockets = {{{"path", daemon.socket_path_}}};
+  if (options.has_other_tenant) {
+    sockets.push_back({{"path", daemon.other_path_}, {"tenant", "other"}});
+  }
   const nlohmann::json configuration = {{"run_directory", directory},
-                                        {"sockets", {{{"path", daemon.socket_path_}}}},
+                                        {"sockets", sockets},
                                         {"node", {{"pool_bytes", options.pool_bytes}}},
                                         {"memory", {{"foreign", options.allow_foreign}}},
                                         {"threading", {{"mode", "shared"}}}};
@@ -71,6 +76,7 @@ Expected<DaemonProcess> DaemonProcess::start(const DaemonOptions& options) {
 DaemonProcess::DaemonProcess(DaemonProcess&& other) noexcept
     : directory_(std::move(other.directory_)),
       socket_path_(std::move(other.socket_path_)),
+      other_path_(std::move(other.other_path_)),
       pid_(std::exchange(other.pid_, -1)) {
   other.directory_.clear();
 }

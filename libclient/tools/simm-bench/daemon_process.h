@@ -18,6 +18,7 @@ struct DaemonOptions {
   std::uint64_t pool_bytes = 1ull << 30;
   int cpu = -1;  // all threads pinned there; -1: not pinned
   bool allow_foreign = false;
+  bool has_other_tenant = false;  // with a socket of its own
   std::vector<std::pair<std::string, std::string>> environment;
 };
 
@@ -31,6 +32,8 @@ public:
   ~DaemonProcess();  // SIGTERM, after 10 s SIGKILL; removes its directory
 
   [[nodiscard]] const std::string& socket_path() const noexcept { return socket_path_; }
+  // Of the other tenant; without one the same as socket_path().
+  [[nodiscard]] const std::string& other_socket_path() const noexcept { return other_path_; }
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
 
 private:
@@ -40,6 +43,7 @@ private:
 
   std::string directory_;
   std::string socket_path_;
+  std::string other_path_;
   pid_t pid_ = -1;
 };
 

@@ -9,6 +9,7 @@
 #include "libclient/tools/simm-bench/ipc_benchmark.h"
 #include "libclient/tools/simm-bench/kv_bandwidth.h"
 #include "libclient/tools/simm-bench/kv_latency.h"
+#include "libclient/tools/simm-bench/kv_victim.h"
 #include "libclient/tools/simm-bench/node_benchmark.h"
 #include "libclient/tools/simm-bench/replay_command.h"
 #include "libclient/tools/simm-bench/subprocess.h"
@@ -76,8 +77,9 @@ void add_stats_options(CLI::App& command, simm::bench::TraceStatsOptions& option
 }
 
 Outcome run_kv(const simm::bench::BenchOptions& options, ResultPrinter& printer) {
-  for (const auto run : {simm::bench::run_kv_latency, simm::bench::run_kv_bandwidth,
-                         simm::bench::run_node_benchmark, simm::bench::run_allocation_benchmark}) {
+  for (const auto run :
+       {simm::bench::run_kv_latency, simm::bench::run_kv_bandwidth, simm::bench::run_kv_victim,
+        simm::bench::run_node_benchmark, simm::bench::run_allocation_benchmark}) {
     const Outcome outcome = run(options, printer);
     if (!outcome) return outcome;
   }
