@@ -141,6 +141,38 @@ TEST_CASE("an acceptor that skips the challenge or refuses what no acceptor refu
   CHECK(after(refusal) == HelloRefusal::proof);
 }
 
+TEST_CASE("reserved fields that are not zero are garbage at once, not only when the proof fails") {
+  Ends ends(data_request());
+  ends.run();
+  const auto acceptor_after = [&](const std::function<void(HelloMessage&)>& change) {
+    auto hello = hello_message_from<HelloMessage>(ends.said.at(0));
+    change(hello);
+    HelloAcceptor acceptor(ends.acceptor_secret, ends.acceptor_self, ends.acceptor_random);
+    Ends::feed(acceptor, std::as_bytes(std::span(&hello, 1)));
+    CHECK(Ends::take(acceptor).empty() == (acceptor.state() == State::failed));
+    return acceptor.refusal();
+  };
+  using R = HelloRefusal;
+  CHECK(acceptor_after([](HelloMessage&) {}) == R::none);
+  CHECK(acceptor_after([](HelloMessage& m) { m.header.reserved = 1; }) == R::garbage);
+  CHECK(acceptor_after([](HelloMessage& m) { m.reserved0 = 1; }) == R::garbage);
+  CHECK(acceptor_after([](HelloMessage& m) { m.reserved1 = 1; }) == R::garbage);
+  CHECK(acceptor_after([](HelloMessage& m) { m.reserved2 = 1; }) == R::garbage);
+  CHECK(acceptor_after([](HelloMessage& m) { m.has_secret = 2; }) == R::garbage);
+  CHECK(acceptor_after([](HelloMessage& m) { m.role = 4; }) == R::garbage);
+  CHECK(acceptor_after([](HelloMessage& m) { m.purpose = 0; }) == R::garbage);
+  CHECK(acceptor_after([](HelloMessage& m) { m.target = {}; }) == R::garbage);
+  CHECK(acceptor_after([](HelloMessage& m) { m.incarnation = {}; }) == R::garbage);
+  CHECK(acceptor_after([](HelloMessage& m) { m.purpose = 1; }) == R::garbage);  // with a shard
+  CHECK(acceptor_after([](HelloMessage& m) { m.version_min = 2; }) == R::garbage);
+  CHECK(acceptor_after([](HelloMessage& m) { m.name[0] = '\n'; }) == R::garbage);
+  auto challenge = hello_message_from<ChallengeMessage>(ends.said.at(1));
+  challenge.reserved0 = 1;
+  HelloDialer dialer(ends.dialer_secret, ends.dialer_self, ends.request, ends.dialer_random);
+  Ends::feed(dialer, std::as_bytes(std::span(&challenge, 1)));
+  CHECK(dialer.refusal() == R::garbage);
+}
+
 TEST_CASE("one who did not prove itself learns nothing about the daemon") {
   Ends ends(data_request());
   ends.dialer_secret = secret_of('b');

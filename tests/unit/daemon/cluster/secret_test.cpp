@@ -107,6 +107,15 @@ TEST_CASE("a credential of the service manager may be readable by its group, not
   CHECK_FALSE(ClusterSecret::load(directory.file(kText, 0440), prefix).has_value());
 }
 
+TEST_CASE("a secret that another user owns is refused" * doctest::skip(::geteuid() != 0)) {
+  const SecretDirectory directory;
+  const std::string file = directory.file(kText, 0600);
+  REQUIRE(::chown(file.c_str(), 12345, 12345) == 0);
+  const auto secret = ClusterSecret::load(file);
+  CHECK(secret.status() == Status::permission_denied);
+  CHECK(secret.error().context.find("12345") != std::string::npos);
+}
+
 TEST_CASE("a secret has a length that can not be guessed and fits") {
   const SecretDirectory directory;
   CHECK_FALSE(ClusterSecret::load(directory.file("", 0600)).has_value());
