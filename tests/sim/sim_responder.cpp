@@ -237,14 +237,21 @@ void SimResponder::start(Active& active, std::uint16_t page, std::shared_ptr<Mov
 void SimResponder::next_step(const std::shared_ptr<Move>& move) {
   const Conditions& c = network_.conditions;
   network_.loop().after(network_.dice().skewed(c.step_low_ns, c.step_high_ns),
-                        [this, move] { step(move); });
+                        // A crashed server has left its moves in the event loop.
+                        [this, move] {
+                          if (move->path->responder != nullptr) step(move);
+                        });
 }
 
 void SimResponder::step(const std::shared_ptr<Move>& move) {
   Path& path = *move->path;
   if (path.responder == nullptr) return;  // the server is gone, and `this` with it
   if (path.dead || path.server_closed) return finish(move, Status::transfer_failed);
-  if (path.black_holed) return path.held.push_back([this, move] { step(move); });
+  if (path.black_holed) {
+    return path.held.push_back([this, move] {
+      if (move->path->responder != nullptr) step(move);
+    });
+  }
   const Conditions& c = network_.conditions;
   const std::size_t n = std::min<std::size_t>(
       move->length - move->copied, network_.dice().between(c.step_bytes_low, c.step_bytes_high));
