@@ -42,8 +42,9 @@ struct NodeDaemon::Parts {
         limits(*counters),
         hash_seed(seed_of(options.config)),
         tenants(options.config, base::KeyHasher(hash_seed)),
-        registrar(base::kRegistrarJobsMax),
-        environment{io, options.config, clock, *counters, limits, errors, log, registrar},
+        registrar("simm-registrar", base::kRegistrarJobsMax),
+        closer("simm-closer", base::kRegistrarJobsMax),
+        environment{io, options.config, clock, *counters, limits, errors, log, registrar, closer},
         bell(io),
         signals(io, SIGTERM, SIGINT),
         watchdog(io),
@@ -53,6 +54,7 @@ struct NodeDaemon::Parts {
   ~Parts() {
     // No thread may run while what it works on goes: the registrar still frees regions.
     registrar.stop();
+    closer.stop();
     if (data != nullptr) data->stop();
   }
 
@@ -65,7 +67,8 @@ struct NodeDaemon::Parts {
   const std::uint64_t hash_seed;
   control::TenantRules tenants;
   boost::asio::io_context io{1};
-  control::RegistrarThread registrar;
+  control::JobThread registrar;
+  control::JobThread closer;
   control::Environment environment;
   control::ControlBell bell;
   boost::asio::signal_set signals;
@@ -115,6 +118,7 @@ Expected<std::unique_ptr<NodeDaemon>> NodeDaemon::create(NodeOptions options) {
   }
   Outcome done = p.data->start();
   if (done) p.registrar.start();
+  if (done) p.closer.start();
   if (done) done = p.server->listen(p.options.inherited);
   if (done) done = p.admin->listen(p.options.config.admin_socket);
   if (!done) return std::move(done).error();

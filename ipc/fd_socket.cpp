@@ -58,8 +58,6 @@ void take_fds(msghdr& header, Received& received) noexcept {
 void refuse(Received& received, SocketResult why) noexcept {
   received.result = why;
   received.bytes = 0;
-  received.fd_count = 0;
-  for (UniqueFd& fd : received.fds) fd.reset();
 }
 
 // Waits until `fd` is ready for `events` or the deadline has passed; false when it passed.

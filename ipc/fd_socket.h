@@ -28,11 +28,13 @@ enum class SocketResult : std::uint8_t {
   would_block,   // nothing there, or no room; with a time limit: it passed
   hung_up,       // the other side closed or died
   too_long,      // receive: longer than the buffer; send: longer than the kernel takes
-  too_many_fds,  // receive: more than kFdsPerMessageMax; the first ones are closed again
+  too_many_fds,  // receive: more than kFdsPerMessageMax
   failed,        // any other errno, see `errno_value`
 };
 const char* socket_result_name(SocketResult result) noexcept;
 
+// What came. A message that is refused has no bytes, but its descriptors are here all the same:
+// closing one may take as long as the file system behind it likes, so the caller decides where.
 struct Received {
   SocketResult result = SocketResult::failed;
   int errno_value = 0;    // for `failed`

@@ -92,10 +92,14 @@ Expected<MemoryFile> MemoryFile::create_with(const MemoryFileSpec& spec, bool hu
   return MemoryFile(std::move(fd), bytes, page, huge);
 }
 
-Expected<MemoryFile> MemoryFile::inspect(UniqueFd fd) {
+bool MemoryFile::is_memory(int fd) noexcept {
   // Only shmem and hugetlbfs files have seals (F_SEAL_SEAL at least), and the kernel answers this
   // without asking the file system: fstat of a FUSE file may block for as long as its owner likes.
-  if (::fcntl(fd.get(), F_GET_SEALS) < 0) {
+  return ::fcntl(fd, F_GET_SEALS) >= 0;
+}
+
+Expected<MemoryFile> MemoryFile::inspect(UniqueFd fd) {
+  if (!is_memory(fd.get())) {
     return Error{Status::invalid_argument,
                  "the descriptor is not a file of tmpfs or hugetlbfs: only memory can be shared"};
   }

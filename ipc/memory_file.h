@@ -40,6 +40,9 @@ public:
   // Takes a descriptor from outside. invalid_argument for anything but a regular file on tmpfs or
   // hugetlbfs, permission_denied for one that is not open for reading and writing; closes it then.
   static Expected<MemoryFile> inspect(UniqueFd fd);
+  // Whether it is a descriptor of memory at all. Anything else may hang whoever does so much as
+  // close it, so inspect() is not for those from somebody who is not trusted.
+  [[nodiscard]] static bool is_memory(int fd) noexcept;
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }

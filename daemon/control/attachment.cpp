@@ -9,6 +9,7 @@
 #include "daemon/base/sanitize.h"
 #include "ipc/attach_rules.h"
 #include "ipc/control_codec.h"
+#include "ipc/memory_file.h"
 #include "simm/version.h"
 
 namespace simm::control {
@@ -50,12 +51,15 @@ void Attachment::start() {
 }
 
 void Attachment::read_next() {
+  if (is_closing_descriptors_) return;  // on_descriptors_closed() goes on
   readable_.when_readable([self = shared_from_this()] { self->on_readable(); });
 }
 
 void Attachment::on_readable() {
   std::array<std::byte, ipc::kControlMessageBytesMax> buffer;
   ipc::Received received = socket_.try_receive(buffer);
+  const std::size_t fd_count = received.fd_count;
+  std::vector<ipc::UniqueFd> fds = keep_memory(received);
   switch (received.result) {
     case ipc::SocketResult::done:
       break;
@@ -76,14 +80,36 @@ void Attachment::on_readable() {
                                         message.error().context);
     return close("bad_message", ipc::PoisonReason::bad_message);
   }
-  std::vector<ipc::UniqueFd> fds;
-  for (std::size_t i = 0; i < received.fd_count; ++i) fds.push_back(std::move(received.fds[i]));
   const auto* region = std::get_if<ipc::RegisterRegion>(&*message);
   const std::size_t expected_fds = region != nullptr && region->has_fd ? 1 : 0;
-  if (fds.size() != expected_fds) {
+  if (fd_count != expected_fds) {
     return close("unexpected_descriptors", ipc::PoisonReason::bad_descriptor_passing);
   }
   handle(std::move(*message), std::move(fds));
+}
+
+std::vector<ipc::UniqueFd> Attachment::keep_memory(ipc::Received& received) {
+  std::vector<ipc::UniqueFd> memory;
+  auto odd = std::make_shared<std::vector<ipc::UniqueFd>>();
+  for (std::size_t i = 0; i < received.fd_count; ++i) {
+    ipc::UniqueFd& fd = received.fds[i];
+    (ipc::MemoryFile::is_memory(fd.get()) ? memory : *odd).push_back(std::move(fd));
+  }
+  if (!odd->empty()) {
+    is_closing_descriptors_ = true;
+    services_.environment.closer.submit_release([self = shared_from_this(), odd] {
+      odd->clear();
+      boost::asio::post(self->services_.environment.io, [self] { self->on_descriptors_closed(); });
+    });
+  }
+  return memory;
+}
+
+void Attachment::on_descriptors_closed() {
+  is_closing_descriptors_ = false;
+  if (is_finished_) return owner_.on_closed(*this);
+  // While it opens or is busy, whoever ends that reads on.
+  if (state_ == State::hello || state_ == State::mapping || state_ == State::open) read_next();
 }
 
 void Attachment::handle(ipc::ClientMessage message, std::vector<ipc::UniqueFd> fds) {
@@ -281,7 +307,8 @@ void Attachment::finish() {
           memory.reset();
         });
   }
-  owner_.on_closed(*this);
+  is_finished_ = true;
+  if (!is_closing_descriptors_) owner_.on_closed(*this);
 }
 
 const char* Attachment::state_name() const noexcept {

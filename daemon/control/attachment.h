@@ -109,6 +109,11 @@ private:
   void leave_handshake();
   // Ends a request: sends its reply and reads the next one.
   void reply(const ipc::DaemonMessage& message);
+  // Has those that are no memory closed by the closer and returns the others. Until they are
+  // closed, nothing more is read and the connection counts as open: a client has no more of them
+  // with us than one message holds.
+  std::vector<ipc::UniqueFd> keep_memory(ipc::Received& received);
+  void on_descriptors_closed();
   void finish();
   void free_region(std::unique_ptr<memory::RegionMemory> region);
 
@@ -134,8 +139,10 @@ private:
   std::uint64_t request_id_ = 0;
   std::string request_name_;
   bool in_handshake_ = true;
-  bool registering_ = false;         // a job with this attachment is on the registrar thread
-  std::uint64_t adding_region_ = 0;  // id of the region that on_region_added() is about
+  bool is_closing_descriptors_ = false;  // a job with this attachment is on the closer
+  bool is_finished_ = false;             // nothing but that job keeps it
+  bool registering_ = false;             // a job with this attachment is on the registrar thread
+  std::uint64_t adding_region_ = 0;      // id of the region that on_region_added() is about
 };
 
 }  // namespace simm::control

@@ -13,6 +13,11 @@ void Attachment::on_register_region(const ipc::RegisterRegion& wanted,
   state_ = State::busy;
   request_id_ = wanted.request_id;
   request_name_ = base::sanitize(wanted.name, 100);
+  if (wanted.has_fd && fds.empty()) {  // it came, and was no memory
+    return reply(ipc::RegionReply{
+        request_id_, Status::invalid_argument, ipc::kNoRegion, wanted.kind,
+        "the descriptor is not a file of tmpfs or hugetlbfs: only memory can be shared"});
+  }
   auto request = std::make_shared<RegionRequest>();
   request->wanted = wanted;
   if (!fds.empty()) request->fd = std::move(fds.front());

@@ -8,7 +8,7 @@
 #include "daemon/base/limits.h"
 #include "daemon/base/log.h"
 #include "daemon/control/asio.h"
-#include "daemon/control/registrar_thread.h"
+#include "daemon/control/job_thread.h"
 
 namespace simm::control {
 
@@ -20,7 +20,8 @@ struct Environment {
   base::LimitCounters& limits;
   base::ErrorLog& errors;
   base::Log& log;
-  RegistrarThread& registrar;
+  JobThread& registrar;
+  JobThread& closer;
 };
 
 }  // namespace simm::control

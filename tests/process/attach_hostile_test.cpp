@@ -31,25 +31,6 @@ bool serves(const DaemonProcess& daemon) {
   return client.attach();
 }
 
-// Sends a packet with as many copies of one descriptor as the kernel takes.
-void send_fds(int socket, std::size_t count) {
-  std::vector<int> fds(count, STDIN_FILENO);
-  std::vector<char> control(CMSG_SPACE(count * sizeof(int)));
-  char byte = 'x';
-  iovec part{&byte, 1};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(count * sizeof(int));
-  std::memcpy(CMSG_DATA(header), fds.data(), count * sizeof(int));
-  CHECK(::sendmsg(socket, &message, MSG_NOSIGNAL) == 1);
-}
-
 TEST_CASE("floods of descriptors and of connections leave no descriptor behind") {
   DaemonProcess daemon(R"("session": {"handshake_ms": 200})");
   REQUIRE(daemon.start());
@@ -58,14 +39,14 @@ TEST_CASE("floods of descriptors and of connections leave no descriptor behind")
   const std::size_t before = daemon.open_descriptors();
   for (int i = 0; i < 20; ++i) {
     RawClient client(daemon.socket());
-    send_fds(client.socket().fd(), 253);
+    client.send_descriptors(std::vector<int>(253, STDIN_FILENO));
     CHECK(client.hung_up());
   }
   for (int i = 0; i < 500; ++i) RawClient client(daemon.socket());
   for (int i = 0; i < 20; ++i) {
     RawClient client(daemon.socket());
     REQUIRE(client.attach());
-    send_fds(client.socket().fd(), 4);
+    client.send_descriptors(std::vector<int>(4, STDIN_FILENO));
     CHECK(client.hung_up());
   }
   CHECK(eventually([&] { return sessions(daemon) == 0; }));

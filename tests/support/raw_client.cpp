@@ -1,7 +1,9 @@
 #include "tests/support/raw_client.h"
 
 #include <doctest/doctest.h>
+#include <sys/socket.h>
 
+#include <cstring>
 #include <utility>
 
 #include "ipc/control_codec.h"
@@ -49,6 +51,24 @@ bool RawClient::send(const ipc::ClientMessage& message, std::span<const int> fds
   const auto packet = ipc::encode(message);
   REQUIRE(packet.has_value());
   return socket_.send(*packet, fds, kPatienceNs) == ipc::SocketResult::done;
+}
+
+void RawClient::send_descriptors(const std::vector<int>& fds) {
+  const std::size_t bytes = fds.size() * sizeof(int);
+  std::vector<char> control(CMSG_SPACE(bytes));
+  char byte = 'x';
+  iovec part{&byte, 1};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(bytes);
+  std::memcpy(CMSG_DATA(header), fds.data(), bytes);
+  CHECK(::sendmsg(socket_.fd(), &message, MSG_NOSIGNAL) == 1);
 }
 
 std::optional<ipc::DaemonMessage> RawClient::receive() {

@@ -29,6 +29,8 @@ public:
   bool attach(std::uint32_t lanes = 0);
 
   bool send(const ipc::ClientMessage& message, std::span<const int> fds = {});
+  // One byte that is no message, with more descriptors than a message may have.
+  void send_descriptors(const std::vector<int>& fds);
   // The next message, its descriptors in fds_; nothing when the daemon hung up.
   std::optional<ipc::DaemonMessage> receive();
   // send() and receive().

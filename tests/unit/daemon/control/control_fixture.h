@@ -123,11 +123,13 @@ public:
         limits(counters),
         tenants(config, base::KeyHasher(1)),
         accounts(tenants, config),
-        registrar(16),
-        environment{io, config, clock, counters, limits, errors, log, registrar},
+        registrar("test-registrar", 16),
+        closer("test-closer", 16),
+        environment{io, config, clock, counters, limits, errors, log, registrar, closer},
         server({environment, plane, opener, tenants, accounts}, 1) {
     plane.events = &server;
     registrar.start();
+    closer.start();
     std::vector<control::InheritedSocket> none;
     const Outcome listening = server.listen(none);
     REQUIRE(listening.has_value());
@@ -137,6 +139,7 @@ public:
     plane.holding = false;
     until([this] { return server.sessions() == 0; });
     registrar.stop();
+    closer.stop();
     io.restart();
     io.poll();
   }
@@ -240,7 +243,8 @@ public:
   control::TenantRules tenants;
   control::TenantAccounts accounts;
   boost::asio::io_context io;
-  control::RegistrarThread registrar;
+  control::JobThread registrar;
+  control::JobThread closer;
   control::Environment environment;
   FakePlane plane;
   FakeOpener opener;

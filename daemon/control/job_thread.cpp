@@ -1,4 +1,4 @@
-#include "daemon/control/registrar_thread.h"
+#include "daemon/control/job_thread.h"
 
 #include <pthread.h>
 
@@ -6,12 +6,12 @@
 
 namespace simm::control {
 
-void RegistrarThread::start() {
+void JobThread::start() {
   thread_ = std::thread([this] { run(); });
-  ::pthread_setname_np(thread_.native_handle(), "simm-registrar");
+  ::pthread_setname_np(thread_.native_handle(), name_);
 }
 
-void RegistrarThread::stop() {
+void JobThread::stop() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     stopping_ = true;
@@ -20,7 +20,7 @@ void RegistrarThread::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-bool RegistrarThread::submit(Job job) {
+bool JobThread::submit(Job job) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (stopping_ || jobs_.size() >= jobs_max_) return false;
@@ -30,7 +30,7 @@ bool RegistrarThread::submit(Job job) {
   return true;
 }
 
-void RegistrarThread::submit_release(Job job) {
+void JobThread::submit_release(Job job) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!stopping_) {
@@ -42,7 +42,7 @@ void RegistrarThread::submit_release(Job job) {
   job();  // the thread is ending: whoever stops the daemon frees the rest
 }
 
-void RegistrarThread::run() {
+void JobThread::run() {
   while (true) {
     Job job;
     {
