@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
@@ -42,6 +43,7 @@ DaemonProcess::DaemonProcess(const std::string& keys) {
   const std::string path = directory_ + "/notify.sock";
   std::memcpy(address.sun_path, path.data(), path.size());
   REQUIRE(::bind(notify_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  REQUIRE(::chmod(path.c_str(), 0666) == 0);  // for a daemon that becomes another user
   environment_["NOTIFY_SOCKET"] = path;
 }
 
