@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -85,12 +86,17 @@ public:
     store->end_read(pin);
     return true;
   }
+  // Equal to itself one byte further on, and right at its start: all that byte.
+  static bool all(std::span<const std::byte> bytes, std::uint8_t byte) {
+    return bytes[0] == std::byte{byte} &&
+           std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
+  }
   // The byte an object is filled with; -1: not there, -2: mixed or not what was digested.
   int byte_of(const ObjectKey& key) {
     ReadPin pin;
     if (store->begin_read(key, kNoLease, now, pin) != Status::ok) return -1;
     int byte = static_cast<int>(pin.bytes[0]);
-    for (const std::byte b : pin.bytes) byte = static_cast<int>(b) == byte ? byte : -2;
+    if (!all(pin.bytes, static_cast<std::uint8_t>(byte))) byte = -2;
     if (base::payload_digest(pin.bytes.data(), pin.bytes.size()) != pin.digest) byte = -2;
     store->end_read(pin);
     return byte;
