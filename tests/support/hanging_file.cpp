@@ -22,7 +22,7 @@ namespace simm::test_support {
 
 namespace {
 
-constexpr std::uint64_t kPatienceNs = 10'000'000'000;
+constexpr std::uint64_t kServerPatienceNs = 10'000'000'000;
 constexpr std::uint64_t kFileNode = 2;  // 1 is the directory
 constexpr std::uint64_t kFileBytes = 1 << 20;
 
@@ -53,7 +53,7 @@ private:
   [[noreturn]] void open_file() {
     const int fd = ::open((directory_ + "/file").c_str(), O_RDWR | O_CLOEXEC);
     const std::byte opened{1};
-    if (fd >= 0) (void)control_.send({&opened, 1}, std::span(&fd, 1), kPatienceNs);
+    if (fd >= 0) (void)control_.send({&opened, 1}, std::span(&fd, 1), kServerPatienceNs);
     ::_exit(0);
   }
   void tell(std::uint32_t operation) {
@@ -167,13 +167,13 @@ HangingFile::HangingFile() {
   control_ = std::move(control->first);
   std::uint32_t message = 0;
   const auto bytes = std::as_writable_bytes(std::span(&message, 1));
-  ipc::Received opened = control_.receive(bytes, kPatienceNs);
+  ipc::Received opened = control_.receive(bytes, kServerPatienceNs);
   if (opened.result != ipc::SocketResult::done || opened.fd_count != 1) {
     MESSAGE("skipped: a FUSE file system can not be mounted here");
     return;
   }
   fd_ = std::move(opened.fds[0]);
-  REQUIRE(control_.receive(bytes, kPatienceNs).result == ipc::SocketResult::done);
+  REQUIRE(control_.receive(bytes, kServerPatienceNs).result == ipc::SocketResult::done);
 }
 
 HangingFile::~HangingFile() {
