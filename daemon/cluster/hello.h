@@ -7,9 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "daemon/cluster/cluster_role.h"
+#include "daemon/cluster/daemon_identity.h"
 #include "daemon/cluster/hello_wire.h"
-#include "daemon/cluster/incarnation.h"
 #include "daemon/cluster/secret.h"
 
 namespace simm::cluster {
@@ -43,11 +42,7 @@ struct HelloRequest {
   std::uint64_t link = 0;   // data: the dialer's number for this connection
 };
 
-struct HelloPeer {
-  Incarnation incarnation;
-  ClusterRole role = ClusterRole::node;
-  std::string name;
-};
+using HelloPeer = DaemonIdentity;
 
 // Keys of the two directions of one connection.
 struct FrameKeys {

@@ -1,0 +1,336 @@
+#include "daemon/cluster/cluster_codec.h"
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "cluster.capnp.h"
+#include "daemon/cluster/hello_wire.h"
+#include "ipc/capnp_packet.h"
+
+namespace simm::cluster {
+namespace {
+
+namespace packet = ipc::packet;
+
+// Of slots that nobody owns, in a message.
+constexpr std::uint16_t kNoTenure = 0xffff;
+
+capnp::ReaderOptions limits_of_reading() {
+  capnp::ReaderOptions options;
+  options.traversalLimitInWords = 4 * kClusterMessageBytesMax / sizeof(capnp::word);
+  options.nestingLimit = 8;
+  return options;
+}
+
+[[noreturn]] void refuse(std::string what) {
+  packet::refuse(Status::invalid_argument, std::move(what));
+}
+
+std::string line(std::string_view field, capnp::Text::Reader text, std::size_t most) {
+  return packet::line_of(field, text, most);
+}
+
+// ---- identities and maps ----
+
+void write(schema::Incarnation::Builder to, const Incarnation& incarnation) {
+  to.setHigh(incarnation.high);
+  to.setLow(incarnation.low);
+}
+
+Incarnation read(schema::Incarnation::Reader from) {
+  return Incarnation{from.getHigh(), from.getLow()};
+}
+
+ClusterRole role_of(std::uint8_t value) {
+  if (!is_known_role(value)) refuse("role " + std::to_string(value));
+  return static_cast<ClusterRole>(value);
+}
+
+void write(schema::Member::Builder to, const MapMember& member) {
+  write(to.initIncarnation(), member.identity.incarnation);
+  to.setName(packet::text_of("name", member.identity.name, kNameBytesMax));
+  to.setRole(static_cast<std::uint8_t>(member.identity.role));
+  to.setAddress(packet::text_of("address", member.address, kAddressBytesMax));
+  to.setPort(member.port);
+  to.setShards(member.shards);
+  to.setWeightBytes(member.weight_bytes);
+}
+
+MapMember read(schema::Member::Reader from) {
+  MapMember member;
+  member.identity.incarnation = read(from.getIncarnation());
+  member.identity.name = line("name", from.getName(), kNameBytesMax);
+  member.identity.role = role_of(from.getRole());
+  member.address = line("address", from.getAddress(), kAddressBytesMax);
+  member.port = from.getPort();
+  member.shards = from.getShards();
+  member.weight_bytes = from.getWeightBytes();
+  return member;
+}
+
+void write(schema::SlotMap::Builder to, const SlotMap& map) {
+  to.setEpoch(map.epoch());
+  auto members = to.initMembers(static_cast<unsigned>(map.members().size()));
+  for (unsigned i = 0; i < members.size(); ++i) write(members[i], map.members()[i]);
+  std::map<std::pair<MemberIndex, base::Epoch>, std::uint16_t> index;
+  std::vector<SlotOwner> tenures;
+  auto slots = to.initSlots(base::kSlotCount);
+  for (unsigned slot = 0; slot < base::kSlotCount; ++slot) {
+    const SlotOwner& owner = map.owners()[slot];
+    if (owner.member == kNoMember) {
+      slots.set(slot, kNoTenure);
+      continue;
+    }
+    // At most one for each slot, so it fits 16 bits and never is kNoTenure.
+    const auto next = static_cast<std::uint16_t>(tenures.size());
+    const auto [found, fresh] = index.try_emplace({owner.member, owner.since}, next);
+    if (fresh) tenures.push_back(owner);
+    slots.set(slot, found->second);
+  }
+  auto list = to.initTenures(static_cast<unsigned>(tenures.size()));
+  for (unsigned i = 0; i < list.size(); ++i) {
+    list[i].setMember(tenures[i].member);
+    list[i].setSince(tenures[i].since);
+  }
+}
+
+SlotMapPtr read(schema::SlotMap::Reader from) {
+  // Counts first: nothing is allocated for more than there may be.
+  if (from.getMembers().size() > kMembersMax) refuse("too many members");
+  if (from.getTenures().size() > base::kSlotCount) refuse("too many tenures");
+  if (from.getSlots().size() != base::kSlotCount) refuse("another number of slots");
+  std::vector<MapMember> members;
+  for (const auto member : from.getMembers()) members.push_back(read(member));
+  const auto tenures = from.getTenures();
+  const auto slots = from.getSlots();  // once: each getter costs its whole list of the limit
+  std::vector<SlotOwner> owners(base::kSlotCount);
+  for (unsigned slot = 0; slot < base::kSlotCount; ++slot) {
+    const std::uint16_t tenure = slots[slot];
+    if (tenure == kNoTenure) continue;
+    if (tenure >= tenures.size()) refuse("slot of tenure " + std::to_string(tenure));
+    owners[slot] = {tenures[tenure].getMember(), tenures[tenure].getSince()};
+  }
+  auto made = SlotMap::make(from.getEpoch(), std::move(members), std::move(owners));
+  if (!made) packet::refuse(made.status(), made.error().context);
+  return std::move(made).value();
+}
+
+// ---- messages ----
+
+void write(schema::Question::Builder to, const Question& question) {
+  to.setId(question.id);
+  to.setKind(static_cast<std::uint8_t>(question.topic));
+  to.setTarget(packet::text_of("target", question.target, kTargetBytesMax));
+}
+
+Question read(schema::Question::Reader from) {
+  if (from.getKind() >= kTopicCount) refuse("question " + std::to_string(from.getKind()));
+  return Question{from.getId(), static_cast<Topic>(from.getKind()),
+                  line("target", from.getTarget(), kTargetBytesMax)};
+}
+
+void write(schema::Answer::Builder to, const Answer& answer) {
+  to.setId(answer.id);
+  to.setStatus(static_cast<std::int32_t>(answer.status));
+  to.setText(packet::text_of("text", answer.text, kAnswerBytesMax));
+}
+
+Answer read(schema::Answer::Reader from) {
+  const auto text = from.getText();
+  // JSON may be indented: unlike a line it is parsed, not logged.
+  return Answer{from.getId(), packet::status_of(from.getStatus()),
+                std::string(packet::checked("text", {text.begin(), text.size()}, kAnswerBytesMax))};
+}
+
+Join read(schema::Join::Reader from) {
+  Join join;
+  join.address = line("address", from.getAddress(), kAddressBytesMax);
+  join.port = from.getPort();
+  join.shards = from.getShards();
+  join.weight_bytes = from.getWeightBytes();
+  join.map_epoch = from.getMapEpoch();
+  join.draining = from.getDraining();
+  return join;
+}
+
+Joined read(schema::Joined::Reader from) {
+  const std::uint64_t heartbeat_ns = from.getHeartbeatNs();
+  if (heartbeat_ns < kHeartbeatNsMin || heartbeat_ns > kHeartbeatNsMax) {
+    refuse("heartbeats every " + std::to_string(heartbeat_ns) + " ns");
+  }
+  return Joined{heartbeat_ns, from.getEpoch()};
+}
+
+struct MemberEncoder {
+  schema::MemberMessage::Builder root;
+
+  void operator()(const Join& join) {
+    auto to = root.initJoin();
+    to.setAddress(packet::text_of("address", join.address, kAddressBytesMax));
+    to.setPort(join.port);
+    to.setShards(join.shards);
+    to.setWeightBytes(join.weight_bytes);
+    to.setMapEpoch(join.map_epoch);
+    to.setDraining(join.draining);
+  }
+  void operator()(const Heartbeat& heartbeat) {
+    auto to = root.initHeartbeat();
+    to.setSequence(heartbeat.sequence);
+    to.setMapEpoch(heartbeat.map_epoch);
+    to.setObjects(heartbeat.objects);
+    to.setUsedBytes(heartbeat.used_bytes);
+  }
+  void operator()(const MapReport& report) { write(root.initMapReport(), *report.map); }
+  void operator()(const Leave&) { root.setLeave(); }
+  void operator()(const Question& question) { write(root.initQuestion(), question); }
+  void operator()(const Answer& answer) { write(root.initAnswer(), answer); }
+};
+
+struct ManagerEncoder {
+  schema::ManagerMessage::Builder root;
+  std::string cut;
+
+  void operator()(const Joined& joined) {
+    auto to = root.initJoined();
+    to.setHeartbeatNs(joined.heartbeat_ns);
+    to.setEpoch(joined.epoch);
+  }
+  void operator()(const Refused& refused) {
+    auto to = root.initRefused();
+    to.setFinal(refused.final);
+    // For people: the end of a long one is no loss, where an error would be.
+    cut = refused.reason.substr(0, kReasonBytesMax);
+    for (char& c : cut) {
+      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+    }
+    to.setReason(capnp::Text::Reader(cut.c_str(), cut.size()));
+  }
+  void operator()(const HeartbeatAck& ack) {
+    auto to = root.initHeartbeatAck();
+    to.setSequence(ack.sequence);
+    to.setEpoch(ack.epoch);
+  }
+  void operator()(const MapPush& push) { write(root.initMapPush(), *push.map); }
+  void operator()(const MapWanted&) { root.setMapWanted(); }
+  void operator()(const Question& question) { write(root.initQuestion(), question); }
+  void operator()(const Answer& answer) { write(root.initAnswer(), answer); }
+};
+
+template <typename Root, typename Value, typename Read>
+Expected<Value> decode(std::span<const std::byte> bytes, Read read_root) {
+  return packet::guarded([&]() -> Value {
+    const auto words = packet::words_of(bytes, kClusterMessageBytesMax);
+    capnp::FlatArrayMessageReader reader(kj::arrayPtr(words.data(), words.size()),
+                                         limits_of_reading());
+    return read_root(reader.getRoot<Root>());
+  });
+}
+
+MemberMessage read_member_message(schema::MemberMessage::Reader root) {
+  switch (root.which()) {
+    case schema::MemberMessage::JOIN:
+      return read(root.getJoin());
+    case schema::MemberMessage::HEARTBEAT: {
+      const auto from = root.getHeartbeat();
+      return Heartbeat{from.getSequence(), from.getMapEpoch(), from.getObjects(),
+                       from.getUsedBytes()};
+    }
+    case schema::MemberMessage::MAP_REPORT:
+      return MapReport{read(root.getMapReport())};
+    case schema::MemberMessage::LEAVE:
+      return Leave{};
+    case schema::MemberMessage::QUESTION:
+      return read(root.getQuestion());
+    case schema::MemberMessage::ANSWER:
+      return read(root.getAnswer());
+    case schema::MemberMessage::NONE:
+      break;
+  }
+  packet::refuse(Status::incompatible,
+                 "member message kind " + std::to_string(static_cast<unsigned>(root.which())));
+}
+
+ManagerMessage read_manager_message(schema::ManagerMessage::Reader root) {
+  switch (root.which()) {
+    case schema::ManagerMessage::JOINED:
+      return read(root.getJoined());
+    case schema::ManagerMessage::REFUSED:
+      return Refused{root.getRefused().getFinal(),
+                     line("reason", root.getRefused().getReason(), kReasonBytesMax)};
+    case schema::ManagerMessage::HEARTBEAT_ACK:
+      return HeartbeatAck{root.getHeartbeatAck().getSequence(), root.getHeartbeatAck().getEpoch()};
+    case schema::ManagerMessage::MAP_PUSH:
+      return MapPush{read(root.getMapPush())};
+    case schema::ManagerMessage::MAP_WANTED:
+      return MapWanted{};
+    case schema::ManagerMessage::QUESTION:
+      return read(root.getQuestion());
+    case schema::ManagerMessage::ANSWER:
+      return read(root.getAnswer());
+    case schema::ManagerMessage::NONE:
+      break;
+  }
+  packet::refuse(Status::incompatible,
+                 "manager message kind " + std::to_string(static_cast<unsigned>(root.which())));
+}
+
+ManagerState read_state(schema::ManagerState::Reader from) {
+  ManagerState state;
+  state.map = read(from.getMap());
+  if (from.getRetired().size() > kRetiredMax) refuse("too many retired incarnations");
+  for (const auto retired : from.getRetired()) {
+    state.retired.push_back(DaemonIdentity{read(retired.getIncarnation()),
+                                           role_of(retired.getRole()),
+                                           line("name", retired.getName(), kNameBytesMax)});
+  }
+  return state;
+}
+
+}  // namespace
+
+Expected<std::vector<std::byte>> encode(const MemberMessage& message) {
+  return packet::guarded([&] {
+    capnp::MallocMessageBuilder builder;
+    std::visit(MemberEncoder{builder.initRoot<schema::MemberMessage>()}, message);
+    return packet::bytes_of(builder, kClusterMessageBytesMax);
+  });
+}
+
+Expected<std::vector<std::byte>> encode(const ManagerMessage& message) {
+  return packet::guarded([&] {
+    capnp::MallocMessageBuilder builder;
+    std::visit(ManagerEncoder{builder.initRoot<schema::ManagerMessage>(), {}}, message);
+    return packet::bytes_of(builder, kClusterMessageBytesMax);
+  });
+}
+
+Expected<std::vector<std::byte>> encode(const ManagerState& state) {
+  return packet::guarded([&] {
+    capnp::MallocMessageBuilder builder;
+    auto root = builder.initRoot<schema::ManagerState>();
+    write(root.initMap(), *state.map);
+    auto retired = root.initRetired(static_cast<unsigned>(state.retired.size()));
+    for (unsigned i = 0; i < retired.size(); ++i) {
+      const DaemonIdentity& identity = state.retired[i];
+      retired[i].setName(packet::text_of("name", identity.name, kNameBytesMax));
+      retired[i].setRole(static_cast<std::uint8_t>(identity.role));
+      write(retired[i].initIncarnation(), identity.incarnation);
+    }
+    return packet::bytes_of(builder, kClusterMessageBytesMax);
+  });
+}
+
+Expected<MemberMessage> decode_member_message(std::span<const std::byte> bytes) {
+  return decode<schema::MemberMessage, MemberMessage>(bytes, read_member_message);
+}
+
+Expected<ManagerMessage> decode_manager_message(std::span<const std::byte> bytes) {
+  return decode<schema::ManagerMessage, ManagerMessage>(bytes, read_manager_message);
+}
+
+Expected<ManagerState> decode_manager_state(std::span<const std::byte> bytes) {
+  return decode<schema::ManagerState, ManagerState>(bytes, read_state);
+}
+
+}  // namespace simm::cluster

@@ -1,0 +1,179 @@
+#include "daemon/cluster/cluster_member.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/cluster/cluster_codec.h"
+#include "simm/check.h"
+
+namespace simm::cluster {
+
+const char* link_state_name(LinkState state) noexcept {
+  switch (state) {
+    case LinkState::waiting:
+      return "waiting for the manager";
+    case LinkState::joining:
+      return "joining";
+    case LinkState::joined:
+      return "joined";
+    case LinkState::alone:
+      return "alone, with the last map";
+    case LinkState::refused:
+      return "refused";
+    case LinkState::expelled:
+      return "expelled";
+  }
+  return "unknown";
+}
+
+ClusterMember::ClusterMember(const MemberConfig& config, const base::Clock& clock, MemberLink& link,
+                             MemberEvents& events)
+    : config_(config),
+      clock_(clock),
+      link_(link),
+      events_(events),
+      state_since_ns_(clock.now_ns()) {}
+
+void ClusterMember::enter(LinkState state, std::string reason) {
+  reason_ = std::move(reason);
+  if (state_ == state) return;
+  state_ = state;
+  state_since_ns_ = clock_.now_ns();
+}
+
+void ClusterMember::send(const MemberMessage& message) {
+  const auto bytes = encode(message);
+  SIMM_CHECK(bytes.has_value());
+  link_.send(*bytes);
+}
+
+// ---- the link ----
+
+void ClusterMember::on_connected() {
+  if (state_ == LinkState::expelled) return link_.close("this daemon has been expelled");
+  connected_ = true;
+  connected_ns_ = heard_ns_ = clock_.now_ns();
+  enter(LinkState::joining, "");
+  send(Join{config_.address, config_.port, config_.shards, config_.weight_bytes, epoch(),
+            draining_});
+}
+
+void ClusterMember::lose_link(std::string reason) {
+  connected_ = false;
+  if (state_ == LinkState::expelled) return;
+  // A refusal stays visible until the next attempt.
+  if (state_ == LinkState::refused) return;
+  enter(map_ == nullptr ? LinkState::waiting : LinkState::alone, std::move(reason));
+}
+
+void ClusterMember::on_closed() {
+  lose_link("the connection to the manager has ended");
+}
+
+void ClusterMember::on_message(std::span<const std::byte> message) {
+  if (!connected_) return;
+  auto decoded = decode_manager_message(message);
+  if (!decoded) {
+    link_.close(decoded.error().context);
+    return lose_link(decoded.error().context);
+  }
+  heard_ns_ = clock_.now_ns();
+  std::visit([&](const auto& value) { take(value); }, *decoded);
+}
+
+// ---- messages ----
+
+void ClusterMember::take(const Joined& joined) {
+  heartbeat_ns_ = joined.heartbeat_ns;
+  next_heartbeat_ns_ = clock_.now_ns() + heartbeat_ns_;
+  enter(LinkState::joined, "");
+  // It may have been told to stop while the Join was under way.
+  if (draining_) send(Leave{});
+}
+
+void ClusterMember::take(const Refused& refused) {
+  enter(refused.final ? LinkState::expelled : LinkState::refused, refused.reason);
+  connected_ = false;
+  link_.close(refused.reason);
+  if (refused.final) events_.on_expelled(refused.reason);
+}
+
+void ClusterMember::take(const HeartbeatAck&) {}
+
+void ClusterMember::take(const MapPush& push) {
+  if (push.map->epoch() <= epoch()) return;
+  const SlotMapPtr before = std::exchange(map_, push.map);
+  events_.on_map(map_, before);
+  // So that the manager sees at once who has it.
+  if (state_ == LinkState::joined) send_heartbeat();
+}
+
+void ClusterMember::take(const MapWanted&) {
+  if (map_ != nullptr) send(MapReport{map_});
+}
+
+void ClusterMember::take(const Question& question) {
+  Answer answer = events_.answer(question);
+  answer.id = question.id;
+  if (answer.text.size() > kAnswerBytesMax) {
+    answer.status = Status::no_space;
+    answer.text = "the answer has " + std::to_string(answer.text.size()) + " bytes";
+  }
+  send(answer);
+}
+
+void ClusterMember::take(const Answer& answer) {
+  events_.on_answer(answer);
+}
+
+// ---- time ----
+
+void ClusterMember::send_heartbeat() {
+  next_heartbeat_ns_ = clock_.now_ns() + heartbeat_ns_;
+  Heartbeat heartbeat = events_.load();
+  heartbeat.sequence = ++sequence_;
+  heartbeat.map_epoch = epoch();
+  send(heartbeat);
+}
+
+int ClusterMember::do_work() {
+  if (!connected_) return 0;
+  const base::TimeNs now_ns = clock_.now_ns();
+  const bool joined = state_ == LinkState::joined;
+  const base::TimeNs patience_ns =
+      joined ? heartbeat_ns_ * config_.heartbeats_missed_max : config_.join_timeout_ns;
+  if (now_ns - heard_ns_ >= patience_ns) {
+    const std::string why = "the manager does not answer";
+    link_.close(why);
+    lose_link(why);
+    return 1;
+  }
+  if (!joined || now_ns < next_heartbeat_ns_) return 0;
+  send_heartbeat();
+  return 1;
+}
+
+base::TimeNs ClusterMember::next_deadline_ns() const {
+  if (!connected_) return base::kNoDeadline;
+  if (state_ != LinkState::joined) return heard_ns_ + config_.join_timeout_ns;
+  return std::min(next_heartbeat_ns_, heard_ns_ + heartbeat_ns_ * config_.heartbeats_missed_max);
+}
+
+void ClusterMember::drain() {
+  if (std::exchange(draining_, true)) return;
+  if (connected_ && state_ == LinkState::joined) send(Leave{});
+}
+
+bool ClusterMember::owns_nothing() const noexcept {
+  return map_ != nullptr && !map_->find(config_.identity.incarnation).has_value();
+}
+
+Status ClusterMember::ask(const Question& question) {
+  if (!connected_ || state_ != LinkState::joined) return Status::unreachable;
+  const auto bytes = encode(MemberMessage(question));
+  if (!bytes) return bytes.status();
+  link_.send(*bytes);
+  return Status::ok;
+}
+
+}  // namespace simm::cluster

@@ -1,0 +1,108 @@
+// What a member (any daemon but the manager) and the manager tell each other, as plain values.
+// schema/cluster.capnp is the format, cluster_codec.h the way in and out. Who speaks is not in the
+// messages: the hello of the connection has proved it. Thread: any.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "daemon/cluster/slot_map.h"
+#include "simm/status.h"
+
+namespace simm::cluster {
+
+// The largest map (1,024 members with the longest names, a tenure for each slot) fits.
+inline constexpr std::size_t kClusterMessageBytesMax = 1 << 20;
+inline constexpr std::size_t kTargetBytesMax = 80;  // "storage/" and a name
+inline constexpr std::size_t kAnswerBytesMax = 512 * 1024;
+inline constexpr std::size_t kReasonBytesMax = 1024;  // longer ones are cut
+
+// What simmctl can ask about the cluster. The manager answers nodes, slots, and with an empty
+// target stats; peers and stats of a daemon are passed on to it. The numbers are part of the wire.
+enum class Topic : std::uint8_t { nodes = 0, slots = 1, peers = 2, stats = 3 };
+inline constexpr std::uint8_t kTopicCount = 4;
+
+struct Question {
+  std::uint64_t id = 0;  // the asker's own
+  Topic topic = Topic::nodes;
+  std::string target;  // full name of a daemon ("storage/a"), or its plain name
+  bool operator==(const Question&) const = default;
+};
+struct Answer {
+  std::uint64_t id = 0;
+  Status status = Status::ok;
+  std::string text;  // JSON; of an error: what is wrong
+  bool operator==(const Answer&) const = default;
+};
+
+// ---- from a member ----
+
+// First message on a connection. A daemon without slots (weight 0) only subscribes to maps.
+struct Join {
+  std::string address;  // of its data listener; empty with weight 0
+  std::uint16_t port = 0;
+  std::uint16_t shards = 0;
+  std::uint64_t weight_bytes = 0;
+  base::Epoch map_epoch = 0;  // of the newest map that it knows; 0: none
+  bool draining = false;      // it is about to stop: no slots for it
+  bool operator==(const Join&) const = default;
+};
+struct Heartbeat {
+  std::uint64_t sequence = 0;
+  base::Epoch map_epoch = 0;
+  std::uint64_t objects = 0;
+  std::uint64_t used_bytes = 0;
+  bool operator==(const Heartbeat&) const = default;
+};
+// Answer to MapWanted.
+struct MapReport {
+  SlotMapPtr map;
+};
+// It is about to stop: its slots move at once.
+struct Leave {
+  bool operator==(const Leave&) const = default;
+};
+using MemberMessage = std::variant<Join, Heartbeat, MapReport, Leave, Question, Answer>;
+
+// ---- from the manager ----
+
+struct Joined {
+  std::uint64_t heartbeat_ns = 0;  // how often to send one
+  base::Epoch epoch = 0;
+  bool operator==(const Joined&) const = default;
+};
+// The connection ends after it.
+struct Refused {
+  bool final = false;  // asking again changes nothing: this incarnation must stop
+  std::string reason;
+  bool operator==(const Refused&) const = default;
+};
+struct HeartbeatAck {
+  std::uint64_t sequence = 0;
+  base::Epoch epoch = 0;
+  bool operator==(const HeartbeatAck&) const = default;
+};
+struct MapPush {
+  SlotMapPtr map;
+};
+// The member knows a newer map than the manager, which asks for it.
+struct MapWanted {
+  bool operator==(const MapWanted&) const = default;
+};
+using ManagerMessage =
+    std::variant<Joined, Refused, HeartbeatAck, MapPush, MapWanted, Question, Answer>;
+
+// How often heartbeats may be asked for.
+inline constexpr std::uint64_t kHeartbeatNsMin = 1'000'000;
+inline constexpr std::uint64_t kHeartbeatNsMax = 60'000'000'000;
+
+inline bool operator==(const MapReport& a, const MapReport& b) {
+  return *a.map == *b.map;
+}
+inline bool operator==(const MapPush& a, const MapPush& b) {
+  return *a.map == *b.map;
+}
+
+}  // namespace simm::cluster

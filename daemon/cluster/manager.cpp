@@ -1,0 +1,297 @@
+#include "daemon/cluster/manager.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/cluster/cluster_codec.h"
+#include "daemon/cluster/slot_map_builder.h"
+#include "simm/check.h"
+
+namespace simm::cluster {
+namespace {
+
+bool same_members(const SlotMap* map, const std::vector<MapMember>& owners) {
+  if (map == nullptr) return owners.empty();
+  // Both are in the order of their full names.
+  return map->members() == owners;
+}
+
+}  // namespace
+
+Manager::Manager(const ManagerConfig& config, const base::Clock& clock, Coordinator& coordinator,
+                 ManagerLinks& links)
+    : config_(config),
+      clock_(clock),
+      coordinator_(coordinator),
+      links_(links),
+      membership_(config.membership, clock) {}
+
+Outcome Manager::start() {
+  const auto stored = coordinator_.load();
+  if (!stored) return stored.error();
+  if (!stored->has_value()) return Done{};
+  const StoredState& state = *stored.value();
+  const auto decoded = decode_manager_state(state.bytes);
+  if (!decoded) return decoded.error();
+  if (decoded->map->epoch() != state.epoch) {
+    return Error{Status::corrupt, "the manager's state of epoch " + std::to_string(state.epoch) +
+                                      " holds a map of epoch " +
+                                      std::to_string(decoded->map->epoch())};
+  }
+  use(decoded.value());
+  return Done{};
+}
+
+void Manager::use(const ManagerState& state) {
+  map_ = state.map;
+  stored_ = map_->epoch();
+  pushed_ = encode(ManagerMessage(MapPush{map_})).value();
+  membership_.restore(*map_);
+  membership_.restore(state.retired);
+}
+
+// ---- connections ----
+
+void Manager::on_connected(ConnectionId connection, const DaemonIdentity& identity) {
+  Connection& added = connections_[connection];
+  added.identity = identity;
+  added.since_ns = clock_.now_ns();
+}
+
+void Manager::on_closed(ConnectionId connection) {
+  membership_.disconnected(connection);
+  connections_.erase(connection);
+  for (auto& [id, question] : forwarded_) {
+    if (question.asked == connection) question.until_ns = 0;  // answered in the next turn
+  }
+}
+
+void Manager::on_message(ConnectionId connection, std::span<const std::byte> message) {
+  const auto found = connections_.find(connection);
+  if (found == connections_.end()) return;  // it was closed from here
+  auto decoded = decode_member_message(message);
+  if (!decoded) return drop(connection, decoded.error().context);
+  if (!found->second.joined && !std::holds_alternative<Join>(*decoded)) {
+    return drop(connection, "it has not joined");
+  }
+  std::visit([&](const auto& value) { take(connection, value); }, *decoded);
+}
+
+void Manager::send(ConnectionId to, const ManagerMessage& message) {
+  const auto bytes = encode(message);
+  SIMM_CHECK(bytes.has_value());
+  links_.send(to, *bytes);
+}
+
+void Manager::drop(ConnectionId connection, const std::string& why) {
+  links_.close(connection, why);
+  on_closed(connection);
+}
+
+void Manager::refuse(ConnectionId connection, bool final, const std::string& reason) {
+  send(connection, Refused{final, reason});
+  drop(connection, reason);
+}
+
+void Manager::push(ConnectionId to, Connection& connection) {
+  if (map_ == nullptr) return;
+  connection.pushed = map_->epoch();
+  connection.pushed_ns = clock_.now_ns();
+  links_.send(to, pushed_);
+}
+
+// ---- messages ----
+
+void Manager::take(ConnectionId from, const Join& join) {
+  Connection& connection = connections_.at(from);
+  const JoinVerdict verdict = membership_.join(from, connection.identity, join);
+  if (verdict.kind != JoinVerdict::Kind::accepted) {
+    const bool final = verdict.kind == JoinVerdict::Kind::refused_for_ever;
+    return refuse(from, final, verdict.reason);
+  }
+  if (verdict.superseded != 0) {
+    drop(verdict.superseded, "a newer connection has taken its place");
+  }
+  connection.joined = true;
+  if (first_join_ns_ == 0) first_join_ns_ = clock_.now_ns();
+  send(from, Joined{config_.heartbeat_ns, epoch()});
+  if (join.map_epoch > epoch()) return send(from, MapWanted{});
+  push(from, connection);
+}
+
+void Manager::take(ConnectionId from, const Heartbeat& heartbeat) {
+  if (!membership_.heard(from, heartbeat)) return drop(from, "it has not joined");
+  send(from, HeartbeatAck{heartbeat.sequence, epoch()});
+  if (heartbeat.map_epoch > epoch()) return send(from, MapWanted{});
+  Connection& connection = connections_.at(from);
+  const bool asked = clock_.now_ns() - connection.pushed_ns < config_.push_retry_ns;
+  if (heartbeat.map_epoch < epoch() && !asked) push(from, connection);
+}
+
+void Manager::take(ConnectionId, const MapReport& report) {
+  if (report.map->epoch() <= epoch()) return;
+  if (reported_ != nullptr && report.map->epoch() <= reported_->epoch()) return;
+  reported_ = report.map;
+  membership_.restore(*reported_);
+}
+
+void Manager::take(ConnectionId from, const Leave&) {
+  membership_.drain(from);
+}
+
+void Manager::take(ConnectionId from, const Question& question) {
+  const bool mine = question.topic == Topic::nodes || question.topic == Topic::slots ||
+                    (question.topic == Topic::stats && question.target.empty());
+  if (mine) return answer(from, question.id, Status::ok, report(question.topic));
+  const ConnectionId asked = connection_of(question.target);
+  if (asked == 0) {
+    return answer(from, question.id, Status::not_found,
+                  "no daemon '" + question.target + "' is connected to the manager");
+  }
+  if (forwarded_.size() >= config_.questions_max) {
+    return answer(from, question.id, Status::out_of_memory, "too many questions are under way");
+  }
+  const std::uint64_t id = ++forwarded_ids_;
+  forwarded_[id] = {from, question.id, asked, clock_.now_ns() + config_.answer_timeout_ns};
+  send(asked, Question{id, question.topic, question.target});
+}
+
+void Manager::take(ConnectionId from, const Answer& answered) {
+  const auto found = forwarded_.find(answered.id);
+  if (found == forwarded_.end() || found->second.asked != from) return;  // too late, or made up
+  const Forwarded question = found->second;
+  forwarded_.erase(found);
+  answer(question.asker, question.asker_id, answered.status, answered.text);
+}
+
+void Manager::answer(ConnectionId to, std::uint64_t id, Status status, std::string text) {
+  if (connections_.count(to) == 0) return;
+  if (text.size() > kAnswerBytesMax) {
+    status = Status::no_space;
+    text = "the answer has " + std::to_string(text.size()) + " bytes";
+  }
+  send(to, Answer{id, status, std::move(text)});
+}
+
+ConnectionId Manager::connection_of(const std::string& target) const {
+  for (const auto& [name, member] : membership_.members()) {
+    if (member.connection != 0 && (name == target || member.identity.name == target)) {
+      return member.connection;
+    }
+  }
+  return 0;
+}
+
+// ---- time and maps ----
+
+void Manager::note_changes() {
+  const bool due = reported_ != nullptr || !same_members(map_.get(), membership_.owners());
+  if (!due) changed_ns_ = 0;
+  if (due && changed_ns_ == 0) changed_ns_ = clock_.now_ns();
+}
+
+base::TimeNs Manager::map_due_ns() const {
+  if (changed_ns_ == 0) return base::kNoDeadline;
+  base::TimeNs due_ns = changed_ns_ + config_.settle_ns;
+  if (map_ == nullptr) {
+    if (first_join_ns_ == 0) return base::kNoDeadline;
+    due_ns = std::max(due_ns, first_join_ns_ + config_.first_map_wait_ns);
+  } else if (membership_.someone_drains(*map_)) {
+    due_ns = changed_ns_;
+  }
+  return std::max(due_ns, store_again_ns_);
+}
+
+bool Manager::map_is_due() const {
+  return changed_ns_ != 0 && clock_.now_ns() >= map_due_ns();
+}
+
+bool Manager::publish() {
+  const SlotMap* base = reported_ != nullptr ? reported_.get() : map_.get();
+  const base::Epoch next = (base == nullptr ? 0 : base->epoch()) + 1;
+  ManagerState state;
+  // A map that was taken over may contradict those that this manager has issued meanwhile.
+  const SlotMap* const issued = issued_ && reported_ != nullptr ? map_.get() : nullptr;
+  state.map = build_slot_map(next, membership_.owners(), base, issued);
+  state.retired = membership_.retired();
+  auto bytes = encode(state);
+  auto message = encode(ManagerMessage(MapPush{state.map}));
+  SIMM_CHECK(bytes.has_value() && message.has_value());
+  const Outcome stored = coordinator_.store(stored_, StoredState{next, std::move(*bytes)});
+  if (!stored) {
+    // Nobody has seen that map.
+    store_error_ = stored.error().context;
+    store_again_ns_ = clock_.now_ns() + config_.store_retry_ns;
+    take_over_stored();
+    return false;
+  }
+  store_error_.clear();
+  issued_ = true;
+  stored_ = next;
+  map_ = state.map;
+  reported_ = nullptr;
+  changed_ns_ = 0;
+  pushed_ = std::move(*message);
+  for (auto& [id, connection] : connections_) {
+    if (connection.joined) push(id, connection);
+  }
+  return true;
+}
+
+// After a store that failed: what is there now may be that very state after all, or another
+// manager's, and the next map has to build on it.
+void Manager::take_over_stored() {
+  const auto there = coordinator_.load();
+  if (!there) {
+    store_error_ = there.error().context;
+    return;
+  }
+  stored_ = there->has_value() ? there.value()->epoch : 0;
+  if (stored_ <= epoch()) return;
+  if (const auto state = decode_manager_state(there.value()->bytes)) {
+    take(ConnectionId{0}, MapReport{state->map});
+  } else {
+    store_error_ = state.error().context;
+  }
+}
+
+int Manager::drop_late() {
+  std::vector<ConnectionId> late;
+  for (const auto& [id, connection] : connections_) {
+    const base::TimeNs age_ns = clock_.now_ns() - connection.since_ns;
+    if (!connection.joined && age_ns >= config_.join_timeout_ns) late.push_back(id);
+  }
+  for (const ConnectionId id : late) drop(id, "it has not joined in time");
+  return static_cast<int>(late.size());
+}
+
+int Manager::answer_late() {
+  int done = 0;
+  for (auto at = forwarded_.begin(); at != forwarded_.end();) {
+    const Forwarded question = at->second;
+    if (clock_.now_ns() < question.until_ns) {
+      ++at;
+      continue;
+    }
+    at = forwarded_.erase(at);
+    answer(question.asker, question.asker_id, Status::timeout, "that daemon does not answer");
+    ++done;
+  }
+  return done;
+}
+
+int Manager::do_work() {
+  int done = drop_late() + answer_late() + membership_.tick();
+  note_changes();
+  if (map_is_due() && publish()) ++done;
+  return done;
+}
+
+base::TimeNs Manager::next_deadline_ns() const {
+  // Silence is looked for as often as heartbeats come.
+  base::TimeNs next_ns = std::min(clock_.now_ns() + config_.heartbeat_ns, map_due_ns());
+  for (const auto& [id, question] : forwarded_) next_ns = std::min(next_ns, question.until_ns);
+  return next_ns;
+}
+
+}  // namespace simm::cluster

@@ -1,0 +1,136 @@
+// Manager: keeps the members and the slot map of a cluster. Never on the data path: when it is away
+// daemons go on with the last map. No I/O and no thread of its own: connections are numbers behind
+// ManagerLinks, time is a Clock, what has to outlive it goes through a Coordinator.
+//
+// A map is stored before anybody sees it, so an epoch names one map for ever and never goes back,
+// whatever dies. A restarted manager goes on with the stored map: whoever was in it has the whole
+// rejoin_grace to come back and keeps its slots; no map changes and nothing is lost from a cache. A
+// manager whose state is lost takes the newest map that a member brings and goes on from there.
+//
+// Owned by main; all references outlive it. Thread: the control thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "daemon/base/agent.h"
+#include "daemon/cluster/coordinator.h"
+#include "daemon/cluster/membership.h"
+
+namespace simm::cluster {
+
+struct ManagerConfig {
+  MembershipConfig membership;
+  base::TimeNs heartbeat_ns = 100 * base::kNsPerMs;
+  base::TimeNs join_timeout_ns = 5 * base::kNsPerSecond;  // from the connection to the Join
+  // Who joins within so short a time shares a map. Those who drain do not wait.
+  base::TimeNs settle_ns = 20 * base::kNsPerMs;
+  // A manager without any state waits so long after the first Join for somebody who has a map.
+  base::TimeNs first_map_wait_ns = 1 * base::kNsPerSecond;
+  base::TimeNs push_retry_ns = 300 * base::kNsPerMs;  // to a member that still has an older map
+  base::TimeNs store_retry_ns = 500 * base::kNsPerMs;
+  base::TimeNs answer_timeout_ns = 2 * base::kNsPerSecond;  // of a daemon that was asked
+  std::uint32_t questions_max = 64;                         // passed on and not answered
+};
+
+// The way out. Neither call re-enters the manager.
+class ManagerLinks {
+public:
+  virtual ~ManagerLinks() = default;
+  // Queued; a connection that can not take it is closed by its owner, who then tells the manager.
+  virtual void send(ConnectionId connection, std::span<const std::byte> message) = 0;
+  // After what has been sent; on_closed() is not called for it.
+  virtual void close(ConnectionId connection, const std::string& why) = 0;
+};
+
+class Manager {
+public:
+  Manager(const ManagerConfig& config, const base::Clock& clock, Coordinator& coordinator,
+          ManagerLinks& links);
+
+  // Loads the state; nothing else may be called before. An error says why this manager must not
+  // run: a state that can not be read must not be taken for an empty one.
+  Outcome start();
+
+  // An authenticated control connection; `identity` is what its hello has proved. Numbers are never
+  // used again.
+  void on_connected(ConnectionId connection, const DaemonIdentity& identity);
+  void on_message(ConnectionId connection, std::span<const std::byte> message);
+  void on_closed(ConnectionId connection);
+
+  // Timers and new maps. Call it after the calls above and at next_deadline_ns().
+  int do_work();
+  [[nodiscard]] base::TimeNs next_deadline_ns() const;
+
+  // Null: there is none yet.
+  [[nodiscard]] const SlotMapPtr& map() const noexcept { return map_; }
+  [[nodiscard]] const Membership& membership() const noexcept { return membership_; }
+  // The same as the answer to that question (JSON).
+  [[nodiscard]] std::string report(Topic topic) const;
+
+private:
+  struct Connection {
+    DaemonIdentity identity;
+    base::TimeNs since_ns = 0;
+    bool joined = false;
+    base::Epoch pushed = 0;  // newest map that was sent
+    base::TimeNs pushed_ns = 0;
+  };
+  struct Forwarded {
+    ConnectionId asker = 0;
+    std::uint64_t asker_id = 0;
+    ConnectionId asked = 0;
+    base::TimeNs until_ns = 0;
+  };
+
+  // Messages, one overload each.
+  void take(ConnectionId from, const Join& join);
+  void take(ConnectionId from, const Heartbeat& heartbeat);
+  void take(ConnectionId from, const MapReport& report);
+  void take(ConnectionId from, const Leave& leave);
+  void take(ConnectionId from, const Question& question);
+  void take(ConnectionId from, const Answer& answer);
+
+  void send(ConnectionId to, const ManagerMessage& message);
+  void drop(ConnectionId connection, const std::string& why);
+  void refuse(ConnectionId connection, bool final, const std::string& reason);
+  void push(ConnectionId to, Connection& connection);
+  void answer(ConnectionId to, std::uint64_t id, Status status, std::string text);
+  [[nodiscard]] ConnectionId connection_of(const std::string& target) const;
+  [[nodiscard]] base::Epoch epoch() const noexcept { return map_ == nullptr ? 0 : map_->epoch(); }
+
+  // Maps.
+  [[nodiscard]] bool map_is_due() const;
+  [[nodiscard]] base::TimeNs map_due_ns() const;
+  void note_changes();
+  bool publish();
+  void take_over_stored();
+  void use(const ManagerState& state);
+  int drop_late();
+  int answer_late();
+
+  const ManagerConfig config_;
+  const base::Clock& clock_;
+  Coordinator& coordinator_;
+  ManagerLinks& links_;
+  Membership membership_;
+  std::map<ConnectionId, Connection> connections_;
+
+  SlotMapPtr map_;       // stored, and pushed
+  SlotMapPtr reported_;  // newer than map_: what a member brought; the next one builds on it
+  std::vector<std::byte> pushed_;  // map_, encoded
+  base::Epoch stored_ = 0;         // epoch of the stored state
+  bool issued_ = false;            // map_ is of this process, not loaded
+  base::TimeNs changed_ns_ = 0;    // since when another map is due; 0: none is
+  base::TimeNs first_join_ns_ = 0;
+  base::TimeNs store_again_ns_ = 0;
+  std::string store_error_;  // empty: the last store went well
+  std::map<std::uint64_t, Forwarded> forwarded_;
+  std::uint64_t forwarded_ids_ = 0;
+};
+
+}  // namespace simm::cluster

@@ -1,0 +1,85 @@
+// What a manager tells about itself and its cluster.
+#include <nlohmann/json.hpp>
+
+#include "daemon/cluster/manager.h"
+
+namespace simm::cluster {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::uint64_t ms_since(base::TimeNs since_ns, base::TimeNs now_ns) {
+  return since_ns == 0 || since_ns > now_ns ? 0 : (now_ns - since_ns) / base::kNsPerMs;
+}
+
+Json describe(const KnownMember& member, const SlotMap* map, base::TimeNs now_ns) {
+  const auto index = map == nullptr ? std::nullopt : map->find(member.identity.incarnation);
+  Json out;
+  out["name"] = member.identity.name;
+  out["role"] = role_name(member.identity.role);
+  out["state"] = member_state_name(member.state);
+  out["incarnation"] = member.identity.incarnation.text();
+  out["address"] = member.joined.address;
+  out["port"] = member.joined.port;
+  out["shards"] = member.joined.shards;
+  out["weight_bytes"] = member.joined.weight_bytes;
+  out["slots"] = index ? map->slot_count(*index) : 0;
+  out["map_epoch"] = member.last.map_epoch;
+  out["objects"] = member.last.objects;
+  out["used_bytes"] = member.last.used_bytes;
+  out["connected"] = member.connection != 0;
+  out["heard_ms"] = ms_since(member.heard_ns, now_ns);
+  if (member.state == MemberState::away) out["away_ms"] = ms_since(member.away_ns, now_ns);
+  return out;
+}
+
+// How many slots each member has, and since when nothing has moved to it.
+Json describe_slots(const SlotMap& map) {
+  Json members = Json::array();
+  for (std::size_t i = 0; i < map.members().size(); ++i) {
+    const auto index = static_cast<MemberIndex>(i);
+    const std::uint32_t slots = map.slot_count(index);
+    Json out;
+    out["name"] = full_name(map.members()[i].identity);
+    out["incarnation"] = map.members()[i].identity.incarnation.text();
+    out["slots"] = slots;
+    out["percent"] = 100.0 * slots / base::kSlotCount;
+    base::Epoch newest = 0;
+    for (const SlotOwner& owner : map.owners()) {
+      if (owner.member == index) newest = std::max(newest, owner.since);
+    }
+    out["unchanged_since_epoch"] = newest;
+    members.push_back(std::move(out));
+  }
+  return members;
+}
+
+}  // namespace
+
+std::string Manager::report(Topic topic) const {
+  const base::TimeNs now_ns = clock_.now_ns();
+  Json out;
+  out["epoch"] = epoch();
+  if (topic == Topic::slots) {
+    out["slots"] = base::kSlotCount;
+    out["members"] = map_ == nullptr ? Json::array() : describe_slots(*map_);
+    return out.dump();
+  }
+  if (topic == Topic::nodes) {
+    out["nodes"] = Json::array();
+    for (const auto& [name, member] : membership_.members()) {
+      out["nodes"].push_back(describe(member, map_.get(), now_ns));
+    }
+    return out.dump();
+  }
+  out["connections"] = connections_.size();
+  out["daemons"] = membership_.members().size();
+  out["owners"] = map_ == nullptr ? 0 : map_->members().size();
+  out["retired_incarnations"] = membership_.retired().size();
+  out["questions_under_way"] = forwarded_.size();
+  out["map_due"] = changed_ns_ != 0;
+  out["store_error"] = store_error_;
+  return out.dump();
+}
+
+}  // namespace simm::cluster

@@ -1,0 +1,215 @@
+#include "daemon/cluster/membership.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace simm::cluster {
+namespace {
+
+MapMember as_map_member(const DaemonIdentity& identity, const Join& join) {
+  return MapMember{identity, join.address, join.port, join.shards, join.weight_bytes};
+}
+
+}  // namespace
+
+const char* member_state_name(MemberState state) noexcept {
+  switch (state) {
+    case MemberState::live:
+      return "live";
+    case MemberState::away:
+      return "away";
+    case MemberState::draining:
+      return "draining";
+    case MemberState::gone:
+      return "gone";
+  }
+  return "unknown";
+}
+
+Membership::Membership(const MembershipConfig& config, const base::Clock& clock)
+    : config_(config), clock_(clock) {}
+
+void Membership::restore(const SlotMap& map) {
+  for (const MapMember& member : map.members()) {
+    const auto [found, fresh] = members_.try_emplace(full_name(member.identity));
+    if (!fresh) continue;
+    KnownMember& known = found->second;
+    known.identity = member.identity;
+    known.joined =
+        Join{member.address, member.port, member.shards, member.weight_bytes, map.epoch(), false};
+    go_away(known);
+  }
+}
+
+void Membership::restore(const std::vector<DaemonIdentity>& retired) {
+  for (const DaemonIdentity& identity : retired) retire(identity);
+}
+
+void Membership::retire(const DaemonIdentity& identity) {
+  retired_.push_back(identity);
+  if (retired_.size() > kRetiredMax) retired_.erase(retired_.begin());
+}
+
+void Membership::go_away(KnownMember& member) {
+  member.state = MemberState::away;
+  // From now, not from when it was heard last: a manager that was stopped for a while has heard
+  // nobody, and nobody else is to blame.
+  member.away_ns = clock_.now_ns();
+}
+
+std::optional<JoinVerdict> Membership::refusal(const KnownMember* holder,
+                                               const DaemonIdentity& identity,
+                                               const Join& join) const {
+  using Kind = JoinVerdict::Kind;
+  const std::string name = full_name(identity);
+  if (identity.role == ClusterRole::manager || !identity.incarnation.is_set()) {
+    return JoinVerdict{Kind::refused_for_ever, name + " can not join a manager", 0};
+  }
+  if (std::find(retired_.begin(), retired_.end(), identity) != retired_.end()) {
+    return JoinVerdict{Kind::refused_for_ever,
+                       name +
+                           ": another incarnation has taken its place while it was away; start "
+                           "it anew",
+                       0};
+  }
+  if (join.weight_bytes > 0) {
+    if (const Outcome checked = check_member(as_map_member(identity, join)); !checked) {
+      return JoinVerdict{Kind::refused_for_ever, checked.error().context, 0};
+    }
+  }
+  const bool lives = holder != nullptr && holder->connection != 0 &&
+                     (holder->state == MemberState::live || holder->state == MemberState::draining);
+  if (lives && holder->identity.incarnation != identity.incarnation) {
+    return JoinVerdict{Kind::refused,
+                       "the name " + name + " is taken by a live daemon (incarnation " +
+                           holder->identity.incarnation.text() + " at " + holder->joined.address +
+                           "); names are unique: stop that one, or choose another name",
+                       0};
+  }
+  if (holder == nullptr) {
+    if (members_.size() >= config_.daemons_max) {
+      return JoinVerdict{
+          Kind::refused,
+          "the cluster has " + std::to_string(members_.size()) + " daemons, that is its limit", 0};
+    }
+    if (join.weight_bytes > 0 && owners().size() >= kMembersMax) {
+      return JoinVerdict{Kind::refused, "the cluster has as many owners of slots as it may", 0};
+    }
+  }
+  return std::nullopt;
+}
+
+JoinVerdict Membership::join(ConnectionId connection, const DaemonIdentity& identity,
+                             const Join& join) {
+  const std::string name = full_name(identity);
+  const auto held = members_.find(name);
+  if (auto refused = refusal(held == members_.end() ? nullptr : &held->second, identity, join)) {
+    return std::move(*refused);
+  }
+  JoinVerdict verdict;
+  KnownMember& member = members_[name];
+  if (member.connection != connection) verdict.superseded = member.connection;
+  if (member.identity.incarnation.is_set() && member.identity.incarnation != identity.incarnation) {
+    retire(member.identity);
+  }
+  connections_.erase(member.connection);
+  connections_[connection] = name;
+  member.identity = identity;
+  member.joined = join;
+  member.state = join.draining ? MemberState::draining : MemberState::live;
+  member.connection = connection;
+  member.heard_ns = clock_.now_ns();
+  member.last = Heartbeat{0, join.map_epoch, 0, 0};
+  return verdict;
+}
+
+bool Membership::heard(ConnectionId connection, const Heartbeat& heartbeat) {
+  KnownMember* member = find_mutable(connection);
+  if (member == nullptr) return false;
+  member->heard_ns = clock_.now_ns();
+  member->last = heartbeat;
+  if (member->state == MemberState::away || member->state == MemberState::gone) {
+    member->state = MemberState::live;
+  }
+  return true;
+}
+
+void Membership::drain(ConnectionId connection) {
+  KnownMember* member = find_mutable(connection);
+  if (member == nullptr) return;
+  member->heard_ns = clock_.now_ns();
+  member->state = MemberState::draining;
+}
+
+void Membership::disconnected(ConnectionId connection) {
+  KnownMember* member = find_mutable(connection);
+  connections_.erase(connection);
+  if (member == nullptr) return;
+  member->connection = 0;
+  if (member->state == MemberState::live) go_away(*member);
+  forget();
+}
+
+int Membership::tick() {
+  const base::TimeNs now_ns = clock_.now_ns();
+  int changed = 0;
+  bool hears_owner = false;
+  for (auto& [name, member] : members_) {
+    const bool silent = now_ns - member.heard_ns >= config_.member_timeout_ns;
+    if (member.state == MemberState::live && silent) {
+      go_away(member);
+      ++changed;
+    }
+    hears_owner |= member.state == MemberState::live && member.owns_slots();
+  }
+  // Nobody to give slots to, and most likely nobody is away but we are. When that ends, everybody
+  // has the whole grace to be heard again.
+  const bool was_cut_off = std::exchange(cut_off_, !hears_owner);
+  if (cut_off_) return changed;
+  for (auto& [name, member] : members_) {
+    if (member.state != MemberState::away) continue;
+    if (was_cut_off) member.away_ns = now_ns;
+    if (now_ns - member.away_ns < config_.rejoin_grace_ns) continue;
+    member.state = MemberState::gone;
+    ++changed;
+  }
+  forget();
+  return changed;
+}
+
+void Membership::forget() {
+  for (auto at = members_.begin(); at != members_.end();) {
+    const KnownMember& member = at->second;
+    const bool matters = member.state == MemberState::live ||
+                         (member.state == MemberState::away && member.owns_slots());
+    at = member.connection != 0 || matters ? std::next(at) : members_.erase(at);
+  }
+}
+
+std::vector<MapMember> Membership::owners() const {
+  std::vector<MapMember> owners;
+  for (const auto& [name, member] : members_) {
+    if (!member.owns_slots()) continue;
+    if (member.state != MemberState::live && member.state != MemberState::away) continue;
+    owners.push_back(as_map_member(member.identity, member.joined));
+  }
+  return owners;
+}
+
+bool Membership::someone_drains(const SlotMap& map) const {
+  return std::any_of(members_.begin(), members_.end(), [&](const auto& entry) {
+    return entry.second.state == MemberState::draining &&
+           map.find(entry.second.identity.incarnation).has_value();
+  });
+}
+
+const KnownMember* Membership::find(ConnectionId connection) const {
+  const auto found = connections_.find(connection);
+  return found == connections_.end() ? nullptr : &members_.at(found->second);
+}
+
+KnownMember* Membership::find_mutable(ConnectionId connection) {
+  return const_cast<KnownMember*>(std::as_const(*this).find(connection));
+}
+
+}  // namespace simm::cluster

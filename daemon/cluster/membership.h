@@ -1,0 +1,105 @@
+// Membership: whom a manager knows, who is alive, and who is to own slots. Rules, and nothing but
+// rules: no map, no bytes, no connections but their numbers; time by a Clock.
+//
+//   joining ──► live ◄──────► away ── rejoin_grace ──► gone (its slots move)
+//                │ Leave       (silent or disconnected; keeps its slots)
+//                └──► draining (its slots move at once)
+//
+// A name belongs to one incarnation. While that one is live another of the same name is refused;
+// when it is not, the other takes its place, and the former incarnation is retired: it never comes
+// back. No member is declared gone while no owner of slots at all can be heard: then it is the
+// manager who is cut off.
+// Thread: the manager's control thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/base/clock.h"
+#include "daemon/cluster/cluster_message.h"
+#include "daemon/cluster/manager_state.h"
+
+namespace simm::cluster {
+
+// The manager's name of one control connection; 0: none.
+using ConnectionId = std::uint64_t;
+
+struct MembershipConfig {
+  base::TimeNs member_timeout_ns = 1 * base::kNsPerSecond;  // silent for so long: away
+  base::TimeNs rejoin_grace_ns = 30 * base::kNsPerSecond;   // away for so long: its slots move
+  std::uint32_t daemons_max = 4096;                         // owners and subscribers
+};
+
+enum class MemberState : std::uint8_t { live, away, draining, gone };
+const char* member_state_name(MemberState state) noexcept;
+
+struct KnownMember {
+  DaemonIdentity identity;
+  Join joined;  // what it said when it joined last
+  MemberState state = MemberState::live;
+  ConnectionId connection = 0;
+  base::TimeNs heard_ns = 0;
+  base::TimeNs away_ns = 0;  // since when
+  Heartbeat last;
+
+  [[nodiscard]] bool owns_slots() const noexcept { return joined.weight_bytes > 0; }
+};
+
+// What becomes of an attempt to join.
+struct JoinVerdict {
+  enum class Kind : std::uint8_t { accepted, refused, refused_for_ever } kind = Kind::accepted;
+  std::string reason;           // of a refusal, for people
+  ConnectionId superseded = 0;  // a connection to close: another one has taken its place
+};
+
+class Membership {
+public:
+  Membership(const MembershipConfig& config, const base::Clock& clock);
+
+  // What a manager that died knew, or what a member's map tells: its owners are away from now on
+  // and have the whole grace to come back. Members already known stay as they are.
+  void restore(const SlotMap& map);
+  void restore(const std::vector<DaemonIdentity>& retired);
+
+  JoinVerdict join(ConnectionId connection, const DaemonIdentity& identity, const Join& join);
+  // False: that connection has not joined.
+  bool heard(ConnectionId connection, const Heartbeat& heartbeat);
+  void drain(ConnectionId connection);
+  void disconnected(ConnectionId connection);
+  // Silence and grace. Returns how many changed.
+  int tick();
+
+  // Who should own slots now.
+  [[nodiscard]] std::vector<MapMember> owners() const;
+  // True when somebody's slots move by its own wish: no reason to wait for others.
+  [[nodiscard]] bool someone_drains(const SlotMap& map) const;
+
+  [[nodiscard]] const std::vector<DaemonIdentity>& retired() const noexcept { return retired_; }
+  // By full name.
+  [[nodiscard]] const std::map<std::string, KnownMember>& members() const noexcept {
+    return members_;
+  }
+  [[nodiscard]] const KnownMember* find(ConnectionId connection) const;
+
+private:
+  [[nodiscard]] KnownMember* find_mutable(ConnectionId connection);
+  [[nodiscard]] std::optional<JoinVerdict> refusal(const KnownMember* holder,
+                                                   const DaemonIdentity& identity,
+                                                   const Join& join) const;
+  void retire(const DaemonIdentity& identity);
+  void go_away(KnownMember& member);
+  // Forgets subscribers and gone members that are not connected.
+  void forget();
+
+  const MembershipConfig config_;
+  const base::Clock& clock_;
+  std::map<std::string, KnownMember> members_;
+  std::map<ConnectionId, std::string> connections_;
+  std::vector<DaemonIdentity> retired_;
+  bool cut_off_ = false;  // no owner of slots is heard
+};
+
+}  // namespace simm::cluster

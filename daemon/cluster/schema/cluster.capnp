@@ -1,0 +1,113 @@
+@0xe3b1f0a96cd2477b;
+# What a daemon and the manager tell each other over an authenticated control connection, and what
+# the manager keeps in its state file. Who the other one is has been settled by the hello.
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("simm::cluster::schema");
+
+struct Incarnation {
+  high @0 :UInt64;
+  low @1 :UInt64;
+}
+
+struct Member {
+  incarnation @0 :Incarnation;
+  name @1 :Text;
+  role @2 :UInt8;
+  address @3 :Text;
+  port @4 :UInt16;
+  shards @5 :UInt16;
+  weightBytes @6 :UInt64;
+}
+
+# A member has owned slots since an epoch. Slots point to tenures: there are few of them.
+struct Tenure {
+  member @0 :UInt16;
+  since @1 :UInt64;
+}
+
+struct SlotMap {
+  epoch @0 :UInt64;
+  members @1 :List(Member);
+  tenures @2 :List(Tenure);
+  slots @3 :List(UInt16);          # index into tenures; 0xffff: nobody owns it
+}
+
+struct Retired {
+  name @0 :Text;
+  role @1 :UInt8;
+  incarnation @2 :Incarnation;
+}
+
+struct ManagerState {
+  map @0 :SlotMap;
+  retired @1 :List(Retired);
+}
+
+struct Question {
+  id @0 :UInt64;
+  kind @1 :UInt8;
+  target @2 :Text;                 # name of a daemon; empty: the manager
+}
+
+struct Answer {
+  id @0 :UInt64;
+  status @1 :Int32;
+  text @2 :Text;                   # JSON; of an error: what is wrong
+}
+
+struct Join {
+  address @0 :Text;
+  port @1 :UInt16;
+  shards @2 :UInt16;
+  weightBytes @3 :UInt64;          # 0: owns no slots
+  mapEpoch @4 :UInt64;             # of the newest map that it knows; 0: none
+  draining @5 :Bool;
+}
+
+struct Heartbeat {
+  sequence @0 :UInt64;
+  mapEpoch @1 :UInt64;
+  objects @2 :UInt64;
+  usedBytes @3 :UInt64;
+}
+
+struct Joined {
+  heartbeatNs @0 :UInt64;
+  epoch @1 :UInt64;
+}
+
+struct Refused {
+  final @0 :Bool;                  # asking again changes nothing
+  reason @1 :Text;
+}
+
+struct HeartbeatAck {
+  sequence @0 :UInt64;
+  epoch @1 :UInt64;
+}
+
+struct MemberMessage {
+  union {
+    none @0 :Void;
+    join @1 :Join;
+    heartbeat @2 :Heartbeat;
+    mapReport @3 :SlotMap;
+    leave @4 :Void;
+    question @5 :Question;
+    answer @6 :Answer;
+  }
+}
+
+struct ManagerMessage {
+  union {
+    none @0 :Void;
+    joined @1 :Joined;
+    refused @2 :Refused;
+    heartbeatAck @3 :HeartbeatAck;
+    mapPush @4 :SlotMap;
+    mapWanted @5 :Void;
+    question @6 :Question;
+    answer @7 :Answer;
+  }
+}

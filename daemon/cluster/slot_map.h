@@ -1,0 +1,94 @@
+// SlotMap: which member owns each of the 16,384 slots, under an epoch. Made by the manager
+// (slot_map_builder.h), pushed to every daemon, never changed: a new state of the cluster is a new
+// map with a greater epoch.
+//
+// `since` of a slot is the epoch from which on its owner has owned it without a break. A daemon
+// that missed some maps learns from it which objects it may keep: those of slots that were its own
+// in the last map that it knew, and have been since (map_ownership.h).
+//
+// Immutable, shared by pointer. Thread: any.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/base/ids.h"
+#include "daemon/cluster/daemon_identity.h"
+#include "simm/expected.h"
+
+namespace simm::cluster {
+
+inline constexpr std::uint32_t kMembersMax = 1024;  // that own slots
+inline constexpr std::size_t kAddressBytesMax = 255;
+// So that slots times weight, and the sum of all weights, stay inside 64 bits.
+inline constexpr std::uint64_t kWeightBytesMax = std::uint64_t{1} << 48;
+
+// Index into SlotMap::members().
+using MemberIndex = std::uint16_t;
+inline constexpr MemberIndex kNoMember = 0xffff;
+
+struct MapMember {
+  DaemonIdentity identity;
+  std::string address;  // of its data listener: a numeric IP address, or a name
+  std::uint16_t port = 0;
+  std::uint16_t shards = 1;        // slot s is served by shard s % shards
+  std::uint64_t weight_bytes = 0;  // capacity: its share of the slots
+
+  bool operator==(const MapMember&) const = default;
+};
+
+struct SlotOwner {
+  MemberIndex member = kNoMember;
+  base::Epoch since = 0;
+
+  bool operator==(const SlotOwner&) const = default;
+};
+
+class SlotMap {
+public:
+  // invalid_argument, with the field at fault, for anything that no builder makes: the content may
+  // come from a wire or a file. `owners` has kSlotCount entries.
+  static Expected<std::shared_ptr<const SlotMap>> make(base::Epoch epoch,
+                                                       std::vector<MapMember> members,
+                                                       std::vector<SlotOwner> owners);
+
+  [[nodiscard]] base::Epoch epoch() const noexcept { return epoch_; }
+  [[nodiscard]] const std::vector<MapMember>& members() const noexcept { return members_; }
+  [[nodiscard]] const std::vector<SlotOwner>& owners() const noexcept { return owners_; }
+
+  [[nodiscard]] MemberIndex owner(base::Slot slot) const noexcept { return owners_[slot].member; }
+  [[nodiscard]] base::Epoch since(base::Slot slot) const noexcept { return owners_[slot].since; }
+  // Null: nobody owns it.
+  [[nodiscard]] const MapMember* owner_of(base::Slot slot) const noexcept {
+    return owner(slot) == kNoMember ? nullptr : &members_[owner(slot)];
+  }
+  [[nodiscard]] std::uint32_t slot_count(MemberIndex member) const noexcept {
+    return slot_counts_[member];
+  }
+  [[nodiscard]] std::optional<MemberIndex> find(const Incarnation& incarnation) const noexcept;
+
+  bool operator==(const SlotMap& other) const {
+    return epoch_ == other.epoch_ && members_ == other.members_ && owners_ == other.owners_;
+  }
+
+private:
+  SlotMap(base::Epoch epoch, std::vector<MapMember> members, std::vector<SlotOwner> owners);
+
+  base::Epoch epoch_;
+  std::vector<MapMember> members_;
+  std::vector<SlotOwner> owners_;
+  std::vector<std::uint32_t> slot_counts_;  // by member
+};
+
+using SlotMapPtr = std::shared_ptr<const SlotMap>;
+
+// "storage/rack1-host7": what a member is called in every map, whatever its incarnation.
+std::string full_name(const DaemonIdentity& identity);
+
+// Checks the fields of one member; the error names the one at fault.
+Outcome check_member(const MapMember& member);
+
+}  // namespace simm::cluster

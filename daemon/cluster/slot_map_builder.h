@@ -1,0 +1,37 @@
+// Makes the next SlotMap from the last one. Pure: same arguments, same map.
+//
+//  1. Shares. Each member gets its share by weight, 16,384 * weight / sum, rounded down or up:
+//  never
+//     off by a whole slot. Which way is decided by what moves least, then by the remainder (the
+//     largest-remainder method of Hamilton), then by name.
+//  2. Levelling. Members above their share release what is too much, and those below take it,
+//     together with the slots of members that have gone. Nothing else moves.
+//  3. Which slots: weighted rendezvous hashing (Thaler and Ravishankar, "Using name-based mappings
+//     to increase hit rates", 1998; the logarithmic weights of Schindelhauer and Schomaker,
+//     "Weighted distributed hash tables", 2005): a member's claim on a slot is -ln(u) / weight,
+//     with u in (0, 1) hashed from name and slot; the smallest claim wins. A member releases those
+//     slots first to which a receiver has the better claim, so one that comes back tends to get
+//     back what it had.
+//
+// The floating point in step 3 need not agree between machines: the table travels, nobody rebuilds
+// it. Cost: at most slots * members claims, about a second for 1,024 members that all
+// appear at once, and next to nothing for the changes of every day.
+// Thread: any.
+#pragma once
+
+#include <vector>
+
+#include "daemon/cluster/slot_map.h"
+
+namespace simm::cluster {
+
+// `members` pass check_member() and have distinct names; there are at most kMembersMax.
+// `previous`: whose assignment is to be kept as far as possible (by name: a restarted daemon gets
+// the slots of its former incarnation); null: none. A slot stays owned without a break when its
+// owner is the same incarnation in `previous` and in `current`; `current` is the map in force,
+// where that is another one than `previous` (a manager that has lost its state takes over an older
+// map).
+SlotMapPtr build_slot_map(base::Epoch epoch, std::vector<MapMember> members,
+                          const SlotMap* previous, const SlotMap* current);
+
+}  // namespace simm::cluster

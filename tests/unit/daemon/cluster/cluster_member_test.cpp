@@ -1,0 +1,115 @@
+#include "daemon/cluster/cluster_member.h"
+
+#include <doctest/doctest.h>
+
+#include "daemon/cluster/cluster_codec.h"
+#include "tests/unit/daemon/cluster/manager_rig.h"
+
+namespace cluster_member_test {
+
+using namespace manager_rig;
+using simm::Status;
+
+Bytes push_of(base::Epoch epoch, std::uint32_t count) {
+  return encode(ManagerMessage(MapPush{build_slot_map(epoch, members(count), nullptr, nullptr)}))
+      .value();
+}
+
+}  // namespace cluster_member_test
+
+TEST_CASE("a daemon that starts before its manager waits and says so") {
+  using namespace cluster_member_test;
+  Rig rig;
+  rig.kill_manager();
+  Daemon& a = rig.add("a", 1);
+  const base::TimeNs started_ns = rig.clock.now_ns();
+  rig.run(10 * kNsPerSecond);
+  CHECK(a.member.state() == LinkState::waiting);
+  CHECK(std::string(link_state_name(a.member.state())) == "waiting for the manager");
+  CHECK(a.member.state_since_ns() == started_ns);
+  CHECK(a.member.map() == nullptr);
+  CHECK_FALSE(a.member.owns_nothing());
+  CHECK(a.member.ask({1, Topic::nodes, ""}) == Status::unreachable);
+  CHECK(a.member.next_deadline_ns() == base::kNoDeadline);
+  rig.start_manager();
+  rig.run(2 * kNsPerSecond);
+  CHECK(a.member.state() == LinkState::joined);
+  CHECK(a.epoch() == 1);
+}
+
+TEST_CASE("an older map, or the same epoch again, is never taken") {
+  using namespace cluster_member_test;
+  Rig rig;
+  Daemon& a = rig.add("s0", 1);
+  a.connection = 900;
+  a.member.on_connected();
+  a.member.on_message(push_of(5, 2));
+  a.member.on_message(push_of(4, 3));
+  a.member.on_message(push_of(5, 3));
+  CHECK(a.maps.size() == 1);
+  CHECK(a.member.map()->members().size() == 2);
+  a.member.on_message(push_of(6, 3));
+  CHECK(a.epoch() == 6);
+}
+
+TEST_CASE("a manager that falls silent is dialled anew; the map stays") {
+  using namespace cluster_member_test;
+  Rig rig;
+  Daemon& a = rig.add("a", 1);
+  rig.run(2 * kNsPerSecond);
+  a.reachable = false;
+  rig.run(2 * kNsPerSecond);
+  CHECK(a.member.state() == LinkState::alone);
+  CHECK(a.member.reason() == "the manager does not answer");
+  CHECK(a.epoch() == 1);
+  a.reachable = true;
+  rig.run(1 * kNsPerSecond);
+  CHECK(a.member.state() == LinkState::joined);
+  CHECK(a.member.reason().empty());
+}
+
+TEST_CASE("a manager that accepts a connection and says nothing is given up") {
+  using namespace cluster_member_test;
+  Rig rig;
+  rig.kill_manager();
+  Daemon& a = rig.add("a", 1);
+  a.connection = 900;
+  a.member.on_connected();
+  CHECK(a.member.state() == LinkState::joining);
+  CHECK(a.member.next_deadline_ns() == rig.clock.now_ns() + 2 * kNsPerSecond);
+  rig.run(1'900 * kNsPerMs);
+  CHECK(a.closed.empty());
+  rig.run(200 * kNsPerMs);
+  CHECK(a.closed == std::vector<std::string>{"the manager does not answer"});
+  CHECK(a.member.state() == LinkState::waiting);
+}
+
+TEST_CASE("garbage from the manager closes the connection, no more") {
+  using namespace cluster_member_test;
+  Rig rig;
+  Daemon& a = rig.add("a", 1);
+  rig.run(2 * kNsPerSecond);
+  a.member.on_message(Bytes(64, std::byte{0xff}));
+  CHECK(a.closed.size() == 1);
+  CHECK(a.member.state() == LinkState::alone);
+  CHECK(a.epoch() == 1);
+  a.member.on_message(push_of(9, 1));  // of the connection that has gone
+  CHECK(a.epoch() == 1);
+}
+
+TEST_CASE("an expelled daemon does not come back on its own") {
+  using namespace cluster_member_test;
+  Rig rig;
+  Daemon& a = rig.add("a", 1);
+  a.connection = 900;
+  a.member.on_connected();
+  a.member.on_message(encode(ManagerMessage(Refused{true, "gone for good"})).value());
+  CHECK(a.expelled == "gone for good");
+  CHECK(a.member.state() == LinkState::expelled);
+  a.connection = 901;
+  a.member.on_connected();
+  CHECK(a.closed.size() == 2);
+  a.member.on_closed();
+  CHECK(a.member.state() == LinkState::expelled);
+  CHECK(a.member.do_work() == 0);
+}

@@ -1,0 +1,339 @@
+#include "daemon/cluster/membership.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <set>
+
+#include "daemon/base/manual_clock.h"
+#include "tests/unit/daemon/cluster/cluster_samples.h"
+
+namespace membership_test {
+
+using namespace cluster_samples;
+using Kind = JoinVerdict::Kind;
+using base::kNsPerMs;
+using base::kNsPerSecond;
+
+Join join_of(std::uint64_t weight_bytes = kGiB) {
+  return Join{weight_bytes > 0 ? "10.0.0.7" : "", 30002, 2, weight_bytes, 0, false};
+}
+
+DaemonIdentity storage(const std::string& name, std::uint64_t number) {
+  return {incarnation(number), ClusterRole::storage, name};
+}
+
+struct Fixture {
+  base::ManualClock clock;
+  MembershipConfig config;
+  Membership membership{config, clock};
+
+  Kind join(ConnectionId connection, const DaemonIdentity& identity, const Join& join = join_of()) {
+    return membership.join(connection, identity, join).kind;
+  }
+  void pass(base::TimeNs ns) {
+    clock.advance_ns(ns);
+    membership.tick();
+  }
+  std::string state(const std::string& name) {
+    const auto found = membership.members().find("storage/" + name);
+    return found == membership.members().end() ? "" : member_state_name(found->second.state);
+  }
+  std::size_t owners() { return membership.owners().size(); }
+};
+
+}  // namespace membership_test
+
+TEST_CASE("a silent member is away, keeps its place for the grace, and no longer") {
+  using namespace membership_test;
+  Fixture f;
+  CHECK(f.join(1, storage("a", 1)) == Kind::accepted);
+  CHECK(f.join(2, storage("b", 2)) == Kind::accepted);
+  const auto b_lives = [&](base::TimeNs ns) {
+    for (base::TimeNs left = ns; left > 0; left -= 100 * kNsPerMs) {
+      CHECK(f.membership.heard(2, {}));
+      f.pass(100 * kNsPerMs);
+    }
+  };
+  b_lives(900 * kNsPerMs);
+  CHECK(f.state("a") == "live");
+  b_lives(100 * kNsPerMs);
+  CHECK(f.state("a") == "away");
+  b_lives(29'900 * kNsPerMs);
+  CHECK(f.owners() == 2);
+  SUBCASE("it is heard again in time") {
+    f.membership.heard(1, {});
+    b_lives(5 * kNsPerSecond);
+    CHECK(f.owners() == 2);
+  }
+  SUBCASE("it is not heard again") {
+    b_lives(100 * kNsPerMs);
+    CHECK(f.state("a") == "gone");
+    CHECK(f.owners() == 1);
+    // Heard after all, on its old connection: it is one who comes anew.
+    f.membership.heard(1, {});
+    CHECK(f.owners() == 2);
+  }
+}
+
+TEST_CASE("a member whose connection ends is away at once; subscribers are forgotten") {
+  using namespace membership_test;
+  Fixture f;
+  f.join(1, storage("a", 1));
+  f.join(2, {incarnation(2), ClusterRole::node, "n"}, join_of(0));
+  CHECK(f.owners() == 1);
+  CHECK(f.membership.members().size() == 2);
+  f.membership.disconnected(1);
+  f.membership.disconnected(2);
+  CHECK(f.state("a") == "away");
+  CHECK(f.owners() == 1);
+  CHECK(f.membership.members().size() == 1);
+}
+
+TEST_CASE("a name is its holder's while that one lives; then the next one's, for ever") {
+  using namespace membership_test;
+  Fixture f;
+  CHECK(f.join(1, storage("a", 1)) == Kind::accepted);
+  const JoinVerdict taken = f.membership.join(2, storage("a", 2), join_of());
+  CHECK(taken.kind == Kind::refused);
+  CHECK(taken.reason.find("storage/a") != std::string::npos);
+  CHECK(taken.reason.find(incarnation(1).text()) != std::string::npos);
+  // Another role may have the same name.
+  CHECK(f.join(3, {incarnation(3), ClusterRole::node, "a"}) == Kind::accepted);
+
+  SUBCASE("its connection has ended") {
+    f.membership.disconnected(1);
+  }
+  SUBCASE("it is silent") {
+    f.pass(kNsPerSecond);
+  }
+  CHECK(f.join(4, storage("a", 2)) == Kind::accepted);
+  CHECK(f.owners() == 2);
+  CHECK(f.membership.retired() == std::vector<DaemonIdentity>{storage("a", 1)});
+  // The former incarnation wakes up.
+  CHECK_FALSE(f.membership.heard(1, {}));
+  CHECK(f.join(5, storage("a", 1)) == Kind::refused_for_ever);
+  f.membership.disconnected(4);
+  f.pass(60 * kNsPerSecond);
+  CHECK(f.join(6, storage("a", 1)) == Kind::refused_for_ever);
+  CHECK(f.join(7, storage("a", 2)) == Kind::accepted);
+}
+
+TEST_CASE("the same incarnation on a new connection: the old one is to be closed") {
+  using namespace membership_test;
+  Fixture f;
+  f.join(1, storage("a", 1));
+  const JoinVerdict again = f.membership.join(2, storage("a", 1), join_of(2 * kGiB));
+  CHECK(again.kind == Kind::accepted);
+  CHECK(again.superseded == 1);
+  // Its end is no end of the member.
+  f.membership.disconnected(1);
+  CHECK(f.state("a") == "live");
+  CHECK(f.membership.owners()[0].weight_bytes == 2 * kGiB);
+  CHECK(f.membership.retired().empty());
+}
+
+TEST_CASE("who drains owns nothing, at once") {
+  using namespace membership_test;
+  Fixture f;
+  f.join(1, storage("a", 1));
+  f.join(2, storage("b", 2));
+  const SlotMapPtr map = build_slot_map(1, f.membership.owners(), nullptr, nullptr);
+  f.membership.drain(1);
+  CHECK(f.owners() == 1);
+  CHECK(f.membership.someone_drains(*map));
+  f.membership.heard(1, {});
+  CHECK(f.state("a") == "draining");
+  f.membership.disconnected(1);
+  CHECK(f.state("a") == "");
+  Join draining = join_of();
+  draining.draining = true;
+  CHECK(f.join(3, storage("c", 3), draining) == Kind::accepted);
+  CHECK(f.owners() == 1);
+}
+
+TEST_CASE("nobody is declared gone while no owner of slots can be heard") {
+  using namespace membership_test;
+  Fixture f;
+  f.join(1, storage("a", 1));
+  f.join(2, storage("b", 2));
+  f.join(3, {incarnation(3), ClusterRole::node, "n"}, join_of(0));
+  for (int i = 0; i < 1000; ++i) {
+    f.membership.heard(3, {});  // a subscriber is no proof of a way to the owners
+    f.pass(100 * kNsPerMs);
+  }
+  CHECK(f.owners() == 2);
+  // One is back: the other has the whole grace from then on.
+  for (int i = 0; i < 299; ++i) {
+    f.membership.heard(1, {});
+    f.pass(100 * kNsPerMs);
+  }
+  CHECK(f.owners() == 2);
+  for (int i = 0; i < 2; ++i) {
+    f.membership.heard(1, {});
+    f.pass(100 * kNsPerMs);
+  }
+  CHECK(f.owners() == 1);
+}
+
+TEST_CASE("a manager that was stopped for long blames nobody") {
+  using namespace membership_test;
+  Fixture f;
+  f.join(1, storage("a", 1));
+  f.join(2, storage("b", 2));
+  f.pass(100 * kNsPerSecond);
+  f.membership.heard(1, {});
+  f.pass(50 * kNsPerMs);
+  CHECK(f.owners() == 2);
+  f.membership.heard(2, {});
+  CHECK(f.state("a") == "live");
+  CHECK(f.state("b") == "live");
+}
+
+TEST_CASE("restored members have the grace to come back, as they are or restarted") {
+  using namespace membership_test;
+  Fixture before;
+  before.join(1, storage("a", 1));
+  before.join(2, storage("b", 2));
+  before.join(3, storage("c", 3));
+  const SlotMapPtr map = build_slot_map(5, before.membership.owners(), nullptr, nullptr);
+
+  Fixture f;
+  f.membership.restore(*map);
+  f.membership.restore({storage("a", 77)});
+  CHECK(f.membership.owners() == map->members());
+  f.pass(60 * kNsPerSecond);
+  CHECK(f.owners() == 3);
+  CHECK(f.join(1, storage("a", 1)) == Kind::accepted);
+  CHECK(f.join(2, storage("b", 22)) == Kind::accepted);
+  CHECK(f.join(9, storage("a", 77)) == Kind::refused_for_ever);
+  for (int i = 0; i < 310; ++i) {
+    f.membership.heard(1, {});
+    f.membership.heard(2, {});
+    f.pass(100 * kNsPerMs);
+  }
+  CHECK(f.owners() == 2);
+  CHECK(f.state("c") == "");
+}
+
+TEST_CASE("what a member says about itself is checked, and the tables have an end") {
+  using namespace membership_test;
+  Fixture f;
+  f.config.daemons_max = 3;
+  Membership small(f.config, f.clock);
+  const auto verdict = [&](const Join& join) { return small.join(1, storage("a", 1), join).kind; };
+  Join bad = join_of();
+  bad.port = 0;
+  CHECK(verdict(bad) == Kind::refused_for_ever);
+  bad = join_of(kWeightBytesMax + 1);
+  CHECK(verdict(bad) == Kind::refused_for_ever);
+  CHECK(small.join(1, {incarnation(1), ClusterRole::manager, "m"}, join_of()).kind ==
+        Kind::refused_for_ever);
+  CHECK(small.join(1, {{}, ClusterRole::storage, "m"}, join_of()).kind == Kind::refused_for_ever);
+  for (std::uint64_t i = 1; i <= 3; ++i) {
+    CHECK(small.join(i, storage("s" + std::to_string(i), i), join_of()).kind == Kind::accepted);
+  }
+  CHECK(small.join(4, storage("s4", 4), join_of()).kind == Kind::refused);
+  // The limit of incarnations that are remembered.
+  for (std::uint64_t i = 0; i <= kRetiredMax + 10; ++i) {
+    small.disconnected(i == 0 ? 1 : 100 + i - 1);
+    REQUIRE(small.join(100 + i, storage("s1", 100 + i), join_of()).kind == Kind::accepted);
+  }
+  CHECK(small.retired().size() == kRetiredMax);
+  CHECK(small.retired().back() == storage("s1", 100 + kRetiredMax + 9));
+}
+
+TEST_CASE("random membership histories against a model") {
+  using namespace membership_test;
+  const std::uint64_t seed = seed_of_run();
+  INFO("repeat with: SIMM_SEED=" << seed << " unit_cluster -tc='random membership*'");
+  std::mt19937_64 random(seed);
+  // The model: of each name, who holds it, over which connection, when it was heard, since when it
+  // is away. Member 0 is heard all the time, so nobody is ever cut off.
+  struct Holder {
+    std::uint64_t number = 0;
+    ConnectionId connection = 0;
+    base::TimeNs heard_ns = 0;
+    base::TimeNs away_ns = 0;  // 0: live
+    bool draining = false;
+    bool gone = false;
+  };
+  for (int run = 0; run < 50; ++run) {
+    Fixture f;
+    std::map<std::string, Holder> model;
+    std::set<std::pair<std::uint64_t, std::string>> retired;
+    std::uint64_t next_connection = 1;
+    std::uint64_t next_number = 1;
+    f.join(next_connection++, storage("always", 999'999));
+    const auto expire = [&] {
+      const base::TimeNs now = f.clock.now_ns();
+      for (auto at = model.begin(); at != model.end();) {
+        Holder& h = at->second;
+        const bool live = h.away_ns == 0 && !h.draining && !h.gone;
+        if (live && now - h.heard_ns >= f.config.member_timeout_ns) h.away_ns = now;
+        if (h.away_ns != 0 && now - h.away_ns >= f.config.rejoin_grace_ns) {
+          h.gone = true;
+          h.away_ns = 0;
+        }
+        at = h.gone && h.connection == 0 ? model.erase(at) : std::next(at);
+      }
+    };
+    for (int step = 0; step < 400; ++step) {
+      f.membership.heard(1, {});
+      const std::string name = "m" + std::to_string(random() % 4);
+      const auto held = model.find(name);
+      const auto action = random() % 7;
+      if (action <= 1) {  // somebody joins: a new one, the holder again, or a retired one
+        std::uint64_t number = next_number++;
+        if (held != model.end() && random() % 3 == 0) number = held->second.number;
+        if (!retired.empty() && random() % 5 == 0) number = retired.begin()->first;
+        const bool is_retired = retired.count({number, name}) > 0;
+        const bool blocked = held != model.end() && held->second.number != number &&
+                             held->second.connection != 0 && held->second.away_ns == 0 &&
+                             !held->second.gone;
+        const Kind kind = f.join(next_connection, storage(name, number));
+        REQUIRE(kind ==
+                (is_retired ? Kind::refused_for_ever : (blocked ? Kind::refused : Kind::accepted)));
+        if (kind == Kind::accepted) {
+          if (held != model.end() && held->second.number != number) {
+            retired.emplace(held->second.number, name);
+          }
+          model[name] = {number, next_connection, f.clock.now_ns(), 0, false, false};
+        }
+        ++next_connection;
+      } else if (held != model.end() && held->second.connection != 0) {
+        Holder& h = held->second;
+        if (action <= 3) {
+          REQUIRE(f.membership.heard(h.connection, {}));
+          h.heard_ns = f.clock.now_ns();
+          h.away_ns = 0;
+          h.gone = false;
+        } else if (action == 4) {
+          f.membership.disconnected(h.connection);
+          h.connection = 0;
+          if (h.draining || h.gone) {
+            model.erase(held);
+          } else if (h.away_ns == 0) {
+            h.away_ns = f.clock.now_ns();
+          }
+        } else if (action == 5) {
+          f.membership.drain(h.connection);
+          h = {h.number, h.connection, f.clock.now_ns(), 0, true, false};
+        }
+      }
+      f.clock.advance_ns(random() % (random() % 4 == 0 ? 9'000 * kNsPerMs : 300 * kNsPerMs));
+      f.membership.heard(1, {});
+      f.membership.tick();
+      expire();
+      std::map<std::string, std::uint64_t> expected{{"always", 999'999}};
+      for (const auto& [key, h] : model) {
+        if (!h.draining && !h.gone) expected[key] = h.number;
+      }
+      std::map<std::string, std::uint64_t> owners;
+      for (const MapMember& owner : f.membership.owners()) {
+        owners[owner.identity.name] = owner.identity.incarnation.high;
+      }
+      REQUIRE(owners == expected);
+    }
+  }
+}
