@@ -1,9 +1,8 @@
 // Makes the next SlotMap from the last one. Pure: same arguments, same map.
 //
-//  1. Shares. Each member gets its share by weight, 16,384 * weight / sum, rounded down or up:
-//  never
-//     off by a whole slot. Which way is decided by what moves least, then by the remainder (the
-//     largest-remainder method of Hamilton), then by name.
+//  1. Shares. Each member gets its share by weight, 16,384 * weight / sum, rounded down or up, so
+//     nobody is off by a whole slot. Which way is decided by what moves least, then by the
+//     remainder (the largest-remainder method of Hamilton), then by name.
 //  2. Levelling. Members above their share release what is too much, and those below take it,
 //     together with the slots of members that have gone. Nothing else moves.
 //  3. Which slots: weighted rendezvous hashing (Thaler and Ravishankar, "Using name-based mappings
@@ -14,8 +13,8 @@
 //     back what it had.
 //
 // The floating point in step 3 need not agree between machines: the table travels, nobody rebuilds
-// it. Cost: at most slots * members claims, about a second for 1,024 members that all
-// appear at once, and next to nothing for the changes of every day.
+// it. Cost: at most slots * members claims, about a second for 1,024 members that all appear at
+// once, and next to nothing for the changes of every day.
 // Thread: any.
 #pragma once
 
