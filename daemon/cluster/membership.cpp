@@ -57,6 +57,13 @@ void Membership::go_away(KnownMember& member) {
   member.away_ns = clock_.now_ns();
 }
 
+// One that drains may die in silence as well, and must not keep its name from its successor.
+bool Membership::lives(const KnownMember& member) const {
+  const bool heard = clock_.now_ns() - member.heard_ns < config_.member_timeout_ns;
+  return member.connection != 0 && heard &&
+         (member.state == MemberState::live || member.state == MemberState::draining);
+}
+
 std::optional<JoinVerdict> Membership::refusal(const KnownMember* holder,
                                                const DaemonIdentity& identity,
                                                const Join& join) const {
@@ -77,9 +84,7 @@ std::optional<JoinVerdict> Membership::refusal(const KnownMember* holder,
       return JoinVerdict{Kind::refused_for_ever, checked.error().context, 0};
     }
   }
-  const bool lives = holder != nullptr && holder->connection != 0 &&
-                     (holder->state == MemberState::live || holder->state == MemberState::draining);
-  if (lives && holder->identity.incarnation != identity.incarnation) {
+  if (holder != nullptr && lives(*holder) && holder->identity.incarnation != identity.incarnation) {
     return JoinVerdict{Kind::refused,
                        "the name " + name + " is taken by a live daemon (incarnation " +
                            holder->identity.incarnation.text() + " at " + holder->joined.address +

@@ -86,6 +86,7 @@ public:
 
 private:
   [[nodiscard]] KnownMember* find_mutable(ConnectionId connection);
+  [[nodiscard]] bool lives(const KnownMember& member) const;
   [[nodiscard]] std::optional<JoinVerdict> refusal(const KnownMember* holder,
                                                    const DaemonIdentity& identity,
                                                    const Join& join) const;

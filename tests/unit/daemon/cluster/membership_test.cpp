@@ -152,6 +152,21 @@ TEST_CASE("who drains owns nothing, at once") {
   CHECK(f.owners() == 1);
 }
 
+TEST_CASE("one that dies in silence while it drains does not keep its name") {
+  using namespace membership_test;
+  Fixture f;
+  f.join(1, storage("a", 1));
+  f.membership.drain(1);
+  f.pass(900 * kNsPerMs);
+  CHECK(f.join(2, storage("a", 2)) == Kind::refused);
+  f.pass(100 * kNsPerMs);
+  const JoinVerdict successor = f.membership.join(3, storage("a", 2), join_of());
+  CHECK(successor.kind == Kind::accepted);
+  CHECK(successor.superseded == 1);
+  CHECK(f.state("a") == "live");
+  CHECK(f.owners() == 1);
+}
+
 TEST_CASE("nobody is declared gone while no owner of slots can be heard") {
   using namespace membership_test;
   Fixture f;
@@ -290,7 +305,8 @@ TEST_CASE("random membership histories against a model") {
         const bool is_retired = retired.count({number, name}) > 0;
         const bool blocked = held != model.end() && held->second.number != number &&
                              held->second.connection != 0 && held->second.away_ns == 0 &&
-                             !held->second.gone;
+                             !held->second.gone &&
+                             f.clock.now_ns() - held->second.heard_ns < f.config.member_timeout_ns;
         const Kind kind = f.join(next_connection, storage(name, number));
         REQUIRE(kind ==
                 (is_retired ? Kind::refused_for_ever : (blocked ? Kind::refused : Kind::accepted)));
