@@ -33,6 +33,7 @@ struct Incarnation {
     return digits;
   }
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): takes the 0 of a rewritten < for a pointer
   auto operator<=>(const Incarnation&) const = default;
 };
 

@@ -12,7 +12,7 @@ PeerTable::Change PeerTable::use(const SlotMap& map) {
       continue;
     }
     change.removed.push_back(at->second);
-    peers_.erase(at->second);
+    peers_.erase(at->second.value);
     at = ids_.erase(at);
   }
   for (const MapMember& member : map.members()) {
@@ -24,7 +24,7 @@ PeerTable::Change PeerTable::use(const SlotMap& map) {
       free_.pop_back();
       change.added.push_back(found->second);
     }
-    peers_[found->second] = member;
+    peers_[found->second.value] = member;
   }
   return change;
 }
@@ -40,7 +40,7 @@ base::PeerId PeerTable::find(const Incarnation& incarnation) const noexcept {
 }
 
 const MapMember* PeerTable::who(base::PeerId peer) const noexcept {
-  const auto found = peers_.find(peer);
+  const auto found = peers_.find(peer.value);
   return found == peers_.end() ? nullptr : &found->second;
 }
 

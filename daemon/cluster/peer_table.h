@@ -38,7 +38,7 @@ public:
 private:
   const Incarnation self_;
   std::map<Incarnation, base::PeerId> ids_;
-  std::map<base::PeerId, MapMember> peers_;
+  std::map<std::uint32_t, MapMember> peers_;  // by number
   std::vector<base::PeerId> free_;
   std::uint32_t next_ = 1;
 };
