@@ -65,4 +65,18 @@ Status stream_untrusted(const Slice& to, std::uint64_t at, const std::byte* own,
   return FaultGuard::stream(client, own, bytes, client) ? Status::ok : Status::transfer_failed;
 }
 
+Status show_untrusted(const Slice& from, std::uint64_t at, std::uint64_t bytes,
+                      BlockSink sink) noexcept {
+  if (bytes == 0) return Status::ok;
+  Status status = Status::ok;
+  const std::byte* const client = admitted(from, at, bytes, status);
+  if (client == nullptr) return status;
+  return FaultGuard::show(client, bytes, sink) ? Status::ok : Status::transfer_failed;
+}
+
+std::byte* kernel_target(const Slice& to, std::uint64_t at, std::uint64_t bytes,
+                         Status& status) noexcept {
+  return admitted(to, at, bytes, status);
+}
+
 }  // namespace simm::memory

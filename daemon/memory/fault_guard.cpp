@@ -105,4 +105,8 @@ bool FaultGuard::stream(std::byte* to, const std::byte* from, std::size_t bytes,
   return guarded(client, bytes, [=] { stream_copy(to, from, bytes, sink); });
 }
 
+bool FaultGuard::show(const std::byte* client, std::size_t bytes, BlockSink sink) noexcept {
+  return guarded(client, bytes, [=] { sink.take(sink.context, client, bytes); });
+}
+
 }  // namespace simm::memory

@@ -31,6 +31,10 @@ public:
                                    const std::byte* client) noexcept;
   [[nodiscard]] static bool stream(std::byte* to, const std::byte* from, std::size_t bytes,
                                    const std::byte* client, BlockSink sink) noexcept;
+
+  // Shows [client, client + bytes) to the sink in one piece, where it lies.
+  [[nodiscard]] static bool show(const std::byte* client, std::size_t bytes,
+                                 BlockSink sink) noexcept;
 };
 
 }  // namespace simm::memory

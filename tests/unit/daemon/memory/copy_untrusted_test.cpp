@@ -212,3 +212,35 @@ TEST_CASE("a region that is not mapped here is not copied here") {
   CHECK(copy_untrusted(&own, whole(*memory), 0, 1) == Status::unsupported);
   CHECK(copy_untrusted(&own, whole(*memory), 0, 0) == Status::ok);
 }
+
+TEST_CASE("what the kernel wrote into a slice is shown where it lies, until it vanishes") {
+  using namespace copy_untrusted_test;
+  Fixture fixture;
+  auto fd = plain_memfd(8 * kPage);
+  auto memory = fixture.region(fd.get(), 8 * kPage);
+  const Slice slice{&memory->region(), 100, 4 * kPage};
+  Status status = Status::transfer_failed;
+  std::byte* const target = kernel_target(slice, 50, 3 * kPage, status);
+  REQUIRE(target == memory->region().base + 150);
+  CHECK(status == Status::ok);
+  const std::vector<std::byte> sent(3 * kPage, std::byte{0x42});
+  REQUIRE(::pwrite(fd.get(), sent.data(), sent.size(), 150) == static_cast<ssize_t>(sent.size()));
+
+  std::vector<std::byte> seen;
+  const BlockSink sink{[](void* to, const std::byte* block, std::size_t bytes) noexcept {
+                         static_cast<std::vector<std::byte>*>(to)->assign(block, block + bytes);
+                       },
+                       &seen};
+  CHECK(show_untrusted(slice, 50, 3 * kPage, sink) == Status::ok);
+  CHECK(seen == sent);
+
+  const BlockSink reader{[](void*, const std::byte* block, std::size_t bytes) noexcept {
+                           for (std::size_t i = 0; i < bytes; i += kPage) {
+                             static_cast<void>(*static_cast<const volatile std::byte*>(block + i));
+                           }
+                         },
+                         nullptr};
+  REQUIRE(::ftruncate(fd.get(), kPage) == 0);
+  CHECK(show_untrusted(slice, 50, 3 * kPage, reader) == Status::transfer_failed);
+  CHECK(show_untrusted(slice, 50, 100, reader) == Status::ok);
+}
