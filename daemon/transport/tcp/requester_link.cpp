@@ -1,0 +1,210 @@
+#include "daemon/transport/tcp/requester_link.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/transport/tcp/frame_codec.h"
+#include "simm/check.h"
+
+namespace simm::transport {
+
+using wire::FrameKind;
+
+RequesterLink::RequesterLink(RequesterLinkShared& shared)
+    : shared_(shared),
+      connection_(shared.io),
+      slots_(shared.config.credits),
+      digests_(std::make_unique<base::PayloadDigest[]>(shared.config.credits)),
+      free_(std::make_unique<std::uint32_t[]>(shared.config.credits)),
+      work_(shared.config.credits),
+      cancels_(shared.config.credits),
+      blocks_(std::size_t{kBlocks} * kChunkBytes),
+      body_(std::make_unique<std::byte[]>(wire::kReplyBodyBytesMax)),
+      foreign_(wire::kDataBytesMax) {
+  SIMM_CHECK(shared.config.credits > 0 && shared.config.credits <= wire::kSlotsMax);
+  const std::uint32_t credits = shared.config.credits;
+  for (std::uint32_t i = 0; i < credits; ++i) free_[i] = credits - 1 - i;
+  free_count_ = credits;
+  for (std::uint32_t i = 0; i < kBlocks; ++i) free_blocks_[i] = i;
+}
+
+bool RequesterLink::open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) noexcept {
+  pinged_ns_ = now_ns;
+  connection_.socket().owner = this;
+  return connection_.open(std::move(link), ready, now_ns);
+}
+
+// ---- requests ----
+
+void RequesterLink::post(RequestToken token, const Request& request) noexcept {
+  SIMM_CHECK(connection_.is_open() && free_count_ > 0);
+  const std::uint32_t slot = free_[--free_count_];
+  TcpPosted& posted = slots_[slot];
+  SIMM_CHECK(!posted.in_use);
+  posted.token = token;
+  posted.use = posted.use + 1 == 0 ? 1 : posted.use + 1;  // 0 names no use
+  posted.in_use = true;
+  posted.is_encoded = posted.is_cancelling = posted.is_culprit = posted.is_moving = false;
+  posted.header = request.header;
+  posted.pages = request.pages;
+  posted.pull_first = posted.pull_count = 0;
+  posted.page_sent = 0;
+  posted.has_open_page = false;
+  std::fill_n(posted.states.begin(), request.pages.size(), TcpPosted::Page{});
+  if (in_flight_++ == 0) {
+    // The silence of an idle connection says nothing about its peer.
+    const base::TimeNs now_ns = shared_.clock.now_ns();
+    connection_.heard_ns = std::max(connection_.heard_ns, now_ns);
+    pinged_ns_ = now_ns;
+  }
+  list(slot);
+}
+
+// A scan: this is needed only for requests that went wrong.
+std::uint32_t RequesterLink::find(RequestToken token) const noexcept {
+  for (std::uint32_t slot = 0; slot < shared_.config.credits && in_flight_ > 0; ++slot) {
+    const TcpPosted& posted = slots_[slot];
+    if (posted.in_use && posted.token == token) return slot;
+  }
+  return kNoSlot;
+}
+
+bool RequesterLink::cancel(RequestToken token) noexcept {
+  const std::uint32_t slot = find(token);
+  if (slot == kNoSlot) return false;
+  TcpPosted& posted = slots_[slot];
+  if (std::exchange(posted.is_cancelling, true)) return true;
+  if (!std::exchange(posted.is_cancel_listed, true)) cancels_.push(slot);
+  if (posted.pull_count > 0) list(slot);  // their frames say that they do not come
+  return true;
+}
+
+bool RequesterLink::reset(RequestToken culprit) noexcept {
+  const std::uint32_t slot = find(culprit);
+  if (slot == kNoSlot) return false;
+  // A link that is ending already ends for another reason: this one is collateral there.
+  if (connection_.is_open() || connection_.lost().cause == LinkLoss::reset) {
+    slots_[slot].is_culprit = true;
+  }
+  connection_.fail(LinkLoss::reset);
+  return true;
+}
+
+void RequesterLink::release(std::uint32_t slot) noexcept {
+  TcpPosted& posted = slots_[slot];
+  posted.in_use = false;
+  posted.pages = {};
+  free_[free_count_++] = slot;
+  --in_flight_;
+}
+
+// ---- turns ----
+
+int RequesterLink::serve(base::TimeNs now_ns) noexcept {
+  return connection_.serve(*this, *this, now_ns);
+}
+
+int RequesterLink::run(base::TimeNs now_ns) noexcept {
+  if (!connection_.is_open()) return 0;
+  int work = 0;
+  if (is_copying_out_) work += copy_out(now_ns);
+  // Each slot at most once: the requests take turns, a chunk each.
+  std::uint32_t blocked = 0;
+  while (blocked < work_.size() && connection_.tx().queued_bytes() < kQueuedBytesMax) {
+    const std::uint32_t slot = work_.pop();
+    slots_[slot].is_listed = false;
+    const Step did = step(slot);
+    if (did == Step::done) {
+      ++work;
+      blocked = 0;
+    } else {
+      list(slot);
+      if (did == Step::blocked) break;
+      ++blocked;
+    }
+  }
+  waits_for_copies_ = blocked > 0;
+  while (!cancels_.empty()) {
+    const std::uint32_t slot = cancels_.front();
+    TcpPosted& posted = slots_[slot];
+    if (posted.in_use && posted.is_cancelling) {
+      if (!posted.is_encoded) break;  // behind the request itself
+      if (!connection_.add_bare(frame_header(FrameKind::cancel, slot, posted.use))) break;
+    }
+    cancels_.pop();
+    posted.is_cancel_listed = false;
+    ++work;
+  }
+  connection_.start(*this);
+  return work;
+}
+
+bool RequesterLink::check_life(base::TimeNs now_ns) noexcept {
+  if (in_flight_ == 0 || !connection_.is_open()) return false;
+  const base::TimeNs ping_ns = shared_.config.peer_detection_ns / 3;
+  // It is us who do not listen.
+  if (is_copying_out_) connection_.heard_ns = std::max(connection_.heard_ns, now_ns);
+  if (now_ns >= pinged_ns_ + ping_ns) {
+    pinged_ns_ = now_ns;
+    // No room: then there is much on its way, and that is a life sign, too.
+    static_cast<void>(connection_.add_bare(frame_header(FrameKind::ping, 0, 0)));
+    connection_.start(*this);
+  }
+  return now_ns >= connection_.heard_ns + shared_.config.peer_detection_ns;
+}
+
+base::TimeNs RequesterLink::next_deadline_ns() const noexcept {
+  constexpr base::TimeNs kCopyPollNs = 50'000;  // nobody wakes us when a foreign copy is done
+  if (connection_.is_closing()) return shared_.clock.now_ns() + kCopyPollNs;
+  if (connection_.is_free()) return base::kNoDeadline;
+  base::TimeNs next_ns = base::kNoDeadline;
+  if (in_flight_ > 0) {
+    next_ns = std::min(pinged_ns_ + shared_.config.peer_detection_ns / 3,
+                       connection_.heard_ns + shared_.config.peer_detection_ns);
+  }
+  return is_copying_out_ || waits_for_copies_
+             ? std::min(next_ns, shared_.clock.now_ns() + kCopyPollNs)
+             : next_ns;
+}
+
+// ---- the end ----
+
+// True: no Mover touches a slice or a block for this link any more.
+bool RequesterLink::stop_moves() noexcept {
+  bool all = true;
+  for (std::uint32_t slot = 0; slot < shared_.config.credits && in_flight_ > 0; ++slot) {
+    TcpPosted& posted = slots_[slot];
+    if (!posted.in_use || !posted.is_moving) continue;
+    if (shared_.mover.stop(posted.move)) {
+      posted.is_moving = false;
+    } else {
+      all = false;
+    }
+  }
+  if (is_copying_out_ && shared_.mover.stop(copy_out_)) is_copying_out_ = false;
+  return all && !is_copying_out_;
+}
+
+bool RequesterLink::finish_closing() noexcept {
+  SIMM_CHECK(connection_.is_closing());
+  if (!stop_moves() || !connection_.is_quiet()) return false;
+  // Nothing is under way: from here on the slices are the clients'.
+  connection_.tx().reset();
+  for (std::uint32_t i = 0; i < kBlocks; ++i) free_blocks_[i] = i;
+  free_block_count_ = kBlocks;
+  work_.clear();
+  cancels_.clear();
+  is_stopping_ = has_client_target_ = waits_for_copies_ = false;
+  for (std::uint32_t slot = 0; slot < shared_.config.credits; ++slot) {
+    TcpPosted& posted = slots_[slot];
+    posted.is_listed = posted.is_cancel_listed = false;
+    if (!posted.in_use) continue;
+    const FenceCause cause = posted.is_culprit ? FenceCause::reset : FenceCause::collateral;
+    const RequestToken token = posted.token;
+    release(slot);
+    shared_.events->on_fenced(token, cause);
+  }
+  return true;
+}
+
+}  // namespace simm::transport

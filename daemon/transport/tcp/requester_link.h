@@ -1,0 +1,140 @@
+// RequesterLink: the asking side of one connection: requests out on it, their payloads both ways,
+// its life signs, and the fence at its end.
+//
+// Payload: a put's page is copied by the Mover, chunk by chunk, into private blocks, digested
+// there and sent from there. A get's page is received by the kernel straight into the client's
+// slice where that is mapped, and digested right behind; where it is not (foreign memory) through a
+// private block and the Mover. No block and no slice is touched by an ended link.
+// Owned by a TcpRequester. Thread: the engine's data agent. No allocation after construction.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "daemon/base/hash.h"
+#include "daemon/base/lazy_array.h"
+#include "daemon/transport/mover.h"
+#include "daemon/transport/region_faults.h"
+#include "daemon/transport/tcp/index_queue.h"
+#include "daemon/transport/tcp/tcp_config.h"
+#include "daemon/transport/tcp/tcp_connection.h"
+#include "daemon/transport/tcp/tcp_posted.h"
+#include "daemon/transport/transport.h"
+
+namespace simm::transport {
+
+// What all links of one requester share.
+struct RequesterLinkShared {
+  const TcpRequesterConfig& config;
+  const base::Clock& clock;
+  SocketIo& io;
+  Mover& mover;
+  RequesterEvents* events = nullptr;
+  RegionFaults* faults = nullptr;
+};
+
+class RequesterLink final : private FrameHandler, private PayloadOwner {
+public:
+  explicit RequesterLink(RequesterLinkShared& shared);
+
+  [[nodiscard]] bool open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) noexcept;
+  [[nodiscard]] TcpConnection& connection() noexcept { return connection_; }
+  [[nodiscard]] const TcpConnection& connection() const noexcept { return connection_; }
+
+  [[nodiscard]] std::uint32_t in_flight() const noexcept { return in_flight_; }
+  [[nodiscard]] bool has_credit() const noexcept { return free_count_ > 0; }
+  // Only with credit, on an open connection.
+  void post(RequestToken token, const Request& request) noexcept;
+  // False: that request is not on this link.
+  bool cancel(RequestToken token) noexcept;
+  bool reset(RequestToken culprit) noexcept;
+
+  // Takes what has arrived; makes the upcalls.
+  int serve(base::TimeNs now_ns) noexcept;
+  // Queues what there is to send, and asks for more.
+  int run(base::TimeNs now_ns) noexcept;
+  // A life sign is due, or the peer's is overdue (true: it is dead).
+  [[nodiscard]] bool check_life(base::TimeNs now_ns) noexcept;
+  [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept;
+  // Of a closing connection: true when nothing is under way any more and every request was fenced.
+  [[nodiscard]] bool finish_closing() noexcept;
+  // At the end of its owner: ends all, and is true when nothing is under way.
+  [[nodiscard]] bool stop() noexcept {
+    const bool have_moves_ended = stop_moves();
+    return connection_.stop() && have_moves_ended;
+  }
+
+private:
+  enum class Step : std::uint8_t { done, blocked, waiting };
+
+  // Sending (requester_link_send.cpp).
+  Step step(std::uint32_t slot) noexcept;
+  Step encode(std::uint32_t slot) noexcept;
+  std::uint32_t copy_inline_pages(const TcpPosted& posted, std::byte* to,
+                                  std::span<std::uint8_t> is_inline) noexcept;
+  [[nodiscard]] std::uint64_t remaining_ns(base::TimeNs deadline_ns) const noexcept;
+  Step send_page(std::uint32_t slot) noexcept;
+  Step end_page(std::uint32_t slot, Status failure) noexcept;
+  Step queue_chunk(std::uint32_t slot) noexcept;
+  void list(std::uint32_t slot) noexcept;
+  [[nodiscard]] bool take_block(const PageRequest& page, std::uint32_t& block) noexcept;
+  [[nodiscard]] std::byte* block_at(std::uint32_t block) noexcept;
+  void on_payload_sent(std::uint32_t tag) noexcept override;
+
+  // Receiving (requester_link_receive.cpp).
+  [[nodiscard]] bool on_frame(const wire::FrameHeader& header,
+                              std::byte*& target) noexcept override;
+  [[nodiscard]] bool on_piece(std::byte* at, std::uint32_t bytes,
+                              const std::byte* staged) noexcept override;
+  [[nodiscard]] bool on_fault() noexcept override;
+  [[nodiscard]] bool on_frame_end() noexcept override;
+  [[nodiscard]] bool is_paused() const noexcept override { return is_copying_out_; }
+  [[nodiscard]] bool begin_data(TcpPosted& posted, std::byte*& target) noexcept;
+  [[nodiscard]] bool end_data(TcpPosted& posted) noexcept;
+  [[nodiscard]] bool end_pull(TcpPosted& posted) noexcept;
+  [[nodiscard]] bool end_reply(TcpPosted& posted) noexcept;
+  [[nodiscard]] static bool check_replies(TcpPosted& posted) noexcept;
+  void spoil_page(TcpPosted& posted, std::uint16_t page, Status status) noexcept;
+  [[nodiscard]] Status move_staged(const memory::Slice& slice, std::uint64_t place,
+                                   const std::byte* staged, std::uint32_t bytes) noexcept;
+  int copy_out(base::TimeNs now_ns) noexcept;
+  void end_copy_out(Status status) noexcept;
+
+  [[nodiscard]] std::uint32_t find(RequestToken token) const noexcept;
+  void release(std::uint32_t slot) noexcept;
+  [[nodiscard]] bool stop_moves() noexcept;
+
+  static constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
+  static constexpr std::uint32_t kBlocks = 6;
+  static constexpr std::uint32_t kBlocksForForeign = 3;  // the others are never held up by them
+
+  RequesterLinkShared& shared_;
+  TcpConnection connection_;
+  mutable base::LazyArray<TcpPosted> slots_;
+  std::unique_ptr<base::PayloadDigest[]> digests_;  // of the half sent or received page of a slot
+  std::unique_ptr<std::uint32_t[]> free_;           // a stack of slots
+  std::uint32_t free_count_ = 0;
+  std::uint32_t in_flight_ = 0;
+  IndexQueue work_;                // slots with something to send
+  IndexQueue cancels_;             // slots whose cancel frame is due
+  bool waits_for_copies_ = false;  // made elsewhere, with nobody to wake us
+  base::TimeNs pinged_ns_ = 0;
+
+  base::LazyArray<std::byte> blocks_;
+  std::array<std::uint32_t, kBlocks> free_blocks_{};
+  std::uint32_t free_block_count_ = kBlocks;
+
+  // The frame that is being received.
+  wire::FrameHeader frame_{};
+  bool has_client_target_ = false;
+  std::unique_ptr<std::byte[]> body_;   // of control frames
+  base::LazyArray<std::byte> foreign_;  // payload on its way to foreign memory
+  base::PayloadDigest scratch_digest_;  // what a Mover wants and nobody reads
+  bool is_copying_out_ = false;         // foreign_ -> the slice, by copy_out_
+  bool is_stopping_ = false;
+  base::TimeNs copying_since_ns_ = 0;
+  Move copy_out_;
+};
+
+}  // namespace simm::transport

@@ -1,0 +1,213 @@
+#include "daemon/transport/tcp/responder_link.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "daemon/transport/tcp/frame_codec.h"
+#include "simm/check.h"
+
+namespace simm::transport {
+
+using wire::FrameKind;
+using MoveKind = TcpIncoming::MoveKind;
+
+ResponderLink::ResponderLink(ResponderLinkShared& shared)
+    : shared_(shared),
+      connection_(shared.io),
+      slots_(shared.config.credits),
+      pull_digests_(std::make_unique<base::PayloadDigest[]>(shared.config.credits)),
+      push_digests_(std::make_unique<base::PayloadDigest[]>(shared.config.credits)),
+      work_(shared.config.credits) {
+  SIMM_CHECK(shared.config.credits > 0 && shared.config.credits <= wire::kSlotsMax);
+}
+
+bool ResponderLink::open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) noexcept {
+  connection_.socket().owner = this;
+  return connection_.open(std::move(link), ready, now_ns);
+}
+
+int ResponderLink::serve(base::TimeNs now_ns) noexcept {
+  return connection_.serve(*this, *this, now_ns);
+}
+
+bool ResponderLink::is_overdue(base::TimeNs now_ns) const noexcept {
+  return serving_ > 0 && connection_.is_open() &&
+         now_ns >= connection_.heard_ns + shared_.config.peer_silence_ns;
+}
+
+// ---- frames ----
+
+bool ResponderLink::on_frame(const wire::FrameHeader& header, std::byte*& target) noexcept {
+  frame_ = header;
+  const auto kind = static_cast<FrameKind>(header.kind);
+  if (kind == FrameKind::ping) return true;
+  if (header.slot >= shared_.config.credits) return false;
+  switch (kind) {
+    case FrameKind::request:
+      return begin_request(target);
+    case FrameKind::data:
+      return begin_data(target);
+    case FrameKind::cancel:
+    case FrameKind::failed:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool ResponderLink::begin_request(std::byte*& target) noexcept {
+  TcpIncoming& incoming = slots_[frame_.slot];
+  // Its asker gives a slot to the next request when the reply to the last one has come.
+  if (incoming.is_served || incoming.is_replying) return false;
+  target = incoming.body.data();  // open_header() knows how long it may be
+  return true;
+}
+
+// The parts of a page come in order, and the pages of a request one by one.
+bool ResponderLink::begin_data(std::byte*& target) noexcept {
+  TcpIncoming& incoming = slots_[frame_.slot];
+  if (!incoming.is_served || incoming.use != frame_.use) return false;
+  if (frame_.page >= incoming.page_count) return false;
+  TcpIncoming::PageMove& move = incoming.moves[frame_.page];
+  if (move.kind != MoveKind::pull || frame_.offset != move.moved) return false;
+  if (incoming.has_open_page ? incoming.open_page != frame_.page : move.moved != 0) return false;
+  const std::uint64_t left = move.length - move.moved;
+  const bool is_last = (frame_.flags & wire::kFlagLast) != 0;
+  if (frame_.body_bytes > left || is_last != (frame_.body_bytes == left)) return false;
+  if (!incoming.has_open_page) pull_digests_[frame_.slot].begin();
+  incoming.has_open_page = true;
+  incoming.open_page = frame_.page;
+  // SAFETY: body_bytes <= length - moved.
+  target = move.memory + move.moved;
+  return true;
+}
+
+bool ResponderLink::on_piece(std::byte* at, std::uint32_t bytes, const std::byte* staged) noexcept {
+  if (staged != nullptr) std::memcpy(at, staged, bytes);
+  if (static_cast<FrameKind>(frame_.kind) == FrameKind::data) {
+    pull_digests_[frame_.slot].add(at, bytes);
+  }
+  return true;
+}
+
+bool ResponderLink::on_frame_end() noexcept {
+  const auto kind = static_cast<FrameKind>(frame_.kind);
+  if (kind == FrameKind::ping) {
+    ++pongs_due_;
+    return true;
+  }
+  TcpIncoming& incoming = slots_[frame_.slot];
+  const bool is_current = incoming.is_served && incoming.use == frame_.use;
+  bool is_fine = true;
+  if (kind == FrameKind::request) {
+    is_fine = end_request();
+  } else if (kind == FrameKind::data) {
+    end_data(incoming);
+  } else if (kind == FrameKind::cancel) {
+    if (is_current) take_cancel(incoming);  // else it crossed the answer
+  } else {
+    is_fine = is_current && end_failed(incoming);
+  }
+  return is_fine && connection_.is_open();
+}
+
+bool ResponderLink::end_request() noexcept {
+  TcpIncoming& incoming = slots_[frame_.slot];
+  const auto body = std::span<const std::byte>(incoming.body).first(frame_.body_bytes);
+  if (base::payload_digest(body.data(), body.size()) != frame_.digest) return false;
+  DecodedRequest decoded;
+  if (!decode_request(body, decoded, incoming.page_list, incoming.inline_at)) return false;
+  incoming.responder = shared_.responder;
+  incoming.header = decoded.header;
+  base::TimeNs& deadline_ns = incoming.header.deadline_ns;
+  if (deadline_ns == wire::kNoDeadline) {
+    deadline_ns = 0;
+  } else {
+    const base::TimeNs now_ns = shared_.clock.fresh_ns();
+    deadline_ns = now_ns + std::min(deadline_ns, ~base::TimeNs{0} - now_ns);
+  }
+  incoming.pages = std::span<const PageRequest>(incoming.page_list).first(decoded.page_count);
+  incoming.page_count = decoded.page_count;
+  incoming.server_data = nullptr;
+  incoming.link = this;
+  incoming.slot = frame_.slot;
+  incoming.use = frame_.use;
+  incoming.is_served = true;
+  incoming.is_cancelled = false;
+  incoming.moves_open = 0;
+  incoming.push_first = incoming.push_count = incoming.pull_first = incoming.pull_count = 0;
+  incoming.has_open_page = false;
+  std::fill_n(incoming.moves.begin(), decoded.page_count, TcpIncoming::PageMove{});
+  ++serving_;
+  shared_.events->on_request(incoming);
+  return true;
+}
+
+void ResponderLink::end_data(TcpIncoming& incoming) noexcept {
+  TcpIncoming::PageMove& move = incoming.moves[frame_.page];
+  move.moved += frame_.body_bytes;
+  if ((frame_.flags & wire::kFlagLast) == 0) return;
+  incoming.has_open_page = false;
+  const std::uint64_t digest = pull_digests_[frame_.slot].value();
+  const Status status = digest == frame_.digest ? Status::ok : Status::corrupt;
+  end_move(incoming, frame_.page, {status, digest});
+}
+
+bool ResponderLink::end_failed(TcpIncoming& incoming) noexcept {
+  if (frame_.page >= incoming.page_count) return false;
+  const TcpIncoming::PageMove& move = incoming.moves[frame_.page];
+  if (move.kind != MoveKind::pull) return false;
+  if (incoming.has_open_page && incoming.open_page == frame_.page) incoming.has_open_page = false;
+  end_move(incoming, frame_.page, {static_cast<Status>(frame_.status), 0});
+  return true;
+}
+
+// Pushes that are not begun, or half sent, end in the next run; pulled pages are the asker's to
+// end.
+void ResponderLink::take_cancel(TcpIncoming& incoming) noexcept {
+  incoming.is_cancelled = true;
+  if (incoming.push_count > 0) list(incoming);
+  shared_.events->on_cancel(incoming);
+}
+
+void ResponderLink::end_move(TcpIncoming& incoming, std::uint16_t page,
+                             MoveResult result) noexcept {
+  incoming.moves[page].kind = MoveKind::none;
+  --incoming.moves_open;
+  shared_.events->on_moved(incoming, page, result);
+}
+
+// ---- the end ----
+
+bool ResponderLink::finish_closing() noexcept {
+  SIMM_CHECK(connection_.is_closing());
+  if (!connection_.is_quiet()) return false;
+  connection_.tx().reset();
+  work_.clear();
+  pongs_due_ = 0;
+  for (std::uint32_t slot = 0; slot < shared_.config.credits; ++slot) {
+    TcpIncoming& incoming = slots_[slot];
+    incoming.is_listed = incoming.is_replying = false;
+    if (!incoming.is_served) continue;
+    incoming.is_cancelled = true;
+    abort_moves(incoming);
+    if (!incoming.is_served) continue;  // answered, when its last move had ended
+    incoming.is_served = false;
+    --serving_;
+    shared_.events->on_aborted(incoming);
+  }
+  return true;
+}
+
+// The server may start others while it is told: those end likewise, a page at a time.
+void ResponderLink::abort_moves(TcpIncoming& incoming) noexcept {
+  while (incoming.is_served && incoming.moves_open > 0) {
+    for (std::uint16_t page = 0; page < incoming.page_count && incoming.is_served; ++page) {
+      if (incoming.moves[page].kind == MoveKind::none) continue;
+      end_move(incoming, page, {Status::cancelled, 0});
+    }
+  }
+}
+
+}  // namespace simm::transport

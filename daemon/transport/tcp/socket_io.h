@@ -1,0 +1,96 @@
+// SocketIo: moves bytes between stream sockets and memory without blocking. Seam: on io_uring, on
+// epoll where io_uring is refused, and scripted ones in tests. One per data agent; everything that
+// owns connections on that agent shares it.
+//
+// A user keeps an IoSocket for each connection, with at most one receive and one send under way.
+// What has ended is noted in the IoSocket, which is then put on its user's ready list: there are no
+// upcalls. While a receive or a send is under way the kernel may touch the memory that its parts
+// name; `receiving` and `sending` turn false, in poll(), only when it never will again.
+//
+// Thread: the data agent; made on another one before the agent runs.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "daemon/base/intrusive_list.h"
+#include "daemon/base/waiter.h"
+#include "simm/expected.h"
+
+namespace simm::transport {
+
+struct IoReadyTag {};
+struct IoTryTag {};
+struct IoSocket;
+using IoReadyList = base::IntrusiveList<IoSocket, IoReadyTag>;
+
+inline constexpr std::size_t kReceiveParts = 2;
+inline constexpr std::size_t kSendParts = 32;
+
+struct IoSocket : base::ListLink<IoReadyTag>, base::ListLink<IoTryTag> {
+  int descriptor = -1;           // non-blocking; the user's to close, after close()
+  IoReadyList* ready = nullptr;  // where it is put when something has ended
+  void* owner = nullptr;         // the user's
+
+  // The user fills the parts before receive() or send(), and leaves them alone while under way.
+  std::array<iovec, kReceiveParts> receive_parts{};
+  std::size_t receive_count = 0;
+  std::array<iovec, kSendParts> send_parts{};
+  std::size_t send_count = 0;
+
+  // Set by receive() and send(), cleared when they have ended; then `received` (`sent`) is true
+  // until the user takes the result: bytes, 0 for the end of the stream, or -errno.
+  bool receiving = false;
+  bool sending = false;
+  bool received = false;
+  bool sent = false;
+  std::int32_t receive_result = 0;
+  std::int32_t send_result = 0;
+
+  // The implementation's own.
+  msghdr receive_message{};
+  msghdr send_message{};
+  bool readable = false;
+  bool writable = false;
+  std::uint32_t replies_due = 0;
+
+  [[nodiscard]] bool busy() const noexcept { return receiving || sending || replies_due > 0; }
+};
+
+enum class SocketIoKind : std::uint8_t { uring, epoll };
+enum class SocketIoChoice : std::uint8_t { automatic, uring, epoll };
+
+class SocketIo {
+public:
+  virtual ~SocketIo() = default;
+  [[nodiscard]] virtual SocketIoKind kind() const noexcept = 0;
+
+  // From open() to close() the IoSocket stays where it is. False: out of resources.
+  [[nodiscard]] virtual bool open(IoSocket& socket) noexcept = 0;
+  // Nothing is under way any more (busy() is false).
+  virtual void close(IoSocket& socket) noexcept = 0;
+
+  virtual void receive(IoSocket& socket) noexcept = 0;
+  virtual void send(IoSocket& socket) noexcept = 0;
+  // Makes what is under way end soon, with whatever result. Its memory is free of the kernel when
+  // busy() has become false.
+  virtual void cancel(IoSocket& socket) noexcept = 0;
+
+  // Gives to the kernel what was asked for, and notes what has ended; how much that was.
+  virtual int poll() noexcept = 0;
+
+  // True: there is nothing to do before the waiter's descriptors say so.
+  [[nodiscard]] virtual bool prepare_sleep() noexcept = 0;
+};
+
+// The best that this kernel allows (automatic), or exactly what was asked for. `waiter` is the
+// agent's, woken by arrivals while it sleeps; null where nobody sleeps. unsupported: io_uring is
+// refused here; io_error: out of descriptors.
+Expected<std::unique_ptr<SocketIo>> make_socket_io(SocketIoChoice choice, base::Waiter* waiter);
+
+}  // namespace simm::transport

@@ -1,0 +1,47 @@
+// The limits of the TCP transport. Filled from the daemon's configuration at start.
+#pragma once
+
+#include <cstdint>
+
+#include "daemon/base/clock.h"
+
+namespace simm::transport {
+
+struct TcpRequesterConfig {
+  std::uint32_t links_max = 64;
+  std::uint32_t credits = 32;  // requests on their way on one link; at most wire::kSlotsMax
+  // Nothing heard for so long while requests are out: the peer is dead.
+  base::TimeNs peer_detection_ns = 300 * base::kNsPerMs;
+  // A put's pages of at most this length travel inside the request; others when they are pulled.
+  std::uint64_t inline_page_bytes = 16 * 1024;
+};
+
+struct TcpResponderConfig {
+  std::uint32_t links_max = 128;
+  std::uint32_t credits = 32;  // at least the requesters'
+  // Nothing heard for so long while requests are served: their asker is dead. Askers ping three
+  // times within their own detection time.
+  base::TimeNs peer_silence_ns = base::kNsPerSecond;
+};
+
+// Payload is moved in chunks that stay in the second-level cache between the copy, the digest and
+// the kernel's copy; shorter than memory::kStreamBytesMin, so that copies do not go around it.
+inline constexpr std::uint32_t kChunkBytes = 112 * 1024;
+// Payload that is queued on one link and not taken by the kernel yet.
+inline constexpr std::uint64_t kQueuedBytesMax = 4 * kChunkBytes;
+// Shorter payloads are copied into the queue, behind their headers.
+inline constexpr std::uint32_t kCopiedBytesMax = 8 * 1024;
+// What a stop waits for ends at the next look at the kernel, or (foreign copies) with the death of
+// a process.
+inline constexpr int kStopTurns = 100'000;
+// How much of the time since the last turn was ours: an agent has a turn at least every third of
+// the time after which silence means death, else it did not listen.
+[[nodiscard]] constexpr base::TimeNs uncounted_ns(base::TimeNs last_turn_ns, base::TimeNs now_ns,
+                                                  base::TimeNs silence_ns) noexcept {
+  if (last_turn_ns == 0 || now_ns - last_turn_ns <= silence_ns / 3) return 0;
+  return now_ns - last_turn_ns - silence_ns / 3;
+}
+// Receives and sends that one do_work() makes on a link before it lets others run.
+inline constexpr int kRoundsPerTurn = 4;
+
+}  // namespace simm::transport

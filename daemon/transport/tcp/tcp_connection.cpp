@@ -1,0 +1,143 @@
+#include "daemon/transport/tcp/tcp_connection.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "daemon/transport/tcp/frame_codec.h"
+#include "simm/check.h"
+
+namespace simm::transport {
+
+namespace {
+
+// Small frames leave at once; a peer whose machine died without a word is noticed on a connection
+// that nobody uses, too. Both fail on sockets that are not TCP, where neither is needed.
+void set_options(int descriptor) noexcept {
+  const auto set = [descriptor](int level, int name, int value) {
+    [[maybe_unused]] const int result = ::setsockopt(descriptor, level, name, &value, sizeof value);
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 10);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+bool set_nonblocking(int descriptor) noexcept {
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  return flags >= 0 && ::fcntl(descriptor, F_SETFL, flags | O_NONBLOCK) == 0;
+}
+
+// Nothing is wrong with the connection: the same is asked for again.
+bool is_passing(std::int32_t result) noexcept {
+  return result == -EAGAIN || result == -EINTR || result == -ECANCELED;
+}
+
+}  // namespace
+
+bool TcpConnection::open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) noexcept {
+  SIMM_CHECK(state_ == State::free);
+  link_ = std::move(link);
+  set_options(link_.socket.get());
+  socket_.descriptor = link_.socket.get();
+  socket_.ready = &ready;
+  if (!set_nonblocking(socket_.descriptor) || !io_.open(socket_)) {
+    link_.socket.reset();
+    return false;
+  }
+  heard_ns = now_ns;
+  state_ = State::open;
+  return true;
+}
+
+void TcpConnection::close() noexcept {
+  SIMM_CHECK(is_quiet());
+  io_.close(socket_);
+  socket_.base::ListLink<IoReadyTag>::unlink();
+  socket_.received = socket_.sent = false;
+  link_.socket.reset();
+  rx_.reset();
+  tx_.reset();
+  state_ = State::free;
+}
+
+void TcpConnection::fail(LinkLoss cause) noexcept {
+  if (state_ != State::open) return;
+  state_ = State::closing;
+  loss_ = cause;
+  ::shutdown(link_.socket.get(), SHUT_RDWR);
+  io_.cancel(socket_);
+}
+
+bool TcpConnection::stop() noexcept {
+  fail(LinkLoss::dropped);
+  if (!is_quiet()) return false;
+  if (!is_free()) close();
+  return true;
+}
+
+int TcpConnection::serve(FrameHandler& handler, PayloadOwner& owner, base::TimeNs now_ns) noexcept {
+  int work = 0;
+  if (std::exchange(socket_.sent, false)) {
+    take_sent(owner);
+    ++work;
+  }
+  if (std::exchange(socket_.received, false)) {
+    take_received(handler, now_ns);
+    ++work;
+  }
+  return work;
+}
+
+void TcpConnection::take_sent(PayloadOwner& owner) noexcept {
+  if (state_ != State::open) return;
+  const std::int32_t result = socket_.send_result;
+  if (result > 0) return tx_.take_sent(static_cast<std::uint32_t>(result), owner);
+  if (!is_passing(result)) fail(LinkLoss::io_error);
+}
+
+void TcpConnection::take_received(FrameHandler& handler, base::TimeNs now_ns) noexcept {
+  if (state_ != State::open) return;
+  const std::int32_t result = socket_.receive_result;
+  if (result > 0) {
+    heard_ns = now_ns;
+    if (!rx_.take(static_cast<std::uint32_t>(result), handler)) fail(LinkLoss::protocol);
+  } else if (result == 0 || result == -ECONNRESET || result == -EPIPE) {
+    fail(LinkLoss::closed);
+  } else if (result == -EFAULT) {
+    if (!rx_.take_fault(handler)) fail(LinkLoss::io_error);
+  } else if (!is_passing(result)) {
+    fail(LinkLoss::io_error);
+  }
+}
+
+void TcpConnection::resume(FrameHandler& handler) noexcept {
+  if (state_ == State::open && !rx_.take(0, handler)) fail(LinkLoss::protocol);
+}
+
+void TcpConnection::start(const FrameHandler& handler) noexcept {
+  if (state_ != State::open) return;
+  if (!socket_.receiving && !socket_.received && !handler.is_paused()) {
+    rx_.prepare(socket_);
+    io_.receive(socket_);
+  }
+  if (!socket_.sending && !socket_.sent && !tx_.empty()) {
+    tx_.prepare(socket_);
+    io_.send(socket_);
+  }
+}
+
+bool TcpConnection::add_bare(const wire::FrameHeader& header) noexcept {
+  std::byte* const to = tx_.reserve(sizeof header);
+  if (to == nullptr) return false;
+  seal_header(header, to);
+  tx_.commit(sizeof header);
+  return true;
+}
+
+}  // namespace simm::transport

@@ -1,0 +1,73 @@
+// TcpRequester: the engine's end of the TCP transport: links to the shards of other daemons. A
+// route may have several; a request lives on the one with the fewest at that moment, and a link is
+// what reset() breaks.
+//
+// A peer that is silent for peer_detection_ns while requests are out is dead: all its links end,
+// and post() answers unreachable at once until the control thread brings a new one. That is the
+// circuit breaker: one detection time is paid, not one for each call.
+// Thread: the engine's data agent; made on the control thread. add_link() besides the mailbox is
+// for tests and for agents that dial themselves.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "daemon/transport/tcp/lost_links.h"
+#include "daemon/transport/tcp/requester_link.h"
+#include "daemon/transport/tcp/tcp_config.h"
+#include "daemon/transport/tcp/tcp_link.h"
+#include "daemon/transport/transport.h"
+
+namespace simm::transport {
+
+class TcpRequester final : public Requester {
+public:
+  // All references outlive the requester. `io` may be shared with others of this agent.
+  TcpRequester(const TcpRequesterConfig& config, const base::Clock& clock, SocketIo& io,
+               Mover& mover, TcpLinkMailbox& mailbox);
+  // Breaks every link and waits until the kernel has let go of all memory; nobody is told. On the
+  // agent's thread, or when that has ended.
+  ~TcpRequester() override;
+  TcpRequester(const TcpRequester&) = delete;
+  TcpRequester& operator=(const TcpRequester&) = delete;
+
+  // Who is told; before the first post. `faults` may be null.
+  void connect(RequesterEvents& events, RegionFaults* faults) noexcept;
+  // Takes the link; without room it is reported as lost (refused).
+  void add_link(TcpLink link) noexcept;
+
+  Status post(Route route, RequestToken token, const Request& request) noexcept override;
+  void cancel(Route route, RequestToken token) noexcept override;
+  void reset(Route route, RequestToken culprit) noexcept override;
+  int do_work() noexcept override;
+
+  // When do_work() has to run even if nothing arrives.
+  [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept;
+  // True: nothing to do before the waiter, or that time, says so.
+  [[nodiscard]] bool prepare_sleep() noexcept {
+    return !has_posted_ && ready_.empty() && shared_.io.prepare_sleep();
+  }
+  // Requests that can be out on one link.
+  [[nodiscard]] std::uint32_t credits() const noexcept { return config_.credits; }
+
+private:
+  RequesterLink* least_loaded(Route route, bool& is_reachable) noexcept;
+  void drop_peer(base::PeerId peer, LinkLoss cause) noexcept;
+  void check_lives(base::TimeNs now_ns) noexcept;
+  int take_mail() noexcept;
+  int run_links(base::TimeNs now_ns) noexcept;
+  int finish_closing() noexcept;
+
+  const TcpRequesterConfig config_;
+  RequesterLinkShared shared_;
+  TcpLinkMailbox& mailbox_;
+  IoReadyList ready_;
+  std::vector<std::unique_ptr<RequesterLink>> links_;
+  std::uint32_t links_used_ = 0;  // links_[0 .. links_used_) may be in use
+  LostLinks lost_;
+  base::TimeNs turn_ns_ = 0;  // when the last turn began
+  bool has_posted_ = false;   // since the last turn
+};
+
+}  // namespace simm::transport

@@ -1,0 +1,72 @@
+// TxQueue: the sending half of a connection: a queue of bytes in order. Headers and short bodies
+// are written into a private ring of bytes; long payloads stay where they are and are only named.
+// Owned by a TcpConnection. Thread: the data agent. No allocation after construction.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "daemon/base/lazy_array.h"
+#include "daemon/transport/tcp/socket_io.h"
+
+namespace simm::transport {
+
+// Told when the kernel has taken (copied) a payload that was queued with add_payload().
+class PayloadOwner {
+public:
+  virtual ~PayloadOwner() = default;
+  virtual void on_payload_sent(std::uint32_t tag) noexcept = 0;
+};
+
+class TxQueue {
+public:
+  TxQueue();
+
+  // Forgets everything. Nothing of it is being sent.
+  void reset() noexcept;
+
+  // Room for `bytes` (at most kFrameBytesMax) in one piece, null when there is none now. What was
+  // reserved last is queued by commit(), as much of it as was used.
+  [[nodiscard]] std::byte* reserve(std::uint32_t bytes) noexcept;
+  void commit(std::uint32_t bytes) noexcept;
+  // True: reserve(bytes), commit() and one add_payload() will not fail.
+  [[nodiscard]] bool has_room(std::uint32_t bytes) const noexcept;
+  // `data` stays valid until its owner is told.
+  void add_payload(const std::byte* data, std::uint32_t bytes, std::uint32_t tag) noexcept;
+
+  [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
+  [[nodiscard]] std::uint64_t queued_bytes() const noexcept { return queued_bytes_; }
+
+  // Names the next bytes to send. Only when none are being sent, and not when it is empty.
+  void prepare(IoSocket& socket) const noexcept;
+  void take_sent(std::uint32_t bytes, PayloadOwner& owner) noexcept;
+
+  static constexpr std::uint32_t kFrameBytesMax = 1280 * 1024;
+
+private:
+  static constexpr std::uint64_t kRingBytes = 2 * 1024 * 1024;
+  static constexpr std::uint32_t kSegments = 256;
+
+  struct Segment {
+    const std::byte* data = nullptr;
+    std::uint32_t left = 0;
+    std::uint32_t ring_bytes = 0;  // of the ring, given back when it is sent
+    std::uint32_t tag = 0;
+    bool is_payload = false;
+  };
+
+  [[nodiscard]] std::uint32_t gap_before(std::uint32_t bytes) const noexcept;
+  Segment& push() noexcept;
+
+  base::LazyArray<std::byte> ring_;
+  std::uint64_t ring_head_ = 0;  // free-running: first byte in use, first free byte
+  std::uint64_t ring_tail_ = 0;
+  std::uint32_t gap_ = 0;  // skipped by the last reserve(), to be in one piece
+  std::array<Segment, kSegments> segments_{};
+  std::uint32_t first_ = 0;
+  std::uint32_t count_ = 0;
+  std::uint64_t queued_bytes_ = 0;
+};
+
+}  // namespace simm::transport

@@ -1,0 +1,96 @@
+// TcpEnds: both ends of the TCP transport in one thread, on real sockets, with a relay for each
+// link (tcp_relay.h), a clock that stands still, and turns that the test gives.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "daemon/base/manual_clock.h"
+#include "daemon/memory/fault_guard.h"
+#include "daemon/transport/region_mover.h"
+#include "daemon/transport/tcp/tcp_requester.h"
+#include "daemon/transport/tcp/tcp_responder.h"
+#include "simm/check.h"
+#include "tests/support/tcp_relay.h"
+
+namespace support {
+
+// Every way of doing I/O that this kernel has.
+inline std::vector<simm::transport::SocketIoChoice> io_choices() {
+  using simm::transport::SocketIoChoice;
+  std::vector<SocketIoChoice> choices{SocketIoChoice::epoll};
+  if (simm::transport::make_socket_io(SocketIoChoice::uring, nullptr)) {
+    choices.push_back(SocketIoChoice::uring);
+  }
+  return choices;
+}
+
+class TcpEnds {
+public:
+  explicit TcpEnds(simm::transport::SocketIoChoice choice, simm::transport::Mover* mover = nullptr,
+                   simm::transport::TcpRequesterConfig asking = small_requester(),
+                   simm::transport::TcpResponderConfig serving = small_responder())
+      : requester_io(simm::transport::make_socket_io(choice, nullptr).value()),
+        responder_io(simm::transport::make_socket_io(choice, nullptr).value()),
+        requester(asking, clock, *requester_io, mover == nullptr ? own_mover : *mover,
+                  requester_mail),
+        responder(serving, clock, *responder_io, responder_mail) {
+    simm::memory::FaultGuard::install();
+  }
+
+  static simm::transport::TcpRequesterConfig small_requester() {
+    simm::transport::TcpRequesterConfig config;
+    config.links_max = 4;
+    config.credits = 8;
+    return config;
+  }
+  static simm::transport::TcpResponderConfig small_responder() {
+    simm::transport::TcpResponderConfig config;
+    config.links_max = 4;
+    config.credits = 8;
+    return config;
+  }
+
+  // A link through a relay. Both ends have it after their next turns.
+  TcpRelay& dial(simm::transport::Route route) {
+    relays.push_back(std::make_unique<TcpRelay>());
+    TcpRelay& relay = *relays.back();
+    const std::uint64_t name = relays.size();
+    simm::transport::TcpLink asking{relay.take_left(), route.peer, route.shard, name};
+    simm::transport::TcpLink serving{relay.take_right(), {77}, route.shard, name};
+    SIMM_CHECK(requester_mail.control_add(asking));
+    SIMM_CHECK(responder_mail.control_add(serving));
+    return relay;
+  }
+
+  int network_turn() {
+    int moved = 0;
+    for (auto& relay : relays) moved += relay->pump();
+    return moved;
+  }
+  void turn() {
+    requester.do_work();
+    network_turn();
+    responder.do_work();
+    network_turn();
+  }
+  // Until `reached`, at most `turns` turns; whether it was.
+  template <typename Reached>
+  bool turn_until(Reached&& reached, int turns = 5000) {
+    for (int i = 0; i < turns && !reached(); ++i) turn();
+    return reached();
+  }
+
+  simm::base::ManualClock clock;
+  simm::transport::RegionMover own_mover;
+  simm::transport::TcpLinkMailbox requester_mail{16};
+  simm::transport::TcpLinkMailbox responder_mail{16};
+  std::unique_ptr<simm::transport::SocketIo> requester_io;
+  std::unique_ptr<simm::transport::SocketIo> responder_io;
+  simm::transport::TcpRequester requester;
+  simm::transport::TcpResponder responder;
+  std::vector<std::unique_ptr<TcpRelay>> relays;
+};
+
+}  // namespace support

@@ -1,0 +1,128 @@
+// In the steady state the TCP transport allocates nothing, on either side.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "tests/support/tcp_ends.h"
+#include "tests/unit/daemon/transport/local_world.h"
+
+namespace tcp_allocation_test {
+
+thread_local bool t_is_counting = false;
+thread_local std::uint64_t t_allocations = 0;
+
+void* counted(std::size_t bytes) {
+  if (t_is_counting) ++t_allocations;
+  void* const memory = std::malloc(bytes);
+  SIMM_CHECK(memory != nullptr);
+  return memory;
+}
+
+}  // namespace tcp_allocation_test
+
+// Of the whole test program: all other forms come here, or need none. Not inlined: compilers warn
+// about the halves of a pair that they see.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  return tcp_allocation_test::counted(bytes);
+}
+[[gnu::noinline]] void* operator new[](std::size_t bytes) {
+  return tcp_allocation_test::counted(bytes);
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete[](void* memory) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete[](void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+namespace tcp_allocation_test {
+
+using namespace local_world;
+using support::TcpEnds;
+
+constexpr Route kRoute{base::PeerId{1}, 0};
+constexpr std::uint64_t kPages = 3;
+
+// Moves every page at once, into and out of one extent; keeps its state in arrays.
+struct FrugalServer final : ResponderEvents {
+  explicit FrugalServer(std::uint64_t bytes) : extent(bytes) {}
+  void on_request(Incoming& incoming) noexcept override {
+    open = incoming.pages.size();
+    for (std::uint16_t page = 0; page < incoming.pages.size(); ++page) {
+      const auto bytes = std::span(extent).first(incoming.pages[page].slice.length);
+      replies[page] = {Status::ok, bytes.size()};
+      if (incoming.header.opcode == ipc::Opcode::put) {
+        incoming.responder->pull(incoming, page, bytes);
+      } else {
+        incoming.responder->push(incoming, page, bytes, true);
+      }
+    }
+  }
+  void on_moved(Incoming& incoming, std::uint16_t, MoveResult) noexcept override {
+    if (--open == 0) {
+      incoming.responder->reply(incoming, std::span(replies).first(incoming.pages.size()));
+    }
+  }
+  void on_cancel(Incoming&) noexcept override {}
+  void on_aborted(Incoming&) noexcept override {}
+  std::vector<std::byte> extent;
+  std::array<PageReply, kPages> replies{};
+  std::size_t open = 0;
+};
+
+struct FrugalAsker final : RequesterEvents {
+  void on_reply(RequestToken, std::span<const PageReply> pages) noexcept override {
+    ++answered;
+    for (const PageReply& page : pages) bad += page.status == Status::ok ? 0 : 1;
+  }
+  void on_fenced(RequestToken, FenceCause) noexcept override { ++bad; }
+  int answered = 0;
+  int bad = 0;
+};
+
+TEST_CASE("tcp allocations: none after the first requests") {
+  for (const SocketIoChoice choice : support::io_choices()) {
+    CAPTURE(static_cast<int>(choice));
+    constexpr std::uint64_t kLong = 400'000;
+    TestRegion memory(kPages * kLong);
+    std::vector<std::unique_ptr<Ask>> asks;
+    for (const ipc::Opcode opcode : {ipc::Opcode::put, ipc::Opcode::get}) {
+      for (const std::uint64_t length : {std::uint64_t{4096}, kLong}) {
+        asks.push_back(std::make_unique<Ask>(memory.region, opcode, kPages, length));
+      }
+    }
+    FrugalServer server(kLong);
+    FrugalAsker asker;
+    TcpEnds ends(choice);
+    ends.requester.connect(asker, nullptr);
+    ends.responder.connect(server);
+    ends.dial(kRoute);
+    ends.turn();
+    t_allocations = 0;
+    for (int i = 0; i < 200; ++i) {
+      t_is_counting = i >= 8;
+      const Ask& ask = *asks[static_cast<std::size_t>(i) % asks.size()];
+      REQUIRE(ends.requester.post(kRoute, 1, ask.request) == Status::ok);
+      for (int turn = 0; turn < 5000 && asker.answered == i; ++turn) {
+        ends.requester.do_work();
+        ends.responder.do_work();
+        t_is_counting = false;  // the relay is the test's
+        ends.network_turn();
+        t_is_counting = i >= 8;
+      }
+      t_is_counting = false;
+      REQUIRE(asker.answered == i + 1);
+    }
+    CHECK(asker.bad == 0);
+    CHECK(t_allocations == 0);
+  }
+}
+
+}  // namespace tcp_allocation_test
