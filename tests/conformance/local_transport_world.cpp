@@ -1,41 +1,14 @@
 // The local transport in the conformance suite: both ends on one agent, and on two.
 #include <sys/mman.h>
 
-#include <algorithm>
-
 #include "daemon/transport/local/local_mesh.h"
-#include "daemon/transport/region_mover.h"
 #include "simm/check.h"
+#include "tests/conformance/breakable_mover.h"
 #include "tests/conformance/transport_world.h"
 
 namespace local_transport_world {
 
 using namespace simm::transport;
-
-// The production mover, with a hole in the region where copies fail.
-class BreakableMover final : public Mover {
-public:
-  void break_at(std::uint64_t offset, std::uint64_t length) {
-    offset_ = offset;
-    length_ = length;
-  }
-  MoveProgress step(Move& move, std::uint64_t bytes_max) noexcept override {
-    const std::uint64_t from = move.slice.offset + move.moved;
-    const std::uint64_t bytes = std::min(bytes_max, move.length - move.moved);
-    if (from < offset_ + length_ && offset_ < from + bytes) {
-      move.status = simm::Status::transfer_failed;
-      return MoveProgress::done;
-    }
-    return mover_.step(move, bytes_max);
-  }
-  bool stop(Move& move) noexcept override { return mover_.stop(move); }
-  int do_work() noexcept override { return mover_.do_work(); }
-
-private:
-  RegionMover mover_;
-  std::uint64_t offset_ = 0;
-  std::uint64_t length_ = 0;
-};
 
 class LocalWorld final : public conformance::TransportWorld {
 public:
@@ -72,7 +45,7 @@ private:
     return config;
   }
   std::uint32_t shard_;
-  BreakableMover movers_[2];
+  conformance::BreakableMover movers_[2];
   LocalMesh mesh_;
   simm::memory::Region region_;
 };

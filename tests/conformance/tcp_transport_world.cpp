@@ -1,0 +1,162 @@
+// The TCP transport in the conformance suite, on io_uring and on epoll: real connections over
+// loopback, with a relay between them that is the network. A lost link is dialled anew.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <utility>
+
+#include "daemon/base/manual_clock.h"
+#include "daemon/memory/fault_guard.h"
+#include "daemon/transport/tcp/socket_io.h"
+#include "daemon/transport/tcp/tcp_requester.h"
+#include "daemon/transport/tcp/tcp_responder.h"
+#include "simm/check.h"
+#include "tests/conformance/breakable_mover.h"
+#include "tests/conformance/transport_world.h"
+#include "tests/support/tcp_relay.h"
+
+namespace tcp_transport_world {
+
+using namespace simm::transport;
+
+// A real one, whose receives into a hole in the region fail as they do where memory vanished.
+class BreakableIo final : public SocketIo {
+public:
+  explicit BreakableIo(SocketIoChoice choice) : io_(make_socket_io(choice, nullptr).value()) {}
+  void break_at(const std::byte* from, std::uint64_t length) {
+    from_ = from;
+    length_ = length;
+  }
+  SocketIoKind kind() const noexcept override { return io_->kind(); }
+  bool open(IoSocket& socket) noexcept override { return io_->open(socket); }
+  void close(IoSocket& socket) noexcept override { io_->close(socket); }
+  void receive(IoSocket& socket) noexcept override {
+    const iovec& part = socket.receive_parts[0];
+    const auto* at = static_cast<const std::byte*>(part.iov_base);
+    if (at >= from_ + length_ || from_ >= at + part.iov_len) return io_->receive(socket);
+    socket.received = true;
+    socket.receive_result = -EFAULT;
+    if (!socket.simm::base::ListLink<IoReadyTag>::linked()) socket.ready->push_back(socket);
+  }
+  void send(IoSocket& socket) noexcept override { io_->send(socket); }
+  void cancel(IoSocket& socket) noexcept override { io_->cancel(socket); }
+  int poll() noexcept override { return io_->poll(); }
+  bool prepare_sleep() noexcept override { return io_->prepare_sleep(); }
+
+private:
+  std::unique_ptr<SocketIo> io_;
+  const std::byte* from_ = nullptr;
+  std::uint64_t length_ = 0;
+};
+
+class TcpWorld final : public conformance::TransportWorld {
+public:
+  explicit TcpWorld(SocketIoChoice choice) : requester_io_(choice), responder_io_(choice) {
+    simm::memory::FaultGuard::install();
+    void* mapped =
+        ::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    SIMM_CHECK(mapped != MAP_FAILED);
+    region_.base = static_cast<std::byte*>(mapped);
+    region_.length = kRegionBytes;
+    dial();
+  }
+  ~TcpWorld() override { ::munmap(region_.base, kRegionBytes); }
+
+  void connect(RequesterEvents& asker, ResponderEvents& server) override {
+    requester_.connect(asker, nullptr);
+    responder_.connect(server);
+    requester_.do_work();  // takes the first link
+    responder_.do_work();
+  }
+  Requester& requester() override { return requester_; }
+  Route route() override { return kRoute; }
+  Route unreachable_route() override { return {simm::base::PeerId{9}, 0}; }
+  simm::memory::Region& region() override { return region_; }
+  // Answers reach the asker in its own turns only.
+  int requester_turn() override {
+    int moved = 0;
+    for (auto& [link, relay] : relays_) moved += relay->pump_to_left();
+    return moved + requester_.do_work();
+  }
+  int responder_turn() override { return responder_.do_work(); }
+  // What the asker gave to its transport leaves, too: to it, that was sent.
+  int network_turn() override {
+    int moved = requester_.do_work();
+    for (auto& [link, relay] : relays_) {
+      moved += relay->take_from_right();
+      moved += relay->pump_to_right();
+    }
+    LinkLost lost;
+    while (responder_mail_.control_take_lost(lost)) relays_.erase(lost.link);
+    while (requester_mail_.control_take_lost(lost)) {
+      const auto found = relays_.find(lost.link);
+      if (found != relays_.end()) found->second->cut();
+      dial();
+    }
+    return moved;
+  }
+  std::uint32_t credits() override { return kCredits; }
+  bool path_is_shared() override { return true; }
+  void break_region(std::uint64_t offset, std::uint64_t length) override {
+    mover_.break_at(offset, length);
+    requester_io_.break_at(region_.base + offset, length);
+  }
+
+private:
+  static constexpr std::uint32_t kCredits = 12;
+  static constexpr Route kRoute{simm::base::PeerId{1}, 2};
+
+  static TcpRequesterConfig requester_config() {
+    TcpRequesterConfig config;
+    config.links_max = 4;
+    config.credits = kCredits;
+    return config;
+  }
+  static TcpResponderConfig responder_config() {
+    TcpResponderConfig config;
+    config.links_max = 4;
+    config.credits = kCredits;
+    return config;
+  }
+
+  void dial() {
+    const std::uint64_t name = next_link_++;
+    auto& relay = relays_[name];
+    relay = std::make_unique<support::TcpRelay>();
+    TcpLink asking{relay->take_left(), kRoute.peer, kRoute.shard, name};
+    TcpLink serving{relay->take_right(), simm::base::PeerId{7}, kRoute.shard, name};
+    SIMM_CHECK(requester_mail_.control_add(asking));
+    SIMM_CHECK(responder_mail_.control_add(serving));
+  }
+
+  simm::memory::Region region_;
+  simm::base::ManualClock clock_;
+  conformance::BreakableMover mover_;
+  BreakableIo requester_io_;
+  BreakableIo responder_io_;
+  TcpLinkMailbox requester_mail_{16};
+  TcpLinkMailbox responder_mail_{16};
+  TcpRequester requester_{requester_config(), clock_, requester_io_, mover_, requester_mail_};
+  TcpResponder responder_{responder_config(), clock_, responder_io_, responder_mail_};
+  std::map<std::uint64_t, std::unique_ptr<support::TcpRelay>> relays_;
+  std::uint64_t next_link_ = 1;
+};
+
+bool has_uring() {
+  return make_socket_io(SocketIoChoice::uring, nullptr).has_value();
+}
+
+const conformance::TransportRegistration kEpoll("tcp_epoll", [] {
+  return std::make_unique<TcpWorld>(SocketIoChoice::epoll);
+});
+// Where the kernel refuses io_uring there is nothing to test: the daemon uses epoll there.
+const bool kHasUring = [] {
+  if (!has_uring()) return false;
+  const conformance::TransportRegistration uring(
+      "tcp_uring", [] { return std::make_unique<TcpWorld>(SocketIoChoice::uring); });
+  return true;
+}();
+
+}  // namespace tcp_transport_world
