@@ -218,7 +218,7 @@ bool ResponderLink::queue_data(TcpIncoming& incoming, std::uint16_t page) noexce
     header.flags = wire::kFlagLast;
   }
   seal_header(header, frame);
-  if (is_copied) std::memcpy(frame + sizeof header, from, bytes);
+  if (is_copied && bytes > 0) std::memcpy(frame + sizeof header, from, bytes);
   tx.commit(frame_bytes);
   if (!is_copied) {
     ++move.chunks_open;
