@@ -34,7 +34,8 @@ part_lint() {
   python3 tests/tidy/tidy.py --self-test && python3 tests/tidy/tidy.py || return 1
   git ls-files '*.h' '*.cpp' '*.c' | xargs clang-format --dry-run --Werror || return 1
   # The schema headers have to exist before a checker can read what includes them.
-  configure dev --preset dev && compile --preset dev --target simm_schema || return 1
+  configure dev --preset dev &&
+    compile --preset dev --target simm_schema simm_cluster_schema || return 1
   git ls-files 'ipc/*.cpp' 'daemon/*.cpp' 'libclient/*.cpp' |
     xargs -P "$jobs" -n 8 clang-tidy --quiet -p build/dev 2>/dev/null
 }
