@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "daemon/engine/public_status.h"
+#include "daemon/engine/shared_key.h"
 #include "simm/check.h"
 
 namespace simm::engine {
@@ -27,13 +28,15 @@ Engine::Engine(const EngineConfig& config, const base::Clock& clock, PageHasher 
       clock_(clock),
       hasher_(hasher),
       placement_(&placement),
+      flight_routes_(placement),
       requesters_(requesters),
       counters_(counters),
       operations_(config.operations),
       requests_(config.requests),
       timers_(clock.now_ns()),
       progress_(std::make_unique<Progress[]>(config.operations)) {
-  SIMM_CHECK(config.requests > 0 && config.pages_per_request_max > 0);
+  SIMM_CHECK(config.requests > config.fetches && config.operations > config.fetches);
+  SIMM_CHECK(config.pages_per_request_max > 0);
 }
 
 Engine::~Engine() {
@@ -41,12 +44,24 @@ Engine::~Engine() {
 }
 
 Operation* Engine::allocate() noexcept {
-  Operation* operation = operations_.allocate();
+  const std::uint32_t lent = operations_.lent() - fetches_lent_;
+  Operation* operation =
+      lent < config_.operations - config_.fetches ? operations_.allocate() : nullptr;
   if (operation == nullptr) counters_.pool_exhausted.add();
   return operation;
 }
 
+Operation* Engine::allocate_fetch() noexcept {
+  if (fetches_lent_ == config_.fetches) return nullptr;
+  Operation* operation = operations_.allocate();
+  SIMM_CHECK(operation != nullptr);  // the others leave room for all fetches
+  operation->is_fetch = true;
+  ++fetches_lent_;
+  return operation;
+}
+
 void Engine::release(Operation& operation) noexcept {
+  if (operation.is_fetch) --fetches_lent_;
   operations_.release(operation);
 }
 
@@ -80,13 +95,29 @@ void Engine::submit(Operation& operation) noexcept {
     PageHasher::hash(scope, operation.pages[i]);
   }
   timers_.arm(progress, operation.cancel_ns);
-  SubRequest* entry = waiting_.empty() ? requests_.acquire() : nullptr;
+  SubRequest* entry = nullptr;
+  if (operation.is_fetch) {
+    entry = requests_.acquire();
+  } else if (waiting_.empty()) {
+    entry = requests_.acquire(config_.fetches);
+  }
   if (entry == nullptr) {  // behind those that wait already
     progress.had_to_wait = true;
     waiting_.push_back(progress);
     return;
   }
   start(progress, *entry);
+}
+
+// A batch is shared as a whole: one page that is not makes all of it a batch like any other.
+bool Engine::is_shared(const Operation& operation) const noexcept {
+  const transport::RequestHeader& header = operation.header;
+  if (header.opcode != ipc::Opcode::get || header.ranged || operation.is_fetch) return false;
+  const auto pages = std::span(operation.pages).first(operation.page_count);
+  return std::all_of(pages.begin(), pages.end(), [&header](const PageRequest& page) {
+    return page.object_offset == 0 &&
+           (header.shared_read || is_shared_key({page.key, page.key_bytes}));
+  });
 }
 
 int Engine::do_work() noexcept {
@@ -115,6 +146,7 @@ Engine::Progress& Engine::progress_of(const SubRequest& request) noexcept {
 
 void Engine::start(Progress& progress, SubRequest& entry) noexcept {
   open_request(progress, entry, 0, progress.operation->page_count);
+  entry.to_flights = flight_routes_.enabled() && is_shared(*progress.operation);
   dispatch(entry);
 }
 
@@ -144,24 +176,26 @@ SubRequest* Engine::split_first_run(SubRequest& request) noexcept {
   const bool is_current = request.stage == Stage::sorted && request.epoch == placement_->epoch();
   if (is_current && request.count != 0) return nullptr;  // it only waited for credit
   Progress& progress = progress_of(request);
+  const Placement& routes = routes_of(request);
   const auto pages =
       std::span(progress.operation->pages).subspan(request.first, request.end - request.first);
   if (!is_current) {
-    router_.sort(pages, *placement_);
+    router_.sort(pages, routes);
     request.stage = Stage::sorted;
     request.epoch = placement_->epoch();
   }
-  request.route = placement_->route(base::slot_of(pages[0].group));
-  request.count = PageRouter::run_length(pages, *placement_, config_.pages_per_request_max);
+  request.route = routes.route(base::slot_of(pages[0].group));
+  request.count = PageRouter::run_length(pages, routes, config_.pages_per_request_max);
   const std::uint32_t rest = request.first + request.count;
   if (rest == request.end) return nullptr;
-  SubRequest* others = requests_.acquire();
+  SubRequest* others = requests_.acquire(config_.fetches);
   if (others == nullptr) return nullptr;
   open_request(progress, *others, rest, request.end);
   others->stage = Stage::sorted;
   others->epoch = request.epoch;
   others->retried = request.retried;
   others->waits_for_map = request.waits_for_map;
+  others->to_flights = request.to_flights;
   request.end = rest;
   return others;
 }
@@ -226,7 +260,7 @@ int Engine::resume_paused() noexcept {
 int Engine::start_waiting() noexcept {
   int started = 0;
   while (Progress* progress = waiting_.front()) {
-    SubRequest* entry = requests_.acquire();
+    SubRequest* entry = requests_.acquire(config_.fetches);
     if (entry == nullptr) break;
     waiting_.remove(*progress);
     start(*progress, *entry);
@@ -277,6 +311,23 @@ bool Engine::may_ask_again(const SubRequest& request) noexcept {
   return clock_.now_ns() - progress.submitted_ns < config_.read_map_wait_ns;
 }
 
+// Whether a page with this answer, which is not a good one, gets another message instead.
+bool Engine::stays_open(SubRequest& request, Status status) noexcept {
+  if (status == Status::wrong_epoch && may_ask_again(request)) {
+    counters_.reroutes.add();
+    request.waits_for_map = true;
+    return true;
+  }
+  // No room at a flight shard: its owner is asked.
+  const bool is_declined = status == Status::no_space && request.route.peer == kFlights;
+  if (is_declined && progress_of(request).phase == Phase::running) {
+    counters_.declined.add();
+    request.to_flights = false;
+    return true;
+  }
+  return false;
+}
+
 void Engine::on_reply(RequestToken token, std::span<const PageReply> replies) noexcept {
   SubRequest* request = requests_.find(token);
   if (request == nullptr) return counters_.late_replies.add();
@@ -292,12 +343,11 @@ void Engine::on_reply(RequestToken token, std::span<const PageReply> replies) no
   }
   // Backwards, because pages that stay open are moved to the end of the range, in order.
   for (std::uint32_t at = end; at-- > first;) {
-    if (replies[at - first].status == Status::wrong_epoch && may_ask_again(*request)) {
-      counters_.reroutes.add();
-      request->waits_for_map = true;
+    const PageReply& reply = replies[at - first];
+    if (reply.status != Status::ok && stays_open(*request, reply.status)) {
       std::swap(operation.pages[at], operation.pages[--request->first]);
     } else {
-      take_reply(operation, operation.pages[at], replies[at - first]);
+      take_reply(operation, operation.pages[at], reply);
     }
   }
   go_on(*request);
@@ -439,6 +489,7 @@ int Engine::complete_finished() noexcept {
       operation.status = Status::timeout;
       counters_.timeouts.add();
     }
+    if (marks_ != nullptr && !is_read(operation.header.opcode)) leave_marks(operation);
     counters_.bytes_moved.add(operation.bytes_moved);
     --in_flight_;
     ++completed;
@@ -448,9 +499,16 @@ int Engine::complete_finished() noexcept {
     if (now_ns == 0) now_ns = clock_.fresh_ns();
     counters_.complete_ns.record(now_ns - progress->submitted_ns);
     if (progress->posted_ns != 0) counters_.reply_ns.record(now_ns - progress->posted_ns);
-    operations_.release(operation);
+    release(operation);
   }
   return completed;
+}
+
+// Whatever became of the write: from here on nobody on this node reads a copy from before it.
+void Engine::leave_marks(const Operation& operation) noexcept {
+  for (std::uint32_t at = 0; at < operation.page_count; ++at) {
+    marks_->mark(operation.pages[at].hash);
+  }
 }
 
 }  // namespace simm::engine

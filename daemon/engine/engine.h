@@ -20,6 +20,10 @@
 // Each page has its own answer. Where an owner can not be reached, gets and exists miss and the
 // others are `unreachable`; pages of other owners are not affected.
 //
+// A get that several processes of the node share (its caller says so, or the shape of its keys) is
+// not sent to owners on other daemons but to a flight shard of this one, which fetches for all of
+// them. A shard that has no room declines (Status::no_space), and the page goes to its owner.
+//
 // An agent part: do_work() runs the requesters' turns, timers, waiting posts and completions, and
 // is the only place from which on_complete() is called. No allocation after construction.
 // Thread: its data agent, for every call.
@@ -34,6 +38,7 @@
 #include "daemon/base/timer_wheel.h"
 #include "daemon/engine/engine_config.h"
 #include "daemon/engine/engine_counters.h"
+#include "daemon/engine/flight_routes.h"
 #include "daemon/engine/operation.h"
 #include "daemon/engine/operation_pool.h"
 #include "daemon/engine/page_hasher.h"
@@ -41,6 +46,7 @@
 #include "daemon/engine/placement.h"
 #include "daemon/engine/request_pool.h"
 #include "daemon/engine/requester_table.h"
+#include "daemon/engine/write_marks.h"
 
 namespace simm::engine {
 
@@ -52,12 +58,24 @@ public:
   ~Engine() override;
 
   // Batches are routed by this placement from now on; it must outlive its use here.
-  void use_placement(const Placement& placement) noexcept { placement_ = &placement; }
+  void use_placement(const Placement& placement) noexcept {
+    placement_ = &placement;
+    flight_routes_.use_placement(placement);
+  }
+  // From now on shared reads of other daemons' objects go to the flight shards of this daemon, and
+  // writes leave their marks. At set-up; `marks` outlives the engine.
+  void use_flights(std::uint16_t shards, WriteMarks& marks) noexcept {
+    flight_routes_.use_shards(shards);
+    marks_ = &marks;
+  }
 
   // OperationSink.
   Operation* allocate() noexcept override;
   void release(Operation& operation) noexcept override;
   void submit(Operation& operation) noexcept override;
+
+  // An operation of those that are kept for fetches, marked as one; nullptr: all are lent.
+  Operation* allocate_fetch() noexcept;
 
   // Agent.
   int do_work() noexcept override;
@@ -89,6 +107,11 @@ private:
   using Stage = SubRequest::Stage;
 
   Progress& progress_of(const SubRequest& request) noexcept;
+  bool is_shared(const Operation& operation) const noexcept;
+  const Placement& routes_of(const SubRequest& request) const noexcept {
+    if (request.to_flights) return flight_routes_;
+    return *placement_;
+  }
   base::TimeNs cancel_time(base::TimeNs now_ns, base::TimeNs deadline_ns) const noexcept;
 
   // Posting.
@@ -109,6 +132,7 @@ private:
   void take_reply(Operation& operation, const transport::PageRequest& page,
                   const transport::PageReply& reply) noexcept;
   bool may_ask_again(const SubRequest& request) noexcept;
+  bool stays_open(SubRequest& request, Status status) noexcept;
   bool may_retry(const SubRequest& request, transport::FenceCause cause) noexcept;
   void answer(SubRequest& request, std::uint32_t first, std::uint32_t end, Status status) noexcept;
   void go_on(SubRequest& request) noexcept;
@@ -122,11 +146,14 @@ private:
 
   void finish(Progress& progress) noexcept;
   int complete_finished() noexcept;
+  void leave_marks(const Operation& operation) noexcept;
 
   const EngineConfig config_;
   const base::Clock& clock_;
   const PageHasher hasher_;
   const Placement* placement_;
+  FlightRoutes flight_routes_;
+  WriteMarks* marks_ = nullptr;
   RequesterTable& requesters_;
   EngineCounters counters_;
 
@@ -140,6 +167,7 @@ private:
   base::IntrusiveList<SubRequest, PendingTag> paused_;   // wait for a map, the oldest map first
   base::IntrusiveList<Progress, WaitingTag> finished_;
   std::uint32_t in_flight_ = 0;
+  std::uint32_t fetches_lent_ = 0;
 };
 
 }  // namespace simm::engine

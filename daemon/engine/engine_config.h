@@ -11,6 +11,8 @@ namespace simm::engine {
 struct EngineConfig {
   std::uint32_t operations = 1024;  // batches in flight; each costs memory only where it is used
   std::uint32_t requests = 4096;    // messages in flight or waiting for credit
+  // Of those, so many are kept for fetches: what waits for a flight must not stand in its way.
+  std::uint32_t fetches = 0;
   // Cap of one message. An owner gets its part of a batch in as few messages as it fits in.
   std::uint32_t pages_per_request_max = ipc::kPagesPerSubmissionMax;
 

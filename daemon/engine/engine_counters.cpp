@@ -18,6 +18,7 @@ EngineCounters::EngineCounters(base::CounterSet& set, std::string_view prefix) {
   resets = set.counter(name + ".resets");
   retries = set.counter(name + ".retries");
   reroutes = set.counter(name + ".reroutes");
+  declined = set.counter(name + ".declined");
   timeouts = set.counter(name + ".timeouts");
   late_replies = set.counter(name + ".late_replies");
   bad_replies = set.counter(name + ".bad_replies");

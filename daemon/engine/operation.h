@@ -31,6 +31,9 @@ struct Operation {
   std::array<transport::PageReply, ipc::kPagesPerSubmissionMax> replies;
   std::array<char, ipc::kKeyArenaBytes> key_bytes;  // what pages[i].key points into
 
+  // A fetch for others, made by the flights of this daemon: it goes to the owner itself.
+  bool is_fetch = false;
+
   // The engine's own state.
   base::TimeNs cancel_ns = 0;       // deadline minus fence budget
   std::uint32_t requests_open = 0;  // posted and neither replied nor fenced

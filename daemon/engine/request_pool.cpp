@@ -12,8 +12,8 @@ RequestPool::RequestPool(std::uint32_t capacity)
   for (std::uint32_t i = 0; i < capacity; ++i) free_[i] = capacity - 1 - i;
 }
 
-SubRequest* RequestPool::acquire() noexcept {
-  if (free_count_ == 0) return nullptr;
+SubRequest* RequestPool::acquire(std::uint32_t keep) noexcept {
+  if (free_count_ <= keep) return nullptr;
   SubRequest& request = requests_[free_[--free_count_]];
   request.stage = SubRequest::Stage::unrouted;
   request.retried = false;

@@ -30,6 +30,7 @@ struct SubRequest : base::ListLink<OpenTag>, base::ListLink<PendingTag> {
   Stage stage = Stage::unrouted;
   bool retried = false;        // after a collateral fence
   bool waits_for_map = false;  // its owner and we do not have the same map: nothing was done
+  bool to_flights = false;     // where it can
   base::TimeNs resume_ns = 0;  // when it is asked again, if no new map comes before
   base::Epoch epoch = 0;
   transport::Route route;
@@ -41,7 +42,8 @@ class RequestPool {
 public:
   explicit RequestPool(std::uint32_t capacity);
 
-  SubRequest* acquire() noexcept;  // nullptr: all are in use
+  // nullptr: no more than `keep` are free.
+  SubRequest* acquire(std::uint32_t keep = 0) noexcept;
   // Must be on no list.
   void release(SubRequest& request) noexcept;
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "daemon/engine/flight_routes.h"
 #include "daemon/transport/transport.h"
 #include "simm/check.h"
 
@@ -43,14 +44,19 @@ public:
 
   // A transport more, which gets its turns from now on. At set-up.
   void add(transport::Requester& requester) { requesters_.push_back(&requester); }
-  // From now on `requester`, one of those, leads to the peer; null: nothing does.
+  // From now on `requester`, one of those, leads to the peer (or to kFlights); null: nothing does.
   void lead(base::PeerId peer, transport::Requester* requester) noexcept {
+    if (peer == kFlights) {
+      flights_ = requester;
+      return;
+    }
     SIMM_CHECK(peer.value < by_peer_.size());
     by_peer_[peer.value] = requester;
   }
 
   transport::Requester* find(base::PeerId peer) noexcept override {
-    return peer.value < by_peer_.size() ? by_peer_[peer.value] : nullptr;
+    if (peer.value < by_peer_.size()) return by_peer_[peer.value];
+    return peer == kFlights ? flights_ : nullptr;
   }
   int do_work() noexcept override {
     int work = 0;
@@ -61,6 +67,7 @@ public:
 private:
   std::vector<transport::Requester*> requesters_;
   std::vector<transport::Requester*> by_peer_;
+  transport::Requester* flights_ = nullptr;
 };
 
 }  // namespace simm::engine

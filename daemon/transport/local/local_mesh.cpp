@@ -20,7 +20,7 @@ LocalMesh::LocalMesh(const LocalMeshConfig& config, std::vector<LocalMember> mem
     }
   }
   for (std::size_t i = 0; i < count; ++i) {
-    requesters_.push_back(std::make_unique<LocalRequester>(std::move(from[i])));
+    requesters_.push_back(std::make_unique<LocalRequester>(std::move(from[i]), config.peer));
     responders_.push_back(
         std::make_unique<LocalResponder>(config.responder, std::move(to[i]), *members[i].mover));
   }

@@ -17,7 +17,8 @@
 namespace simm::transport {
 
 struct LocalMeshConfig {
-  std::uint32_t credits = 128;  // requests on their way between two agents
+  std::uint32_t credits = 128;      // requests on their way between two agents
+  base::PeerId peer = base::kSelf;  // what engines call the servers of this mesh
   LocalResponderConfig responder;
 };
 

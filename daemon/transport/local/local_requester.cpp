@@ -6,7 +6,8 @@
 
 namespace simm::transport {
 
-LocalRequester::LocalRequester(const std::vector<LocalChannel*>& channels) {
+LocalRequester::LocalRequester(const std::vector<LocalChannel*>& channels, base::PeerId peer)
+    : peer_(peer) {
   lanes_.reserve(channels.size());
   for (LocalChannel* channel : channels) {
     Lane lane;
@@ -26,7 +27,7 @@ void LocalRequester::connect(RequesterEvents& events, RegionFaults* faults) noex
 }
 
 LocalRequester::Lane* LocalRequester::lane_of(Route route) noexcept {
-  if (route.peer != base::kSelf || route.shard >= lanes_.size()) return nullptr;
+  if (route.peer != peer_ || route.shard >= lanes_.size()) return nullptr;
   return &lanes_[route.shard];
 }
 

@@ -18,8 +18,10 @@ namespace simm::transport {
 
 class LocalRequester final : public Requester {
 public:
-  // channels[shard] leads to that shard's server. They outlive the requester.
-  explicit LocalRequester(const std::vector<LocalChannel*>& channels);
+  // channels[shard] leads to that shard's server. They outlive the requester. `peer`: the only one
+  // that it leads to.
+  explicit LocalRequester(const std::vector<LocalChannel*>& channels,
+                          base::PeerId peer = base::kSelf);
 
   // Who is told; before the first post. `faults` may be null.
   void connect(RequesterEvents& events, RegionFaults* faults) noexcept;
@@ -50,6 +52,7 @@ private:
   static Posted* find(Lane& lane, RequestToken token) noexcept;
   void take_event(Lane& lane, LocalEvent event) noexcept;
 
+  const base::PeerId peer_;
   std::vector<Lane> lanes_;
   RequesterEvents* events_ = nullptr;
   RegionFaults* faults_ = nullptr;

@@ -121,7 +121,7 @@ struct Completed {
   base::TimeNs at_ns = 0;
 };
 
-struct World final : engine::OperationEvents {
+struct World : engine::OperationEvents {
   explicit World(engine::EngineConfig config = {}, std::uint16_t shards = 1,
                  std::uint32_t peers = 1)
       : table(requester), placement(make_placement(shards, peers)) {

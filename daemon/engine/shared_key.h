@@ -1,0 +1,14 @@
+// Which keys are read by several processes of a node, by their shape alone: SGLang names a page of
+// an MLA model, which every tensor-parallel rank reads whole, `<sha256hex>__k`. Pages of other
+// models carry their rank between the underscores.
+// Thread: any.
+#pragma once
+
+#include <string_view>
+
+namespace simm::engine {
+
+// Ends with at least 32 hex digits and "__k".
+bool is_shared_key(std::string_view key) noexcept;
+
+}  // namespace simm::engine
