@@ -29,13 +29,15 @@ MAY_INCLUDE = {
                        "daemon/cluster"],
     "daemon/server": ["ipc", "daemon/base", "daemon/memory", "daemon/store", "daemon/transport",
                       "daemon/server"],
+    "daemon/flight": ["ipc", "daemon/base", "daemon/memory", "daemon/store", "daemon/transport",
+                      "daemon/engine", "daemon/flight"],
     "daemon/session": ["ipc", "daemon/base", "daemon/memory", "daemon/transport", "daemon/engine",
                        "daemon/session"],
     "libclient/tools": ["ipc", "daemon/base", "libclient"],
     "libclient": ["ipc", "libclient"],
 }
 DATA_PATH = ("daemon/session/", "daemon/engine/", "daemon/transport/", "daemon/server/",
-             "daemon/store/")
+             "daemon/store/", "daemon/flight/")
 BLOCKING = re.compile(r"std::(mutex|shared_mutex|recursive_mutex|lock_guard|unique_lock|"
                       r"scoped_lock|condition_variable|this_thread::sleep|jthread)")
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX|HA" r"CK)\b")

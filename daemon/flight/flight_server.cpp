@@ -1,0 +1,301 @@
+// Requests: pages that wait for flights, and the copies that are made for them.
+#include "daemon/flight/flight_server.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "simm/check.h"
+
+namespace simm::flight {
+
+using store::kNone;
+
+struct FlightServer::Tables {
+  // `memory` null: counts only.
+  Tables(std::byte* memory, const FlightConfig& config) noexcept
+      : memory_(memory),
+        index(take(store::HashIndex::bytes_for(config.flights_max)), config.flights_max),
+        jobs(take(store::Table<FlightJob>::bytes_for(config.requests_max)), config.requests_max),
+        flights(take(store::Table<Flight>::bytes_for(config.flights_max)), config.flights_max),
+        waiters(take(store::Table<Waiter>::bytes_for(config.waiters_max)), config.waiters_max),
+        blocks(take(store::Table<store::Block>::bytes_for(
+                   store::ExtentAllocator::blocks_for(config.flights_max))),
+               store::ExtentAllocator::blocks_for(config.flights_max)) {}
+
+  void* take(std::uint64_t bytes) noexcept {
+    constexpr std::uint64_t kPage = 4096;  // parts do not share pages
+    const std::uint64_t at = used;
+    used += (bytes + kPage - 1) / kPage * kPage;
+    return memory_ == nullptr ? nullptr : memory_ + at;
+  }
+
+  std::byte* memory_;
+  std::uint64_t used = 0;
+  store::HashIndex index;
+  store::Table<FlightJob> jobs;
+  store::Table<Flight> flights;
+  store::Table<Waiter> waiters;
+  store::Table<store::Block> blocks;
+};
+
+Expected<std::unique_ptr<FlightServer>> FlightServer::create(const FlightConfig& config,
+                                                             const Setup& setup) {
+  SIMM_CHECK(config.requests_max > 0 && config.flights_max > 0 && config.waiters_max > 0);
+  SIMM_CHECK(config.fetches_max > 0 && config.fetch_pages_max > 0);
+  SIMM_CHECK(config.fetch_pages_max <= ipc::kPagesPerSubmissionMax);
+  if (setup.memory.size() < store::ExtentAllocator::kGranuleBytes) {
+    return Error{Status::invalid_argument, "a flight shard needs memory: at least 64 bytes"};
+  }
+  auto memory = store::ReservedMemory::map(Tables(nullptr, config).used);
+  if (!memory) return std::move(memory).error();
+  const Tables tables(memory->data(), config);
+  return std::unique_ptr<FlightServer>(
+      new FlightServer(config, setup, std::move(memory).value(), tables));
+}
+
+FlightServer::FlightServer(const FlightConfig& config, const Setup& setup,
+                           store::ReservedMemory memory, const Tables& tables)
+    : config_(config),
+      engine_(setup.engine),
+      clock_(setup.clock),
+      marks_(setup.marks),
+      counters_(setup.counters),
+      extents_memory_(setup.memory),
+      tables_memory_(std::move(memory)),
+      jobs_(tables.jobs),
+      flights_(tables.flights),
+      waiters_(tables.waiters),
+      index_(tables.index),
+      extents_(tables.blocks, setup.memory.size()),
+      shares_(config.tenants_max,
+              {extents_.arena_bytes(), config.flights_max, config.waiters_max, config.fetches_max}),
+      pages_(config.requests_max),
+      fetched_(std::make_unique<std::uint32_t[]>(std::size_t{config.fetches_max} *
+                                                 config.fetch_pages_max)),
+      free_fetches_(std::make_unique<std::uint32_t[]>(config.fetches_max)),
+      free_fetch_count_(config.fetches_max) {
+  region_.base = setup.memory.data();
+  region_.length = setup.memory.size();
+  region_.can_fault = false;
+  for (std::uint32_t i = 0; i < free_fetch_count_; ++i) {
+    free_fetches_[i] = free_fetch_count_ - 1 - i;
+  }
+}
+
+FlightServer::~FlightServer() {
+  SIMM_CHECK(jobs_.used() == 0);
+}
+
+// The least that has to be done for somebody to wait comes first.
+int FlightServer::do_work() noexcept {
+  int work = 0;
+  if (!serving_.empty()) work += serve_landed();
+  if (arrived_ > 0) work += take_pages();
+  if (queued_ > 0) work += start_fetches();
+  return work;
+}
+
+// ---- requests ----
+
+void FlightServer::on_request(transport::Incoming& incoming) noexcept {
+  SIMM_CHECK(incoming.header.opcode == ipc::Opcode::get && !incoming.header.ranged);
+  SIMM_CHECK(!incoming.pages.empty() && incoming.pages.size() <= ipc::kPagesPerSubmissionMax);
+  const std::uint32_t number = jobs_.allocate();
+  SIMM_CHECK(number != kNone);  // one for each credit of the transport
+  FlightJob& job = jobs_[number];
+  job.incoming = &incoming;
+  job.number = number;
+  job.pages_open = static_cast<std::uint32_t>(incoming.pages.size());
+  job.share = shares_.enter(incoming.header.tenant);
+  shares_[job.share].arrived.push_back(jobs_, number);
+  ++arrived_;
+  incoming.server_data = &job;
+  counters_.pages.add(incoming.pages.size());
+}
+
+FlightJob& FlightServer::job_of(const transport::Incoming& incoming) noexcept {
+  // SAFETY: on_request() put the job there; it stays until reply() or on_aborted().
+  FlightJob& job = *static_cast<FlightJob*>(incoming.server_data);
+  SIMM_CHECK(job.incoming == &incoming);
+  return job;
+}
+
+// Tenants take turns, a few pages each.
+int FlightServer::take_pages() noexcept {
+  constexpr std::uint32_t kPagesOfOneTurn = 32;
+  std::uint32_t pages = 0;
+  while (arrived_ > 0 && pages < config_.pages_per_turn) {
+    const std::uint32_t share = take_next_;
+    take_next_ = (take_next_ + 1) % shares_.size();
+    if (shares_[share].arrived.empty()) continue;
+    take_some(share, kPagesOfOneTurn);
+    pages += kPagesOfOneTurn;
+  }
+  return static_cast<int>(pages);
+}
+
+void FlightServer::take_some(std::uint32_t share, std::uint32_t pages_max) noexcept {
+  FlightJob& job = jobs_[shares_[share].arrived.front()];
+  const auto count = static_cast<std::uint32_t>(job.incoming->pages.size());
+  const std::uint32_t end = std::min(count, job.taken + pages_max);
+  while (job.taken < end) take_page(job, static_cast<std::uint16_t>(job.taken++));
+  if (job.taken < count) return;
+  shares_[share].arrived.remove(jobs_, job.number);
+  --arrived_;
+  finish_if_over(job);
+}
+
+void FlightServer::take_page(FlightJob& job, std::uint16_t page) noexcept {
+  const transport::PageRequest& request = job.incoming->pages[page];
+  pages_[job.number - 1].waiters[page] = kNone;
+  if (request.slice.length == 0) return answer(job, page, {Status::invalid_argument, 0});
+  std::uint32_t number = joinable(job.incoming->header, request);
+  const bool is_here = number != kNone && flights_[number].state == FlightState::ready;
+  bool has_room = is_here || shares_.may_wait(job.share);
+  if (is_here && is_idle(flights_[number])) {
+    has_room = shares_.may_use(job.share, extent_bytes(flights_[number]));
+  }
+  if (has_room) {
+    if (number != kNone) {
+      (is_here ? counters_.hits : counters_.joined).add();
+    } else {
+      number = start(job, request);
+    }
+  }
+  if (!has_room || number == kNone) {
+    counters_.declined.add();
+    return answer(job, page, {Status::no_space, 0});
+  }
+  if (!is_here) return wait_for(number, job, page);
+  if (is_idle(flights_[number])) wake(number);
+  serve(number, job, page);
+  if (is_idle(flights_[number])) rest(number);
+}
+
+void FlightServer::wait_for(std::uint32_t number, FlightJob& job, std::uint16_t page) noexcept {
+  Flight& flight = flights_[number];
+  const std::uint32_t waiter = waiters_.allocate();
+  SIMM_CHECK(waiter != kNone);  // may_wait() saw to it
+  waiters_[waiter].job = job.number;
+  waiters_[waiter].flight = number;
+  waiters_[waiter].page = page;
+  flight.waiters.push_back(waiters_, waiter);
+  flight.deadline_ns = std::max(flight.deadline_ns, job.incoming->header.deadline_ns);
+  shares_.add_waiter(job.share);
+  pages_[job.number - 1].waiters[page] = waiter;
+}
+
+void FlightServer::remove_waiter(std::uint32_t number) noexcept {
+  const Waiter& waiter = waiters_[number];
+  pages_[waiter.job - 1].waiters[waiter.page] = kNone;
+  shares_.remove_waiter(jobs_[waiter.job].share);
+  flights_[waiter.flight].waiters.remove(waiters_, number);
+  waiters_.release(number);
+}
+
+// What a requester with such a view gets of a flight that has landed.
+Status FlightServer::outcome_for(const Flight& flight, const transport::RequestHeader& header,
+                                 std::uint64_t view_bytes) noexcept {
+  // A fetch is refused when the object is longer than what it was made for, and who waits for it
+  // has no longer view than that.
+  const bool too_long = flight.state == FlightState::failed
+                            ? flight.status == Status::invalid_argument
+                            : flight.bytes > view_bytes;
+  if (flight.state == FlightState::failed && !too_long) return flight.status;
+  if (header.exact_size && (too_long || flight.bytes != view_bytes)) return Status::size_mismatch;
+  return too_long ? Status::invalid_argument : Status::ok;
+}
+
+// Answers the page, or starts its copy.
+void FlightServer::serve(std::uint32_t number, FlightJob& job, std::uint16_t page) noexcept {
+  Flight& flight = flights_[number];
+  transport::Incoming& incoming = *job.incoming;
+  const Status status = outcome_for(flight, incoming.header, incoming.pages[page].slice.length);
+  if (status != Status::ok) return answer(job, page, {status, 0});
+  ++job.moves;
+  ++flight.users;
+  pages_[job.number - 1].flights[page] = number;
+  // Always from our own memory, for whoever made the fetch too: its buffer is its client's.
+  incoming.responder->push(incoming, page,
+                           extents_memory_.subspan(flight.extent_offset, flight.bytes), false);
+}
+
+void FlightServer::on_moved(transport::Incoming& incoming, std::uint16_t page,
+                            transport::MoveResult result) noexcept {
+  FlightJob& job = job_of(incoming);
+  const std::uint32_t number = pages_[job.number - 1].flights[page];
+  Flight& flight = flights_[number];
+  SIMM_CHECK(job.moves > 0 && flight.users > 0);
+  --job.moves;
+  --flight.users;
+  const std::uint64_t bytes = result.status == Status::ok ? flight.bytes : 0;
+  counters_.copied_bytes.add(bytes);
+  answer(job, page, {result.status, bytes});
+  if (is_idle(flight)) rest(number);
+  finish_if_over(job);
+}
+
+void FlightServer::on_cancel(transport::Incoming& incoming) noexcept {
+  FlightJob& job = job_of(incoming);
+  stop(job);
+  finish_if_over(job);
+}
+
+void FlightServer::on_aborted(transport::Incoming& incoming) noexcept {
+  FlightJob& job = job_of(incoming);
+  SIMM_CHECK(job.moves == 0);
+  stop(job);
+  release(job);
+}
+
+// Its pages wait no more; moves that are under way end by themselves. A flight that was begun goes
+// on, to be kept; one that was not is given up with its last waiter.
+void FlightServer::stop(FlightJob& job) noexcept {
+  for (std::uint32_t page = 0; page < job.taken; ++page) {
+    const std::uint32_t waiter = pages_[job.number - 1].waiters[page];
+    if (waiter == kNone) continue;
+    const std::uint32_t number = waiters_[waiter].flight;
+    remove_waiter(waiter);
+    answer(job, static_cast<std::uint16_t>(page), {Status::cancelled, 0});
+    const Flight& flight = flights_[number];
+    if (!flight.waiters.empty() || flight.state == FlightState::fetching) continue;
+    if (flight.state == FlightState::queued) {
+      unqueue(number);
+      discard(number);
+    } else {
+      serving_.remove(flights_, number);
+      if (flight.users == 0) rest(number);
+    }
+  }
+  const auto count = static_cast<std::uint32_t>(job.incoming->pages.size());
+  if (job.taken == count) return;
+  while (job.taken < count) {
+    answer(job, static_cast<std::uint16_t>(job.taken++), {Status::cancelled, 0});
+  }
+  shares_[job.share].arrived.remove(jobs_, job.number);
+  --arrived_;
+}
+
+void FlightServer::answer(FlightJob& job, std::uint16_t page, transport::PageReply reply) noexcept {
+  SIMM_CHECK(job.pages_open > 0);
+  --job.pages_open;
+  pages_[job.number - 1].replies[page] = reply;
+}
+
+void FlightServer::finish_if_over(FlightJob& job) noexcept {
+  if (job.pages_open > 0) return;
+  transport::Incoming& incoming = *job.incoming;
+  // They stay as they are until the next request takes the job.
+  const auto replies = std::span(pages_[job.number - 1].replies).first(incoming.pages.size());
+  release(job);
+  incoming.responder->reply(incoming, replies);
+}
+
+void FlightServer::release(FlightJob& job) noexcept {
+  SIMM_CHECK(job.moves == 0);
+  job.incoming->server_data = nullptr;
+  shares_.leave(job.share);
+  jobs_.release(job.number);
+}
+
+}  // namespace simm::flight
