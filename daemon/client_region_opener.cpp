@@ -4,10 +4,11 @@
 
 namespace simm {
 
-ClientRegionOpener::ClientRegionOpener(const base::Config& config, HelperLink helper)
+ClientRegionOpener::ClientRegionOpener(const base::Config& config, HelperLink helper,
+                                       const memory::ForeignArena& arena)
     : registrar_({config.memory.adopt, config.memory.foreign},
                  helper.socket.valid() ? &helper_.emplace(std::move(helper.socket)) : nullptr,
-                 helper.why_not) {}
+                 helper.why_not, arena) {}
 
 control::RegionAnswer ClientRegionOpener::open(control::RegionRequest request) {
   auto made = registrar_.make(request.account->owner, request.wanted, std::move(request.fd));

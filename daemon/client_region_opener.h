@@ -15,7 +15,9 @@ namespace simm {
 
 class ClientRegionOpener final : public control::RegionOpener {
 public:
-  ClientRegionOpener(const base::Config& config, HelperLink helper);
+  // `arena`: the pool's, which outlives the opener and the regions.
+  ClientRegionOpener(const base::Config& config, HelperLink helper,
+                     const memory::ForeignArena& arena);
 
   control::RegionAnswer open(control::RegionRequest request) override;
   void maintain() override { registrar_.maintain(); }

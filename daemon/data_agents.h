@@ -12,6 +12,7 @@
 #include "daemon/control/mailbox_data_plane.h"
 #include "daemon/data_agent.h"
 #include "daemon/local_placement.h"
+#include "daemon/memory/foreign_arena.h"
 #include "daemon/store/arena.h"
 #include "daemon/transport/region_mover.h"
 
@@ -38,6 +39,10 @@ public:
 
   [[nodiscard]] std::vector<control::AgentMail> mail();
   [[nodiscard]] std::uint64_t pool_bytes() const noexcept { return arena_->bytes().size(); }
+  // The pool's memory, for helper processes.
+  [[nodiscard]] memory::ForeignArena foreign_arena() const noexcept {
+    return {arena_->fd(), arena_->bytes()};
+  }
 
 private:
   DataAgents() = default;

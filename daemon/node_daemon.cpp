@@ -104,7 +104,8 @@ Expected<std::unique_ptr<NodeDaemon>> NodeDaemon::create(NodeOptions options) {
   p.data = std::move(*data);
   p.plane =
       std::make_unique<control::MailboxDataPlane>(p.options.config, p.tenants, p.data->mail());
-  p.opener = std::make_unique<ClientRegionOpener>(p.options.config, std::move(p.options.helper));
+  p.opener = std::make_unique<ClientRegionOpener>(p.options.config, std::move(p.options.helper),
+                                                  p.data->foreign_arena());
   const control::AttachServices services{p.environment, *p.plane, *p.opener, p.tenants, p.accounts};
   p.server = std::make_unique<control::AttachServer>(
       services, base::SystemRandom().below(kSessionIdSpan) * kSessionIdSpan + 1);

@@ -54,12 +54,13 @@ Expected<Adopted> AdoptClient::adopt(const ipc::PeerIdentity& client, std::uint6
   return ask(client, request, {});
 }
 
-Expected<SpawnedWorker> AdoptClient::spawn_worker(const ipc::PeerIdentity& client, int jobs,
-                                                  int bounce) {
+Expected<SpawnedWorker> AdoptClient::spawn_worker(const ipc::PeerIdentity& client,
+                                                  const WorkerFiles& files) {
   HelperRequest request;
   request.op = HelperOp::spawn;
   request.worker = next_worker_++;
-  const std::array<int, 2> fds{jobs, bounce};
+  request.length = files.arena_bytes;
+  const std::array<int, 3> fds{files.jobs, files.bounce, files.arena};
   Expected<Adopted> answer = ask(client, request, fds);
   if (!answer) return std::move(answer).error();
   return SpawnedWorker{std::move(answer->fd), request.worker};

@@ -22,6 +22,14 @@ struct Adopted {
   std::uint64_t file_offset = 0;  // of the range's first byte
 };
 
+// What a worker gets; the descriptors stay the caller's.
+struct WorkerFiles {
+  int jobs = -1;    // where it is told what to do
+  int bounce = -1;  // in which it answers
+  int arena = -1;   // out of which it copies, open for reading only
+  std::uint64_t arena_bytes = 0;
+};
+
 struct SpawnedWorker {
   ipc::UniqueFd pidfd;
   std::uint32_t name = 0;  // for kill_worker
@@ -36,8 +44,8 @@ public:
   Expected<Adopted> adopt(const ipc::PeerIdentity& client, std::uint64_t address,
                           std::uint64_t length);
 
-  // A worker that copies between the client's memory and `bounce`, told what to do over `jobs`.
-  Expected<SpawnedWorker> spawn_worker(const ipc::PeerIdentity& client, int jobs, int bounce);
+  // A worker that copies between the client's memory and those files.
+  Expected<SpawnedWorker> spawn_worker(const ipc::PeerIdentity& client, const WorkerFiles& files);
 
   // Asks for the death of a worker; its pidfd tells when it has happened. False: ask again later.
   bool kill_worker(std::uint32_t name) noexcept;

@@ -128,16 +128,22 @@ private:
       return refuse(socket_, request.request_id, Status::permission_denied,
                     "the helper does not run foreign copies");
     }
-    if (received.fd_count != 3) {
+    if (received.fd_count != 4) {
       return refuse(socket_, request.request_id, Status::invalid_argument, "spawn: descriptors");
     }
+    const pid_t helper = ::getpid();
     const pid_t child = ::fork();
     if (child == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      socket_.close();
-      const ClientProcess client = client_of(request, received.fds[0]);
-      ::_exit(run_foreign_worker(client, request.gid, ipc::FdSocket(std::move(received.fds[1])),
-                                 std::move(received.fds[2])));
+      ForeignWorkerSetup setup;
+      setup.client = client_of(request, received.fds[0]);
+      setup.gid = request.gid;
+      setup.helper = helper;
+      setup.jobs = ipc::FdSocket(std::move(received.fds[1]));
+      setup.bounce = std::move(received.fds[2]);
+      setup.arena = std::move(received.fds[3]);
+      setup.arena_bytes = request.length;
+      run_foreign_worker(std::move(setup));
     }
     const auto* worker = child < 0 ? nullptr : children_.add_worker(child, request.worker);
     if (worker == nullptr) {

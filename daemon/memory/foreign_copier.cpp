@@ -25,8 +25,9 @@ constexpr std::uint32_t slot_of(ForeignCopier::Ticket ticket) {
 }  // namespace
 
 Expected<std::unique_ptr<ForeignCopier>> ForeignCopier::start(AdoptClient& helper,
-                                                              const ipc::PeerIdentity& client) {
-  std::unique_ptr<ForeignCopier> copier(new ForeignCopier(helper, client));
+                                                              const ipc::PeerIdentity& client,
+                                                              const ForeignArena& arena) {
+  std::unique_ptr<ForeignCopier> copier(new ForeignCopier(helper, client, arena));
   if (Outcome alive = copier->revive(); !alive) return std::move(alive).error();
   return copier;
 }
@@ -41,7 +42,8 @@ Expected<std::unique_ptr<ForeignCopier::Worker>> ForeignCopier::spawn() {
   if (!mapping) return std::move(mapping).error();
   auto pair = ipc::FdSocket::pair();
   if (!pair) return std::move(pair).error();
-  Expected<SpawnedWorker> spawned = helper_.spawn_worker(client_, pair->second.fd(), file->fd());
+  Expected<SpawnedWorker> spawned = helper_.spawn_worker(
+      client_, {pair->second.fd(), file->fd(), arena_.fd, arena_.bytes.size()});
   if (!spawned) return std::move(spawned).error();
   worker->jobs = std::move(pair->first);
   worker->pidfd = std::move(spawned->pidfd);
@@ -69,26 +71,26 @@ Outcome ForeignCopier::revive() {
 
 Status ForeignCopier::post_read(std::uint64_t client_address, std::uint64_t length,
                                 Ticket& ticket) noexcept {
-  return post(nullptr, {0, 0, client_address, length}, ticket);
+  return post({0, 0, client_address, length, 0}, kReadSlots, ticket);
 }
 
-Status ForeignCopier::post_write(std::uint64_t client_address, const std::byte* bytes,
+Status ForeignCopier::post_write(std::uint64_t client_address, const std::byte* own,
                                  std::uint64_t length, Ticket& ticket) noexcept {
-  return post(bytes, {0, 1, client_address, length}, ticket);
+  ForeignJob job{kReadSlots, 0, client_address, length, 0};
+  SIMM_CHECK(arena_.find(own, length, job.arena_offset));
+  return post(job, kForeignSlots, ticket);
 }
 
-Status ForeignCopier::post(const std::byte* bytes, ForeignJob job, Ticket& ticket) noexcept {
-  SIMM_CHECK(job.length >= 1 && job.length <= kPieceBytes);
+// In the first free slot of [job.slot, slots_end).
+Status ForeignCopier::post(ForeignJob job, std::uint32_t slots_end, Ticket& ticket) noexcept {
   const std::uint32_t index = count_.load(std::memory_order_acquire) - 1;
   Worker& worker = *workers_[index];
   if (!ipc::pidfd_is_alive(worker.pidfd.get())) return Status::unreachable;
-  for (job.slot = 0; job.slot < kBounceSlots; ++job.slot) {
+  for (; job.slot < slots_end; ++job.slot) {
+    SIMM_CHECK(is_job_sound(job, arena_.bytes.size()));
     std::atomic<std::uint32_t>& state = bounce_slot(worker.bounce.data(), job.slot).state;
     std::uint32_t expected = state_word(BounceState::free);
     if (!state.compare_exchange_strong(expected, state_word(BounceState::claimed))) continue;
-    if (bytes != nullptr) {
-      std::memcpy(bounce_bytes(worker.bounce.data(), job.slot), bytes, job.length);
-    }
     const ipc::SocketResult sent = worker.jobs.try_send(std::as_bytes(std::span(&job, 1)));
     if (sent == ipc::SocketResult::done) {
       ticket = make_ticket(index, job.slot);
@@ -103,7 +105,7 @@ Status ForeignCopier::post(const std::byte* bytes, ForeignJob job, Ticket& ticke
 ForeignCopier::Worker& ForeignCopier::worker_of(Ticket ticket) noexcept {
   const std::uint64_t number = ticket >> 32;
   SIMM_CHECK(number >= 1 && number <= count_.load(std::memory_order_acquire));
-  SIMM_CHECK(slot_of(ticket) < kBounceSlots);
+  SIMM_CHECK(slot_of(ticket) < kForeignSlots);
   return *workers_[number - 1];
 }
 
@@ -119,6 +121,7 @@ PieceState ForeignCopier::poll(Ticket ticket, std::byte* own, std::uint64_t leng
     return PieceState::lost;
   }
   if (now == BounceState::ok && own != nullptr) {
+    SIMM_CHECK(!is_write_slot(slot_of(ticket)) && length <= kReadBytesMax);
     std::memcpy(own, bounce_bytes(worker.bounce.data(), slot_of(ticket)), length);
   }
   state.store(state_word(BounceState::free), std::memory_order_release);

@@ -1,25 +1,45 @@
 // What a foreign worker is told, and the memory in which it answers: a bounce file that the daemon
-// made and both map. A slot has a status word of its own in the first page, then its bytes.
+// made for it and both map. Each job has a slot: a state word in the first page of that file.
+// The first slots are for reads of the client's memory, each with a bounce buffer in that file; the
+// others are for writes, straight out of the arena, of which the worker has a mapping that can only
+// be read. So all that a worker can write is this file and its client's memory.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "ipc/range.h"
+
 namespace simm::memory {
 
-inline constexpr std::uint32_t kBounceSlots = 8;
-inline constexpr std::uint64_t kBounceSlotBytes = 1024 * 1024;
+inline constexpr std::uint32_t kForeignSlots = 64;
+inline constexpr std::uint32_t kReadSlots = 8;  // slots 0 .. 7
+inline constexpr std::uint64_t kReadBytesMax = 1024 * 1024;
+inline constexpr std::uint64_t kWriteBytesMax = 8 * 1024 * 1024;
 inline constexpr std::uint64_t kBounceHeaderBytes = 4096;
-inline constexpr std::uint64_t kBounceBytes = kBounceHeaderBytes + kBounceSlots * kBounceSlotBytes;
+inline constexpr std::uint64_t kBounceBytes = kBounceHeaderBytes + kReadSlots * kReadBytesMax;
 
 struct ForeignJob {
-  std::uint32_t slot = 0;
-  std::uint32_t is_write = 0;        // 1: into the client's memory
+  std::uint32_t slot = 0;  // says what to do
+  std::uint32_t reserved = 0;
   std::uint64_t client_address = 0;  // in the client's address space
-  std::uint64_t length = 0;          // 1 .. kBounceSlotBytes
+  std::uint64_t length = 0;          // 1 .. kReadBytesMax or kWriteBytesMax
+  std::uint64_t arena_offset = 0;    // write: of the bytes
 };
-static_assert(sizeof(ForeignJob) == 24);
+static_assert(sizeof(ForeignJob) == 32);
+
+constexpr bool is_write_slot(std::uint32_t slot) noexcept {
+  return slot >= kReadSlots;
+}
+
+// Both sides ask this, the daemon before it posts a job and the worker before it touches anything.
+constexpr bool is_job_sound(const ForeignJob& job, std::uint64_t arena_bytes) noexcept {
+  if (job.slot >= kForeignSlots || job.length == 0) return false;
+  if (!is_write_slot(job.slot)) return job.length <= kReadBytesMax;
+  return job.length <= kWriteBytesMax &&
+         ipc::range_within(job.arena_offset, job.length, arena_bytes);
+}
 
 // BounceSlot::state: free -> (an agent claims it) claimed -> (posted; the worker works) -> ok or
 // failed
@@ -29,15 +49,16 @@ enum class BounceState : std::uint32_t { free = 0, claimed = 1, ok = 2, failed =
 struct alignas(64) BounceSlot {
   std::atomic<std::uint32_t> state;
 };
-static_assert(kBounceSlots * sizeof(BounceSlot) <= kBounceHeaderBytes);
+static_assert(kForeignSlots * sizeof(BounceSlot) <= kBounceHeaderBytes);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
-// SAFETY of both: `mapping` is the whole bounce file, kBounceBytes long, and slot < kBounceSlots.
+// SAFETY of both: `mapping` is the whole bounce file, kBounceBytes long; slot < kForeignSlots, and
+// < kReadSlots for the bytes.
 inline BounceSlot& bounce_slot(std::byte* mapping, std::uint32_t slot) noexcept {
   return reinterpret_cast<BounceSlot*>(mapping)[slot];
 }
 inline std::byte* bounce_bytes(std::byte* mapping, std::uint32_t slot) noexcept {
-  return mapping + kBounceHeaderBytes + slot * kBounceSlotBytes;
+  return mapping + kBounceHeaderBytes + slot * kReadBytesMax;
 }
 
 }  // namespace simm::memory

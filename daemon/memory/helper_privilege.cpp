@@ -10,7 +10,10 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <memory>
+#include <iterator>
+#include <vector>
+
+#include "daemon/memory/system_call_filter.h"
 
 namespace simm::memory {
 
@@ -48,10 +51,6 @@ bool set_capabilities(const Capabilities& wanted) noexcept {
   data[1].permitted = static_cast<std::uint32_t>(wanted.permitted >> 32);
   return ::syscall(SYS_capset, &header, data) == 0;
 }
-
-struct FilterRelease {
-  void operator()(void* filter) const noexcept { seccomp_release(filter); }
-};
 
 // What the helper and its children call, the sanitizers' run-time libraries included. What is not
 // here fails with EPERM: socket, connect, execve, ptrace, mount, bpf, ...
@@ -107,26 +106,48 @@ constexpr int kAllowed[] = {SCMP_SYS(read),
                             SCMP_SYS(getegid),
                             SCMP_SYS(getuid),
                             SCMP_SYS(getgid),
-                            SCMP_SYS(prctl)};
+                            SCMP_SYS(prctl),
+                            SCMP_SYS(seccomp),
+                            SCMP_SYS(close_range)};
 
-Outcome install_filter(const HelperOptions& options) {
-  const std::unique_ptr<void, FilterRelease> filter(seccomp_init(SCMP_ACT_ERRNO(EPERM)));
-  if (filter == nullptr) return Error{Status::out_of_memory, "no memory for a system call filter"};
-  for (const int call : kAllowed) {
-    if (seccomp_rule_add(filter.get(), SCMP_ACT_ALLOW, call, 0) != 0) {
-      return Error{Status::unsupported, "system call filter: rule refused"};
-    }
-  }
+// What is left to a foreign worker: to hear of jobs, to copy, and to end. The rest is its own
+// memory and signals, for the C library and the sanitizers' run-time libraries.
+constexpr int kWorkerAllowed[] = {SCMP_SYS(process_vm_readv),
+                                  SCMP_SYS(process_vm_writev),
+                                  SCMP_SYS(recvmsg),
+                                  SCMP_SYS(poll),
+                                  SCMP_SYS(ppoll),
+                                  SCMP_SYS(restart_syscall),
+                                  SCMP_SYS(clock_gettime),
+                                  SCMP_SYS(exit),
+                                  SCMP_SYS(exit_group),
+                                  SCMP_SYS(futex),
+                                  SCMP_SYS(mmap),
+                                  SCMP_SYS(munmap),
+                                  SCMP_SYS(mprotect),
+                                  SCMP_SYS(madvise),
+                                  SCMP_SYS(brk),
+                                  SCMP_SYS(write),
+                                  SCMP_SYS(getpid),
+                                  SCMP_SYS(gettid),
+                                  SCMP_SYS(rt_sigaction),
+                                  SCMP_SYS(rt_sigprocmask),
+                                  SCMP_SYS(rt_sigreturn),
+                                  SCMP_SYS(sigaltstack),
+                                  SCMP_SYS(sched_yield)};
+
+// The worker's second user: nobody's processes are its, so none can have all three of its ids.
+constexpr uid_t kNobody = 65534;
+constexpr uid_t other_than(uid_t uid) {
+  return uid == kNobody ? kNobody - 1 : kNobody;
+}
+
+Outcome install_helper_filter(const HelperOptions& options) {
+  std::vector<int> allowed(std::begin(kAllowed), std::end(kAllowed));
   if (options.foreign) {
-    for (const int call : {SCMP_SYS(process_vm_readv), SCMP_SYS(process_vm_writev)}) {
-      if (seccomp_rule_add(filter.get(), SCMP_ACT_ALLOW, call, 0) != 0) {
-        return Error{Status::unsupported, "system call filter: rule refused"};
-      }
-    }
+    allowed.insert(allowed.end(), {SCMP_SYS(process_vm_readv), SCMP_SYS(process_vm_writev)});
   }
-  const int loaded = seccomp_load(filter.get());
-  if (loaded != 0) return system_error("load the system call filter", -loaded);
-  return Done{};
+  return install_system_call_filter(allowed);
 }
 
 }  // namespace
@@ -145,7 +166,8 @@ Expected<HelperPrivilege> enter_helper_sandbox(const HelperOptions& options) {
   const CapabilitySet kept = have.permitted & wanted;
   if (!set_capabilities({kept & ~bit(CAP_SYS_PTRACE), kept})) return system_error("capset", errno);
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return system_error("no_new_privs", errno);
-  if (Outcome filtered = install_filter(options); !filtered) return std::move(filtered).error();
+  if (Outcome filtered = install_helper_filter(options); !filtered)
+    return std::move(filtered).error();
 
   HelperPrivilege privilege;
   privilege.can_switch_user = (kept & bit(CAP_SETUID)) != 0 && (kept & bit(CAP_SETGID)) != 0;
@@ -174,13 +196,19 @@ Outcome become_client(uid_t uid, gid_t gid) {
   Capabilities have;
   if (!get_capabilities(have)) return system_error("capget", errno);
   if (::prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0) return system_error("PR_SET_KEEPCAPS", errno);
-  if (::setresgid(gid, gid, gid) != 0 || ::setresuid(uid, uid, uid) != 0) {
+  // One call for all three ids, so there is no moment in which all of them are the client's.
+  if (::setresgid(gid, other_than(gid), other_than(gid)) != 0 ||
+      ::setresuid(uid, other_than(uid), other_than(uid)) != 0) {
     return Error{Status::permission_denied,
                  "the helper may not become user " + std::to_string(uid) + " (needs CAP_SETUID)"};
   }
   const CapabilitySet kept = uid == 0 ? have.permitted & bit(CAP_SYS_PTRACE) : 0;
   if (!set_capabilities({kept, kept})) return system_error("capset", errno);
   return Done{};
+}
+
+Outcome enter_worker_sandbox() {
+  return install_system_call_filter(kWorkerAllowed);
 }
 
 }  // namespace simm::memory

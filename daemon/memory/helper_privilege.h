@@ -33,8 +33,14 @@ Expected<HelperPrivilege> enter_helper_sandbox(const HelperOptions& options);
 // permission_denied when the process may not.
 Outcome act_as_client(uid_t uid, gid_t gid);
 
-// Becomes the client's user altogether, without any capability (CAP_SYS_PTRACE stays for root's
-// processes, which have capabilities themselves). permission_denied when the process may not.
+// For the rest of its life this process looks into others as the client's user, without any
+// capability (CAP_SYS_PTRACE stays for root's processes, which have capabilities themselves): the
+// real user and group are the client's. The effective and saved ones are somebody else's, because a
+// process may be debugged by those who are all three of its ids: the client is not.
+// permission_denied when the process may not.
 Outcome become_client(uid_t uid, gid_t gid);
+
+// For a worker that is set up: leaves it the system calls to take jobs and to copy.
+Outcome enter_worker_sandbox();
 
 }  // namespace simm::memory

@@ -9,7 +9,8 @@ namespace simm::memory {
 
 enum class HelperOp : std::uint32_t {
   adopt = 1,  // with the client's pidfd; answered with the file
-  spawn = 2,  // with the client's pidfd and the bounce file; answered with the worker's pidfd
+  spawn = 2,  // with the client's pidfd, the worker's end of the jobs, the bounce file and the
+              // arena; answered with the worker's pidfd
   kill = 3,   // of `worker`; not answered
 };
 
@@ -23,7 +24,7 @@ struct HelperRequest {
   std::uint32_t gid = 0;
   std::uint32_t reserved = 0;
   std::uint64_t start_time_ticks = 0;
-  // adopt: the range in the client's address space.
+  // adopt: the range in the client's address space. spawn: length of the arena.
   std::uint64_t address = 0;
   std::uint64_t length = 0;
 };

@@ -117,7 +117,8 @@ Expected<MadeRegion> RegionRegistrar::make_foreign(RegionOwner& owner,
   Expected<PinCharge> charge = owner.pins.charge(request.length);
   if (!charge) return std::move(charge).error();
   if (owner.copier == nullptr) {
-    Expected<std::unique_ptr<ForeignCopier>> copier = ForeignCopier::start(*helper_, owner.client);
+    Expected<std::unique_ptr<ForeignCopier>> copier =
+        ForeignCopier::start(*helper_, owner.client, arena_);
     if (!copier) return std::move(copier).error();
     owner.copier = std::move(copier).value();
     copiers_.push_back(owner.copier);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "daemon/memory/adopt_client.h"
+#include "daemon/memory/foreign_arena.h"
 #include "daemon/memory/foreign_copier.h"
 #include "daemon/memory/pin_budget.h"
 #include "daemon/memory/region_memory.h"
@@ -47,9 +48,11 @@ struct MadeRegion {
 
 class RegionRegistrar {
 public:
-  // `helper`: null when there is none; `no_helper` says why then.
-  RegionRegistrar(const RegionPolicy& policy, AdoptClient* helper, std::string no_helper)
-      : policy_(policy), helper_(helper), no_helper_(std::move(no_helper)) {}
+  // `helper`: null when there is none; `no_helper` says why then. `arena`: the pool's, for the
+  // workers of foreign regions.
+  RegionRegistrar(const RegionPolicy& policy, AdoptClient* helper, std::string no_helper,
+                  const ForeignArena& arena)
+      : policy_(policy), helper_(helper), no_helper_(std::move(no_helper)), arena_(arena) {}
 
   // Takes the descriptor, closes it in the end. Errors: invalid_argument, permission_denied,
   // out_of_memory (pin budget), not_implemented (gpu).
@@ -72,6 +75,7 @@ private:
   const RegionPolicy policy_;
   AdoptClient* const helper_;
   const std::string no_helper_;
+  const ForeignArena arena_;
   std::uint64_t next_id_ = 1;
   std::vector<std::weak_ptr<ForeignCopier>> copiers_;
 };

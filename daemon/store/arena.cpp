@@ -68,6 +68,15 @@ Outcome Arena::open(std::uint64_t bytes, bool hugepages) {
   // A forked helper gets the fd if it is to see the arena; a copy of the mapping it never needs.
   static_cast<void>(::madvise(data_, size_, MADV_DONTFORK));
   if (!hugepages) static_cast<void>(::madvise(data_, size_, MADV_HUGEPAGE));
+  return keep_read_only();
+}
+
+// A mapping of a file that is open for reading can not be made writable afterwards either.
+Outcome Arena::keep_read_only() {
+  const std::string path = "/proc/self/fd/" + std::to_string(fd_);
+  const int reader = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (reader < 0) return system_error("open of the arena for reading", errno);
+  ::close(std::exchange(fd_, reader));
   return Done{};
 }
 

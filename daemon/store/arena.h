@@ -1,6 +1,7 @@
 // Arena: the memory that holds payloads. A memfd of fixed size, sealed against shrinking and
 // growing, mapped into this daemon; private to it: clients never see the fd, only the daemon's own
-// helper processes may map it. Huge pages when asked for and there are any, else normal ones.
+// helper processes may map it, and only to read: nothing but this mapping can write. Huge pages
+// when asked for and there are any, else normal ones.
 // Thread: made on the control thread; the mapping is then the store's.
 #pragma once
 
@@ -29,7 +30,7 @@ public:
   ~Arena();
 
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {data_, size_}; }
-  // For a helper process to map; stays owned here.
+  // For a helper process to map; open for reading only. Stays owned here.
   [[nodiscard]] int fd() const noexcept { return fd_; }
   [[nodiscard]] bool uses_hugepages() const noexcept { return hugepages_; }
   // What could not be done as asked, for the log; empty when everything could.
@@ -38,6 +39,7 @@ public:
 private:
   Arena() = default;
   [[nodiscard]] Outcome open(std::uint64_t bytes, bool hugepages);
+  [[nodiscard]] Outcome keep_read_only();
   void close() noexcept;
   [[nodiscard]] Outcome bind(int numa_node);
   void prefault(std::uint32_t threads);

@@ -27,6 +27,7 @@ struct Move {
   std::uint64_t moved = 0;                // bytes done so far
   std::uint64_t digest = 0;               // xxh3-64 of the private bytes, when the move is done
   std::uint64_t ticket = 0;               // the mover's own, of a copy that is made elsewhere
+  std::uint64_t copied = 0;               // the mover's own: by such copies, before the digest
   base::PayloadDigest* stream = nullptr;  // for a move of several steps
   std::uint16_t page = 0;
   MoveDirection direction = MoveDirection::in;

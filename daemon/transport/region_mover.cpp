@@ -5,6 +5,7 @@
 #include "daemon/base/hash.h"
 #include "daemon/memory/copy_untrusted.h"
 #include "daemon/memory/foreign_copier.h"
+#include "daemon/memory/foreign_job.h"
 
 namespace simm::transport {
 
@@ -38,30 +39,50 @@ Status move_part(const Move& move, std::uint64_t bytes) noexcept {
   return memory::stream_untrusted(move.slice, move.moved, own, bytes);
 }
 
-// Posts the next piece of a foreign move, or asks what became of the posted one. ok: `moved` grew.
-memory::PieceState step_piece(Move& move) noexcept {
+// Of the move's next piece.
+std::uint64_t piece_bytes(const Move& move) noexcept {
+  const std::uint64_t most =
+      move.direction == MoveDirection::in ? memory::kReadBytesMax : memory::kWriteBytesMax;
+  return std::min(most, move.length - move.copied);
+}
+
+// Posts the next piece of a foreign move, if there is one. lost: there is no worker.
+memory::PieceState post_piece(Move& move) noexcept {
   memory::ForeignCopier& copier = *move.slice.region->copier;
-  const std::uint64_t bytes =
-      std::min(memory::ForeignCopier::kPieceBytes, move.length - move.moved);
-  // SAFETY: moved + bytes <= length, which both sides have.
-  std::byte* const own = move.memory + move.moved;
+  const std::uint64_t address = move.slice.region->client_address + move.slice.offset + move.copied;
+  // SAFETY: copied < length, which both sides have.
+  const Status posted =
+      move.direction == MoveDirection::in
+          ? copier.post_read(address, piece_bytes(move), move.ticket)
+          : copier.post_write(address, move.memory + move.copied, piece_bytes(move), move.ticket);
+  const bool is_on = posted == Status::ok || posted == Status::no_space;
+  return is_on ? memory::PieceState::pending : memory::PieceState::lost;
+}
+
+// What became of the piece that was posted. ok: `copied` grew.
+memory::PieceState take_piece(Move& move) noexcept {
+  memory::ForeignCopier& copier = *move.slice.region->copier;
+  // SAFETY: copied < length, which both sides have.
+  std::byte* const own = move.memory + move.copied;
+  const std::uint64_t bytes = piece_bytes(move);
   const bool is_read = move.direction == MoveDirection::in;
-  if (move.ticket == 0) {
-    const std::uint64_t address =
-        move.slice.region->client_address + move.slice.offset + move.moved;
-    const Status posted = is_read ? copier.post_read(address, bytes, move.ticket)
-                                  : copier.post_write(address, own, bytes, move.ticket);
-    const bool is_on = posted == Status::ok || posted == Status::no_space;
-    return is_on ? memory::PieceState::pending : memory::PieceState::lost;
-  }
   const memory::PieceState state = copier.poll(move.ticket, is_read ? own : nullptr, bytes);
-  if (state == memory::PieceState::pending) return state;
-  move.ticket = 0;
-  if (state != memory::PieceState::ok) return state;
-  if (move.moved == 0) move.stream->begin();
-  if (move.digest_wanted) move.stream->add(own, bytes);
-  move.moved += bytes;
+  if (state != memory::PieceState::pending) move.ticket = 0;
+  if (state == memory::PieceState::ok) move.copied += bytes;
   return state;
+}
+
+// Gets the move to where there are bytes that are copied and not counted yet, or not.
+memory::PieceState copy_pieces(Move& move) noexcept {
+  if (move.ticket == 0 && move.copied == move.moved) {
+    if (const auto state = post_piece(move); move.ticket == 0) return state;
+  }
+  if (move.copied == move.moved) {
+    if (const auto state = take_piece(move); state != memory::PieceState::ok) return state;
+  }
+  // Without a slot or a worker the next step tells.
+  if (move.ticket == 0 && move.copied < move.length) (void)post_piece(move);
+  return memory::PieceState::ok;
 }
 
 }  // namespace
@@ -79,9 +100,9 @@ MoveProgress RegionMover::step_mapped(Move& move, std::uint64_t bytes_max) noexc
 }
 
 // At most one piece of a move is under way; its ticket is in the move.
-MoveProgress RegionMover::step_foreign(Move& move) noexcept {
+MoveProgress RegionMover::step_foreign(Move& move, std::uint64_t bytes_max) noexcept {
   if (move.length == 0) return move_at_once(move);
-  const memory::PieceState state = step_piece(move);
+  const memory::PieceState state = copy_pieces(move);
   if (state == memory::PieceState::pending) return MoveProgress::waiting;
   if (state != memory::PieceState::ok) {
     // lost: the worker was killed at a fence or the client is dead, nothing that this page did
@@ -90,15 +111,29 @@ MoveProgress RegionMover::step_foreign(Move& move) noexcept {
     move.status = is_lost ? Status::unreachable : Status::transfer_failed;
     return MoveProgress::done;
   }
+  std::uint64_t bytes = move.copied - move.moved;
+  if (move.digest_wanted) {
+    // The private bytes are what the object will be: whatever the client does to its own now.
+    if (move.moved == 0) move.stream->begin();
+    bytes = std::min(bytes, bytes_max);
+    move.stream->add(move.memory + move.moved, bytes);
+  }
+  move.moved += bytes;
   if (move.moved < move.length) return MoveProgress::running;
   if (move.digest_wanted) move.digest = move.stream->value();
   return MoveProgress::done;
 }
 
+void RegionMover::begin(Move& move) noexcept {
+  const memory::Region* const region = move.slice.region;
+  if (region == nullptr || region->copier == nullptr || move.ticket != 0) return;
+  if (move.copied == 0 && move.length > 0) (void)post_piece(move);
+}
+
 MoveProgress RegionMover::step(Move& move, std::uint64_t bytes_max) noexcept {
   const memory::Region* const region = move.slice.region;
   const bool is_foreign = region != nullptr && region->copier != nullptr;
-  return is_foreign ? step_foreign(move) : step_mapped(move, bytes_max);
+  return is_foreign ? step_foreign(move, bytes_max) : step_mapped(move, bytes_max);
 }
 
 bool RegionMover::stop(Move& move) noexcept {

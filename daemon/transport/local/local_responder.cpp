@@ -216,10 +216,23 @@ bool LocalResponder::run_request(LocalRequest& request, std::uint64_t& budget_by
   }
   budget_bytes += allowance;
   if (lane.serving[index] != use) return false;
-  if (request.move_count > 0) return true;
+  if (request.move_count > 0) {
+    begin_more(request);
+    return true;
+  }
   request.active = false;
   if (request.aborting) abort(request);
   return false;
+}
+
+// While the first move is copied elsewhere, those who copy it get some more to do. Only then: were
+// room taken by requests whose first move has none, all could wait for each other.
+void LocalResponder::begin_more(LocalRequest& request) noexcept {
+  if (request.cancelled || request.moves[request.move_first].ticket == 0) return;
+  const std::size_t end = std::min<std::size_t>(request.move_count, config_.moves_ahead + 1u);
+  for (std::size_t i = 1; i < end; ++i) {
+    mover_.begin(request.moves[(request.move_first + i) % request.moves.size()]);
+  }
 }
 
 // True: the request's first move is over.

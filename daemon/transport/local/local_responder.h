@@ -21,6 +21,7 @@ struct LocalResponderConfig {
   std::uint64_t bytes_per_request =
       256 * 1024;                       // of one request before the next one's turn; a step
   std::uint64_t move_cost_bytes = 512;  // what a move counts besides its bytes
+  std::uint32_t moves_ahead = 15;       // of a request, begun while the first one waits
 };
 
 class LocalResponder final : public Responder {
@@ -64,6 +65,7 @@ private:
   LocalRequest* next_active() noexcept;
   bool run_request(LocalRequest& request, std::uint64_t& budget_bytes) noexcept;
   bool run_front(LocalRequest& request) noexcept;
+  void begin_more(LocalRequest& request) noexcept;
   void end_front(LocalRequest& request) noexcept;
 
   const LocalResponderConfig config_;

@@ -22,7 +22,8 @@ struct AttackedDaemon {
   std::optional<RegionRegistrar> registrar;
   std::shared_ptr<ForeignCopier> copier;
 
-  explicit AttackedDaemon(bool foreign = false, std::uint64_t touch_bytes = 64 << 20)
+  explicit AttackedDaemon(bool foreign = false, std::uint64_t touch_bytes = 64 << 20,
+                          const ForeignArena& arena = {})
       : touches(touch_bytes) {
     HelperOptions options;
     options.foreign = foreign;
@@ -30,7 +31,7 @@ struct AttackedDaemon {
     REQUIRE(started);
     helper.emplace(std::move(started->socket));
     helper_pid = started->pid;
-    registrar.emplace(RegionPolicy{true, foreign}, &*helper, "");
+    registrar.emplace(RegionPolicy{true, foreign}, &*helper, "", arena);
   }
   ~AttackedDaemon() {
     copier.reset();

@@ -1,23 +1,19 @@
 // Foreign copies whose client makes them hang, dies, or turns into somebody else.
 #include <doctest/doctest.h>
-#include <fcntl.h>
-#include <linux/userfaultfd.h>
-#include <poll.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <new>
 #include <string>
-#include <vector>
 
 #include "daemon/base/hash.h"
 #include "daemon/transport/region_mover.h"
 #include "tests/hostile/memory/attacked_daemon.h"
+#include "tests/hostile/memory/hanging_client.h"
+#include "tests/hostile/memory/test_arena.h"
 
 namespace foreign_attack {
 
@@ -39,51 +35,15 @@ ForkedClientSpec honest_client() {
   return spec;
 }
 
-// What the process that keeps the userfaultfd shares with the test.
-struct Keeper {
-  std::atomic<pid_t> pid{0};
-  std::atomic<bool> has_fault{false};  // somebody hangs in a page of the client
-};
-
-// Its memory is served by a userfaultfd whose descriptor another process keeps and never reads.
-ForkedClientSpec hanging_client(Keeper* keeper) {
-  static int faults = -1;
-  ForkedClientSpec spec;
-  // Only a descriptor that does not block can be polled.
-  spec.before_drop = [] {
-    faults = static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK));
-  };
-  spec.set_up = [keeper] {
-    char* const memory = map_anonymous(kBytes, MAP_PRIVATE);
-    uffdio_api api{};
-    api.api = UFFD_API;
-    uffdio_register range{};
-    range.range = {reinterpret_cast<std::uint64_t>(memory), kBytes};
-    range.mode = UFFDIO_REGISTER_MODE_MISSING;
-    if (faults < 0 || ::ioctl(faults, UFFDIO_API, &api) != 0 ||
-        ::ioctl(faults, UFFDIO_REGISTER, &range) != 0) {
-      return ClientReport{};
-    }
-    const pid_t child = ::fork();
-    if (child == 0) {
-      pollfd waiting{faults, POLLIN, 0};
-      if (::poll(&waiting, 1, -1) == 1 && (waiting.revents & POLLIN) != 0) keeper->has_fault = true;
-      for (;;) ::pause();
-    }
-    keeper->pid = child;
-    return report_of(memory, kBytes);
-  };
-  return spec;
-}
-
 struct RunningMove {
   simm::base::PayloadDigest stream;
-  std::vector<std::byte> own = std::vector<std::byte>(kBytes, std::byte{'d'});
+  std::byte* own;
   transport::Move move;
-  RunningMove(const RegionMemory& memory, transport::MoveDirection direction) {
+  RunningMove(const RegionMemory& memory, std::byte* bytes, transport::MoveDirection direction)
+      : own(bytes) {
     move.slice = whole(memory);
-    move.memory = own.data();
-    move.length = own.size();
+    move.memory = own;
+    move.length = kBytes;
     move.direction = direction;
     move.digest_wanted = true;
     move.stream = &stream;
@@ -101,20 +61,18 @@ Status finish(RunningMove& running, transport::Mover& mover) {
 TEST_CASE("a copy that its client hangs, beyond its own death, ends at the fence; others go on") {
   using namespace foreign_attack;
   if (!is_root()) return;
-  void* const shared =
-      ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  REQUIRE(shared != MAP_FAILED);
-  auto* const keeper = new (shared) Keeper;
-  AttackedDaemon beside(true);
+  SharedKeeper keeper;
+  TestArena arena;
+  AttackedDaemon beside(true, 64 << 20, arena.foreign());
   ForkedClient honest(honest_client());
   auto good = beside.make(honest, Kind::foreign);
   REQUIRE(good);
 
   transport::RegionMover mover;
   for (const auto direction : {transport::MoveDirection::in, transport::MoveDirection::out}) {
-    AttackedDaemon attacked(true);
+    AttackedDaemon attacked(true, 64 << 20, arena.foreign());
     keeper->has_fault = false;
-    ForkedClient hanging(hanging_client(keeper));
+    ForkedClient hanging(hanging_client(keeper, kBytes, 0));
     if (hanging.length() == 0) {
       MESSAGE("skipped: no userfaultfd on this machine");
       break;
@@ -123,12 +81,12 @@ TEST_CASE("a copy that its client hangs, beyond its own death, ends at the fence
     REQUIRE(bad);
     CHECK(bad->kind == Kind::foreign);
     CHECK(contains(bad->reason, "rw-s"));
-    RunningMove stuck(*bad->memory, direction);
+    RunningMove stuck(*bad->memory, arena.at(0), direction);
     // A thousand turns, and moves of the honest client all the while: none of them waits.
     for (int turn = 0; turn < 1000; ++turn) {
       REQUIRE(mover.step(stuck.move, 1 << 20) == transport::MoveProgress::waiting);
       if (turn % 100 != 0) continue;
-      RunningMove fine(*good->memory, direction);
+      RunningMove fine(*good->memory, arena.at(kBytes), direction);
       REQUIRE(finish(fine, mover) == Status::ok);
     }
     // The client dies only when the copy hangs: before, the worker would just refuse it.
@@ -146,15 +104,13 @@ TEST_CASE("a copy that its client hangs, beyond its own death, ends at the fence
       REQUIRE(++turns < 100'000);
     }
     attacked.registrar->maintain();  // no new worker for a dead client, and no harm in asking
-    RunningMove again(*bad->memory, direction);
+    RunningMove again(*bad->memory, arena.at(0), direction);
     CHECK(finish(again, mover) == Status::unreachable);
-    REQUIRE(keeper->pid > 0);
-    ::kill(keeper->pid, SIGKILL);
+    keeper.end();
   }
-  RunningMove after(*good->memory, transport::MoveDirection::in);
+  RunningMove after(*good->memory, arena.at(0), transport::MoveDirection::in);
   CHECK(finish(after, mover) == Status::ok);
-  CHECK(after.move.digest == simm::base::payload_digest(after.own.data(), after.own.size()));
-  ::munmap(shared, kPage);
+  CHECK(after.move.digest == simm::base::payload_digest(after.own, kBytes));
 }
 
 TEST_CASE("a client that turns into a program of another user is out of reach") {
@@ -171,12 +127,13 @@ TEST_CASE("a client that turns into a program of another user is out of reach") 
     REQUIRE(::chmod(program.c_str(), mode) == 0);
     ForkedClientSpec spec = honest_client();
     spec.command = [&](char) { ::execl(program.c_str(), "sleep", "1000", nullptr); };
-    AttackedDaemon daemon(true);
+    TestArena arena;
+    AttackedDaemon daemon(true, 64 << 20, arena.foreign());
     ForkedClient client(spec);
     auto first = daemon.make(client, Kind::foreign);
     REQUIRE(first);
     transport::RegionMover mover;
-    RunningMove before(*first->memory, transport::MoveDirection::in);
+    RunningMove before(*first->memory, arena.at(0), transport::MoveDirection::in);
     REQUIRE(finish(before, mover) == Status::ok);
     REQUIRE(before.own[0] == std::byte{'h'});
 
@@ -195,7 +152,7 @@ TEST_CASE("a client that turns into a program of another user is out of reach") 
     RegionOwner owner{*client.identity, daemon.pins, daemon.touches, daemon.copier};
     auto second = daemon.registrar->make(owner, request, {});
     REQUIRE(second);
-    RunningMove after(*second->memory, transport::MoveDirection::in);
+    RunningMove after(*second->memory, arena.at(0), transport::MoveDirection::in);
     after.move.length = kPage;
     const Status ended = finish(after, mover);
     std::filesystem::remove_all(directory);

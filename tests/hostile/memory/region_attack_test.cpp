@@ -219,7 +219,7 @@ TEST_CASE("10^5 regions of 4 KiB end at the tenant's budget, whatever its sessio
     sessions.push_back(std::make_unique<PinBudget>("session", 1ull << 40, 4'096, &tenant));
   }
   TouchBudget touches(0);
-  RegionRegistrar registrar(RegionPolicy{}, nullptr, "no helper");
+  RegionRegistrar registrar(RegionPolicy{}, nullptr, "no helper", {});
   Fixture fixture;
   const ForkedClient client{ForkedClientSpec{}};
   auto fd = plain_memfd(kPage);

@@ -2,11 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "daemon/memory/adopt_helper.h"
+#include "tests/unit/daemon/memory/arena_file.h"
 #include "tests/unit/daemon/memory/forked_client.h"
 #include "tests/unit/daemon/memory/memory_fixture.h"
 
@@ -21,6 +24,7 @@ constexpr std::uint64_t kBytes = 4 << 20;
 struct Helper {
   std::optional<AdoptClient> client;
   pid_t pid = -1;
+  ArenaFile arena{64 << 10};
   explicit Helper(const HelperOptions& options) {
     auto started = start_adopt_helper(options);
     REQUIRE(started);
@@ -71,10 +75,10 @@ TEST_CASE("private memory is copied both ways by a worker that runs as the clien
   if (!is_root()) return;
   Helper helper(foreign_options());
   ForkedClient client(private_client());
-  auto copier = ForeignCopier::start(*helper.client, *client.identity);
+  auto copier = ForeignCopier::start(*helper.client, *client.identity, helper.arena.foreign());
   REQUIRE(copier);
 
-  std::vector<std::byte> own(ForeignCopier::kPieceBytes);
+  std::vector<std::byte> own(kReadBytesMax);
   ForeignCopier::Ticket ticket = 0;
   REQUIRE((*copier)->post_read(client.address() + 12345, own.size(), ticket) == Status::ok);
   REQUIRE(wait_for(**copier, ticket, own.data(), own.size()) == PieceState::ok);
@@ -84,7 +88,8 @@ TEST_CASE("private memory is copied both ways by a worker that runs as the clien
   }
   CHECK(is_same);
 
-  std::vector<std::byte> sent(1000, std::byte{0x5a});
+  const std::span<std::byte> sent(helper.arena.mapping.data() + 77, 1000);
+  std::fill(sent.begin(), sent.end(), std::byte{0x5a});
   REQUIRE((*copier)->post_write(client.address() + 777, sent.data(), sent.size(), ticket) ==
           Status::ok);
   REQUIRE(wait_for(**copier, ticket, nullptr, 0) == PieceState::ok);
@@ -100,20 +105,20 @@ TEST_CASE("slots are bounded, and a piece whose memory is not there fails alone"
   if (!is_root()) return;
   Helper helper(foreign_options());
   ForkedClient client(private_client());
-  auto copier = ForeignCopier::start(*helper.client, *client.identity);
+  auto copier = ForeignCopier::start(*helper.client, *client.identity, helper.arena.foreign());
   REQUIRE(copier);
   client.command('u');  // unmaps the second half
 
   std::vector<ForeignCopier::Ticket> tickets;
   ForeignCopier::Ticket ticket = 0;
-  for (std::uint32_t i = 0; i < kBounceSlots; ++i) {
+  for (std::uint32_t i = 0; i < kReadSlots; ++i) {
     const std::uint64_t at = i % 2 == 0 ? 0 : kBytes / 2;
     REQUIRE((*copier)->post_read(client.address() + at, 4096, ticket) == Status::ok);
     tickets.push_back(ticket);
   }
   CHECK((*copier)->post_read(client.address(), 4096, ticket) == Status::no_space);
   std::vector<std::byte> own(4096);
-  for (std::uint32_t i = 0; i < kBounceSlots; ++i) {
+  for (std::uint32_t i = 0; i < kReadSlots; ++i) {
     const PieceState expected = i % 2 == 0 ? PieceState::ok : PieceState::failed;
     CHECK(wait_for(**copier, tickets[i], own.data(), own.size()) == expected);
   }
@@ -127,7 +132,7 @@ TEST_CASE("after the client's death its memory is gone, and nobody else's is tou
   if (!is_root()) return;
   Helper helper(foreign_options());
   ForkedClient client(private_client());
-  auto copier = ForeignCopier::start(*helper.client, *client.identity);
+  auto copier = ForeignCopier::start(*helper.client, *client.identity, helper.arena.foreign());
   REQUIRE(copier);
   ForeignCopier::Ticket ticket = 0;
   std::vector<std::byte> own(4096);
@@ -143,7 +148,7 @@ TEST_CASE("a fenced worker is dead, its pieces are lost, and another one takes o
   if (!is_root()) return;
   Helper helper(foreign_options());
   ForkedClient client(private_client());
-  auto copier = ForeignCopier::start(*helper.client, *client.identity);
+  auto copier = ForeignCopier::start(*helper.client, *client.identity, helper.arena.foreign());
   REQUIRE(copier);
   std::vector<std::byte> own(4096);
   for (std::uint32_t life = 1; life < ForeignCopier::kWorkersMax; ++life) {
@@ -167,6 +172,6 @@ TEST_CASE("a helper that is not configured for it starts no worker") {
   Helper helper({});
   ForkedClientSpec spec = private_client();
   ForkedClient client(spec);
-  CHECK(ForeignCopier::start(*helper.client, *client.identity).status() ==
+  CHECK(ForeignCopier::start(*helper.client, *client.identity, helper.arena.foreign()).status() ==
         Status::permission_denied);
 }

@@ -35,7 +35,7 @@ struct Daemon {
     REQUIRE(started);
     helper.emplace(std::move(started->socket));
     helper_pid = started->pid;
-    registrar.emplace(policy, &*helper, "");
+    registrar.emplace(policy, &*helper, "", ForeignArena{});
   }
   ~Daemon() {
     helper.reset();
@@ -210,7 +210,7 @@ TEST_CASE("without a helper, or with one that has gone, memory is staged with th
   PinBudget pins("session", 1ull << 30, 100);
   TouchBudget touches(0);
   RegionOwner owner{*client.identity, pins, touches, nullptr};
-  RegionRegistrar alone({}, nullptr, "no adoption helper: simmd was started without privilege");
+  RegionRegistrar alone({}, nullptr, "no adoption helper: simmd was started without privilege", {});
   auto made = alone.make(owner, request_of(Kind::automatic, client), {});
   REQUIRE(made);
   CHECK(made->kind == Kind::staged);
@@ -220,14 +220,14 @@ TEST_CASE("without a helper, or with one that has gone, memory is staged with th
   REQUIRE(pair);
   AdoptClient orphan(std::move(pair->first));
   pair->second.close();
-  RegionRegistrar registrar({}, &orphan, "");
+  RegionRegistrar registrar({}, &orphan, "", {});
   for (int i = 0; i < 2; ++i) {
     made = registrar.make(owner, request_of(Kind::automatic, client), {});
     REQUIRE(made);
     CHECK(made->kind == Kind::staged);
     CHECK(made->reason.find("has gone") != std::string::npos);
   }
-  RegionRegistrar off({false, false}, &orphan, "");
+  RegionRegistrar off({false, false}, &orphan, "", {});
   CHECK(off.make(owner, request_of(Kind::adopted, client), {}).error().context.find("configured") !=
         std::string::npos);
 }

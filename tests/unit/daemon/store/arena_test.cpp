@@ -20,24 +20,34 @@ TEST_CASE("an arena is whole pages, zeroed, and can not change its size") {
   const Arena arena = std::move(made).value();
   REQUIRE(arena.bytes().size() == 8192);
   CHECK(arena.bytes()[8191] == std::byte{0});
-  CHECK(::ftruncate(arena.fd(), 4096) != 0);
-  CHECK(::ftruncate(arena.fd(), 16384) != 0);
+  const std::string path = "/proc/self/fd/" + std::to_string(arena.fd());
+  const int writer = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  REQUIRE(writer >= 0);
+  CHECK(::ftruncate(writer, 4096) != 0);
+  CHECK(::ftruncate(writer, 16384) != 0);
+  ::close(writer);
   CHECK((::fcntl(arena.fd(), F_GETFD) & FD_CLOEXEC) != 0);
   CHECK(arena.note().empty());
 }
 
-TEST_CASE("another process that gets the fd sees the same bytes; a forked child has no mapping") {
+TEST_CASE(
+    "another process that gets the fd sees the same bytes and can not write; a forked one has no "
+    "mapping") {
   ArenaConfig config;
   config.bytes = 4096;
   auto made = Arena::create(config);
   REQUIRE(made.has_value());
+  made->bytes()[7] = std::byte{42};
   const pid_t child = ::fork();
   if (child == 0) {
     if (::msync(made->bytes().data(), 4096, MS_ASYNC) == 0) ::_exit(1);
-    void* seen = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, made->fd(), 0);
-    if (seen == MAP_FAILED) ::_exit(2);
-    static_cast<unsigned char*>(seen)[7] = 42;
-    ::_exit(0);
+    constexpr int kBoth = PROT_READ | PROT_WRITE;
+    if (::mmap(nullptr, 4096, kBoth, MAP_SHARED, made->fd(), 0) != MAP_FAILED) ::_exit(2);
+    void* seen = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, made->fd(), 0);
+    if (seen == MAP_FAILED) ::_exit(3);
+    if (::mprotect(seen, 4096, kBoth) == 0) ::_exit(4);
+    if (::pwrite(made->fd(), "x", 1, 7) >= 0) ::_exit(5);
+    ::_exit(static_cast<unsigned char*>(seen)[7] == 42 ? 0 : 6);
   }
   int status = -1;
   REQUIRE(::waitpid(child, &status, 0) == child);

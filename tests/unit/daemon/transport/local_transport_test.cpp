@@ -13,12 +13,16 @@ using ipc::Opcode;
 struct CountingMover final : Mover {
   std::vector<std::uint64_t> steps;
   std::vector<const std::byte*> order;
+  std::vector<const std::byte*> begun;  // before their turn
   bool waits = false;
   bool lets_go = true;
   int stops = 0;
   Status failure = Status::ok;
   MoveProgress step(Move& move, std::uint64_t bytes_max) noexcept override {
-    if (waits) return MoveProgress::waiting;
+    if (waits) {
+      move.ticket = 1;
+      return MoveProgress::waiting;
+    }
     move.status = failure;
     if (failure != Status::ok) return MoveProgress::done;
     const std::uint64_t bytes = std::min(bytes_max, move.length - move.moved);
@@ -26,6 +30,10 @@ struct CountingMover final : Mover {
     order.push_back(move.slice.region->base + move.slice.offset);
     move.moved += bytes;
     return move.moved == move.length ? MoveProgress::done : MoveProgress::running;
+  }
+  void begin(Move& move) noexcept override {
+    if (move.ticket == 0) begun.push_back(move.slice.region->base + move.slice.offset);
+    move.ticket = 1;
   }
   bool stop(Move&) noexcept override {
     ++stops;
@@ -155,6 +163,47 @@ TEST_CASE("a copy that is made elsewhere holds up nobody, and is fenced only whe
   CHECK(world.answers.replied.size() == (reset ? 0 : 1));
   CHECK(world.answers.fenced.size() == (reset ? 1 : 0));
   CHECK_FALSE(world.mesh.responder(0).waits_for_copies());
+}
+
+TEST_CASE("while a request's first move is made elsewhere, a few of its others are begun") {
+  World world;
+  const Ask ask(world.memory.region, Opcode::get, 40, 4096);
+  SUBCASE("not when the copies are made here") {
+    world.post(1, ask);
+    world.mesh.responder(0).do_work();
+    CHECK(world.mover.begun.empty());
+  }
+  SUBCASE("each once, the next ones first") {
+    world.mover.waits = true;
+    world.post(1, ask);
+    for (int i = 0; i < 3; ++i) world.mesh.responder(0).do_work();
+    REQUIRE(world.mover.begun.size() == LocalResponderConfig{}.moves_ahead);
+    for (std::size_t i = 0; i < world.mover.begun.size(); ++i) {
+      CHECK(world.mover.begun[i] == world.memory.region.base + (i + 1) * 4096);
+    }
+    world.mover.waits = false;
+    for (int i = 0; i < 3; ++i) world.mesh.responder(0).do_work();
+    world.mesh.requester(0).do_work();
+    CHECK(world.answers.replied == std::vector<RequestToken>{1});
+  }
+  SUBCASE("none of a request that is cancelled, and those that are begun are stopped") {
+    world.mover.waits = true;
+    world.post(1, ask);
+    world.mesh.responder(0).do_work();
+    const std::size_t begun = world.mover.begun.size();
+    world.mover.lets_go = false;
+    world.mesh.requester(0).cancel({base::kSelf, 0}, 1);
+    for (int i = 0; i < 3; ++i) world.mesh.responder(0).do_work();
+    CHECK(world.mover.begun.size() == begun);
+    world.mesh.requester(0).do_work();
+    CHECK(world.answers.replied.empty());
+    world.mover.lets_go = true;
+    world.mover.stops = 0;
+    world.mesh.responder(0).do_work();
+    CHECK(world.mover.stops == 40);
+    world.mesh.requester(0).do_work();
+    CHECK(world.answers.replied == std::vector<RequestToken>{1});
+  }
 }
 
 TEST_CASE("an engine's request goes to the shard it names") {
