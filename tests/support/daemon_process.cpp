@@ -100,6 +100,11 @@ std::string DaemonProcess::next_notification(int wait_ms) {
 
 void DaemonProcess::signal(int number) const {
   ::kill(pid_, number);
+  if (number != SIGSTOP) return;
+  // Its threads go on until one of them has taken the signal: on a busy machine long enough to
+  // serve another request.
+  siginfo_t stopped{};
+  ::waitid(P_PID, static_cast<id_t>(pid_), &stopped, WSTOPPED | WEXITED | WNOWAIT);
 }
 
 int DaemonProcess::wait(int wait_ms) {

@@ -36,6 +36,7 @@ public:
   // The next message to the service manager, "" when none comes in time.
   std::string next_notification(int wait_ms = 5000);
 
+  // Returns from SIGSTOP when all its threads have stopped, or it has ended.
   void signal(int number) const;
   // Its exit status, or 1000 + the signal that ended it; -1: it has not ended in time (it is killed
   // then).
