@@ -37,7 +37,7 @@ void Membership::restore(const SlotMap& map) {
     known.identity = member.identity;
     known.joined =
         Join{member.address, member.port, member.shards, member.weight_bytes, map.epoch(), false};
-    go_away(known);
+    go_away(known, clock_.now_ns());
   }
 }
 
@@ -50,11 +50,11 @@ void Membership::retire(const DaemonIdentity& identity) {
   if (retired_.size() > kRetiredMax) retired_.erase(retired_.begin());
 }
 
-void Membership::go_away(KnownMember& member) {
+void Membership::go_away(KnownMember& member, base::TimeNs now_ns) {
   member.state = MemberState::away;
   // From now, not from when it was heard last: a manager that was stopped for a while has heard
   // nobody, and nobody else is to blame.
-  member.away_ns = clock_.now_ns();
+  member.away_ns = now_ns;
 }
 
 // One that drains may die in silence as well, and must not keep its name from its successor.
@@ -151,7 +151,7 @@ void Membership::disconnected(ConnectionId connection) {
   connections_.erase(connection);
   if (member == nullptr) return;
   member->connection = 0;
-  if (member->state == MemberState::live) go_away(*member);
+  if (member->state == MemberState::live) go_away(*member, clock_.now_ns());
   forget();
 }
 
@@ -162,7 +162,7 @@ int Membership::tick() {
   for (auto& [name, member] : members_) {
     const bool silent = now_ns - member.heard_ns >= config_.member_timeout_ns;
     if (member.state == MemberState::live && silent) {
-      go_away(member);
+      go_away(member, now_ns);
       ++changed;
     }
     hears_owner |= member.state == MemberState::live && member.owns_slots();

@@ -91,7 +91,7 @@ private:
                                                    const DaemonIdentity& identity,
                                                    const Join& join) const;
   void retire(const DaemonIdentity& identity);
-  void go_away(KnownMember& member);
+  void go_away(KnownMember& member, base::TimeNs now_ns);
   // Forgets subscribers and gone members that are not connected.
   void forget();
 

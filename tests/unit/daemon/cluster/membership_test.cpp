@@ -42,7 +42,26 @@ struct Fixture {
   std::size_t owners() { return membership.owners().size(); }
 };
 
+// One that goes on between two looks at it, as real clocks do.
+struct RunningClock final : base::Clock {
+  base::TimeNs now_ns() const noexcept override { return now += 1000; }
+  mutable base::TimeNs now = kNsPerSecond;
+};
+
 }  // namespace membership_test
+
+TEST_CASE("who is found to be silent is away first, also while the clock goes on") {
+  using namespace membership_test;
+  const RunningClock clock{};
+  Membership membership{{}, clock};
+  CHECK(membership.join(1, storage("a", 1), join_of()).kind == Kind::accepted);
+  CHECK(membership.join(2, storage("b", 2), join_of()).kind == Kind::accepted);
+  clock.now += MembershipConfig{}.member_timeout_ns;
+  CHECK(membership.heard(2, {}));
+  CHECK(membership.tick() == 1);
+  CHECK(membership.members().at("storage/a").state == MemberState::away);
+  CHECK(membership.owners().size() == 2);
+}
 
 TEST_CASE("a silent member is away, keeps its place for the grace, and no longer") {
   using namespace membership_test;
