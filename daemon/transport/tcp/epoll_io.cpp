@@ -118,8 +118,9 @@ bool EpollIo::try_send(IoSocket& socket) noexcept {
 }
 
 int EpollIo::poll() noexcept {
-  std::array<epoll_event, 64> events;
-  const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+  constexpr int kEventsMax = 64;
+  std::array<epoll_event, kEventsMax> events;
+  const int count = ::epoll_wait(epoll_.get(), events.data(), kEventsMax, 0);
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
     // SAFETY: only open() adds descriptors, with the IoSocket's address; close() removes them.
