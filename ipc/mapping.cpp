@@ -38,6 +38,12 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
   return *this;
 }
 
+void Mapping::forget() noexcept {
+  (void)region_.release();
+  data_ = nullptr;
+  bytes_ = 0;
+}
+
 Expected<Mapping> Mapping::map(int fd, std::uint64_t offset, std::uint64_t bytes,
                                const MappingOptions& options) {
   // mapped_region takes a size of 0 as "the rest of the file", which is not what 0 bytes mean here.

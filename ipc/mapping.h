@@ -36,6 +36,10 @@ public:
   [[nodiscard]] std::byte* data() const noexcept { return data_; }  // null when empty
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
 
+  // In a forked child, of memory mapped with dont_fork: becomes empty and unmaps nothing. The child
+  // never had it, and something else may be at its address by now.
+  void forget() noexcept;
+
 private:
   std::unique_ptr<boost::interprocess::mapped_region> region_;
   std::byte* data_ = nullptr;

@@ -65,6 +65,7 @@ void LanePool::after_fork_child() noexcept {
   waiters_.store(0, std::memory_order_relaxed);
   for (const std::unique_ptr<Lane>& lane : lanes_) {
     if (lane->session) lane->session->close_in_child();
+    lane->staging.forget();
     lane->unbind();
     lane->busy.store(0, std::memory_order_relaxed);
   }

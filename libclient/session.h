@@ -52,10 +52,12 @@ public:
   // session.
   void shut_down() noexcept;
 
-  // In a forked child: closes its copies of the descriptors, which the parent does not notice.
+  // In a forked child: closes its copies of the descriptors, which the parent does not notice. The
+  // memory is not the child's to unmap: dont_fork kept it away.
   void close_in_child() noexcept {
     control_.close();
     bell_ = ipc::BellSocket(-1);
+    memory_.forget();
   }
 
 private:

@@ -38,6 +38,9 @@ public:
     return (bytes + kLine - 1) / kLine * kLine;
   }
 
+  // In a forked child, which has not got this memory.
+  void forget() noexcept { memory_.forget(); }
+
 private:
   ipc::Mapping memory_;
   RangeRing ring_;

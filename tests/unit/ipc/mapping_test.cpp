@@ -90,3 +90,20 @@ TEST_CASE("a forked child has the mapping unless it was asked not to") {
   REQUIRE(::waitpid(child, &status, 0) == child);
   CHECK(WEXITSTATUS(status) == 1);
 }
+
+TEST_CASE("what a forked child forgets is not unmapped: another mapping may be there by now") {
+  using namespace mapping_test;
+  Expected<MemoryFile> file = MemoryFile::create({"simm-test", 4096, false, false});
+  REQUIRE(file);
+  Expected<Mapping> mapping = Mapping::map(file->fd(), 0, 4096);
+  REQUIRE(mapping);
+  void* const address = mapping->data();
+  {
+    Mapping inherited = std::move(mapping).value();
+    inherited.forget();
+    CHECK(inherited.data() == nullptr);
+    CHECK(inherited.bytes() == 0);
+  }
+  CHECK(is_mapped(address));
+  CHECK(::munmap(address, 4096) == 0);
+}
