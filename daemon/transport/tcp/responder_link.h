@@ -44,11 +44,13 @@ public:
   // Takes what has arrived; makes the upcalls.
   int serve(base::TimeNs now_ns) noexcept;
   // Queues what there is to send, copies what is there already, and asks for more.
-  int run() noexcept;
+  int run(base::TimeNs) noexcept;  // of no use here: the set runs links of both ends
   // True: the asker is dead.
   [[nodiscard]] bool is_overdue(base::TimeNs now_ns) const noexcept;
   // Of a closing connection: true when nothing is under way any more and the server was told.
   [[nodiscard]] bool finish_closing() noexcept;
+  // Breaks the connection; true when the kernel has let go of all memory. Nobody is told.
+  [[nodiscard]] bool stop() noexcept { return connection_.stop(); }
 
 private:
   enum class Step : std::uint8_t { done, blocked };

@@ -76,7 +76,7 @@ void ResponderLink::reply(TcpIncoming& incoming, std::span<const PageReply> page
 
 // ---- turns ----
 
-int ResponderLink::run() noexcept {
+int ResponderLink::run(base::TimeNs) noexcept {
   if (!connection_.is_open()) return 0;
   int work = send_pongs();
   while (!work_.empty() && connection_.tx().queued_bytes() < kQueuedBytesMax) {

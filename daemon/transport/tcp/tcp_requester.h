@@ -10,10 +10,9 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <vector>
+#include <utility>
 
-#include "daemon/transport/tcp/lost_links.h"
+#include "daemon/transport/tcp/link_set.h"
 #include "daemon/transport/tcp/requester_link.h"
 #include "daemon/transport/tcp/tcp_config.h"
 #include "daemon/transport/tcp/tcp_link.h"
@@ -28,14 +27,14 @@ public:
                Mover& mover, TcpLinkMailbox& mailbox);
   // Breaks every link and waits until the kernel has let go of all memory; nobody is told. On the
   // agent's thread, or when that has ended.
-  ~TcpRequester() override;
+  ~TcpRequester() override = default;
   TcpRequester(const TcpRequester&) = delete;
   TcpRequester& operator=(const TcpRequester&) = delete;
 
   // Who is told; before the first post. `faults` may be null.
   void connect(RequesterEvents& events, RegionFaults* faults) noexcept;
   // Takes the link; without room it is reported as lost (refused).
-  void add_link(TcpLink link) noexcept;
+  void add_link(TcpLink link) noexcept { links_.add(std::move(link)); }
 
   Status post(Route route, RequestToken token, const Request& request) noexcept override;
   void cancel(Route route, RequestToken token) noexcept override;
@@ -46,28 +45,20 @@ public:
   [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept;
   // True: nothing to do before the waiter, or that time, says so.
   [[nodiscard]] bool prepare_sleep() noexcept {
-    return !has_posted_ && ready_.empty() && shared_.io.prepare_sleep();
+    return !has_posted_ && links_.has_none_ready() && shared_.io.prepare_sleep();
   }
   // Requests that can be out on one link.
   [[nodiscard]] std::uint32_t credits() const noexcept { return config_.credits; }
 
 private:
   RequesterLink* least_loaded(Route route, bool& is_reachable) noexcept;
-  void drop_peer(base::PeerId peer, LinkLoss cause) noexcept;
   void check_lives(base::TimeNs now_ns) noexcept;
-  int take_mail() noexcept;
-  int run_links(base::TimeNs now_ns) noexcept;
-  int finish_closing() noexcept;
 
   const TcpRequesterConfig config_;
   RequesterLinkShared shared_;
-  TcpLinkMailbox& mailbox_;
-  IoReadyList ready_;
-  std::vector<std::unique_ptr<RequesterLink>> links_;
-  std::uint32_t links_used_ = 0;  // links_[0 .. links_used_) may be in use
-  LostLinks lost_;
-  base::TimeNs turn_ns_ = 0;  // when the last turn began
-  bool has_posted_ = false;   // since the last turn
+  LinkSet<RequesterLink> links_;  // after what it uses
+  base::TimeNs turn_ns_ = 0;      // when the last turn began
+  bool has_posted_ = false;       // since the last turn
 };
 
 }  // namespace simm::transport

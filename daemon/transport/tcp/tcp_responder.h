@@ -6,10 +6,9 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <vector>
+#include <utility>
 
-#include "daemon/transport/tcp/lost_links.h"
+#include "daemon/transport/tcp/link_set.h"
 #include "daemon/transport/tcp/responder_link.h"
 #include "daemon/transport/tcp/tcp_config.h"
 #include "daemon/transport/tcp/tcp_link.h"
@@ -24,14 +23,14 @@ public:
                TcpLinkMailbox& mailbox);
   // Breaks every link and waits until the kernel has let go of all memory; nobody is told. On the
   // agent's thread, or when that has ended.
-  ~TcpResponder() override;
+  ~TcpResponder() override = default;
   TcpResponder(const TcpResponder&) = delete;
   TcpResponder& operator=(const TcpResponder&) = delete;
 
   // Who serves; before the first turn.
   void connect(ResponderEvents& events) noexcept { shared_.events = &events; }
   // Takes the link; without room it is reported as lost (refused).
-  void add_link(TcpLink link) noexcept;
+  void add_link(TcpLink link) noexcept { links_.add(std::move(link)); }
 
   void pull(Incoming& incoming, std::uint16_t page, std::span<std::byte> extent) noexcept override;
   void push(Incoming& incoming, std::uint16_t page, std::span<const std::byte> bytes,
@@ -46,24 +45,15 @@ public:
   [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept;
   // True: nothing to do before the waiter, or that time, says so.
   [[nodiscard]] bool prepare_sleep() noexcept {
-    return !has_orders_ && ready_.empty() && shared_.io.prepare_sleep();
+    return !has_orders_ && links_.has_none_ready() && shared_.io.prepare_sleep();
   }
 
 private:
-  int take_mail() noexcept;
-  int run_links(base::TimeNs now_ns) noexcept;
-  int finish_closing() noexcept;
-  void drop_peer(base::PeerId peer) noexcept;
-
   const TcpResponderConfig config_;
   ResponderLinkShared shared_;
-  TcpLinkMailbox& mailbox_;
-  IoReadyList ready_;
-  std::vector<std::unique_ptr<ResponderLink>> links_;
-  std::uint32_t links_used_ = 0;  // links_[0 .. links_used_) may be in use
-  LostLinks lost_;
-  base::TimeNs turn_ns_ = 0;  // when the last turn began
-  bool has_orders_ = false;   // of the server, since the last turn
+  LinkSet<ResponderLink> links_;  // after what it uses
+  base::TimeNs turn_ns_ = 0;      // when the last turn began
+  bool has_orders_ = false;       // of the server, since the last turn
 };
 
 }  // namespace simm::transport

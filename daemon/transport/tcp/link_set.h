@@ -1,0 +1,129 @@
+// LinkSet: the links of one end of the TCP transport, all of them made at the start: taking new
+// ones from the control thread, running those in use, dropping a peer's, and telling of their ends.
+// Link: RequesterLink or ResponderLink.
+// Owned by a TcpRequester or TcpResponder. Thread: the data agent; made on the control thread.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "daemon/transport/tcp/lost_links.h"
+#include "daemon/transport/tcp/socket_io.h"
+#include "daemon/transport/tcp/tcp_config.h"
+#include "daemon/transport/tcp/tcp_connection.h"
+#include "daemon/transport/tcp/tcp_link.h"
+
+namespace simm::transport {
+
+template <typename Link>
+class LinkSet {
+public:
+  // `shared` is what each link is made with, and outlives the set like the others.
+  template <typename Shared>
+  LinkSet(std::uint32_t links_max, Shared& shared, TcpLinkMailbox& mailbox)
+      : io_(shared.io), clock_(shared.clock), mailbox_(mailbox), lost_(links_max, mailbox) {
+    links_.reserve(links_max);
+    for (std::uint32_t i = 0; i < links_max; ++i) links_.push_back(std::make_unique<Link>(shared));
+  }
+  // Breaks every link and waits until the kernel has let go of all memory; nobody is told.
+  ~LinkSet() {
+    bool are_quiet = false;
+    for (int i = 0; i < kStopTurns && !are_quiet; ++i) {
+      are_quiet = true;
+      for (const auto& link : links_) are_quiet = link->stop() && are_quiet;
+      if (!are_quiet) io_.poll();
+    }
+    // With io_uring, when the agent's thread has ended: no cancel can be asked for any more, and
+    // none is needed, because the kernel ended everything with the thread.
+    while (ready_.pop_front() != nullptr) {
+    }
+  }
+  LinkSet(const LinkSet&) = delete;
+  LinkSet& operator=(const LinkSet&) = delete;
+
+  // Takes the link; without room it is reported as lost (refused).
+  void add(TcpLink link) noexcept {
+    const LinkLost refused{link.link, link.peer, link.shard, LinkLoss::refused};
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+      if (!links_[i]->connection().is_free()) continue;
+      if (!links_[i]->open(std::move(link), ready_, clock_.now_ns())) break;
+      used_ = std::max(used_, i + 1);
+      return;
+    }
+    lost_.add(refused);
+  }
+
+  // All that are in use, and some that may be free.
+  [[nodiscard]] std::span<const std::unique_ptr<Link>> used() const noexcept {
+    return {links_.data(), used_};
+  }
+  // True: nothing that has ended waits to be taken.
+  [[nodiscard]] bool has_none_ready() const noexcept { return ready_.empty(); }
+
+  int take_mail() noexcept {
+    if (!lost_.has_room()) return 0;
+    return mailbox_.agent_take([this](TcpLink link) { add(std::move(link)); },
+                               [this](base::PeerId peer) { drop_peer(peer, LinkLoss::dropped); });
+  }
+  void drop_peer(base::PeerId peer, LinkLoss cause) noexcept {
+    for (const auto& link : used()) {
+      TcpConnection& connection = link->connection();
+      if (connection.is_open() && connection.link().peer == peer) connection.fail(cause);
+    }
+  }
+  // Starts what can be started, gives it to the kernel, and takes what has ended, until there is
+  // nothing to do or others have to have their turn.
+  int run(base::TimeNs now_ns) noexcept {
+    int work = 0;
+    for (int round = 0; round < kRoundsPerTurn; ++round) {
+      const int did = run_once(now_ns);
+      work += did;
+      if (did == 0) break;
+    }
+    return work;
+  }
+  // Ends those that are closing and have nothing under way, and tells the control thread.
+  int finish_closing() noexcept {
+    int work = 0;
+    for (const auto& link : used()) {
+      TcpConnection& connection = link->connection();
+      if (!connection.is_closing() || !lost_.can_add() || !link->finish_closing()) continue;
+      lost_.add(connection.lost());
+      connection.close();
+      ++work;
+    }
+    while (used_ > 0 && links_[used_ - 1]->connection().is_free()) --used_;
+    lost_.report(mailbox_);
+    return work;
+  }
+
+private:
+  int run_once(base::TimeNs now_ns) noexcept {
+    int work = 0;
+    for (const auto& link : used()) work += link->run(now_ns);
+    // Counted, because it may be for another one who shares the io and had its turn already.
+    work += io_.poll();
+    IoReadyList ended;
+    ended.splice_back(ready_);
+    while (IoSocket* socket = ended.pop_front()) {
+      // SAFETY: the owner was set by open() and lives as long as this set.
+      work += static_cast<Link*>(socket->owner)->serve(now_ns);
+    }
+    return work;
+  }
+
+  SocketIo& io_;
+  const base::Clock& clock_;
+  TcpLinkMailbox& mailbox_;
+  IoReadyList ready_;
+  std::vector<std::unique_ptr<Link>> links_;
+  std::size_t used_ = 0;  // links_[0 .. used_) may be in use
+  LostLinks lost_;
+};
+
+}  // namespace simm::transport
