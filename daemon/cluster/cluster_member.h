@@ -77,6 +77,7 @@ public:
 
   // This daemon is about to stop: from now on it wants no slots.
   void drain();
+  [[nodiscard]] bool draining() const noexcept { return draining_; }
   // There is a map, and this daemon is not in it.
   [[nodiscard]] bool owns_nothing() const noexcept;
 

@@ -1,6 +1,7 @@
 #include "tests/sim/cluster.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace simm::sim {
 namespace {
@@ -16,21 +17,33 @@ Cluster::Cluster(const Scenario& scenario, LogMode log_mode)
       log_(loop_, log_mode),
       dice_(scenario.seed, 2),
       network_(loop_, Dice(scenario.seed, 3), log_, report_),
-      history_(loop_, report_),
+      control_(loop_, Dice(scenario.seed, 4), network_.conditions),
+      history_(loop_, report_, maps_),
       servers_(scenario.servers),
+      holders_(scenario.servers),
       nodes_(scenario.nodes) {
   network_.conditions = scenario_.conditions;
   network_.tap = &history_;
   history_.lease_losses = [this] { return lease_losses(); };
-  for (base::Epoch epoch = 1; epoch <= ClusterMap::last_epoch(scenario_.servers, scenario_.shards);
-       ++epoch) {
-    maps_.push_back(std::make_unique<ClusterMap>(epoch, scenario_.servers, scenario_.shards));
-  }
+  maps_.may_lose_slots = [this](Serial serial, bool replaced) {
+    const cluster::MembershipConfig& rules = scenario_.manager.membership;
+    return troubles_.may_lose_slots(serial,
+                                    replaced ? rules.member_timeout_ns : rules.rejoin_grace_ns);
+  };
+  disk_.on_written = [this](const cluster::StoredState& state) {
+    maps_.on_stored(state);
+    if (log_.on()) log_.line("map %s", maps_.describe_newest().c_str());
+  };
+  disk_.next_write = [this] {
+    if (!storming_ || !dice_.percent(scenario_.disk_failure_percent)) return DiskOutcome::written;
+    return dice_.percent(50) ? DiskOutcome::failed : DiskOutcome::written_late;
+  };
   for (std::uint32_t client = 0; client < scenario_.clients; ++client) {
     clients_.push_back(std::make_unique<SimClient>(scenario_, client, client % scenario_.tenants,
                                                    loop_, Dice(scenario_.seed, 100 + client), log_,
                                                    report_, history_));
   }
+  start_manager();
   for (std::uint32_t server = 0; server < scenario_.servers; ++server) start_server(server);
   for (std::uint32_t node = 0; node < scenario_.nodes; ++node) start_node(node);
 }
@@ -38,17 +51,32 @@ Cluster::Cluster(const Scenario& scenario, LogMode log_mode)
 Cluster::~Cluster() = default;
 
 void Cluster::run() {
-  const bool whole = storm() && recovery() && sweep_all();
+  const bool whole = assemble() && storm() && recovery() && sweep_all();
   if (!whole && log_.on())
     log_.line("violation of %s: %s", report_.promise().c_str(), report_.text().c_str());
 }
 
 // ---- life and death ----
 
-void Cluster::each_storage(const std::function<void(SimStorage&)>& visit) const {
-  for (const Server& server : servers_) {
-    for (const auto& shard : server.shards) visit(*shard);
+void Cluster::each_server(const std::function<void(SimServer&)>& visit) const {
+  for (const auto& server : servers_) {
+    if (server != nullptr) visit(*server);
   }
+  for (const auto& server : sleepers_) visit(*server);
+}
+
+void Cluster::each_storage(const std::function<void(SimStorage&)>& visit) const {
+  each_server([&](SimServer& server) {
+    for (const auto& shard : server.shards()) visit(*shard);
+  });
+}
+
+SimServer* Cluster::find_server(Serial serial) const {
+  SimServer* found = nullptr;
+  each_server([&](SimServer& server) {
+    if (server.serial() == serial) found = &server;
+  });
+  return found;
 }
 
 std::uint64_t Cluster::lease_losses() const {
@@ -57,26 +85,75 @@ std::uint64_t Cluster::lease_losses() const {
   return losses;
 }
 
+cluster::MemberConfig Cluster::member_config(cluster::ClusterRole role, std::uint32_t number) {
+  cluster::MemberConfig config;
+  const bool owner = role == cluster::ClusterRole::storage;
+  config.identity = {{scenario_.seed, ++serials_}, role, std::to_string(number)};
+  config.address = owner ? "10.0.0." + std::to_string(number) : "";
+  config.port = owner ? 1 : 0;
+  config.shards = owner ? scenario_.shards : std::uint16_t{0};
+  config.weight_bytes = owner ? dice_.percent(80) ? 4 : dice_.between(1, 8) : 0;
+  config.join_timeout_ns = 300 * kMs;
+  return config;
+}
+
+void Cluster::start_manager() {
+  if (log_.on()) log_.line("a manager starts");
+  manager_ = std::make_unique<SimManager>(control_, dice_, disk_, report_, scenario_.manager);
+}
+
+void Cluster::kill_manager() {
+  if (log_.on()) log_.line("the manager dies");
+  manager_.reset();
+}
+
 void Cluster::start_server(std::uint32_t server) {
-  for (std::uint16_t shard = 0; shard < scenario_.shards; ++shard) {
-    servers_[server].shards.push_back(std::make_unique<SimStorage>(
-        scenario_, network_, dice_, transport::Route{base::PeerId{server + 1}, shard},
-        *maps_[epoch_ - 1]));
+  const auto config = member_config(cluster::ClusterRole::storage, server + 1);
+  const auto serial = static_cast<Serial>(config.identity.incarnation.low);
+  if (log_.on()) log_.line("server %u of place %u starts", serial, server + 1);
+  troubles_.give_up(std::exchange(holders_[server], serial));
+  servers_[server] = std::make_unique<SimServer>(
+      scenario_, network_, control_, dice_, maps_, config, [this, serial] {
+        // Not inside the call.
+        loop_.after(1, [this, serial] { expel_server(serial); });
+      });
+}
+
+void Cluster::end_server(SimServer& server, bool silent) {
+  if (log_.on()) log_.line("server %u dies", server.serial());
+  troubles_.begin(server.serial());
+  for (const auto& shard : server.shards()) {
+    shard->check_books(report_);
+    dead_lease_losses_ += shard->lease_losses();
   }
+  network_.server_crashed(server.serial(), silent);
+  if (silent) server.member().die_silently();
 }
 
 void Cluster::kill_server(std::uint32_t server) {
-  if (log_.on()) log_.line("server %u dies", server + 1);
-  ++history_.disruptions;
-  each_storage([&](SimStorage& storage) { storage.check_books(report_); });
-  for (const auto& shard : servers_[server].shards) dead_lease_losses_ += shard->lease_losses();
-  network_.server_crashed(server + 1, dice_.percent(30));
-  servers_[server].shards.clear();
+  end_server(*servers_[server], dice_.percent(30));
+  servers_[server].reset();
+}
+
+void Cluster::expel_server(Serial serial) {
+  SimServer* expelled = find_server(serial);
+  if (expelled == nullptr) return;
+  if (log_.on()) log_.line("server %u is expelled", serial);
+  end_server(*expelled, false);
+  std::erase_if(sleepers_, [&](const auto& server) { return server.get() == expelled; });
+  for (std::uint32_t server = 0; server < scenario_.servers; ++server) {
+    if (servers_[server].get() != expelled) continue;
+    // Its supervisor starts it again.
+    servers_[server].reset();
+    loop_.after(dice_.skewed(1 * kMs, 100 * kMs), [this, server] {
+      if (servers_[server] == nullptr) start_server(server);
+    });
+  }
 }
 
 void Cluster::start_node(std::uint32_t node) {
-  nodes_[node] =
-      std::make_unique<SimNode>(scenario_, network_, dice_, node, *maps_[node_epoch_ - 1]);
+  nodes_[node] = std::make_unique<SimNode>(scenario_, network_, control_, dice_, maps_, node,
+                                           member_config(cluster::ClusterRole::node, node));
   SimNode& started = *nodes_[node];
   for (std::uint32_t client = node; client < clients_.size(); client += scenario_.nodes) {
     ClientLink& link = started.attach(clients_[client]->tenant(), clients_[client]->pages());
@@ -100,6 +177,20 @@ bool Cluster::step(base::TimeNs for_ns) {
   return report_.clean();
 }
 
+// Everybody finds the manager, and there is a map.
+bool Cluster::assemble() {
+  const base::TimeNs end_ns = loop_.now_ns() + 5 * kSecond;
+  const auto apart = [&] {
+    return std::any_of(nodes_.begin(), nodes_.end(),
+                       [](const auto& node) { return node->epoch() == 0; });
+  };
+  while (apart()) {
+    if (loop_.now_ns() >= end_ns) report_.violation("live", "there is no map after a while");
+    if (!step(5 * kMs)) return false;
+  }
+  return true;
+}
+
 bool Cluster::storm() {
   storming_ = true;
   for (const auto& client : clients_) client->start();
@@ -121,9 +212,17 @@ bool Cluster::recovery() {
   storming_ = false;
   network_.conditions = Conditions{};
   network_.heal_all();
+  control_.heal_all();
+  if (manager_ == nullptr) start_manager();
+  manager_->resume();
+  for (const auto& sleeper : sleepers_) end_server(*sleeper, false);
+  sleepers_.clear();
   for (std::uint32_t server = 0; server < scenario_.servers; ++server) {
-    if (servers_[server].shards.empty()) start_server(server);
-    for (const auto& shard : servers_[server].shards) shard->process().resume();
+    if (servers_[server] != nullptr && servers_[server]->member().member().draining()) {
+      kill_server(server);
+    }
+    if (servers_[server] == nullptr) start_server(server);
+    servers_[server]->resume();
   }
   for (std::uint32_t node = 0; node < scenario_.nodes; ++node) {
     if (nodes_[node] == nullptr) start_node(node);
@@ -135,12 +234,36 @@ bool Cluster::recovery() {
     client->check_pages();
   }
   for (const auto& node : nodes_) node->check_idle(report_);
+  check_unity();
   return report_.clean();
+}
+
+// P8: nobody had to be told.
+void Cluster::check_unity() {
+  const base::Epoch epoch = manager_->epoch();
+  for (const auto& server : servers_) {
+    const bool owns = !server->member().member().owns_nothing();
+    if (!server->uses(epoch) || !owns) {
+      report_.violation("P8", "server %u is not back: map %llu, the manager has %llu",
+                        server->serial(),
+                        static_cast<unsigned long long>(server->member().member().epoch()),
+                        static_cast<unsigned long long>(epoch));
+    }
+  }
+  for (const auto& node : nodes_) {
+    if (node->epoch() == epoch) continue;
+    report_.violation("P8", "a node has map %llu, the manager has %llu",
+                      static_cast<unsigned long long>(node->epoch()),
+                      static_cast<unsigned long long>(epoch));
+  }
 }
 
 bool Cluster::sweep(SimClient& client, ipc::Opcode opcode, std::uint32_t name_space) {
   client.sweep(opcode, name_space);
-  if (!step(3 * kSecond)) return false;
+  const base::TimeNs end_ns = loop_.now_ns() + 3 * kSecond;
+  while (!client.idle() && loop_.now_ns() < end_ns) {
+    if (!step(5 * kMs)) return false;
+  }
   if (!client.idle()) report_.violation("live", "a client still waits after the storm");
   return report_.clean();
 }
@@ -173,6 +296,7 @@ bool Cluster::sweep_all() {
       if (client.sweep_ok() > 0) report_.violation("P4", "an object is there after its remove");
     }
   }
+  if (!step(100 * kMs)) return false;
   // Everything has been removed, or was dropped with its slot.
   each_storage([&](SimStorage& storage) { storage.check_idle(report_); });
   for (std::uint32_t tenant = 0; tenant < std::min(scenario_.tenants, scenario_.clients);

@@ -1,19 +1,22 @@
-// Cluster: one run of a scenario: nodes, storage servers, clients and faults under one seed.
+// Cluster: one run of a scenario: a manager, nodes, storage servers, clients and faults under one
+// seed.
 //
 //   storm:    clients submit random batches while faults happen
-//   recovery: faults stop; every batch completes, nothing stays under way
+//   recovery: faults stop; every batch completes, nothing stays under way, one map is everywhere
 //   sweep:    quotas held; everything can be removed, leaves nothing behind, and works again
 //
 // Thread: the one simulated thread.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <vector>
 
-#include "tests/sim/cluster_map.h"
 #include "tests/sim/sim_client.h"
+#include "tests/sim/sim_manager.h"
 #include "tests/sim/sim_node.h"
-#include "tests/sim/sim_storage.h"
+#include "tests/sim/sim_server.h"
+#include "tests/sim/troubles.h"
 
 namespace simm::sim {
 
@@ -30,37 +33,48 @@ public:
   [[nodiscard]] const History& history() const { return history_; }
   [[nodiscard]] std::uint64_t fingerprint() const { return loop_.fingerprint(); }
   [[nodiscard]] std::uint64_t events() const { return loop_.events(); }
+  [[nodiscard]] base::Epoch maps() const { return maps_.newest(); }
 
 private:
-  struct Server {
-    std::vector<std::unique_ptr<SimStorage>> shards;  // empty: dead
-  };
-
   // Life and death.
+  cluster::MemberConfig member_config(cluster::ClusterRole role, std::uint32_t number);
+  void start_manager();
+  void kill_manager();
   void start_server(std::uint32_t server);
   void kill_server(std::uint32_t server);
+  void end_server(SimServer& server, bool silent);
+  // Somebody else has taken its place.
+  void expel_server(Serial serial);
   void start_node(std::uint32_t node);
   void kill_node(std::uint32_t node);
   [[nodiscard]] std::uint64_t lease_losses() const;
+  void each_server(const std::function<void(SimServer&)>& visit) const;
   void each_storage(const std::function<void(SimStorage&)>& visit) const;
+  SimServer* find_server(Serial serial) const;
 
   // Faults: each makes itself happen again while the storm lasts.
   void start_faults();
   void repeat(base::TimeNs every_ns, void (Cluster::*fault)());
+  [[nodiscard]] base::TimeNs draw_absence(base::TimeNs longest_ns);
   void crash_some_server();
   void crash_some_node();
   void pause_some_server();
+  void resume_server(Serial serial);
+  void start_successor(std::uint32_t server, Serial paused);
+  void drain_some_server();
   void break_some_path() { network_.break_some_path(); }
   void cut_some_link();
+  void cut_some_control();
   void slow_down();
-  void change_map();
-  void tell_server(std::uint32_t server, base::Epoch epoch);
-  void tell_nodes(base::Epoch epoch);
+  void crash_manager();
+  void pause_manager();
 
   // Phases. False: a promise was broken.
   bool step(base::TimeNs for_ns);
+  bool assemble();
   bool storm();
   bool recovery();
+  void check_unity();
   bool sweep_all();
   bool sweep(SimClient& client, ipc::Opcode opcode, std::uint32_t name_space);
   void check_quota(const SimClient& client, std::uint64_t bytes);
@@ -71,13 +85,17 @@ private:
   EventLog log_;
   Dice dice_;
   Network network_;
+  ControlNetwork control_;
+  MapBook maps_{report_};
+  Troubles troubles_{loop_};
   History history_;
-  std::vector<std::unique_ptr<ClusterMap>> maps_;  // by epoch, from 1
-  base::Epoch node_epoch_ = 1;
-  base::Epoch epoch_ = 1;     // what servers have, or are about to
-  std::uint32_t untold_ = 0;  // servers that have not switched yet
+  SimDisk disk_;
+  Serial serials_ = 0;
+  std::unique_ptr<SimManager> manager_;  // null: dead
   std::vector<std::unique_ptr<SimClient>> clients_;
-  std::vector<Server> servers_;
+  std::vector<std::unique_ptr<SimServer>> servers_;   // by number; null: dead
+  std::vector<Serial> holders_;                       // of the places of servers_, the last ones
+  std::vector<std::unique_ptr<SimServer>> sleepers_;  // paused while another one took their place
   std::vector<std::unique_ptr<SimNode>> nodes_;
   std::uint64_t dead_lease_losses_ = 0;
   bool storming_ = false;

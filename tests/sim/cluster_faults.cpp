@@ -1,4 +1,6 @@
 // What goes wrong in a simulated cluster, and when.
+#include <algorithm>
+
 #include "tests/sim/cluster.h"
 
 namespace simm::sim {
@@ -7,10 +9,13 @@ void Cluster::start_faults() {
   repeat(scenario_.server_crash_every_ns, &Cluster::crash_some_server);
   repeat(scenario_.node_crash_every_ns, &Cluster::crash_some_node);
   repeat(scenario_.pause_every_ns, &Cluster::pause_some_server);
+  repeat(scenario_.drain_every_ns, &Cluster::drain_some_server);
   repeat(scenario_.break_every_ns, &Cluster::break_some_path);
   repeat(scenario_.partition_every_ns, &Cluster::cut_some_link);
+  repeat(scenario_.control_cut_every_ns, &Cluster::cut_some_control);
   repeat(scenario_.slow_every_ns, &Cluster::slow_down);
-  repeat(scenario_.map_every_ns, &Cluster::change_map);
+  repeat(scenario_.manager_crash_every_ns, &Cluster::crash_manager);
+  repeat(scenario_.manager_pause_every_ns, &Cluster::pause_manager);
 }
 
 void Cluster::repeat(base::TimeNs every_ns, void (Cluster::*fault)()) {
@@ -22,14 +27,74 @@ void Cluster::repeat(base::TimeNs every_ns, void (Cluster::*fault)()) {
   });
 }
 
+// How long a daemon is away from the manager.
+base::TimeNs Cluster::draw_absence(base::TimeNs longest_ns) {
+  if (!dice_.percent(scenario_.too_long_percent)) return dice_.skewed(1 * kMs, longest_ns);
+  return scenario_.manager.membership.rejoin_grace_ns * dice_.between(40, 300) / 100;
+}
+
+// ---- servers ----
+
 void Cluster::crash_some_server() {
   const std::uint32_t server = dice_.between32(0, scenario_.servers - 1);
-  if (servers_[server].shards.empty()) return;
+  if (servers_[server] == nullptr) return;
   kill_server(server);
-  loop_.after(dice_.skewed(1 * kMs, 500 * kMs), [this, server] {
-    if (servers_[server].shards.empty()) start_server(server);
+  loop_.after(draw_absence(500 * kMs), [this, server] {
+    if (servers_[server] == nullptr) start_server(server);
   });
 }
+
+void Cluster::pause_some_server() {
+  const std::uint32_t server = dice_.between32(0, scenario_.servers - 1);
+  if (servers_[server] == nullptr || servers_[server]->paused()) return;
+  const Serial serial = servers_[server]->serial();
+  if (log_.on()) log_.line("server %u is paused", serial);
+  troubles_.begin(serial);
+  servers_[server]->pause();
+  if (dice_.percent(20)) return start_successor(server, serial);
+  const bool too_long = dice_.percent(scenario_.too_long_percent);
+  loop_.after(too_long ? draw_absence(scenario_.pause_max_ns)
+                       : dice_.between(1 * kMs, scenario_.pause_max_ns),
+              [this, serial] { resume_server(serial); });
+}
+
+void Cluster::resume_server(Serial serial) {
+  SimServer* server = find_server(serial);
+  if (server == nullptr || !server->paused()) return;
+  if (log_.on()) log_.line("server %u goes on", serial);
+  server->resume();
+  troubles_.end(serial);
+}
+
+// As a supervisor does that takes a stopped process for dead. The old one wakes up later.
+void Cluster::start_successor(std::uint32_t server, Serial paused) {
+  const base::TimeNs silent_ns = 2 * scenario_.manager.membership.member_timeout_ns;
+  loop_.after(dice_.between(1, silent_ns), [this, server, paused] {
+    if (!storming_ || servers_[server] == nullptr || servers_[server]->serial() != paused) return;
+    sleepers_.push_back(std::move(servers_[server]));
+    start_server(server);
+  });
+  loop_.after(silent_ns + dice_.between(1 * kMs, 500 * kMs),
+              [this, paused] { resume_server(paused); });
+}
+
+void Cluster::drain_some_server() {
+  const std::uint32_t server = dice_.between32(0, scenario_.servers - 1);
+  if (servers_[server] == nullptr || servers_[server]->paused()) return;
+  const Serial serial = servers_[server]->serial();
+  if (log_.on()) log_.line("server %u drains", serial);
+  troubles_.give_up(serial);
+  servers_[server]->member().member().drain();
+  loop_.after(dice_.between(20, 200) * kMs, [this, server, serial] {
+    if (!storming_ || servers_[server] == nullptr || servers_[server]->serial() != serial) return;
+    kill_server(server);
+    loop_.after(draw_absence(200 * kMs), [this, server] {
+      if (servers_[server] == nullptr) start_server(server);
+    });
+  });
+}
+
+// ---- nodes and the network ----
 
 void Cluster::crash_some_node() {
   const std::uint32_t node = dice_.between32(0, scenario_.nodes - 1);
@@ -40,24 +105,45 @@ void Cluster::crash_some_node() {
   });
 }
 
-void Cluster::pause_some_server() {
+void Cluster::cut_some_link() {
+  const std::uint32_t node = dice_.between32(0, scenario_.nodes - 1);
   const std::uint32_t server = dice_.between32(0, scenario_.servers - 1);
-  if (log_.on()) log_.line("server %u is paused", server + 1);
-  for (const auto& shard : servers_[server].shards) shard->process().pause();
-  loop_.after(dice_.between(1 * kMs, scenario_.pause_max_ns), [this, server] {
-    if (log_.on()) log_.line("server %u goes on", server + 1);
-    for (const auto& shard : servers_[server].shards) shard->process().resume();
+  if (servers_[server] == nullptr) return;
+  const Serial serial = servers_[server]->serial();
+  const std::uint64_t ways = dice_.between(1, 3);
+  if (log_.on()) log_.line("node %u and server %u are cut off, ways %d", node, serial, int(ways));
+  network_.cut(node, serial, (ways & 1) != 0, (ways & 2) != 0);
+  loop_.after(dice_.skewed(1 * kMs, 500 * kMs), [this, node, serial] {
+    if (log_.on()) log_.line("node %u and server %u reach each other", node, serial);
+    network_.cut(node, serial, false, false);
   });
 }
 
-void Cluster::cut_some_link() {
-  const std::uint32_t node = dice_.between32(0, scenario_.nodes - 1);
-  const std::uint32_t peer = dice_.between32(1, scenario_.servers);
-  if (log_.on()) log_.line("node %u and server %u are cut off from each other", node, peer);
-  network_.set_black_hole(node, peer, true);
-  loop_.after(dice_.skewed(1 * kMs, 500 * kMs), [this, node, peer] {
-    if (log_.on()) log_.line("node %u and server %u reach each other", node, peer);
-    network_.set_black_hole(node, peer, false);
+// Between a daemon and the manager; now and then it is a server that reaches nobody at all.
+void Cluster::cut_some_control() {
+  const std::uint32_t which = dice_.between32(0, scenario_.nodes + scenario_.servers - 1);
+  const bool is_node = which < scenario_.nodes;
+  const auto server = is_node ? 0 : which - scenario_.nodes;
+  if (is_node ? nodes_[which] == nullptr : servers_[server] == nullptr) return;
+  const Serial serial = is_node ? nodes_[which]->member().serial() : servers_[server]->serial();
+  const std::uint64_t ways = dice_.between(1, 3);
+  const bool from_all = !is_node && dice_.percent(30);
+  if (log_.on()) {
+    log_.line("daemon %u and the manager are cut off, ways %d%s", serial, int(ways),
+              from_all ? ", and all nodes" : "");
+  }
+  const auto cut = [this, serial, from_all](bool one, bool other) {
+    control_.cut(serial, one, other);
+    for (std::uint32_t node = 0; from_all && node < scenario_.nodes; ++node) {
+      network_.cut(node, serial, other, one);
+    }
+  };
+  troubles_.begin(serial);
+  cut((ways & 1) != 0, (ways & 2) != 0);
+  loop_.after(draw_absence(500 * kMs), [this, serial, cut] {
+    if (log_.on()) log_.line("daemon %u and the manager reach each other", serial);
+    cut(false, false);
+    troubles_.end(serial);
   });
 }
 
@@ -76,41 +162,24 @@ void Cluster::slow_down() {
   });
 }
 
-// Servers first, and nodes only when all servers have switched: so two owners of one slot never
-// serve at the same time.
-void Cluster::change_map() {
-  if (epoch_ != node_epoch_ || epoch_ == maps_.size()) return;
-  ++epoch_;
-  ++history_.disruptions;
-  if (log_.on())
-    log_.line("the map changes to epoch %llu", static_cast<unsigned long long>(epoch_));
-  untold_ = scenario_.servers;
-  for (std::uint32_t server = 0; server < scenario_.servers; ++server) {
-    loop_.after(dice_.skewed(1, 10 * kMs), [this, server] { tell_server(server, epoch_); });
-  }
+// ---- the manager ----
+
+void Cluster::crash_manager() {
+  if (manager_ == nullptr) return;
+  kill_manager();
+  loop_.after(dice_.skewed(1 * kMs, 1 * kSecond), [this] {
+    if (manager_ == nullptr) start_manager();
+  });
 }
 
-void Cluster::tell_server(std::uint32_t server, base::Epoch epoch) {
-  for (const auto& shard : servers_[server].shards) {
-    if (shard->process().paused()) {
-      return loop_.after(5 * kMs, [this, server, epoch] { tell_server(server, epoch); });
-    }
-  }
-  // One that is dead gets the newest epoch when it starts.
-  for (const auto& shard : servers_[server].shards) shard->use_map(*maps_[epoch - 1]);
-  for (const auto& shard : servers_[server].shards) shard->process().wake();
-  if (--untold_ == 0) tell_nodes(epoch);
-}
-
-void Cluster::tell_nodes(base::Epoch epoch) {
-  node_epoch_ = epoch;
-  ++history_.disruptions;
-  for (std::uint32_t node = 0; node < scenario_.nodes; ++node) {
-    // Whatever is the newest when it gets there: an older one never replaces it.
-    loop_.after(dice_.skewed(1, 10 * kMs), [this, node] {
-      if (nodes_[node] != nullptr) nodes_[node]->use_placement(*maps_[node_epoch_ - 1]);
-    });
-  }
+void Cluster::pause_manager() {
+  if (manager_ == nullptr) return;
+  if (log_.on()) log_.line("the manager is paused");
+  manager_->pause();
+  loop_.after(dice_.skewed(1 * kMs, 1 * kSecond), [this] {
+    if (log_.on()) log_.line("a manager goes on");
+    if (manager_ != nullptr) manager_->resume();
+  });
 }
 
 }  // namespace simm::sim

@@ -5,6 +5,9 @@
 namespace simm::sim {
 namespace {
 
+// Fewer may be those of several puts.
+constexpr std::size_t kTellingBytes = 8;
+
 unsigned long long ull(std::uint64_t value) {
   return value;
 }
@@ -18,7 +21,7 @@ unsigned long long us(base::TimeNs at) {
 
 KeyIndex History::key(const KeyName& name) {
   const auto [found, fresh] = index_.try_emplace(name, static_cast<KeyIndex>(keys_.size()));
-  if (fresh) keys_.push_back(Key{name, {}, {}, {}, {}, 0});
+  if (fresh) keys_.push_back(Key{name, {}, {}, {}, {}, {}});
   return found->second;
 }
 
@@ -29,7 +32,7 @@ std::string History::describe(KeyIndex key) const {
 }
 
 Interval History::begin() const {
-  return Interval{loop_.now_ns(), kNever, lease_losses(), disruptions};
+  return Interval{loop_.now_ns(), kNever, lease_losses()};
 }
 
 Payload History::payload(PutIndex put) const {
@@ -59,7 +62,7 @@ void History::end_put(PutIndex put, Status status) {
   ended.to_ns = loop_.now_ns();
   ++puts_done_;
   if (ended.replace) {
-    keys_[ended.key].superseders.push_back({ended.from_ns, ended.to_ns, put});
+    keys_[ended.key].superseders.push_back({ended.from_ns, ended.to_ns, put, ended.tenure});
   }
 }
 
@@ -72,12 +75,30 @@ void History::end_remove(KeyIndex key, std::size_t removal, Status status) {
   if (status != Status::ok && status != Status::not_found) return;
   Removal& ended = keys_[key].removals[removal];
   ended.to_ns = loop_.now_ns();
-  keys_[key].superseders.push_back({ended.from_ns, ended.to_ns, kNoPut});
+  const Answer* answer = answer_to(key, ended.from_ns, ipc::Opcode::remove, status, nullptr);
+  if (answer == nullptr) {
+    return report_.violation("P2", "%s: a remove is answered, but not by any owner",
+                             describe(key).c_str());
+  }
+  if (ambiguous(key, ended.from_ns, *answer)) return;
+  keys_[key].superseders.push_back({ended.from_ns, ended.to_ns, kNoPut, answer->tenure});
 }
 
 // ---- the wire ----
 
+Tenure History::tenure_of(const WireRequest& request, std::size_t page) const {
+  const base::Slot slot = base::slot_of(request.pages[page].group);
+  return {request.to.peer.value, maps_.tenure(request.header.epoch, slot)};
+}
+
 void History::on_posted(std::uint32_t, const WireRequest& request) {
+  for (const transport::PageRequest& page : request.pages) {
+    const Serial owner = maps_.owner(request.header.epoch, base::slot_of(page.group));
+    if (owner == request.to.peer.value) continue;
+    return report_.violation("P7", "request %llu of epoch %llu goes to server %u, not to server %u",
+                             ull(request.serial), ull(request.header.epoch), request.to.peer.value,
+                             owner);
+  }
   if (request.header.opcode != ipc::Opcode::put) return;
   std::vector<PutIndex>& puts = put_requests_[request.serial];
   for (std::size_t page = 0; page < request.pages.size(); ++page) {
@@ -93,11 +114,17 @@ void History::on_posted(std::uint32_t, const WireRequest& request) {
     }
     ++puts_[put].requests;
     ++puts_[put].requests_open;
+    puts_[put].tenure = tenure_of(request, page);
     puts.push_back(put);
   }
 }
 
 void History::on_answered(const WireRequest& request, std::span<const transport::PageReply> pages) {
+  for (std::size_t page = 0; page < pages.size(); ++page) {
+    if (pages[page].status == Status::ok || pages[page].status == Status::not_found) {
+      check_served(request, page);
+    }
+  }
   if (request.header.opcode == ipc::Opcode::put) {
     const std::vector<PutIndex>& puts = put_requests_.at(request.serial);
     for (std::size_t page = 0; page < pages.size(); ++page) {
@@ -106,12 +133,48 @@ void History::on_answered(const WireRequest& request, std::span<const transport:
     return;
   }
   for (std::size_t page = 0; page < pages.size(); ++page) {
-    if (pages[page].status != Status::not_found) continue;
     const transport::PageRequest& asked = request.pages[page];
     const auto found = index_.find(KeyName{request.header.tenant, request.header.name_space,
                                            std::string(asked.key, asked.key_bytes)});
-    if (found != index_.end()) keys_[found->second].owner_missed_ns = loop_.now_ns();
+    if (found == index_.end()) continue;
+    keys_[found->second].answers.push_back({loop_.now_ns(), request.posted_ns,
+                                            request.header.opcode, pages[page].status,
+                                            request.addresses[page], tenure_of(request, page)});
   }
+}
+
+// Whoever serves a page has owned its slot since the asker's map, without a break, under the map
+// that it had when it took the request.
+void History::check_served(const WireRequest& request, std::size_t page) {
+  const base::Slot slot = base::slot_of(request.pages[page].group);
+  const base::Epoch asked = request.header.epoch;
+  const base::Epoch has = request.server_epoch;
+  if (asked <= has && maps_.owner(has, slot) == request.to.peer.value &&
+      maps_.tenure(has, slot) == maps_.tenure(asked, slot)) {
+    return;
+  }
+  report_.violation("P7", "server %u with map %llu serves slot %u for a request under map %llu",
+                    request.to.peer.value, ull(has), slot, ull(asked));
+}
+
+const History::Answer* History::answer_to(KeyIndex key, base::TimeNs from_ns, ipc::Opcode opcode,
+                                          Status status, const std::byte* slice) const {
+  const std::vector<Answer>& answers = keys_[key].answers;
+  for (auto at = answers.rbegin(); at != answers.rend() && at->at_ns >= from_ns; ++at) {
+    if (at->posted_ns < from_ns) continue;  // of somebody who may have given up long ago
+    if (at->opcode == opcode && at->status == status && at->slice == slice) return &*at;
+  }
+  return nullptr;
+}
+
+bool History::ambiguous(KeyIndex key, base::TimeNs from_ns, const Answer& answer) const {
+  const std::vector<Answer>& answers = keys_[key].answers;
+  for (auto at = answers.rbegin(); at != answers.rend() && at->at_ns >= from_ns; ++at) {
+    const bool alike =
+        at->opcode == answer.opcode && at->status == answer.status && at->slice == answer.slice;
+    if (alike && !(at->tenure == answer.tenure)) return true;
+  }
+  return false;
 }
 
 void History::on_server_done(const WireRequest& request) {
@@ -147,7 +210,8 @@ const History::Superseder* History::superseder_of(PutIndex put, base::TimeNs rea
   const base::TimeNs by_ns = effect_by(puts_[put]);
   if (by_ns == kNever) return nullptr;
   for (const Superseder& other : keys_[puts_[put].key].superseders) {
-    if (other.put != put && other.from_ns > by_ns && other.to_ns < read_from_ns) return &other;
+    if (other.put == put || !(other.tenure == puts_[put].tenure)) continue;
+    if (other.from_ns > by_ns && other.to_ns < read_from_ns) return &other;
   }
   return nullptr;
 }
@@ -192,19 +256,32 @@ void History::check_length(const PageRead& read, const Put& put, std::uint64_t b
 }
 
 void History::end_get(const PageRead& read, Status status, std::span<const std::byte> bytes) {
-  if (status == Status::not_found) return check_miss(read);
-  if (status != Status::ok) return;
+  if (status != Status::ok && status != Status::not_found) return;
+  const Answer* answer =
+      answer_to(read.key, read.when.from_ns, ipc::Opcode::get, status, bytes.data());
+  if (status == Status::not_found) return check_miss(read, answer);
   ++hits_;
   if (bytes.empty()) {
     return report_.violation("P1", "%s: a hit of no bytes", describe(read.key).c_str());
   }
+  if (answer == nullptr) {
+    return report_.violation("P1", "%s: a hit that no owner has answered",
+                             describe(read.key).c_str());
+  }
   const PutIndex seen = find_put(read, bytes);
   if (seen == kNoPut) return check_bytes_of_nobody(read, bytes);
+  if (bytes.size() < kTellingBytes) return;
   Put& put = puts_[seen];
   check_length(read, put, bytes.size());
   if (refused(put)) {
     return report_.violation("P4", "%s: sees put %u, which its owner did not store",
                              describe(read.key).c_str(), seen);
+  }
+  if (!(put.tenure == answer->tenure)) {
+    return report_.violation(
+        "P7", "%s: sees put %u of server %u, owner since %llu, from server %u, owner since %llu",
+        describe(read.key).c_str(), seen, put.tenure.owner, ull(put.tenure.since),
+        answer->tenure.owner, ull(answer->tenure.since));
   }
   if (expired(put, read.when.from_ns)) {
     return report_.violation("P4", "%s: sees put %u after its TTL", describe(read.key).c_str(),
@@ -216,18 +293,26 @@ void History::end_get(const PageRead& read, Status status, std::span<const std::
                              later->put == kNoPut ? "a remove" : "another value",
                              us(later->from_ns), us(later->to_ns));
   }
-  keys_[read.key].superseders.push_back({read.when.from_ns, loop_.now_ns(), seen});
+  keys_[read.key].superseders.push_back({read.when.from_ns, loop_.now_ns(), seen, put.tenure});
   put.first_seen_ns = std::min(put.first_seen_ns, loop_.now_ns());
-  note_lease(read);
+  note_lease(read, put.tenure);
 }
 
 void History::end_exists(const PageRead& read, Status status, std::uint64_t length) {
-  if (status == Status::not_found) return check_miss(read);
-  if (status != Status::ok) return;
+  if (status != Status::ok && status != Status::not_found) return;
+  const Answer* answer =
+      answer_to(read.key, read.when.from_ns, ipc::Opcode::exists, status, nullptr);
+  if (status == Status::not_found) return check_miss(read, answer);
   ++hits_;
+  if (answer == nullptr) {
+    return report_.violation("P1", "%s: exists, but no owner has said so",
+                             describe(read.key).c_str());
+  }
+  const bool unknown = ambiguous(read.key, read.when.from_ns, *answer);
   const std::vector<PutIndex>& puts = keys_[read.key].puts;
   const bool possible = std::any_of(puts.begin(), puts.end(), [&](PutIndex put) {
     return puts_[put].length == length && !refused(puts_[put]) &&
+           (unknown || puts_[put].tenure == answer->tenure) &&
            !expired(puts_[put], read.when.from_ns) &&
            superseder_of(put, read.when.from_ns) == nullptr;
   });
@@ -235,26 +320,28 @@ void History::end_exists(const PageRead& read, Status status, std::uint64_t leng
     return report_.violation("P4", "%s: exists with %llu bytes, but no such object can be there",
                              describe(read.key).c_str(), ull(length));
   }
-  note_lease(read);
+  if (!unknown) note_lease(read, answer->tenure);
 }
 
-void History::note_lease(const PageRead& read) {
+void History::note_lease(const PageRead& read, Tenure tenure) {
   Key& key = keys_[read.key];
   const base::TimeNs until_ns = read.when.from_ns + read.lease_ns;
-  if (until_ns <= key.lease.until_ns && !loss_is_explained(key)) return;
+  const bool same = key.lease.tenure == tenure;
+  if (same && until_ns <= key.lease.until_ns && !loss_is_explained(key)) return;
+  key.lease.tenure = tenure;
   key.lease.when = read.when;
   key.lease.when.to_ns = loop_.now_ns();
   key.lease.until_ns = until_ns;
 }
 
-void History::check_miss(const PageRead& read) {
+void History::check_miss(const PageRead& read, const Answer* answer) {
   ++misses_;
   const Key& key = keys_[read.key];
   const Lease& lease = key.lease;
   const bool inside = lease.when.to_ns < read.when.from_ns && loop_.now_ns() < lease.until_ns;
   // An owner that could not be asked says nothing about what it holds.
-  const bool owner_missed = key.owner_missed_ns >= read.when.from_ns;
-  if (!inside || !owner_missed || loss_is_explained(key)) return;
+  if (!inside || answer == nullptr || loss_is_explained(key)) return;
+  if (!(answer->tenure == lease.tenure) || ambiguous(read.key, read.when.from_ns, *answer)) return;
   report_.violation("P3", "%s: a miss without a cause, leased at %llu..%llu us until %llu us",
                     describe(read.key).c_str(), us(lease.when.from_ns), us(lease.when.to_ns),
                     us(lease.until_ns));
@@ -263,7 +350,6 @@ void History::check_miss(const PageRead& read) {
 bool History::loss_is_explained(const Key& key) const {
   const Lease& lease = key.lease;
   if (lease.when.lease_losses != lease_losses()) return true;
-  if (lease.when.disruptions != disruptions) return true;
   for (const Removal& removal : key.removals) {
     if (removal.to_ns >= lease.when.from_ns) return true;
   }

@@ -1,14 +1,19 @@
 // History: what clients did and saw, key by key, and the promises that this has to keep.
 //
-// Each key is a register that may lose its value (a miss) but may never return a wrong one. Every
-// put writes a value of its own, so a read tells which put it saw. Checked at every completion:
+// Each key is a register in every tenure of its slot (an owner, and since when it has owned the
+// slot without a break): it may lose its value (a miss) but may never return a wrong one, and what
+// one tenure has stored no other one ever shows. Which tenure an operation belongs to follows from
+// the epoch of its request and the row of maps (MapBook). Every put writes a value of its own, so a
+// read tells which put it saw. Checked at every completion:
 //
 //  P1  a hit is, byte for byte, one put of that key in that tenant and namespace
-//  P3  inside a lease a miss of the owner has a cause
+//  P3  inside a lease a miss of the owner has a cause; what happens to other daemons is none
 //  P4  a put that its owner refused is never seen; a value that was superseded never comes back:
 //      a put takes effect between its submission and the moment when its owner has forgotten the
 //      last request for it (the network knows), so a later remove or replace ends it for good;
 //      it is posted again only when its owner has said that it did not store it
+//  P7  a request goes to who owns the slot under its epoch, and is served only by who has owned it
+//      ever since; a hit was stored in the tenure that answers it
 // Thread: the one simulated thread.
 #pragma once
 
@@ -18,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/sim/map_book.h"
 #include "tests/sim/network_tap.h"
 #include "tests/sim/payload.h"
 #include "tests/sim/report.h"
@@ -40,7 +46,13 @@ struct Interval {
   base::TimeNs from_ns = 0;
   base::TimeNs to_ns = kNever;
   std::uint64_t lease_losses = 0;
-  std::uint64_t disruptions = 0;
+};
+
+// Who owned a slot, and since which epoch without a break.
+struct Tenure {
+  Serial owner = 0;
+  base::Epoch since = 0;
+  bool operator==(const Tenure&) const = default;
 };
 
 // One read of one page, as its client saw it.
@@ -56,15 +68,15 @@ struct PageRead {
 
 class History final : public NetworkTap {
 public:
-  History(const EventLoop& loop, Report& report) : loop_(loop), report_(report) {}
+  History(const EventLoop& loop, Report& report, const MapBook& maps)
+      : loop_(loop), report_(report), maps_(maps) {}
 
   KeyIndex key(const KeyName& name);
   [[nodiscard]] const KeyName& name(KeyIndex key) const { return keys_[key].name; }
   [[nodiscard]] std::size_t key_count() const { return keys_.size(); }
 
-  // Causes of misses that the cluster counts: lost leases, and deaths, moves, partitions.
+  // Causes of misses that stores count.
   std::function<std::uint64_t()> lease_losses = [] { return std::uint64_t{0}; };
-  std::uint64_t disruptions = 0;
   [[nodiscard]] Interval begin() const;
 
   // `source`: where its bytes lie; requests for it are known by that.
@@ -102,15 +114,27 @@ private:
     std::uint32_t requests_failed = 0;  // the owner said that it did not store it
     base::TimeNs effect_by_ns = 0;      // end of the last request for it
     base::TimeNs first_seen_ns = kNever;
+    Tenure tenure;  // of the last request for it
   };
-  // From then to then the key had no value, or the value of that put.
+  // From then to then the key had no value in that tenure, or the value of that put.
   struct Superseder {
     base::TimeNs from_ns;
     base::TimeNs to_ns;
     PutIndex put;
+    Tenure tenure;
   };
   static constexpr PutIndex kNoPut = ~PutIndex{0};
+  // What a server has answered for one page, when it did. The node may not have got it.
+  struct Answer {
+    base::TimeNs at_ns = 0;
+    base::TimeNs posted_ns = 0;  // the request
+    ipc::Opcode opcode = ipc::Opcode::noop;
+    Status status = Status::ok;
+    const std::byte* slice = nullptr;
+    Tenure tenure;
+  };
   struct Lease {
+    Tenure tenure;
     Interval when;
     base::TimeNs until_ns = 0;
   };
@@ -124,23 +148,31 @@ private:
     std::vector<Superseder> superseders;
     std::vector<Removal> removals;  // unknown ones never end
     Lease lease;
-    base::TimeNs owner_missed_ns = 0;  // when an owner last answered not_found
+    std::vector<Answer> answers;  // in the order of time
   };
 
   [[nodiscard]] base::TimeNs effect_by(const Put& put) const;
   [[nodiscard]] bool refused(const Put& put) const;
+  [[nodiscard]] Tenure tenure_of(const WireRequest& request, std::size_t page) const;
+  void check_served(const WireRequest& request, std::size_t page);
+  // The last answer to that operation: since `from_ns`, of that kind, for that slice if it has one.
+  [[nodiscard]] const Answer* answer_to(KeyIndex key, base::TimeNs from_ns, ipc::Opcode opcode,
+                                        Status status, const std::byte* slice) const;
+  // Whether there is another one like it of another tenure: then nobody knows whose it was.
+  [[nodiscard]] bool ambiguous(KeyIndex key, base::TimeNs from_ns, const Answer& answer) const;
   [[nodiscard]] const Superseder* superseder_of(PutIndex put, base::TimeNs read_from_ns) const;
   [[nodiscard]] bool expired(const Put& put, base::TimeNs read_from_ns) const;
   PutIndex find_put(const PageRead& read, std::span<const std::byte> bytes) const;
   void check_bytes_of_nobody(const PageRead& read, std::span<const std::byte> bytes);
   void check_length(const PageRead& read, const Put& put, std::uint64_t bytes);
-  void check_miss(const PageRead& read);
+  void check_miss(const PageRead& read, const Answer* answer);
   [[nodiscard]] bool loss_is_explained(const Key& key) const;
-  void note_lease(const PageRead& read);
+  void note_lease(const PageRead& read, Tenure tenure);
   [[nodiscard]] std::string describe(KeyIndex key) const;
 
   const EventLoop& loop_;
   Report& report_;
+  const MapBook& maps_;
   std::map<KeyName, KeyIndex> index_;
   std::vector<Key> keys_;
   std::vector<Put> puts_;

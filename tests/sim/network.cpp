@@ -14,12 +14,11 @@ void Network::listen(transport::Route route, SimResponder* responder) {
 
 PathPtr Network::path(std::uint32_t node, SimRequester& requester, transport::Route route) {
   Connection& connection = connections_[Key{node, route.peer.value, route.shard}];
-  if (connection.current != nullptr) {
-    return connection.current->node_closed ? nullptr : connection.current;
-  }
-  if (loop_.now_ns() < connection.retry_ns) return nullptr;
+  if (connection.current != nullptr && !connection.current->node_closed) return connection.current;
+  if (connection.current != nullptr || loop_.now_ns() < connection.retry_ns) return nullptr;
   SimResponder* responder = listeners_[{route.peer.value, route.shard}];
-  if (responder == nullptr || cuts_[{node, route.peer.value}]) {
+  const Cut cut = cuts_[{node, route.peer.value}];
+  if (responder == nullptr || cut.to_server || cut.to_node) {
     connection.retry_ns = loop_.now_ns() + dice_.skewed(10 * kUs, 20 * kMs);
     return nullptr;
   }
@@ -40,23 +39,27 @@ PathPtr Network::current(std::uint32_t node, transport::Route route) const {
 }
 
 void Network::to_server(const PathPtr& path, std::function<void()> deliver) {
-  send(path, path->next_at_server_ns, std::move(deliver));
+  send(path, path->next_at_server_ns, &Path::cut_to_server, std::move(deliver));
 }
 
 void Network::to_node(const PathPtr& path, std::function<void()> deliver) {
-  send(path, path->next_at_node_ns, std::move(deliver));
+  send(path, path->next_at_node_ns, &Path::cut_to_node, std::move(deliver));
 }
 
-void Network::send(const PathPtr& path, base::TimeNs& next_ns, std::function<void()> deliver) {
+void Network::arrive(const PathPtr& path, bool Path::*direction, std::function<void()> deliver) {
+  if (path->dead) return;
+  if (!((*path).*direction)) return deliver();
+  path->held.emplace_back(
+      [this, path, direction, deliver = std::move(deliver)] { arrive(path, direction, deliver); });
+}
+
+void Network::send(const PathPtr& path, base::TimeNs& next_ns, bool Path::*direction,
+                   std::function<void()> deliver) {
   if (dice_.per_mille(conditions.break_per_mille)) break_path(path);
   const base::TimeNs delay = dice_.skewed(conditions.delay_low_ns, conditions.delay_high_ns);
   next_ns = std::max(next_ns + 1, loop_.now_ns() + delay);
-  loop_.at(next_ns, [path, deliver = std::move(deliver)] {
-    if (path->dead) return;
-    if (!path->black_holed) return deliver();
-    path->held.emplace_back([path, deliver] {
-      if (!path->dead) deliver();
-    });
+  loop_.at(next_ns, [this, path, direction, deliver = std::move(deliver)] {
+    arrive(path, direction, deliver);
   });
 }
 
@@ -133,14 +136,15 @@ void Network::server_crashed(std::uint32_t peer, bool silent) {
   }
 }
 
-void Network::set_black_hole(std::uint32_t node, std::uint32_t peer, bool cut) {
-  cuts_[{node, peer}] = cut;
+void Network::cut(std::uint32_t node, std::uint32_t peer, bool to_server, bool to_node) {
+  cuts_[{node, peer}] = {to_server, to_node};
   for (auto& [key, connection] : connections_) {
     if (std::get<0>(key) != node || std::get<1>(key) != peer) continue;
     const PathPtr path = connection.current;
     if (path == nullptr || path->dead) continue;
-    path->black_holed = cut;
-    if (cut) continue;
+    path->cut_to_server = to_server;
+    path->cut_to_node = to_node;
+    // Those whose direction is still cut are held again, in the same order.
     for (auto& action : std::exchange(path->held, {})) action();
   }
 }
@@ -166,9 +170,7 @@ bool Network::reachable(const std::byte* first, std::uint64_t length) const {
 }
 
 void Network::heal_all() {
-  for (const auto& [ends, cut] : std::map(cuts_)) {
-    if (cut) set_black_hole(ends.first, ends.second, false);
-  }
+  for (const auto& [ends, ways] : std::map(cuts_)) cut(ends.first, ends.second, false, false);
 }
 
 void Network::server_done(WireRequest& request) {

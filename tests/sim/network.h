@@ -50,8 +50,10 @@ public:
   // `silent`: no reset reaches the nodes; they find out by themselves, or after a long time.
   void server_crashed(std::uint32_t peer, bool silent);
 
-  // Cuts or heals what runs between a node and a server, messages and moves, without a notice.
-  void set_black_hole(std::uint32_t node, std::uint32_t peer, bool cut);
+  // Cuts or heals what runs between a node and a server, messages and moves, without a notice: in
+  // one direction or both.
+  void cut(std::uint32_t node, std::uint32_t peer, bool to_server, bool to_node);
+
   void break_some_path();
   // From now on no move can reach these bytes of a client: as when its memory has vanished.
   void fail_moves_at(const std::byte* first, std::uint64_t length);
@@ -68,7 +70,14 @@ private:
     base::TimeNs retry_ns = 0;  // no new path before
   };
 
-  void send(const PathPtr& path, base::TimeNs& next_ns, std::function<void()> deliver);
+  struct Cut {
+    bool to_server = false;
+    bool to_node = false;
+  };
+
+  void send(const PathPtr& path, base::TimeNs& next_ns, bool Path::*direction,
+            std::function<void()> deliver);
+  void arrive(const PathPtr& path, bool Path::*direction, std::function<void()> deliver);
   void die(const PathPtr& path);
   void close_at_node(const PathPtr& path);
   void close_at_server(const PathPtr& path);
@@ -80,7 +89,7 @@ private:
   Report& report_;
   std::map<Key, Connection> connections_;
   std::map<std::pair<std::uint32_t, std::uint16_t>, SimResponder*> listeners_;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, bool> cuts_;  // node, peer
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Cut> cuts_;  // node, peer
   std::vector<std::span<const std::byte>> unreachable_;
   std::uint64_t path_ids_ = 0;
   std::uint64_t serial_ = 0;

@@ -1,6 +1,7 @@
 // Path: one connection between a node and one shard of a server, from its establishment to its end;
 // a new one is made afterwards. Messages arrive in order, later than they were sent, or (dead path)
-// never. A black-holed path holds everything back until it heals or dies.
+// never. A path that is cut in one direction, or in both, holds back what goes that way until it
+// heals or dies; bytes move only while both are open.
 // Owned by shared pointers of the events that refer to it.
 // Thread: the one simulated thread.
 #pragma once
@@ -22,6 +23,10 @@ class SimResponder;
 // slices, which stand for remote keys.
 struct WireRequest {
   std::uint64_t serial = 0;  // unique in a run: a token may be used again, a serial never
+  std::uint32_t node = 0;
+  transport::Route to;
+  base::TimeNs posted_ns = 0;
+  base::Epoch server_epoch = 0;  // of the server's map when it took the request
   transport::RequestToken token = 0;
   transport::RequestHeader header;
   base::TimeNs remaining_ns = 0;  // of its deadline when it was sent
@@ -42,7 +47,8 @@ struct Path {
   bool dead = false;         // no message arrives and no move touches the node's memory any more
   bool node_closed = false;  // the node is fencing it or has fenced it
   bool server_closed = false;
-  bool black_holed = false;
+  bool cut_to_server = false;  // what goes that way is held
+  bool cut_to_node = false;
 
   base::TimeNs next_at_server_ns = 0;  // first in, first out
   base::TimeNs next_at_node_ns = 0;

@@ -12,7 +12,7 @@ class Report {
 public:
   explicit Report(EventLoop& loop) : loop_(loop) {}
 
-  // `promise` is "P1" .. "P6", "seam" (a rule of transport.h or operation.h) or "live" (the cluster
+  // `promise` is "P1" .. "P8", "seam" (a rule of transport.h or operation.h) or "live" (the cluster
   // does not recover). printf-like. Only the first one is kept; it stops the loop.
   void violation(const char* promise, const char* format, ...)
       __attribute__((format(printf, 3, 4)));

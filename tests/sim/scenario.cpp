@@ -39,6 +39,18 @@ void draw_network(Conditions& c, Dice& dice) {
   if (dice.percent(40)) c.silent_flip_per_mille = dice.between32(5, 50);
 }
 
+void draw_manager(cluster::ManagerConfig& m, Dice& dice) {
+  m.heartbeat_ns = dice.between(20, 50) * kMs;
+  m.membership.member_timeout_ns = dice.between(4, 8) * m.heartbeat_ns;
+  m.membership.rejoin_grace_ns =
+      dice.percent(60) ? dice.between(300, 800) * kMs : dice.between(1, 4) * kSecond;
+  m.join_timeout_ns = 1 * kSecond;
+  m.settle_ns = dice.between(1, 20) * kMs;
+  m.first_map_wait_ns = dice.between(20, 100) * kMs;
+  m.push_retry_ns = dice.between(20, 200) * kMs;
+  m.store_retry_ns = dice.between(10, 50) * kMs;
+}
+
 void draw_faults(Scenario& s, Dice& dice) {
   const auto sometimes = [&](std::uint64_t percent, base::TimeNs low, base::TimeNs high) {
     return dice.percent(percent) ? dice.between(low, high) : 0;
@@ -50,7 +62,12 @@ void draw_faults(Scenario& s, Dice& dice) {
   s.break_every_ns = sometimes(40, 10 * kMs, 300 * kMs);
   s.partition_every_ns = sometimes(40, 20 * kMs, 500 * kMs);
   s.slow_every_ns = sometimes(60, 10 * kMs, 100 * kMs);
-  s.map_every_ns = sometimes(30, 50 * kMs, 500 * kMs);
+  s.drain_every_ns = sometimes(35, 50 * kMs, 500 * kMs);
+  s.manager_crash_every_ns = sometimes(25, 200 * kMs, 2 * kSecond);
+  s.manager_pause_every_ns = sometimes(20, 200 * kMs, 2 * kSecond);
+  s.control_cut_every_ns = sometimes(30, 100 * kMs, 1 * kSecond);
+  s.disk_failure_percent = dice.percent(25) ? dice.between32(5, 50) : 0;
+  s.too_long_percent = dice.percent(50) ? dice.between32(10, 50) : 0;
 }
 
 }  // namespace
@@ -66,8 +83,8 @@ Scenario Scenario::draw(std::uint64_t seed) {
   Dice dice(seed, 1);
   Scenario s;
   s.seed = seed;
-  s.nodes = dice.between32(1, 3);
-  s.servers = dice.between32(1, 4);
+  s.nodes = dice.percent(20) ? 1 : dice.between32(2, 3);
+  s.servers = dice.percent(20) ? dice.between32(1, 2) : dice.between32(3, 4);
   s.shards = static_cast<std::uint16_t>(dice.between(1, 2));
   s.tenants = dice.between32(1, 3);
   s.clients = dice.between32(2, 6);
@@ -83,6 +100,7 @@ Scenario Scenario::draw(std::uint64_t seed) {
   s.timeout_high_ns = dice.percent(50) ? 20 * kMs : 500 * kMs;
   s.one_size = dice.percent(40);
   draw_limits(s, dice);
+  draw_manager(s.manager, dice);
   draw_network(s.conditions, dice);
   if (dice.percent(90)) draw_faults(s, dice);
   return s;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "daemon/cluster/manager.h"
 #include "daemon/engine/engine_config.h"
 #include "daemon/server/server_config.h"
 #include "daemon/store/store_config.h"
@@ -43,6 +44,9 @@ struct Scenario {
   std::uint32_t tenant_operations_max = 8;
   std::uint64_t tenant_bytes_max = 1 << 20;
 
+  // The manager. Its clock may run at up to twice the speed, or at half of it.
+  cluster::ManagerConfig manager;
+
   // Faults: mean time between two of a kind; 0: none.
   Conditions conditions;
   base::TimeNs server_crash_every_ns = 0;
@@ -52,7 +56,12 @@ struct Scenario {
   base::TimeNs break_every_ns = 0;
   base::TimeNs partition_every_ns = 0;
   base::TimeNs slow_every_ns = 0;
-  base::TimeNs map_every_ns = 0;
+  base::TimeNs drain_every_ns = 0;
+  base::TimeNs manager_crash_every_ns = 0;
+  base::TimeNs manager_pause_every_ns = 0;
+  base::TimeNs control_cut_every_ns = 0;
+  std::uint32_t disk_failure_percent = 0;  // of the manager's writes
+  std::uint32_t too_long_percent = 0;      // of absences: longer than the grace
 };
 
 // A tenant, a namespace, a text: what the keys of a scenario are.

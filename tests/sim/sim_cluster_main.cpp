@@ -33,6 +33,7 @@ struct Totals {
   std::uint64_t hits = 0;
   std::uint64_t misses = 0;
   std::uint64_t puts = 0;
+  std::uint64_t maps = 0;
 };
 
 bool run_seed(std::uint64_t seed, LogMode mode, Totals& totals) {
@@ -43,6 +44,7 @@ bool run_seed(std::uint64_t seed, LogMode mode, Totals& totals) {
   totals.hits += cluster.history().hits();
   totals.misses += cluster.history().misses();
   totals.puts += cluster.history().puts_done();
+  totals.maps += cluster.maps();
   if (mode == LogMode::everything) {
     std::printf("fingerprint %016llx\n", static_cast<unsigned long long>(cluster.fingerprint()));
   }
@@ -122,9 +124,9 @@ int main(int argc, char** argv) {
     return 0;
   }
   std::printf(
-      "%llu seeds: %llu events, %llu puts, %llu hits, %llu misses; no promise broken\n",
+      "%llu seeds: %llu events, %llu maps, %llu puts, %llu hits, %llu misses; no promise broken\n",
       static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(totals.events),
-      static_cast<unsigned long long>(totals.puts), static_cast<unsigned long long>(totals.hits),
-      static_cast<unsigned long long>(totals.misses));
+      static_cast<unsigned long long>(totals.maps), static_cast<unsigned long long>(totals.puts),
+      static_cast<unsigned long long>(totals.hits), static_cast<unsigned long long>(totals.misses));
   return 0;
 }

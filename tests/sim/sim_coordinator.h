@@ -19,6 +19,7 @@ enum class DiskOutcome : std::uint8_t {
 struct SimDisk {
   std::optional<cluster::StoredState> state;
   std::function<DiskOutcome()> next_write = [] { return DiskOutcome::written; };
+  std::function<void(const cluster::StoredState&)> on_written = [](const auto&) {};
   std::uint64_t writes = 0;
 };
 
@@ -40,6 +41,7 @@ public:
     if (outcome != DiskOutcome::failed) {
       disk_.state = state;
       ++disk_.writes;
+      disk_.on_written(state);
     }
     if (outcome != DiskOutcome::written) return Error{Status::io_error, "the disk failed"};
     return Done{};

@@ -3,29 +3,91 @@
 #include <cstring>
 
 #include "simm/check.h"
-#include "tests/sim/cluster_map.h"
 
 namespace simm::sim {
+namespace {
 
-SimNode::SimNode(const Scenario& scenario, Network& network, Dice& dice, std::uint32_t number,
-                 const engine::Placement& placement)
+// Newer than all others; nobody owns anything.
+class NowherePlacement final : public engine::Placement {
+public:
+  [[nodiscard]] base::Epoch epoch() const noexcept override { return ~base::Epoch{0}; }
+  [[nodiscard]] transport::Route route(base::Slot) const noexcept override {
+    return {cluster::kNoPeer, 0};
+  }
+};
+
+template <typename T>
+std::vector<T> vector_of_one(T only) {
+  std::vector<T> made;
+  made.push_back(std::move(only));
+  return made;
+}
+
+}  // namespace
+
+SimNode::SimNode(const Scenario& scenario, Network& network, ControlNetwork& control, Dice& dice,
+                 MapBook& maps, std::uint32_t number, const cluster::MemberConfig& config)
     : scenario_(scenario),
       network_(network),
       dice_(dice),
       number_(number),
       clock_(network.loop(), dice.between(0, 500) * kSecond),
+      peers_(config.identity.incarnation),
+      placements_(vector_of_one(std::make_unique<cluster::MapPlacement>())),
       requester_(network, number, clock_),
       requesters_(requester_),
-      engine_(scenario.engine, clock_, engine::PageHasher(scenario.cluster_seed), placement,
+      engine_(scenario.engine, clock_, engine::PageHasher(scenario.cluster_seed), *placements_[0],
               requesters_),
       commands_(16),
       events_(16),
       sessions_({16, 8}, engine_, clock_, waiter_, commands_, events_, control_),
       process_(
           network.loop(), dice, clock_, [this] { return turn(); },
-          [this] { return std::min(engine_.next_deadline_ns(), sessions_.next_deadline_ns()); }) {
+          [this] { return std::min(engine_.next_deadline_ns(), sessions_.next_deadline_ns()); }),
+      member_(control, dice, maps, network.report(), config,
+              {[this](const cluster::SlotMapPtr& map) { take_map(map); }, [] {}}) {
   requester_.bind(engine_);
   requester_.wake = [this] { process_.wake(); };
+  requester_.resolve = [this](base::PeerId peer) {
+    const auto found = serials_.find(peer);
+    return found == serials_.end() ? Serial{0} : found->second;
+  };
+}
+
+// ---- maps ----
+
+void SimNode::take_map(const cluster::SlotMapPtr& map) {
+  const cluster::PeerTable::Change change = peers_.use(*map);
+  for (const base::PeerId peer : change.added) {
+    serials_[peer] = static_cast<Serial>(peers_.who(peer)->identity.incarnation.low);
+  }
+  removed_.insert(removed_.end(), change.removed.begin(), change.removed.end());
+  newest_ = std::make_unique<cluster::MapPlacement>(*map, peers_);
+  network_.loop().after(dice_.skewed(1, 10 * kMs), [this, alive = std::weak_ptr<int>(alive_)] {
+    if (!alive.expired()) use_newest();
+  });
+}
+
+void SimNode::use_newest() {
+  if (newest_ == nullptr) return;  // another event was faster
+  placements_.push_back(std::move(newest_));
+  engine_.use_placement(*placements_.back());
+  release_peers();
+  process_.wake();
+}
+
+// The numbers of peers that are in no map any more, once nothing is under way to them.
+void SimNode::release_peers() {
+  std::vector<base::PeerId> busy;
+  for (const base::PeerId peer : removed_) {
+    if (requester_.outstanding_to(serials_.at(peer)) > 0) {
+      busy.push_back(peer);
+      continue;
+    }
+    serials_.erase(peer);
+    peers_.release(peer);
+  }
+  removed_ = std::move(busy);
 }
 
 SimNode::~SimNode() {
@@ -39,8 +101,8 @@ SimNode::~SimNode() {
   }
   // Its objects insist on being idle when they are destroyed: with everything fenced they soon are,
   // when what waits for a map gets one. Time stands still here.
-  const ClusterMap last_map(~base::Epoch{0}, 1, 1);
-  engine_.use_placement(last_map);
+  const NowherePlacement nowhere;
+  engine_.use_placement(nowhere);
   session::SessionEvent event;
   for (int turns = 0; sessions_.sessions() > 0 || engine_.in_flight() > 0; ++turns) {
     if (turns == 100'000) {

@@ -1,5 +1,6 @@
 // SimNode: one node daemon of a simulated cluster: the production SessionSet and Engine on top of a
-// SimRequester. The control thread's part (attach, regions, namespaces) is played here.
+// SimRequester, with the placements that its ClusterMember brings. The rest of the control thread's
+// part (attach, regions, namespaces) is played here.
 // A crash destroys it; clients then attach to the next one.
 // Thread: the one simulated thread.
 #pragma once
@@ -7,11 +8,13 @@
 #include <memory>
 #include <vector>
 
+#include "daemon/cluster/map_placement.h"
 #include "daemon/engine/engine.h"
 #include "daemon/session/session_set.h"
 #include "tests/sim/client_link.h"
 #include "tests/sim/process.h"
 #include "tests/sim/scenario.h"
+#include "tests/sim/sim_member.h"
 #include "tests/sim/sim_requester.h"
 
 namespace simm::sim {
@@ -34,8 +37,8 @@ public:
 
 class SimNode {
 public:
-  SimNode(const Scenario& scenario, Network& network, Dice& dice, std::uint32_t number,
-          const engine::Placement& placement);
+  SimNode(const Scenario& scenario, Network& network, ControlNetwork& control, Dice& dice,
+          MapBook& maps, std::uint32_t number, const cluster::MemberConfig& config);
   // Kills it, however much is under way.
   ~SimNode();
 
@@ -43,12 +46,17 @@ public:
   ClientLink& attach(base::TenantId tenant, std::span<std::byte> pages);
 
   [[nodiscard]] Process& process() { return process_; }
-  void use_placement(const engine::Placement& placement) { engine_.use_placement(placement); }
+  [[nodiscard]] SimMember& member() { return member_; }
+  // Of the placement in use; 0: it has none yet.
+  [[nodiscard]] base::Epoch epoch() const { return placements_.back()->epoch(); }
 
   void check_idle(Report& report) const;
 
 private:
   int turn();
+  void take_map(const cluster::SlotMapPtr& map);
+  void use_newest();
+  void release_peers();
   [[nodiscard]] std::unique_ptr<memory::RegionMemory> make_region(std::span<std::byte> pages) const;
   static void take_back(const session::SessionEvent& event);
   session::SessionEvent command(const session::SessionCommand& command);
@@ -58,6 +66,11 @@ private:
   Dice& dice_;
   std::uint32_t number_;
   ProcessClock clock_;
+  cluster::PeerTable peers_;
+  std::map<base::PeerId, Serial> serials_;         // of peers, until they are released
+  std::vector<base::PeerId> removed_;              // not released yet
+  std::unique_ptr<cluster::MapPlacement> newest_;  // not in use yet
+  std::vector<std::unique_ptr<cluster::MapPlacement>> placements_;  // that were ever in use
   SimRequester requester_;
   engine::SoleRequester requesters_;
   engine::Engine engine_;
@@ -68,6 +81,8 @@ private:
   std::vector<std::unique_ptr<ClientLink>> links_;
   session::SessionSet sessions_;
   Process process_;
+  SimMember member_;
+  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 
 }  // namespace simm::sim

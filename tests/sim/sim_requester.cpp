@@ -52,8 +52,16 @@ std::shared_ptr<WireRequest> SimRequester::encode(transport::RequestToken token,
   return wire;
 }
 
-Status SimRequester::post(transport::Route route, transport::RequestToken token,
+std::size_t SimRequester::outstanding_to(std::uint32_t peer) const {
+  return static_cast<std::size_t>(
+      std::count_if(open_.begin(), open_.end(),
+                    [&](const auto& request) { return request->to.peer.value == peer; }));
+}
+
+Status SimRequester::post(transport::Route asked, transport::RequestToken token,
                           const transport::Request& request) noexcept {
+  const transport::Route route = resolved(asked);
+  if (route.peer.value == 0) return Status::unreachable;
   const PathPtr path = crashed_ ? nullptr : network_.path(node_, *this, route);
   if (path == nullptr) return Status::unreachable;
   if (path->outstanding.size() >= network_.conditions.credits) return Status::no_space;
@@ -65,8 +73,11 @@ Status SimRequester::post(transport::Route route, transport::RequestToken token,
     network_.report().violation("seam", "request of %zu pages", request.pages.size());
   }
   const std::shared_ptr<WireRequest> wire = encode(token, request);
+  wire->node = node_;
+  wire->to = route;
+  wire->posted_ns = network_.loop().now_ns();
   path->outstanding.push_back(wire);
-  ++outstanding_;
+  open_.insert(wire);
   if (network_.tap != nullptr) network_.tap->on_posted(node_, *wire);
   if (network_.log().on()) {
     network_.log().line("node %u posts request %llu (%zu pages, opcode %d) to server %u.%u", node_,
@@ -80,7 +91,7 @@ Status SimRequester::post(transport::Route route, transport::RequestToken token,
 }
 
 void SimRequester::cancel(transport::Route route, transport::RequestToken token) noexcept {
-  const PathPtr path = network_.current(node_, route);
+  const PathPtr path = network_.current(node_, resolved(route));
   if (path == nullptr || path->node_closed) return;
   const auto found = find_token(*path, token);
   if (found == path->outstanding.end()) return;
@@ -95,7 +106,7 @@ void SimRequester::cancel(transport::Route route, transport::RequestToken token)
 }
 
 void SimRequester::reset(transport::Route route, transport::RequestToken culprit) noexcept {
-  const PathPtr path = network_.current(node_, route);
+  const PathPtr path = network_.current(node_, resolved(route));
   if (path == nullptr) return;
   const auto found = find_token(*path, culprit);
   if (found != path->outstanding.end()) path->culprits.push_back((*found)->serial);
@@ -135,7 +146,7 @@ int SimRequester::do_work() noexcept {
     // An answer that came before a reset but was not taken yet: the token will be fenced instead.
     if (found == open.end() || (event.path->node_closed && !event.fenced)) continue;
     open.erase(found);
-    --outstanding_;
+    open_.erase(event.request);
     ++done;
     if (event.fenced) {
       events_->on_fenced(event.request->token, event.cause);

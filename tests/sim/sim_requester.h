@@ -5,6 +5,8 @@
 
 #include <deque>
 #include <functional>
+#include <memory>
+#include <set>
 
 #include "tests/sim/network.h"
 
@@ -18,6 +20,8 @@ public:
   void bind(transport::RequesterEvents& events) { events_ = &events; }
   // Called whenever do_work() would find something.
   std::function<void()> wake = [] {};
+  // The network's number of a peer of this node; 0: nobody. By default they are the same.
+  std::function<std::uint32_t(base::PeerId)> resolve = [](base::PeerId peer) { return peer.value; };
 
   Status post(transport::Route route, transport::RequestToken token,
               const transport::Request& request) noexcept override;
@@ -34,7 +38,8 @@ public:
   // still be given turns, so that it can be destroyed in order.
   void crash();
 
-  [[nodiscard]] std::size_t outstanding() const noexcept { return outstanding_; }
+  [[nodiscard]] std::size_t outstanding() const noexcept { return open_.size(); }
+  [[nodiscard]] std::size_t outstanding_to(std::uint32_t peer) const;
 
 private:
   struct Event {
@@ -45,6 +50,9 @@ private:
     std::vector<transport::PageReply> pages;
   };
 
+  [[nodiscard]] transport::Route resolved(transport::Route route) const {
+    return {base::PeerId{resolve(route.peer)}, route.shard};
+  }
   std::shared_ptr<WireRequest> encode(transport::RequestToken token,
                                       const transport::Request& request) const;
 
@@ -53,7 +61,7 @@ private:
   const base::Clock& clock_;
   transport::RequesterEvents* events_ = nullptr;
   std::deque<Event> inbox_;
-  std::size_t outstanding_ = 0;
+  std::set<std::shared_ptr<WireRequest>> open_;  // posted, and the engine has not been told
   bool crashed_ = false;
 };
 

@@ -151,6 +151,7 @@ void SimResponder::begin(PathEnd& end, const std::shared_ptr<WireRequest>& wire)
   active->moving.resize(active->pages.size());
   active->incoming.responder = this;
   active->incoming.header = wire->header;
+  wire->server_epoch = map_epoch;
   active->incoming.header.deadline_ns = clock_.now_ns() + wire->remaining_ns;
   active->incoming.pages = active->pages;
   transport::Incoming& incoming = active->incoming;
@@ -247,7 +248,7 @@ void SimResponder::step(const std::shared_ptr<Move>& move) {
   Path& path = *move->path;
   if (path.responder == nullptr) return;  // the server is gone, and `this` with it
   if (path.dead || path.server_closed) return finish(move, Status::transfer_failed);
-  if (path.black_holed) {
+  if (path.cut_to_server || path.cut_to_node) {
     return path.held.push_back([this, move] {
       if (move->path->responder != nullptr) step(move);
     });

@@ -23,6 +23,8 @@ public:
   void bind(transport::ResponderEvents& events) { events_ = &events; }
   // Called whenever do_work() would find something.
   std::function<void()> wake = [] {};
+  // Of the map that the server uses: for the books of the simulation only.
+  base::Epoch map_epoch = 0;
 
   void pull(transport::Incoming& incoming, std::uint16_t page,
             std::span<std::byte> extent) noexcept override;

@@ -1,5 +1,6 @@
 #include "tests/sim/sim_storage.h"
 
+#include "daemon/cluster/map_ownership.h"
 #include "simm/check.h"
 
 namespace simm::sim {
@@ -12,7 +13,7 @@ std::unique_ptr<store::Store> SimStorage::make_store(const Scenario& scenario,
 }
 
 SimStorage::SimStorage(const Scenario& scenario, Network& network, Dice& dice,
-                       transport::Route route, const ClusterMap& map)
+                       transport::Route route)
     : clock_(network.loop(), dice.between(0, 500) * kSecond),
       dice_(dice),
       arena_(scenario.arena_bytes),
@@ -25,13 +26,14 @@ SimStorage::SimStorage(const Scenario& scenario, Network& network, Dice& dice,
           [this] { return server_.next_deadline_ns(); }) {
   responder_.bind(server_);
   responder_.wake = [this] { process_.wake(); };
-  use_map(map);
 }
 
-void SimStorage::use_map(const ClusterMap& map) {
+void SimStorage::use_map(const cluster::SlotMap& map, const cluster::Incarnation& self) {
   const auto slots = std::make_unique<base::SlotOwnership>();
-  map.own(route_, *slots);
+  cluster::fill_ownership(*slots, map, self, route_.shard);
   server_.use_map(*slots);
+  responder_.map_epoch = map.epoch();
+  process_.wake();
 }
 
 // The server checks in its destructor that it has no request: so they end first.

@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
+#include "daemon/cluster/slot_map.h"
 #include "daemon/server/server.h"
 #include "daemon/store/store.h"
-#include "tests/sim/cluster_map.h"
 #include "tests/sim/process.h"
 #include "tests/sim/scenario.h"
 #include "tests/sim/sim_responder.h"
@@ -17,15 +17,16 @@ namespace simm::sim {
 
 class SimStorage {
 public:
-  SimStorage(const Scenario& scenario, Network& network, Dice& dice, transport::Route route,
-             const ClusterMap& map);
+  // It owns nothing before it has a map.
+  SimStorage(const Scenario& scenario, Network& network, Dice& dice, transport::Route route);
   ~SimStorage();
 
   [[nodiscard]] Process& process() { return process_; }
   [[nodiscard]] store::StoreStats stats() const { return store_->stats(); }
   // Losses of leased objects that nobody asked for: what P3 may be explained by.
   [[nodiscard]] std::uint64_t lease_losses() const;
-  void use_map(const ClusterMap& map);
+  void use_map(const cluster::SlotMap& map, const cluster::Incarnation& self);
+  [[nodiscard]] base::Epoch epoch() const { return responder_.map_epoch; }
 
   void check_books(Report& report) const;
   // When nothing is under way: no leak.
