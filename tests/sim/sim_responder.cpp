@@ -104,7 +104,10 @@ int SimResponder::do_work() noexcept {
       ++done;
     } else {
       abort_idle(end);
-      if (end.active.empty()) ends_.erase(id);
+      if (end.active.empty()) {
+        end.path->responder = nullptr;  // what still refers to the path may outlive this server
+        ends_.erase(id);
+      }
       ++done;
     }
   }
