@@ -87,6 +87,10 @@ void Cluster::drain_some_server() {
   servers_[server]->member().member().drain();
   loop_.after(dice_.between(20, 200) * kMs, [this, server, serial] {
     if (!storming_ || servers_[server] == nullptr || servers_[server]->serial() != serial) return;
+    const cluster::ClusterMember& member = servers_[server]->member().member();
+    if (member.owns_nothing() && servers_[server]->uses(member.epoch())) {
+      for (const auto& shard : servers_[server]->shards()) shard->check_dropped(report_);
+    }
     kill_server(server);
     loop_.after(draw_absence(200 * kMs), [this, server] {
       if (servers_[server] == nullptr) start_server(server);

@@ -59,6 +59,13 @@ void SimStorage::check_books(Report& report) const {
   }
 }
 
+void SimStorage::check_dropped(Report& report) const {
+  const bool busy = server_.requests_under_way() + server_.moves_under_way() > 0;
+  if (busy || !server_.has_dropped_lost_slots() || store_->stats().objects == 0) return;
+  report.violation("P7", "server %u.%u owns no slots and holds %llu objects", route_.peer.value,
+                   route_.shard, static_cast<unsigned long long>(store_->stats().objects));
+}
+
 void SimStorage::check_idle(Report& report) const {
   check_books(report);
   const store::StoreStats s = store_->stats();

@@ -29,6 +29,8 @@ public:
   [[nodiscard]] base::Epoch epoch() const { return responder_.map_epoch; }
 
   void check_books(Report& report) const;
+  // When it owns no slots any more: what it held has gone.
+  void check_dropped(Report& report) const;
   // When nothing is under way: no leak.
   void check_idle(Report& report) const;
 
