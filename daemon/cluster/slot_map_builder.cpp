@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <utility>
 
@@ -93,26 +92,41 @@ private:
     SIMM_CHECK(open == 0);
   }
 
-  [[nodiscard]] double claim(MemberIndex member, std::uint32_t slot) const {
+  // In (0, 1); the greater one has the smaller claim.
+  [[nodiscard]] double draw(MemberIndex member, std::uint32_t slot) const {
     std::uint64_t state = seeds_[member] ^ (slot * 0xd1342543de82ef95u);
     const std::uint64_t mixed = base::splitmix64(state);
-    const double u = (static_cast<double>(mixed >> 11) + 0.5) * 0x1p-53;
-    return -std::log(u) / weights_[member];
+    return (static_cast<double>(mixed >> 11) + 0.5) * 0x1p-53;
   }
 
-  // Who would get the slot, among the members that are to get more; and how good that claim is.
-  [[nodiscard]] std::pair<MemberIndex, double> best_receiver(std::uint32_t slot) const {
+  [[nodiscard]] double claim(MemberIndex member, double drawn) const {
+    return -std::log(drawn) / weights_[member];
+  }
+  [[nodiscard]] double claim_on(MemberIndex member, std::uint32_t slot) const {
+    return claim(member, draw(member, slot));
+  }
+
+  // Whether the claim of `a` is the smaller one. A logarithm is most of what a map costs, and is
+  // asked only when one of the two has the greater weight and the other one the greater draw.
+  [[nodiscard]] bool beats(MemberIndex a, double drawn_a, MemberIndex b, double drawn_b) const {
+    if (drawn_a <= drawn_b && weights_[a] <= weights_[b]) return false;
+    if (drawn_a >= drawn_b && weights_[a] >= weights_[b]) return true;
+    return claim(a, drawn_a) < claim(b, drawn_b);
+  }
+
+  // Who would get the slot, among the members that are to get more.
+  [[nodiscard]] MemberIndex best_receiver(std::uint32_t slot) const {
     MemberIndex best = kNoMember;
-    double least = std::numeric_limits<double>::infinity();
+    double best_drawn = 0;
     for (std::size_t i = 0; i < shares_.size(); ++i) {
       if (shares_[i].missing() == 0) continue;
-      const double mine = claim(static_cast<MemberIndex>(i), slot);
-      if (best == kNoMember || mine < least) {
-        best = static_cast<MemberIndex>(i);
-        least = mine;
-      }
+      const auto member = static_cast<MemberIndex>(i);
+      const double drawn = draw(member, slot);
+      if (best != kNoMember && !beats(member, drawn, best, best_drawn)) continue;
+      best = member;
+      best_drawn = drawn;
     }
-    return {best, least};
+    return best;
   }
 
   void release() {
@@ -120,11 +134,15 @@ private:
     for (std::uint32_t slot = 0; slot < base::kSlotCount; ++slot) {
       const MemberIndex owner = owner_[slot];
       if (owner == kNoMember || shares_[owner].have <= shares_[owner].target) continue;
-      offers[owner].emplace_back(best_receiver(slot).second / claim(owner, slot), slot);
+      const MemberIndex receiver = best_receiver(slot);
+      SIMM_CHECK(receiver != kNoMember);
+      offers[owner].emplace_back(claim_on(receiver, slot) / claim_on(owner, slot), slot);
     }
     for (std::size_t i = 0; i < shares_.size(); ++i) {
       Share& share = shares_[i];
-      std::sort(offers[i].begin(), offers[i].end());
+      if (share.have <= share.target) continue;
+      const auto released = static_cast<std::ptrdiff_t>(share.have - share.target);
+      std::nth_element(offers[i].begin(), offers[i].begin() + released - 1, offers[i].end());
       for (std::size_t next = 0; share.have > share.target; ++next, --share.have) {
         owner_[offers[i][next].second] = kNoMember;
       }
@@ -134,7 +152,7 @@ private:
   void assign() {
     for (std::uint32_t slot = 0; slot < base::kSlotCount; ++slot) {
       if (owner_[slot] != kNoMember) continue;
-      const MemberIndex receiver = best_receiver(slot).first;
+      const MemberIndex receiver = best_receiver(slot);
       SIMM_CHECK(receiver != kNoMember);
       owner_[slot] = receiver;
       ++shares_[receiver].have;
@@ -148,11 +166,26 @@ private:
   std::vector<MemberIndex> owner_;  // by slot
 };
 
-// The epoch since which that incarnation has owned the slot in `map`; 0: it does not own it there.
-base::Epoch held_since(const SlotMap& map, base::Slot slot, const Incarnation& incarnation) {
-  const MapMember* owner = map.owner_of(slot);
-  return owner != nullptr && owner->identity.incarnation == incarnation ? map.since(slot) : 0;
-}
+// Since which epochs the incarnations of a list of members have owned their slots in an older map.
+class Tenures {
+public:
+  Tenures(const SlotMap* map, const std::vector<MapMember>& members) : map_(map) {
+    if (map == nullptr) return;
+    for (const MapMember& member : members) {
+      there_.push_back(map->find(member.identity.incarnation).value_or(kNoMember));
+    }
+  }
+
+  // 0: that member does not own the slot there.
+  [[nodiscard]] base::Epoch since(MemberIndex member, base::Slot slot) const {
+    if (map_ == nullptr || there_[member] == kNoMember) return 0;
+    return map_->owner(slot) == there_[member] ? map_->since(slot) : 0;
+  }
+
+private:
+  const SlotMap* map_;
+  std::vector<MemberIndex> there_;  // their indices in `map_`
+};
 
 }  // namespace
 
@@ -162,13 +195,14 @@ SlotMapPtr build_slot_map(base::Epoch epoch, std::vector<MapMember> members,
     return full_name(a.identity) < full_name(b.identity);
   });
   const std::vector<MemberIndex> owner = Builder(members, previous).build();
+  const Tenures before(previous, members);
+  const Tenures now(current, members);
   std::vector<SlotOwner> owners(base::kSlotCount);
   for (std::uint32_t i = 0; i < base::kSlotCount; ++i) {
     if (owner[i] == kNoMember) continue;
     const auto slot = static_cast<base::Slot>(i);
-    const Incarnation& incarnation = members[owner[i]].identity.incarnation;
-    const base::Epoch since = previous == nullptr ? 0 : held_since(*previous, slot, incarnation);
-    const bool broken = current != nullptr && held_since(*current, slot, incarnation) == 0;
+    const base::Epoch since = before.since(owner[i], slot);
+    const bool broken = current != nullptr && now.since(owner[i], slot) == 0;
     owners[i] = {owner[i], since == 0 || broken ? epoch : since};
   }
   Expected<SlotMapPtr> made = SlotMap::make(epoch, std::move(members), std::move(owners));
