@@ -84,6 +84,7 @@ void Cluster::drain_some_server() {
   const Serial serial = servers_[server]->serial();
   if (log_.on()) log_.line("server %u drains", serial);
   troubles_.give_up(serial);
+  if (dice_.percent(50)) slow_down();  // then copies are under way when the slots move
   servers_[server]->member().member().drain();
   loop_.after(dice_.between(20, 200) * kMs, [this, server, serial] {
     if (!storming_ || servers_[server] == nullptr || servers_[server]->serial() != serial) return;
@@ -93,7 +94,9 @@ void Cluster::drain_some_server() {
     }
     kill_server(server);
     loop_.after(draw_absence(200 * kMs), [this, server] {
-      if (servers_[server] == nullptr) start_server(server);
+      if (servers_[server] != nullptr) return;
+      if (dice_.percent(50)) slow_down();
+      start_server(server);
     });
   });
 }

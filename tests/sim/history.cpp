@@ -144,11 +144,11 @@ void History::on_answered(const WireRequest& request, std::span<const transport:
 }
 
 // Whoever serves a page has owned its slot since the asker's map, without a break, under the map
-// that it had when it took the request.
+// that it had when it began to read the object, or when it published it.
 void History::check_served(const WireRequest& request, std::size_t page) {
   const base::Slot slot = base::slot_of(request.pages[page].group);
   const base::Epoch asked = request.header.epoch;
-  const base::Epoch has = request.server_epoch;
+  const base::Epoch has = request.server_epochs[page];
   if (asked <= has && maps_.owner(has, slot) == request.to.peer.value &&
       maps_.tenure(has, slot) == maps_.tenure(asked, slot)) {
     return;

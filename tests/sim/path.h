@@ -26,7 +26,9 @@ struct WireRequest {
   std::uint32_t node = 0;
   transport::Route to;
   base::TimeNs posted_ns = 0;
-  base::Epoch server_epoch = 0;  // of the server's map when it took the request
+  // Of the server's map, by page: when it took the request, began to push the page, or learnt that
+  // its pull was over.
+  std::vector<base::Epoch> server_epochs;
   transport::RequestToken token = 0;
   transport::RequestHeader header;
   base::TimeNs remaining_ns = 0;  // of its deadline when it was sent

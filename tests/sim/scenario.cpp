@@ -62,7 +62,7 @@ void draw_faults(Scenario& s, Dice& dice) {
   s.break_every_ns = sometimes(40, 10 * kMs, 300 * kMs);
   s.partition_every_ns = sometimes(40, 20 * kMs, 500 * kMs);
   s.slow_every_ns = sometimes(60, 10 * kMs, 100 * kMs);
-  s.drain_every_ns = sometimes(35, 50 * kMs, 500 * kMs);
+  s.drain_every_ns = sometimes(50, 30 * kMs, 400 * kMs);
   s.manager_crash_every_ns = sometimes(25, 200 * kMs, 2 * kSecond);
   s.manager_pause_every_ns = sometimes(20, 200 * kMs, 2 * kSecond);
   s.control_cut_every_ns = sometimes(30, 100 * kMs, 1 * kSecond);

@@ -137,6 +137,9 @@ void SimResponder::handle_one(PathEnd& end) {
     case EventKind::moved:
       --event.active->moves;
       event.active->moving[event.page] = false;
+      if (event.active->incoming.header.opcode == ipc::Opcode::put) {
+        event.active->wire->server_epochs[event.page] = map_epoch;
+      }
       events_->on_moved(event.active->incoming, event.page, event.result);
       return;
   }
@@ -154,7 +157,7 @@ void SimResponder::begin(PathEnd& end, const std::shared_ptr<WireRequest>& wire)
   active->moving.resize(active->pages.size());
   active->incoming.responder = this;
   active->incoming.header = wire->header;
-  wire->server_epoch = map_epoch;
+  wire->server_epochs.assign(wire->pages.size(), map_epoch);
   active->incoming.header.deadline_ns = clock_.now_ns() + wire->remaining_ns;
   active->incoming.pages = active->pages;
   transport::Incoming& incoming = active->incoming;
@@ -216,6 +219,7 @@ void SimResponder::push(transport::Incoming& incoming, std::uint16_t page,
   if (page >= active->pages.size() || bytes.size() > active->pages[page].slice.length) {
     return network_.report().violation("P1", "push of %zu bytes for page %u", bytes.size(), page);
   }
+  active->wire->server_epochs[page] = map_epoch;
   auto move = std::make_shared<Move>();
   move->is_push = true;
   move->whole_digest = whole_digest;
