@@ -197,6 +197,10 @@ void check_together(const Config& config) {
     throw Mistake{"engine.fence_budget_min_ms", std::to_string(config.engine.fence_budget_min_ms),
                   "write at most engine.fence_budget_max_ms"};
   }
+  if (config.manager.member_timeout_ms > config.manager.rejoin_grace_ms) {
+    throw Mistake{"manager.member_timeout_ms", std::to_string(config.manager.member_timeout_ms),
+                  "write at most manager.rejoin_grace_ms"};
+  }
   std::set<std::string> names;
   for (const TenantConfig& tenant : config.tenants) {
     if (!names.insert(tenant.name).second) {
@@ -209,6 +213,10 @@ void check_together(const Config& config) {
       throw Mistake{"sockets", socket.path, "list each path once"};
     }
   }
+}
+
+std::string default_state_file(const Config& config) {
+  return state_directory(config) + "/manager.state";
 }
 
 Config config_of(const json& root) {
@@ -231,6 +239,7 @@ Config config_of(const json& root) {
   if (config.sockets.empty()) config.sockets.push_back({directory + "simm.sock", "", 0660});
   if (config.admin_socket.empty()) config.admin_socket = directory + "admin.sock";
   if (config.counters_file.empty()) config.counters_file = directory + "counters";
+  if (config.manager.state_file.empty()) config.manager.state_file = default_state_file(config);
   return config;
 }
 
@@ -243,12 +252,22 @@ std::string default_run_directory() {
   return "/tmp/simm-" + std::to_string(::geteuid());
 }
 
+std::string state_directory(const Config& config) {
+  // Several are separated by colons; ours is the first one.
+  const char* kept = std::getenv("STATE_DIRECTORY");
+  if (kept == nullptr || *kept != '/') return config.run_directory;
+  const std::string_view all(kept);
+  return std::string(all.substr(0, all.find(':')));
+}
+
 void use_socket(Config& config, const std::string& path) {
+  const bool is_state_elsewhere = config.manager.state_file != default_state_file(config);
   const std::size_t slash = path.rfind('/');
   config.run_directory = slash == std::string::npos ? "." : path.substr(0, slash);
   config.sockets = {{path, "", 0660}};
   config.admin_socket = config.run_directory + "/admin.sock";
   config.counters_file = config.run_directory + "/counters";
+  if (!is_state_elsewhere) config.manager.state_file = default_state_file(config);
 }
 
 Config default_config() {

@@ -57,6 +57,8 @@ struct Config {
     HugepageMode hugepages = HugepageMode::off;
     std::int32_t numa = -1;
     bool prefault = false;
+    std::uint64_t cache_bytes = 0;  // for copies of other daemons' objects; 0: none are kept
+    std::uint32_t flight_linger_ms = 0;
   } node;
   struct {
     std::uint32_t lease_default_ms = 0;
@@ -92,6 +94,24 @@ struct Config {
     std::uint32_t regions_total_max = 0;
     std::uint64_t touch_budget_bytes = 0;
   } memory;
+  // What daemons of one cluster say about it, all of them the same but for listen, advertise and
+  // node_name.
+  struct {
+    std::string name;
+    std::string secret_file;  // empty: no secret, loopback only
+    std::string manager;      // where it listens; empty: no cluster
+    std::string listen;       // for other daemons
+    std::string advertise;    // what they dial; empty: where it listens
+    std::string node_name;    // empty: the host's
+    std::uint32_t detection_ms = 0;
+    std::uint32_t connections_per_shard = 0;
+  } cluster;
+  struct {
+    std::string listen;
+    std::string state_file;
+    std::uint32_t rejoin_grace_ms = 0;
+    std::uint32_t member_timeout_ms = 0;
+  } manager;
   struct {
     LogLevel level = LogLevel::info;
   } log;
@@ -108,6 +128,10 @@ Expected<Config> load_config(const std::string& path);
 // Listens on this one socket instead of the configured ones, with the run directory, the admin
 // socket and the counters file beside it.
 void use_socket(Config& config, const std::string& path);
+
+// The directory that the service manager keeps for this service ($STATE_DIRECTORY), else the run
+// directory: where what has to outlive the process is kept.
+std::string state_directory(const Config& config);
 
 // /run/simm for root, else $XDG_RUNTIME_DIR/simm, else /tmp/simm-<uid>.
 std::string default_run_directory();

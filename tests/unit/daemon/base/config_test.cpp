@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -31,6 +32,9 @@ TEST_CASE("no file at all is a working configuration") {
   CHECK(config.store.lease_default_ms == 15'000);
   CHECK(config.session.lanes_default == 8);
   CHECK(config.memory.adopt);
+  CHECK(config.cluster.manager.empty());
+  CHECK(config.cluster.detection_ms == 300);
+  CHECK(config.manager.rejoin_grace_ms == 30'000);
   CHECK(parse_config("{}", "simm.json").has_value());
 }
 
@@ -40,7 +44,13 @@ TEST_CASE("values arrive where they belong") {
     "wait": {"mode": "event"},
     "sockets": [{"path": "/a"}, {"path": "/b", "tenant": "blue", "mode": "0600"}],
     "tenants": [{"name": "blue", "uids": [1000], "in_flight_bytes_max": "2 MiB"}],
-    "node": {"pool_bytes": "4GiB"}, "store": {"verify": "always"}, "log": {"level": "debug"}})",
+    "cluster": {"name": "blue", "secret_file": "/s", "manager": "m:1", "listen": "0.0.0.0:2",
+                "advertise": "a:3", "node_name": "n", "detection_ms": 20,
+                "connections_per_shard": 8},
+    "manager": {"listen": "[::]:4", "state_file": "/f", "rejoin_grace_ms": 70,
+                "member_timeout_ms": 60},
+    "node": {"pool_bytes": "4GiB", "cache_bytes": "1MiB", "flight_linger_ms": 5},
+    "store": {"verify": "always"}, "log": {"level": "debug"}})",
                              "simm.json");
   REQUIRE(config.has_value());
   CHECK(config->threading.mode == Threading::dedicated);
@@ -52,6 +62,20 @@ TEST_CASE("values arrive where they belong") {
   CHECK(config->tenants[0].in_flight_bytes_max == 2u << 20);
   CHECK(config->tenants[0].quota_percent == 100);
   CHECK(config->node.pool_bytes.of(1) == 4ull << 30);
+  CHECK(config->node.cache_bytes == 1u << 20);
+  CHECK(config->node.flight_linger_ms == 5);
+  CHECK(config->cluster.name == "blue");
+  CHECK(config->cluster.secret_file == "/s");
+  CHECK(config->cluster.manager == "m:1");
+  CHECK(config->cluster.listen == "0.0.0.0:2");
+  CHECK(config->cluster.advertise == "a:3");
+  CHECK(config->cluster.node_name == "n");
+  CHECK(config->cluster.detection_ms == 20);
+  CHECK(config->cluster.connections_per_shard == 8);
+  CHECK(config->manager.listen == "[::]:4");
+  CHECK(config->manager.state_file == "/f");
+  CHECK(config->manager.rejoin_grace_ms == 70);
+  CHECK(config->manager.member_timeout_ms == 60);
   CHECK(config->store.verify == VerifyMode::always);
   CHECK(config->log.level == LogLevel::debug);
 }
@@ -74,6 +98,8 @@ TEST_CASE("an error names the file, the key, the value and the remedy") {
   CHECK(holds(error_of(R"({"memory": {"touch_budget_bytes": "10%"}})"), "write a size"));
   CHECK(holds(error_of(R"({"memory": {"adopt": 1}})"), "write true or false"));
   CHECK(holds(error_of(R"({"store": {"lease_default_ms": 60001}})"), "store.lease_max_ms"));
+  CHECK(holds(error_of(R"({"manager": {"member_timeout_ms": 50, "rejoin_grace_ms": 40}})"),
+              "manager.member_timeout_ms = 50: write at most manager.rejoin_grace_ms"));
   CHECK(holds(error_of(R"({"bad\nkey": 1})"), "bad\\x0akey"));
   CHECK(holds(error_of(R"({"store": 3})"), "write an object"));
   CHECK(holds(error_of("[]"), "write an object"));
@@ -97,6 +123,27 @@ TEST_CASE("every key accepts its own default and refuses what is one past its ra
     CHECK(holds(error_of(with(key.min - 1)), path));
     if (key.max < INT64_MAX) CHECK(holds(error_of(with(key.max + 1)), path));
   }
+}
+
+TEST_CASE("the manager's state outlives a reboot where the service manager keeps a directory") {
+  ::unsetenv("STATE_DIRECTORY");
+  const Config alone = default_config();
+  CHECK(alone.manager.state_file == alone.run_directory + "/manager.state");
+  for (const char* given : {"/var/lib/simm", "/var/lib/simm:/var/lib/other"}) {
+    ::setenv("STATE_DIRECTORY", given, 1);
+    CHECK(default_config().manager.state_file == "/var/lib/simm/manager.state");
+  }
+  ::setenv("STATE_DIRECTORY", "relative", 1);
+  CHECK(default_config().manager.state_file == alone.manager.state_file);
+  ::unsetenv("STATE_DIRECTORY");
+
+  // It is one of the files beside the socket, unless somebody has put it elsewhere.
+  Config moved = default_config();
+  use_socket(moved, "/somewhere/simm.sock");
+  CHECK(moved.manager.state_file == "/somewhere/manager.state");
+  moved.manager.state_file = "/kept/state";
+  use_socket(moved, "/elsewhere/simm.sock");
+  CHECK(moved.manager.state_file == "/kept/state");
 }
 
 TEST_CASE("the committed schema is the generated one") {
