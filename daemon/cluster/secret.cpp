@@ -19,11 +19,18 @@ namespace {
 
 constexpr std::string_view kKeyLabel = "simm cluster key 1";
 constexpr std::string_view kSeedLabel = "simm hash seed 1";
+constexpr std::string_view kDerivedSeedLabel = "simm derived hash seed 1";
 constexpr mode_t kOthers = 0077;
 constexpr mode_t kOthersButGroupRead = 0037;
 
 std::span<const std::byte> bytes_of(std::string_view text) noexcept {
   return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+std::uint64_t first_word(const Mac& mac) noexcept {
+  std::uint64_t word = 0;
+  std::memcpy(&word, mac.data(), sizeof(word));
+  return word;
 }
 
 Error unusable(Status status, const std::string& path, const std::string& what) {
@@ -141,11 +148,12 @@ ClusterSecret ClusterSecret::none() {
 }
 
 std::uint64_t ClusterSecret::fingerprint_of(std::uint64_t hash_seed) const noexcept {
-  const Mac mac =
-      mac_of(key_, {bytes_of(kSeedLabel), std::as_bytes(std::span(&hash_seed, std::size_t{1}))});
-  std::uint64_t fingerprint = 0;
-  std::memcpy(&fingerprint, mac.data(), sizeof(fingerprint));
-  return fingerprint;
+  return first_word(
+      mac_of(key_, {bytes_of(kSeedLabel), std::as_bytes(std::span(&hash_seed, std::size_t{1}))}));
+}
+
+std::uint64_t ClusterSecret::hash_seed_of(std::string_view cluster_name) const noexcept {
+  return first_word(mac_of(key_, {bytes_of(kDerivedSeedLabel), bytes_of(cluster_name)}));
 }
 
 }  // namespace simm::cluster

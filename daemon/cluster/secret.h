@@ -57,6 +57,10 @@ public:
   // would look for each other's objects in the wrong slots, never meet. Tells nothing of the seed.
   [[nodiscard]] std::uint64_t fingerprint_of(std::uint64_t hash_seed) const noexcept;
 
+  // The hash seed of a cluster whose configuration names none: from its secret and its name, so
+  // that these are all that its daemons have to share. Without a secret anybody can compute it.
+  [[nodiscard]] std::uint64_t hash_seed_of(std::string_view cluster_name) const noexcept;
+
 private:
   ClusterSecret(std::span<const std::byte> text, bool is_secret) noexcept;
 

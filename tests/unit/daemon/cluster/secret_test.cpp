@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 #include "daemon/cluster/incarnation.h"
@@ -152,6 +153,23 @@ TEST_CASE("an incarnation is text of 32 digits and never nobody") {
   const auto first = cluster::Incarnation::draw(random);
   CHECK(first.is_set());
   CHECK(first != cluster::Incarnation::draw(random));
+}
+
+TEST_CASE("the derived hash seed is a function of secret and name, and tells neither") {
+  const auto seed = [](const std::string& text, std::string_view name) {
+    return ClusterSecret::from_text(text)->hash_seed_of(name);
+  };
+  const std::uint64_t mine = seed(kText, "simm");
+  CHECK(mine == seed(kText, "simm"));
+  CHECK(mine != seed(kText, "other"));
+  CHECK(mine != seed(kText + "x", "simm"));
+  CHECK(mine != ClusterSecret::none().hash_seed_of("simm"));
+  CHECK(ClusterSecret::none().hash_seed_of("simm") == ClusterSecret::none().hash_seed_of("simm"));
+  // Not what the hello shows to everybody, not even for a name of the length of a seed.
+  std::uint64_t name_as_seed = 0;
+  std::memcpy(&name_as_seed, "12345678", sizeof(name_as_seed));
+  const auto secret = ClusterSecret::from_text(kText);
+  CHECK(secret->hash_seed_of("12345678") != secret->fingerprint_of(name_as_seed));
 }
 
 }  // namespace secret_test
