@@ -13,7 +13,7 @@
 namespace simm::cluster {
 
 // Nobody: no transport leads there.
-inline constexpr base::PeerId kNoPeer{0xffff'ffff};
+inline constexpr base::PeerId kNoPeer{0xffff'fffe};
 
 class PeerTable {
 public:

@@ -76,6 +76,11 @@ public:
       if (connection.is_open() && connection.link().peer == peer) connection.fail(cause);
     }
   }
+  void drop_all() noexcept {
+    for (const auto& link : used()) {
+      if (link->connection().is_open()) link->connection().fail(LinkLoss::dropped);
+    }
+  }
   // Starts what can be started, gives it to the kernel, and takes what has ended, until there is
   // nothing to do or others have to have their turn.
   int run(base::TimeNs now_ns) noexcept {

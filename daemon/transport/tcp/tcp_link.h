@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "daemon/base/ids.h"
 #include "daemon/base/mailbox.h"
@@ -86,7 +87,13 @@ public:
     return taken;
   }
   // False: full, try again in a later turn.
-  [[nodiscard]] bool agent_lost(const LinkLost& lost) noexcept { return lost_.try_push(lost); }
+  [[nodiscard]] bool agent_lost(const LinkLost& lost) noexcept {
+    if (!lost_.try_push(lost)) return false;
+    has_news_ = true;
+    return true;
+  }
+  // Something was lost since the last call: the control thread's bell has to be rung.
+  [[nodiscard]] bool agent_take_news() noexcept { return std::exchange(has_news_, false); }
 
 private:
   enum class Kind : std::uint8_t { add, drop_peer };
@@ -106,6 +113,7 @@ private:
   base::SpscMailbox<Command> commands_;
   base::SpscMailbox<LinkLost> lost_;
   base::Waiter* const agent_waiter_;
+  bool has_news_ = false;  // the agent's
 };
 
 }  // namespace simm::transport

@@ -31,6 +31,8 @@ public:
   void connect(ResponderEvents& events) noexcept { shared_.events = &events; }
   // Takes the link; without room it is reported as lost (refused).
   void add_link(TcpLink link) noexcept { links_.add(std::move(link)); }
+  // Every link ends (cause dropped); what was asked for over them is aborted in later turns.
+  void drop_all() noexcept { links_.drop_all(); }
 
   void pull(Incoming& incoming, std::uint16_t page, std::span<std::byte> extent) noexcept override;
   void push(Incoming& incoming, std::uint16_t page, std::span<const std::byte> bytes,
