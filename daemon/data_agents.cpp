@@ -5,15 +5,24 @@
 #include <string>
 #include <utility>
 
+#include "daemon/cluster/map_placement.h"
+
 namespace simm {
 namespace {
 
 // A shard smaller than this holds no useful number of objects.
 constexpr std::uint64_t kShardBytesMin = 16ull << 20;
+constexpr std::uint64_t kHugePage = 2ull << 20;
 
 std::uint64_t host_memory_bytes() {
   return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
          static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+// A node of a cluster may leave all objects to others.
+bool is_without_a_pool(const DataAgents::Setup& setup) {
+  return setup.clustered && setup.has_clients &&
+         setup.config.node.pool_bytes.of(host_memory_bytes()) == 0;
 }
 
 Expected<store::Arena> create_arena(const DataAgents::Setup& setup) {
@@ -24,8 +33,8 @@ Expected<store::Arena> create_arena(const DataAgents::Setup& setup) {
     return Error{Status::invalid_argument,
                  "node.pool_bytes = " + base::format_bytes(bytes) + ": write at least " +
                      base::format_bytes(least) + " (" + base::format_bytes(kShardBytesMin) +
-                     " for each data agent); a node without a pool of its own needs a cluster, "
-                     "which this version does not join"};
+                     " for each data agent); only a node of a cluster (cluster.manager) can do "
+                     "without, with 0"};
   }
   store::ArenaConfig wanted;
   wanted.bytes = bytes;
@@ -76,12 +85,17 @@ base::AgentGroupOptions group_options(const base::Config& config) {
 
 Expected<std::unique_ptr<DataAgents>> DataAgents::create(const Setup& setup) {
   const std::uint32_t count = setup.config.threading.data_agents;
-  auto arena = create_arena(setup);
-  if (!arena) return std::move(arena).error();
-
   std::unique_ptr<DataAgents> made(new DataAgents());
-  made->arena_ = std::make_unique<store::Arena>(std::move(*arena));
-  made->placement_ = std::make_unique<LocalPlacement>(static_cast<std::uint16_t>(count));
+  if (!is_without_a_pool(setup)) {
+    auto arena = create_arena(setup);
+    if (!arena) return std::move(arena).error();
+    made->arena_ = std::make_unique<store::Arena>(std::move(*arena));
+  }
+  if (setup.clustered) {
+    made->placement_ = std::make_unique<cluster::MapPlacement>();
+  } else {
+    made->placement_ = std::make_unique<LocalPlacement>(static_cast<std::uint16_t>(count));
+  }
   auto group =
       base::AgentGroup::create(group_options(setup.config), count, setup.clock, setup.counters);
   if (!group) return std::move(group).error();
@@ -93,20 +107,66 @@ Expected<std::unique_ptr<DataAgents>> DataAgents::create(const Setup& setup) {
     members.push_back({&made->group_->waiter(i), made->movers_.back().get()});
   }
   made->mesh_ = std::make_unique<transport::LocalMesh>(transport::LocalMeshConfig{}, members);
-
-  const DataAgentShared shared{setup.config,      setup.clock,   setup.counters,
-                               *made->placement_, setup.control, setup.hash_seed};
-  constexpr std::uint64_t kHugePage = 2ull << 20;
-  const std::uint64_t shard_bytes = made->arena_->bytes().size() / count / kHugePage * kHugePage;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    auto shard = store::Store::create(store_config(setup, shard_bytes),
-                                      made->arena_->bytes().subspan(i * shard_bytes, shard_bytes));
-    if (!shard) return std::move(shard).error();
-    made->agents_.push_back(std::make_unique<DataAgent>(shared, i, std::move(*shard), *made->mesh_,
-                                                        made->group_->waiter(i)));
-    made->group_->add(i, *made->agents_.back());
-  }
+  Outcome added = made->make_flights(setup, members);
+  if (added) added = made->add_agents(setup);
+  if (!added) return std::move(added).error();
   return made;
+}
+
+Outcome DataAgents::make_flights(const Setup& setup,
+                                 const std::vector<transport::LocalMember>& members) {
+  // Storage daemons have no clients who could read together.
+  const std::uint64_t bytes =
+      setup.config.node.cache_bytes / members.size() / kHugePage * kHugePage * members.size();
+  if (!setup.clustered || !setup.has_clients || bytes == 0) return Done{};
+  auto memory = store::ReservedMemory::map(bytes);
+  if (!memory) return Error{memory.status(), "node.cache_bytes: " + memory.error().context};
+  flight_memory_ = std::make_unique<store::ReservedMemory>(std::move(*memory));
+  write_marks_ = std::make_unique<engine::WriteMarks>();
+  transport::LocalMeshConfig config;
+  config.peer = engine::kFlights;
+  flight_mesh_ = std::make_unique<transport::LocalMesh>(config, members);
+  return Done{};
+}
+
+Outcome DataAgents::add_agents(const Setup& setup) {
+  const DataAgentShared shared{
+      setup.config,  setup.clock,     setup.counters,    *placement_,
+      setup.control, setup.hash_seed, setup.has_clients, flight_mesh_ != nullptr};
+  const std::uint32_t count = setup.config.threading.data_agents;
+  const std::uint64_t shard_bytes = pool_bytes() / count / kHugePage * kHugePage;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    DataAgent::Parts parts{nullptr, nullptr, *mesh_, *movers_[i], group_->waiter(i)};
+    if (arena_ != nullptr) {
+      auto shard = store::Store::create(store_config(setup, shard_bytes),
+                                        arena_->bytes().subspan(i * shard_bytes, shard_bytes));
+      if (!shard) return std::move(shard).error();
+      parts.store = std::move(*shard);
+    }
+    if (setup.clustered) {
+      auto io = transport::make_socket_io(transport::SocketIoChoice::automatic, &parts.waiter);
+      if (!io) return std::move(io).error();
+      parts.network_io = std::move(*io);
+      const bool is_uring = parts.network_io->kind() == transport::SocketIoKind::uring;
+      if (i == 0) setup.log.info("cluster", "sockets", {{"by", is_uring ? "io_uring" : "epoll"}});
+    }
+    agents_.push_back(std::make_unique<DataAgent>(shared, i, std::move(parts)));
+    if (flight_mesh_ != nullptr) {
+      const std::size_t part = flight_memory_->bytes() / count;
+      // SAFETY: i < count, so the i-th of `count` equal parts lies inside.
+      const std::span<std::byte> memory(flight_memory_->data() + i * part, part);
+      Outcome added =
+          agents_.back()->add_flights(shared, i, {*flight_mesh_, *write_marks_, memory});
+      if (!added) return added;
+    }
+    group_->add(i, *agents_.back());
+  }
+  return Done{};
+}
+
+void DataAgents::stop() noexcept {
+  group_->stop();
+  for (const auto& agent : agents_) agent->end();
 }
 
 std::vector<control::AgentMail> DataAgents::mail() {
@@ -114,6 +174,12 @@ std::vector<control::AgentMail> DataAgents::mail() {
   for (std::size_t i = 0; i < agents_.size(); ++i) {
     all.push_back({&agents_[i]->commands(), &agents_[i]->events(), &group_->waiter(i)});
   }
+  return all;
+}
+
+std::vector<control::AgentPresence> DataAgents::presence() {
+  std::vector<control::AgentPresence> all;
+  for (const auto& agent : agents_) all.push_back(agent->presence());
   return all;
 }
 

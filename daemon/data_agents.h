@@ -14,6 +14,7 @@
 #include "daemon/local_placement.h"
 #include "daemon/memory/foreign_arena.h"
 #include "daemon/store/arena.h"
+#include "daemon/store/reserved_memory.h"
 #include "daemon/transport/region_mover.h"
 
 namespace simm {
@@ -28,30 +29,44 @@ public:
     session::ControlWaker& control;
     const control::TenantRules& tenants;
     std::uint64_t hash_seed;
+    bool clustered;    // there are other daemons; the maps come from a manager
+    bool has_clients;  // false: a storage daemon
   };
 
-  // Fails when the pool is empty or its memory can not be had; the error names the key.
+  // Fails when the memory of the pool can not be had, or when there is none though it is needed;
+  // the error names the key.
   static Expected<std::unique_ptr<DataAgents>> create(const Setup& setup);
 
   Outcome start() { return group_->start(); }
   // Sessions must be gone: what a client still has under way would never complete.
-  void stop() noexcept { group_->stop(); }
+  void stop() noexcept;
 
   [[nodiscard]] std::vector<control::AgentMail> mail();
-  [[nodiscard]] std::uint64_t pool_bytes() const noexcept { return arena_->bytes().size(); }
-  // The pool's memory, for helper processes.
+  // Only when clustered.
+  [[nodiscard]] std::vector<control::AgentPresence> presence();
+  [[nodiscard]] std::uint64_t pool_bytes() const noexcept {
+    return arena_ == nullptr ? 0 : arena_->bytes().size();
+  }
+  // The pool's memory, for helper processes; nothing when there is no pool.
   [[nodiscard]] memory::ForeignArena foreign_arena() const noexcept {
+    if (arena_ == nullptr) return {};
     return {arena_->fd(), arena_->bytes()};
   }
 
 private:
   DataAgents() = default;
+  Outcome make_flights(const Setup& setup, const std::vector<transport::LocalMember>& members);
+  Outcome add_agents(const Setup& setup);
 
-  std::unique_ptr<store::Arena> arena_;
-  std::unique_ptr<LocalPlacement> placement_;
+  std::unique_ptr<store::Arena> arena_;  // null: there is no pool
+  std::unique_ptr<const engine::Placement> placement_;
   std::unique_ptr<base::AgentGroup> group_;
   std::vector<std::unique_ptr<transport::RegionMover>> movers_;
   std::unique_ptr<transport::LocalMesh> mesh_;
+  // Null: every process fetches for itself what it reads.
+  std::unique_ptr<store::ReservedMemory> flight_memory_;
+  std::unique_ptr<engine::WriteMarks> write_marks_;
+  std::unique_ptr<transport::LocalMesh> flight_mesh_;
   std::vector<std::unique_ptr<DataAgent>> agents_;
 };
 

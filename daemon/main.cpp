@@ -9,6 +9,7 @@
 
 #include "daemon/base/config.h"
 #include "daemon/base/config_table.h"
+#include "daemon/manager_daemon.h"
 #include "daemon/node_daemon.h"
 #include "daemon/privileges.h"
 #include "simm/version.h"
@@ -35,7 +36,7 @@ simm::Expected<simm::base::Config> configuration(const CommandLine& line) {
   return config;
 }
 
-int serve(const std::string& role, const CommandLine& line) {
+int serve(simm::NodeRole role, const CommandLine& line) {
   auto config = configuration(line);
   if (!config) return fail(config.error());
   if (line.check_config) return EXIT_SUCCESS;
@@ -45,10 +46,23 @@ int serve(const std::string& role, const CommandLine& line) {
   options.role = role;
   options.inherited = simm::control::take_inherited_sockets();
   if (const auto made = simm::prepare_run_directory(*config); !made) return fail(made.error());
-  options.helper = simm::reach_adopt_helper(*config);
+  // Only clients have memory to adopt.
+  if (role != simm::NodeRole::storage) options.helper = simm::reach_adopt_helper(*config);
   if (const auto became = simm::become_user(config->user); !became) return fail(became.error());
   options.config = std::move(*config);
   auto daemon = simm::NodeDaemon::create(std::move(options));
+  if (!daemon) return fail(daemon.error());
+  return (*daemon)->run() ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int manage(const CommandLine& line) {
+  auto config = configuration(line);
+  if (!config) return fail(config.error());
+  if (line.check_config) return EXIT_SUCCESS;
+  std::signal(SIGPIPE, SIG_IGN);
+  if (const auto made = simm::prepare_run_directory(*config); !made) return fail(made.error());
+  if (const auto became = simm::become_user(config->user); !became) return fail(became.error());
+  auto daemon = simm::ManagerDaemon::create(std::move(*config));
   if (!daemon) return fail(daemon.error());
   (*daemon)->run();
   return EXIT_SUCCESS;
@@ -78,7 +92,12 @@ int main(int argc, char** argv) {
   app.add_flag("--print-schema", line.print_schema, "Print the JSON schema of the configuration");
   app.fallthrough();
   CLI::App* all = app.add_subcommand("all", "Everything in one process: the default");
-  CLI::App* node = app.add_subcommand("node", "The daemon of a node with a pool of its own");
+  CLI::App* node = app.add_subcommand(
+      "node", "The daemon of a host with clients, in a cluster when cluster.manager is set");
+  CLI::App* storage =
+      app.add_subcommand("storage", "Memory of this host for a cluster; no clients");
+  CLI::App* manager =
+      app.add_subcommand("manager", "Keeps the members and the map of a cluster; no data");
   CLI::App* helper = app.add_subcommand(
       "adopt", "The helper with the privilege to open memory of clients, as its own service");
   app.require_subcommand(0, 1);
@@ -90,7 +109,10 @@ int main(int argc, char** argv) {
   }
   try {
     if (helper->parsed()) return adopt(line);
-    return serve(node->parsed() && !all->parsed() ? "node" : "all", line);
+    if (manager->parsed()) return manage(line);
+    if (storage->parsed()) return serve(simm::NodeRole::storage, line);
+    return serve(node->parsed() && !all->parsed() ? simm::NodeRole::node : simm::NodeRole::all,
+                 line);
   } catch (const std::exception& unexpected) {
     // Out of memory or descriptors while it starts.
     std::fprintf(stderr, "simmd: %s\n", unexpected.what());

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "daemon/base/random.h"
@@ -12,6 +13,8 @@
 #include "daemon/control/admin_reports.h"
 #include "daemon/control/admin_server.h"
 #include "daemon/control/attach_server.h"
+#include "daemon/control/cluster_presence.h"
+#include "daemon/control/cluster_settings.h"
 #include "daemon/control/control_bell.h"
 #include "daemon/control/mailbox_data_plane.h"
 #include "daemon/data_agents.h"
@@ -26,21 +29,57 @@ constexpr std::uint64_t kSessionIdSpan = 1'000'000;
 // How soon the copying helper of a client is there again after it was killed at a fence.
 constexpr std::chrono::milliseconds kMaintenanceInterval{10};
 
-std::uint64_t seed_of(const base::Config& config) {
-  return config.hash_seed != 0 ? config.hash_seed : base::SystemRandom().next();
+const char* role_text(NodeRole role) {
+  switch (role) {
+    case NodeRole::all:
+      return "all";
+    case NodeRole::node:
+      return "node";
+    case NodeRole::storage:
+      return "storage";
+  }
+  return "unknown";
+}
+
+// Nothing: it is in no cluster.
+using MaybeSettings = std::optional<control::ClusterSettings>;
+
+Expected<MaybeSettings> cluster_settings(const NodeOptions& options, base::Random& random) {
+  const base::Config& config = options.config;
+  const bool is_storage = options.role == NodeRole::storage;
+  if (config.cluster.manager.empty() && is_storage) {
+    return Error{Status::invalid_argument,
+                 "cluster.manager = nothing: a storage daemon needs a cluster; write where its "
+                 "manager listens, for example 10.0.0.7:30001"};
+  }
+  if (config.cluster.manager.empty() || options.role == NodeRole::all) return MaybeSettings();
+  const base::ByteShare& pool = config.node.pool_bytes;
+  const bool has_pool = pool.bytes > 0 || pool.percent > 0;
+  auto settings = control::ClusterSettings::make(
+      config, is_storage ? cluster::ClusterRole::storage : cluster::ClusterRole::node,
+      static_cast<std::uint16_t>(has_pool ? config.threading.data_agents : 0), random);
+  if (!settings) return std::move(settings).error();
+  return MaybeSettings(std::move(*settings));
+}
+
+std::uint64_t seed_of(const base::Config& config, const MaybeSettings& settings,
+                      base::Random& random) {
+  if (settings) return settings->hash_seed;
+  return config.hash_seed != 0 ? config.hash_seed : random.next();
 }
 
 }  // namespace
 
 // In the order in which they depend on each other; destroyed the other way round.
 struct NodeDaemon::Parts {
-  Parts(NodeOptions given, std::unique_ptr<base::CounterSet> counter_set)
+  Parts(NodeOptions given, std::unique_ptr<base::CounterSet> counter_set, MaybeSettings of_cluster)
       : options(std::move(given)),
+        settings(std::move(of_cluster)),
         counters(std::move(counter_set)),
         errors(clock),
         log(clock, options.config.log.level),
         limits(*counters),
-        hash_seed(seed_of(options.config)),
+        hash_seed(seed_of(options.config, settings, random)),
         tenants(options.config, base::KeyHasher(hash_seed)),
         registrar("simm-registrar", base::kRegistrarJobsMax),
         closer("simm-closer", base::kRegistrarJobsMax),
@@ -59,6 +98,8 @@ struct NodeDaemon::Parts {
   }
 
   NodeOptions options;
+  const MaybeSettings settings;
+  base::SystemRandom random;
   base::RealClock clock;
   std::unique_ptr<base::CounterSet> counters;
   base::ErrorLog errors;
@@ -80,26 +121,41 @@ struct NodeDaemon::Parts {
   std::unique_ptr<control::MailboxDataPlane> plane;
   std::unique_ptr<control::RegionOpener> opener;
   std::unique_ptr<control::AttachServer> server;
+  std::unique_ptr<control::ClusterPresence> presence;  // null: in no cluster
   std::unique_ptr<control::AdminReports> reports;
   std::unique_ptr<control::AdminServer> admin;
   bool stopping = false;
+  bool expelled = false;
+  int drains = 0;  // under way
 };
 
 NodeDaemon::NodeDaemon(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 NodeDaemon::~NodeDaemon() = default;
 
 Expected<std::unique_ptr<NodeDaemon>> NodeDaemon::create(NodeOptions options) {
+  base::SystemRandom random;
+  auto settings = cluster_settings(options, random);
+  if (!settings) return std::move(settings).error();
   auto counters = base::CounterSet::create_file(options.config.counters_file);
   if (!counters) return std::move(counters).error();
-  auto parts = std::make_unique<Parts>(std::move(options), std::move(*counters));
-  Parts& p = *parts;
+  std::unique_ptr<NodeDaemon> made(new NodeDaemon(
+      std::make_unique<Parts>(std::move(options), std::move(*counters), std::move(*settings))));
+  Parts& p = *made->parts_;
   memory::FaultGuard::install();
-  if (!p.options.helper.socket.valid()) {
+  if (!p.options.helper.socket.valid() && p.options.role != NodeRole::storage) {
     p.log.info("memory", "no memory of clients is adopted", {{"why", p.options.helper.why_not}});
   }
 
-  auto data = DataAgents::create(
-      {p.options.config, p.clock, *p.counters, p.log, p.bell, p.tenants, p.hash_seed});
+  // Alone whatever is configured of a cluster.
+  if (!p.settings) p.options.config.cluster.manager.clear();
+  if (p.settings && p.options.config.memory.foreign) {
+    // Its workers copy out of the pool alone, and pages of other daemons never lie there.
+    p.options.config.memory.foreign = false;
+    p.log.warning("memory", "memory.foreign is off, because this daemon is in a cluster");
+  }
+  auto data = DataAgents::create({p.options.config, p.clock, *p.counters, p.log, p.bell, p.tenants,
+                                  p.hash_seed, p.settings.has_value(),
+                                  p.options.role != NodeRole::storage});
   if (!data) return std::move(data).error();
   p.data = std::move(*data);
   p.plane =
@@ -108,43 +164,79 @@ Expected<std::unique_ptr<NodeDaemon>> NodeDaemon::create(NodeOptions options) {
                                                   p.data->foreign_arena());
   const control::AttachServices services{p.environment, *p.plane, *p.opener, p.tenants, p.accounts};
   p.server = std::make_unique<control::AttachServer>(
-      services, base::SystemRandom().below(kSessionIdSpan) * kSessionIdSpan + 1);
+      services, p.random.below(kSessionIdSpan) * kSessionIdSpan + 1);
   p.plane->connect(*p.server);
-  p.reports = std::make_unique<control::AdminReports>(p.environment, *p.server, p.options.role,
-                                                      p.data->pool_bytes());
-  p.admin = std::make_unique<control::AdminServer>(p.environment, *p.reports);
 
-  if (!p.bell.start([&p] { p.plane->deliver(); })) {
-    return system_error("eventfd of the control thread", errno);
-  }
-  Outcome done = p.data->start();
-  if (done) p.registrar.start();
-  if (done) p.closer.start();
-  if (done) done = p.server->listen(p.options.inherited);
-  if (done) done = p.admin->listen(p.options.config.admin_socket);
+  Outcome done = made->join_cluster();
+  if (done) done = p.data->start();
+  if (done) done = made->listen();
   if (!done) return std::move(done).error();
+  return made;
+}
+
+Outcome NodeDaemon::join_cluster() {
+  Parts& p = *parts_;
+  if (!p.settings) return Done{};
+  auto presence = control::ClusterPresence::create(
+      {p.environment, p.random, *p.settings, p.data->presence(), p.data->pool_bytes(),
+       [this](const std::string& reason) {
+         parts_->expelled = true;
+         begin_stop("expelled from the cluster: " + reason);
+       },
+       [&p](const std::string& status) {
+         p.options.service.status("serving; cluster: " + status);
+       }});
+  if (!presence) return std::move(presence).error();
+  p.presence = std::move(*presence);
+  return Done{};
+}
+
+Outcome NodeDaemon::listen() {
+  Parts& p = *parts_;
+  p.reports = std::make_unique<control::AdminReports>(
+      p.environment, *p.server, p.presence.get(), role_text(p.options.role), p.data->pool_bytes());
+  p.admin = std::make_unique<control::AdminServer>(p.io, p.limits, *p.reports);
+  const bool is_rung = p.bell.start([&p] {
+    p.plane->deliver();
+    if (p.presence != nullptr) p.presence->deliver();
+  });
+  if (!is_rung) return system_error("eventfd of the control thread", errno);
+  p.registrar.start();
+  p.closer.start();
+  Outcome done = Done{};
+  if (p.options.role != NodeRole::storage) done = p.server->listen(p.options.inherited);
+  if (done) done = p.admin->listen(p.options.config.admin_socket);
+  if (!done) return done;
   for (const control::InheritedSocket& socket : p.options.inherited) {
     p.log.warning("control", "an inherited socket is not in the configuration and is closed",
                   {{"name", socket.name}, {"path", socket.path}});
   }
   p.options.inherited.clear();
-  return std::unique_ptr<NodeDaemon>(new NodeDaemon(std::move(parts)));
+  return Done{};
 }
 
-void NodeDaemon::run() {
+bool NodeDaemon::run() {
   Parts& p = *parts_;
   wait_for_signal();
   feed_watchdog();
   if (p.options.config.memory.foreign) maintain_regions();
-  p.log.info("control", "ready",
-             {{"role", p.options.role},
-              {"socket", p.options.config.sockets.front().path},
-              {"pool", base::format_bytes(p.data->pool_bytes())},
-              {"data_agents", p.options.config.threading.data_agents}});
+  log_ready();
   p.options.service.ready("serving");
+  if (p.presence != nullptr) p.presence->start();
   p.io.run();
   p.data->stop();
   p.log.info("control", "stopped");
+  return !p.expelled;
+}
+
+void NodeDaemon::log_ready() {
+  Parts& p = *parts_;
+  const bool has_clients = p.options.role != NodeRole::storage;
+  p.log.info("control", "ready",
+             {{"role", role_text(p.options.role)},
+              {"socket", has_clients ? p.options.config.sockets.front().path : "none"},
+              {"pool", base::format_bytes(p.data->pool_bytes())},
+              {"data_agents", p.options.config.threading.data_agents}});
 }
 
 void NodeDaemon::wait_for_signal() {
@@ -175,7 +267,7 @@ void NodeDaemon::maintain_regions() {
   });
 }
 
-void NodeDaemon::begin_stop(const char* why) {
+void NodeDaemon::begin_stop(const std::string& why) {
   Parts& p = *parts_;
   if (std::exchange(p.stopping, true)) return;
   p.log.info("control", "stopping", {{"why", why}, {"connections", p.server->sessions()}});
@@ -187,9 +279,18 @@ void NodeDaemon::begin_stop(const char* why) {
     p.log.warning("control", "drain_ms is over, work is left undone",
                   {{"connections", p.server->sessions()}});
     p.server->remove_listeners();
-    std::_Exit(EXIT_SUCCESS);
+    std::_Exit(p.expelled ? EXIT_FAILURE : EXIT_SUCCESS);
   });
-  p.server->drain([&p] { p.io.stop(); });
+  p.drains = p.presence == nullptr ? 1 : 2;
+  p.server->drain([this] { on_drained(); });
+  if (p.presence != nullptr) p.presence->drain([this] { on_drained(); });
+}
+
+void NodeDaemon::on_drained() {
+  Parts& p = *parts_;
+  if (--p.drains > 0) return;
+  if (p.presence != nullptr) p.presence->stop();
+  p.io.stop();
 }
 
 }  // namespace simm

@@ -1,8 +1,10 @@
-// NodeDaemon: `simmd all` and `simmd node`: the control thread (this one) with its sockets, the
-// data agents with their pool, and the life of the whole: ready, serve, drain, end.
+// NodeDaemon: every daemon with data agents, that is `simmd all`, `simmd node` and `simmd storage`:
+// the control thread (this one) with its sockets, the data agents with their pool, its presence in
+// a cluster, and the life of the whole: ready, serve, drain, end.
 // Thread: the main thread, which becomes the control thread.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,8 +16,14 @@
 
 namespace simm {
 
+enum class NodeRole : std::uint8_t {
+  all,      // alone, whatever is configured of a cluster
+  node,     // serves clients; in a cluster when cluster.manager is set
+  storage,  // serves other daemons of its cluster, and no clients
+};
+
 struct NodeOptions {
-  std::string role;  // "all" or "node", for people
+  NodeRole role = NodeRole::all;
   base::Config config;
   std::vector<control::InheritedSocket> inherited;
   control::ServiceManager service;
@@ -28,15 +36,20 @@ public:
   static Expected<std::unique_ptr<NodeDaemon>> create(NodeOptions options);
   ~NodeDaemon();
 
-  // Serves until SIGTERM or SIGINT; then accepts nobody, closes all sessions and returns when they
-  // are gone. After drain_ms it ends the process where it stands, with the same exit status: what
-  // is left belongs to clients that do not finish.
-  void run();
+  // Serves until SIGTERM or SIGINT; then accepts nobody, closes all sessions, gives its slots to
+  // others, and returns when both are done. After drain_ms it ends the process where it stands,
+  // with the same exit status: what is left belongs to clients that do not finish, or to a cluster
+  // that is busy. False: it could not go on, and somebody should look why (the log says it).
+  [[nodiscard]] bool run();
 
 private:
   struct Parts;
   explicit NodeDaemon(std::unique_ptr<Parts> parts);
-  void begin_stop(const char* why);
+  Outcome join_cluster();
+  Outcome listen();
+  void begin_stop(const std::string& why);
+  void on_drained();
+  void log_ready();
   void feed_watchdog();
   void maintain_regions();
   void wait_for_signal();

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "daemon/control/admin_texts.h"
 #include "simm/version.h"
 
 namespace simm::control {
@@ -11,33 +12,62 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr std::string_view kCommands =
+    "status, sessions, regions, stats, errors, nodes, slots, peers, daemon_stats";
+
+bool is_about_the_cluster(std::string_view command) {
+  return command == "nodes" || command == "slots" || command == "peers" ||
+         command == "daemon_stats";
+}
+
 }  // namespace
 
-AdminReports::AdminReports(Environment& environment, const AttachServer& server, std::string role,
-                           std::uint64_t pool_bytes)
+AdminReports::AdminReports(Environment& environment, const AttachServer& server,
+                           ClusterPresence* cluster, std::string role, std::uint64_t pool_bytes)
     : environment_(environment),
       server_(server),
+      cluster_(cluster),
       role_(std::move(role)),
       pool_bytes_(pool_bytes),
       started_ns_(environment.clock.now_ns()) {}
 
-std::optional<std::string> AdminReports::report(std::string_view command,
-                                                std::string_view argument) const {
-  if (command == "status") return status();
-  if (command == "sessions") return sessions();
-  if (command == "regions") return regions();
-  if (command == "stats") return stats(argument);
-  if (command == "errors") return errors();
-  return std::nullopt;
+void AdminReports::report(std::string_view command, std::string_view argument, AdminAnswer answer) {
+  if (command == "status") return answer(status());
+  if (command == "sessions") return answer(sessions());
+  if (command == "regions") return answer(regions());
+  if (command == "stats") return answer(stats_text(environment_.counters, argument));
+  if (command == "errors") {
+    return answer(errors_text(environment_.errors, environment_.clock.now_ns()));
+  }
+  if (is_about_the_cluster(command)) {
+    return report_cluster(command, std::string(argument), std::move(answer));
+  }
+  answer(unknown_command(kCommands));
+}
+
+void AdminReports::report_cluster(std::string_view command, const std::string& target,
+                                  AdminAnswer answer) {
+  if (cluster_ == nullptr) {
+    return answer(Error{Status::invalid_state,
+                        "this daemon is in no cluster: cluster.manager is not configured"});
+  }
+  if (command == "nodes") return cluster_->ask(cluster::Topic::nodes, "", std::move(answer));
+  if (command == "slots") return cluster_->ask(cluster::Topic::slots, "", std::move(answer));
+  if (command == "peers") {
+    if (target.empty()) return answer(cluster_->peers());
+    return cluster_->ask(cluster::Topic::peers, target, std::move(answer));
+  }
+  cluster_->ask(cluster::Topic::stats, target, std::move(answer));
 }
 
 std::string AdminReports::status() const {
   const base::Config& config = environment_.config;
   ordered_json sockets = ordered_json::array();
   for (const base::SocketConfig& socket : config.sockets) {
+    if (!server_.is_listening()) break;
     sockets.push_back({{"path", socket.path}, {"tenant", socket.tenant}});
   }
-  const ordered_json status = {
+  ordered_json status = {
       {"version", SIMM_VERSION_STRING},
       {"role", role_},
       {"pid", ::getpid()},
@@ -49,6 +79,7 @@ std::string AdminReports::status() const {
       {"data_agents", config.threading.data_agents},
       {"sockets", sockets},
       {"counters_file", config.counters_file}};
+  if (cluster_ != nullptr) status["cluster"] = ordered_json::parse(cluster_->membership());
   return status.dump();
 }
 
@@ -83,28 +114,6 @@ std::string AdminReports::regions() const {
     }
   }
   return all.dump();
-}
-
-std::string AdminReports::stats(std::string_view prefix) const {
-  ordered_json all = ordered_json::object();
-  for (const auto& [name, value] : environment_.counters.snapshot()) {
-    if (name.compare(0, prefix.size(), prefix) == 0) all[name] = value;
-  }
-  return all.dump();
-}
-
-std::string AdminReports::errors() const {
-  const base::TimeNs now = environment_.clock.now_ns();
-  ordered_json all = ordered_json::array();
-  for (const base::ErrorEntry& entry : environment_.errors.entries()) {
-    all.push_back({{"site", entry.site},
-                   {"status", status_name(entry.status)},
-                   {"text", entry.text},
-                   {"count", entry.count},
-                   {"first_ms_ago", (now - entry.first_ns) / base::kNsPerMs},
-                   {"last_ms_ago", (now - entry.last_ns) / base::kNsPerMs}});
-  }
-  return ordered_json{{"errors", all}, {"dropped", environment_.errors.dropped()}}.dump();
 }
 
 }  // namespace simm::control

@@ -1,37 +1,37 @@
-// AdminReports: what the daemon tells about itself, as JSON texts. Commands: status, sessions,
-// regions, stats, errors. Names of clients are sanitised; keys do not appear.
+// AdminReports: what a daemon with data agents tells about itself, as JSON texts, and what it finds
+// out about its cluster. Names of clients are sanitised; keys do not appear.
 // Thread: control.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 
+#include "daemon/control/admin_source.h"
 #include "daemon/control/attach_server.h"
+#include "daemon/control/cluster_presence.h"
 #include "daemon/control/environment.h"
 
 namespace simm::control {
 
-class AdminReports {
+class AdminReports final : public AdminSource {
 public:
-  AdminReports(Environment& environment, const AttachServer& server, std::string role,
-               std::uint64_t pool_bytes);
+  // `cluster` is null for a daemon that is in none.
+  AdminReports(Environment& environment, const AttachServer& server, ClusterPresence* cluster,
+               std::string role, std::uint64_t pool_bytes);
 
-  // Nothing: there is no such command. `argument`: a prefix of names for stats, else unused.
-  [[nodiscard]] std::optional<std::string> report(std::string_view command,
-                                                  std::string_view argument) const;
-
-  static constexpr std::string_view kCommands = "status, sessions, regions, stats, errors";
+  // `argument`: of stats, a prefix of names; of peers and daemon_stats, the name of the daemon that
+  // is asked (peers: empty is this one); else unused.
+  void report(std::string_view command, std::string_view argument, AdminAnswer answer) override;
 
 private:
   [[nodiscard]] std::string status() const;
   [[nodiscard]] std::string sessions() const;
   [[nodiscard]] std::string regions() const;
-  [[nodiscard]] std::string stats(std::string_view prefix) const;
-  [[nodiscard]] std::string errors() const;
+  void report_cluster(std::string_view command, const std::string& target, AdminAnswer answer);
 
   Environment& environment_;
   const AttachServer& server_;
+  ClusterPresence* const cluster_;
   const std::string role_;
   const std::uint64_t pool_bytes_;
   const base::TimeNs started_ns_;

@@ -21,8 +21,9 @@ bool may_administrate(const ipc::FdSocket& socket) {
 
 }  // namespace
 
-AdminServer::AdminServer(Environment& environment, const AdminReports& reports)
-    : environment_(environment), reports_(reports), readable_(environment.io) {}
+AdminServer::AdminServer(boost::asio::io_context& io, base::LimitCounters& limits,
+                         AdminSource& source)
+    : io_(io), limits_(limits), source_(source), readable_(io) {}
 
 Outcome AdminServer::listen(const std::string& path) {
   auto listener = ipc::FdListener::listen(path, kOwnerOnly, kAdminBacklog);
@@ -44,7 +45,7 @@ void AdminServer::stop() {
 void AdminServer::accept_next() {
   if (waiting_) return;
   if (connections_.size() >= base::kAdminConnectionsMax) {
-    return environment_.limits.reached(base::Limit::admin_connections);
+    return limits_.reached(base::Limit::admin_connections);
   }
   waiting_ = true;
   readable_.when_readable([this] {
@@ -52,7 +53,7 @@ void AdminServer::accept_next() {
     auto accepted = listener_->accept();
     if (accepted && accepted->has_value() && may_administrate(**accepted)) {
       const std::uint64_t id = next_id_++;
-      auto connection = std::make_unique<Connection>(environment_.io, std::move(**accepted));
+      auto connection = std::make_unique<Connection>(io_, std::move(**accepted));
       if (connection->readable.watch(connection->socket.fd())) {
         connections_.emplace(id, std::move(connection));
         read_next(id);
@@ -74,33 +75,55 @@ void AdminServer::on_readable(std::uint64_t id) {
   if (received.result != ipc::SocketResult::done) return close(id);
   const auto request = ipc::decode_admin_request(std::span(buffer.data(), received.bytes));
   if (!request) return close(id);
-  const auto packet = ipc::encode(answer(connection, *request));
-  if (!packet || connection.socket.try_send(*packet) != ipc::SocketResult::done) return close(id);
-  read_next(id);
+  ask(id, *request);
 }
 
-ipc::AdminReply AdminServer::answer(Connection& connection, const ipc::AdminRequest& request) {
-  ipc::AdminReply reply;
-  reply.request_id = request.request_id;
-  if (request.cursor == 0) {
-    auto text = reports_.report(request.command, request.argument);
-    if (!text) {
-      reply.status = Status::invalid_argument;
-      reply.text = "unknown command; known: " + std::string(AdminReports::kCommands);
-      return reply;
-    }
-    connection.text = std::move(*text);
+void AdminServer::ask(std::uint64_t id, const ipc::AdminRequest& request) {
+  if (request.cursor != 0) return send_page(id, request.request_id, request.cursor);
+  // The answer may come when this connection, or this server, is gone.
+  source_.report(request.command, request.argument,
+                 [this, id, request_id = request.request_id,
+                  alive = std::weak_ptr<bool>(alive_)](Expected<std::string> text) {
+                   if (!alive.expired()) answer(id, request_id, std::move(text));
+                 });
+}
+
+void AdminServer::answer(std::uint64_t id, std::uint64_t request_id, Expected<std::string> text) {
+  const auto found = connections_.find(id);
+  if (found == connections_.end()) return;
+  if (text) {
+    found->second->text = std::move(*text);
+    return send_page(id, request_id, 0);
   }
-  if (request.cursor > connection.text.size()) {
+  ipc::AdminReply reply;
+  reply.request_id = request_id;
+  reply.status = text.status();
+  reply.text = text.error().context.substr(0, ipc::kAdminPageBytesMax);
+  send(id, reply);
+}
+
+void AdminServer::send_page(std::uint64_t id, std::uint64_t request_id, std::uint64_t cursor) {
+  const std::string& text = connections_.at(id)->text;
+  ipc::AdminReply reply;
+  reply.request_id = request_id;
+  if (cursor > text.size()) {
     reply.status = Status::invalid_argument;
     reply.text = "the cursor is not one of this connection's last reply";
-    return reply;
+    return send(id, reply);
   }
-  const auto from = static_cast<std::size_t>(request.cursor);
-  reply.text = connection.text.substr(from, ipc::kAdminPageBytesMax);
+  const auto from = static_cast<std::size_t>(cursor);
+  reply.text = text.substr(from, ipc::kAdminPageBytesMax);
   const std::size_t end = from + reply.text.size();
-  reply.next_cursor = end < connection.text.size() ? end : 0;
-  return reply;
+  reply.next_cursor = end < text.size() ? end : 0;
+  send(id, reply);
+}
+
+void AdminServer::send(std::uint64_t id, const ipc::AdminReply& reply) {
+  const auto packet = ipc::encode(reply);
+  if (!packet || connections_.at(id)->socket.try_send(*packet) != ipc::SocketResult::done) {
+    return close(id);
+  }
+  read_next(id);
 }
 
 void AdminServer::close(std::uint64_t id) {

@@ -39,6 +39,8 @@ public:
 
   [[nodiscard]] std::vector<const Attachment*> attachments() const;
   [[nodiscard]] std::size_t sessions() const noexcept { return attachments_.size(); }
+  // False: for nobody, as in a storage daemon.
+  [[nodiscard]] bool is_listening() const noexcept { return !listeners_.empty(); }
   [[nodiscard]] const std::string& listener_path(std::size_t listener) const {
     return listeners_[listener]->path;
   }

@@ -138,6 +138,7 @@ void Attachment::on_hello(const ipc::Hello& hello) {
   const base::Config& config = services_.environment.config;
   ipc::DaemonFacts facts;
   facts.version = SIMM_VERSION_STRING;
+  facts.manager_address = config.cluster.manager;
   const Outcome fits = ipc::check_hello(hello, facts);
   if (!fits) return refuse(fits.status(), fits.error().context);
 

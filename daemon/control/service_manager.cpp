@@ -83,6 +83,9 @@ ServiceManager::ServiceManager() : address_(environment("NOTIFY_SOCKET")) {
 void ServiceManager::ready(const std::string& status) {
   send("READY=1\nMAINPID=" + std::to_string(::getpid()) + "\nSTATUS=" + status);
 }
+void ServiceManager::status(const std::string& status) {
+  send("STATUS=" + status);
+}
 void ServiceManager::stopping(const std::string& status) {
   send("STOPPING=1\nSTATUS=" + status);
 }

@@ -29,6 +29,8 @@ public:
   ServiceManager();  // reads NOTIFY_SOCKET and WATCHDOG_USEC, and clears them
 
   void ready(const std::string& status);
+  // What `systemctl status` shows from now on.
+  void status(const std::string& status);
   void stopping(const std::string& status);
   void watchdog();
 

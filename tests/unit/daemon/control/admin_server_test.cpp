@@ -6,6 +6,7 @@
 #include <string>
 
 #include "control_fixture.h"
+#include "daemon/control/admin_reports.h"
 #include "ipc/admin_codec.h"
 
 namespace admin_server_test {
@@ -15,7 +16,9 @@ using nlohmann::json;
 
 struct Admin {
   explicit Admin(World& w)
-      : world(w), reports(w.environment, w.server, "all", 1 << 20), server(w.environment, reports) {
+      : world(w),
+        reports(w.environment, w.server, nullptr, "all", 1 << 20),
+        server(w.environment.io, w.environment.limits, reports) {
     const Outcome listening = server.listen(path());
     REQUIRE(listening.has_value());
   }
@@ -94,6 +97,62 @@ TEST_CASE("a long report comes in pages of one moment") {
                                  std::to_string(i));
   }
   CHECK(admin.ask("stats").size() > 2000);
+}
+
+TEST_CASE("a daemon in no cluster says so") {
+  World world;
+  Admin admin(world);
+  for (const char* command : {"nodes", "slots", "peers", "daemon_stats"}) {
+    ipc::FdSocket socket = admin.connect();
+    const ipc::AdminReply reply = admin.ask(socket, {5, command, "", 0});
+    CHECK(reply.status == Status::invalid_state);
+    CHECK(reply.text.find("cluster.manager") != std::string::npos);
+  }
+}
+
+// A source that answers when the test says so.
+struct SlowSource final : control::AdminSource {
+  void report(std::string_view, std::string_view, control::AdminAnswer answer) override {
+    waiting.push_back(std::move(answer));
+  }
+  std::vector<control::AdminAnswer> waiting;
+};
+
+TEST_CASE("an answer may come late, or after its asker or the server has gone") {
+  World world;
+  SlowSource source;
+  auto server = std::make_unique<control::AdminServer>(world.environment.io,
+                                                       world.environment.limits, source);
+  const std::string path = world.directory.path + "/slow.sock";
+  REQUIRE(server->listen(path).has_value());
+  const auto ask = [&] {
+    auto socket = ipc::FdSocket::connect(path, base::kNsPerSecond);
+    REQUIRE(socket.has_value());
+    const auto packet = ipc::encode(ipc::AdminRequest{9, "nodes", "", 0});
+    CHECK(socket->try_send(*packet) == ipc::SocketResult::done);
+    const std::size_t before = source.waiting.size();
+    world.until([&] { return source.waiting.size() > before; });
+    return std::move(*socket);
+  };
+  ipc::FdSocket patient = ask();
+  source.waiting.at(0)(std::string("\"late\""));
+  std::vector<std::byte> buffer(ipc::kControlMessageBytesMax);
+  ipc::Received received;
+  world.until([&] {
+    received = patient.try_receive(buffer);
+    return received.result != ipc::SocketResult::would_block;
+  });
+  REQUIRE(received.result == ipc::SocketResult::done);
+  const auto reply = ipc::decode_admin_reply(std::span(buffer.data(), received.bytes));
+  REQUIRE(reply.has_value());
+  CHECK(reply->request_id == 9);
+  CHECK(reply->text == "\"late\"");
+
+  { const ipc::FdSocket gone = ask(); }
+  source.waiting.at(1)(std::string("{}"));
+  const ipc::FdSocket last = ask();
+  server.reset();
+  source.waiting.at(2)(Error{Status::timeout, "nobody hears it"});
 }
 
 TEST_CASE("unknown commands, bad cursors and garbage are answered or closed, not more") {

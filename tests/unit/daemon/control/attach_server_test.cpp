@@ -78,6 +78,23 @@ Status open_name_space(World& world, ipc::FdSocket& socket, const std::string& n
   return std::get<ipc::NamespaceReply>(answer.message).status;
 }
 
+TEST_CASE("a client of another cluster is refused, one that names none or this one is not") {
+  World world([](base::Config& config) { config.cluster.manager = "10.0.0.1:30001"; });
+  const auto answer_to = [&](const std::string& manager) {
+    ipc::Hello hello;
+    hello.manager_address = manager;
+    ipc::FdSocket socket = world.connect();
+    World::send(socket, hello);
+    return world.receive(socket).message;
+  };
+  CHECK(std::holds_alternative<ipc::Welcome>(answer_to("")));
+  CHECK(std::holds_alternative<ipc::Welcome>(answer_to("10.0.0.1:30001")));
+  const auto answer = answer_to("10.0.0.2:30001");
+  const auto* refused = std::get_if<ipc::Refused>(&answer);
+  REQUIRE(refused != nullptr);
+  CHECK(refused->reason.find("10.0.0.1:30001") != std::string::npos);
+}
+
 TEST_CASE("namespaces are limited for a tenant, over all its sessions, while they are open") {
   World world;
   constexpr std::uint32_t kNamed = base::kNamespacesPerTenantMax - 1;  // beside the default one

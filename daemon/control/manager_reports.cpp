@@ -1,0 +1,46 @@
+#include "daemon/control/manager_reports.h"
+
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "daemon/control/admin_texts.h"
+#include "simm/version.h"
+
+namespace simm::control {
+
+ManagerReports::ManagerReports(const ClusterAccess& access, const ManagerService& service,
+                               std::string state_file)
+    : access_(access),
+      service_(service),
+      state_file_(std::move(state_file)),
+      started_ns_(access.clock.now_ns()) {}
+
+void ManagerReports::report(std::string_view command, std::string_view argument,
+                            AdminAnswer answer) {
+  if (command == "status") return answer(status());
+  if (command == "stats") return answer(stats_text(access_.counters, argument));
+  if (command == "errors") return answer(errors_text(access_.errors, access_.clock.now_ns()));
+  if (command == "nodes") return answer(service_.manager().report(cluster::Topic::nodes));
+  if (command == "slots") return answer(service_.manager().report(cluster::Topic::slots));
+  answer(unknown_command("status, stats, errors, nodes, slots (of a manager)"));
+}
+
+std::string ManagerReports::status() const {
+  nlohmann::ordered_json status = {
+      {"version", SIMM_VERSION_STRING},
+      {"role", "manager"},
+      {"pid", ::getpid()},
+      {"uptime_ms", (access_.clock.now_ns() - started_ns_) / base::kNsPerMs},
+      {"cluster", access_.self.cluster},
+      {"name", access_.self.name},
+      {"address", service_.address().text()},
+      {"secret", access_.secret.is_secret()},
+      {"state_file", state_file_}};
+  status["manager"] =
+      nlohmann::ordered_json::parse(service_.manager().report(cluster::Topic::stats));
+  return status.dump();
+}
+
+}  // namespace simm::control

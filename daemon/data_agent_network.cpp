@@ -1,0 +1,62 @@
+#include "daemon/data_agent_network.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace simm {
+namespace {
+
+// More than there can be connections, and a power of two.
+constexpr std::size_t kLinkMessages = 8 * DataAgentNetwork::kLinksMax;
+
+transport::TcpRequesterConfig requester_config(const base::Config& config) {
+  transport::TcpRequesterConfig result;
+  result.links_max = DataAgentNetwork::kLinksMax;
+  result.credits = DataAgentNetwork::kCredits;
+  result.peer_detection_ns = config.cluster.detection_ms * base::kNsPerMs;
+  return result;
+}
+
+transport::TcpResponderConfig responder_config(const base::Config& config) {
+  transport::TcpResponderConfig result;
+  result.links_max = DataAgentNetwork::kLinksMax;
+  result.credits = DataAgentNetwork::kCredits;
+  // Who asks is patient with us, so are we with him: nothing waits for this but our own memory.
+  result.peer_silence_ns =
+      std::max(result.peer_silence_ns, 3 * config.cluster.detection_ms * base::kNsPerMs);
+  return result;
+}
+
+}  // namespace
+
+DataAgentNetwork::DataAgentNetwork(const base::Config& config, const base::Clock& clock,
+                                   std::unique_ptr<transport::SocketIo> io, transport::Mover& mover,
+                                   base::Waiter& waiter, bool asks, bool serves)
+    : io_(std::move(io)),
+      outgoing_(kLinkMessages, &waiter),
+      incoming_(kLinkMessages, &waiter),
+      maps_(&waiter) {
+  if (asks) requester_.emplace(requester_config(config), clock, *io_, mover, outgoing_);
+  if (serves) responder_.emplace(responder_config(config), clock, *io_, incoming_);
+}
+
+base::TimeNs DataAgentNetwork::next_deadline_ns() const noexcept {
+  base::TimeNs next_ns = base::kNoDeadline;
+  if (requester_) next_ns = requester_->next_deadline_ns();
+  if (responder_) next_ns = std::min(next_ns, responder_->next_deadline_ns());
+  return next_ns;
+}
+
+bool DataAgentNetwork::prepare_sleep() noexcept {
+  const bool requester_may = !requester_ || requester_->prepare_sleep();
+  const bool responder_may = !responder_ || responder_->prepare_sleep();
+  return requester_may && responder_may;
+}
+
+bool DataAgentNetwork::take_news() noexcept {
+  const bool is_outgoing_lost = outgoing_.agent_take_news();
+  const bool is_incoming_lost = incoming_.agent_take_news();
+  return is_outgoing_lost || is_incoming_lost;
+}
+
+}  // namespace simm
