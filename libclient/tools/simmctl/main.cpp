@@ -17,6 +17,7 @@ struct Wishes {
   std::string admin_socket;
   std::string counters_file;
   std::string prefix;
+  std::string daemon;  // of the cluster, "storage/host7" or "host7"; empty: the one that we ask
   std::uint32_t timeout_ms = 5000;
   bool json = false;
 };
@@ -38,6 +39,18 @@ simm::Expected<std::string> read_counters(const Wishes& wishes) {
   return all.dump();
 }
 
+// Counters of another daemon, through the manager.
+simm::Expected<std::string> far_stats(simm::ctl::AdminClient& client, const Wishes& wishes) {
+  simm::Expected<std::string> text = client.ask("daemon_stats", wishes.daemon);
+  if (!text || wishes.prefix.empty()) return text;
+  const ordered_json all = ordered_json::parse(*text, nullptr, false);
+  ordered_json wanted = ordered_json::object();
+  for (const auto& [name, value] : all.items()) {
+    if (name.compare(0, wishes.prefix.size(), wishes.prefix) == 0) wanted[name] = value;
+  }
+  return wanted.dump();
+}
+
 simm::Expected<std::string> ask(const std::string& command, const Wishes& wishes) {
   if (command == "stats" && !wishes.counters_file.empty()) return read_counters(wishes);
   const std::string path =
@@ -45,7 +58,9 @@ simm::Expected<std::string> ask(const std::string& command, const Wishes& wishes
   simm::Expected<simm::ctl::AdminClient> client =
       simm::ctl::AdminClient::connect(path, wishes.timeout_ms);
   if (!client) return std::move(client).error();
-  return client->ask(command, command == "stats" ? wishes.prefix : std::string());
+  if (command == "stats" && !wishes.daemon.empty()) return far_stats(*client, wishes);
+  if (command == "stats") return client->ask(command, wishes.prefix);
+  return client->ask(command, command == "peers" ? wishes.daemon : std::string());
 }
 
 int run(const std::string& command, const Wishes& wishes) {
@@ -84,6 +99,14 @@ int main(int argc, char** argv) {
   stats->add_option("prefix", wishes.prefix, "Only names that begin with it: session., store.get");
   stats->add_option("--counters", wishes.counters_file,
                     "Read this counters file instead of asking the daemon");
+  stats->add_option("--daemon", wishes.daemon,
+                    "Of this daemon of the cluster, asked through the manager");
+  app.add_subcommand("nodes", "Daemons of the cluster, as its manager sees them");
+  app.add_subcommand("slots", "Which daemon owns how many slots of the map");
+  CLI::App* const peers =
+      app.add_subcommand("peers", "Connections to other daemons, and what is wrong with them");
+  peers->add_option("daemon", wishes.daemon,
+                    "Those of this daemon of the cluster, asked through the manager");
   app.add_subcommand("errors", "Distinct errors with how often and when they occurred");
   CLI11_PARSE(app, argc, argv);
   return run(app.get_subcommands().front()->get_name(), wishes);
