@@ -14,6 +14,7 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "daemon/base/counters.h"
 #include "ipc/admin_codec.h"
@@ -21,7 +22,7 @@
 
 namespace simm::test_support {
 
-DaemonProcess::DaemonProcess(const std::string& keys) {
+DaemonProcess::DaemonProcess(const std::string& keys, std::string role) : role_(std::move(role)) {
   char name[] = "/tmp/simm_process_XXXXXX";
   REQUIRE(::mkdtemp(name) != nullptr);
   directory_ = name;
@@ -56,6 +57,10 @@ DaemonProcess::~DaemonProcess() {
 }
 
 bool DaemonProcess::start() {
+  // What its predecessor said is of no interest.
+  char old[512];
+  while (::recv(notify_.get(), old, sizeof old, MSG_DONTWAIT) > 0) {
+  }
   pid_ = ::fork();
   REQUIRE(pid_ >= 0);
   if (pid_ == 0) run_child();
@@ -79,7 +84,7 @@ void DaemonProcess::run_child() {
     ::setenv("LISTEN_FDNAMES", names.c_str(), 1);
   }
   for (const auto& [name, value] : environment_) ::setenv(name.c_str(), value.c_str(), 1);
-  ::execl(SIMMD_PROGRAM, "simmd", "all", "--config", config_path_.c_str(),
+  ::execl(SIMMD_PROGRAM, "simmd", role_.c_str(), "--config", config_path_.c_str(),
           static_cast<char*>(nullptr));
   ::_exit(127);
 }
@@ -135,11 +140,11 @@ std::uint64_t DaemonProcess::counter(const std::string& name) const {
   return 0;
 }
 
-std::string DaemonProcess::ask(const std::string& command) const {
+std::string DaemonProcess::ask(const std::string& command, const std::string& argument) const {
   auto socket = ipc::FdSocket::connect(admin_socket(), 1'000'000'000);
   REQUIRE(socket.has_value());
   std::string text;
-  ipc::AdminRequest request{1, command, "", 0};
+  ipc::AdminRequest request{1, command, argument, 0};
   do {
     const auto packet = ipc::encode(request);
     REQUIRE(packet.has_value());
@@ -155,8 +160,9 @@ std::string DaemonProcess::ask(const std::string& command) const {
   return text;
 }
 
-nlohmann::json DaemonProcess::report(const std::string& command) const {
-  return nlohmann::json::parse(ask(command));
+nlohmann::json DaemonProcess::report(const std::string& command,
+                                     const std::string& argument) const {
+  return nlohmann::json::parse(ask(command, argument), nullptr, false);
 }
 
 std::size_t DaemonProcess::sessions_settled_to(std::size_t wanted) const {

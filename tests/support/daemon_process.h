@@ -17,8 +17,9 @@ namespace simm::test_support {
 class DaemonProcess {
 public:
   // Makes the directory and the configuration; `keys` are JSON members merged into the default test
-  // configuration ("\"drain_ms\": 100"); "$DIR" in them stands for the directory.
-  explicit DaemonProcess(const std::string& keys = "");
+  // configuration ("\"drain_ms\": 100"); "$DIR" in them stands for the directory. `role`: the
+  // subcommand.
+  explicit DaemonProcess(const std::string& keys = "", std::string role = "all");
   ~DaemonProcess();
   DaemonProcess(const DaemonProcess&) = delete;
   DaemonProcess& operator=(const DaemonProcess&) = delete;
@@ -49,10 +50,11 @@ public:
   [[nodiscard]] std::string log() const;
   // From the counters file, 0 when there is no such counter.
   [[nodiscard]] std::uint64_t counter(const std::string& name) const;
-  // The reply of the admin socket, all pages of it.
-  [[nodiscard]] std::string ask(const std::string& command) const;
-  // The same reply, parsed.
-  [[nodiscard]] nlohmann::json report(const std::string& command) const;
+  // The reply of the admin socket, all pages of it; of an error its words.
+  [[nodiscard]] std::string ask(const std::string& command, const std::string& argument = "") const;
+  // The same reply, parsed; discarded when it is no JSON.
+  [[nodiscard]] nlohmann::json report(const std::string& command,
+                                      const std::string& argument = "") const;
   // Open sessions as soon as there are at most `wanted`, or after 5 s.
   [[nodiscard]] std::size_t sessions_settled_to(std::size_t wanted) const;
   [[nodiscard]] std::size_t open_descriptors() const;
@@ -65,6 +67,7 @@ private:
   };
   [[noreturn]] void run_child();
 
+  const std::string role_;
   std::string directory_;
   std::string config_path_;
   std::vector<Inherited> inherited_;
@@ -81,9 +84,13 @@ bool eventually(Done&& done, int wait_ms = 5000);
 
 #include <unistd.h>
 
+#include <chrono>
+
 template <typename Done>
 bool simm::test_support::eventually(Done&& done, int wait_ms) {
-  for (int waited = 0; waited < wait_ms; waited += 5) {
+  // By the clock, because a look may take long itself.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(wait_ms);
+  while (std::chrono::steady_clock::now() < until) {
     if (done()) return true;
     ::usleep(5000);
   }
