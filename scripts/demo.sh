@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
-# From a bare Debian or Ubuntu to a replay: installs packages, builds release, starts `simmd all`,
-# replays a conversation trace with four client processes that check every byte they fetch, prints
-# the table and, as the last line, one JSON object, and stops everything it started.
+# From a bare Debian or Ubuntu to a replay: installs packages, builds release, starts a cluster of
+# four processes on loopback (a manager, two storage daemons and a node daemon), replays a
+# conversation trace with four client processes that check every byte they fetch, prints the table
+# and, as the last line, one JSON object, and stops everything it started.
 #
-#   scripts/demo.sh [--trace FILE] [--quick]
+#   scripts/demo.sh [--standalone | --chaos] [--trace FILE] [--quick]
 #
+# --standalone   `simmd all` instead of a cluster: everything in one process
+# --chaos        kills and restarts storage daemons and the manager while the replay runs
 # --trace FILE   replays real requests instead of generated ones
 #                (libclient/tools/simm-bench/TRACE.md says where there are some)
 # --quick        a short trace and a small pool: under a minute when the build is there
 #
+# In the last line bytes_wrong has to be 0; with a cluster, kills counts the daemons killed.
 # SIMM_JOBS (all CPUs) bounds parallel compilation.
 set -euo pipefail
 
@@ -20,6 +24,8 @@ fail() {
 
 replay=(--processes 4)
 quick=
+standalone=
+chaos=
 while [ $# -gt 0 ]; do
   case $1 in
     --trace)
@@ -32,28 +38,50 @@ while [ $# -gt 0 ]; do
       quick=1
       replay+=(--quick)
       ;;
+    --standalone) standalone=1 ;;
+    --chaos) chaos=1 ;;
     -h | --help)
       usage
       exit 0
       ;;
-    *) fail "unknown option '$1': use --trace FILE or --quick" ;;
+    *) fail "unknown option '$1': see --help" ;;
   esac
   shift
 done
+[ -z "$standalone" ] || [ -z "$chaos" ] || fail "--chaos needs a cluster: leave out --standalone"
 cd "$(dirname "$0")/.."
 
 step() { printf 'demo: %s (%d s)\n' "$1" "$SECONDS" >&2; }
 
 run_directory=
-daemon=
+chaos_pid=
+
+# Every daemon has a directory NAME with its configuration, and NAME.pid.
+start_daemon() { # NAME ROLE
+  "$bin/simmd" "$2" --config "$run_directory/$1/simmd.json" >>"$run_directory/$1/log" 2>&1 &
+  echo $! >"$run_directory/$1.pid"
+}
+pid_of() { cat "$run_directory/$1.pid"; }
+# One that nobody has waited for yet has ended all the same.
+is_alive() { [ -e "/proc/$1" ] && ! grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null; }
+
 stop() {
-  local waited=0
-  if [ -n "$daemon" ] && kill -TERM "$daemon" 2>/dev/null; then
-    while kill -0 "$daemon" 2>/dev/null && [ $((waited += 1)) -le 100 ]; do sleep 0.1; done
-    kill -KILL "$daemon" 2>/dev/null && echo "demo: simmd did not stop within 10 s, killed" >&2
-    wait "$daemon" 2>/dev/null || true
-  fi
-  [ -z "$run_directory" ] || rm -rf "$run_directory"
+  [ -z "$chaos_pid" ] || kill -KILL "$chaos_pid" 2>/dev/null || true
+  [ -n "$run_directory" ] || return 0
+  local file pid waited=0
+  for file in "$run_directory"/*.pid; do
+    [ ! -e "$file" ] || kill -TERM "$(cat "$file")" 2>/dev/null || true
+  done
+  for file in "$run_directory"/*.pid; do
+    [ -e "$file" ] || continue
+    pid=$(cat "$file")
+    while is_alive "$pid" && [ $((waited += 1)) -le 100 ]; do sleep 0.1; done
+    if is_alive "$pid"; then
+      kill -KILL "$pid" 2>/dev/null || true
+      echo "demo: $(basename "$file" .pid) did not stop within 10 s, killed" >&2
+    fi
+  done
+  rm -rf "$run_directory"
 }
 trap stop EXIT
 trap 'exit 130' INT
@@ -74,7 +102,7 @@ run_directory=$(mktemp -d /tmp/simm-demo.XXXXXX)
 
 step "building release"
 quietly cmake --preset release -Wno-dev
-quietly cmake --build --preset release -j "${SIMM_JOBS:-$(nproc)}" --target simmd simm-bench
+quietly cmake --build --preset release -j "${SIMM_JOBS:-$(nproc)}" --target simmd simm-bench simmctl
 bin=build/release/bin
 
 # A third of the memory that is free, at most 8 GiB.
@@ -82,30 +110,93 @@ pool_mib=$(awk '/^MemAvailable:/ { mib = int($2 / 1024 / 3); print (mib > 8192 ?
   /proc/meminfo)
 if [ -n "$quick" ] && [ "$pool_mib" -gt 1024 ]; then pool_mib=1024; fi
 pool_bytes=$((pool_mib << 20))
-cat >"$run_directory/simmd.json" <<CONFIG
-{
-  "run_directory": "$run_directory",
-  "sockets": [{"path": "$run_directory/simm.sock"}],
-  "node": {"pool_bytes": $pool_bytes}
-}
-CONFIG
 
-step "starting simmd all with a pool of $pool_mib MiB"
-"$bin/simmd" all --config "$run_directory/simmd.json" >"$run_directory/simmd.log" 2>&1 &
-daemon=$!
-for _ in $(seq 300); do
-  [ ! -S "$run_directory/simm.sock" ] || break
-  kill -0 "$daemon" 2>/dev/null || break
-  sleep 0.1
-done
-if [ ! -S "$run_directory/simm.sock" ]; then
-  cat "$run_directory/simmd.log" >&2
-  fail "simmd does not listen"
+# configure NAME MEMBERS: the members of the configuration besides the directory.
+configure() {
+  mkdir -p "$run_directory/$1"
+  echo "{\"run_directory\": \"$run_directory/$1\", $2}" >"$run_directory/$1/simmd.json"
+}
+# wait_for WHAT COMMAND...: until the command succeeds, for half a minute.
+wait_for() {
+  local what=$1
+  shift
+  for _ in $(seq 300); do
+    "$@" >/dev/null 2>&1 && return
+    sleep 0.1
+  done
+  tail -n 20 "$run_directory"/*/log >&2
+  fail "$what"
+}
+ask() { # NAME COMMAND...: simmctl at that daemon
+  local name=$1
+  shift
+  "$bin/simmctl" --json --admin "$run_directory/$name/admin.sock" "$@"
+}
+
+if [ -n "$standalone" ]; then
+  step "starting simmd all with a pool of $pool_mib MiB"
+  configure node "\"node\": {\"pool_bytes\": $pool_bytes}"
+  start_daemon node all
+  wait_for "simmd does not listen" test -S "$run_directory/node/simm.sock"
+else
+  step "starting a manager, two storage daemons of $((pool_mib / 2)) MiB each, and a node"
+  (umask 077 && head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$run_directory/secret")
+  # A port that is free now: the manager needs one that stays the same when it is restarted.
+  port=$(python3 -c 'import socket
+s = socket.socket()
+s.bind(("127.0.0.1", 0))
+print(s.getsockname()[1])')
+  cluster="\"manager\": \"127.0.0.1:$port\", \"secret_file\": \"$run_directory/secret\""
+  configure manager "\"cluster\": {$cluster, \"node_name\": \"manager\"},
+    \"manager\": {\"listen\": \"127.0.0.1:$port\"}"
+  start_daemon manager manager
+  for name in storage-1 storage-2; do
+    configure $name "\"cluster\": {$cluster, \"node_name\": \"$name\"},
+      \"node\": {\"pool_bytes\": $((pool_bytes / 2))}"
+    start_daemon $name storage
+  done
+  configure node "\"cluster\": {$cluster, \"node_name\": \"node\"},
+    \"node\": {\"pool_bytes\": 0}"
+  start_daemon node node
+  # Both storage daemons, every connection to them.
+  all_connected() {
+    ask node peers | python3 -c 'import json, sys
+peers = json.load(sys.stdin)["peers"]
+sys.exit(len(peers) != 2 or any(p["open"] != p["connections"] for p in peers))'
+  }
+  wait_for "the cluster did not come together" all_connected
+  ask node nodes >&2
 fi
 
+# Kills one of the others every few seconds, and starts it again a moment later.
+kills="$run_directory/kills"
+: >"$kills"
+unrest() {
+  local victims=(storage-1 manager storage-2 manager) turn=0 name role
+  while :; do
+    sleep 3
+    name=${victims[turn++ % ${#victims[@]}]}
+    role=${name%-*}
+    kill -KILL "$(pid_of "$name")" || return
+    echo "$name" >>"$kills"
+    sleep 1
+    start_daemon "$name" "$role"
+  done
+}
+
 step "replaying"
+if [ -n "$chaos" ]; then
+  unrest &
+  chaos_pid=$!
+fi
 status=0
-"$bin/simm-bench" replay "${replay[@]}" --daemon "$run_directory/simm.sock" \
-  --pool-bytes "$pool_bytes" || status=$?
-if [ "$status" != 0 ]; then tail -50 "$run_directory/simmd.log" >&2; fi
+"$bin/simm-bench" replay "${replay[@]}" --daemon "$run_directory/node/simm.sock" \
+  --pool-bytes "$pool_bytes" >"$run_directory/table" || status=$?
+head -n -1 "$run_directory/table"
+result=$(tail -n 1 "$run_directory/table")
+case $result in
+  "{"*"}") echo "${result%\}},\"kills\":$(wc -l <"$kills")}" ;;
+  *) echo "$result" ;;
+esac
+if [ "$status" != 0 ]; then tail -n 20 "$run_directory"/*/log >&2; fi
 exit "$status"
