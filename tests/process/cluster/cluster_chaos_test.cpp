@@ -1,0 +1,136 @@
+// Daemons of all roles that are killed, stopped, started again and continued, one after the other,
+// while clients of two nodes write and read: no byte is wrong, no old version comes back, and in
+// the end everything is as before. SIMM_ROUNDS: how many times; SIMM_SEED: which.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/process/cluster/cluster_processes.h"
+#include "tests/process/cluster/versioned_pages.h"
+
+namespace cluster_chaos_test {
+
+using namespace cluster_processes;
+
+constexpr int kPagesEach = 24;
+
+VersionedPages pages_at(const DaemonProcess& node, const std::string& prefix, Findings& findings) {
+  simm::ClientOptions options;
+  options.socket_path = node.socket();
+  auto client = simm::Client::connect(options);
+  REQUIRE(client.has_value());
+  auto region = client->allocate_region(VersionedPages::kRegionBytes);
+  REQUIRE(region.has_value());
+  return VersionedPages(std::move(*client), std::move(*region), prefix, findings);
+}
+
+std::uint64_t number_from(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+// Everything that can be killed or stopped, with the clients that do not care.
+struct Crowd {
+  Crowd() {
+    for (DaemonProcess* daemon : all()) REQUIRE(daemon->start());
+    REQUIRE(eventually([&] { return sees_members(*node, 2) && sees_members(*other, 2); }, 20'000));
+  }
+  std::vector<DaemonProcess*> all() {
+    return {&cluster.manager, a.get(), b.get(), node.get(), other.get()};
+  }
+  void work() {
+    for (const char* prefix : {"one/", "two/"}) {
+      auto pages = std::make_shared<VersionedPages>(pages_at(*node, prefix, findings));
+      threads.emplace_back([this, pages] {
+        for (int step = 0; !is_over; ++step) {
+          (void)pages->put(step % kPagesEach);
+          for (int i = 0; i < 4; ++i) pages->get_own((step * 5 + i * 7) % kPagesEach);
+        }
+      });
+    }
+    auto pages = std::make_shared<VersionedPages>(pages_at(*other, "one/", findings));
+    threads.emplace_back([this, pages] {
+      for (int step = 0; !is_over; ++step) pages->get_other(step % kPagesEach);
+    });
+  }
+  void end() {
+    is_over = true;
+    for (std::thread& thread : threads) thread.join();
+    threads.clear();
+  }
+  ~Crowd() { end(); }
+
+  ClusterProcesses cluster;
+  std::unique_ptr<DaemonProcess> a = cluster.storage("a");
+  std::unique_ptr<DaemonProcess> b = cluster.storage("b");
+  std::unique_ptr<DaemonProcess> node = cluster.node("n");
+  std::unique_ptr<DaemonProcess> other = cluster.node("o");
+  Findings findings;
+  std::atomic<bool> is_over{false};
+  std::vector<std::thread> threads;
+};
+
+TEST_CASE("daemons are killed and stopped under load, and no byte is wrong") {
+  const std::uint64_t seed = number_from("SIMM_SEED", std::random_device{}());
+  const std::uint64_t rounds = number_from("SIMM_ROUNDS", 70);
+  MESSAGE("SIMM_SEED=" << seed << " SIMM_ROUNDS=" << rounds
+                       << " process_cluster -tc='daemons are*'");
+  std::mt19937_64 random(seed);
+  const auto sleep_ms = [&](std::uint64_t least, std::uint64_t most) {
+    ::usleep(static_cast<useconds_t>(1000 * (least + random() % (most - least))));
+  };
+  Crowd crowd;
+  crowd.work();
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    // Storage daemons and the manager most of the time; nodes are killed, but not stopped: a client
+    // of a stopped node may have to wait for it.
+    const std::uint64_t drawn = random() % 8;
+    const std::size_t victim = drawn < 2    ? 0U
+                               : drawn < 4  ? 1U
+                               : drawn < 6  ? 2U
+                               : drawn == 6 ? 3U
+                                            : 4U;
+    DaemonProcess& daemon = *crowd.all()[victim];
+    if (victim >= 3 || random() % 7 >= 2) {
+      daemon.signal(SIGKILL);
+      CHECK(daemon.wait() == 1000 + SIGKILL);
+      sleep_ms(20, 400);
+      REQUIRE(daemon.start());
+    } else {
+      daemon.signal(SIGSTOP);
+      sleep_ms(20, 900);
+      daemon.signal(SIGCONT);
+    }
+    sleep_ms(50, 400);
+  }
+  // With everybody back, everything can be stored again, and is found by both nodes.
+  const auto is_settled = [&] {
+    for (DaemonProcess* daemon :
+         {crowd.a.get(), crowd.b.get(), crowd.node.get(), crowd.other.get()}) {
+      if (!uses_the_map_of(*daemon, crowd.cluster.manager)) return false;
+    }
+    return sees_members(*crowd.node, 2) && sees_members(*crowd.other, 2);
+  };
+  CHECK(eventually(is_settled, 20'000));
+  crowd.end();
+  for (const std::string& wrong : crowd.findings.wrong) MESSAGE(wrong);
+  CHECK(crowd.findings.wrong.empty());
+  CHECK(crowd.findings.hits > 0);
+  CHECK(crowd.findings.puts > 0);
+  CHECK(crowd.node->counter("engine.0.fences_overdue") == 0);
+  CHECK(crowd.node->counter("engine.0.corrupt") == 0);
+  Checker after(*crowd.node);
+  Checker elsewhere(*crowd.other);
+  CHECK(after.put_all(32, simm::Status::ok) == 32);
+  CHECK(elsewhere.count(32, simm::Status::ok) == 32);
+}
+
+}  // namespace cluster_chaos_test
