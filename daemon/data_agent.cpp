@@ -151,7 +151,7 @@ int DataAgent::take_maps() noexcept {
 void DataAgent::end() noexcept {
   if (!network_ || network_->responder() == nullptr) return;
   // In each turn anew, because there may be connections in the mailbox. The kernel lets go of what
-  // it is told to cancel, so this is over soon.
+  // it is told to cancel, so this is over soon; of the thread that asked for it alone it is told.
   while (server_->requests_under_way() > 0) {
     clock_.refresh();
     network_->responder()->drop_all();

@@ -66,15 +66,14 @@ public:
   base::TimeNs next_deadline_ns() const noexcept override;
   bool prepare_sleep() noexcept override;
   void cancel_sleep() noexcept override;
+  // Other daemons may still ask: they are hung up on, and what they asked for ends before the server
+  // does.
+  void end() noexcept override;
   const char* name() const noexcept override { return "data"; }
 
   // The control thread's ends of the mailboxes.
   [[nodiscard]] session::SessionCommands& commands() noexcept { return commands_; }
   [[nodiscard]] session::SessionEvents& events() noexcept { return events_; }
-  // Its thread has ended. Other daemons may still ask: they are hung up on, and what they asked for
-  // ends before the server does.
-  void end() noexcept;
-
   // Only where there are other daemons.
   [[nodiscard]] control::AgentPresence presence() noexcept { return network_->presence(); }
 

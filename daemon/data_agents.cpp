@@ -166,7 +166,6 @@ Outcome DataAgents::add_agents(const Setup& setup) {
 
 void DataAgents::stop() noexcept {
   group_->stop();
-  for (const auto& agent : agents_) agent->end();
 }
 
 std::vector<control::AgentMail> DataAgents::mail() {

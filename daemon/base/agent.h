@@ -29,6 +29,9 @@ public:
   virtual bool prepare_sleep() noexcept { return true; }
   virtual void cancel_sleep() noexcept {}
 
+  // The last call: its thread stops. Here an agent gives back what only this thread can.
+  virtual void end() noexcept {}
+
   // Short static name, for counters and thread names (at most 15 bytes).
   virtual const char* name() const noexcept = 0;
 };

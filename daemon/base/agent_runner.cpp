@@ -58,6 +58,7 @@ void AgentRunner::run() noexcept {
     rewarded(after);
     before = after;
   }
+  for (Agent* agent : agents_) agent->end();
 }
 
 // Work came: if spinning caught it late in its budget, a longer budget catches the next one too.

@@ -70,7 +70,8 @@ TEST_CASE("what one client puts through its node lies on the storage daemons, an
   // What simmctl shows, asked at the node.
   CHECK(eventually([&] { return are_live(world.node->report("nodes"), 4); }));
   int slots = 0;
-  for (const auto& one : world.node->report("nodes")["nodes"]) slots += one["slots"].get<int>();
+  const auto report = world.node->report("nodes");
+  for (const auto& one : report["nodes"]) slots += one["slots"].get<int>();
   CHECK(slots == 16384);
   CHECK(world.node->report("slots")["members"].size() == 2);
   CHECK(world.cluster.manager.report("nodes")["nodes"].size() == 4);

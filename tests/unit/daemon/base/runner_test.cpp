@@ -33,12 +33,19 @@ public:
     return !refuse_sleep.exchange(false);
   }
   void cancel_sleep() noexcept override { ++cancelled; }
+  void end() noexcept override {
+    ++ended;
+    ended_on = std::this_thread::get_id();
+  }
   const char* name() const noexcept override { return "receiver"; }
 
   SpscMailbox<std::uint64_t> mailbox{1024};
   std::atomic<std::uint64_t> received{0};
   std::atomic<int> prepared{0}, cancelled{0};
   std::atomic<bool> refuse_sleep{false};
+  // Read after stop().
+  int ended = 0;
+  std::thread::id ended_on;
 };
 
 // Waits are never timed: a lost wake-up hangs until kSleepNsMax, and 20,000 of those do not fit in
@@ -62,6 +69,10 @@ void ping(WaitMode mode, Threading threading, int messages) {
     }
   }
   (*group)->stop();
+  CHECK(a.ended == 1);
+  CHECK(b.ended == 1);
+  CHECK(a.ended_on != std::this_thread::get_id());
+  CHECK((a.ended_on == b.ended_on) == (threading == Threading::shared));
   CHECK(a.prepared.load() == a.cancelled.load());
   if (mode == WaitMode::event) CHECK(counters.value("runner.data0.sleeps") > 0);
   if (mode == WaitMode::spin) CHECK(counters.value("runner.data0.sleeps") == 0);
