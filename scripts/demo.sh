@@ -188,6 +188,7 @@ step "replaying"
 if [ -n "$chaos" ]; then
   unrest &
   chaos_pid=$!
+  disown "$chaos_pid"  # nobody has to read that it was killed
 fi
 status=0
 "$bin/simm-bench" replay "${replay[@]}" --daemon "$run_directory/node/simm.sock" \

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -26,6 +27,8 @@ struct Findings {
   std::atomic<std::uint64_t> misses{0};
   std::atomic<std::uint64_t> puts{0};
   std::atomic<std::uint64_t> failed{0};  // calls with another result than those
+  // Of one call, in milliseconds.
+  std::atomic<std::int64_t> longest_ms{0};
   std::mutex mutex;
   std::vector<std::string> wrong;
 };
@@ -34,6 +37,9 @@ class VersionedPages {
 public:
   static constexpr std::size_t kWords = 1024;
   static constexpr std::size_t kPageBytes = kWords * sizeof(std::uint64_t);
+
+  // Of every call.
+  static constexpr std::uint32_t kTimeoutMs = 500;
 
   // `client` is connected; `prefix` names this writer's pages.
   VersionedPages(simm::Client client, simm::Region region, std::string prefix, Findings& findings)
@@ -53,7 +59,10 @@ public:
     std::memcpy(region_.data(), words.data(), kPageBytes);
     simm::CallOptions options;
     options.mode = simm::PutMode::replace;
+    options.timeout_ms = kTimeoutMs;
+    const auto start = Clock::now();
     const auto result = client_.put(key(page), simm::View(region_, 0, kPageBytes), options);
+    took(start);
     ++(result.ok() ? findings_.puts : findings_.failed);
     if (result.ok()) known.completed = version;
     return result.ok();
@@ -67,11 +76,20 @@ public:
   void get_other(int page) { get(page, 1, ~std::uint64_t{0}); }
 
 private:
+  using Clock = std::chrono::steady_clock;
   struct Known {
     std::uint64_t attempted = 0;
     std::uint64_t completed = 0;
   };
 
+  void took(Clock::time_point start) {
+    const auto took_ms =
+        std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start).count();
+    std::int64_t longest_ms = findings_.longest_ms;
+    while (took_ms > longest_ms &&
+           !findings_.longest_ms.compare_exchange_weak(longest_ms, took_ms)) {
+    }
+  }
   std::string key(int page) const { return prefix_ + std::to_string(page); }
   // The first word is the version.
   static std::uint64_t word(int page, std::uint64_t version, std::size_t at) {
@@ -83,7 +101,11 @@ private:
 
   void get(int page, std::uint64_t oldest, std::uint64_t newest) {
     std::memset(region_.data() + kPageBytes, 0xee, kPageBytes);
-    const auto got = client_.get(key(page), simm::View(region_, kPageBytes, kPageBytes));
+    simm::CallOptions options;
+    options.timeout_ms = kTimeoutMs;
+    const auto start = Clock::now();
+    const auto got = client_.get(key(page), simm::View(region_, kPageBytes, kPageBytes), options);
+    took(start);
     if (got.status == simm::Status::not_found) {
       ++findings_.misses;
       return;
