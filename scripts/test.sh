@@ -7,7 +7,7 @@
 #   tsan       ThreadSanitizer, concurrent parts only
 #   fuzz       every fuzz target for SIMM_FUZZ_SECONDS (20) seconds
 #   compilers  g++-11 and clang compile everything
-#   demo       scripts/demo.sh --quick
+#   demo       scripts/demo.sh --quick, with --chaos and with --standalone
 #
 # SIMM_JOBS (2) bounds parallel compilation. Each part prints its time.
 set -uo pipefail
@@ -89,7 +89,8 @@ part_compilers() {
   done
 }
 
-part_demo() { scripts/demo.sh --quick; }
+# A cluster whose daemons die, and everything in one process.
+part_demo() { scripts/demo.sh --quick --chaos && scripts/demo.sh --quick --standalone; }
 
 scripts/install_packages.sh || exit 1
 mkdir -p build
