@@ -66,8 +66,8 @@ public:
   base::TimeNs next_deadline_ns() const noexcept override;
   bool prepare_sleep() noexcept override;
   void cancel_sleep() noexcept override;
-  // Other daemons may still ask: they are hung up on, and what they asked for ends before the server
-  // does.
+  // Other daemons may still ask: they are hung up on, and what they asked for ends before the
+  // server does.
   void end() noexcept override;
   const char* name() const noexcept override { return "data"; }
 

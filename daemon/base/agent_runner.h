@@ -36,7 +36,7 @@ public:
   void add(Agent& agent) { agents_.push_back(&agent); }
   [[nodiscard]] std::size_t agents() const noexcept { return agents_.size(); }
 
-  // Runs turns until request_stop(), and then Agent::end() of each. Work that is there when the stop
+  // Runs turns until request_stop(), then Agent::end() of each. Work that is there when the stop
   // arrives may stay undone.
   void run() noexcept;
   // One turn without idling: how tests and the simulation drive agents.
