@@ -8,7 +8,8 @@
 
 namespace simm::server {
 
-// Which gets compare the payload with its checksum.
+// Which gets compare the payload with its checksum. Over a transport that takes it anyway (TCP) all
+// gets of whole objects do.
 enum class VerifyPolicy : std::uint8_t { sampled = 0, always = 1, never = 2 };
 
 struct ServerConfig {

@@ -116,7 +116,8 @@ Server::Started Server::start_get(Job& job, std::uint16_t page, base::TimeNs now
   }
   PageWork& work = job.pages->work[page];
   work.pin = pin;
-  work.verify = whole && sample();
+  // What costs nothing is always compared.
+  work.verify = whole && (incoming.responder->always_digests() || sample());
   job.pages->replies[page].bytes = bytes;
   incoming.responder->push(incoming, page, pin.bytes.subspan(request.object_offset, bytes),
                            work.verify);

@@ -81,7 +81,7 @@ struct Incoming {
 };
 
 // What became of one move. `digest` is xxh3-64 of the bytes now in (pull) or sent from (push) the
-// server's extent; of a push only when it was asked for.
+// server's extent; of a push only when it was asked for or is always there.
 struct MoveResult {
   Status status = Status::ok;
   std::uint64_t digest = 0;
@@ -108,6 +108,8 @@ public:
   // also compute the xxh3-64 of `bytes` while they pass.
   virtual void push(Incoming& incoming, std::uint16_t page, std::span<const std::byte> bytes,
                     bool whole_digest) noexcept = 0;
+  // True: every push of a whole slice takes the digest, asked for or not, because it travels along.
+  [[nodiscard]] virtual bool always_digests() const noexcept { return false; }
   // `pages` is parallel to incoming.pages; copied before the call returns.
   virtual void reply(Incoming& incoming, std::span<const PageReply> pages) noexcept = 0;
   virtual int do_work() noexcept = 0;

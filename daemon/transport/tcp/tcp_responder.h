@@ -37,6 +37,7 @@ public:
   void pull(Incoming& incoming, std::uint16_t page, std::span<std::byte> extent) noexcept override;
   void push(Incoming& incoming, std::uint16_t page, std::span<const std::byte> bytes,
             bool whole_digest) noexcept override;
+  [[nodiscard]] bool always_digests() const noexcept override { return true; }
   void reply(Incoming& incoming, std::span<const PageReply> pages) noexcept override;
   int do_work() noexcept override;
   // The second half of a turn alone: for an agent that runs it after the server's own turn, so that

@@ -130,6 +130,10 @@ TEST_CASE("verification asks for digests as often as its policy says") {
     f.put({"a"}, {100}, 1);
     for (int i = 0; i < 64; ++i) CHECK(f.get({"a"}, {100})->replies[0].status == Status::ok);
     CHECK(f.counted("server.verified") == expected);
+    // Where the digest is there anyway.
+    f.responder.takes_digests = true;
+    for (int i = 0; i < 64; ++i) CHECK(f.get({"a"}, {100})->replies[0].status == Status::ok);
+    CHECK(f.counted("server.verified") == expected + 64);
   }
 }
 

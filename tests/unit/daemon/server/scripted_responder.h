@@ -62,6 +62,7 @@ public:
     e.replied = true;
     e.replies.assign(pages.begin(), pages.end());
   }
+  [[nodiscard]] bool always_digests() const noexcept override { return takes_digests; }
   int do_work() noexcept override { return 0; }
 
   // Carries out the move at `index` of `moves` and tells the server.
@@ -76,7 +77,7 @@ public:
       result.digest = base::payload_digest(move.extent.data(), move.extent.size());
     } else if (status == Status::ok) {
       std::memcpy(buffer.data(), move.bytes.data(), move.bytes.size());
-      if (move.whole_digest) {
+      if (move.whole_digest || takes_digests) {
         result.digest = base::payload_digest(move.bytes.data(), move.bytes.size());
       }
     }
@@ -85,6 +86,7 @@ public:
 
   std::vector<PendingMove> moves;
   std::uint64_t moved_requests = 0;  // moves ever asked for
+  bool takes_digests = false;
 
 private:
   // SAFETY: every Incoming of these tests is the first member of an Exchange.
