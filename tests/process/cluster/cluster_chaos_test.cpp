@@ -54,7 +54,8 @@ struct Crowd {
       auto pages = std::make_shared<VersionedPages>(pages_at(*node, prefix, findings));
       threads.emplace_back([this, pages] {
         for (int step = 0; !is_over; ++step) {
-          (void)pages->put(step % kPagesEach);
+          // Nobody there: not asked again at once.
+          if (!pages->put(step % kPagesEach)) ::usleep(1000);
           for (int i = 0; i < 4; ++i) pages->get_own((step * 5 + i * 7) % kPagesEach);
         }
       });
