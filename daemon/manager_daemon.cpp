@@ -11,6 +11,7 @@
 #include "daemon/control/manager_reports.h"
 #include "daemon/control/manager_service.h"
 #include "daemon/control/service_manager.h"
+#include "daemon/control/watchdog_feeder.h"
 
 namespace simm {
 namespace {
@@ -43,7 +44,7 @@ struct ManagerDaemon::Parts {
         reports(access, service, config.manager.state_file),
         admin(io, limits, reports),
         signals(io, SIGTERM, SIGINT),
-        watchdog(io) {}
+        watchdog(io, supervisor) {}
 
   const base::Config config;
   const control::ClusterSettings settings;
@@ -60,8 +61,8 @@ struct ManagerDaemon::Parts {
   control::ManagerReports reports;
   control::AdminServer admin;
   boost::asio::signal_set signals;
-  boost::asio::steady_timer watchdog;
   control::ServiceManager supervisor;
+  control::WatchdogFeeder watchdog;
 };
 
 ManagerDaemon::ManagerDaemon(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -99,7 +100,7 @@ void ManagerDaemon::run() {
     p.supervisor.stopping("stopping");
     p.io.stop();
   });
-  feed_watchdog();
+  p.watchdog.start();
   const cluster::SlotMapPtr& map = p.service.manager().map();
   p.log.info("control", "ready",
              {{"role", "manager"},
@@ -111,16 +112,6 @@ void ManagerDaemon::run() {
   p.admin.stop();
   p.service.stop();
   p.log.info("control", "stopped");
-}
-
-void ManagerDaemon::feed_watchdog() {
-  Parts& p = *parts_;
-  if (!p.supervisor.watchdog_interval()) return;
-  p.supervisor.watchdog();
-  p.watchdog.expires_after(*p.supervisor.watchdog_interval());
-  p.watchdog.async_wait([this](const boost::system::error_code& cancelled) {
-    if (!cancelled) feed_watchdog();
-  });
 }
 
 }  // namespace simm

@@ -22,7 +22,6 @@ public:
 private:
   struct Parts;
   explicit ManagerDaemon(std::unique_ptr<Parts> parts);
-  void feed_watchdog();
 
   std::unique_ptr<Parts> parts_;
 };

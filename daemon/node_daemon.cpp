@@ -17,6 +17,7 @@
 #include "daemon/control/cluster_settings.h"
 #include "daemon/control/control_bell.h"
 #include "daemon/control/mailbox_data_plane.h"
+#include "daemon/control/watchdog_feeder.h"
 #include "daemon/data_agents.h"
 #include "daemon/memory/fault_guard.h"
 
@@ -86,7 +87,7 @@ struct NodeDaemon::Parts {
         environment{io, options.config, clock, *counters, limits, errors, log, registrar, closer},
         bell(io),
         signals(io, SIGTERM, SIGINT),
-        watchdog(io),
+        watchdog(io, options.service),
         drain_timer(io),
         maintenance(io),
         accounts(tenants, options.config) {}
@@ -113,7 +114,7 @@ struct NodeDaemon::Parts {
   control::Environment environment;
   control::ControlBell bell;
   boost::asio::signal_set signals;
-  boost::asio::steady_timer watchdog;
+  control::WatchdogFeeder watchdog;
   boost::asio::steady_timer drain_timer;
   boost::asio::steady_timer maintenance;
   control::TenantAccounts accounts;
@@ -218,7 +219,7 @@ Outcome NodeDaemon::listen() {
 bool NodeDaemon::run() {
   Parts& p = *parts_;
   wait_for_signal();
-  feed_watchdog();
+  p.watchdog.start();
   if (p.options.config.memory.foreign) maintain_regions();
   log_ready();
   p.options.service.ready("serving");
@@ -244,16 +245,6 @@ void NodeDaemon::wait_for_signal() {
     if (failed) return;
     begin_stop(signal == SIGTERM ? "SIGTERM" : "SIGINT");
     wait_for_signal();
-  });
-}
-
-void NodeDaemon::feed_watchdog() {
-  Parts& p = *parts_;
-  if (!p.options.service.watchdog_interval()) return;
-  p.options.service.watchdog();
-  p.watchdog.expires_after(*p.options.service.watchdog_interval());
-  p.watchdog.async_wait([this](const boost::system::error_code& cancelled) {
-    if (!cancelled) feed_watchdog();
   });
 }
 

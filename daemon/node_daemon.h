@@ -50,7 +50,6 @@ private:
   void begin_stop(const std::string& why);
   void on_drained();
   void log_ready();
-  void feed_watchdog();
   void maintain_regions();
   void wait_for_signal();
 
