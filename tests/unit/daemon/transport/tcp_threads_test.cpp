@@ -124,9 +124,9 @@ public:
     const bool ok = pages[0].status == Status::ok;
     const std::byte wanted = at.is_put ? at.own : peer_byte_;
     for (std::uint64_t i = 0; ok && i < slice.length; ++i) wrong += bytes[i] != wanted;
-    end(token);
+    finish(token);
   }
-  void on_fenced(RequestToken token, FenceCause) noexcept override { end(token); }
+  void on_fenced(RequestToken token, FenceCause) noexcept override { finish(token); }
 
   std::uint64_t wrong = 0;
   std::uint64_t answered = 0;
@@ -157,7 +157,7 @@ private:
   }
 
   // The memory is ours again at once, and must stay as we leave it.
-  void end(RequestToken token) {
+  void finish(RequestToken token) {
     const memory::Slice slice = open_.at(token).ask->list[0].slice;
     std::memset(memory_.region.base + slice.offset, 0, slice.length);
     free_slices_.push_back(slice.offset);
