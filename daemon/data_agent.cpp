@@ -94,6 +94,7 @@ DataAgent::DataAgent(const DataAgentShared& shared, std::uint32_t index, Parts p
   }
   if (has_network) {
     network_.emplace(shared.config, clock_, std::move(parts.network_io), parts.mover, parts.waiter,
+                     transport::TcpCounters(shared.counters, numbered("tcp", index)),
                      shared.has_clients, store_ != nullptr);
     connect_network();
   } else {

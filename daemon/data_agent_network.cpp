@@ -31,13 +31,14 @@ transport::TcpResponderConfig responder_config(const base::Config& config) {
 
 DataAgentNetwork::DataAgentNetwork(const base::Config& config, const base::Clock& clock,
                                    std::unique_ptr<transport::SocketIo> io, transport::Mover& mover,
-                                   base::Waiter& waiter, bool asks, bool serves)
+                                   base::Waiter& waiter, const transport::TcpCounters& counters,
+                                   bool asks, bool serves)
     : io_(std::move(io)),
       outgoing_(kLinkMessages, &waiter),
       incoming_(kLinkMessages, &waiter),
       maps_(&waiter) {
-  if (asks) requester_.emplace(requester_config(config), clock, *io_, mover, outgoing_);
-  if (serves) responder_.emplace(responder_config(config), clock, *io_, incoming_);
+  if (asks) requester_.emplace(requester_config(config), clock, *io_, mover, outgoing_, counters);
+  if (serves) responder_.emplace(responder_config(config), clock, *io_, incoming_, counters);
 }
 
 base::TimeNs DataAgentNetwork::next_deadline_ns() const noexcept {

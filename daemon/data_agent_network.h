@@ -26,10 +26,11 @@ public:
   static constexpr std::uint32_t kPeersMax = 2 * cluster::kMembersMax;
 
   // `asks`: it has clients, whose pages may lie on other daemons. `serves`: other daemons may ask
-  // for its shard. `mover` is the agent's, `clock` its turns'.
+  // for its shard. `mover` is the agent's, `clock` its turns', `counters` are written by it.
   DataAgentNetwork(const base::Config& config, const base::Clock& clock,
                    std::unique_ptr<transport::SocketIo> io, transport::Mover& mover,
-                   base::Waiter& waiter, bool asks, bool serves);
+                   base::Waiter& waiter, const transport::TcpCounters& counters, bool asks,
+                   bool serves);
 
   // Null: it asks nobody.
   [[nodiscard]] transport::TcpRequester* requester() noexcept {

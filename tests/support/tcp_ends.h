@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "daemon/base/counters.h"
 #include "daemon/base/manual_clock.h"
 #include "daemon/memory/fault_guard.h"
 #include "daemon/transport/region_mover.h"
@@ -34,8 +35,8 @@ public:
       : requester_io(simm::transport::make_socket_io(choice, nullptr).value()),
         responder_io(simm::transport::make_socket_io(choice, nullptr).value()),
         requester(asking, clock, *requester_io, mover == nullptr ? own_mover : *mover,
-                  requester_mail),
-        responder(serving, clock, *responder_io, responder_mail) {
+                  requester_mail, {counters, "asking"}),
+        responder(serving, clock, *responder_io, responder_mail, {counters, "serving"}) {
     simm::memory::FaultGuard::install();
   }
 
@@ -83,6 +84,7 @@ public:
   }
 
   simm::base::ManualClock clock;
+  simm::base::CounterSet counters;
   simm::transport::RegionMover own_mover;
   simm::transport::TcpLinkMailbox requester_mail{16};
   simm::transport::TcpLinkMailbox responder_mail{16};

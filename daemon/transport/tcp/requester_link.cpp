@@ -12,7 +12,7 @@ using wire::FrameKind;
 
 RequesterLink::RequesterLink(RequesterLinkShared& shared)
     : shared_(shared),
-      connection_(shared.io),
+      connection_(shared.io, shared.counters),
       slots_(shared.config.credits),
       digests_(std::make_unique<base::PayloadDigest[]>(shared.config.credits)),
       free_(std::make_unique<std::uint32_t[]>(shared.config.credits)),

@@ -29,6 +29,7 @@ struct RequesterLinkShared {
   const TcpRequesterConfig& config;
   const base::Clock& clock;
   SocketIo& io;
+  TcpCounters counters;
   Mover& mover;
   RequesterEvents* events = nullptr;
   RegionFaults* faults = nullptr;

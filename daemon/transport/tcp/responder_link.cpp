@@ -14,7 +14,7 @@ using MoveKind = TcpIncoming::MoveKind;
 
 ResponderLink::ResponderLink(ResponderLinkShared& shared)
     : shared_(shared),
-      connection_(shared.io),
+      connection_(shared.io, shared.counters),
       slots_(shared.config.credits),
       pull_digests_(std::make_unique<base::PayloadDigest[]>(shared.config.credits)),
       push_digests_(std::make_unique<base::PayloadDigest[]>(shared.config.credits)),

@@ -24,6 +24,7 @@ struct ResponderLinkShared {
   const TcpResponderConfig& config;
   const base::Clock& clock;
   SocketIo& io;
+  TcpCounters counters;
   Responder* responder = nullptr;
   ResponderEvents* events = nullptr;
 };

@@ -97,7 +97,10 @@ int TcpConnection::serve(FrameHandler& handler, PayloadOwner& owner, base::TimeN
 void TcpConnection::take_sent(PayloadOwner& owner) noexcept {
   if (state_ != State::open) return;
   const std::int32_t result = socket_.send_result;
-  if (result > 0) return tx_.take_sent(static_cast<std::uint32_t>(result), owner);
+  if (result > 0) {
+    counters_.sent_bytes.add(static_cast<std::uint32_t>(result));
+    return tx_.take_sent(static_cast<std::uint32_t>(result), owner);
+  }
   if (!is_passing(result)) fail(LinkLoss::io_error);
 }
 
@@ -106,6 +109,7 @@ void TcpConnection::take_received(FrameHandler& handler, base::TimeNs now_ns) no
   const std::int32_t result = socket_.receive_result;
   if (result > 0) {
     heard_ns = now_ns;
+    counters_.received_bytes.add(static_cast<std::uint32_t>(result));
     if (!rx_.take(static_cast<std::uint32_t>(result), handler)) fail(LinkLoss::protocol);
   } else if (result == 0 || result == -ECONNRESET || result == -EPIPE) {
     fail(LinkLoss::closed);

@@ -13,6 +13,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/transport/tcp/rx_stream.h"
 #include "daemon/transport/tcp/socket_io.h"
+#include "daemon/transport/tcp/tcp_counters.h"
 #include "daemon/transport/tcp/tcp_link.h"
 #include "daemon/transport/tcp/tx_queue.h"
 
@@ -20,7 +21,7 @@ namespace simm::transport {
 
 class TcpConnection {
 public:
-  explicit TcpConnection(SocketIo& io) noexcept : io_(io) {}
+  TcpConnection(SocketIo& io, TcpCounters& counters) noexcept : io_(io), counters_(counters) {}
 
   // False: out of resources; the link is gone.
   [[nodiscard]] bool open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) noexcept;
@@ -66,6 +67,7 @@ private:
   void take_sent(PayloadOwner& owner) noexcept;
 
   SocketIo& io_;
+  TcpCounters& counters_;
   State state_ = State::free;
   LinkLoss loss_ = LinkLoss::closed;
   TcpLink link_;

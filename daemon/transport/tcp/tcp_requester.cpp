@@ -7,9 +7,9 @@
 namespace simm::transport {
 
 TcpRequester::TcpRequester(const TcpRequesterConfig& config, const base::Clock& clock, SocketIo& io,
-                           Mover& mover, TcpLinkMailbox& mailbox)
+                           Mover& mover, TcpLinkMailbox& mailbox, const TcpCounters& counters)
     : config_(config),
-      shared_{config_, clock, io, mover},
+      shared_{config_, clock, io, counters, mover},
       links_(config.links_max, shared_, mailbox) {}
 
 void TcpRequester::connect(RequesterEvents& events, RegionFaults* faults) noexcept {

@@ -24,7 +24,7 @@ class TcpRequester final : public Requester {
 public:
   // All references outlive the requester. `io` may be shared with others of this agent.
   TcpRequester(const TcpRequesterConfig& config, const base::Clock& clock, SocketIo& io,
-               Mover& mover, TcpLinkMailbox& mailbox);
+               Mover& mover, TcpLinkMailbox& mailbox, const TcpCounters& counters = {});
   // Breaks every link and waits until the kernel has let go of all memory; nobody is told. On the
   // agent's thread, or when that has ended.
   ~TcpRequester() override = default;

@@ -14,9 +14,9 @@ TcpIncoming& tcp_incoming(Incoming& incoming) noexcept {
 }  // namespace
 
 TcpResponder::TcpResponder(const TcpResponderConfig& config, const base::Clock& clock, SocketIo& io,
-                           TcpLinkMailbox& mailbox)
+                           TcpLinkMailbox& mailbox, const TcpCounters& counters)
     : config_(config),
-      shared_{config_, clock, io, this},
+      shared_{config_, clock, io, counters, this},
       links_(config.links_max, shared_, mailbox) {}
 
 // ---- the server's calls ----

@@ -20,7 +20,7 @@ class TcpResponder final : public Responder {
 public:
   // All references outlive the responder. `io` may be shared with others of this agent.
   TcpResponder(const TcpResponderConfig& config, const base::Clock& clock, SocketIo& io,
-               TcpLinkMailbox& mailbox);
+               TcpLinkMailbox& mailbox, const TcpCounters& counters = {});
   // Breaks every link and waits until the kernel has let go of all memory; nobody is told. On the
   // agent's thread, or when that has ended.
   ~TcpResponder() override = default;

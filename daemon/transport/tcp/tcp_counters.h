@@ -1,0 +1,23 @@
+// What both ends of the TCP transport of one data agent count: what went over its sockets, headers
+// and payloads. Thread: written by the data agent.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "daemon/base/counters.h"
+
+namespace simm::transport {
+
+struct TcpCounters {
+  TcpCounters() = default;  // counts into unread cells
+  // Names are "<prefix>.<counter>", for instance "tcp.0.received_bytes".
+  TcpCounters(base::CounterSet& set, std::string_view prefix)
+      : received_bytes(set.counter(std::string(prefix) + ".received_bytes")),
+        sent_bytes(set.counter(std::string(prefix) + ".sent_bytes")) {}
+
+  base::Counter received_bytes;
+  base::Counter sent_bytes;
+};
+
+}  // namespace simm::transport
