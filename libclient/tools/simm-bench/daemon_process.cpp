@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -35,26 +34,37 @@ bool ended_within(pid_t pid, std::chrono::seconds limit) {
   return true;
 }
 
+bool has_clients(const std::string& role) {
+  return role == "all" || role == "node";
+}
+
+nlohmann::json configuration_of(const DaemonOptions& options, const std::string& directory,
+                                const nlohmann::json& sockets) {
+  nlohmann::json configuration = {{"run_directory", directory},
+                                  {"node", {{"pool_bytes", options.pool_bytes}}},
+                                  {"memory", {{"foreign", options.allow_foreign}}},
+                                  {"threading", {{"mode", "shared"}}}};
+  if (has_clients(options.role)) configuration["sockets"] = sockets;
+  configuration.merge_patch(options.more);
+  return configuration;
+}
+
 }  // namespace
 
 Expected<DaemonProcess> DaemonProcess::start(const DaemonOptions& options) {
-  std::string directory = "/tmp/simm-bench.XXXXXX";
-  if (mkdtemp(directory.data()) == nullptr) return system_error("mkdtemp in /tmp", errno);
-  DaemonProcess daemon;
-  daemon.directory_ = directory;
+  Expected<TemporaryDirectory> made = TemporaryDirectory::make();
+  if (!made) return made.error();
+  const std::string directory = made->path();
+  DaemonProcess daemon(std::move(*made));
   daemon.socket_path_ = directory + "/simm.sock";
   daemon.other_path_ = options.has_other_tenant ? directory + "/other.sock" : daemon.socket_path_;
   nlohmann::json sockets = {{{"path", daemon.socket_path_}}};
   if (options.has_other_tenant) {
     sockets.push_back({{"path", daemon.other_path_}, {"tenant", "other"}});
   }
-  const nlohmann::json configuration = {{"run_directory", directory},
-                                        {"sockets", sockets},
-                                        {"node", {{"pool_bytes", options.pool_bytes}}},
-                                        {"memory", {{"foreign", options.allow_foreign}}},
-                                        {"threading", {{"mode", "shared"}}}};
   const std::string configuration_path = directory + "/simmd.json";
-  std::ofstream(configuration_path) << configuration.dump(2) << "\n";
+  std::ofstream(configuration_path)
+      << configuration_of(options, directory, sockets).dump(2) << "\n";
   const int log_fd =
       open((directory + "/simmd.log").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (log_fd < 0) return system_error(directory + "/simmd.log", errno);
@@ -64,10 +74,11 @@ Expected<DaemonProcess> DaemonProcess::start(const DaemonOptions& options) {
   spawn_options.stdout_fd = log_fd;
   spawn_options.stderr_fd = log_fd;
   const Expected<pid_t> pid =
-      spawn({program_path("simmd"), "all", "--config", configuration_path}, spawn_options);
+      spawn({program_path("simmd"), options.role, "--config", configuration_path}, spawn_options);
   close(log_fd);
   if (!pid) return pid.error();
   daemon.pid_ = *pid;
+  if (!has_clients(options.role)) return daemon;
   const Outcome ready = daemon.wait_until_it_answers();
   if (!ready) return ready.error();
   return daemon;
@@ -77,23 +88,21 @@ DaemonProcess::DaemonProcess(DaemonProcess&& other) noexcept
     : directory_(std::move(other.directory_)),
       socket_path_(std::move(other.socket_path_)),
       other_path_(std::move(other.other_path_)),
-      pid_(std::exchange(other.pid_, -1)) {
-  other.directory_.clear();
-}
+      pid_(std::exchange(other.pid_, -1)) {}
 
 DaemonProcess::~DaemonProcess() {
-  if (pid_ > 0) {
-    kill(pid_, SIGTERM);
-    if (!ended_within(pid_, std::chrono::seconds(10))) {
-      std::fprintf(stderr, "simm-bench: simmd %d did not stop within 10 s, killed\n", pid_);
-      kill(pid_, SIGKILL);
-      waitpid(pid_, nullptr, 0);
-    }
-  }
-  if (!directory_.empty()) {
-    std::error_code ignored;
-    std::filesystem::remove_all(directory_, ignored);
-  }
+  if (pid_ <= 0) return;
+  kill(pid_, SIGTERM);
+  if (ended_within(pid_, std::chrono::seconds(10))) return;
+  std::fprintf(stderr, "simm-bench: simmd %d did not stop within 10 s, killed\n", pid_);
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+Outcome DaemonProcess::check_alive() {
+  if (pid_ > 0 && waitpid(pid_, nullptr, WNOHANG) == 0) return Done{};
+  pid_ = -1;
+  return Error{Status::unreachable, "simmd ended by itself, its last words: " + log_tail()};
 }
 
 Outcome DaemonProcess::wait_until_it_answers() {
@@ -103,10 +112,8 @@ Outcome DaemonProcess::wait_until_it_answers() {
   std::string why;
   for (const auto end = steady_clock::now() + std::chrono::seconds(30);
        steady_clock::now() < end;) {
-    if (waitpid(pid_, nullptr, WNOHANG) == pid_) {
-      pid_ = -1;
-      return Error{Status::unreachable, "simmd ended at once, its last words: " + log_tail()};
-    }
+    const Outcome alive = check_alive();
+    if (!alive) return alive;
     Expected<Client> client = Client::connect(options);
     if (client && client->ping() == Status::ok) return Done{};
     if (!client) why = client.error().context;
@@ -117,7 +124,7 @@ Outcome DaemonProcess::wait_until_it_answers() {
 }
 
 std::string DaemonProcess::log_tail() const {
-  std::ifstream file(directory_ + "/simmd.log");
+  std::ifstream file(directory_.path() + "/simmd.log");
   std::stringstream text;
   text << file.rdbuf();
   const std::string all = text.str();

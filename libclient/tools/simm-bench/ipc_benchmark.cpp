@@ -10,41 +10,6 @@
 namespace simm::bench {
 namespace {
 
-struct PingCase {
-  WaitMode wait = WaitMode::spin;
-  std::uint32_t warm_up = 0;
-  std::uint32_t pings = 0;
-  std::chrono::milliseconds pause{0};  // between pings, for both sides to fall asleep
-};
-
-// Nanoseconds of the median ping of all workers.
-Expected<double> measure_ping(const BenchOptions& options, const std::string& socket_path,
-                              const PingCase& ping_case) {
-  const WorkerPoolOptions pool{options.processes, options.threads, ping_case.pings, true};
-  const auto samples = run_workers(pool, [&](Worker& worker) -> Outcome {
-    ClientOptions client_options;
-    client_options.socket_path = socket_path;
-    client_options.wait = ping_case.wait;
-    Expected<Client> client = Client::connect(client_options);
-    if (!client) return client.error();
-    CallOptions patient;  // a shared machine may stall for seconds
-    patient.timeout_ms = 30'000;
-    worker.line_up();
-    for (std::uint32_t i = 0; i < ping_case.warm_up + ping_case.pings; ++i) {
-      if (ping_case.pause.count() > 0) std::this_thread::sleep_for(ping_case.pause);
-      const auto start = std::chrono::steady_clock::now();
-      const Status status = client->ping(patient);
-      const std::chrono::nanoseconds spent = std::chrono::steady_clock::now() - start;
-      if (status != Status::ok) return Error{status, std::string("ping: ") + simm::last_error()};
-      if (i >= ping_case.warm_up) worker.record(static_cast<std::uint64_t>(spent.count()));
-    }
-    return Done{};
-  });
-  if (!samples) return samples.error();
-  std::vector<std::uint64_t> all = merge(*samples);
-  return static_cast<double>(sample_at(all, 0.5));
-}
-
 nlohmann::json params_of(const BenchOptions& options, const char* wait) {
   return {{"wait", wait}, {"processes", options.processes}, {"threads", options.threads}};
 }
@@ -101,6 +66,33 @@ Outcome descriptors(const BenchOptions& options, ResultPrinter& printer) {
 }
 
 }  // namespace
+
+Expected<double> measure_ping(const BenchOptions& options, const std::string& socket_path,
+                              const PingCase& ping_case) {
+  const WorkerPoolOptions pool{options.processes, options.threads, ping_case.pings, true};
+  const auto samples = run_workers(pool, [&](Worker& worker) -> Outcome {
+    ClientOptions client_options;
+    client_options.socket_path = socket_path;
+    client_options.wait = ping_case.wait;
+    Expected<Client> client = Client::connect(client_options);
+    if (!client) return client.error();
+    CallOptions patient;  // a shared machine may stall for seconds
+    patient.timeout_ms = 30'000;
+    worker.line_up();
+    for (std::uint32_t i = 0; i < ping_case.warm_up + ping_case.pings; ++i) {
+      if (ping_case.pause.count() > 0) std::this_thread::sleep_for(ping_case.pause);
+      const auto start = std::chrono::steady_clock::now();
+      const Status status = client->ping(patient);
+      const std::chrono::nanoseconds spent = std::chrono::steady_clock::now() - start;
+      if (status != Status::ok) return Error{status, std::string("ping: ") + simm::last_error()};
+      if (i >= ping_case.warm_up) worker.record(static_cast<std::uint64_t>(spent.count()));
+    }
+    return Done{};
+  });
+  if (!samples) return samples.error();
+  std::vector<std::uint64_t> all = merge(*samples);
+  return static_cast<double>(sample_at(all, 0.5));
+}
 
 Outcome run_ipc_benchmark(const BenchOptions& options, ResultPrinter& printer) {
   const Outcome measured = noop(options, printer);

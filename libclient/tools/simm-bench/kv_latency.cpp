@@ -13,8 +13,6 @@
 namespace simm::bench {
 namespace {
 
-constexpr std::uint64_t kSmallPageBytes = 4'096;
-
 // A shared machine may stall for seconds; that is a slow call, not a failed one.
 CallOptions patient() {
   CallOptions options;
@@ -102,11 +100,11 @@ private:
   std::string text_;
 };
 
-Outcome get_small_pages(Worker& worker, const std::string& socket_path, WaitMode wait,
-                        std::uint64_t set_bytes, std::size_t calls) {
-  Expected<KvSession> session = KvSession::connect(socket_path, wait);
+Outcome get_small_pages(Worker& worker, const std::string& socket_path, const SmallGets& gets) {
+  Expected<KvSession> session = KvSession::connect(socket_path, gets.wait);
   if (!session) return session.error();
-  const std::vector<std::string> keys = bench_keys("small", 0, set_bytes / kSmallPageBytes);
+  const std::size_t calls = gets.calls;
+  const std::vector<std::string> keys = bench_keys("small", 0, gets.set_bytes / kSmallPageBytes);
   if (worker.index() == 0) {
     const Outcome stored = session->put_patterns(keys, kSmallPageBytes);
     if (!stored) return stored;
@@ -134,7 +132,7 @@ Outcome get_small_pages(Worker& worker, const std::string& socket_path, WaitMode
 
 Outcome get_4k(const BenchOptions& options, const std::string& socket_path, ResultPrinter& printer,
                std::uint64_t set_bytes, WaitMode wait) {
-  const std::size_t calls = options.quick ? 2'000 : 200'000;
+  const SmallGets gets{wait, set_bytes, options.quick ? 2'000u : 200'000u};
   Rounds rounds;
   for (int round = 0; round < (options.quick ? 1 : 3); ++round) {
     const Expected<Baseline> copy =
@@ -144,9 +142,7 @@ Outcome get_4k(const BenchOptions& options, const std::string& socket_path, Resu
                      "ns_per_copy");
     if (!copy) return copy.error();
     rounds.add_baseline({copy->value / 1e3, copy->noisy});
-    const Expected<double> p50 = p50_us(options, calls, [&](Worker& worker) {
-      return get_small_pages(worker, socket_path, wait, set_bytes, calls);
-    });
+    const Expected<double> p50 = small_get_p50_us(options, socket_path, gets);
     if (!p50) return p50.error();
     rounds.values.push_back(*p50);
   }
@@ -161,6 +157,12 @@ Outcome get_4k(const BenchOptions& options, const std::string& socket_path, Resu
 }
 
 }  // namespace
+
+Expected<double> small_get_p50_us(const BenchOptions& options, const std::string& socket_path,
+                                  const SmallGets& gets) {
+  return p50_us(options, gets.calls,
+                [&](Worker& worker) { return get_small_pages(worker, socket_path, gets); });
+}
 
 Outcome run_kv_latency(const BenchOptions& options, ResultPrinter& printer) {
   const std::uint64_t large_set = options.quick ? 128ull << 20 : 1ull << 30;

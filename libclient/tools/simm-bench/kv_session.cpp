@@ -23,17 +23,19 @@ CallOptions call_options() {
 
 }  // namespace
 
-std::vector<std::string> bench_keys(const std::string& kind, std::size_t first, std::size_t count) {
+std::vector<std::string> bench_keys(const std::string& kind, std::size_t first, std::size_t count,
+                                    const char* tail) {
   std::vector<std::string> keys;
   keys.reserve(count);
   for (std::size_t i = first; i < first + count; ++i) {
     const XXH128_hash_t front = XXH3_128bits_withSeed(kind.data(), kind.size(), 2 * i);
     const XXH128_hash_t back = XXH3_128bits_withSeed(kind.data(), kind.size(), 2 * i + 1);
     char text[72];
-    std::snprintf(
-        text, sizeof text, "%016llx%016llx%016llx%016llx__k",
-        static_cast<unsigned long long>(front.high64), static_cast<unsigned long long>(front.low64),
-        static_cast<unsigned long long>(back.high64), static_cast<unsigned long long>(back.low64));
+    std::snprintf(text, sizeof text, "%016llx%016llx%016llx%016llx%s",
+                  static_cast<unsigned long long>(front.high64),
+                  static_cast<unsigned long long>(front.low64),
+                  static_cast<unsigned long long>(back.high64),
+                  static_cast<unsigned long long>(back.low64), tail);
     keys.emplace_back(text);
   }
   return keys;

@@ -11,8 +11,13 @@
 
 namespace simm::bench {
 
-// Keys like those of an engine: 64 hex digits and "__k"; `kind` keeps measurements apart.
-std::vector<std::string> bench_keys(const std::string& kind, std::size_t first, std::size_t count);
+// Keys like those of an engine: 64 hex digits and a tail; `kind` keeps measurements apart. The tail
+// tells who reads the page: rank 0 of a model that is split over its ranks, or every rank (then a
+// node of a cluster fetches it once for all of them).
+inline constexpr const char* kOneRanksTail = "_0_k";
+inline constexpr const char* kAllRanksTail = "__k";
+std::vector<std::string> bench_keys(const std::string& kind, std::size_t first, std::size_t count,
+                                    const char* tail = kOneRanksTail);
 
 class KvSession {
 public:

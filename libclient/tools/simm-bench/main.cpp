@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "libclient/tools/simm-bench/bench_options.h"
+#include "libclient/tools/simm-bench/fanout_benchmark.h"
 #include "libclient/tools/simm-bench/ipc_benchmark.h"
 #include "libclient/tools/simm-bench/kv_bandwidth.h"
 #include "libclient/tools/simm-bench/kv_latency.h"
@@ -13,6 +14,7 @@
 #include "libclient/tools/simm-bench/node_benchmark.h"
 #include "libclient/tools/simm-bench/replay_command.h"
 #include "libclient/tools/simm-bench/subprocess.h"
+#include "libclient/tools/simm-bench/tcp_benchmark.h"
 #include "libclient/tools/simm-bench/trace_stats_command.h"
 
 namespace {
@@ -27,6 +29,7 @@ struct ReportOptions {
 
 struct Options {
   simm::bench::BenchOptions bench;
+  simm::bench::FanoutOptions fanout;
   simm::bench::ReplayOptions replay;
   simm::bench::TraceStatsOptions stats;
   ReportOptions report;
@@ -44,6 +47,21 @@ void add_bench_options(CLI::App& command, simm::bench::BenchOptions& options) {
   command.add_flag("--quick", options.quick,
                    "as little as shows that it works; figures mean nothing");
   command.add_flag("--json", options.json, "one JSON object per line");
+}
+
+void add_fanout_options(CLI::App& command, simm::bench::FanoutOptions& options) {
+  options.bench.processes = 8;
+  command.add_option("--daemon", options.bench.socket_path,
+                     "socket of a running node of a cluster; without it a cluster is started and "
+                     "stopped");
+  command.add_option("--admin", options.admin_path,
+                     "admin socket of that node; without it admin.sock beside its socket");
+  command.add_option("--processes", options.bench.processes, "ranks, a process each")
+      ->check(CLI::Range(1u, 64u))
+      ->capture_default_str();
+  command.add_flag("--quick", options.bench.quick,
+                   "as little as shows that it works; figures mean nothing");
+  command.add_flag("--json", options.bench.json, "one JSON object per line");
 }
 
 void add_replay_options(CLI::App& command, simm::bench::ReplayOptions& options) {
@@ -106,11 +124,16 @@ int main(int argc, char** argv) {
   Options options;
   CLI::App* ipc = app.add_subcommand("ipc", "The rings: no-op latency, descriptors per second");
   CLI::App* kv = app.add_subcommand("kv", "Latency and bandwidth of get, put and exists; the node");
+  CLI::App* tcp = app.add_subcommand("tcp", "Pages of a storage daemon over loopback TCP");
+  CLI::App* fanout =
+      app.add_subcommand("fanout", "Network bytes when all ranks of a node get the same pages");
   CLI::App* replay = app.add_subcommand("replay", "Replay a conversation trace, verify every byte");
   CLI::App* report = app.add_subcommand("report", "Plot result files");
   CLI::App* stats = app.add_subcommand("trace-stats", "Statistics of traces, side by side");
   add_bench_options(*ipc, options.bench);
   add_bench_options(*kv, options.bench);
+  add_bench_options(*tcp, options.bench);
+  add_fanout_options(*fanout, options.fanout);
   add_replay_options(*replay, options.replay);
   add_stats_options(*stats, options.stats);
   report->add_option("files", options.report.files, "result files")->required();
@@ -118,10 +141,12 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
-  ResultPrinter printer(stdout, options.bench.json);
+  ResultPrinter printer(stdout, options.bench.json || options.fanout.bench.json);
   Outcome outcome = simm::Done{};
   if (ipc->parsed()) outcome = run_ipc_benchmark(options.bench, printer);
   if (kv->parsed()) outcome = run_kv(options.bench, printer);
+  if (tcp->parsed()) outcome = run_tcp_benchmark(options.bench, printer);
+  if (fanout->parsed()) outcome = run_fanout_benchmark(options.fanout, printer);
   if (replay->parsed()) outcome = run_replay(options.replay);
   if (report->parsed()) outcome = run_report(options.report);
   if (stats->parsed()) outcome = run_trace_stats(options.stats);

@@ -19,7 +19,7 @@ except ImportError:
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
-PARAMS_SHOWN = ("wait", "page_bytes", "working_set_bytes", "processes", "threads")
+PARAMS_SHOWN = ("path", "wait", "page_bytes", "working_set_bytes", "ranks", "processes", "threads")
 
 
 def read_lines(paths):
