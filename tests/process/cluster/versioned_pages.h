@@ -35,33 +35,34 @@ struct Findings {
 
 class VersionedPages {
 public:
-  static constexpr std::size_t kWords = 1024;
-  static constexpr std::size_t kPageBytes = kWords * sizeof(std::uint64_t);
+  static constexpr std::size_t kPageBytes = 8192;
 
   // Of every call.
   static constexpr std::uint32_t kTimeoutMs = 500;
 
-  // `client` is connected; `prefix` names this writer's pages.
-  VersionedPages(simm::Client client, simm::Region region, std::string prefix, Findings& findings)
+  // `client` is connected; `region` has room for two pages; `prefix` names this writer's pages.
+  VersionedPages(simm::Client client, simm::Region region, std::string prefix, Findings& findings,
+                 std::size_t page_bytes = kPageBytes)
       : client_(std::move(client)),
         region_(std::move(region)),
         prefix_(std::move(prefix)),
-        findings_(findings) {}
-  // Memory that is needed.
+        findings_(findings),
+        page_bytes_(page_bytes) {}
+  // Memory that pages of that length need.
   static constexpr std::size_t kRegionBytes = 2 * kPageBytes;
 
   // The next version of a page. Whatever becomes of it, later gets may find it.
   bool put(int page) {
     Known& known = known_[page];
     const std::uint64_t version = ++known.attempted;
-    std::vector<std::uint64_t> words(kWords);
-    for (std::size_t i = 0; i < kWords; ++i) words[i] = word(page, version, i);
-    std::memcpy(region_.data(), words.data(), kPageBytes);
+    std::vector<std::uint64_t> words(page_bytes_ / sizeof(std::uint64_t));
+    for (std::size_t i = 0; i < words.size(); ++i) words[i] = word(page, version, i);
+    std::memcpy(region_.data(), words.data(), page_bytes_);
     simm::CallOptions options;
     options.mode = simm::PutMode::replace;
     options.timeout_ms = kTimeoutMs;
     const auto start = Clock::now();
-    const auto result = client_.put(key(page), simm::View(region_, 0, kPageBytes), options);
+    const auto result = client_.put(key(page), simm::View(region_, 0, page_bytes_), options);
     took(start);
     ++(result.ok() ? findings_.puts : findings_.failed);
     if (result.ok()) known.completed = version;
@@ -100,11 +101,11 @@ private:
   }
 
   void get(int page, std::uint64_t oldest, std::uint64_t newest) {
-    std::memset(region_.data() + kPageBytes, 0xee, kPageBytes);
+    std::memset(region_.data() + page_bytes_, 0xee, page_bytes_);
     simm::CallOptions options;
     options.timeout_ms = kTimeoutMs;
     const auto start = Clock::now();
-    const auto got = client_.get(key(page), simm::View(region_, kPageBytes, kPageBytes), options);
+    const auto got = client_.get(key(page), simm::View(region_, page_bytes_, page_bytes_), options);
     took(start);
     if (got.status == simm::Status::not_found) {
       ++findings_.misses;
@@ -115,16 +116,16 @@ private:
       return;
     }
     ++findings_.hits;
-    std::vector<std::uint64_t> words(kWords);
-    std::memcpy(words.data(), region_.data() + kPageBytes, kPageBytes);
+    std::vector<std::uint64_t> words(page_bytes_ / sizeof(std::uint64_t));
+    std::memcpy(words.data(), region_.data() + page_bytes_, page_bytes_);
     const std::uint64_t version = words[0];
     std::string what;
-    if (got.bytes != kPageBytes) what = "has " + std::to_string(got.bytes) + " bytes";
+    if (got.bytes != page_bytes_) what = "has " + std::to_string(got.bytes) + " bytes";
     if (version < oldest || version > newest) {
       what = "is version " + std::to_string(version) + ", not " + std::to_string(oldest) + " to " +
              std::to_string(newest);
     }
-    for (std::size_t i = 1; i < kWords && what.empty(); ++i) {
+    for (std::size_t i = 1; i < words.size() && what.empty(); ++i) {
       if (words[i] != word(page, version, i)) what = "is wrong at word " + std::to_string(i);
     }
     if (!what.empty()) findings_.add(key(page) + " " + what);
@@ -134,6 +135,7 @@ private:
   simm::Region region_;
   const std::string prefix_;
   Findings& findings_;
+  const std::size_t page_bytes_;
   std::map<int, Known> known_;
 };
 
