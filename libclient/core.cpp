@@ -67,7 +67,7 @@ Outcome Core::acquire(const ClientOptions& options) {
     pool_.configure(options.lanes, options.async_lanes, static_cast<ipc::WaitMode>(options.wait));
     driver_.set_staging_bytes(options.staging_bytes);
     if (Outcome opened = link_.open(options_); !opened) return opened;
-  } else if (!link_.ready(true, ipc::kNoDeadlineNs)) {
+  } else if (!link_.ready_to_set_up()) {
     // Others wait for the daemon to come back; this one wants to know whether it is there.
     if (Outcome opened = link_.open(options_); !opened) return opened;
   }
@@ -95,7 +95,7 @@ std::deque<RestoreTask> Core::restore(std::uint32_t generation) {
 }
 
 Expected<Region> Core::add_region(const std::shared_ptr<Core>& core, RegionMemory memory) {
-  (void)core->link_.ready(true, ipc::kNoDeadlineNs);
+  (void)core->link_.ready_to_set_up();
   Expected<RegionRecord*> added = core->regions_.add(std::move(memory));
   if (!added) return std::move(added).error();
   RegionRecord* const record = *added;
@@ -211,7 +211,7 @@ Expected<Namespace> Core::open_namespace(std::string_view name, const NamespaceO
 }
 
 Outcome Core::open_in_session(NamespaceRecord& record) {
-  (void)link_.ready(true, ipc::kNoDeadlineNs);
+  (void)link_.ready_to_set_up();
   std::uint16_t id = 0;
   if (record.id(link_.generation(), id)) return Done{};
   std::uint32_t generation = 0;

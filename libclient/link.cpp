@@ -78,6 +78,12 @@ void Link::lost(std::uint32_t generation) noexcept {
   }
 }
 
+bool Link::ready_to_set_up() noexcept {
+  const std::shared_ptr<Session> current = session();
+  if (current != nullptr && current->hung_up(0)) lost(current->generation());
+  return ready(true, ipc::kNoDeadlineNs);
+}
+
 bool Link::try_attach(std::uint64_t deadline_ns) noexcept {
   const std::uint64_t now_ns = ipc::monotonic_now_ns();
   const bool forked = forked_.load(std::memory_order_relaxed);

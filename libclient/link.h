@@ -47,6 +47,9 @@ public:
   [[nodiscard]] bool ready(bool reattach, std::uint64_t deadline_ns) noexcept {
     return generation() != 0 || (reattach && try_attach(deadline_ns));
   }
+  // The same for setting something up, on no data path: a daemon that has gone without anybody's
+  // noticing is noticed first.
+  [[nodiscard]] bool ready_to_set_up() noexcept;
   // The session in use, or null.
   [[nodiscard]] std::shared_ptr<Session> session() const noexcept;
   // The session of that generation is of no use any more; never waits.

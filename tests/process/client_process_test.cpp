@@ -208,6 +208,28 @@ TEST_CASE("daemon killed under load and started again: clients come back by them
   CHECK(shared.tally->failed > 0);
 }
 
+TEST_CASE("connect() finds a restarted daemon, although nobody had noticed the end of the former") {
+  DaemonProcess daemon;
+  REQUIRE(daemon.start());
+  const Client idle = attach(daemon.socket());
+  for (int life = 0; life < 3; ++life) {
+    daemon.signal(SIGKILL);
+    CHECK(daemon.wait() == 1000 + SIGKILL);
+    ClientOptions options;
+    options.socket_path = daemon.socket();
+    CHECK(Client::connect(options).status() == Status::unreachable);
+    REQUIRE(daemon.start());
+    Client client = attach(daemon.socket());
+    CHECK(client.allocate_region(4096).has_value());
+    daemon.signal(SIGKILL);
+    CHECK(daemon.wait() == 1000 + SIGKILL);
+    REQUIRE(daemon.start());
+    Client another = attach(daemon.socket());
+    CHECK(another.allocate_region(4096).has_value());
+    CHECK(client.open_namespace("n").has_value());
+  }
+}
+
 TEST_CASE("daemon stopped under load: calls are bounded, reused pages keep the caller's bytes") {
   DaemonProcess daemon;
   REQUIRE(daemon.start());
