@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -82,6 +83,10 @@ void DaemonProcess::run_child() {
     ::setenv("LISTEN_PID", std::to_string(::getpid()).c_str(), 1);
     ::setenv("LISTEN_FDS", std::to_string(inherited_.size()).c_str(), 1);
     ::setenv("LISTEN_FDNAMES", names.c_str(), 1);
+  }
+  if (!network_.empty()) {
+    const ipc::UniqueFd network(::open(network_.c_str(), O_RDONLY | O_CLOEXEC));
+    if (::setns(network.get(), CLONE_NEWNET) != 0) ::_exit(126);
   }
   for (const auto& [name, value] : environment_) ::setenv(name.c_str(), value.c_str(), 1);
   ::execl(SIMMD_PROGRAM, "simmd", role_.c_str(), "--config", config_path_.c_str(),

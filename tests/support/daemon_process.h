@@ -32,6 +32,9 @@ public:
     environment_[name] = value;
   }
 
+  // The network that it shall live in, as a path like /proc/123/ns/net; empty: the test's own.
+  void enter_network(const std::string& path) { network_ = path; }
+
   // Starts it and waits until it says READY; false when it ended or stayed silent.
   bool start();
   // The next message to the service manager, "" when none comes in time.
@@ -72,6 +75,7 @@ private:
   std::string config_path_;
   std::vector<Inherited> inherited_;
   std::map<std::string, std::string> environment_;
+  std::string network_;
   ipc::UniqueFd notify_;
   pid_t pid_ = -1;
 };
