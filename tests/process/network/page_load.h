@@ -4,6 +4,7 @@
 #pragma once
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -49,7 +50,8 @@ public:
     auto pages = connect(node, prefix, page_bytes);
     threads_.emplace_back([this, pages] {
       for (int step = 0; !is_over_; ++step) {
-        (void)pages->put(step % kPagesEach);
+        // Others want to find out as well.
+        if (!pages->put(step % kPagesEach)) ::usleep(1000);
         for (int i = 0; i < 4; ++i) pages->get_own((step * 5 + i * 7) % kPagesEach);
       }
     });
