@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -87,6 +88,8 @@ void DaemonProcess::run_child() {
   if (!network_.empty()) {
     const ipc::UniqueFd network(::open(network_.c_str(), O_RDONLY | O_CLOEXEC));
     if (::setns(network.get(), CLONE_NEWNET) != 0) ::_exit(126);
+    // A network lives as long as anybody in it: not longer than a test that crashes.
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   }
   for (const auto& [name, value] : environment_) ::setenv(name.c_str(), value.c_str(), 1);
   ::execl(SIMMD_PROGRAM, "simmd", role_.c_str(), "--config", config_path_.c_str(),
