@@ -34,7 +34,9 @@ Engine::Engine(const EngineConfig& config, const base::Clock& clock, PageHasher 
       operations_(config.operations),
       requests_(config.requests),
       timers_(clock.now_ns()),
-      progress_(std::make_unique<Progress[]>(config.operations)) {
+      progress_(std::make_unique<Progress[]>(config.operations)),
+      batches_until_timed_(config.stages_one_in) {
+  SIMM_CHECK(config.stages_one_in > 0);
   SIMM_CHECK(config.requests > config.fetches && config.operations > config.fetches);
   SIMM_CHECK(config.pages_per_request_max > 0);
 }
@@ -80,10 +82,10 @@ void Engine::submit(Operation& operation) noexcept {
   Progress& progress = progress_[operations_.index_of(operation)];
   progress.operation = &operation;
   progress.phase = Phase::running;
-  progress.had_to_wait = false;
+  progress.accepted = false;
   progress.timed_out = false;
   progress.submitted_ns = now_ns;
-  progress.posted_ns = 0;
+  progress.stage_ns = is_timed() ? clock_.fresh_ns() : 0;
   operation.cancel_ns = cancel_time(now_ns, operation.header.deadline_ns);
   ++in_flight_;
   counters_.batches.add();
@@ -102,7 +104,6 @@ void Engine::submit(Operation& operation) noexcept {
     entry = requests_.acquire(config_.fetches);
   }
   if (entry == nullptr) {  // behind those that wait already
-    progress.had_to_wait = true;
     waiting_.push_back(progress);
     return;
   }
@@ -215,12 +216,14 @@ void Engine::post(SubRequest& request) noexcept {
     request.stage = Stage::posted;
     request.waits_for_map = false;
     counters_.requests.add();
-    if (progress.posted_ns == 0) on_accepted(progress);
+    if (!progress.accepted) {
+      progress.accepted = true;
+      end_stage(progress, counters_.post_stage_ns);
+    }
     return;
   }
   if (status == Status::no_space) {
     counters_.no_credit.add();
-    progress.had_to_wait = true;
     return wait(request);
   }
   counters_.unreachable.add();
@@ -229,10 +232,17 @@ void Engine::post(SubRequest& request) noexcept {
   go_on(request);
 }
 
-void Engine::on_accepted(Progress& progress) noexcept {
-  // Most are accepted at once: for them the clock was read already.
-  progress.posted_ns = progress.had_to_wait ? clock_.now_ns() : progress.submitted_ns;
-  counters_.post_ns.record(progress.posted_ns - progress.submitted_ns);
+bool Engine::is_timed() noexcept {
+  if (--batches_until_timed_ > 0) return false;
+  batches_until_timed_ = config_.stages_one_in;
+  return true;
+}
+
+void Engine::end_stage(Progress& progress, base::Histogram& stage_ns) noexcept {
+  if (progress.stage_ns == 0) return;
+  const base::TimeNs now_ns = clock_.fresh_ns();
+  stage_ns.record(now_ns - progress.stage_ns);
+  progress.stage_ns = now_ns;
 }
 
 void Engine::wait(SubRequest& request) noexcept {
@@ -474,6 +484,7 @@ void Engine::reset_open(Progress& progress) noexcept {
 void Engine::finish(Progress& progress) noexcept {
   timers_.cancel(progress);
   progress.phase = Phase::finished;
+  if (progress.accepted) end_stage(progress, counters_.wire_stage_ns);
   finished_.push_back(progress);
 }
 
@@ -498,7 +509,7 @@ int Engine::complete_finished() noexcept {
     // has its answer before another one is taken.
     if (now_ns == 0) now_ns = clock_.fresh_ns();
     counters_.complete_ns.record(now_ns - progress->submitted_ns);
-    if (progress->posted_ns != 0) counters_.reply_ns.record(now_ns - progress->posted_ns);
+    if (progress->accepted) end_stage(*progress, counters_.complete_stage_ns);
     release(operation);
   }
   return completed;

@@ -98,10 +98,10 @@ private:
   struct Progress : base::Timer, base::ListLink<WaitingTag> {
     Operation* operation = nullptr;
     Phase phase = Phase::finished;
-    bool had_to_wait = false;  // for an entry or for credit
+    bool accepted = false;  // some message of it was
     bool timed_out = false;
     base::TimeNs submitted_ns = 0;
-    base::TimeNs posted_ns = 0;  // 0: nothing was accepted yet
+    base::TimeNs stage_ns = 0;  // when its last stage ended; 0: it is not timed
     base::IntrusiveList<SubRequest, OpenTag> open;
   };
   using Stage = SubRequest::Stage;
@@ -121,7 +121,8 @@ private:
   void dispatch(SubRequest& request) noexcept;
   SubRequest* split_first_run(SubRequest& request) noexcept;
   void post(SubRequest& request) noexcept;
-  void on_accepted(Progress& progress) noexcept;
+  bool is_timed() noexcept;
+  void end_stage(Progress& progress, base::Histogram& stage_ns) noexcept;
   void wait(SubRequest& request) noexcept;
   void pause(SubRequest& request) noexcept;
   int resume_paused() noexcept;
@@ -168,6 +169,7 @@ private:
   base::IntrusiveList<Progress, WaitingTag> finished_;
   std::uint32_t in_flight_ = 0;
   std::uint32_t fetches_lent_ = 0;
+  std::uint32_t batches_until_timed_;
 };
 
 }  // namespace simm::engine

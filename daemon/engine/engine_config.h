@@ -25,6 +25,7 @@ struct EngineConfig {
   base::TimeNs fence_grace_ns = 100 * base::kNsPerMs;
 
   std::uint32_t posts_per_turn = 64;  // of requests that had to wait
+  std::uint32_t stages_one_in = 64;   // batch of so many is timed: to read the clock is dear
 
   // An owner that has another map than we have is asked again after this pause, or at once when a
   // new map comes. A read that has waited so long for maps is a miss; a write waits until it gives

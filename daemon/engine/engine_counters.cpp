@@ -25,9 +25,10 @@ EngineCounters::EngineCounters(base::CounterSet& set, std::string_view prefix) {
   corrupt = set.counter(name + ".corrupt");
   size_mismatches = set.counter(name + ".size_mismatches");
   fences_overdue = set.counter(name + ".fences_overdue");
-  post_ns = base::Histogram(set, name + ".post_ns");
-  reply_ns = base::Histogram(set, name + ".reply_ns");
   complete_ns = base::Histogram(set, name + ".complete_ns");
+  post_stage_ns = base::Histogram(set, name + ".stage.post_ns");
+  wire_stage_ns = base::Histogram(set, name + ".stage.wire_ns");
+  complete_stage_ns = base::Histogram(set, name + ".stage.complete_ns");
 }
 
 }  // namespace simm::engine

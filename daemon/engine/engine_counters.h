@@ -33,9 +33,12 @@ struct EngineCounters {
   base::Counter size_mismatches;  // pages of another length than the one asked for
   base::Counter fences_overdue;   // batches that were not fenced within fence_grace
 
-  base::Histogram post_ns;      // from submit to the acceptance of the first message
-  base::Histogram reply_ns;     // from there to the completion
-  base::Histogram complete_ns;  // from submit to the completion
+  base::Histogram complete_ns;  // of all batches: from submit to the completion
+
+  // The stages of one batch of EngineConfig::stages_one_in, each by readings of its own.
+  base::Histogram post_stage_ns;      // from submit to the acceptance of the first message
+  base::Histogram wire_stage_ns;      // from there to the last answer
+  base::Histogram complete_stage_ns;  // from there until the client had the results
 };
 
 }  // namespace simm::engine

@@ -13,6 +13,8 @@ namespace {
 // Operation::owner_data: lane in bits 0-7, slice bytes above. The bytes need 41 bits at most (1,024
 // pages of 1 GiB).
 constexpr std::uint32_t kBytesShift = 8;
+// To read the clock costs as much as to check a small submission.
+constexpr std::uint64_t kValidationsTimedOneIn = 64;
 static_assert(ipc::kLanesMax <= 256);
 static_assert(std::uint64_t{ipc::kPagesPerSubmissionMax} * ipc::kValueBytesMax <=
               (std::uint64_t{1} << (64 - kBytesShift)) - 1);
@@ -90,7 +92,8 @@ Session::Step Session::take_from(std::uint32_t lane_index) noexcept {
   lane.held.present = true;
   lane.held.waited = false;
   lane.held.submission = submission;
-  lane.held.deadline_ns = deadline_of(submission, config_.limits, context_->clock.now_ns());
+  lane.held.taken_ns = context_->clock.now_ns();
+  lane.held.deadline_ns = deadline_of(submission, config_.limits, lane.held.taken_ns);
   ++held_count_;
   return advance(lane_index);
 }
@@ -116,7 +119,11 @@ Session::Step Session::decode(Lane& lane) noexcept {
   engine::Operation* const operation =
       share_->operations < share_->operations_max ? context_->engine.allocate() : nullptr;
   if (operation == nullptr) return blocked(held, context_->counters.held_operations);
+  SessionCounters& counters = context_->counters;
+  const bool is_timed = counters.submissions.value() % kValidationsTimedOneIn == 0;
+  const base::TimeNs began_ns = is_timed ? context_->clock.fresh_ns() : 0;
   const Decoded decoded = decoder_.decode(held.submission, lane.end, *operation);
+  if (is_timed) counters.validate_stage_ns.record(context_->clock.fresh_ns() - began_ns);
   share_->pay(kOperationCost + held.submission.page_count * kPageCost + decoded.key_copy_bytes);
   if (decoded.breach != ipc::PoisonReason::none) {
     context_->engine.release(*operation);
@@ -148,6 +155,9 @@ Session::Step Session::submit(std::uint32_t lane_index) noexcept {
   share_->bytes += held.slice_bytes;
   share_->pay(held.slice_bytes);
   context_->counters.pages.add(operation.page_count);
+  if (held.waited) {
+    context_->counters.queue_stage_ns.record(context_->clock.now_ns() - held.taken_ns);
+  }
   held.present = false;
   held.operation = nullptr;
   --held_count_;

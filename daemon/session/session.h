@@ -105,6 +105,7 @@ private:
     bool present = false;
     bool waited = false;  // counted as held
     ipc::Submission submission;
+    base::TimeNs taken_ns = 0;
     base::TimeNs deadline_ns = 0;
     engine::Operation* operation = nullptr;  // decoded; waits for bytes
     std::uint64_t slice_bytes = 0;

@@ -46,6 +46,8 @@ SessionCounters::SessionCounters(base::CounterSet& set, std::string_view prefix)
     const std::string_view name = poison_reason_name(static_cast<ipc::PoisonReason>(reason));
     poisoned[reason] = set.counter(dotted + "poisoned." + std::string(name));
   }
+  validate_stage_ns = base::Histogram(set, dotted + "stage.validate_ns");
+  queue_stage_ns = base::Histogram(set, dotted + "stage.queue_ns");
 }
 
 }  // namespace simm::session

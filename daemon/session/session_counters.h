@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "daemon/base/counters.h"
+#include "daemon/base/histogram.h"
 #include "ipc/layout.h"
 
 namespace simm::session {
@@ -30,6 +31,10 @@ struct SessionCounters {
   base::Counter turn_entries_max;  // most entries taken in one turn, all tenants
   base::Counter entries_max;       // most entries of one tenant in one turn
   std::array<base::Counter, ipc::kPoisonReasonCount> poisoned;
+
+  // Stages of a submission.
+  base::Histogram validate_stage_ns;  // of one in kValidationsTimedOneIn: copied and checked
+  base::Histogram queue_stage_ns;     // of all that had to wait for a limit: until they went on
 };
 
 }  // namespace simm::session

@@ -206,4 +206,38 @@ TEST_CASE("answers to requests that are over are dropped and counted") {
   CHECK(world.outcomes[1].pages[0].bytes == 5);
 }
 
+TEST_CASE("one batch in so many is timed, stage by stage") {
+  engine::EngineConfig config;
+  config.stages_one_in = 3;
+  World world(config);
+  for (int batch = 0; batch < 7; ++batch) {
+    world.requester.credits = 0;
+    world.submit(Opcode::get, 1);
+    world.pass(2 * base::kNsPerMs);
+    world.requester.credits = ~0u;
+    world.pass(1 * base::kNsPerMs);
+    world.clock.advance_ns(5 * base::kNsPerMs);
+    world.requester.reply_all_pages(world.requester.posts.size() - 1, Status::ok);
+    world.engine->do_work();
+  }
+  REQUIRE(world.outcomes.size() == 7);
+  CHECK(world.count("stage.post_ns.sum") == 2 * 3 * base::kNsPerMs);
+  CHECK(world.count("stage.wire_ns.sum") == 2 * 5 * base::kNsPerMs);
+  CHECK(world.count("stage.complete_ns.log2_00") == 2);
+  CHECK(world.count("complete_ns.sum") == 7 * 8 * base::kNsPerMs);
+}
+
+TEST_CASE("a batch that nobody accepted has no stages") {
+  engine::EngineConfig config;
+  config.stages_one_in = 1;
+  World world(config);
+  world.requester.unreachable = {{base::kSelf, 0}};
+  world.submit(Opcode::get, 1);
+  world.engine->do_work();
+  CHECK(world.outcomes.size() == 1);
+  for (const auto& [name, value] : world.counters.snapshot()) {
+    if (name.find(".stage.") != std::string::npos) CHECK(value == 0);
+  }
+}
+
 }  // namespace engine_test

@@ -68,6 +68,7 @@ TEST_CASE("a tenant at its limit of operations waits in its rings and goes on la
   rig.set->do_work();
   CHECK(rig.engine.submitted.size() == 4);  // tenant_operations_max
   CHECK(rig.set->do_work() == 0);
+  rig.clock.advance_ns(7);
   // Another tenant is not held up.
   Client& other = rig.attach(Rig::config(2, 2));
   push(other, Opcode::put, 1, 10);
@@ -79,6 +80,19 @@ TEST_CASE("a tenant at its limit of operations waits in its rings and goes on la
   rig.engine.complete_all();
   for (std::uint32_t lane = 0; lane < 8; ++lane) CHECK(take(client, lane).token == lane);
   CHECK(rig.counters.value("session.held_operations") == 4);
+  CHECK(rig.counters.value("session.stage.queue_ns.sum") == 4 * 7);
+}
+
+TEST_CASE("how long the check of a submission takes is measured now and then") {
+  Rig rig;
+  Client& client = rig.attach(Rig::config(1, 1));
+  for (std::uint32_t token = 0; token < 128; ++token) {
+    push(client, Opcode::put, 1, 10, token);
+    rig.set->do_work();
+    rig.engine.complete_all();
+    CHECK(take(client, 0).token == token);
+  }
+  CHECK(rig.counters.value("session.stage.validate_ns.log2_00") == 2);
 }
 
 TEST_CASE("a tenant's bytes under way are bounded, and a batch above the bound goes alone") {
