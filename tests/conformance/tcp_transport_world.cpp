@@ -1,5 +1,6 @@
-// The TCP transport in the conformance suite, on io_uring and on epoll: real connections over
-// loopback, with a relay between them that is the network. A lost link is dialled anew.
+// The TCP transport in the conformance suite, on io_uring, with sends without copies, and on epoll:
+// real connections over loopback, with a relay between them that is the network. A lost link is
+// dialled anew.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -30,6 +31,7 @@ public:
     length_ = length;
   }
   SocketIoKind kind() const noexcept override { return io_->kind(); }
+  UncopiedSends uncopied_sends() const noexcept override { return io_->uncopied_sends(); }
   bool open(IoSocket& socket) noexcept override { return io_->open(socket); }
   void close(IoSocket& socket) noexcept override { io_->close(socket); }
   void receive(IoSocket& socket) noexcept override {
@@ -156,6 +158,9 @@ const bool kHasUring = [] {
   if (!has_uring()) return false;
   const conformance::TransportRegistration uring(
       "tcp_uring", [] { return std::make_unique<TcpWorld>(SocketIoChoice::uring); });
+  const conformance::TransportRegistration uncopied("tcp_uring_uncopied", [] {
+    return std::make_unique<TcpWorld>(SocketIoChoice::uring_uncopied);
+  });
   return true;
 }();
 

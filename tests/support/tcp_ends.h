@@ -23,6 +23,7 @@ inline std::vector<simm::transport::SocketIoChoice> io_choices() {
   std::vector<SocketIoChoice> choices{SocketIoChoice::epoll};
   if (simm::transport::make_socket_io(SocketIoChoice::uring, nullptr)) {
     choices.push_back(SocketIoChoice::uring);
+    choices.push_back(SocketIoChoice::uring_uncopied);
   }
   return choices;
 }

@@ -9,8 +9,10 @@ namespace simm::transport {
 
 Expected<std::unique_ptr<SocketIo>> make_socket_io(SocketIoChoice choice, base::Waiter* waiter) {
   if (choice != SocketIoChoice::epoll) {
-    Expected<std::unique_ptr<SocketIo>> made = UringIo::make(waiter);
-    if (made || choice == SocketIoChoice::uring) return made;
+    const bool is_always = choice == SocketIoChoice::uring_uncopied;
+    Expected<std::unique_ptr<SocketIo>> made =
+        UringIo::make(waiter, is_always ? UncopiedSends::always : UncopiedSends::where_useful);
+    if (made || choice != SocketIoChoice::automatic) return made;
   }
   return EpollIo::make(waiter);
 }

@@ -7,6 +7,10 @@
 // upcalls. While a receive or a send is under way the kernel may touch the memory that its parts
 // name; `receiving` and `sending` turn false, in poll(), only when it never will again.
 //
+// A send without copies ends when the kernel has queued it, and the memory stays the kernel's until
+// the peer has acknowledged the bytes: `sends_held` counts those. Each has a number of the user's,
+// a bit of `released` when its memory is free again.
+//
 // Thread: the data agent; made on another one before the agent runs.
 #pragma once
 
@@ -31,6 +35,8 @@ using IoReadyList = base::IntrusiveList<IoSocket, IoReadyTag>;
 
 inline constexpr std::size_t kReceiveParts = 2;
 inline constexpr std::size_t kSendParts = 32;
+// Sends without copies on one socket whose memory is not free yet.
+inline constexpr std::uint32_t kSendsHeldMax = 16;
 
 struct IoSocket : base::ListLink<IoReadyTag>, base::ListLink<IoTryTag> {
   int descriptor = -1;           // non-blocking; the user's to close, after close()
@@ -42,6 +48,8 @@ struct IoSocket : base::ListLink<IoReadyTag>, base::ListLink<IoTryTag> {
   std::size_t receive_count = 0;
   std::array<iovec, kSendParts> send_parts{};
   std::size_t send_count = 0;
+  bool send_uncopied = false;     // the next send() is without copies, under this number
+  std::uint32_t send_number = 0;  // below kSendsHeldMax, and not held
 
   // Set by receive() and send(), cleared when they have ended; then `received` (`sent`) is true
   // until the user takes the result: bytes, 0 for the end of the stream, or -errno.
@@ -51,6 +59,9 @@ struct IoSocket : base::ListLink<IoReadyTag>, base::ListLink<IoTryTag> {
   bool sent = false;
   std::int32_t receive_result = 0;
   std::int32_t send_result = 0;
+  std::uint32_t sends_held = 0;
+  std::uint32_t released = 0;  // by number; the user takes the bits
+  bool was_copied = false;     // of one of those: the kernel had to copy after all
 
   // The implementation's own.
   msghdr receive_message{};
@@ -59,16 +70,25 @@ struct IoSocket : base::ListLink<IoReadyTag>, base::ListLink<IoTryTag> {
   bool writable = false;
   std::uint32_t replies_due = 0;
 
-  [[nodiscard]] bool busy() const noexcept { return receiving || sending || replies_due > 0; }
+  [[nodiscard]] bool busy() const noexcept {
+    return receiving || sending || sends_held > 0 || replies_due > 0;
+  }
 };
 
 enum class SocketIoKind : std::uint8_t { uring, epoll };
-enum class SocketIoChoice : std::uint8_t { automatic, uring, epoll };
+// uring_uncopied: io_uring whose users send without copies even where the kernel copies after all.
+enum class SocketIoChoice : std::uint8_t { automatic, uring, uring_uncopied, epoll };
+
+// Sends without copies: not there; as long as they save the copy; always.
+enum class UncopiedSends : std::uint8_t { never, where_useful, always };
 
 class SocketIo {
 public:
   virtual ~SocketIo() = default;
   [[nodiscard]] virtual SocketIoKind kind() const noexcept = 0;
+  [[nodiscard]] virtual UncopiedSends uncopied_sends() const noexcept {
+    return UncopiedSends::never;
+  }
 
   // From open() to close() the IoSocket stays where it is. False: out of resources.
   [[nodiscard]] virtual bool open(IoSocket& socket) noexcept = 0;

@@ -38,6 +38,18 @@ bool is_passing(std::int32_t result) noexcept {
   return result == -EAGAIN || result == -EINTR || result == -ECANCELED;
 }
 
+// The kernel can not send this without copies; nothing was sent.
+bool is_refused(std::int32_t result) noexcept {
+  return result == -EINVAL || result == -EOPNOTSUPP || result == -ENOMEM || result == -ENOBUFS;
+}
+
+// Throws away what the socket has not sent or the peer has not acknowledged.
+void disconnect(int descriptor) noexcept {
+  sockaddr nobody{};
+  nobody.sa_family = AF_UNSPEC;
+  [[maybe_unused]] const int result = ::connect(descriptor, &nobody, sizeof nobody);
+}
+
 }  // namespace
 
 bool TcpConnection::open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) noexcept {
@@ -51,6 +63,17 @@ bool TcpConnection::open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) 
     return false;
   }
   heard_ns = now_ns;
+  switch (io_.uncopied_sends()) {
+    case UncopiedSends::never:
+      uncopied_ = Uncopied::never;
+      break;
+    case UncopiedSends::where_useful:
+      uncopied_ = Uncopied::unknown;
+      break;
+    case UncopiedSends::always:
+      uncopied_ = Uncopied::always;
+      break;
+  }
   state_ = State::open;
   return true;
 }
@@ -59,7 +82,8 @@ void TcpConnection::close() noexcept {
   SIMM_CHECK(is_quiet());
   io_.close(socket_);
   socket_.base::ListLink<IoReadyTag>::unlink();
-  socket_.received = socket_.sent = false;
+  socket_.received = socket_.sent = socket_.send_uncopied = socket_.was_copied = false;
+  socket_.released = 0;
   link_.socket.reset();
   rx_.reset();
   tx_.reset();
@@ -71,6 +95,7 @@ void TcpConnection::fail(LinkLoss cause) noexcept {
   state_ = State::closing;
   loss_ = cause;
   ::shutdown(link_.socket.get(), SHUT_RDWR);
+  if (socket_.sends_held > 0) disconnect(link_.socket.get());
   io_.cancel(socket_);
 }
 
@@ -87,6 +112,10 @@ int TcpConnection::serve(FrameHandler& handler, PayloadOwner& owner, base::TimeN
     take_sent(owner);
     ++work;
   }
+  if (socket_.released != 0) {
+    take_released(owner);
+    ++work;
+  }
   if (std::exchange(socket_.received, false)) {
     take_received(handler, now_ns);
     ++work;
@@ -101,7 +130,32 @@ void TcpConnection::take_sent(PayloadOwner& owner) noexcept {
     counters_.sent_bytes.add(static_cast<std::uint32_t>(result));
     return tx_.take_sent(static_cast<std::uint32_t>(result), owner);
   }
+  if (socket_.send_uncopied && is_refused(result)) {
+    uncopied_ = Uncopied::never;
+    return;
+  }
   if (!is_passing(result)) fail(LinkLoss::io_error);
+}
+
+void TcpConnection::take_released(PayloadOwner& owner) noexcept {
+  const std::uint32_t released = std::exchange(socket_.released, 0u);
+  const bool was_copied = std::exchange(socket_.was_copied, false);
+  if (was_copied) counters_.copied_after_all.add();
+  if (state_ != State::open) return;
+  if (was_copied && uncopied_ != Uncopied::always) {
+    uncopied_ = Uncopied::never;
+  } else if (uncopied_ == Uncopied::asking) {
+    uncopied_ = Uncopied::useful;
+  }
+  tx_.release(released, owner);
+}
+
+bool TcpConnection::sends_uncopied(std::uint64_t payload_bytes) const noexcept {
+  // To pin shorter ones costs more than to copy them.
+  constexpr std::uint64_t kLeastBytes = 32 * 1024;
+  const bool may = uncopied_ == Uncopied::unknown || uncopied_ == Uncopied::useful ||
+                   uncopied_ == Uncopied::always;
+  return may && payload_bytes >= kLeastBytes && tx_.can_hold();
 }
 
 void TcpConnection::take_received(FrameHandler& handler, base::TimeNs now_ns) noexcept {
@@ -131,7 +185,12 @@ void TcpConnection::start(const FrameHandler& handler) noexcept {
     io_.receive(socket_);
   }
   if (!socket_.sending && !socket_.sent && !tx_.empty()) {
-    tx_.prepare(socket_);
+    socket_.send_uncopied = sends_uncopied(tx_.prepare(socket_));
+    if (socket_.send_uncopied) {
+      socket_.send_number = tx_.hold();
+      counters_.uncopied_sends.add();
+      if (uncopied_ == Uncopied::unknown) uncopied_ = Uncopied::asking;
+    }
     io_.send(socket_);
   }
 }

@@ -1,9 +1,10 @@
 // TcpConnection: one socket with its receiving and sending halves, and its end. It knows frames but
 // not requests; a RequesterLink or ResponderLink owns it and is its handler.
 //
-// fail() is the fence: the socket is shut down, what the kernel still has under way is cancelled,
-// and only when is_quiet() does nothing touch any memory for this connection any more.
-// Thread: the data agent. No allocation after construction.
+// fail() is the fence: the socket is shut down, what the kernel still has under way is cancelled
+// (and what it holds to be sent again is thrown away), and only when is_quiet() does nothing touch
+// any memory for this connection any more. Thread: the data agent. No allocation after
+// construction.
 #pragma once
 
 #include <algorithm>
@@ -65,11 +66,18 @@ private:
 
   void take_received(FrameHandler& handler, base::TimeNs now_ns) noexcept;
   void take_sent(PayloadOwner& owner) noexcept;
+  void take_released(PayloadOwner& owner) noexcept;
+  [[nodiscard]] bool sends_uncopied(std::uint64_t payload_bytes) const noexcept;
+
+  // Whether long payloads are sent without copies. One send asks the kernel whether it could do
+  // without (`asking`), and those after it do what it answered.
+  enum class Uncopied : std::uint8_t { never, unknown, asking, useful, always };
 
   SocketIo& io_;
   TcpCounters& counters_;
   State state_ = State::free;
   LinkLoss loss_ = LinkLoss::closed;
+  Uncopied uncopied_ = Uncopied::never;
   TcpLink link_;
   IoSocket socket_;
   RxStream rx_;

@@ -18,7 +18,9 @@ TxQueue::TxQueue() : ring_(kRingBytes) {}
 
 void TxQueue::reset() noexcept {
   ring_head_ = ring_tail_ = queued_bytes_ = 0;
-  first_ = count_ = gap_ = 0;
+  first_ = count_ = sent_ = gap_ = 0;
+  holds_begun_ = holds_over_ = 0;
+  over_ = 0;
 }
 
 std::uint32_t TxQueue::gap_before(std::uint32_t bytes) const noexcept {
@@ -50,7 +52,7 @@ TxQueue::Segment& TxQueue::push() noexcept {
 
 void TxQueue::commit(std::uint32_t bytes) noexcept {
   const std::byte* const data = &ring_[(ring_tail_ + gap_) % kRingBytes];
-  Segment* segment = count_ == 0 ? nullptr : &segments_[(first_ + count_ - 1) % kSegments];
+  Segment* segment = empty() ? nullptr : &segments_[(first_ + count_ - 1) % kSegments];
   // Short frames in a row become one piece. One that is being sent may grow: what is sent of it is
   // counted.
   const bool joins =
@@ -75,35 +77,58 @@ void TxQueue::add_payload(const std::byte* data, std::uint32_t bytes, std::uint3
   queued_bytes_ += bytes;
 }
 
-void TxQueue::prepare(IoSocket& socket) const noexcept {
+std::uint64_t TxQueue::prepare(IoSocket& socket) const noexcept {
   std::uint64_t bytes = 0;
+  std::uint64_t payload = 0;
   std::size_t parts = 0;
-  for (std::uint32_t i = 0; i < count_ && parts < kSendParts && bytes < kSendBytesMax; ++i) {
+  for (std::uint32_t i = sent_; i < count_ && parts < kSendParts && bytes < kSendBytesMax; ++i) {
     const Segment& segment = segments_[(first_ + i) % kSegments];
     // SAFETY: the kernel only reads what it sends.
     socket.send_parts[parts++] = {const_cast<std::byte*>(segment.data), segment.left};
     bytes += segment.left;
+    if (segment.is_payload) payload += segment.left;
   }
   socket.send_count = parts;
+  return payload;
 }
 
 void TxQueue::take_sent(std::uint32_t bytes, PayloadOwner& owner) noexcept {
   queued_bytes_ -= bytes;
-  while (count_ > 0) {
-    Segment& segment = segments_[first_];
+  while (sent_ < count_) {
+    Segment& segment = segments_[(first_ + sent_) % kSegments];
     const std::uint32_t taken = std::min(bytes, segment.left);
     // SAFETY: `left` bytes are left at `data`.
     segment.data += taken;
     segment.left -= taken;
     bytes -= taken;
     if (segment.left > 0) break;
-    const Segment done = segment;
+    segment.holds = holds_begun_;
+    ++sent_;
+  }
+  SIMM_CHECK(bytes == 0);
+  give_back(owner);
+}
+
+void TxQueue::release(std::uint32_t numbers, PayloadOwner& owner) noexcept {
+  over_ |= numbers;
+  while (holds_over_ < holds_begun_) {
+    const std::uint32_t oldest = 1u << (holds_over_ % kSendsHeldMax);
+    if ((over_ & oldest) == 0) break;
+    over_ &= ~oldest;
+    ++holds_over_;
+  }
+  give_back(owner);
+}
+
+void TxQueue::give_back(PayloadOwner& owner) noexcept {
+  while (sent_ > 0 && segments_[first_].holds <= holds_over_) {
+    const Segment done = segments_[first_];
     ring_head_ += done.ring_bytes;
     first_ = (first_ + 1) % kSegments;
     --count_;
+    --sent_;
     if (done.is_payload) owner.on_payload_sent(done.tag);
   }
-  SIMM_CHECK(bytes == 0);
 }
 
 }  // namespace simm::transport

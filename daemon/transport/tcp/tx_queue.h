@@ -1,5 +1,7 @@
 // TxQueue: the sending half of a connection: a queue of bytes in order. Headers and short bodies
 // are written into a private ring of bytes; long payloads stay where they are and are only named.
+// What was sent without copies keeps its place until its memory is free again, and all that was
+// sent after it as well: memory is given back in the order of the queue.
 // Owned by a TcpConnection. Thread: the data agent. No allocation after construction.
 #pragma once
 
@@ -12,7 +14,7 @@
 
 namespace simm::transport {
 
-// Told when the kernel has taken (copied) a payload that was queued with add_payload().
+// Told when a payload that was queued with add_payload() is sent and its memory is free.
 class PayloadOwner {
 public:
   virtual ~PayloadOwner() = default;
@@ -35,12 +37,25 @@ public:
   // `data` stays valid until its owner is told.
   void add_payload(const std::byte* data, std::uint32_t bytes, std::uint32_t tag) noexcept;
 
-  [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
+  // Nothing is left to send.
+  [[nodiscard]] bool empty() const noexcept { return count_ == sent_; }
   [[nodiscard]] std::uint64_t queued_bytes() const noexcept { return queued_bytes_; }
 
-  // Names the next bytes to send. Only when none are being sent, and not when it is empty.
-  void prepare(IoSocket& socket) const noexcept;
+  // Names the next bytes to send, and returns how many of them are of long payloads. Only when none
+  // are being sent, and not when it is empty.
+  std::uint64_t prepare(IoSocket& socket) const noexcept;
   void take_sent(std::uint32_t bytes, PayloadOwner& owner) noexcept;
+
+  // Sends that hold their memory.
+  [[nodiscard]] bool can_hold() const noexcept {
+    return holds_begun_ - holds_over_ < kSendsHeldMax;
+  }
+  // The send that is about to begin is one; returns its number.
+  [[nodiscard]] std::uint32_t hold() noexcept {
+    return static_cast<std::uint32_t>(holds_begun_++ % kSendsHeldMax);
+  }
+  // Those whose bits (by number) are set hold nothing any more.
+  void release(std::uint32_t numbers, PayloadOwner& owner) noexcept;
 
   static constexpr std::uint32_t kFrameBytesMax = 1280 * 1024;
 
@@ -54,10 +69,12 @@ private:
     std::uint32_t ring_bytes = 0;  // of the ring, given back when it is sent
     std::uint32_t tag = 0;
     bool is_payload = false;
+    std::uint64_t holds = 0;  // sent: how many holds have to be over before its memory is free
   };
 
   [[nodiscard]] std::uint32_t gap_before(std::uint32_t bytes) const noexcept;
   Segment& push() noexcept;
+  void give_back(PayloadOwner& owner) noexcept;
 
   base::LazyArray<std::byte> ring_;
   std::uint64_t ring_head_ = 0;  // free-running: first byte in use, first free byte
@@ -66,7 +83,11 @@ private:
   std::array<Segment, kSegments> segments_{};
   std::uint32_t first_ = 0;
   std::uint32_t count_ = 0;
+  std::uint32_t sent_ = 0;  // of them, the first ones
   std::uint64_t queued_bytes_ = 0;
+  std::uint64_t holds_begun_ = 0;  // free-running
+  std::uint64_t holds_over_ = 0;   // all before it
+  std::uint32_t over_ = 0;         // by number: over, but one before it is not
 };
 
 }  // namespace simm::transport

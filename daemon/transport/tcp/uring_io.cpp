@@ -16,12 +16,23 @@ namespace {
 constexpr unsigned kEntries = 512;
 constexpr unsigned kCompletions = 4096;  // more than can be under way on all sockets of an agent
 
-// What a completion belongs to: the IoSocket's address, and in its low bits the operation.
+// What a completion belongs to: the IoSocket's address, in its low bits the operation, and in its
+// high ones, which no address of a process has, the number of a send without copies.
 constexpr std::uint64_t kReceive = 1;
 constexpr std::uint64_t kSend = 2;
 constexpr std::uint64_t kCancel = 3;
 constexpr std::uint64_t kOperationMask = 3;
 static_assert(alignof(IoSocket) > kOperationMask);
+constexpr unsigned kNumberShift = 58;
+constexpr std::uint64_t kAddressMask = ((std::uint64_t{1} << kNumberShift) - 1) & ~kOperationMask;
+static_assert(kSendsHeldMax <= std::uint64_t{1} << (64 - kNumberShift));
+
+// Of the kernel's interface; not in the headers of every liburing that can be built with.
+constexpr std::uint8_t kSendUncopied = 48;        // IORING_OP_SENDMSG_ZC, Linux 6.1
+constexpr std::uint16_t kReportUsage = 1u << 3;   // IORING_SEND_ZC_REPORT_USAGE, Linux 6.2
+constexpr std::uint32_t kWasCopied = 1u << 31;    // IORING_NOTIF_USAGE_ZC_COPIED
+constexpr std::uint32_t kMore = 1u << 1;          // IORING_CQE_F_MORE: a notification will follow
+constexpr std::uint32_t kNotification = 1u << 3;  // IORING_CQE_F_NOTIF
 
 // Deferred task work: completions are made when we ask for them, and asking is free of system
 // calls while there are none. In the header from liburing 2.3 on, in the kernel from 6.1 on.
@@ -32,14 +43,24 @@ constexpr unsigned kDeferred = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_T
 constexpr unsigned kDeferred = 0;
 #endif
 
+std::uint64_t send_data(const IoSocket& socket) noexcept {
+  const std::uint64_t number = socket.send_uncopied ? socket.send_number : 0;
+  return reinterpret_cast<std::uint64_t>(&socket) | number << kNumberShift | kSend;
+}
+
+void release(IoSocket& socket, std::uint32_t number) noexcept {
+  --socket.sends_held;
+  socket.released |= 1u << number;
+}
+
 void list_ready(IoSocket& socket) noexcept {
   if (!socket.base::ListLink<IoReadyTag>::linked()) socket.ready->push_back(socket);
 }
 
 }  // namespace
 
-Expected<std::unique_ptr<SocketIo>> UringIo::make(base::Waiter* waiter) {
-  std::unique_ptr<UringIo> made(new UringIo(waiter));
+Expected<std::unique_ptr<SocketIo>> UringIo::make(base::Waiter* waiter, UncopiedSends wanted) {
+  std::unique_ptr<UringIo> made(new UringIo(waiter, wanted));
   if (!made->set_up()) return Error{Status::unsupported, "io_uring is refused or too old here"};
   if (waiter != nullptr) {
     const Outcome rings = made->set_up_bell();
@@ -92,11 +113,13 @@ bool UringIo::has_operations() noexcept {
   for (const int operation : {IORING_OP_RECVMSG, IORING_OP_SENDMSG, IORING_OP_ASYNC_CANCEL}) {
     has_all = has_all && ::io_uring_opcode_supported(probe, operation) != 0;
   }
+  if (::io_uring_opcode_supported(probe, kSendUncopied) == 0) uncopied_ = UncopiedSends::never;
   ::io_uring_free_probe(probe);
   return has_all;
 }
 
-bool UringIo::open(IoSocket&) noexcept {
+bool UringIo::open(IoSocket& socket) noexcept {
+  SIMM_CHECK((reinterpret_cast<std::uint64_t>(&socket) & ~kAddressMask) == 0);
   return true;
 }
 
@@ -136,13 +159,19 @@ void UringIo::send(IoSocket& socket) noexcept {
   socket.send_message.msg_iovlen = socket.send_count;
   io_uring_sqe& entry = next_entry();
   ::io_uring_prep_sendmsg(&entry, socket.descriptor, &socket.send_message, MSG_NOSIGNAL);
-  entry.user_data = reinterpret_cast<std::uint64_t>(&socket) | kSend;
+  entry.user_data = send_data(socket);
+  if (!socket.send_uncopied) return;
+  entry.opcode = kSendUncopied;
+  entry.ioprio = static_cast<std::uint16_t>(entry.ioprio | kReportUsage);
+  ++socket.sends_held;
 }
 
 void UringIo::cancel(IoSocket& socket) noexcept {
   for (const std::uint64_t operation : {kReceive, kSend}) {
     if (!(operation == kReceive ? socket.receiving : socket.sending)) continue;
-    const std::uint64_t target = reinterpret_cast<std::uint64_t>(&socket) | operation;
+    const std::uint64_t target = operation == kSend
+                                     ? send_data(socket)
+                                     : reinterpret_cast<std::uint64_t>(&socket) | operation;
     io_uring_sqe& entry = next_entry();
     ::io_uring_prep_cancel(&entry, reinterpret_cast<void*>(target), 0);
     entry.user_data = reinterpret_cast<std::uint64_t>(&socket) | kCancel;
@@ -167,8 +196,12 @@ void UringIo::complete(const io_uring_cqe& entry) noexcept {
   const std::uint64_t operation = entry.user_data & kOperationMask;
   // SAFETY: user_data is the address of an IoSocket, which stays in place until nothing is under
   // way for it.
-  IoSocket& socket = *reinterpret_cast<IoSocket*>(entry.user_data & ~kOperationMask);
-  if (operation == kReceive) {
+  IoSocket& socket = *reinterpret_cast<IoSocket*>(entry.user_data & kAddressMask);
+  const auto number = static_cast<std::uint32_t>(entry.user_data >> kNumberShift);
+  if ((entry.flags & kNotification) != 0) {
+    if ((static_cast<std::uint32_t>(entry.res) & kWasCopied) != 0) socket.was_copied = true;
+    release(socket, number);
+  } else if (operation == kReceive) {
     socket.receiving = false;
     socket.received = true;
     socket.receive_result = entry.res;
@@ -176,6 +209,8 @@ void UringIo::complete(const io_uring_cqe& entry) noexcept {
     socket.sending = false;
     socket.sent = true;
     socket.send_result = entry.res;
+    // It failed before it was begun: there will be no notification.
+    if (socket.send_uncopied && (entry.flags & kMore) == 0) release(socket, number);
   } else {
     --socket.replies_due;
   }

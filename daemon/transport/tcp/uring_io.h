@@ -19,13 +19,15 @@ namespace simm::transport {
 
 class UringIo final : public SocketIo, private base::FdWatch {
 public:
-  // unsupported: the kernel refuses io_uring or lacks an operation that is needed.
-  static Expected<std::unique_ptr<SocketIo>> make(base::Waiter* waiter);
+  // unsupported: the kernel refuses io_uring or lacks an operation that is needed. Where it can not
+  // send without copies, `wanted` comes to never.
+  static Expected<std::unique_ptr<SocketIo>> make(base::Waiter* waiter, UncopiedSends wanted);
   ~UringIo() override;
   UringIo(const UringIo&) = delete;
   UringIo& operator=(const UringIo&) = delete;
 
   [[nodiscard]] SocketIoKind kind() const noexcept override { return SocketIoKind::uring; }
+  [[nodiscard]] UncopiedSends uncopied_sends() const noexcept override { return uncopied_; }
   [[nodiscard]] bool open(IoSocket& socket) noexcept override;
   void close(IoSocket& socket) noexcept override;
   void receive(IoSocket& socket) noexcept override;
@@ -35,7 +37,8 @@ public:
   [[nodiscard]] bool prepare_sleep() noexcept override;
 
 private:
-  explicit UringIo(base::Waiter* waiter) noexcept : waiter_(waiter) {}
+  UringIo(base::Waiter* waiter, UncopiedSends wanted) noexcept
+      : waiter_(waiter), uncopied_(wanted) {}
 
   // The agent's next turn reads the completions.
   void on_fd_ready(std::uint32_t) noexcept override;
@@ -48,6 +51,7 @@ private:
   void complete(const io_uring_cqe& entry) noexcept;
 
   base::Waiter* const waiter_;
+  UncopiedSends uncopied_;
   io_uring ring_{};
   ipc::UniqueFd bell_;
   bool is_bell_on_ = false;
