@@ -9,6 +9,7 @@
 #include <set>
 
 #include "tests/conformance/transport_actors.h"
+#include "tests/support/number_from.h"
 
 namespace transport_random_test {
 
@@ -16,10 +17,7 @@ using namespace conformance;
 using simm::base::SeededRandom;
 using simm::ipc::Opcode;
 
-std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
+using simm::test_support::number_from;
 
 // The only bytes that the object of that name may have in that version.
 std::uint64_t seed_of(const std::string& name, std::uint64_t version) {

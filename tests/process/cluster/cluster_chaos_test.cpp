@@ -6,80 +6,38 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <csignal>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tests/process/cluster/cluster_processes.h"
-#include "tests/process/cluster/versioned_pages.h"
+#include "tests/process/cluster/page_load.h"
 
 namespace cluster_chaos_test {
 
 using namespace cluster_processes;
-
-constexpr int kPagesEach = 24;
-
-VersionedPages pages_at(const DaemonProcess& node, const std::string& prefix, Findings& findings) {
-  simm::ClientOptions options;
-  options.socket_path = node.socket();
-  auto client = simm::Client::connect(options);
-  REQUIRE(client.has_value());
-  auto region = client->allocate_region(VersionedPages::kRegionBytes);
-  REQUIRE(region.has_value());
-  return VersionedPages(std::move(*client), std::move(*region), prefix, findings);
-}
-
-std::uint64_t number_from(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 // Everything that can be killed or stopped, with the clients that do not care.
 struct Crowd {
   Crowd() {
     for (DaemonProcess* daemon : all()) REQUIRE(daemon->start());
     REQUIRE(eventually([&] { return sees_members(*node, 2) && sees_members(*other, 2); }, 20'000));
+    for (const char* prefix : {"one/", "two/"}) load.write(*node, prefix);
+    load.read(*other, "one/");
   }
   std::vector<DaemonProcess*> all() {
     return {&cluster.manager, a.get(), b.get(), node.get(), other.get()};
   }
-  void work() {
-    for (const char* prefix : {"one/", "two/"}) {
-      auto pages = std::make_shared<VersionedPages>(pages_at(*node, prefix, findings));
-      threads.emplace_back([this, pages] {
-        for (int step = 0; !is_over; ++step) {
-          // Nobody there: not asked again at once.
-          if (!pages->put(step % kPagesEach)) ::usleep(1000);
-          for (int i = 0; i < 4; ++i) pages->get_own((step * 5 + i * 7) % kPagesEach);
-        }
-      });
-    }
-    auto pages = std::make_shared<VersionedPages>(pages_at(*other, "one/", findings));
-    threads.emplace_back([this, pages] {
-      for (int step = 0; !is_over; ++step) pages->get_other(step % kPagesEach);
-    });
-  }
-  void end() {
-    is_over = true;
-    for (std::thread& thread : threads) thread.join();
-    threads.clear();
-  }
-  ~Crowd() { end(); }
 
   ClusterProcesses cluster;
   std::unique_ptr<DaemonProcess> a = cluster.storage("a");
   std::unique_ptr<DaemonProcess> b = cluster.storage("b");
-  std::unique_ptr<DaemonProcess> node = cluster.node("n");
-  std::unique_ptr<DaemonProcess> other = cluster.node("o");
-  Findings findings;
-  std::atomic<bool> is_over{false};
-  std::vector<std::thread> threads;
+  std::unique_ptr<DaemonProcess> node = cluster.node("n", "0", kEngineKeys);
+  std::unique_ptr<DaemonProcess> other = cluster.node("o", "0", kEngineKeys);
+  PageLoad load;
 };
 
 // What is done to a daemon in one round.
@@ -110,7 +68,6 @@ TEST_CASE("daemons are killed and stopped under load, and no byte is wrong") {
     ::usleep(static_cast<useconds_t>(1000 * (least + random() % (most - least))));
   };
   Crowd crowd;
-  crowd.work();
   for (const Blow blow : blows(kills, pauses, random)) {
     DaemonProcess& daemon = *crowd.all()[draw_victim(random)];
     if (blow == Blow::kill) {
@@ -134,17 +91,7 @@ TEST_CASE("daemons are killed and stopped under load, and no byte is wrong") {
     return sees_members(*crowd.node, 2) && sees_members(*crowd.other, 2);
   };
   CHECK(eventually(is_settled, 20'000));
-  crowd.end();
-  for (const std::string& wrong : crowd.findings.wrong) MESSAGE(wrong);
-  MESSAGE(crowd.findings.hits.load()
-          << " hits, " << crowd.findings.misses.load() << " misses, " << crowd.findings.puts.load()
-          << " puts, " << crowd.findings.failed.load() << " failed, longest call "
-          << crowd.findings.longest_ms.load() << " ms");
-  CHECK(crowd.findings.wrong.empty());
-  CHECK(crowd.findings.hits > 0);
-  CHECK(crowd.findings.puts > 0);
-  // By its deadline and the fence grace of 100 ms; the rest is for a machine that is busy.
-  CHECK(crowd.findings.longest_ms <= VersionedPages::kTimeoutMs + 100 + 1000);
+  crowd.load.check();
   CHECK(crowd.node->counter("engine.0.fences_overdue") == 0);
   CHECK(crowd.node->counter("engine.0.corrupt") == 0);
   Checker after(*crowd.node);

@@ -19,11 +19,13 @@
 #include "ipc/fd.h"
 #include "simm/client.h"
 #include "tests/support/daemon_process.h"
+#include "tests/support/number_from.h"
 
 namespace cluster_processes {
 
 using simm::test_support::DaemonProcess;
 using simm::test_support::eventually;
+using simm::test_support::number_from;
 
 // A port that is free now. The manager needs one that stays the same when it is restarted.
 inline std::string free_address() {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <memory>
@@ -19,6 +20,7 @@ namespace cluster_test {
 
 using namespace cluster_processes;
 using simm::Status;
+using Clock = std::chrono::steady_clock;
 
 constexpr int kPages = 64;
 
@@ -135,8 +137,13 @@ TEST_CASE("without its manager a cluster serves on, and a restarted one costs no
   CHECK(eventually([&] {
     return world.node->report("status")["cluster"]["state"] == "alone, with the last map";
   }));
-  CHECK(checker.count(kPages, Status::ok) == kPages);
-  CHECK(checker.put_all(kPages, Status::ok) == kPages);
+  const auto end =
+      Clock::now() + std::chrono::milliseconds(number_from("SIMM_MANAGER_AWAY_MS", 30'000));
+  do {
+    REQUIRE(checker.count(kPages, Status::ok) == kPages);
+    REQUIRE(checker.put_all(kPages, Status::ok) == kPages);
+    ::usleep(200'000);
+  } while (Clock::now() < end);
   CHECK(world.node->ask("nodes").find("no manager to ask: ") == 0);
   REQUIRE(world.cluster.manager.start());
   REQUIRE(eventually([&] { return are_live(world.node->report("nodes"), 3); }, 20'000));

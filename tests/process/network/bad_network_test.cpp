@@ -12,13 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "tests/process/network/page_load.h"
+#include "tests/process/cluster/page_load.h"
 #include "tests/process/network/relayed_cluster.h"
 
 namespace bad_network_test {
 
 using namespace network_tests;
-using cluster_processes::Checker;
 using simm::Status;
 using simm::test_support::RelayTrouble;
 using simm::test_support::RelayWay;

@@ -10,14 +10,12 @@
 #include <string>
 
 #include "tests/process/cluster/cluster_processes.h"
-#include "tests/process/network/page_load.h"
+#include "tests/process/cluster/page_load.h"
 #include "tests/support/network_relay.h"
 
 namespace network_tests {
 
-using cluster_processes::sees_members;
-using cluster_processes::uses_the_map_of;
-using simm::test_support::eventually;
+using namespace cluster_processes;
 using simm::test_support::NetworkRelay;
 
 // What one daemon is reached by, and reaches the manager by.
@@ -25,7 +23,7 @@ struct RelayedDaemon {
   // `keys`: more of the configuration.
   RelayedDaemon(const std::string& name, const std::string& role, const std::string& secret,
                 const std::string& manager_address, std::uint64_t seed, const std::string& keys)
-      : address(cluster_processes::free_address()),
+      : address(free_address()),
         data(address, seed),
         manager(manager_address, seed + 1),
         process("\"cluster\": {\"manager\": \"" + manager.address() + "\", \"secret_file\": \"" +
@@ -43,7 +41,7 @@ struct RelayedCluster {
 
   // `grace_ms`: how long a daemon that is away keeps its slots.
   explicit RelayedCluster(int grace_ms = 30'000, std::uint64_t seed = 1)
-      : address(cluster_processes::free_address()),
+      : address(free_address()),
         manager("\"cluster\": {\"secret_file\": \"" + secret.path() +
                     "\", \"node_name\": \"m\"}, \"manager\": {\"listen\": \"" + address +
                     "\", \"member_timeout_ms\": " + std::to_string(std::min(grace_ms, 1000)) +
@@ -79,7 +77,7 @@ struct RelayedCluster {
     return -1;
   }
 
-  cluster_processes::SecretFile secret;
+  SecretFile secret;
   const std::string address;  // of the manager
   DaemonProcess manager;
   RelayedDaemon a;

@@ -13,15 +13,12 @@
 #include <vector>
 
 #include "tests/process/cluster/cluster_processes.h"
-#include "tests/process/network/page_load.h"
+#include "tests/process/cluster/page_load.h"
 #include "tests/support/network_namespaces.h"
 
 namespace partition_test {
 
-using namespace network_tests;
-using cluster_processes::Checker;
-using cluster_processes::sees_members;
-using cluster_processes::uses_the_map_of;
+using namespace cluster_processes;
 using simm::Status;
 using simm::test_support::eventually;
 using simm::test_support::NetworkNamespaces;
@@ -73,7 +70,7 @@ struct Hosts {
   DaemonProcess& operator[](std::size_t host) { return *daemons[host]; }
 
   const int grace_ms_;
-  cluster_processes::SecretFile secret;
+  SecretFile secret;
   NetworkNamespaces network{kHostCount};
   std::array<std::unique_ptr<DaemonProcess>, kHostCount> daemons;
 };

@@ -6,6 +6,7 @@
 
 #include "daemon/base/random.h"
 #include "daemon/engine/engine.h"
+#include "tests/support/number_from.h"
 #include "tests/unit/daemon/engine/engine_world.h"
 
 namespace engine_random_test {
@@ -14,10 +15,7 @@ using namespace engine_world;
 using base::kNsPerMs;
 using ipc::Opcode;
 
-std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
+using simm::test_support::number_from;
 
 struct Submitted {
   std::uint32_t pages = 0;

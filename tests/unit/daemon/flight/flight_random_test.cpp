@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "daemon/base/random.h"
+#include "tests/support/number_from.h"
 #include "tests/unit/daemon/flight/flight_world.h"
 
 namespace flight_random_test {
@@ -17,10 +18,7 @@ using namespace flight_world;
 using base::kNsPerMs;
 using ipc::Opcode;
 
-std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
+using simm::test_support::number_from;
 
 // What the owners held under one name, one after the other; the first is: nothing.
 struct Register {

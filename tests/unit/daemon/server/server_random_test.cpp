@@ -10,16 +10,14 @@
 #include <vector>
 
 #include "daemon/base/random.h"
+#include "tests/support/number_from.h"
 #include "tests/unit/daemon/server/scripted_responder.h"
 
 namespace simm::server::testing {
 
 namespace {
 
-std::uint64_t random_number_from(const char* variable, std::uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
+using simm::test_support::number_from;
 
 class ServerHistory {
 public:
@@ -225,8 +223,8 @@ private:
 }  // namespace
 
 TEST_CASE("random requests: whole values only, every request ends, nothing stays behind") {
-  const std::uint64_t seed = random_number_from("SIMM_SEED", std::random_device{}());
-  const std::uint64_t rounds = random_number_from("SIMM_ROUNDS", 40);
+  const std::uint64_t seed = number_from("SIMM_SEED", std::random_device{}());
+  const std::uint64_t rounds = number_from("SIMM_ROUNDS", 40);
   for (std::uint64_t round = 0; round < rounds; ++round) {
     INFO("repeat: SIMM_SEED=" << seed + round
                               << " SIMM_ROUNDS=1 unit_server -tc='random requests*'");

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
@@ -18,22 +17,13 @@
 #include "tests/process/cluster/cluster_processes.h"
 #include "tests/process/cluster/versioned_pages.h"
 
-namespace network_tests {
-
-using cluster_processes::DaemonProcess;
-using cluster_processes::Findings;
-using cluster_processes::VersionedPages;
+namespace cluster_processes {
 
 // A call ends by its deadline plus the fence grace of the daemon: the longest that it may last. The
 // grace is that of a machine on which a process waits for its turn.
 constexpr int kFenceGraceMs = 1000;
 inline const std::string kEngineKeys =
     ", \"engine\": {\"fence_grace_ms\": " + std::to_string(kFenceGraceMs) + "}";
-
-inline std::uint64_t number_from(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 class PageLoad {
 public:
@@ -102,4 +92,4 @@ private:
   std::vector<std::thread> threads_;
 };
 
-}  // namespace network_tests
+}  // namespace cluster_processes
