@@ -68,17 +68,18 @@ part_tsan() {
       sampled ctest --preset tsan -j "$jobs" -L concurrent --no-tests=error
 }
 
+fuzz_one() {
+  mkdir -p "build/fuzz/corpus/$(basename "$1")"
+  "$1" -max_total_time="${SIMM_FUZZ_SECONDS:-20}" -print_final_stats=1 -rss_limit_mb=2048 \
+    -artifact_prefix=build/fuzz/ "build/fuzz/corpus/$(basename "$1")" >"$1.log" 2>&1 ||
+    { echo "FAILED $1"; tail -40 "$1.log"; return 1; }
+  echo "$(basename "$1"): $(grep -oE 'number_of_executed_units: [0-9]+' "$1.log")"
+}
+
 part_fuzz() {
-  local target failed=0
   configure fuzz --preset fuzz && compile --preset fuzz --target fuzzers || return 1
-  for target in build/fuzz/bin/*_fuzz; do
-    mkdir -p "build/fuzz/corpus/$(basename "$target")"
-    "$target" -max_total_time="${SIMM_FUZZ_SECONDS:-20}" -print_final_stats=1 -rss_limit_mb=2048 \
-      -artifact_prefix=build/fuzz/ "build/fuzz/corpus/$(basename "$target")" >"$target.log" 2>&1 ||
-      { echo "FAILED $target"; tail -40 "$target.log"; failed=1; }
-    echo "$(basename "$target"): $(grep -oE 'number_of_executed_units: [0-9]+' "$target.log")"
-  done
-  return "$failed"
+  export -f fuzz_one
+  printf '%s\n' build/fuzz/bin/*_fuzz | xargs -P "$jobs" -I TARGET bash -c 'fuzz_one TARGET'
 }
 
 part_compilers() {
