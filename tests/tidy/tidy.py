@@ -105,6 +105,8 @@ def check_file(path, text):
         code = line.split("//")[0]
         if path.startswith(DATA_PATH) and BLOCKING.search(code):
             yield number, "a lock or sleep on the data path: use a mailbox"
+        if re.search(r"\bfor \([^;]* : [^;]*\)\[[^]]*\]\)", code):
+            yield number, "a loop over a part of a temporary, which is gone by then: name it first"
         if "atomic_thread_fence" in code:
             yield number, "a fence: order on the words themselves, TSan does not model fences"
         if re.search(r"\bSubmission\s*&\s*\w", code) and not path.startswith(("ipc/", "tests/")):
@@ -129,6 +131,7 @@ def self_test():
         "include": ("ipc/a.cpp", '#include "daemon/base/clock.h"\n'),
         "mutex": ("daemon/engine/a.cpp", "std::mutex m;\n"),
         "fence": ("ipc/a.cpp", "std::atomic_thread_fence(std::memory_order_seq_cst);\n"),
+        "loop": ("tests/a.cpp", 'for (const auto& x : report("a")["b"]) f(x);\n'),
         "submission": ("daemon/session/a.cpp", "void f(ipc::Submission& s);\n"),
     }
     silent = [name for name, (path, text) in cases.items() if not list(check_file(path, text))]

@@ -136,7 +136,8 @@ TEST_CASE("half-open: daemons die, and their peers' connections stay") {
   // The same with nodes: the storage daemon keeps what nobody uses any more, and serves who comes.
   const auto connections_to_a = [&] {
     int count = 0;
-    for (const auto& asker : world.a.process.report("peers")["askers"]) {
+    const auto report = world.a.process.report("peers");
+    for (const auto& asker : report["askers"]) {
       count += asker["connections"].get<int>();
     }
     return count;
