@@ -174,7 +174,7 @@ kills="$run_directory/kills"
 unrest() {
   local victims=(storage-1 manager storage-2 manager) turn=0 name role
   while :; do
-    sleep 3
+    if [ -n "$quick" ]; then sleep 0.7; else sleep 3; fi
     name=${victims[turn++ % ${#victims[@]}]}
     role=${name%-*}
     kill -KILL "$(pid_of "$name")" || return

@@ -10,7 +10,7 @@
 namespace simm::test_support {
 
 bool RelayedStream::take(int socket, const RelayTrouble& trouble, Time now) {
-  std::array<std::byte, 16384> buffer;
+  std::array<std::byte, 16384> buffer{};
   const ssize_t got = ::recv(socket, buffer.data(), buffer.size(), MSG_DONTWAIT);
   if (got < 0) return errno == EAGAIN || errno == EINTR;
   if (got == 0) return false;
