@@ -98,16 +98,12 @@ struct World {
   }
   // `agents_run`: the data agents have their turns.
   void until(const std::function<bool()>& done, bool agents_run = true) {
-    bool is_done = done();
-    for (int turn = 0; turn < 10000 && !is_done; ++turn) {
+    poll_until(io, [&] {
       if (agents_run) one.turn();
       if (agents_run) two.turn();
       links.deliver();
-      io.restart();
-      if (io.poll() == 0) ::usleep(1000);
-      is_done = done();
-    }
-    CHECK(is_done);
+      return done();
+    });
   }
   std::size_t held() const { return one.links.size() + two.links.size(); }
   base::PeerId peer_of(const Storage& storage) const {

@@ -24,6 +24,17 @@ namespace cluster_net {
 using namespace simm;
 using Bytes = std::vector<std::byte>;
 
+// Runs what is ready in `io` until `done`; a test that never gets there fails after some seconds.
+inline void poll_until(boost::asio::io_context& io, const std::function<bool()>& done) {
+  bool is_done = done();
+  for (int turn = 0; turn < 10000 && !is_done; ++turn) {
+    io.restart();
+    if (io.poll() == 0) ::usleep(1000);
+    is_done = done();
+  }
+  CHECK(is_done);
+}
+
 inline Bytes text(const std::string& words) {
   const auto bytes = std::as_bytes(std::span(words));
   return {bytes.begin(), bytes.end()};
@@ -124,16 +135,7 @@ public:
     REQUIRE(listening.has_value());
   }
 
-  // Runs everything until `done`; a test that never gets there fails after some seconds.
-  void until(const std::function<bool()>& done) {
-    bool is_done = done();
-    for (int turn = 0; turn < 10000 && !is_done; ++turn) {
-      io.restart();
-      if (io.poll() == 0) ::usleep(1000);
-      is_done = done();
-    }
-    CHECK(is_done);
-  }
+  void until(const std::function<bool()>& done) { poll_until(io, done); }
 
   control::DialTarget target(cluster::HelloRequest request = {}) {
     return {"storage.address", listener.address().text(), request};

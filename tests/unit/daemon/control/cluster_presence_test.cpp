@@ -17,6 +17,7 @@
 #include <tuple>
 #include <vector>
 
+#include "cluster_net.h"
 #include "daemon/base/real_clock.h"
 #include "daemon/cluster/file_coordinator.h"
 #include "daemon/control/manager_service.h"
@@ -29,8 +30,19 @@ using nlohmann::json;
 
 constexpr std::uint64_t kGiB = 1u << 30;
 
+// What every daemon has of its own; what it logs goes nowhere.
+struct Basics {
+  base::RealClock clock;
+  base::SystemRandom random;
+  base::CounterSet counters;
+  base::ErrorLog errors{clock};
+  base::LimitCounters limits{counters};
+  ipc::UniqueFd null{::open("/dev/null", O_WRONLY | O_CLOEXEC)};
+  base::Log log{clock, base::LogLevel::error, null.get(), false};
+};
+
 // What a daemon consists of besides its cluster, and one data agent, which is the test.
-struct Host {
+struct Host : Basics {
   Host(boost::asio::io_context& io, const std::string& name, const std::string& manager,
        ClusterRole role, std::uint64_t pool_bytes)
       : config(config_of(name, manager)),
@@ -87,13 +99,6 @@ struct Host {
   }
 
   base::Config config;
-  base::RealClock clock;
-  base::SystemRandom random;
-  base::CounterSet counters;
-  base::ErrorLog errors{clock};
-  base::LimitCounters limits{counters};
-  ipc::UniqueFd null{::open("/dev/null", O_WRONLY | O_CLOEXEC)};
-  base::Log log{clock, base::LogLevel::error, null.get(), false};
   control::JobThread registrar{"registrar", 8};
   control::JobThread closer{"closer", 8};
   control::Environment environment;
@@ -111,7 +116,7 @@ struct Host {
   std::vector<transport::TcpLink> links;
 };
 
-struct World {
+struct World : Basics {
   World() {
     char name[] = "/tmp/simm_presence_XXXXXX";
     REQUIRE(::mkdtemp(name) != nullptr);
@@ -142,25 +147,14 @@ struct World {
     return *hosts.back();
   }
   void until(const std::function<bool()>& done) {
-    bool is_done = done();
-    for (int turn = 0; turn < 10000 && !is_done; ++turn) {
+    cluster_net::poll_until(io, [&] {
       for (const auto& host : hosts) host->agent_turn();
-      io.restart();
-      if (io.poll() == 0) ::usleep(1000);
-      is_done = done();
-    }
-    CHECK(is_done);
+      return done();
+    });
   }
 
   boost::asio::io_context io;
   std::string directory;
-  base::RealClock clock;
-  base::SystemRandom random;
-  base::CounterSet counters;
-  base::ErrorLog errors{clock};
-  base::LimitCounters limits{counters};
-  ipc::UniqueFd null{::open("/dev/null", O_WRONLY | O_CLOEXEC)};
-  base::Log log{clock, base::LogLevel::error, null.get(), false};
   std::unique_ptr<cluster::FileCoordinator> coordinator;
   std::optional<control::ClusterSettings> settings;
   std::optional<control::ClusterAccess> access;

@@ -108,15 +108,7 @@ struct Cluster {
     members.push_back(std::make_unique<Member>(io, address, name, number, weight_bytes));
     return *members.back();
   }
-  void until(const std::function<bool()>& done) {
-    bool is_done = done();
-    for (int turn = 0; turn < 10000 && !is_done; ++turn) {
-      io.restart();
-      if (io.poll() == 0) ::usleep(1000);
-      is_done = done();
-    }
-    CHECK(is_done);
-  }
+  void until(const std::function<bool()>& done) { poll_until(io, done); }
   void run_for(int milliseconds) {
     io.restart();
     io.run_for(std::chrono::milliseconds(milliseconds));
