@@ -444,6 +444,10 @@ TEST_CASE("programs of others: the examples, the C interface from C, simmctl") {
   CHECK(shell(simmctl + " errors > /dev/null") == 0);
   CHECK(shell(simmctl + " stats session. | grep -q '^session\\.'") == 0);
   CHECK(shell(simmctl + " stats store. | grep -q '^session\\.'") != 0);
+  CHECK(shell(simmctl + " stats engine. | grep -Eq '^engine\\.0\\.complete_ns +count [1-9][0-9]*, "
+                        "p50 < [0-9.]+ us, p99 < [0-9.]+ us, max < [0-9.]+ us$'") == 0);
+  CHECK(shell(simmctl + " stats | grep -q log2_") != 0);
+  CHECK(shell(simmctl + " --json stats | grep -q log2_00") == 0);
   CHECK(shell(simmctl + " nonsense > /dev/null 2>&1") != 0);
   CHECK(shell(simmctl + " --json sessions | /usr/bin/python3 -c "
                         "'import json,sys; assert json.load(sys.stdin)[0][\"lanes\"] == 4'") == 0);

@@ -6,6 +6,7 @@
 
 #include "daemon/base/counters.h"
 #include "libclient/tools/simmctl/admin_client.h"
+#include "libclient/tools/simmctl/histograms.h"
 #include "libclient/tools/simmctl/table.h"
 #include "simm/version.h"
 
@@ -72,8 +73,9 @@ int run(const std::string& command, const Wishes& wishes) {
   }
   // Both replace what is not UTF-8: an argument of a client may end up in a name.
   const std::string shown =
-      wishes.json ? value.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n"
-                  : simm::ctl::table_of(value);
+      wishes.json
+          ? value.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n"
+          : simm::ctl::table_of(command == "stats" ? simm::ctl::with_histograms(value) : value);
   std::fputs(shown.c_str(), stdout);
   return 0;
 }
