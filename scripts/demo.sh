@@ -13,7 +13,8 @@
 # --quick        a short trace and a small pool: under a minute when the build is there
 #
 # In the last line bytes_wrong has to be 0; with a cluster, kills counts the daemons killed.
-# SIMM_JOBS (all CPUs) bounds parallel compilation.
+# SIMM_JOBS (all CPUs) bounds parallel compilation. Installed (as simm-demo, beside simmd) it runs
+# what lies beside it, and installs and builds nothing.
 set -euo pipefail
 
 usage() { sed -n '2,/^set /p' "$0" | sed '$d; s/^# \{0,1\}//'; }
@@ -49,7 +50,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 [ -z "$standalone" ] || [ -z "$chaos" ] || fail "--chaos needs a cluster: leave out --standalone"
-cd "$(dirname "$0")/.."
+here=$(dirname "$(realpath -- "$0")")
 
 step() { printf 'demo: %s (%d s)\n' "$1" "$SECONDS" >&2; }
 
@@ -96,14 +97,20 @@ quietly() {
   }
 }
 
-step "packages"
-scripts/install_packages.sh >&2
 run_directory=$(mktemp -d /tmp/simm-demo.XXXXXX)
-
-step "building release"
-quietly cmake --preset release -Wno-dev
-quietly cmake --build --preset release -j "${SIMM_JOBS:-$(nproc)}" --target simmd simm-bench simmctl
-bin=build/release/bin
+if [ -x "$here/simmd" ]; then
+  bin=$here
+  command -v python3 >/dev/null || fail "needs python3: apt-get install python3"
+else
+  cd "$here/.."
+  step "packages"
+  scripts/install_packages.sh >&2
+  step "building release"
+  quietly cmake --preset release -Wno-dev
+  quietly cmake --build --preset release -j "${SIMM_JOBS:-$(nproc)}" \
+    --target simmd simm-bench simmctl
+  bin=build/release/bin
+fi
 
 # A third of the memory that is free, at most 8 GiB.
 pool_mib=$(awk '/^MemAvailable:/ { mib = int($2 / 1024 / 3); print (mib > 8192 ? 8192 : mib) }' \
