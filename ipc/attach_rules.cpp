@@ -1,8 +1,25 @@
 #include "ipc/attach_rules.h"
 
 #include <algorithm>
+#include <string_view>
 
 namespace simm::ipc {
+namespace {
+
+// Does "host:port" name the machine that it is said on?
+bool names_loopback(std::string_view address) noexcept {
+  const std::string_view host = address.substr(0, address.rfind(':'));
+  return host == "localhost" || host == "[::1]" || host == "0.0.0.0" || host.starts_with("127.");
+}
+
+// A daemon without a manager is a cluster of its own: to a client that looks for the manager on
+// this machine, which is how engines are told to find a pool, it is the one.
+bool is_the_manager(const std::string& wanted, const DaemonFacts& daemon) noexcept {
+  return wanted == daemon.manager_address ||
+         (daemon.manager_address.empty() && names_loopback(wanted));
+}
+
+}  // namespace
 
 Outcome check_hello(const Hello& hello, const DaemonFacts& daemon) {
   if (hello.layout_version != daemon.layout_version) {
@@ -20,7 +37,7 @@ Outcome check_hello(const Hello& hello, const DaemonFacts& daemon) {
                                            " that daemon " + daemon.version +
                                            " does not have: upgrade the daemon"};
   }
-  if (!hello.manager_address.empty() && hello.manager_address != daemon.manager_address) {
+  if (!hello.manager_address.empty() && !is_the_manager(hello.manager_address, daemon)) {
     const std::string own = daemon.manager_address.empty() ? "none" : daemon.manager_address;
     return Error{Status::invalid_argument, "client asks for manager " + hello.manager_address +
                                                ", this daemon's manager is " + own +

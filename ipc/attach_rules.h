@@ -19,7 +19,7 @@ struct DaemonFacts {
 };
 
 // Daemon: may this client attach? incompatible (version, feature) or invalid_argument (another
-// cluster's manager).
+// cluster's manager; a daemon without one takes a manager on this machine for itself).
 Outcome check_hello(const Hello& hello, const DaemonFacts& daemon);
 
 // Client: is this the session that was asked for? incompatible when the daemon offers another

@@ -60,6 +60,21 @@ TEST_CASE("a manager address of another cluster is refused with both addresses n
   CHECK(mentions(check_hello(hello, DaemonFacts{}), "none"));
 }
 
+TEST_CASE("a daemon without a manager serves who looks for the manager on this machine") {
+  using namespace attach_rules_test;
+  Hello hello;
+  for (const char* own :
+       {"127.0.0.1:30001", "127.8.0.1:9", "localhost:30001", "[::1]:30001", "0.0.0.0:30001"}) {
+    hello.manager_address = own;
+    CHECK(check_hello(hello, DaemonFacts{}));
+    CHECK_FALSE(check_hello(hello, DaemonFacts{kLayoutVersion, 0, "0.1.0", "10.0.0.1:30001"}));
+  }
+  for (const char* other : {"10.0.0.1:30001", "localhost.example.org:30001", ":30001"}) {
+    hello.manager_address = other;
+    CHECK_FALSE(check_hello(hello, DaemonFacts{}));
+  }
+}
+
 TEST_CASE("a client takes only a session whose size belongs to its lanes") {
   using namespace attach_rules_test;
   Welcome welcome;
