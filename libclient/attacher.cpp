@@ -84,6 +84,15 @@ Attacher::State Attacher::on_message(std::span<const std::byte> packet, ipc::Rec
   if (const auto* refused = std::get_if<ipc::Refused>(&*message)) {
     return fail(Error{refused->status, settings_.socket_path + ": " + refused->reason});
   }
+  if (const auto* poisoned = std::get_if<ipc::Poisoned>(&*message)) {
+    const bool late = poisoned->reason == ipc::PoisonReason::handshake_timeout;
+    return fail(
+        Error{late ? Status::timeout : Status::unreachable,
+              settings_.socket_path + ": the daemon ended the session while it was opened" +
+                  (late ? ": this process took too long: is the machine overloaded? (The "
+                          "daemon's session.handshake_ms)"
+                        : ", reason " + std::to_string(static_cast<int>(poisoned->reason)))});
+  }
   const auto* welcome = std::get_if<ipc::Welcome>(&*message);
   if (state_ == State::waiting_welcome && welcome != nullptr) return on_welcome(*welcome, received);
   if (state_ == State::waiting_opened && std::holds_alternative<ipc::Opened>(*message)) {
