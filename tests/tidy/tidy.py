@@ -35,6 +35,7 @@ MAY_INCLUDE = {
                        "daemon/session"],
     "libclient/tools": ["ipc", "daemon/base", "libclient"],
     "libclient": ["ipc", "libclient"],
+    "python": [],  # the installed headers only: <simm/...>
 }
 DATA_PATH = ("daemon/session/", "daemon/engine/", "daemon/transport/", "daemon/server/",
              "daemon/store/", "daemon/flight/")

@@ -1,0 +1,186 @@
+#include "python/native/batch.h"
+
+#include <span>
+
+#include "python/native/mr_ext.h"
+#include "python/native/results.h"
+
+namespace simm::python {
+
+namespace py = pybind11;
+
+namespace {
+
+std::string type_of(PyObject* object) {
+  return Py_TYPE(object)->tp_name;
+}
+
+// A copy, so that the entries stay while other threads change the list.
+py::tuple entries_of(const py::object& list, const char* name) {
+  PyObject* const object = list.ptr();
+  const bool is_text = PyUnicode_Check(object) || PyBytes_Check(object);
+  PyObject* const tuple = is_text ? nullptr : PySequence_Tuple(object);
+  if (tuple == nullptr) {
+    PyErr_Clear();
+    throw py::type_error(std::string(name) + ": " + type_of(object) + ": give a list");
+  }
+  return py::reinterpret_steal<py::tuple>(tuple);
+}
+
+std::vector<std::uint64_t> numbers_of(const py::object& list) {
+  std::vector<std::uint64_t> numbers;
+  if (list.is_none()) return numbers;
+  for (const py::handle& entry : entries_of(list, "offsets")) {
+    const std::uint64_t number =
+        PyLong_Check(entry.ptr()) ? PyLong_AsUnsignedLongLong(entry.ptr()) : ~std::uint64_t{0};
+    if (!PyLong_Check(entry.ptr()) || PyErr_Occurred() != nullptr) {
+      PyErr_Clear();
+      throw py::type_error("offsets: " + std::string(py::repr(entry)) + ": give ints from 0 on");
+    }
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+}  // namespace
+
+const char* operation_name(Operation operation) noexcept {
+  switch (operation) {
+    case Operation::put:
+      return "put";
+    case Operation::get:
+      return "get";
+    case Operation::exists:
+      return "exists";
+    case Operation::remove:
+      return "delete";
+  }
+  return "?";
+}
+
+Batch::Batch(Operation operation, const py::object& keys, const py::object& views,
+             const py::object& offsets, const CallOptions& options)
+    : operation_(operation), options_(options), keys_(entries_of(keys, "keys")) {
+  const bool moves_bytes = operation == Operation::put || operation == Operation::get;
+  const std::size_t count = keys_.size();
+  results_.resize(count);
+  if (moves_bytes) views_ = entries_of(views, "views");
+  const std::vector<std::uint64_t> starts = numbers_of(offsets);
+  if (moves_bytes && (views_.size() != count || (!offsets.is_none() && starts.size() != count))) {
+    refuse(Status::invalid_argument);
+    reason_ = "keys: " + std::to_string(count) + ", views: " + std::to_string(views_.size()) +
+              (offsets.is_none() ? "" : ", offsets: " + std::to_string(starts.size())) +
+              ": give one for each key";
+    return;
+  }
+  names_.reserve(count);
+  items_.reserve(moves_bytes ? count : 0);
+  for (std::size_t i = 0; i < count; ++i) {
+    add_key(PyTuple_GET_ITEM(keys_.ptr(), static_cast<Py_ssize_t>(i)), i);
+    if (moves_bytes) {
+      add_view(PyTuple_GET_ITEM(views_.ptr(), static_cast<Py_ssize_t>(i)), i,
+               starts.empty() ? 0 : starts[i]);
+    }
+  }
+}
+
+void Batch::add_key(PyObject* key, std::size_t index) {
+  if (!PyUnicode_Check(key)) {
+    throw py::type_error("keys[" + std::to_string(index) + "]: " + type_of(key) +
+                         ": a key is a str of 1 to 1,024 UTF-8 bytes" +
+                         (PyBytes_Check(key) ? ": use .decode()" : ""));
+  }
+  // The text's own UTF-8 form: no copy for ASCII, made once for others. It lives with the str.
+  Py_ssize_t size = 0;
+  const char* const text = PyUnicode_AsUTF8AndSize(key, &size);
+  if (text == nullptr) {
+    PyErr_Clear();
+    names_.emplace_back();
+    return preset(index, Status::invalid_argument,
+                  "a lone surrogate has no UTF-8 form: use another text");
+  }
+  names_.emplace_back(text, static_cast<std::size_t>(size));
+}
+
+void Batch::add_view(PyObject* view, std::size_t index, std::uint64_t offset) {
+  if (!py::isinstance<BlockView>(view)) {
+    throw py::type_error("views[" + std::to_string(index) + "]: " + type_of(view) +
+                         ": give a BlockView: block.view(), BlockView.from_tensor() or "
+                         ".from_buffer()");
+  }
+  const auto& page = *py::handle(view).cast<const BlockView*>();
+  if (page.mr && page.mr->closed()) {
+    items_.push_back({});
+    return preset(index, Status::invalid_state,
+                  "its region was deregistered: register the memory again and make new views");
+  }
+  // SAFETY: an address only: libsimm looks it up in its table of registered memory.
+  const View where(reinterpret_cast<const void*>(page.address), page.length);
+  items_.push_back({names_[index], where, offset, 0});
+}
+
+void Batch::preset(std::size_t index, Status status, std::string reason) {
+  // With an empty key libsimm refuses the page before it looks at its memory.
+  names_[index] = {};
+  presets_.emplace_back(index, status);
+  if (reason_.empty()) reason_ = "page " + std::to_string(index) + ": " + std::move(reason);
+}
+
+void Batch::apply_presets() noexcept {
+  for (const auto& [index, status] : presets_) results_[index] = {status, 0};
+}
+
+void Batch::refuse(Status status) noexcept {
+  refused_ = true;
+  for (PageResult& result : results_) result = {status, 0};
+}
+
+Status Batch::carry_out(Client& client) noexcept {
+  switch (operation_) {
+    case Operation::put:
+      return client.put(items_, results_, options_);
+    case Operation::get:
+      return client.get(items_, results_, options_);
+    case Operation::exists:
+      return client.exists(names_, results_, options_);
+    case Operation::remove:
+      return client.remove(names_, results_, options_);
+  }
+  return Status::invalid_argument;
+}
+
+Expected<std::uint64_t> Batch::start(Client& client) {
+  switch (operation_) {
+    case Operation::put:
+      return client.put_async(items_, results_, options_);
+    case Operation::get:
+      return client.get_async(items_, results_, options_);
+    case Operation::exists:
+      return client.exists_async(names_, results_, options_);
+    case Operation::remove:
+      return client.remove_async(names_, results_, options_);
+  }
+  return Error{Status::invalid_argument, "no such operation"};
+}
+
+py::list Batch::results() {
+  apply_presets();
+  py::list list(results_.size());
+  ResultMaker make(operation_);
+  for (std::size_t i = 0; i < results_.size(); ++i) {
+    PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i), make(results_[i]).release().ptr());
+  }
+  return list;
+}
+
+std::pair<Status, std::size_t> Batch::failures() const noexcept {
+  Status first = Status::ok;
+  std::size_t count = 0;
+  for (const PageResult& result : results_) {
+    if (result.status == Status::ok || result.status == Status::not_found) continue;
+    if (count++ == 0) first = result.status;
+  }
+  return {first, count};
+}
+
+}  // namespace simm::python

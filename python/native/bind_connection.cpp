@@ -1,0 +1,92 @@
+#include <pybind11/pybind11.h>
+
+#include "python/native/connection.h"
+#include "python/native/registration.h"
+
+namespace simm::python {
+
+namespace py = pybind11;
+
+namespace {
+
+CallOptions call_options(std::uint32_t timeout_ms, bool if_absent, std::uint32_t ttl_ms,
+                         std::uint32_t lease_ms, bool ranged) {
+  CallOptions options;
+  options.timeout_ms = timeout_ms;
+  options.mode = if_absent ? PutMode::if_absent : PutMode::replace;
+  options.ttl_ms = ttl_ms;
+  options.lease_ms = lease_ms;
+  options.ranged = ranged;
+  return options;
+}
+
+std::shared_ptr<Connection> open(const std::string& socket, const std::string& manager,
+                                 const std::string& name_space, bool exact_size,
+                                 std::uint32_t sync_timeout_ms, std::uint32_t async_timeout_ms,
+                                 std::uint64_t floor_bytes_per_s, py::object report) {
+  ClientOptions options;
+  options.socket_path = socket;
+  options.manager_address = manager;
+  options.sync_timeout_ms = sync_timeout_ms;
+  options.async_timeout_ms = async_timeout_ms;
+  options.floor_bytes_per_s = floor_bytes_per_s;
+  return std::make_shared<Connection>(options, name_space, exact_size, std::move(report));
+}
+
+std::shared_ptr<Registration> allocate(Connection& self, std::uint64_t bytes, bool huge_pages,
+                                       int numa_node, bool prefault) {
+  AllocateOptions options;
+  options.huge_pages = huge_pages;
+  options.numa_node = numa_node;
+  options.prefault = prefault;
+  return self.allocate(bytes, options);
+}
+
+// run() of a Connection and start() of a Channel take the same arguments.
+template <typename Class, typename Method>
+auto call(Method method) {
+  return [method](Class& self, Operation operation, const py::object& keys, const py::object& views,
+                  const py::object& offsets, std::uint32_t timeout_ms, bool if_absent,
+                  std::uint32_t ttl_ms, std::uint32_t lease_ms, bool ranged) {
+    return (self.*method)(operation, keys, views, offsets,
+                          call_options(timeout_ms, if_absent, ttl_ms, lease_ms, ranged));
+  };
+}
+
+}  // namespace
+
+void bind_connection(py::module_& module) {
+  py::enum_<Operation>(module, "Operation")
+      .value("put", Operation::put)
+      .value("get", Operation::get)
+      .value("exists", Operation::exists)
+      .value("delete", Operation::remove);
+  const auto bind_call = [](auto& type, const char* name, auto function) {
+    type.def(name, function, py::arg("operation"), py::arg("keys"), py::arg("views") = py::none(),
+             py::arg("offsets") = py::none(), py::kw_only(), py::arg("timeout_ms") = 0,
+             py::arg("if_absent") = false, py::arg("ttl_ms") = 0, py::arg("lease_ms") = 0,
+             py::arg("ranged") = false);
+  };
+  py::class_<Connection, std::shared_ptr<Connection>> connection(module, "Connection");
+  connection
+      .def(py::init(&open), py::kw_only(), py::arg("socket"), py::arg("manager"),
+           py::arg("name_space"), py::arg("exact_size"), py::arg("sync_timeout_ms"),
+           py::arg("async_timeout_ms"), py::arg("floor_bytes_per_s"), py::arg("report"))
+      .def("open_channel", &Connection::open_channel)
+      .def("allocate", &allocate, py::arg("bytes"), py::kw_only(), py::arg("huge_pages") = false,
+           py::arg("numa_node") = -1, py::arg("prefault") = false)
+      .def("ping", &Connection::ping, py::arg("timeout_ms") = 0)
+      .def("facts", &Connection::facts)
+      .def("close", &Connection::close)
+      .def_property_readonly("closed", &Connection::closed);
+  bind_call(connection, "run", call<Connection>(&Connection::run));
+  py::class_<Channel, std::shared_ptr<Channel>> channel(module, "Channel");
+  channel.def("drain", &Channel::drain)
+      .def("finish", &Channel::finish)
+      .def("fileno", &Channel::fileno)
+      .def("close", &Channel::close)
+      .def_property_readonly("pending", &Channel::pending);
+  bind_call(channel, "start", call<Channel>(&Channel::start));
+}
+
+}  // namespace simm::python

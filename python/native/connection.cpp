@@ -1,0 +1,203 @@
+#include "python/native/connection.h"
+
+#include <array>
+#include <stdexcept>
+#include <utility>
+
+#include "python/native/gil_release.h"
+#include "python/native/registration.h"
+
+namespace simm::python {
+
+namespace py = pybind11;
+
+Connection::Connection(const ClientOptions& options, const std::string& name_space, bool exact_size,
+                       py::object report)
+    : options_(options), exact_size_(exact_size), report_(std::move(report)) {
+  std::string trouble;
+  {
+    const GilRelease released;
+    Expected<Client> client = Client::connect(options);
+    if (!client) {
+      trouble = client.error().context;
+    } else {
+      client_ = std::make_shared<Client>(std::move(*client));
+      session_ = client_->socket_path() + '\n' + options.manager_address;
+      if (!name_space.empty()) {
+        Expected<Namespace> opened = client_->open_namespace(name_space);
+        if (opened) name_space_ = *opened;
+        if (!opened) trouble = "namespace " + name_space + ": " + opened.error().context;
+      }
+    }
+  }
+  if (!trouble.empty()) throw std::runtime_error(trouble);
+  const std::string unplaced = RegistrationBook::instance().open_session(session_, client_);
+  if (!unplaced.empty()) report_("register_mr", -1000, 1, unplaced);
+}
+
+void Connection::close() noexcept {
+  std::shared_ptr<Client> client = std::move(client_);
+  client_.reset();
+  const GilRelease released;
+  client.reset();
+}
+
+py::list Connection::run(Operation operation, const py::object& keys, const py::object& views,
+                         const py::object& offsets, CallOptions options) {
+  options.name_space = name_space_;
+  options.exact_size = options.exact_size || (exact_size_ && !options.ranged);
+  Batch batch(operation, keys, views, offsets, options);
+  const std::shared_ptr<Client> client = client_;  // close() in another thread does not hurt
+  std::string text = batch.reason();
+  if (client == nullptr) {
+    batch.refuse(Status::invalid_state);
+    text = "the Store is closed: make another";
+  } else if (!batch.refused()) {
+    const GilRelease released;
+    (void)batch.carry_out(*client);
+    if (text.empty()) text = last_error();
+  }
+  py::list results = batch.results();
+  report(batch, text);
+  return results;
+}
+
+void Connection::report(const Batch& batch, const std::string& text) const noexcept {
+  const auto [status, count] = batch.failures();
+  if (count == 0) return;
+  try {
+    report_(operation_name(batch.operation()), static_cast<int>(status), count, text);
+  } catch (py::error_already_set& error) {
+    error.discard_as_unraisable("simm: reporting a failed call");  // a data call never raises
+  }
+}
+
+std::shared_ptr<Channel> Connection::open_channel() {
+  if (client_ == nullptr) throw std::runtime_error("the Store is closed: make another");
+  std::string trouble;
+  std::unique_ptr<Client> mine;
+  {
+    const GilRelease released;
+    Expected<Client> client = Client::connect(options_);
+    if (client) mine = std::make_unique<Client>(std::move(*client));
+    if (!client) trouble = client.error().context;
+    if (mine && mine->completion_fd() < 0) trouble = "no descriptor left for an event loop";
+  }
+  if (!trouble.empty()) throw std::runtime_error(trouble);
+  return std::make_shared<Channel>(shared_from_this(), std::move(mine));
+}
+
+std::shared_ptr<Registration> Connection::allocate(std::uint64_t bytes,
+                                                   const AllocateOptions& options) {
+  const std::shared_ptr<Client> client = client_;
+  if (client == nullptr) throw std::runtime_error("the Store is closed: make another");
+  return RegistrationBook::instance().allocate(session_, client, bytes, options);
+}
+
+int Connection::ping(std::uint32_t timeout_ms) {
+  const std::shared_ptr<Client> client = client_;
+  if (client == nullptr) return static_cast<int>(Status::invalid_state);
+  CallOptions options;
+  options.timeout_ms = timeout_ms;
+  const GilRelease released;
+  return static_cast<int>(client->ping(options));
+}
+
+py::dict Connection::facts() const {
+  py::dict facts;
+  facts["closed"] = closed();
+  if (client_ == nullptr) return facts;
+  facts["socket"] = client_->socket_path();
+  facts["attached"] = client_->attached();
+  facts["max_value_bytes"] = client_->max_value_bytes();
+  const ClientStats stats = client_->stats();
+  facts["submissions"] = stats.submissions;
+  facts["pages"] = stats.pages;
+  facts["pages_ok"] = stats.pages_ok;
+  facts["bytes_moved"] = stats.bytes_moved;
+  facts["bytes_staged"] = stats.bytes_staged;
+  facts["timeouts"] = stats.timeouts;
+  facts["unreachable"] = stats.unreachable;
+  facts["lane_waits"] = stats.lane_waits;
+  facts["attaches"] = stats.attaches;
+  facts["taken_back"] = stats.taken_back;
+  return facts;
+}
+
+py::object Channel::start(Operation operation, const py::object& keys, const py::object& views,
+                          const py::object& offsets, CallOptions options) {
+  options.name_space = connection_->name_space_;
+  options.exact_size = options.exact_size || (connection_->exact_size_ && !options.ranged);
+  auto batch = std::make_unique<Batch>(operation, keys, views, offsets, options);
+  std::string text = batch->reason();
+  if (client_ == nullptr || connection_->closed()) {
+    batch->refuse(Status::invalid_state);
+    text = "the Store is closed: make another";
+  } else if (!batch->refused()) {
+    Status status = Status::ok;
+    std::uint64_t ticket = 0;
+    {
+      const GilRelease released;
+      Expected<std::uint64_t> started = batch->start(*client_);
+      status = started.status();
+      if (started) ticket = *started;
+      if (!started) text = started.error().context;
+    }
+    if (status == Status::ok) {
+      batches_.emplace(ticket, std::move(batch));
+      return py::int_(ticket);
+    }
+    batch->refuse(status);
+  }
+  py::list results = batch->results();
+  connection_->report(*batch, text);
+  return results;
+}
+
+py::list Channel::drain() {
+  py::list list;
+  std::array<Completed, 64> done;
+  std::size_t count = done.size();
+  while (client_ != nullptr && count == done.size()) {
+    {
+      const GilRelease released;
+      count = client_->drain(done);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      auto node = batches_.extract(done[i].ticket);
+      if (node.empty()) continue;  // of a parent process
+      list.append(py::make_tuple(done[i].ticket, node.mapped()->results()));
+      connection_->report(*node.mapped(), node.mapped()->reason());
+    }
+  }
+  return list;
+}
+
+py::list Channel::finish() {
+  py::list list = drain();
+  while (client_ != nullptr && client_->pending() != 0) {
+    {
+      const GilRelease released;
+      constexpr std::uint32_t kLookMs = 100;
+      client_->wait(kLookMs);
+    }
+    list += drain();
+  }
+  return list;
+}
+
+int Channel::fileno() {
+  return client_ == nullptr ? -1 : client_->completion_fd();
+}
+
+void Channel::close() noexcept {
+  std::shared_ptr<Client> client = std::move(client_);
+  client_.reset();
+  {
+    const GilRelease released;
+    client.reset();  // waits for its batches
+  }
+  batches_.clear();
+}
+
+}  // namespace simm::python

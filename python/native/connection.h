@@ -1,0 +1,85 @@
+// Connection: a Store's way to the daemon, for synchronous calls: one native call for a whole list,
+// without the interpreter's lock while it waits. Channel: the same for the asynchronous calls of
+// one event loop: a descriptor becomes readable, drain() says what has completed. No threads.
+//
+// Thread: any, with the interpreter's lock. A Channel belongs to its event loop's thread.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "python/native/batch.h"
+#include "python/native/registration.h"
+#include "simm/client.h"
+
+namespace simm::python {
+
+class Channel;
+
+class Connection : public std::enable_shared_from_this<Connection> {
+public:
+  // `report(operation, code, pages, text)` is told of failures. Throws RuntimeError with what is
+  // wrong and the remedy.
+  Connection(const ClientOptions& options, const std::string& name_space, bool exact_size,
+             pybind11::object report);
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  ~Connection() { close(); }
+
+  pybind11::list run(Operation operation, const pybind11::object& keys,
+                     const pybind11::object& views, const pybind11::object& offsets,
+                     CallOptions options);
+  std::shared_ptr<Channel> open_channel();
+  std::shared_ptr<Registration> allocate(std::uint64_t bytes, const AllocateOptions& options);
+  // Later calls answer invalid_state; calls of other threads end as they would. Safe twice.
+  void close() noexcept;
+  [[nodiscard]] bool closed() const noexcept { return client_ == nullptr; }
+  [[nodiscard]] pybind11::dict facts() const;
+  int ping(std::uint32_t timeout_ms);
+
+private:
+  friend class Channel;
+  void apply_defaults(CallOptions& options, const Batch* batch) const;
+  void report(const Batch& batch, const std::string& text) const noexcept;
+
+  ClientOptions options_;
+  std::string session_;  // what its regions belong to
+  std::shared_ptr<Client> client_;
+  Namespace name_space_;
+  bool exact_size_;
+  pybind11::object report_;
+};
+
+class Channel {
+public:
+  Channel(std::shared_ptr<Connection> connection, std::unique_ptr<Client> client)
+      : connection_(std::move(connection)), client_(std::move(client)) {}
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+  ~Channel() { close(); }
+
+  // The batch's ticket, or the list of results when it ended at once.
+  pybind11::object start(Operation operation, const pybind11::object& keys,
+                         const pybind11::object& views, const pybind11::object& offsets,
+                         CallOptions options);
+  // [(ticket, results)] of what has completed.
+  pybind11::list drain();
+  // The same, after waiting until nothing is pending: at most the deadlines and the fence grace.
+  pybind11::list finish();
+  [[nodiscard]] int fileno();
+  [[nodiscard]] std::size_t pending() const noexcept { return batches_.size(); }
+  void close() noexcept;
+
+private:
+  std::shared_ptr<Connection> connection_;
+  std::shared_ptr<Client> client_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Batch>> batches_;
+};
+
+void bind_connection(pybind11::module_& module);
+
+}  // namespace simm::python

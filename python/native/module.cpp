@@ -1,0 +1,18 @@
+// The extension module simm._native: what simm/*.py is built on. Not an interface of its own.
+#include <pybind11/pybind11.h>
+
+#include "python/native/connection.h"
+#include "python/native/mr_ext.h"
+#include "python/native/results.h"
+#include "simm/simm.h"
+
+namespace py = pybind11;
+
+PYBIND11_MODULE(_native, module) {
+  module.doc() = "The native half of simm: see simm.kv.";
+  simm::python::load_result_types();
+  simm::python::bind_memory(module);
+  simm::python::bind_connection(module);
+  module.def("version", &simm_version, "Version of libsimm.");
+  module.def("status_name", &simm_status_name, py::arg("code"), "\"timeout\" for -1002.");
+}

@@ -1,0 +1,216 @@
+#include "python/native/mr_ext.h"
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "python/native/extent.h"
+
+namespace simm::python {
+
+namespace py = pybind11;
+
+namespace {
+
+std::string range_text(std::uintptr_t address, std::uint64_t length) {
+  std::ostringstream text;
+  text << "[0x" << std::hex << address << ", +" << std::dec << length << ")";
+  return text.str();
+}
+
+void check_inside(std::uintptr_t address, std::uint64_t length, const std::shared_ptr<MrExt>& mr) {
+  if (length == 0) throw py::value_error("size = 0: a value has at least 1 byte");
+  if (mr && !mr->covers(address, length)) {
+    throw py::value_error("view " + range_text(address, length) + ": outside its region, " +
+                          mr->description() + ": register the memory that it is in");
+  }
+}
+
+}  // namespace
+
+MrExt::MrExt(const py::object& memory) : MrExt() {
+  add(memory);
+}
+
+MrExt::MrExt(std::uintptr_t address, std::uint64_t length) : MrExt() {
+  add(address, length, py::none());
+}
+
+void MrExt::add(const py::object& memory) {
+  if (memory.is_none()) return;
+  if (py::isinstance<py::list>(memory) || py::isinstance<py::tuple>(memory)) {
+    for (const py::handle& entry : memory) add(py::reinterpret_borrow<py::object>(entry));
+    return;
+  }
+  const Extent extent = extent_of(memory);
+  if (extent.on_device) {
+    throw std::runtime_error(
+        "memory of a GPU: not supported by this version: register host memory");
+  }
+  if (extent.length != 0) add(extent.address, extent.length, extent.owner);
+}
+
+void MrExt::add(std::uintptr_t address, std::uint64_t length, const py::object& owner) {
+  pieces_.push_back(
+      {address, length, owner, RegistrationBook::instance().cover(address, length, owner)});
+}
+
+void MrExt::deregister() noexcept {
+  if (std::exchange(closed_, true)) return;
+  for (Piece& piece : pieces_) piece.registration->release();
+}
+
+bool MrExt::covers(std::uintptr_t address, std::uint64_t length) const noexcept {
+  return std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) {
+    return address >= piece.address && length <= piece.length &&
+           address - piece.address <= piece.length - length;
+  });
+}
+
+std::uint64_t MrExt::bytes() const noexcept {
+  std::uint64_t sum = 0;
+  for (const Piece& piece : pieces_) sum += piece.length;
+  return sum;
+}
+
+py::list MrExt::pieces() const {
+  py::list list;
+  for (const Piece& piece : pieces_) {
+    std::pair<std::string, std::string> kind("unregistered", "no Store is open");
+    if (closed_) kind = {"deregistered", "deregister_mr() was called"};
+    const auto kinds = piece.registration->kinds();
+    if (!closed_ && !kinds.empty()) kind = kinds.front();
+    list.append(py::make_tuple(piece.address, piece.length, kind.first, kind.second));
+  }
+  return list;
+}
+
+std::string MrExt::description() const {
+  if (pieces_.empty()) return "which is empty";
+  std::string text = range_text(pieces_.front().address, pieces_.front().length);
+  if (pieces_.size() > 1) text += " and " + std::to_string(pieces_.size() - 1) + " more";
+  return text;
+}
+
+BlockView BlockView::from_tensor(const py::object& tensor, std::shared_ptr<MrExt> mr) {
+  Extent extent = extent_of(tensor);
+  if (extent.on_device) throw py::value_error("tensor: on a GPU: use a tensor of host memory");
+  if (!extent.contiguous) {
+    throw py::value_error("tensor: not contiguous: use tensor.contiguous(), or one view a piece");
+  }
+  check_inside(extent.address, extent.length, mr);
+  return {extent.address, extent.length, std::move(extent.owner), std::move(mr), nullptr};
+}
+
+BlockView BlockView::from_buffer(const py::int_& address, const py::int_& length,
+                                 std::shared_ptr<MrExt> mr) {
+  const std::uint64_t start = PyLong_AsUnsignedLongLong(address.ptr());
+  const bool bad_start = PyErr_Occurred() != nullptr;
+  PyErr_Clear();
+  const std::uint64_t size = PyLong_AsUnsignedLongLong(length.ptr());
+  const bool bad_size = PyErr_Occurred() != nullptr;
+  PyErr_Clear();
+  if (bad_start || bad_size) {
+    throw py::value_error("ptr = " + std::string(py::repr(address)) + ", size = " +
+                          std::string(py::repr(length)) + ": both are 0 to 2^64 - 1, in bytes");
+  }
+  check_inside(start, size, mr);
+  return {start, size, py::none(), std::move(mr), nullptr};
+}
+
+BlockView Block::view() const {
+  return {address(), length, py::none(), nullptr, registration};
+}
+
+namespace {
+
+// What has an address and a length is a writable buffer of bytes.
+template <typename T>
+py::buffer_info buffer_of(std::uintptr_t address, std::uint64_t length) {
+  const auto count = static_cast<py::ssize_t>(length);
+  return {reinterpret_cast<void*>(address),
+          1,
+          py::format_descriptor<T>::format(),
+          1,
+          {count},
+          {py::ssize_t{1}}};
+}
+
+// As a 1-D uint8 tensor (array without torch): simm/tensors.py knows how.
+template <typename T>
+py::object as_ref(const py::object& self) {
+  return py::module_::import("simm.tensors").attr("bytes_of")(self);
+}
+
+void bind_views(py::module_& module) {
+  py::class_<BlockView>(module, "BlockView", py::buffer_protocol(),
+                        "Where one page is: `size` bytes at `ptr`. Keeps its memory alive.")
+      .def_buffer(
+          [](BlockView& self) { return buffer_of<std::uint8_t>(self.address, self.length); })
+      .def_static("from_tensor", &BlockView::from_tensor, py::arg("tensor"),
+                  py::arg("mr").none(true) = std::shared_ptr<MrExt>(),
+                  "The bytes of a contiguous tensor or array inside `mr` (None: inside any "
+                  "registered memory).\nValueError: outside the region, not contiguous, empty.")
+      .def_static("from_buffer", &BlockView::from_buffer, py::arg("ptr"), py::arg("size"),
+                  py::arg("mr").none(true) = std::shared_ptr<MrExt>(),
+                  "`size` bytes at the address `ptr`, inside `mr`.\n"
+                  "ValueError: outside the region, empty.")
+      .def("as_ref", &as_ref<BlockView>,
+           "The bytes as a 1-D uint8 torch tensor (numpy array without torch): no copy, writable.")
+      .def(
+          "view", [](py::object self) { return self; }, "Itself.")
+      .def_property_readonly("ptr", [](const BlockView& self) { return self.address; })
+      .def_property_readonly("size", [](const BlockView& self) { return self.length; })
+      .def("__len__", [](const BlockView& self) { return self.length; })
+      .def("__repr__", [](const BlockView& self) {
+        return "<simm.kv.BlockView " + range_text(self.address, self.length) + ">";
+      });
+}
+
+void bind_blocks(py::module_& module) {
+  py::class_<Block>(module, "Block", py::buffer_protocol(),
+                    "Memory that the daemon shares, from Store.allocate(): no copy on the way.")
+      .def_buffer([](Block& self) { return buffer_of<std::uint8_t>(self.address(), self.length); })
+      .def("as_ref", &as_ref<Block>,
+           "The bytes as a 1-D uint8 torch tensor (numpy array without torch): no copy, writable,\n"
+           "keeps the memory alive.")
+      .def("view", &Block::view, "The whole block, for put and get. Keeps the memory alive.")
+      .def_property_readonly("ptr", &Block::address)
+      .def_property_readonly("size", [](const Block& self) { return self.length; })
+      .def("__len__", [](const Block& self) { return self.length; })
+      .def("__repr__", [](const Block& self) {
+        return "<simm.kv.Block " + range_text(self.address(), self.length) + ">";
+      });
+  // A piece of allocated memory that blocks are cut from (simm/slab.py).
+  py::class_<Registration, std::shared_ptr<Registration>>(module, "Slab")
+      .def_property_readonly("size", &Registration::length)
+      .def("block",
+           [](std::shared_ptr<Registration> self, std::uint64_t offset, std::uint64_t length) {
+             if (length == 0 || !self->covers(self->address() + offset, length)) {
+               throw py::value_error("block: outside the slab");
+             }
+             return Block{std::move(self), offset, length};
+           });
+}
+
+}  // namespace
+
+void bind_memory(py::module_& module) {
+  py::class_<MrExt, std::shared_ptr<MrExt>>(
+      module, "MrExt", "Registered memory, from register_mr(). Keeps the memory alive.")
+      .def(py::init<const py::object&>(), py::arg("memory"))
+      .def(py::init<std::uintptr_t, std::uint64_t>(), py::arg("ptr"), py::arg("size"))
+      .def("deregister", &MrExt::deregister)
+      .def_property_readonly("closed", &MrExt::closed)
+      .def_property_readonly("size", &MrExt::bytes, "Bytes, of all its pieces.")
+      .def_property_readonly("pieces", &MrExt::pieces,
+                             "[(ptr, size, kind, reason)]: how each piece is reached, and why.")
+      .def("__repr__", [](const MrExt& self) {
+        return "<simm.kv.MrExt " + self.description() + (self.closed() ? ", deregistered>" : ">");
+      });
+  bind_views(module);
+  bind_blocks(module);
+}
+
+}  // namespace simm::python

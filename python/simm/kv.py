@@ -1,0 +1,18 @@
+"""simm.kv: the key-value store of this node's SiMM daemon, for inference engines.
+
+    from simm.kv import BlockView, Store, register_mr
+    store = Store()
+    mr = register_mr(kv_buffer)                           # a torch tensor, once
+    view = BlockView.from_buffer(kv_buffer.data_ptr(), 4096, mr)
+    store.mput(["key"], [view])                           # [0]
+    store.mget(["key"], [view])                           # [4096]
+
+README.md of the package is the guide.
+"""
+
+from simm._native import Block, BlockView, MrExt
+from simm.flags import set_flag
+from simm.memory import deregister_mr, register_mr
+from simm.store import Store
+
+__all__ = ["Block", "BlockView", "MrExt", "Store", "deregister_mr", "register_mr", "set_flag"]

@@ -1,0 +1,60 @@
+"""Where messages go: the logger "simm", a file if one is asked for, and failures of data calls once
+each instead of once per call."""
+
+import logging
+import os
+import time
+from typing import Dict, Tuple
+
+logger = logging.getLogger("simm")
+
+_REMEDIES = {
+    -1002: "the deadline passed: raise clnt_sync_req_timeout_ms, or look at `simmctl status`",
+    -1003: "a limit of the daemon or a quota of the tenant: see `simmctl sessions` and its log",
+    -1005: "the daemon closed the session: see `simmctl errors`",
+    -1006: "the daemon's rules forbid it: see its configuration of tenants",
+    -4006: "the pool is full of what is leased: raise node.pool_bytes, or lease less",
+    -4008: "the bytes could not be moved: see `simmctl errors`",
+}
+# Codes whose reason libsimm knows. Others come from the daemon as a number only.
+_EXPLAINED = (-1000, -1004, -1008, -1009, -2300)
+_REPEAT_AFTER_S = 60.0
+
+_seen: Dict[Tuple[str, int], Tuple[float, int]] = {}
+_file_handler = None
+
+
+def log_to_file(path: str) -> None:
+    """Send messages to a file as well. Never fails: a file that can not be written is logged."""
+    global _file_handler
+    try:
+        directory = os.path.dirname(path)
+        if directory:
+            os.makedirs(directory, exist_ok=True)
+        handler = logging.FileHandler(path)
+    except (OSError, ValueError) as error:
+        logger.warning("flag clnt_log_file=%s: %s: messages go to the logger 'simm' only", path,
+                       error)
+        return
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(process)d %(message)s"))
+    before, _file_handler = _file_handler, handler
+    logger.addHandler(handler)
+    if before is not None:
+        logger.removeHandler(before)
+        before.close()
+
+
+def report_failure(operation: str, code: int, pages: int, reason: str) -> None:
+    """Log a failed data call: at once when it is new, then at most once a minute with a count.
+
+    `pages`: how many pages of the call failed; `code`: of the first of them; `reason`: libsimm's.
+    """
+    now = time.monotonic()
+    last, unsaid = _seen.get((operation, code), (None, 0))
+    if last is not None and now - last < _REPEAT_AFTER_S:
+        _seen[(operation, code)] = (last, unsaid + 1)
+        return
+    _seen[(operation, code)] = (now, 0)
+    text = reason if code in _EXPLAINED and reason else _REMEDIES.get(code, "see `simmctl errors`")
+    again = f" (and {unsaid} calls before)" if unsaid else ""
+    logger.warning("%s: %d page(s) failed with %d: %s%s", operation, pages, code, text, again)

@@ -1,0 +1,41 @@
+"""register_mr() and deregister_mr(): memory that SiMM may read and write."""
+
+from typing import Any, Optional
+
+from simm import _native
+from simm.log import logger
+
+
+def register_mr(memory: Any, size: Optional[int] = None) -> Optional[_native.MrExt]:
+    """Register memory, so that views of it can be put and got.
+
+    memory: a torch tensor, a numpy array, anything with a writable buffer; a list or tuple of
+    those; None (nothing; some pools have that); or, with `size`, an address and a number of bytes.
+    Registered is [data_ptr, data_ptr + numel * element_size). Any number of regions of any size,
+    before or after Store(); memory inside a registered region shares its registration.
+
+    Returns the region, or None when the daemon or libsimm refuses (the reason is logged), for
+    instance for memory that overlaps a region in part. TypeError: not memory, or read-only.
+    The region keeps the memory alive (not with an address). Thread: any.
+    """
+    try:
+        if size is not None:
+            return _native.MrExt(memory, size)
+        return _native.MrExt(memory)
+    except RuntimeError as error:
+        logger.error("register_mr: %s", error)
+        return None
+
+
+def deregister_mr(mr: Optional[_native.MrExt]) -> bool:
+    """End a registration. Waits for the operations on its memory: at most their deadline.
+
+    True when it is deregistered, also when it was before. Views of it are refused from now on
+    with -1004. False for None. Thread: any.
+    """
+    if mr is None:
+        return False
+    if not isinstance(mr, _native.MrExt):
+        raise TypeError(f"deregister_mr({type(mr).__name__}): what register_mr() returned")
+    mr.deregister()
+    return True

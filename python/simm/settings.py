@@ -1,0 +1,95 @@
+"""Settings: how a Store connects: from set_flag(), the JSON file of SGLang's backend and the
+environment, in that order.
+
+| what | flag | key of the JSON file | environment |
+|---|---|---|---|
+| manager | cm_primary_node_ip, _port | manager_address | SIMM_CLUSTER_MANAGER |
+| socket | | socket | SIMM_SOCKET (comes first) |
+| namespace | | namespace | SIMM_NAMESPACE (comes first) |
+| exact size | | exact_size (default true) | SIMM_EXACT_SIZE (comes first; 0 or 1) |
+
+The file is the one that SGLANG_HICACHE_SIMM_CONFIG_PATH names. Without a socket libsimm looks for
+one; without a manager any daemon will do.
+"""
+
+import dataclasses
+import json
+import os
+from typing import Any, Dict
+
+from simm.flags import EFFECTIVE, flag, flag_number
+
+CONFIG_PATH_VARIABLE = "SGLANG_HICACHE_SIMM_CONFIG_PATH"
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    manager: str  # "host:port", or empty
+    socket: str  # path, or empty: libsimm looks for it
+    name_space: str  # empty: the default namespace
+    exact_size: bool  # a get whose view has another size than the value is a miss
+    sync_timeout_ms: int
+    async_timeout_ms: int
+    floor_bytes_per_s: int
+
+    @staticmethod
+    def read() -> "Settings":
+        """RuntimeError names the file, flag or variable that makes no sense, and the remedy."""
+        try:
+            config = _read_file(os.environ.get(CONFIG_PATH_VARIABLE, ""))
+            return Settings(
+                manager=_manager(config),
+                socket=os.environ.get("SIMM_SOCKET") or _text(config, "socket"),
+                name_space=os.environ.get("SIMM_NAMESPACE") or _text(config, "namespace"),
+                exact_size=_exact_size(config),
+                sync_timeout_ms=flag_number("clnt_sync_req_timeout_ms"),
+                async_timeout_ms=flag_number("clnt_async_req_timeout_ms"),
+                floor_bytes_per_s=flag_number("clnt_floor_bytes_per_s"),
+            )
+        except ValueError as error:
+            raise RuntimeError(str(error)) from None
+
+
+def _read_file(path: str) -> Dict[str, Any]:
+    if not path:
+        return {}
+    try:
+        with open(path, encoding="utf-8") as file:
+            config = json.load(file)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{CONFIG_PATH_VARIABLE}={path}: {error}: name a JSON file") from None
+    if not isinstance(config, dict):
+        raise ValueError(f"{CONFIG_PATH_VARIABLE}={path}: not a JSON object: {{...}}")
+    return config
+
+
+def _text(config: Dict[str, Any], key: str) -> str:
+    value = config.get(key, "")
+    if not isinstance(value, str):
+        raise ValueError(f"{key} = {value!r} in the file of {CONFIG_PATH_VARIABLE}: a text")
+    return value
+
+
+def _manager(config: Dict[str, Any]) -> str:
+    host = flag("cm_primary_node_ip")
+    if host:
+        port = flag("cm_primary_node_port") or EFFECTIVE["cm_primary_node_port"]
+        if not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
+            raise ValueError(f"flag cm_primary_node_port = {port!r}: a number from 1 to 65535")
+        bare = ":" in host and not host.startswith("[")
+        return f"[{host}]:{port}" if bare else f"{host}:{port}"
+    return _text(config, "manager_address") or os.environ.get("SIMM_CLUSTER_MANAGER", "")
+
+
+def _exact_size(config: Dict[str, Any]) -> bool:
+    text = os.environ.get("SIMM_EXACT_SIZE")
+    if text is not None and text != "":
+        if text not in ("0", "1"):
+            raise ValueError(f"SIMM_EXACT_SIZE={text}: 0 or 1")
+        return text == "1"
+    # SGLang's keys do not name the model: a page of another size is another model's.
+    wanted = config.get("exact_size", bool(config))
+    if not isinstance(wanted, bool):
+        raise ValueError(f"exact_size = {wanted!r} in the file of {CONFIG_PATH_VARIABLE}: "
+                         "true or false")
+    return wanted

@@ -1,0 +1,250 @@
+"""Store: a connection to the node's daemon, with the data calls."""
+
+import asyncio
+import math
+import os
+import weakref
+from types import TracebackType
+from typing import Any, Dict, List, Optional, Sequence, Type
+
+from simm import _native
+from simm.events import EventChannel
+from simm.log import report_failure
+from simm.results import Code, Length
+from simm.settings import Settings
+from simm.slab import SlabAllocator
+from simm.tensors import itemsize, shaped
+
+_PUT = _native.Operation.put
+_GET = _native.Operation.get
+_EXISTS = _native.Operation.exists
+_DELETE = getattr(_native.Operation, "delete")
+
+# Engines put such a key at each start and never delete it.
+_WARM_UP_PREFIXES = ("sglang_simm_warmup_key", "flexkv_simm_warmup_key")
+_WARM_UP_TTL_MS = 60_000
+
+
+class Store:
+    """A connection to the daemon of this node.
+
+    Arguments are ignored; what counts is set_flag(), a JSON file and the environment: see
+    simm/settings.py. RuntimeError says what is wrong, and the remedy, when there is no daemon, it
+    is another cluster's or speaks another version. Many Stores share one session of the process.
+
+    Keys: str of 1 to 1,024 UTF-8 bytes. Values: 1 byte to 1 GiB. Results of data calls are ints:
+    0 or the bytes got, or a negative code; their truth value says whether it worked. Data calls
+    raise for wrong types only; each kind of failure is logged once (logger "simm").
+    A call ends by its deadline plus 100 ms: clnt_sync_req_timeout_ms (1,000; asynchronous 3,000)
+    plus its bytes at 0.4 GB/s, or timeout_ms. The interpreter's lock is not held meanwhile.
+    Thread: any, concurrently; also after fork, where the child gets a session of its own.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._settings = Settings.read()
+        self._connection = _native.Connection(
+            socket=self._settings.socket,
+            manager=self._settings.manager,
+            name_space=self._settings.name_space,
+            exact_size=self._settings.exact_size,
+            sync_timeout_ms=self._settings.sync_timeout_ms,
+            async_timeout_ms=self._settings.async_timeout_ms,
+            floor_bytes_per_s=self._settings.floor_bytes_per_s,
+            report=report_failure,
+        )
+        self._slabs = SlabAllocator(self._connection.allocate)
+        self._channels: "weakref.WeakKeyDictionary[Any, EventChannel]" = (
+            weakref.WeakKeyDictionary())
+
+    # --- memory ---------------------------------------------------------------------------------
+
+    def allocate(self, size: int) -> _native.Block:
+        """`size` bytes of zeroed memory that the daemon shares: no copy on the way.
+
+        ValueError: less than 1 byte. RuntimeError: no memory, closed, daemon away.
+        """
+        if not isinstance(size, int):
+            raise TypeError(f"allocate({size!r}): a number of bytes")
+        if size < 1:
+            raise ValueError(f"allocate({size}): at least 1 byte")
+        return self._slabs.block(size)
+
+    def alloc_tensor(self, shape: Sequence[int], dtype: Any = None, *, huge_pages: bool = False,
+                     numa_node: int = -1, prefault: bool = True) -> Any:
+        """A zeroed tensor in registered memory that the daemon shares: views of it need no `mr`.
+
+        shape: of the tensor; dtype: torch's or numpy's (default uint8). With a numpy dtype, and
+        without torch, a numpy array. huge_pages: when there are enough. numa_node: bind to it.
+        prefault: touch every page now. The tensor keeps the memory alive.
+        ValueError: no element. RuntimeError: no memory, closed, daemon away.
+        """
+        size = math.prod(shape) * (1 if dtype is None else itemsize(dtype))
+        if size < 1:
+            raise ValueError(f"alloc_tensor({tuple(shape)}): at least one element")
+        slab = self._connection.allocate(size, huge_pages=huge_pages, numa_node=numa_node,
+                                         prefault=prefault)
+        return shaped(slab.block(0, size), shape, dtype)
+
+    # --- one page -------------------------------------------------------------------------------
+
+    def put(self, key: str, view: _native.BlockView, *, if_absent: bool = False, ttl_ms: int = 0,
+            timeout_ms: int = 0) -> Code:
+        """Store the view's bytes. 0, or a negative code. An existing key is replaced atomically.
+
+        if_absent: an existing key is left alone, which is 0 as well. ttl_ms: life of the value;
+        0: until it is evicted.
+        """
+        if ttl_ms == 0 and isinstance(key, str) and key.startswith(_WARM_UP_PREFIXES):
+            ttl_ms = _WARM_UP_TTL_MS
+        return self._connection.run(_PUT, (key,), (view,), if_absent=if_absent, ttl_ms=ttl_ms,
+                                    timeout_ms=timeout_ms)[0]
+
+    def get(self, key: str, view: _native.BlockView, *, lease_ms: int = 0,
+            timeout_ms: int = 0) -> Length:
+        """Fetch a value into the view. Its length in bytes, or a negative code; -4003: absent.
+
+        Nothing behind the value's length is written; a value longer than the view is -1000. With
+        exact size (settings) any other size than the view's is -4003.
+        lease_ms: keep it at least that long; 0: the daemon's default.
+        """
+        return self._connection.run(_GET, (key,), (view,), lease_ms=lease_ms,
+                                    timeout_ms=timeout_ms)[0]
+
+    def get_range(self, key: str, view: _native.BlockView, offset: int, *, lease_ms: int = 0,
+                  timeout_ms: int = 0) -> Length:
+        """Fetch what the view holds of a value, from byte `offset` on. Bytes, or a negative code;
+        -1000: the value ends before `offset`."""
+        return self.mget_range([key], [view], [offset], lease_ms=lease_ms,
+                               timeout_ms=timeout_ms)[0]
+
+    def exists(self, key: str, *, lease_ms: int = 0, timeout_ms: int = 0) -> bool:
+        """Is the key there? False also when the daemon can not be asked."""
+        return self._connection.run(_EXISTS, (key,), lease_ms=lease_ms, timeout_ms=timeout_ms)[0]
+
+    def delete(self, key: str, *, timeout_ms: int = 0) -> Code:
+        """0, or a negative code; -4003: it was not there."""
+        return self._connection.run(_DELETE, (key,), timeout_ms=timeout_ms)[0]
+
+    # --- lists: one native call, carried out in parallel ------------------------------------------
+
+    def mput(self, keys: Sequence[str], views: Sequence[_native.BlockView], *,
+             if_absent: bool = False, ttl_ms: int = 0, timeout_ms: int = 0) -> List[Code]:
+        """put() of each key; lists of different length give -1000 for each key."""
+        return self._connection.run(_PUT, keys, views, if_absent=if_absent, ttl_ms=ttl_ms,
+                                    timeout_ms=timeout_ms)
+
+    def mget(self, keys: Sequence[str], views: Sequence[_native.BlockView], *, lease_ms: int = 0,
+             timeout_ms: int = 0) -> List[Length]:
+        """get() of each key; lists of different length give -1000 for each key."""
+        return self._connection.run(_GET, keys, views, lease_ms=lease_ms, timeout_ms=timeout_ms)
+
+    def mget_range(self, keys: Sequence[str], views: Sequence[_native.BlockView],
+                   offsets: Sequence[int], *, lease_ms: int = 0,
+                   timeout_ms: int = 0) -> List[Length]:
+        """get_range() of each key; `offsets` in bytes."""
+        return self._connection.run(_GET, keys, views, offsets, lease_ms=lease_ms,
+                                    timeout_ms=timeout_ms, ranged=True)
+
+    def mexists(self, keys: Sequence[str], *, lease_ms: int = 0,
+                timeout_ms: int = 0) -> List[bool]:
+        """exists() of each key."""
+        return self._connection.run(_EXISTS, keys, lease_ms=lease_ms, timeout_ms=timeout_ms)
+
+    def mdelete(self, keys: Sequence[str], *, timeout_ms: int = 0) -> List[Code]:
+        """delete() of each key."""
+        return self._connection.run(_DELETE, keys, timeout_ms=timeout_ms)
+
+    def lease(self, keys: Sequence[str], lease_ms: int) -> List[bool]:
+        """Keep what is there for at least lease_ms (the daemon has a limit, 60 s by default):
+        which of the keys are there. Until then only delete, replace, the death of their daemon or
+        an exhausted lease budget takes them away."""
+        return self.mexists(keys, lease_ms=lease_ms)
+
+    # --- asynchronous: the same results, in the running event loop --------------------------------
+
+    async def put_async(self, key: str, view: _native.BlockView, **options: Any) -> Code:
+        """put() as a coroutine. Cancelling waits for its end: then the memory is free again."""
+        if isinstance(key, str) and key.startswith(_WARM_UP_PREFIXES):
+            options.setdefault("ttl_ms", _WARM_UP_TTL_MS)
+        return (await self._events().call(_PUT, (key,), (view,), **options))[0]
+
+    async def get_async(self, key: str, view: _native.BlockView, **options: Any) -> Length:
+        """get() as a coroutine. Cancelling waits for its end: then the memory is free again."""
+        return (await self._events().call(_GET, (key,), (view,), **options))[0]
+
+    async def exists_async(self, key: str, **options: Any) -> bool:
+        """exists() as a coroutine."""
+        return (await self._events().call(_EXISTS, (key,), **options))[0]
+
+    async def delete_async(self, key: str, **options: Any) -> Code:
+        """delete() as a coroutine."""
+        return (await self._events().call(_DELETE, (key,), **options))[0]
+
+    async def mput_async(self, keys: Sequence[str], views: Sequence[_native.BlockView],
+                         **options: Any) -> List[Code]:
+        """mput() as a coroutine."""
+        return await self._events().call(_PUT, keys, views, **options)
+
+    async def mget_async(self, keys: Sequence[str], views: Sequence[_native.BlockView],
+                         **options: Any) -> List[Length]:
+        """mget() as a coroutine."""
+        return await self._events().call(_GET, keys, views, **options)
+
+    async def mexists_async(self, keys: Sequence[str], **options: Any) -> List[bool]:
+        """mexists() as a coroutine."""
+        return await self._events().call(_EXISTS, keys, **options)
+
+    async def mdelete_async(self, keys: Sequence[str], **options: Any) -> List[Code]:
+        """mdelete() as a coroutine."""
+        return await self._events().call(_DELETE, keys, **options)
+
+    def _events(self) -> Any:
+        loop = asyncio.get_running_loop()
+        channel = self._channels.get(loop)
+        if channel is None:
+            if self._connection.closed:
+                return _Closed(self._connection)
+            channel = self._channels[loop] = EventChannel(self._connection, loop)
+        return channel
+
+    # --- about ------------------------------------------------------------------------------------
+
+    def stats(self) -> Dict[str, Any]:
+        """Where it is connected to, and the counters of the process's session. Never waits."""
+        facts = self._connection.facts()
+        facts["manager"] = self._settings.manager
+        facts["namespace"] = self._settings.name_space
+        facts["exact_size"] = self._settings.exact_size
+        facts["pid"] = os.getpid()
+        return facts
+
+    def ping(self, timeout_ms: int = 0) -> Code:
+        """A round trip that does nothing: 0, or a negative code."""
+        return Code(self._connection.ping(timeout_ms))
+
+    def close(self) -> None:
+        """End it: later data calls answer -1004. Waits for asynchronous calls (in their loop's
+        thread: else the loop does). Memory stays as long as somebody holds it. Safe twice."""
+        channels, self._channels = self._channels, weakref.WeakKeyDictionary()
+        for loop, channel in list(channels.items()):
+            channel.close(loop)
+        self._slabs.close()
+        self._connection.close()
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self.close()
+
+
+class _Closed:
+    """What asynchronous calls of a closed Store go to: the answers of its synchronous ones."""
+
+    def __init__(self, connection: _native.Connection) -> None:
+        self._connection = connection
+
+    async def call(self, operation: _native.Operation, *arguments: Any,
+                   **options: Any) -> List[Any]:
+        return self._connection.run(operation, *arguments, **options)
