@@ -1,0 +1,109 @@
+"""A real daemon for each test module, and Stores that talk to it."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from simm import kv
+
+SIMMD = os.environ.get("SIMM_TEST_SIMMD", "simmd")
+
+
+class Daemon:
+    """simmd all, with a directory and a socket of its own."""
+
+    def __init__(self, directory: pathlib.Path, role: str = "all", config: str = "{}") -> None:
+        self.directory = directory
+        self.socket = str(directory / "simm.sock")
+        self._arguments = [SIMMD, role, "--config", str(directory / "config.json")]
+        text = config.strip()[1:-1].strip()
+        (directory / "config.json").write_text(
+            "{" + f'"run_directory": "{directory}"' + (", " + text if text else "") + "}")
+        self._process = None
+
+    def start(self) -> "Daemon":
+        log = open(self.directory / "log", "a", encoding="utf-8")
+        self._process = subprocess.Popen(self._arguments, stdout=log, stderr=log)
+        log.close()
+        deadline = time.monotonic() + 60
+        while not os.path.exists(self.socket):
+            if time.monotonic() > deadline or self._process.poll() is not None:
+                raise RuntimeError((self.directory / "log").read_text(encoding="utf-8"))
+            time.sleep(0.02)
+        return self
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(60)
+            self._process = None
+
+    def stop(self) -> None:
+        """Returns when none of its threads runs any more."""
+        self._process.send_signal(signal.SIGSTOP)
+        threads = pathlib.Path(f"/proc/{self._process.pid}/task")
+        while any(not re.search(r"^State:\tT", (thread / "status").read_text(), re.MULTILINE)
+                  for thread in threads.iterdir()):
+            time.sleep(0.001)
+
+    def go_on(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+
+# A machine that is busy may take its time to attach.
+CONFIG = '{"node": {"pool_bytes": "64MiB"}, "session": {"handshake_ms": 60000}}'
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory):
+    running = Daemon(tmp_path_factory.mktemp("simm"), config=CONFIG).start()
+    yield running
+    running.kill(signal.SIGTERM)
+
+
+@pytest.fixture
+def own_daemon(tmp_path, monkeypatch):
+    """One that the test may kill."""
+    running = Daemon(tmp_path, config=CONFIG).start()
+    monkeypatch.setenv("SIMM_SOCKET", running.socket)
+    yield running
+    running.kill()
+
+
+@pytest.fixture(autouse=True)
+def clean_settings(monkeypatch):
+    """Neither the environment nor the flags of another test decide."""
+    from simm import flags, log
+    for name in ("SIMM_SOCKET", "SIMM_NAMESPACE", "SIMM_EXACT_SIZE", "SIMM_CLUSTER_MANAGER",
+                 "SGLANG_HICACHE_SIMM_CONFIG_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(flags, "_values", {})
+    monkeypatch.setattr(flags, "_told", set())
+    monkeypatch.setattr(log, "_seen", {})
+    # The machine may be busy: a call that takes long is not what these tests are about.
+    kv.set_flag("clnt_sync_req_timeout_ms", "20000")
+    kv.set_flag("clnt_async_req_timeout_ms", "20000")
+
+
+@pytest.fixture
+def store(daemon, monkeypatch, clean_settings):
+    monkeypatch.setenv("SIMM_SOCKET", daemon.socket)
+    with kv.Store() as opened:
+        yield opened
+
+
+@pytest.fixture
+def key(request):
+    """A prefix that no other test uses."""
+    return request.node.nodeid.replace("/", "_") + ":"
+
+
+def fill(block, byte: int):
+    """The block, every byte of which is `byte`."""
+    memoryview(block)[:] = bytes([byte]) * len(block)
+    return block

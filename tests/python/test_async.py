@@ -1,0 +1,140 @@
+"""The coroutines: same results, no threads, and memory that is never touched behind one's back."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from conftest import fill
+from simm import kv
+from simm.results import INVALID_ARGUMENT, INVALID_STATE, NOT_FOUND
+
+
+def test_coroutines_have_the_results_of_the_calls(store, key):
+    async def main():
+        source, target = fill(store.allocate(5000), 7), store.allocate(5000)
+        assert await store.put_async(key, source.view()) == 0
+        assert await store.exists_async(key) is True
+        got = await store.get_async(key, target.view())
+        assert got == 5000 and got and bytes(target) == bytes(source)
+        assert await store.delete_async(key) == 0
+        missed = await store.delete_async(key)
+        assert missed == NOT_FOUND and not missed
+        assert await store.exists_async(key) is False
+    asyncio.run(main())
+
+
+def test_lists(store, key):
+    async def main():
+        keys = [f"{key}{i}" for i in range(2000)]
+        views = [fill(store.allocate(64), i % 251).view() for i in range(2000)]
+        assert await store.mput_async(keys, views) == [0] * 2000
+        assert await store.mexists_async(keys) == [True] * 2000
+        targets = [store.allocate(64).view() for _ in keys]
+        assert await store.mget_async(keys, targets) == [64] * 2000
+        assert bytes(targets[1999]) == bytes(views[1999])
+        assert await store.mdelete_async(keys) == [0] * 2000
+        assert await store.mget_async([key], []) == [INVALID_ARGUMENT]
+        assert await store.mget_async([], []) == []
+        with pytest.raises(TypeError):
+            await store.put_async(b"key", views[0])
+    asyncio.run(main())
+
+
+def test_many_at_once_without_a_thread(store, key):
+    async def main():
+        threads = threading.active_count()
+        views = [fill(store.allocate(512), i % 251).view() for i in range(1000)]
+        puts = [store.put_async(f"{key}{i}", views[i]) for i in range(1000)]
+        assert all(await asyncio.gather(*puts))
+        targets = [store.allocate(512).view() for _ in range(1000)]
+        gets = [store.get_async(f"{key}{i}", targets[i]) for i in range(1000)]
+        assert await asyncio.gather(*gets) == [512] * 1000
+        assert all(bytes(a) == bytes(b) for a, b in zip(views, targets))
+        assert threading.active_count() == threads
+    asyncio.run(main())
+
+
+def test_nothing_runs_while_nothing_is_pending(store, key):
+    async def main():
+        await store.exists_async(key)
+        before = time.process_time()
+        await asyncio.sleep(1)
+        assert time.process_time() - before < 0.2
+    asyncio.run(main())
+
+
+def test_one_store_in_several_loops_and_threads(store, key):
+    errors = []
+
+    async def main(name):
+        block = fill(store.allocate(256), 1)
+        for i in range(20):
+            if await store.put_async(f"{key}{name}{i}", block.view()) != 0:
+                errors.append(name)
+
+    for _ in range(2):
+        threads = [threading.Thread(target=lambda n=n: asyncio.run(main(n))) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert not errors and len(store.mexists([f"{key}3{i}" for i in range(20)])) == 20
+
+
+def test_a_cancelled_get_has_ended_when_it_raises(store, key):
+    async def main():
+        big = 8 << 20
+        assert await store.put_async(key, fill(store.allocate(big), 1).view()) == 0
+        for _ in range(20):
+            target = store.allocate(big)
+            task = asyncio.ensure_future(store.get_async(key, target.view()))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            target.as_ref()[:] = 2  # ours again: nothing writes to it any more
+            await asyncio.sleep(0.005)
+            assert bytes(target) == b"\2" * big
+        assert await store.get_async(key, target.view()) == big
+    asyncio.run(main())
+
+
+def test_a_deadline_of_the_caller(store, key):
+    async def main():
+        async def forever():
+            while True:
+                await store.exists_async(key)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(forever(), 0.2)
+        assert await store.exists_async(key) is False
+    asyncio.run(main())
+
+
+def test_closing_gives_what_is_pending_its_results(daemon, monkeypatch, key):
+    monkeypatch.setenv("SIMM_SOCKET", daemon.socket)
+
+    async def main():
+        store = kv.Store()
+        view = fill(store.allocate(1 << 20), 1).view()
+        tasks = [asyncio.ensure_future(store.put_async(f"{key}{i}", view)) for i in range(20)]
+        await asyncio.sleep(0)
+        store.close()
+        results = await asyncio.gather(*tasks)
+        assert set(results) <= {0, INVALID_STATE}
+        assert await store.put_async(key, view) == INVALID_STATE
+        assert await store.exists_async(key) is False
+    asyncio.run(main())
+
+
+def test_a_loop_that_is_closed_with_work_in_flight(store, key):
+    view = fill(store.allocate(1 << 20), 1).view()
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(store.put_async(key, view))
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    task.cancel()
+    loop.run_until_complete(asyncio.wait([task]))
+    loop.close()
+    assert store.put(key, view) == 0

@@ -1,0 +1,140 @@
+"""What callers do wrong: wrong types raise with the remedy, everything else is a code, and nothing
+breaks."""
+
+import logging
+import threading
+
+import numpy
+import pytest
+
+from conftest import fill
+from simm import kv
+from simm.kv import BlockView, deregister_mr, register_mr
+from simm.results import INVALID_ARGUMENT, INVALID_STATE
+
+
+def test_wrong_types_raise(store):
+    view = store.allocate(8).view()
+    with pytest.raises(TypeError, match="decode"):
+        store.put(b"key", view)
+    for wrong in (None, 7, ["key"]):
+        with pytest.raises(TypeError, match="str"):
+            store.exists(wrong)
+    for wrong in (None, 7, b"12345678", numpy.zeros(8, numpy.uint8), store.allocate(8)):
+        with pytest.raises(TypeError, match="BlockView"):
+            store.get("key", wrong)
+    for wrong in (None, 7, "key", b"key"):
+        with pytest.raises(TypeError, match="list"):
+            store.mget(wrong, [view])
+        with pytest.raises(TypeError, match="list"):
+            store.mget(["key"], wrong)
+        with pytest.raises(TypeError, match="list"):
+            store.mexists(wrong)
+    with pytest.raises(TypeError):
+        store.mput(["a", b"b"], [view, view])
+    with pytest.raises(TypeError, match="offsets"):
+        store.get_range("key", view, -1)
+    with pytest.raises(TypeError):
+        deregister_mr("region")
+    with pytest.raises(TypeError):
+        BlockView.from_tensor("text", None)
+    assert deregister_mr(None) is False
+
+
+def test_keys_of_every_length(store, key):
+    view = fill(store.allocate(8), 1).view()
+    longest = "k" * 1024
+    assert store.put(longest, view) == 0 and store.exists(longest)
+    assert store.put("", view) == INVALID_ARGUMENT
+    assert store.put("k" * 1025, view) == INVALID_ARGUMENT
+    assert store.put("ü" * 512, view) == 0 and store.put("ü" * 513, view) == INVALID_ARGUMENT
+    assert store.exists("") is False and store.exists("k" * 1025) is False
+
+
+def test_a_nul_is_a_byte_of_a_key_like_any_other(store, key):
+    view = fill(store.allocate(8), 1).view()
+    assert store.put(key + "a\0b", view) == 0
+    assert store.mexists([key + "a\0b", key + "a", key + "a\0c"]) == [True, False, False]
+
+
+def test_a_text_without_a_utf8_form(store, key):
+    view = fill(store.allocate(8), 1).view()
+    assert store.mput([key + "1", "\ud800", key + "2"], [view] * 3) == [0, INVALID_ARGUMENT, 0]
+
+
+def test_a_closed_store(daemon, monkeypatch, key):
+    monkeypatch.setenv("SIMM_SOCKET", daemon.socket)
+    store = kv.Store()
+    view = store.allocate(8).view()
+    store.close()
+    store.close()
+    assert store.put(key, view) == INVALID_STATE and store.mget([key], [view]) == [INVALID_STATE]
+    assert store.exists(key) is False and store.delete(key) == INVALID_STATE
+    assert store.mget([key, key], [view]) == [INVALID_STATE] * 2
+    assert store.stats()["closed"] is True and store.ping() == INVALID_STATE
+    for allocate in (store.allocate, lambda size: store.alloc_tensor((size,))):
+        with pytest.raises(RuntimeError, match="closed"):
+            allocate(1 << 30)
+
+
+def test_a_deregistered_region(store, key):
+    pool = numpy.zeros(8192, numpy.uint8)
+    mr = register_mr(pool)
+    view = BlockView.from_tensor(pool, mr)
+    other = fill(store.allocate(8), 1).view()
+    assert deregister_mr(mr)
+    assert store.mput([key, key + "2"], [view, other]) == [INVALID_STATE, 0]
+
+
+def test_a_region_deregistered_with_work_in_flight(store, key):
+    pool = numpy.ones(16 << 20, numpy.uint8)
+    mr = register_mr(pool)
+    views = [BlockView.from_tensor(pool[i << 20:(i + 1) << 20], mr) for i in range(16)]
+    keys = [f"{key}{i}" for i in range(16)]
+    assert store.mput(keys, views) == [0] * 16
+    seen = set()
+    running = threading.Event()
+
+    def work():
+        while INVALID_STATE not in seen:
+            seen.update(store.mget(keys, views))
+            running.set()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    running.wait(60)
+    assert deregister_mr(mr)
+    worker.join(60)
+    assert not worker.is_alive() and seen <= {1 << 20, INVALID_STATE, INVALID_ARGUMENT}
+
+
+def test_a_list_of_a_million_keys(store):
+    keys = [f"absent{i}" for i in range(1_000_000)]
+    found = store.mexists(keys, timeout_ms=120_000)
+    assert len(found) == 1_000_000 and not any(found)
+
+
+def test_failures_are_logged_once_with_field_value_and_remedy(store, caplog):
+    view = store.allocate(8).view()
+    with caplog.at_level(logging.WARNING, logger="simm"):
+        for _ in range(5):
+            assert store.put("", view) == INVALID_ARGUMENT
+    assert len(caplog.records) == 1 and "key" in caplog.text
+
+
+def test_a_miss_is_not_logged(store, key, caplog):
+    assert not store.get(key, store.allocate(8).view())
+    assert not caplog.records
+
+
+def test_results_do_not_depend_on_a_broken_logger(store, monkeypatch, capsys):
+    class Broken(logging.Handler):
+        def emit(self, record):
+            raise OSError("full")
+    handler = Broken()
+    logging.getLogger("simm").addHandler(handler)
+    monkeypatch.setattr("sys.unraisablehook", lambda arguments: None)
+    try:
+        assert store.put("", store.allocate(8).view()) == INVALID_ARGUMENT
+    finally:
+        logging.getLogger("simm").removeHandler(handler)

@@ -1,0 +1,134 @@
+"""Registering memory, views of it, and how long it lives."""
+
+import gc
+
+import numpy
+import pytest
+
+from conftest import fill
+from simm import kv
+from simm.kv import BlockView, deregister_mr, register_mr
+from simm.results import INVALID_STATE
+
+
+def test_registered_memory_is_put_and_got(store, key):
+    pool = numpy.arange(1 << 20, dtype=numpy.uint8)
+    mr = register_mr(pool)
+    assert mr is not None and mr.size == 1 << 20
+    assert store.put(key, BlockView.from_buffer(pool.ctypes.data + 4096, 4096, mr)) == 0
+    target = BlockView.from_tensor(pool[65536:65536 + 4096], mr)
+    pool[65536:] = 0
+    assert store.get(key, target) == 4096
+    assert (pool[65536:65536 + 4096] == pool[4096:8192]).all()
+    assert deregister_mr(mr) is True and deregister_mr(mr) is True
+
+
+def test_memory_may_be_registered_before_the_first_store(daemon, monkeypatch, key):
+    monkeypatch.setenv("SIMM_SOCKET", daemon.socket)
+    pool = numpy.ones(8192, dtype=numpy.uint8)
+    mr = register_mr(pool)
+    assert mr is not None
+    with kv.Store() as store:
+        assert mr.pieces[0][2] in ("adopted", "staged")
+        assert store.put(key, BlockView.from_tensor(pool, mr)) == 0
+
+
+def test_what_may_be_registered(store):
+    array = numpy.zeros(4096, dtype=numpy.float32)
+    assert register_mr(array).size == 16384
+    assert register_mr(bytearray(100)).size == 100
+    assert register_mr(memoryview(bytearray(100))).size == 100
+    assert register_mr(None).size == 0
+    pools = [numpy.zeros(100, numpy.uint8), None, (numpy.zeros(50, numpy.uint8),)]
+    mr = register_mr(pools)
+    assert mr.size == 150
+    assert BlockView.from_tensor(pools[2][0], mr).size == 50
+    assert register_mr(array.ctypes.data, 1000).size == 1000
+    for wrong in (7, "text", object(), b"read-only"):
+        with pytest.raises(TypeError):
+            register_mr(wrong)
+
+
+def test_memory_inside_a_region_shares_its_registration(store, key):
+    pool = numpy.ones(8192, dtype=numpy.uint8)
+    whole, part = register_mr(pool), register_mr(pool[100:200])
+    assert deregister_mr(whole)
+    assert store.put(key, BlockView.from_tensor(pool[100:200], part)) == 0
+    assert deregister_mr(part)
+    assert store.put(key, BlockView.from_tensor(pool[100:200], part)) == INVALID_STATE
+
+
+def test_a_view_outside_its_region_is_an_error(store):
+    pool = numpy.zeros(4096, dtype=numpy.uint8)
+    mr = register_mr(pool)
+    address = pool.ctypes.data
+    for start, size in ((address - 1, 10), (address + 4090, 7), (address, 4097), (0, 1),
+                        (address, 0), (2**64 - 1, 2), (address, 2**63)):
+        with pytest.raises(ValueError):
+            BlockView.from_buffer(start, size, mr)
+    for start, size in ((-1, 10), (address, -1), (2**64, 1)):
+        with pytest.raises(ValueError):
+            BlockView.from_buffer(start, size, mr)
+    with pytest.raises(ValueError):
+        BlockView.from_tensor(numpy.zeros(16, dtype=numpy.uint8), mr)
+    with pytest.raises(ValueError, match="contiguous"):
+        BlockView.from_tensor(pool[::2], mr)
+
+
+def test_memory_outside_every_region_is_refused(store, key):
+    stray = numpy.zeros(64, dtype=numpy.uint8)
+    assert store.put(key, BlockView.from_tensor(stray)) < 0
+
+
+def test_views_keep_the_memory_alive(store, key):
+    view = fill(store.allocate(4096), 5).view()
+    gc.collect()
+    assert store.put(key, view) == 0
+    mr = register_mr(numpy.full(4096, 6, dtype=numpy.uint8))  # nobody else holds the array
+    view = BlockView.from_buffer(mr.pieces[0][0], 4096, mr)
+    del mr
+    gc.collect()
+    assert store.get(key, view) == 4096
+    tensor = view.as_ref()
+    del view
+    gc.collect()
+    assert int(tensor[0]) == 5 and int(tensor[-1]) == 5
+
+
+def test_blocks_are_zeroed_writable_and_outlive_their_store(daemon, monkeypatch):
+    monkeypatch.setenv("SIMM_SOCKET", daemon.socket)
+    with kv.Store() as store:
+        blocks = [store.allocate(size) for size in (1, 4096, 100_000, 20 << 20)]
+    gc.collect()
+    for block in blocks:
+        assert not bytes(block.as_ref()[:1].numpy() if hasattr(block.as_ref(), "numpy")
+                         else block.as_ref()[:1])[0]
+        block.as_ref()[-1] = 3
+        assert memoryview(block)[-1] == 3 and block.view().size == len(block)
+
+
+def test_a_thousand_blocks_are_few_regions(store, key):
+    blocks = [store.allocate(500) for _ in range(5000)]
+    assert len({block.ptr for block in blocks}) == 5000
+    assert store.put(key, blocks[-1].view()) == 0
+
+
+def test_tensors_of_shared_memory(store, key):
+    array = store.alloc_tensor((4, 256), numpy.float32)
+    assert array.shape == (4, 256) and array.dtype == numpy.float32 and not array.any()
+    array[2] = 1.5
+    assert store.put(key, BlockView.from_tensor(array[2])) == 0
+    assert store.get(key, BlockView.from_tensor(array[3])) == 1024
+    assert (array[3] == 1.5).all()
+
+
+def test_wrong_sizes(store):
+    for size in (0, -1):
+        with pytest.raises(ValueError):
+            store.allocate(size)
+    with pytest.raises(TypeError):
+        store.allocate("4096")
+    with pytest.raises(ValueError):
+        store.alloc_tensor((0, 5))
+    with pytest.raises(RuntimeError):
+        store.allocate(1 << 60)

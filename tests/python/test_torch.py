@@ -1,0 +1,61 @@
+"""With torch: what engines do."""
+
+import gc
+
+import pytest
+
+from simm.kv import BlockView, register_mr
+
+torch = pytest.importorskip("torch")
+
+
+def test_a_block_is_a_tensor(store, key):
+    block = store.allocate(4096)
+    tensor = block.as_ref()
+    assert tensor.dtype == torch.uint8 and tensor.shape == (4096,)
+    tensor[:6] = torch.frombuffer(bytearray(b"warmup"), dtype=torch.uint8)
+    assert store.put(key, block.view()) == 0
+    got = store.allocate(4096)
+    assert store.get(key, got.view()) > 0
+    assert all(got.as_ref()[:6] == tensor[:6])
+    del block
+    gc.collect()
+    tensor[4095] = 1
+
+
+def test_a_pool_of_pages(store, key):
+    pool = torch.zeros((16, 2, 1024), dtype=torch.bfloat16)
+    mr = register_mr(pool)
+    page_bytes = 2 * 1024 * 2
+    views = [BlockView.from_buffer(pool.data_ptr() + i * page_bytes, page_bytes, mr)
+             for i in range(8)]
+    for i in range(8):
+        pool[i] = i + 1
+    keys = [f"{key}{i}_0_k" for i in range(8)]
+    assert store.mput(keys, views) == [0] * 8
+    targets = [BlockView.from_tensor(pool[8 + i], mr) for i in range(8)]
+    assert store.mget(keys, targets) == [page_bytes] * 8
+    assert torch.equal(pool[:8], pool[8:])
+
+
+def test_a_tensor_of_shared_memory(store, key):
+    tensor = store.alloc_tensor((8, 16), torch.float16)
+    assert tensor.shape == (8, 16) and tensor.dtype == torch.float16 and not tensor.any()
+    tensor[0] = 2.5
+    assert store.put(key, BlockView.from_tensor(tensor[0])) == 0
+    assert store.get(key, BlockView.from_tensor(tensor[7])) == 32
+    assert torch.equal(tensor[7], tensor[0])
+
+
+def test_a_tensor_that_is_not_contiguous(store):
+    tensor = torch.zeros((8, 8))
+    mr = register_mr(tensor)
+    with pytest.raises(ValueError, match="contiguous"):
+        BlockView.from_tensor(tensor.t(), mr)
+
+
+def test_lists_of_tensors(store):
+    pools = [torch.zeros(100), torch.zeros(50, dtype=torch.uint8)]
+    mr = register_mr(pools)
+    assert mr.size == 450 and BlockView.from_tensor(pools[1], mr).size == 50
+    assert register_mr(torch.zeros(0)).size == 0
