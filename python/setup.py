@@ -1,34 +1,51 @@
-"""Builds the wheel from the CMake tree: `pip wheel --no-build-isolation --no-deps python/`.
+"""Builds a wheel from the CMake tree: `pip wheel --no-build-isolation --no-deps python/`.
 
-CMake makes the extension module and libsimm, which the wheel holds beside it.
+CMake makes the extension module and libsimm, which the wheel holds side by side. SIMM_BUILD_DIR
+names a build tree to take them from, which saves building them again; SIMM_JOBS (2) bounds
+parallel compilation.
 """
 
 import os
 import pathlib
-import shutil
+import re
 import subprocess
 import sys
+import sysconfig
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+SCRATCH = ROOT / "build" / "wheel"  # nothing is written beside the sources
+
+
+def version() -> str:
+    text = (ROOT / "libclient/include/simm/version.h").read_text(encoding="utf-8")
+    return re.search(r'SIMM_VERSION_STRING "(.*)"', text).group(1)
+
+
+def cmake(*arguments: object) -> None:
+    subprocess.run(["cmake", *map(str, arguments)], check=True)
 
 
 class CMakeBuild(build_ext):
     def build_extension(self, ext: Extension) -> None:
-        build = pathlib.Path(self.build_temp).resolve()
-        target = pathlib.Path(self.get_ext_fullpath(ext.name)).resolve().parent
-        target.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["cmake", "-S", str(ROOT), "-B", str(build), "-G", "Ninja",
-                        "-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DBUILD_TESTING=OFF",
-                        "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON",
-                        f"-DSIMM_PYTHON={sys.executable}"], check=True)
-        subprocess.run(["cmake", "--build", str(build), "--target", "simm_python", "-j",
-                        os.environ.get("SIMM_JOBS", "2")], check=True)
-        module = next((build / "python" / "simm").glob("_native*.so"))
-        shutil.copy2(module, target)
-        shutil.copy2(build / "libclient" / "libsimm.so.0", target / "libsimm.so.0")
+        build = pathlib.Path(os.environ.get("SIMM_BUILD_DIR") or SCRATCH / "cmake")
+        if "SIMM_BUILD_DIR" not in os.environ:
+            cmake("-S", ROOT, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
+                  "-DBUILD_TESTING=OFF", f"-DSIMM_PYTHON={sys.executable}", "-Wno-dev")
+        cmake("--build", build, "--target", "simm_python", "-j", os.environ.get("SIMM_JOBS", "2"))
+        module = pathlib.Path(self.get_ext_fullpath(ext.name)).resolve()
+        target = module.parent.parent
+        cmake("--install", build, "--component", "wheel", "--prefix", target)
+        if not module.exists():
+            raise RuntimeError(f"{build} is for another Python than {sys.executable}, whose modules "
+                               f"end in {sysconfig.get_config_var('EXT_SUFFIX')}: configure it "
+                               "with -DSIMM_PYTHON=, or leave SIMM_BUILD_DIR out")
 
 
-setup(ext_modules=[Extension("simm._native", sources=[])], cmdclass={"build_ext": CMakeBuild})
+SCRATCH.mkdir(parents=True, exist_ok=True)
+setup(version=version(),
+      ext_modules=[Extension("simm._native", sources=[])],
+      cmdclass={"build_ext": CMakeBuild},
+      options={"build": {"build_base": str(SCRATCH)}, "egg_info": {"egg_base": str(SCRATCH)}})

@@ -1,3 +1,5 @@
 """SiMM: a distributed in-memory pool for key/value caches. See simm.kv."""
 
-__version__ = "0.1.0"
+from simm import _native
+
+__version__ = _native.version()

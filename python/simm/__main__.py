@@ -9,7 +9,7 @@ from simm.store import Store
 
 
 def main() -> int:
-    print(f"simm {simm.__version__}, libsimm {_native.version()}")
+    print(f"simm {simm.__version__}")
     try:
         settings = Settings.read()
         with Store() as store:
