@@ -39,9 +39,9 @@ class CMakeBuild(build_ext):
         target = module.parent.parent
         cmake("--install", build, "--component", "wheel", "--prefix", target)
         if not module.exists():
-            raise RuntimeError(f"{build} is for another Python than {sys.executable}, whose modules "
-                               f"end in {sysconfig.get_config_var('EXT_SUFFIX')}: configure it "
-                               "with -DSIMM_PYTHON=, or leave SIMM_BUILD_DIR out")
+            suffix = sysconfig.get_config_var("EXT_SUFFIX")
+            raise RuntimeError(f"{build} is for another Python than {sys.executable} (*{suffix}): "
+                               "configure it with -DSIMM_PYTHON=, or leave SIMM_BUILD_DIR out")
 
 
 SCRATCH.mkdir(parents=True, exist_ok=True)

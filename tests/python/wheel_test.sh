@@ -21,7 +21,8 @@ fail() {
   echo "wheel_test: $1" >&2
   exit 1
 }
-pip() { PIP_DISABLE_PIP_VERSION_CHECK=1 "$@" >"$work/pip.log" 2>&1 || { cat "$work/pip.log"; exit 1; }; }
+export PIP_DISABLE_PIP_VERSION_CHECK=1
+pip() { "$@" >"$work/pip.log" 2>&1 || { cat "$work/pip.log"; exit 1; }; }
 
 status() { git -C "$sources" status --porcelain 2>/dev/null || true; }
 before=$(status)
