@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "daemon/base/host_memory.h"
 #include "daemon/cluster/map_placement.h"
 
 namespace simm {
@@ -14,20 +15,16 @@ namespace {
 constexpr std::uint64_t kShardBytesMin = 16ull << 20;
 constexpr std::uint64_t kHugePage = 2ull << 20;
 
-std::uint64_t host_memory_bytes() {
-  return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
-         static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-}
-
 // A node of a cluster may leave all objects to others.
-bool is_without_a_pool(const DataAgents::Setup& setup) {
+bool is_without_a_pool(const DataAgents::Setup& setup, const base::HostMemory& memory) {
   return setup.clustered && setup.has_clients &&
-         setup.config.node.pool_bytes.of(host_memory_bytes()) == 0;
+         setup.config.node.pool_bytes.of(memory.usable_bytes()) == 0;
 }
 
-Expected<store::Arena> create_arena(const DataAgents::Setup& setup) {
+Expected<store::Arena> create_arena(const DataAgents::Setup& setup,
+                                    const base::HostMemory& memory) {
   const base::Config& config = setup.config;
-  const std::uint64_t bytes = config.node.pool_bytes.of(host_memory_bytes());
+  const std::uint64_t bytes = config.node.pool_bytes.of(memory.usable_bytes());
   const std::uint64_t least = kShardBytesMin * config.threading.data_agents;
   if (bytes < least) {
     return Error{Status::invalid_argument,
@@ -47,10 +44,20 @@ Expected<store::Arena> create_arena(const DataAgents::Setup& setup) {
     return Error{arena.status(),
                  "node.pool_bytes = " + base::format_bytes(bytes) + ": " + arena.error().context};
   }
-  if (config.node.hugepages == base::HugepageMode::require && !arena->uses_hugepages()) {
-    return Error{Status::out_of_memory, "node.hugepages = require: " + arena->note()};
+  if (arena->uses_hugepages()) return arena;
+  if (config.node.hugepages == base::HugepageMode::require) {
+    const std::string pages = std::to_string((bytes + kHugePage - 1) / kHugePage);
+    return Error{Status::out_of_memory, "node.hugepages = require: " + arena->note() +
+                                            "; reserve them (sysctl vm.nr_hugepages=" + pages +
+                                            " or more), or write \"try\""};
   }
-  if (!arena->note().empty()) setup.log.info("pool", arena->note());
+  // Huge pages come out of a pool that is set aside already; these would end the daemon one day.
+  if (bytes > memory.usable_bytes()) {
+    return Error{Status::invalid_argument, "node.pool_bytes = " + base::format_bytes(bytes) + ": " +
+                                               memory.origin() +
+                                               "; write less, or a percentage of that"};
+  }
+  if (!arena->note().empty()) setup.log.info("pool", arena->note() + ", normal ones are used");
   return arena;
 }
 
@@ -86,8 +93,9 @@ base::AgentGroupOptions group_options(const base::Config& config) {
 Expected<std::unique_ptr<DataAgents>> DataAgents::create(const Setup& setup) {
   const std::uint32_t count = setup.config.threading.data_agents;
   std::unique_ptr<DataAgents> made(new DataAgents());
-  if (!is_without_a_pool(setup)) {
-    auto arena = create_arena(setup);
+  const auto memory = base::HostMemory::read();
+  if (!is_without_a_pool(setup, memory)) {
+    auto arena = create_arena(setup, memory);
     if (!arena) return std::move(arena).error();
     made->arena_ = std::make_unique<store::Arena>(std::move(*arena));
   }

@@ -36,7 +36,7 @@ Expected<Arena> Arena::create(const ArenaConfig& config) {
   Arena arena;
   Outcome opened = arena.open(config.bytes, config.hugepages);
   if (!opened && config.hugepages) {
-    arena.note_ = "no huge pages (" + opened.error().context + "), normal ones are used";
+    arena.note_ = "no huge pages (" + opened.error().context + ")";
     arena.close();
     opened = arena.open(config.bytes, false);
   }

@@ -152,6 +152,7 @@ TEST_CASE("a configuration that can not work is refused in words that name the k
     CHECK_MESSAGE(log.find(part) != std::string::npos, log);
   };
   refused(R"("threading": {"data_agents": 64})", "node.pool_bytes = 64.0 MiB");
+  refused(R"("node": {"pool_bytes": "32TiB"})", "node.pool_bytes = 32.0 TiB: ");
   refused(R"("threading": {"cpus": [1000], "mode": "dedicated"})", "threading.cpus");
   refused(R"("sockets": [{"path": "@nobody"}])", "@nobody");
   refused(R"("user": "no-such-user-here")", "no-such-user-here");
