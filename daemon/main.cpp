@@ -28,16 +28,35 @@ int fail(const simm::Error& error) {
   return EXIT_FAILURE;
 }
 
-simm::Expected<simm::base::Config> configuration(const CommandLine& line) {
+// The whole of --check-config.
+simm::Expected<simm::base::Config> configuration(const CommandLine& line, simm::base::Role role) {
   auto config = line.config_path.empty()
                     ? simm::Expected<simm::base::Config>(simm::base::default_config())
                     : simm::base::load_config(line.config_path);
-  if (config && !line.socket_path.empty()) simm::base::use_socket(*config, line.socket_path);
+  if (!config) return config;
+  // The helper's --socket is the one that it serves on, and nothing else.
+  if (!line.socket_path.empty() && role != simm::base::Role::adopt) {
+    simm::base::use_socket(*config, line.socket_path);
+  }
+  const simm::Outcome fits = simm::base::check_for_role(*config, role);
+  if (!fits) return fits.error();
   return config;
 }
 
+simm::base::Role config_role(simm::NodeRole role) {
+  switch (role) {
+    case simm::NodeRole::all:
+      return simm::base::Role::all;
+    case simm::NodeRole::node:
+      return simm::base::Role::node;
+    case simm::NodeRole::storage:
+      return simm::base::Role::storage;
+  }
+  return simm::base::Role::all;
+}
+
 int serve(simm::NodeRole role, const CommandLine& line) {
-  auto config = configuration(line);
+  auto config = configuration(line, config_role(role));
   if (!config) return fail(config.error());
   if (line.check_config) return EXIT_SUCCESS;
   // A client that hangs up while we write to it is an answer of write(), not the end of us.
@@ -56,7 +75,7 @@ int serve(simm::NodeRole role, const CommandLine& line) {
 }
 
 int manage(const CommandLine& line) {
-  auto config = configuration(line);
+  auto config = configuration(line, simm::base::Role::manager);
   if (!config) return fail(config.error());
   if (line.check_config) return EXIT_SUCCESS;
   std::signal(SIGPIPE, SIG_IGN);
@@ -69,9 +88,7 @@ int manage(const CommandLine& line) {
 }
 
 int adopt(const CommandLine& line) {
-  auto config = line.config_path.empty()
-                    ? simm::Expected<simm::base::Config>(simm::base::default_config())
-                    : simm::base::load_config(line.config_path);
+  auto config = configuration(line, simm::base::Role::adopt);
   if (!config) return fail(config.error());
   if (line.check_config) return EXIT_SUCCESS;
   return fail(

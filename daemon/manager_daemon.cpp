@@ -41,7 +41,7 @@ struct ManagerDaemon::Parts {
         limits(*counters),
         access{io, clock, random, *counters, limits, errors, settings.secret, settings.self},
         service(access, log, manager_config(config), *coordinator),
-        reports(access, service, config.manager.state_file),
+        reports(access, service, config, log),
         admin(io, limits, reports),
         signals(io, SIGTERM, SIGINT),
         watchdog(io, supervisor) {}

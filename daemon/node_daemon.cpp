@@ -48,11 +48,6 @@ using MaybeSettings = std::optional<control::ClusterSettings>;
 Expected<MaybeSettings> cluster_settings(const NodeOptions& options, base::Random& random) {
   const base::Config& config = options.config;
   const bool is_storage = options.role == NodeRole::storage;
-  if (config.cluster.manager.empty() && is_storage) {
-    return Error{Status::invalid_argument,
-                 "cluster.manager = nothing: a storage daemon needs a cluster; write where its "
-                 "manager listens, for example 10.0.0.7:30001"};
-  }
   if (config.cluster.manager.empty() || options.role == NodeRole::all) return MaybeSettings();
   const base::ByteShare& pool = config.node.pool_bytes;
   const bool has_pool = pool.bytes > 0 || pool.percent > 0;
@@ -148,10 +143,14 @@ Expected<std::unique_ptr<NodeDaemon>> NodeDaemon::create(NodeOptions options) {
   }
 
   // Alone whatever is configured of a cluster.
-  if (!p.settings) p.options.config.cluster.manager.clear();
+  if (!p.settings && !p.options.config.cluster.manager.empty()) {
+    p.options.config.cluster.manager.clear();
+    base::note_override(p.options.config, "cluster.manager", "\"\"", "role");
+  }
   if (p.settings && p.options.config.memory.foreign) {
     // Its workers copy out of the pool alone, and pages of other daemons never lie there.
     p.options.config.memory.foreign = false;
+    base::note_override(p.options.config, "memory.foreign", "false", "role");
     p.log.warning("memory", "memory.foreign is off, because this daemon is in a cluster");
   }
   auto data = DataAgents::create({p.options.config, p.clock, *p.counters, p.log, p.bell, p.tenants,

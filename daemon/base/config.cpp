@@ -2,11 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "daemon/base/config_table.h"
 #include "daemon/base/limits.h"
@@ -161,6 +164,7 @@ void read_object(Config& config, const json& object, const std::string& section,
     }
     const json value = given != object.end() ? *given : json::parse(key.fallback);
     key.assign(config, list ? element : 0, checked_value(value, key, full));
+    config.keys.push_back({full, value.dump(), given != object.end() ? "file" : "default"});
   }
   for (const auto& [name, value] : object.items()) {
     if (known.count(name) != 0) continue;
@@ -215,6 +219,14 @@ void check_together(const Config& config) {
   }
 }
 
+// A key that nobody gave and that follows from others.
+template <typename Value>
+void fill_in(Config& config, std::string& key, std::string_view path, const Value& value) {
+  if (!key.empty()) return;
+  key = value;
+  note_override(config, path, json(value).dump(), "default");
+}
+
 std::string default_state_file(const Config& config) {
   return state_directory(config) + "/manager.state";
 }
@@ -234,12 +246,15 @@ Config config_of(const json& root) {
   read_list(config, config.tenants, root, "tenants", kTenantsMax);
   check_together(config);
 
-  if (config.run_directory.empty()) config.run_directory = default_run_directory();
+  fill_in(config, config.run_directory, "run_directory", default_run_directory());
   const std::string directory = config.run_directory + "/";
-  if (config.sockets.empty()) config.sockets.push_back({directory + "simm.sock", "", 0660});
-  if (config.admin_socket.empty()) config.admin_socket = directory + "admin.sock";
-  if (config.counters_file.empty()) config.counters_file = directory + "counters";
-  if (config.manager.state_file.empty()) config.manager.state_file = default_state_file(config);
+  if (config.sockets.empty()) {
+    config.sockets.push_back({directory + "simm.sock", "", 0660});
+    note_override(config, "sockets[0].path", json(config.sockets[0].path).dump(), "default");
+  }
+  fill_in(config, config.admin_socket, "admin_socket", directory + "admin.sock");
+  fill_in(config, config.counters_file, "counters_file", directory + "counters");
+  fill_in(config, config.manager.state_file, "manager.state_file", default_state_file(config));
   return config;
 }
 
@@ -268,6 +283,50 @@ void use_socket(Config& config, const std::string& path) {
   config.admin_socket = config.run_directory + "/admin.sock";
   config.counters_file = config.run_directory + "/counters";
   if (!is_state_elsewhere) config.manager.state_file = default_state_file(config);
+  const auto is_of_a_socket = [](const EffectiveKey& key) {
+    return key.path.compare(0, 8, "sockets[") == 0;
+  };
+  config.keys.erase(std::remove_if(config.keys.begin(), config.keys.end(), is_of_a_socket),
+                    config.keys.end());
+  const std::pair<const char*, const std::string*> changed[] = {
+      {"sockets[0].path", &path},
+      {"run_directory", &config.run_directory},
+      {"admin_socket", &config.admin_socket},
+      {"counters_file", &config.counters_file}};
+  for (const auto& [key, value] : changed) {
+    note_override(config, key, json(*value).dump(), "command line");
+  }
+  if (!is_state_elsewhere) {
+    note_override(config, "manager.state_file", json(config.manager.state_file).dump(), "default");
+  }
+}
+
+void note_override(Config& config, std::string_view path, std::string_view value,
+                   std::string_view from) {
+  const auto found = std::find_if(config.keys.begin(), config.keys.end(),
+                                  [path](const EffectiveKey& key) { return key.path == path; });
+  const EffectiveKey noted{std::string(path), std::string(value), std::string(from)};
+  if (found == config.keys.end()) {
+    config.keys.push_back(noted);
+  } else {
+    *found = noted;
+  }
+}
+
+std::optional<Role> parse_role(std::string_view name) noexcept {
+  constexpr std::string_view kNames[] = {"all", "node", "storage", "manager", "adopt"};
+  const auto* const found = std::find(std::begin(kNames), std::end(kNames), name);
+  if (found == std::end(kNames)) return std::nullopt;
+  return static_cast<Role>(found - std::begin(kNames));
+}
+
+Outcome check_for_role(const Config& config, Role role) {
+  if (role == Role::storage && config.cluster.manager.empty()) {
+    return Error{Status::invalid_argument,
+                 "cluster.manager = nothing: a storage daemon needs a cluster; write where its "
+                 "manager listens, for example 10.0.0.7:30001"};
+  }
+  return Done{};
 }
 
 Config default_config() {

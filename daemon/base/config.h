@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,7 +35,15 @@ struct TenantConfig {
 enum class HugepageMode : std::uint8_t { off, try_, require };
 enum class VerifyMode : std::uint8_t { never, sampled, always };
 
+// One key as it is in effect, for people.
+struct EffectiveKey {
+  std::string path;   // "sockets[0].path"
+  std::string value;  // as JSON text
+  std::string from;   // "default", "file", "command line", "role"
+};
+
 struct Config {
+  std::vector<EffectiveKey> keys;  // every key of the table
   struct {
     Threading mode = Threading::shared;
     std::uint32_t data_agents = 0;
@@ -119,6 +128,17 @@ struct Config {
 
 // The configuration of no file at all: one socket in the run directory of this user.
 Config default_config();
+
+// A role of simmd, as its subcommand is called.
+enum class Role : std::uint8_t { all, node, storage, manager, adopt };
+std::optional<Role> parse_role(std::string_view name) noexcept;
+
+// What a configuration that is sound in itself lacks for a role; invalid_argument names the key.
+Outcome check_for_role(const Config& config, Role role);
+
+// Notes that a key has another value than the file says, and why.
+void note_override(Config& config, std::string_view path, std::string_view value,
+                   std::string_view from);
 
 // Parses and checks. An error names the file, the key path, the value and what to write instead.
 // `file` is only for messages.

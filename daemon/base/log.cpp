@@ -64,7 +64,7 @@ bool Log::admit() {
 
 void Log::write(LogLevel level, std::string_view component, std::string_view message,
                 std::initializer_list<LogField> fields) {
-  if (level > level_) return;
+  if (level > this->level()) return;
   if (!admit()) {
     suppressed_.fetch_add(1, std::memory_order_relaxed);
     suppressed_total_.fetch_add(1, std::memory_order_relaxed);

@@ -53,6 +53,9 @@ public:
     write(LogLevel::debug, component, message, fields);
   }
 
+  [[nodiscard]] LogLevel level() const noexcept { return level_.load(std::memory_order_relaxed); }
+  void set_level(LogLevel level) noexcept { level_.store(level, std::memory_order_relaxed); }
+
   [[nodiscard]] std::uint64_t suppressed() const noexcept {
     return suppressed_total_.load(std::memory_order_relaxed);
   }
@@ -66,7 +69,7 @@ private:
   bool admit();
 
   const Clock& clock_;
-  const LogLevel level_;
+  std::atomic<LogLevel> level_;
   const int descriptor_;
   const bool journal_;
   // When the bucket of the token bucket was last empty, in time: see admit().

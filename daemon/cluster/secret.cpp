@@ -1,17 +1,12 @@
 #include "daemon/cluster/secret.h"
 
-#include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/hmac.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstring>
-#include <utility>
 #include <vector>
 
-#include "ipc/fd.h"
+#include "daemon/base/secret_file.h"
 #include "simm/check.h"
 
 namespace simm::cluster {
@@ -20,8 +15,6 @@ namespace {
 constexpr std::string_view kKeyLabel = "simm cluster key 1";
 constexpr std::string_view kSeedLabel = "simm hash seed 1";
 constexpr std::string_view kDerivedSeedLabel = "simm derived hash seed 1";
-constexpr mode_t kOthers = 0077;
-constexpr mode_t kOthersButGroupRead = 0037;
 
 std::span<const std::byte> bytes_of(std::string_view text) noexcept {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -31,28 +24,6 @@ std::uint64_t first_word(const Mac& mac) noexcept {
   std::uint64_t word = 0;
   std::memcpy(&word, mac.data(), sizeof(word));
   return word;
-}
-
-Error unusable(Status status, const std::string& path, const std::string& what) {
-  return {status, "cluster.secret_file: " + path + what};
-}
-
-// Whoever may read the file may join the cluster, so it must be ours alone.
-Outcome check_owner(const std::string& path, const struct stat& info, bool is_credential) {
-  if (!S_ISREG(info.st_mode)) {
-    return unusable(Status::invalid_argument, path, " is not a regular file; name a file");
-  }
-  if (info.st_uid != 0 && info.st_uid != ::geteuid()) {
-    return unusable(Status::permission_denied, path,
-                    " belongs to user " + std::to_string(info.st_uid) + "; chown it to user " +
-                        std::to_string(::geteuid()) + " or root");
-  }
-  if ((info.st_mode & (is_credential ? kOthersButGroupRead : kOthers)) != 0) {
-    return unusable(Status::permission_denied, path,
-                    " can be used by others than its owner; chmod 600 it, and make a new secret if "
-                    "somebody may have read it");
-  }
-  return Done{};
 }
 
 }  // namespace
@@ -99,47 +70,16 @@ ClusterSecret::~ClusterSecret() {
 
 Expected<ClusterSecret> ClusterSecret::load(const std::string& path,
                                             std::string_view credentials_directory) {
-  // Not blocking: a pipe of that name must not hold the daemon's start.
-  ipc::UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file) {
-    return unusable(Status::invalid_argument, path,
-                    std::string(": ") + std::strerror(errno) +
-                        "; make one with: (umask 077; openssl rand -hex 32 > FILE), the same on "
-                        "every host of the cluster");
-  }
-  struct stat info {};
-  if (::fstat(file.get(), &info) != 0) return system_error(path, errno);
-  const bool is_credential =
-      !credentials_directory.empty() &&
-      path.compare(0, credentials_directory.size(), credentials_directory) == 0 &&
-      path.find('/', credentials_directory.size() + 1) == std::string::npos &&
-      path.size() > credentials_directory.size() && path[credentials_directory.size()] == '/';
-  const Outcome ours = check_owner(path, info, is_credential);
-  if (!ours) return ours.error();
-
-  std::array<char, kBytesMax + 2> buffer{};
-  std::size_t filled = 0;
-  for (ssize_t got = 1; got > 0 && filled < buffer.size();) {
-    got = ::read(file.get(), &buffer[filled], buffer.size() - filled);
-    if (got < 0 && errno != EINTR) return system_error(path, errno);
-    if (got > 0) filled += static_cast<std::size_t>(got);
-    if (got < 0) got = 1;
-  }
-  std::string_view text(buffer.data(), filled);
-  if (!text.empty() && text.back() == '\n') text.remove_suffix(1);
-  auto secret = from_text(text);
-  ::OPENSSL_cleanse(buffer.data(), buffer.size());
-  if (!secret) return unusable(secret.status(), path, " " + secret.error().context);
+  auto text = base::read_secret_file(path, credentials_directory);
+  if (!text) return Error{text.status(), "cluster.secret_file: " + text.error().context};
+  auto secret = from_text(*text);
+  ::OPENSSL_cleanse(text->data(), text->size());
   return secret;
 }
 
 Expected<ClusterSecret> ClusterSecret::from_text(std::string_view text) {
-  if (text.size() < kBytesMin || text.size() > kBytesMax) {
-    return Error{Status::invalid_argument, "holds " + std::to_string(text.size()) +
-                                               " bytes, a secret has " + std::to_string(kBytesMin) +
-                                               " to " + std::to_string(kBytesMax) +
-                                               "; make one with: openssl rand -hex 32"};
-  }
+  const Outcome fits = base::check_secret_text(text);
+  if (!fits) return fits.error();
   return ClusterSecret(bytes_of(text), true);
 }
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include "daemon/base/secret_file.h"
 #include "simm/expected.h"
 
 namespace simm::cluster {
@@ -30,15 +31,10 @@ Mac mac_of(std::span<const std::byte> key,
 
 class ClusterSecret {
 public:
-  // Shorter ones can be guessed off-line by whoever saw one hello.
-  static constexpr std::size_t kBytesMin = 32;
-  static constexpr std::size_t kBytesMax = 4096;
+  static constexpr std::size_t kBytesMin = base::kSecretBytesMin;
+  static constexpr std::size_t kBytesMax = base::kSecretBytesMax;
 
-  // The content of the file, one line end at its end left out. Errors name the file, what is wrong
-  // and the remedy: permission_denied when somebody besides the owner may read it, or another user
-  // than root and this one owns it; invalid_argument for a size out of range or no regular file.
-  // Files in `credentials_directory` ($CREDENTIALS_DIRECTORY, which the service manager fills for
-  // this service alone) may be readable by their group: that is how an access list shows up there.
+  // From a file, under the rules of daemon/base/secret_file.h.
   static Expected<ClusterSecret> load(const std::string& path,
                                       std::string_view credentials_directory = {});
   // For tests and the simulation; the same rules for its size.

@@ -2,9 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "daemon/cluster/hello.h"
 #include "daemon/control/admin_texts.h"
+#include "daemon/session/session_counters.h"
+#include "ipc/layout.h"
 #include "simm/version.h"
 
 namespace simm::control {
@@ -13,7 +17,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::string_view kCommands =
-    "status, sessions, regions, stats, errors, nodes, slots, peers, daemon_stats";
+    "status, sessions, regions, sockets, tenants, stats, limits, config, log, errors, nodes, "
+    "slots, peers, daemon_stats";
 
 bool is_about_the_cluster(std::string_view command) {
   return command == "nodes" || command == "slots" || command == "peers" ||
@@ -33,8 +38,15 @@ AdminReports::AdminReports(Environment& environment, const AttachServer& server,
 
 void AdminReports::report(std::string_view command, std::string_view argument, AdminAnswer answer) {
   if (command == "status") return answer(status());
-  if (command == "sessions") return answer(sessions());
+  if (command == "sessions") return answer(argument == "ended" ? ended_sessions() : sessions());
   if (command == "regions") return answer(regions());
+  if (command == "sockets") return answer(sockets());
+  if (command == "tenants") return answer(tenants());
+  if (command == "config") return answer(config_text(environment_.config));
+  if (command == "log") return answer(log_text(environment_.log, argument));
+  if (command == "limits") {
+    return answer(limits_text(environment_.counters, environment_.config));
+  }
   if (command == "stats") return answer(stats_text(environment_.counters, argument));
   if (command == "errors") {
     return answer(errors_text(environment_.errors, environment_.clock.now_ns()));
@@ -69,6 +81,8 @@ std::string AdminReports::status() const {
   }
   ordered_json status = {
       {"version", SIMM_VERSION_STRING},
+      {"layout_version", ipc::kLayoutVersion},
+      {"cluster_protocol", cluster::kHelloVersionMax},
       {"role", role_},
       {"pid", ::getpid()},
       {"uptime_ms", (environment_.clock.now_ns() - started_ns_) / base::kNsPerMs},
@@ -95,6 +109,54 @@ std::string AdminReports::sessions() const {
                    {"socket", server_.listener_path(attachment->listener())},
                    {"lanes", attachment->lanes()},
                    {"regions", attachment->regions().size()}});
+  }
+  return all.dump();
+}
+
+std::string AdminReports::ended_sessions() const {
+  const base::TimeNs now_ns = environment_.clock.now_ns();
+  ordered_json all = ordered_json::array();
+  for (const EndedSession& session : server_.ended()) {
+    all.push_back({{"session", session.session_id},
+                   {"tenant", session.tenant},
+                   {"client", session.client},
+                   {"pid", session.pid},
+                   {"uid", session.uid},
+                   {"cause", session.cause},
+                   {"poisoned", session::poison_reason_name(session.poison)},
+                   {"ms_ago", (now_ns - session.ended_ns) / base::kNsPerMs}});
+  }
+  return all.dump();
+}
+
+std::string AdminReports::sockets() const {
+  ordered_json all = ordered_json::array();
+  for (const ListenerView& listener : server_.listeners()) {
+    all.push_back({{"path", listener.path},
+                   {"tenant", listener.tenant.empty() ? "(by uid and gid)" : listener.tenant},
+                   {"sessions", listener.sessions},
+                   {"sessions_max", environment_.config.session.sessions_max},
+                   {"in_handshake", listener.unauthenticated}});
+  }
+  return all.dump();
+}
+
+std::string AdminReports::tenants() const {
+  const AttachServices& services = server_.services();
+  const std::vector<const Attachment*> attachments = server_.attachments();
+  ordered_json all = ordered_json::array();
+  for (const Tenant& tenant : services.tenants.tenants()) {
+    TenantAccount& account = services.accounts.of(tenant);
+    const auto is_its = [&tenant](const Attachment* attachment) {
+      return attachment->tenant().id == tenant.id;
+    };
+    all.push_back({{"tenant", tenant.name},
+                   {"sessions", std::count_if(attachments.begin(), attachments.end(), is_its)},
+                   {"regions", account.pins().regions()},
+                   {"mapped_bytes", account.pins().bytes()},
+                   {"namespaces", account.name_spaces()},
+                   {"quota_percent", tenant.quota_percent},
+                   {"in_flight_bytes_max", tenant.in_flight_bytes_max}});
   }
   return all.dump();
 }

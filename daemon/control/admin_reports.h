@@ -19,14 +19,18 @@ public:
   AdminReports(Environment& environment, const AttachServer& server, ClusterPresence* cluster,
                std::string role, std::uint64_t pool_bytes);
 
-  // `argument`: of stats, a prefix of names; of peers and daemon_stats, the name of the daemon that
+  // `argument`: of stats, a prefix of names; of sessions, "ended" for those that are over; of log,
+  // the level that it shall have; of peers and daemon_stats, the name of the daemon that
   // is asked (peers: empty is this one); else unused.
   void report(std::string_view command, std::string_view argument, AdminAnswer answer) override;
 
 private:
   [[nodiscard]] std::string status() const;
   [[nodiscard]] std::string sessions() const;
+  [[nodiscard]] std::string ended_sessions() const;
   [[nodiscard]] std::string regions() const;
+  [[nodiscard]] std::string sockets() const;
+  [[nodiscard]] std::string tenants() const;
   void report_cluster(std::string_view command, const std::string& target, AdminAnswer answer);
 
   Environment& environment_;

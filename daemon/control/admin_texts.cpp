@@ -1,13 +1,113 @@
 #include "daemon/control/admin_texts.h"
 
+#include <sys/resource.h>
+
+#include <array>
 #include <nlohmann/json.hpp>
+
+#include "daemon/base/limits.h"
+#include "daemon/base/sanitize.h"
 
 namespace simm::control {
 namespace {
 
 using nlohmann::ordered_json;
 
+struct LimitRow {
+  base::Limit limit;
+  std::uint64_t value;
+  const char* unit;
+  const char* configured_by;  // empty: fixed
+};
+
+std::uint64_t descriptors_max() {
+  rlimit bound{};
+  return ::getrlimit(RLIMIT_NOFILE, &bound) == 0 ? bound.rlim_cur : 0;
+}
+
+// What data agents count where it happens: "<section>.<agent>.<counter>".
+struct AgentLimit {
+  const char* name;
+  const char* section;
+  const char* counter;
+  const char* what;
+};
+constexpr std::array<AgentLimit, 7> kAgentLimits = {
+    {{"operations", "engine", "pool_exhausted", "batches under way on an agent"},
+     {"operations_tenant", "session", "held_operations", "of a tenant, batches"},
+     {"bytes_tenant", "session", "held_bytes", "of a tenant, bytes under way"},
+     {"credit", "engine", "no_credit", "requests to one owner"},
+     {"server_requests", "server", "refused_requests", "requests of a shard"},
+     {"pool", "server", "no_space", "pages that found no room in time"},
+     {"flights", "engine", "declined", "pages that no flight had room for"}}};
+
+std::uint64_t sum_over_agents(const base::CounterSet& counters, const base::Config& config,
+                              const AgentLimit& limit) {
+  std::uint64_t sum = 0;
+  for (std::uint32_t agent = 0; agent < config.threading.data_agents; ++agent) {
+    sum += counters.value(std::string(limit.section) + "." + std::to_string(agent) + "." +
+                          limit.counter);
+  }
+  return sum;
+}
+
 }  // namespace
+
+std::string config_text(const base::Config& config) {
+  ordered_json all = ordered_json::array();
+  for (const base::EffectiveKey& key : config.keys) {
+    ordered_json value = ordered_json::parse(key.value, nullptr, false);
+    // Who knows it can choose keys that collide; and such output is pasted into reports.
+    if (key.path == "hash_seed" && value != 0) value = "(hidden)";
+    all.push_back({{"key", key.path}, {"value", value}, {"from", key.from}});
+  }
+  return all.dump();
+}
+
+std::string limits_text(const base::CounterSet& counters, const base::Config& config) {
+  using base::Limit;
+  const std::array<LimitRow, base::kLimitCount> rows = {
+      {{Limit::sessions_per_socket, config.session.sessions_max, "sessions",
+        "session.sessions_max"},
+       {Limit::unauthenticated_per_socket, base::kUnauthenticatedMax, "connections", ""},
+       {Limit::regions_per_session, config.session.regions_max, "regions", "session.regions_max"},
+       {Limit::region_pin_bytes, config.memory.map_bytes_max, "bytes", "memory.map_bytes_max"},
+       {Limit::namespaces_per_tenant, base::kNamespacesPerTenantMax, "namespaces", ""},
+       {Limit::registrar_jobs, base::kRegistrarJobsMax, "jobs", ""},
+       {Limit::admin_connections, base::kAdminConnectionsMax, "connections", ""},
+       {Limit::descriptors, descriptors_max(), "descriptors", "the service's LimitNOFILE"}}};
+  ordered_json all = ordered_json::array();
+  for (const LimitRow& row : rows) {
+    const std::string name(base::limit_name(row.limit));
+    all.push_back({{"limit", name},
+                   {"reached", counters.value("limit." + name + ".reached")},
+                   {"value", row.value},
+                   {"unit", row.unit},
+                   {"configured_by", row.configured_by}});
+  }
+  for (const AgentLimit& limit : kAgentLimits) {
+    all.push_back({{"limit", limit.name},
+                   {"reached", sum_over_agents(counters, config, limit)},
+                   {"value", nullptr},
+                   {"unit", limit.what},
+                   {"configured_by", ""}});
+  }
+  return all.dump();
+}
+
+Expected<std::string> log_text(base::Log& log, std::string_view level) {
+  if (!level.empty()) {
+    const auto wanted = base::parse_log_level(level);
+    if (!wanted) {
+      return Error{Status::invalid_argument, "level = " + base::sanitize(std::string(level), 40) +
+                                                 ": write error, warning, info or debug"};
+    }
+    log.set_level(*wanted);
+  }
+  const ordered_json out = {{"level", base::log_level_name(log.level())},
+                            {"suppressed", log.suppressed()}};
+  return out.dump();
+}
 
 std::string stats_text(const base::CounterSet& counters, std::string_view prefix) {
   ordered_json all = ordered_json::object();

@@ -10,6 +10,7 @@ namespace simm::control {
 namespace {
 
 constexpr int kBacklog = 1024;
+constexpr std::size_t kEndedSessionsKept = 64;
 constexpr std::chrono::milliseconds kRetryAfter{100};  // out of descriptors: others may free some
 
 }  // namespace
@@ -138,7 +139,22 @@ void AttachServer::on_handshake_over(Attachment& attachment) {
   accept_when_possible(index);
 }
 
+std::vector<ListenerView> AttachServer::listeners() const {
+  std::vector<ListenerView> all;
+  for (const auto& listener : listeners_) {
+    all.push_back(
+        {listener->path, listener->tenant, listener->sessions, listener->unauthenticated});
+  }
+  return all;
+}
+
 void AttachServer::on_closed(Attachment& attachment) {
+  if (attachment.was_open()) {
+    ended_.push_front({attachment.session_id(), attachment.tenant().name, attachment.client_name(),
+                       attachment.peer().pid(), attachment.peer().uid(), attachment.end_cause(),
+                       attachment.poison_reason(), services_.environment.clock.now_ns()});
+    if (ended_.size() > kEndedSessionsKept) ended_.pop_back();
+  }
   const std::size_t index = attachment.listener();
   --listeners_[index]->sessions;
   closed_.add();

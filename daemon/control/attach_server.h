@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,6 +21,26 @@
 #include "ipc/fd_listener.h"
 
 namespace simm::control {
+
+// A session that is over, for who looks for its client later.
+struct EndedSession {
+  std::uint64_t session_id = 0;
+  std::string tenant;
+  std::string client;
+  pid_t pid = 0;
+  uid_t uid = 0;
+  const char* cause = "";
+  ipc::PoisonReason poison = ipc::PoisonReason::none;
+  base::TimeNs ended_ns = 0;
+};
+
+// A listening socket and who came through it.
+struct ListenerView {
+  std::string path;
+  std::string tenant;  // empty: decided by uid and gid
+  std::uint32_t sessions = 0;
+  std::uint32_t unauthenticated = 0;
+};
 
 class AttachServer final : public AttachmentOwner, public DataPlaneEvents {
 public:
@@ -38,6 +59,10 @@ public:
   void remove_listeners() { listeners_.clear(); }
 
   [[nodiscard]] std::vector<const Attachment*> attachments() const;
+  // The last 64 that were open once, the latest one first.
+  [[nodiscard]] const std::deque<EndedSession>& ended() const noexcept { return ended_; }
+  [[nodiscard]] std::vector<ListenerView> listeners() const;
+  [[nodiscard]] const AttachServices& services() const noexcept { return services_; }
   [[nodiscard]] std::size_t sessions() const noexcept { return attachments_.size(); }
   // False: for nobody, as in a storage daemon.
   [[nodiscard]] bool is_listening() const noexcept { return !listeners_.empty(); }
@@ -87,6 +112,7 @@ private:
   std::uint64_t next_session_id_;
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::map<std::uint64_t, std::shared_ptr<Attachment>> attachments_;
+  std::deque<EndedSession> ended_;
   bool draining_ = false;
   std::function<void()> when_empty_;
   base::Counter accepted_;

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "daemon/base/sanitize.h"
+#include "daemon/session/session_counters.h"
 #include "ipc/attach_rules.h"
 #include "ipc/control_codec.h"
 #include "ipc/memory_file.h"
@@ -188,6 +189,7 @@ void Attachment::on_opened(Status status) {
   }
   if (state_ != State::opening) return;  // it is closing already
   state_ = State::open;
+  was_open_ = true;
   deadline_.cancel();
   services_.environment.log.info("control", "session opened",
                                  {{"session", session_id_},
@@ -258,11 +260,16 @@ void Attachment::close(const char* cause, ipc::PoisonReason poison) {
   process_exit_.stop();
   deadline_.cancel();
   state_ = State::draining;
+  end_cause_ = cause;
+  poison_ = poison;
   if (!running) return finish();
   leave_handshake();
   if (poison != ipc::PoisonReason::none) send(ipc::Poisoned{poison});
   services_.environment.log.info("control", "session closing",
-                                 {{"session", session_id_}, {"cause", cause}});
+                                 {{"session", session_id_},
+                                  {"pid", static_cast<std::uint64_t>(peer().pid())},
+                                  {"cause", cause},
+                                  {"poisoned", session::poison_reason_name(poison)}});
   // The socket stays open until nothing of the session is used any more: its hang-up tells a client
   // that drains with us that everything has ended.
   services_.plane.close_session(session_id_, poison);

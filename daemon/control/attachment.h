@@ -85,6 +85,11 @@ public:
   [[nodiscard]] const std::map<std::uint64_t, RegionView>& regions() const noexcept {
     return regions_;  // by Region::id
   }
+  // Why it ended, once it does; static storage.
+  [[nodiscard]] const char* end_cause() const noexcept { return end_cause_; }
+  [[nodiscard]] ipc::PoisonReason poison_reason() const noexcept { return poison_; }
+  // It was a session: not only a connection in the handshake.
+  [[nodiscard]] bool was_open() const noexcept { return was_open_; }
   [[nodiscard]] State state() const noexcept { return state_; }
   [[nodiscard]] std::uint64_t session_id() const noexcept { return session_id_; }
   [[nodiscard]] const Tenant& tenant() const noexcept { return tenant_; }
@@ -125,6 +130,9 @@ private:
   const Tenant& tenant_;
   const std::size_t listener_;
   State state_ = State::hello;
+  bool was_open_ = false;
+  const char* end_cause_ = "";
+  ipc::PoisonReason poison_ = ipc::PoisonReason::none;
   std::string client_name_;
 
   Readiness readable_;

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "daemon/base/config.h"
+#include "daemon/base/log.h"
 #include "daemon/control/admin_source.h"
 #include "daemon/control/manager_service.h"
 
@@ -12,11 +14,11 @@ namespace simm::control {
 
 class ManagerReports final : public AdminSource {
 public:
-  // `state_file`, for people to find it.
+  // All outlive it.
   ManagerReports(const ClusterAccess& access, const ManagerService& service,
-                 std::string state_file);
+                 const base::Config& config, base::Log& log);
 
-  // `argument`: a prefix of names for stats, else unused.
+  // `argument`: a prefix of names for stats, the wanted level for log, else unused.
   void report(std::string_view command, std::string_view argument, AdminAnswer answer) override;
 
 private:
@@ -24,7 +26,8 @@ private:
 
   const ClusterAccess& access_;
   const ManagerService& service_;
-  const std::string state_file_;
+  const base::Config& config_;
+  base::Log& log_;
   const base::TimeNs started_ns_;
 };
 

@@ -28,6 +28,10 @@ public:
 
   [[nodiscard]] base::TenantId id() const noexcept { return id_; }
   [[nodiscard]] memory::PinBudget& pins() noexcept { return pins_; }
+  // The default one included.
+  [[nodiscard]] std::size_t name_spaces() const noexcept {
+    return sessions_by_name_space_.size() + 1;
+  }
 
   // A session opens a namespace that it has not open yet, or is over. False: too many different
   // ones; the default namespace is always open.

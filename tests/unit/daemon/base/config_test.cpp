@@ -154,6 +154,40 @@ TEST_CASE("the committed schema is the generated one") {
   CHECK_MESSAGE(equal, "run: simmd --print-schema > config/simm.schema.json");
 }
 
+TEST_CASE("every key is known as it is in effect, and who said so") {
+  const auto find = [](const Config& config, const std::string& path) {
+    for (const EffectiveKey& key : config.keys) {
+      if (key.path == path) return key.value + " " + key.from;
+    }
+    return std::string("nothing");
+  };
+  Config config = parse_config(R"({"drain_ms": 5, "tenants": [{"name": "a"}]})", "f").value();
+  CHECK(find(config, "drain_ms") == "5 file");
+  CHECK(find(config, "tenants[0].name") == "\"a\" file");
+  CHECK(find(config, "tenants[0].quota_percent") == "100 default");
+  CHECK(find(config, "admin_socket") == "\"" + config.admin_socket + "\" default");
+  CHECK(find(config, "sockets[0].path") == "\"" + config.sockets[0].path + "\" default");
+  use_socket(config, "/x/y.sock");
+  CHECK(find(config, "sockets[0].path") == "\"/x/y.sock\" command line");
+  CHECK(find(config, "run_directory") == "\"/x\" command line");
+  // Every key of the table that is not of a list.
+  for (const KeySpec& key : config_keys()) {
+    if (key.path.find("[]") != std::string_view::npos) continue;
+    CHECK_MESSAGE(find(config, std::string(key.path)) != "nothing", key.path);
+  }
+}
+
+TEST_CASE("a role may need what the configuration as such does not") {
+  const Config config = default_config();
+  for (const char* name : {"all", "node", "manager", "adopt"}) {
+    CHECK(check_for_role(config, parse_role(name).value()).has_value());
+  }
+  const simm::Outcome storage = check_for_role(config, Role::storage);
+  CHECK(storage.status() == simm::Status::invalid_argument);
+  CHECK(storage.error().context.find("cluster.manager") == 0);
+  CHECK_FALSE(parse_role("king").has_value());
+}
+
 TEST_CASE("sizes are read as people write them") {
   CHECK(parse_bytes("4096") == 4096);
   CHECK(parse_bytes("64KiB") == 65536);

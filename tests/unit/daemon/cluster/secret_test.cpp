@@ -134,7 +134,7 @@ TEST_CASE("what is no file is refused and does not hang") {
   CHECK(ClusterSecret::load(pipe).status() == Status::invalid_argument);
   CHECK_FALSE(ClusterSecret::load(directory.path).has_value());
   const auto missing = ClusterSecret::load(directory.path + "/none");
-  CHECK(missing.error().context.find("umask 077") != std::string::npos);
+  CHECK(missing.error().context.find("simmctl secret create") != std::string::npos);
 }
 
 TEST_CASE("the fingerprint of a seed depends on seed and secret") {

@@ -99,6 +99,68 @@ TEST_CASE("a long report comes in pages of one moment") {
   CHECK(admin.ask("stats").size() > 2000);
 }
 
+TEST_CASE("sockets, tenants and limits have what uses them up") {
+  World world;
+  Admin admin(world);
+  ipc::FdSocket socket = world.attach(1);
+  ipc::RegisterRegion wanted;
+  wanted.length = 8192;
+  World::send(socket, wanted);
+  (void)world.receive(socket);
+  const json sockets = admin.ask("sockets");
+  REQUIRE(sockets.size() == world.config.sockets.size());
+  CHECK(sockets[1].at("sessions") == 1);
+  CHECK(sockets[1].at("path") == world.config.sockets[1].path);
+  const json tenants = admin.ask("tenants");
+  for (const json& tenant : tenants) {
+    CHECK(tenant.at("sessions") == (tenant.at("tenant") == "blue" ? 1 : 0));
+    CHECK(tenant.at("namespaces") == 1);
+  }
+  world.limits.reached(base::Limit::registrar_jobs);
+  world.counters.counter("session.0.held_bytes").add(3);
+  for (const json& limit : admin.ask("limits")) {
+    CAPTURE(limit.dump());
+    const bool is_held = limit.at("limit") == "bytes_tenant";
+    const bool is_jobs = limit.at("limit") == "registrar_jobs";
+    CHECK(limit.at("reached") == (is_held ? 3 : is_jobs ? 1 : 0));
+  }
+}
+
+TEST_CASE("who was poisoned is known after its end") {
+  World world;
+  Admin admin(world);
+  ipc::FdSocket socket = world.attach(1);
+  const std::uint64_t id = world.plane.opened.back();
+  world.server.on_session_poisoned(id, ipc::PoisonReason::bad_descriptor);
+  world.until([&] { return world.server.sessions() == 0; });
+  const json ended = admin.ask("sessions", "ended");
+  REQUIRE(ended.size() == 1);
+  CHECK(ended[0].at("session") == id);
+  CHECK(ended[0].at("poisoned") == "bad_descriptor");
+  CHECK(ended[0].at("pid") == ::getpid());
+  CHECK(ended[0].at("tenant") == "blue");
+  // A connection that never became a session is none.
+  { const ipc::FdSocket gone = world.connect(0); }
+  world.until([&] { return world.server.sessions() == 0; });
+  CHECK(admin.ask("sessions", "ended").size() == 1);
+  // And only so many are kept.
+  for (int i = 0; i < 70; ++i) {
+    { const ipc::FdSocket client = world.attach(0); }
+    world.until([&] { return world.server.sessions() == 0; });
+  }
+  CHECK(admin.ask("sessions", "ended").size() == 64);
+}
+
+TEST_CASE("the log level is asked for and changed") {
+  World world;
+  Admin admin(world);
+  CHECK(admin.ask("log", "error").at("level") == "error");
+  CHECK(world.environment.log.level() == base::LogLevel::error);
+  ipc::FdSocket socket = admin.connect();
+  CHECK(admin.ask(socket, {5, "log", "shout", 0}).status == Status::invalid_argument);
+  CHECK(admin.ask("log").at("level") == "error");
+}
+
 TEST_CASE("a daemon in no cluster says so") {
   World world;
   Admin admin(world);

@@ -1,0 +1,323 @@
+#!/usr/bin/env python3
+"""simmctl against a real daemon: cli_test.py BIN_DIR. Every report, objects by hand, exit codes."""
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+BIN = pathlib.Path(sys.argv[1])
+REPORTS = ["status", "sessions", "regions", "sockets", "tenants", "store", "flights", "stats",
+           "limits", "errors", "log", "config show"]
+CLUSTER_ONLY = ["nodes", "slots", "peers"]
+
+
+class Daemon:
+    """simmd all in a directory of its own."""
+
+    def __init__(self):
+        self.home = tempfile.TemporaryDirectory(prefix="simm_cli_")
+        self.path = pathlib.Path(self.home.name)
+        config = {"run_directory": self.home.name, "node": {"pool_bytes": "64MiB"},
+                  "tenants": [{"name": "blue", "quota_percent": 40}], "hash_seed": 77,
+                  "sockets": [{"path": f"{self.path}/simm.sock"},
+                              {"path": f"{self.path}/blue.sock", "tenant": "blue"}]}
+        (self.path / "simm.json").write_text(json.dumps(config), encoding="utf-8")
+        self.log = open(self.path / "log", "wb")
+        self.process = subprocess.Popen([BIN / "simmd", "all", "--config", self.path / "simm.json"],
+                                        stderr=self.log)
+        for _ in range(400):
+            if self.ctl("status").returncode == 0:
+                return
+            time.sleep(0.05)
+        raise AssertionError((self.path / "log").read_text())
+
+    def ctl(self, *arguments, stdin=b"", admin=None, **how):
+        """simmctl asked with these arguments; the output is bytes."""
+        command = [BIN / "simmctl", "--admin", str(admin or self.path / "admin.sock"), *arguments]
+        return subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=60,
+                              **how)
+
+    def json(self, *arguments):
+        done = self.ctl("--json", *arguments)
+        assert done.returncode == 0, done
+        return json.loads(done.stdout)
+
+    def stop(self):
+        self.process.send_signal(signal.SIGCONT)
+        self.process.terminate()
+        self.process.wait(20)
+        self.log.close()
+        self.home.cleanup()
+
+
+class Ctl(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = Daemon()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.daemon.stop()
+
+    def code(self, *arguments, **how):
+        return self.daemon.ctl(*arguments, **how).returncode
+
+    # ---- reports
+
+    def test_every_report_has_a_table_and_json(self):
+        for report in REPORTS:
+            done = self.daemon.ctl(*report.split())
+            self.assertEqual((done.returncode, done.stderr), (0, b""), report)
+            self.assertGreater(len(done.stdout), 3, report)
+            self.daemon.json(*report.split())
+        for report in CLUSTER_ONLY:
+            done = self.daemon.ctl(report)
+            self.assertEqual(done.returncode, 7, report)
+            self.assertIn(b"cluster.manager", done.stderr)
+
+    def test_objects_of_the_system(self):
+        sockets = self.daemon.json("sockets")
+        self.assertEqual([s["tenant"] for s in sockets], ["(by uid and gid)", "blue"])
+        tenants = {t["tenant"]: t for t in self.daemon.json("tenants")}
+        self.assertEqual(set(tenants), {"default", "blue"})
+        self.assertEqual(tenants["blue"]["quota_percent"], 40)
+        limits = {row["limit"]: row for row in self.daemon.json("limits")}
+        self.assertEqual(limits["admin_connections"]["value"], 16)
+        self.assertEqual(limits["pool"]["reached"], 0)
+        store = {row["counter"]: row["store 0"] for row in self.daemon.json("store")}
+        self.assertGreater(store["arena_bytes"], 1 << 25)
+
+    def test_configuration_in_effect(self):
+        keys = {row["key"]: row for row in self.daemon.json("config", "show")}
+        self.assertEqual((keys["node.pool_bytes"]["value"], keys["node.pool_bytes"]["from"]),
+                         ("64MiB", "file"))
+        self.assertEqual(keys["sockets[1].tenant"]["value"], "blue")
+        self.assertEqual(keys["drain_ms"]["from"], "default")
+        self.assertEqual(keys["admin_socket"]["value"], f"{self.daemon.path}/admin.sock")
+        self.assertEqual(keys["hash_seed"]["value"], "(hidden)")
+        schema = json.loads(subprocess.run([BIN / "simmd", "--print-schema"], check=True,
+                                           capture_output=True).stdout)
+        flat = {f"{name}.{key}" for name, section in schema["properties"].items()
+                for key in section.get("properties", {})}
+        self.assertEqual(flat - set(keys), set())
+
+    def test_log_level(self):
+        self.assertEqual(self.daemon.json("log", "debug")["level"], "debug")
+        self.assertEqual(self.daemon.json("log", "info")["level"], "info")
+        self.assertEqual(self.code("log", "loud"), 2)
+
+    def test_ended_sessions_are_remembered(self):
+        self.assertEqual(self.code("exists", "nothing"), 1)
+        for _ in range(100):
+            ended = self.daemon.json("sessions", "--ended")
+            if ended:
+                break
+            time.sleep(0.05)
+        self.assertEqual((ended[0]["client"], ended[0]["poisoned"]), ("simmctl", "none"))
+        self.assertEqual(ended[0]["uid"], os.getuid())
+
+    def test_top(self):
+        self.assertEqual(self.code("put", "for top", stdin=b"x" * 5000), 0)
+        done = self.daemon.ctl("top", "--once", "--interval", "0.1")
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        self.assertNotIn(b"\033", done.stdout)
+        for word in (b"simmd all", b"batches/s", b"hits", b"64.0 MiB"):
+            self.assertIn(word, done.stdout)
+        done = self.daemon.ctl("--json", "top", "--count", "2", "--interval", "0.1")
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual(len(lines), 2)
+        self.assertGreaterEqual(lines[0]["pool"]["objects"], 1)
+        self.assertGreaterEqual(lines[0]["seconds"], 0.1)
+
+    def test_top_counts_what_happens(self):
+        top = subprocess.Popen([BIN / "simmctl", "--admin", self.daemon.path / "admin.sock",
+                                "--json", "top", "--interval", "0.2"], stdout=subprocess.PIPE)
+        top.stdout.readline()
+        self.code("put", "rate", stdin=b"x" * 4096)
+        self.code("get", "rate")
+        self.code("get", "no such key")
+        seen = {"put_bytes": 0, "get_pages": 0}
+        for _ in range(20):
+            line = json.loads(top.stdout.readline())
+            for name in seen:
+                seen[name] += line["pool"][f"{name}_per_s"] * line["seconds"]
+            if all(seen.values()):
+                break
+        top.send_signal(signal.SIGINT)
+        self.assertEqual(top.wait(10), 0)
+        top.stdout.close()
+        self.assertAlmostEqual(seen["put_bytes"], 4096, delta=200)
+        self.assertAlmostEqual(seen["get_pages"], 1, delta=0.2)
+
+    # ---- objects by hand
+
+    def test_put_get_exists_delete(self):
+        value = os.urandom(3_000_001)
+        source, target = self.daemon.path / "value", self.daemon.path / "copy"
+        source.write_bytes(value)
+        self.assertEqual(self.code("put", "k/1", "--in", str(source)), 0)
+        self.assertEqual(self.daemon.json("exists", "k/1"), {"key": "k/1", "bytes": len(value)})
+        self.assertEqual(self.daemon.ctl("get", "k/1").stdout, value)
+        self.assertEqual(self.code("get", "k/1", "--out", str(target)), 0)
+        self.assertEqual(target.read_bytes(), value)
+        self.assertEqual([self.code("delete", "k/1"), self.code("exists", "k/1"),
+                          self.code("get", "k/1"), self.code("delete", "k/1")], [0, 1, 1, 1])
+
+    def test_an_object_stays_unless_it_is_to_be_replaced(self):
+        self.assertEqual(self.code("put", "r", stdin=b"old"), 0)
+        self.assertEqual(self.code("put", "r", stdin=b"newer"), 0)
+        self.assertEqual(self.daemon.ctl("get", "r").stdout, b"old")
+        self.assertEqual(self.code("put", "r", "--replace", stdin=b"newer"), 0)
+        self.assertEqual(self.daemon.ctl("get", "r").stdout, b"newer")
+
+    def test_hex_keys_namespaces_and_tenants(self):
+        self.assertEqual(self.code("put", "--hex", "6b00ff", stdin=b"bytes"), 0)
+        self.assertEqual(self.daemon.ctl("get", "--hex", "6B00FF").stdout, b"bytes")
+        self.assertEqual(self.code("put", "--hex", "4142", stdin=b"same"), 0)
+        self.assertEqual(self.daemon.ctl("get", "AB").stdout, b"same")
+        self.assertEqual(self.code("exists", "AB", "--namespace", "other"), 1)
+        self.assertEqual(self.code("put", "AB", "--namespace", "other", stdin=b"there"), 0)
+        self.assertEqual(self.daemon.ctl("get", "AB", "--namespace", "other").stdout, b"there")
+        blue = str(self.daemon.path / "blue.sock")
+        self.assertEqual(self.code("exists", "AB", "--socket", blue), 1)
+        self.assertEqual(self.code("put", "AB", "--socket", blue, stdin=b"blue"), 0)
+        self.assertEqual(self.daemon.ctl("get", "AB", "--socket", blue).stdout, b"blue")
+        self.assertEqual(self.daemon.ctl("get", "AB").stdout, b"same")
+
+    def test_a_life_that_ends(self):
+        self.assertEqual(self.code("put", "short", "--ttl-ms", "50", stdin=b"x"), 0)
+        time.sleep(0.2)
+        self.assertEqual(self.code("exists", "short"), 1)
+
+    def test_wrong_keys_and_values(self):
+        for arguments, word in ((["get", "--hex", "6b0"], b"two hex digits"),
+                                (["get", "--hex", "zz"], b"two hex digits"),
+                                (["get", ""], b"1 to 1024 bytes"),
+                                (["put", "k" * 1025], b"1 to 1024 bytes"),
+                                (["put", "empty"], b"at least one byte"),
+                                (["put", "k", "--in", "/no/such/file"], b"/no/such/file")):
+            done = self.daemon.ctl(*arguments)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn(word, done.stderr)
+
+    # ---- what can be wrong
+
+    def test_no_daemon(self):
+        for arguments in (["status"], ["top", "--once"], ["version"]):
+            done = self.daemon.ctl(*arguments, admin="/tmp/no/such/admin.sock")
+            self.assertEqual(done.returncode, 3, arguments)
+            self.assertIn(b"/tmp/no/such/admin.sock", done.stderr)
+            self.assertIn(b"simmd all", done.stderr)
+        environment = dict(os.environ, SIMM_SOCKET="/tmp/no/such/simm.sock")
+        done = subprocess.run([BIN / "simmctl", "get", "k"], env=environment, capture_output=True,
+                              check=False)
+        self.assertEqual(done.returncode, 3)
+        self.assertIn(b"/tmp/no/such/simm.sock", done.stderr)
+
+    def test_a_daemon_that_does_not_answer(self):
+        self.daemon.process.send_signal(signal.SIGSTOP)
+        try:
+            done = self.daemon.ctl("--timeout-ms", "200", "status")
+        finally:
+            self.daemon.process.send_signal(signal.SIGCONT)
+        self.assertEqual(done.returncode, 5)
+        self.assertIn(b"stopped", done.stderr)
+
+    def test_permission_denied(self):
+        if os.geteuid() != 0:
+            self.skipTest("SKIPPED: only root can become somebody else")
+        done = self.daemon.ctl("status", user=65534, group=65534, extra_groups=[])
+        self.assertEqual(done.returncode, 4)
+        self.assertIn(b"only root", done.stderr)
+
+    def test_wrong_use(self):
+        for arguments in ([], ["nonsense"], ["get"], ["status", "--nonsense"], ["config"],
+                          ["--timeout-ms", "0", "status"], ["config", "check", "king", "x"]):
+            self.assertEqual(self.code(*arguments), 2, arguments)
+        self.assertEqual([self.code("--help"), self.code("--version")], [0, 0])
+
+    def test_a_reader_that_has_seen_enough(self):
+        command = f"set -o pipefail; {BIN}/simmctl --admin {self.daemon.path}/admin.sock "
+        for report in ("stats", "top --interval 0.05 --count 40"):
+            done = subprocess.run(["bash", "-c", f"{command} {report} | head -1"],
+                                  capture_output=True, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, b""), report)
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([BIN / "simmctl", "--admin", self.daemon.path / "admin.sock",
+                                   "stats"], stdout=full, stderr=subprocess.PIPE, check=False)
+        self.assertEqual(done.returncode, 7)
+        self.assertIn(b"No space", done.stderr)
+
+    # ---- versions, files
+
+    def test_version(self):
+        version = self.daemon.json("version")
+        self.assertTrue(version["fits"])
+        self.assertEqual(version["daemon_role"], "all")
+
+    def test_version_of_another_time(self):
+        path = str(self.daemon.path / "other.sock")
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener.bind(path)
+        listener.listen()
+
+        def pass_on():
+            with listener.accept()[0] as asker, \
+                 socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as daemon:
+                daemon.connect(str(self.daemon.path / "admin.sock"))
+                daemon.send(asker.recv(1 << 17))
+                asker.send(daemon.recv(1 << 17).replace(b'"layout_version":1',
+                                                        b'"layout_version":9'))
+        thread = threading.Thread(target=pass_on)
+        thread.start()
+        done = self.daemon.ctl("version", admin=path)
+        thread.join()
+        listener.close()
+        self.assertEqual(done.returncode, 6)
+        self.assertIn(b"layout 9, this library in 1", done.stderr)
+
+    def test_config_check_says_what_the_daemon_says(self):
+        file = self.daemon.path / "check.json"
+        for role, text in (("all", "{}"), ("storage", "{}"), ("node", '{"drain_ms": -1}'),
+                           ("manager", "{"), ("all", '{"no": 1}'),
+                           ("storage", '{"cluster": {"manager": "127.0.0.1:1"}}')):
+            file.write_text(text, encoding="utf-8")
+            checked = self.daemon.ctl("config", "check", role, str(file))
+            daemon = subprocess.run([BIN / "simmd", role, "--check-config", "--config", file],
+                                    capture_output=True, check=False)
+            self.assertEqual((checked.returncode == 2, checked.returncode == 0),
+                             (daemon.returncode != 0, daemon.returncode == 0), (role, text))
+            last = daemon.stderr.strip().rpartition(b"simmd: ")[2]
+            self.assertIn(last, checked.stderr)
+        self.assertEqual(self.code("config", "check", "all", "/no/such/file"), 2)
+
+    def test_secret(self):
+        file = self.daemon.path / "secret"
+        self.assertEqual(self.code("secret", "create", str(file)), 0)
+        self.assertEqual(file.stat().st_mode & 0o7777, 0o600)
+        secret = file.read_bytes()
+        self.assertRegex(secret, rb"^[0-9a-f]{64}\n$")
+        self.assertEqual(self.code("secret", "check", str(file)), 0)
+        done = self.daemon.ctl("secret", "create", str(file))
+        self.assertEqual((done.returncode, file.read_bytes()), (2, secret))
+        other = self.daemon.path / "secret2"
+        self.assertEqual(self.code("secret", "create", str(other), umask=0o777), 0)
+        self.assertEqual(other.stat().st_mode & 0o7777, 0o600)
+        self.assertNotEqual(other.read_bytes(), secret)
+        file.chmod(0o640)
+        self.assertEqual(self.code("secret", "check", str(file)), 4)
+        other.write_text("short\n", encoding="utf-8")
+        done = self.daemon.ctl("secret", "check", str(other))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(b"holds 5 bytes", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

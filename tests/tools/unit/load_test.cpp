@@ -1,0 +1,68 @@
+#include "libclient/tools/simmctl/load.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "libclient/tools/simmctl/agent_counter.h"
+
+namespace load_test {
+
+using nlohmann::ordered_json;
+using namespace simm::ctl;
+
+TEST_CASE("the parts of an agent's counter") {
+  const auto counter = agent_counter("store.12.lost_in_lease.removed");
+  REQUIRE(counter.has_value());
+  CHECK(counter->section == "store");
+  CHECK(counter->agent == 12);
+  CHECK(counter->name == "lost_in_lease.removed");
+  for (const char* name :
+       {"", "store", "store.", "store.1", "control.x.1", "store.1x.y", "s.-1.x"}) {
+    CHECK_FALSE(agent_counter(name).has_value());
+  }
+}
+
+TEST_CASE("a section by agent: every name, and a sum where there are several") {
+  const ordered_json counters = {
+      {"store.0.objects", 3}, {"store.1.objects", 4}, {"store.1.reads", 5}, {"storey.0.x", 9}};
+  CHECK(table_by_agent(counters, "store") ==
+        ordered_json::parse(R"([{"counter":"objects","store 0":3,"store 1":4,"all":7},
+                                {"counter":"reads","store 0":0,"store 1":5,"all":5}])"));
+  CHECK(table_by_agent({{"store.0.objects", 3}}, "store") ==
+        ordered_json::parse(R"([{"counter":"objects","store 0":3}])"));
+  CHECK(table_by_agent(counters, "flight").empty());
+}
+
+TEST_CASE("rates are differences over all agents, by the time between") {
+  const ordered_json first = {
+      {"server.0.get_pages", 100}, {"server.1.get_pages", 50}, {"server.0.misses", 10}};
+  const ordered_json second = {{"server.0.get_pages", 110},
+                               {"server.1.get_pages", 80},
+                               {"server.0.misses", 50},
+                               {"engine.0.complete_ns.log2_12", 98},
+                               {"engine.1.complete_ns.log2_20", 2},
+                               {"store.0.objects", 7}};
+  const ordered_json rates = rates_of(load_of(first), load_of(second), 2);
+  CHECK(rates["pool"]["get_pages_per_s"] == 20.0);
+  CHECK(rates["pool"]["get_hit_percent"] == 50.0);
+  CHECK(rates["pool"]["exists_hit_percent"].is_null());
+  CHECK(rates["pool"]["objects"] == 7);
+  CHECK(rates["clients"]["batch_p50_us"] == 4.1);
+  CHECK(rates["clients"]["batch_p99_us"] == 1048.6);
+}
+
+TEST_CASE("after a restart of the daemon there is no negative rate") {
+  const ordered_json rates =
+      rates_of(load_of({{"engine.0.pages", 1'000'000}}), load_of({{"engine.0.pages", 50}}), 1);
+  CHECK(rates["clients"]["pages_per_s"] == 50.0);
+}
+
+TEST_CASE("a daemon without a pool shows no lines of one") {
+  const std::string text = text_of(rates_of({}, load_of({{"session.0.attached", 3}}), 1));
+  CHECK(text.find("3 sessions") != std::string::npos);
+  CHECK(text.find("p50 < - us") != std::string::npos);
+  CHECK(text.find("pool") == std::string::npos);
+}
+
+}  // namespace load_test
