@@ -82,7 +82,7 @@ ordered_json share_percent(std::uint64_t hits, std::uint64_t misses) {
   return rounded(100 * static_cast<double>(hits) / static_cast<double>(hits + misses));
 }
 
-std::string cell(const ordered_json& value) {
+std::string number_cell(const ordered_json& value) {
   if (value.is_null()) return "-";
   if (!value.is_number_float()) return value.dump();
   std::array<char, 32> text{};
@@ -152,24 +152,28 @@ std::string text_of(const ordered_json& rates) {
     std::snprintf(column.data(), column.size(), "%-10s", name);
     text += column.data() + what + "\n";
   };
-  line("clients", cell(clients["sessions"]) + " sessions, " + cell(clients["batches_per_s"]) +
-                      " batches/s, " + cell(clients["pages_per_s"]) + " pages/s, " +
+  line("clients", number_cell(clients["sessions"]) + " sessions, " +
+                      number_cell(clients["batches_per_s"]) + " batches/s, " +
+                      number_cell(clients["pages_per_s"]) + " pages/s, " +
                       bytes_cell(clients["bytes_per_s"]) + "/s");
-  line("batches", "p50 < " + cell(clients["batch_p50_us"]) + " us, p99 < " +
-                      cell(clients["batch_p99_us"]) + " us, max < " +
-                      cell(clients["batch_max_us"]) + " us; " + cell(clients["timeouts_per_s"]) +
-                      " timeouts/s, " + cell(clients["unreachable_per_s"]) + " unreachable/s");
+  line("batches", "p50 < " + number_cell(clients["batch_p50_us"]) + " us, p99 < " +
+                      number_cell(clients["batch_p99_us"]) + " us, max < " +
+                      number_cell(clients["batch_max_us"]) + " us; " +
+                      number_cell(clients["timeouts_per_s"]) + " timeouts/s, " +
+                      number_cell(clients["unreachable_per_s"]) + " unreachable/s");
   if (pool["arena_bytes"] == 0) return text;
-  line("gets", cell(pool["get_pages_per_s"]) + " pages/s, " + bytes_cell(pool["get_bytes_per_s"]) +
-                   "/s, " + cell(pool["get_hit_percent"]) + " % hits");
-  line("exists",
-       cell(pool["exists_per_s"]) + " pages/s, " + cell(pool["exists_hit_percent"]) + " % hits");
-  line("puts",
-       cell(pool["put_pages_per_s"]) + " pages/s, " + bytes_cell(pool["put_bytes_per_s"]) + "/s");
-  line("pool", cell(pool["objects"]) + " objects, " + bytes_cell(pool["used_bytes"]) + " of " +
-                   bytes_cell(pool["arena_bytes"]) + ", " + bytes_cell(pool["leased_bytes"]) +
-                   " leased; " + cell(pool["evicted_per_s"]) + " evicted/s, " +
-                   cell(pool["lost_in_lease_per_s"]) + " lost in a lease/s");
+  line("gets", number_cell(pool["get_pages_per_s"]) + " pages/s, " +
+                   bytes_cell(pool["get_bytes_per_s"]) + "/s, " +
+                   number_cell(pool["get_hit_percent"]) + " % hits");
+  line("exists", number_cell(pool["exists_per_s"]) + " pages/s, " +
+                     number_cell(pool["exists_hit_percent"]) + " % hits");
+  line("puts", number_cell(pool["put_pages_per_s"]) + " pages/s, " +
+                   bytes_cell(pool["put_bytes_per_s"]) + "/s");
+  line("pool", number_cell(pool["objects"]) + " objects, " + bytes_cell(pool["used_bytes"]) +
+                   " of " + bytes_cell(pool["arena_bytes"]) + ", " +
+                   bytes_cell(pool["leased_bytes"]) + " leased; " +
+                   number_cell(pool["evicted_per_s"]) + " evicted/s, " +
+                   number_cell(pool["lost_in_lease_per_s"]) + " lost in a lease/s");
   return text;
 }
 
