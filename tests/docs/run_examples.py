@@ -5,8 +5,8 @@ In a Markdown file every fenced block whose language is `sh` is run; `console`, 
 others are only shown. What a reader need not see stands in a comment that begins with a line
 `<!-- sh` and ends with a line `-->`: it is run too. The blocks of a file are run one after the
 other by one bash with `set -e -o pipefail`, in a directory of their own, with DIR first in PATH and
-SIMM_SOCKET in that directory. A root user gets an empty /run and a loopback network of its own where
-the kernel allows it. Whatever the blocks leave running is ended.
+SIMM_SOCKET in that directory. A root user gets an empty /run and a loopback network of its own
+where the kernel allows it. Whatever the blocks leave running is ended.
 
 Prints for each file how many blocks ran; a block that fails is printed with what it said. Exit
 status 1 when one failed, or when a file has none.
