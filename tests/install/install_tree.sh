@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the build to a prefix, moves that tree elsewhere, builds the examples from there as a
-# user would (pkg-config, find_package), and runs them against the installed daemon. Then installs below
-# a DESTDIR with prefix /usr, and looks at the places and paths.
+# user would (pkg-config, find_package), and runs them against the installed daemon. Then installs
+# below a DESTDIR with prefix /usr, and looks at the places and paths.
 #
 #   install_tree.sh CMAKE BUILD_DIRECTORY LIBDIR VERSION
 set -euo pipefail
