@@ -16,6 +16,9 @@ file(RELATIVE_PATH simm_rpath /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
 set(simm_rpath "$ORIGIN/${simm_rpath}")
 set(simm_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/simm)
 
+# Everything that is installed, and no test.
+add_custom_target(installed)
+
 # The manual pages and completions that lie in DIR.
 function(simm_install_manuals dir)
   file(GLOB pages CONFIGURE_DEPENDS ${dir}/*.[1-8])
@@ -42,6 +45,7 @@ endfunction()
 
 # A program, and the manual pages and completions of its folder.
 function(simm_install_program name dir)
+  add_dependencies(installed ${name})
   install(TARGETS ${name} COMPONENT daemon)
   simm_install_manuals(${dir})
 endfunction()
@@ -94,6 +98,7 @@ file(GLOB schemas CONFIGURE_DEPENDS config/*.schema.json)
 install(FILES ${schemas} DESTINATION ${CMAKE_INSTALL_DATADIR}/simm COMPONENT daemon)
 install(PROGRAMS scripts/demo.sh DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME simm-demo
   COMPONENT daemon)
+simm_install_manuals(${CMAKE_SOURCE_DIR}/scripts)
 
 # Units and configuration name absolute paths, which are known when it is installed.
 configure_file(scripts/install_system.cmake.in install_system.cmake @ONLY)
