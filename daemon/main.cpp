@@ -9,7 +9,6 @@
 
 #include "daemon/base/config.h"
 #include "daemon/base/config_table.h"
-#include "daemon/base/log.h"
 #include "daemon/manager_daemon.h"
 #include "daemon/node_daemon.h"
 #include "daemon/privileges.h"
@@ -24,14 +23,9 @@ struct CommandLine {
   bool print_schema = false;
 };
 
-// On standard error, to the journal as an error.
-int fail(const std::string& why) {
-  const char* priority = simm::base::Log::stderr_is_journal() ? "<3>" : "";
-  std::fprintf(stderr, "%ssimmd: %s\n", priority, why.c_str());
-  return EXIT_FAILURE;
-}
 int fail(const simm::Error& error) {
-  return fail(error.context);
+  std::fprintf(stderr, "simmd: %s\n", error.context.c_str());
+  return EXIT_FAILURE;
 }
 
 // The whole of --check-config.
@@ -138,6 +132,7 @@ int main(int argc, char** argv) {
                  line);
   } catch (const std::exception& unexpected) {
     // Out of memory or descriptors while it starts.
-    return fail(unexpected.what());
+    std::fprintf(stderr, "simmd: %s\n", unexpected.what());
+    return EXIT_FAILURE;
   }
 }

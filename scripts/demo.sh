@@ -4,10 +4,11 @@
 # conversation trace with four client processes that check every byte they fetch, prints the table
 # and, as the last line, one JSON object, and stops everything it started.
 #
-#   scripts/demo.sh [--standalone | --chaos] [--trace FILE] [--quick]
+#   scripts/demo.sh [--standalone | --chaos] [--python] [--trace FILE] [--quick]
 #
 # --standalone   `simmd all` instead of a cluster: everything in one process
 # --chaos        kills and restarts storage daemons and the manager while the replay runs
+# --python       the clients are Python processes that use simm.kv, as engines do
 # --trace FILE   replays real requests instead of generated ones
 #                (libclient/tools/simm-bench/TRACE.md says where there are some)
 # --quick        a short trace and a small pool: under a minute when the build is there
@@ -23,8 +24,9 @@ fail() {
   exit 2
 }
 
-replay=(--processes 4)
+trace=
 quick=
+python=
 standalone=
 chaos=
 while [ $# -gt 0 ]; do
@@ -32,14 +34,12 @@ while [ $# -gt 0 ]; do
     --trace)
       [ $# -ge 2 ] || fail "--trace needs a file"
       [ -r "$2" ] || fail "--trace $2: no such file, or it can not be read"
-      replay+=(--trace "$(realpath -- "$2")")
+      trace=$(realpath -- "$2")
       shift
       ;;
-    --quick)
-      quick=1
-      replay+=(--quick)
-      ;;
+    --quick) quick=1 ;;
     --standalone) standalone=1 ;;
+    --python) python=/usr/bin/python3 ;;
     --chaos) chaos=1 ;;
     -h | --help)
       usage
@@ -108,8 +108,9 @@ else
   step "building release"
   quietly cmake --preset release -Wno-dev
   quietly cmake --build --preset release -j "${SIMM_JOBS:-$(nproc)}" \
-    --target simmd simm-bench simmctl
+    --target simmd simm-bench simmctl ${python:+simm_python}
   bin=build/release/bin
+  export PYTHONPATH=build/release/python
 fi
 
 # A third of the memory that is free, at most 8 GiB.
@@ -198,8 +199,22 @@ if [ -n "$chaos" ]; then
   disown "$chaos_pid"  # nobody has to read that it was killed
 fi
 status=0
-"$bin/simm-bench" replay "${replay[@]}" --daemon "$run_directory/node/simm.sock" \
-  --pool-bytes "$pool_bytes" >"$run_directory/table" || status=$?
+replay=(--processes 4 --pool-bytes "$pool_bytes")
+export SIMM_SOCKET=$run_directory/node/simm.sock
+if [ -n "$python" ]; then
+  if [ -z "$trace" ]; then
+    trace=$run_directory/generated.jsonl
+    "$bin/simm-bench" trace-stats --write "$trace" ${quick:+--requests 120} >/dev/null
+  elif [ -n "$quick" ]; then
+    head -n 120 "$trace" >"$run_directory/quick.jsonl"
+    trace=$run_directory/quick.jsonl
+  fi
+  replay=("$python" -m simm.replay "${replay[@]}" --trace "$trace")
+else
+  replay=("$bin/simm-bench" replay "${replay[@]}" --daemon "$SIMM_SOCKET"
+    ${trace:+--trace "$trace"} ${quick:+--quick})
+fi
+"${replay[@]}" >"$run_directory/table" || status=$?
 head -n -1 "$run_directory/table"
 result=$(tail -n 1 "$run_directory/table")
 case $result in

@@ -7,7 +7,7 @@
 #   tsan       ThreadSanitizer, concurrent parts only
 #   fuzz       every fuzz target for SIMM_FUZZ_SECONDS (20) seconds
 #   compilers  g++-11 and clang compile everything
-#   demo       scripts/demo.sh --quick, with --chaos and with --standalone
+#   demo       scripts/demo.sh --quick, with --chaos, with --standalone and with --python
 #
 # SIMM_JOBS (2) bounds parallel compilation. Each part prints its time.
 set -uo pipefail
@@ -96,8 +96,11 @@ part_compilers() {
   done
 }
 
-# A cluster whose daemons die, and everything in one process.
-part_demo() { scripts/demo.sh --quick --chaos && scripts/demo.sh --quick --standalone; }
+# A cluster whose daemons die, everything in one process, and clients in Python.
+part_demo() {
+  scripts/demo.sh --quick --chaos && scripts/demo.sh --quick --standalone &&
+    scripts/demo.sh --quick --python
+}
 
 scripts/install_packages.sh || exit 1
 mkdir -p build

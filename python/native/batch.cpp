@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "python/native/extent.h"
 #include "python/native/mr_ext.h"
 #include "python/native/results.h"
 
@@ -109,14 +110,27 @@ void Batch::add_view(PyObject* view, std::size_t index, std::uint64_t offset) {
                          ".from_buffer()");
   }
   const auto& page = *py::handle(view).cast<const BlockView*>();
-  if (page.mr && page.mr->closed()) {
+  if (const char* trouble = trouble_of(page); trouble != nullptr) {
     items_.push_back({});
-    return preset(index, Status::invalid_state,
-                  "its region was deregistered: register the memory again and make new views");
+    return preset(index, Status::invalid_state, trouble);
   }
   // SAFETY: an address only: libsimm looks it up in its table of registered memory.
   const View where(reinterpret_cast<const void*>(page.address), page.length);
   items_.push_back({names_[index], where, offset, 0});
+}
+
+const char* Batch::trouble_of(const BlockView& page) {
+  constexpr const char* kFreed =
+      "its tensor has lost its memory: register the tensor again and make new views";
+  if (!page.mr) return is_still_at(page.owner, page.address) ? nullptr : kFreed;
+  if (page.mr.get() != looked_at_) {
+    looked_at_ = page.mr.get();
+    found_ = looked_at_->is_there() ? nullptr : kFreed;
+    if (looked_at_->closed()) {
+      found_ = "its region was deregistered: register the memory again and make new views";
+    }
+  }
+  return found_;
 }
 
 void Batch::preset(std::size_t index, Status status, std::string reason) {

@@ -16,6 +16,9 @@
 
 namespace simm::python {
 
+class MrExt;
+struct BlockView;
+
 enum class Operation : std::uint8_t { put, get, exists, remove };
 
 class Batch {
@@ -46,6 +49,8 @@ public:
 private:
   void add_key(PyObject* key, std::size_t index);
   void add_view(PyObject* view, std::size_t index, std::uint64_t offset);
+  // What is wrong with the memory of a view, or nullptr.
+  const char* trouble_of(const BlockView& page);
   void preset(std::size_t index, Status status, std::string reason);
   void apply_presets() noexcept;
 
@@ -58,6 +63,8 @@ private:
   std::vector<PageResult> results_;
   std::vector<std::pair<std::size_t, Status>> presets_;  // pages that libsimm must not be asked for
   std::string reason_;
+  const MrExt* looked_at_ = nullptr;  // the pages of one call mostly are in one region
+  const char* found_ = nullptr;
   bool refused_ = false;
 };
 

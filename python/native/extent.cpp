@@ -45,12 +45,25 @@ Extent of_buffer(const py::object& object) {
   return extent;
 }
 
+bool is_tensor(const py::object& object) {
+  return py::hasattr(object, "data_ptr") && py::hasattr(object, "element_size");
+}
+
 }  // namespace
 
-Extent extent_of(const py::object& object) {
-  if (py::hasattr(object, "data_ptr") && py::hasattr(object, "element_size")) {
-    return of_tensor(object);
+bool is_still_at(const py::object& owner, std::uintptr_t address) noexcept {
+  try {
+    if (!owner || owner.is_none() || PyMemoryView_Check(owner.ptr()) || !is_tensor(owner)) {
+      return true;
+    }
+    return owner.attr("data_ptr")().cast<std::uintptr_t>() == address;
+  } catch (const std::exception&) {
+    return false;
   }
+}
+
+Extent extent_of(const py::object& object) {
+  if (is_tensor(object)) return of_tensor(object);
   if (PyObject_CheckBuffer(object.ptr()) != 0) return of_buffer(object);
   if (py::hasattr(object, "__cuda_array_interface__")) return of_device_array(object);
   throw py::type_error(std::string("memory of ") + Py_TYPE(object.ptr())->tp_name +

@@ -17,6 +17,11 @@ struct Extent {
   pybind11::object owner;  // while it lives the memory stays where it is
 };
 
+// A tensor can lose its memory while it lives: another storage, or a storage of another size. Is
+// the tensor's memory still at that address? True for owners that are no tensors: a buffer that is
+// exported stays. Never throws.
+bool is_still_at(const pybind11::object& owner, std::uintptr_t address) noexcept;
+
 // TypeError when the object has no memory of that kind, or may not be written to.
 Extent extent_of(const pybind11::object& object);
 

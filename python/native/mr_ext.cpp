@@ -68,6 +68,11 @@ bool MrExt::covers(std::uintptr_t address, std::uint64_t length) const noexcept 
   });
 }
 
+bool MrExt::is_there() const noexcept {
+  return std::all_of(pieces_.begin(), pieces_.end(),
+                     [](const Piece& piece) { return is_still_at(piece.owner, piece.address); });
+}
+
 std::uint64_t MrExt::bytes() const noexcept {
   std::uint64_t sum = 0;
   for (const Piece& piece : pieces_) sum += piece.length;
@@ -185,13 +190,15 @@ void bind_blocks(py::module_& module) {
   // A piece of allocated memory that blocks are cut from (simm/slab.py).
   py::class_<Registration, std::shared_ptr<Registration>>(module, "Slab")
       .def_property_readonly("size", &Registration::length)
-      .def("block",
-           [](std::shared_ptr<Registration> self, std::uint64_t offset, std::uint64_t length) {
-             if (length == 0 || !self->covers(self->address() + offset, length)) {
-               throw py::value_error("block: outside the slab");
-             }
-             return Block{std::move(self), offset, length};
-           });
+      .def(
+          "block",
+          [](std::shared_ptr<Registration> self, std::uint64_t offset, std::uint64_t length) {
+            if (length == 0 || !self->covers(self->address() + offset, length)) {
+              throw py::value_error("block: outside the slab");
+            }
+            return Block{std::move(self), offset, length};
+          },
+          py::arg("offset"), py::arg("length"));
 }
 
 }  // namespace

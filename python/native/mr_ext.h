@@ -28,6 +28,8 @@ public:
   void deregister() noexcept;
   [[nodiscard]] bool closed() const noexcept { return closed_; }
   [[nodiscard]] bool covers(std::uintptr_t address, std::uint64_t length) const noexcept;
+  // Have all its tensors the memory that they had when they were registered?
+  [[nodiscard]] bool is_there() const noexcept;
   [[nodiscard]] std::uint64_t bytes() const noexcept;
   [[nodiscard]] pybind11::list pieces() const;  // (address, bytes, kind, reason) of each
   [[nodiscard]] std::string description() const;

@@ -1,7 +1,6 @@
 """Types of the native half of simm."""
 
-import enum
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union, overload
+from typing import Any, Callable, ClassVar, Dict, List, Optional, Sequence, Tuple, Union, overload
 
 class MrExt:
     @overload
@@ -28,6 +27,7 @@ class BlockView:
     @property
     def size(self) -> int: ...
     def __len__(self) -> int: ...
+    def __buffer__(self, flags: int) -> memoryview: ...
 
 class Block:
     def as_ref(self) -> Any: ...
@@ -37,17 +37,18 @@ class Block:
     @property
     def size(self) -> int: ...
     def __len__(self) -> int: ...
+    def __buffer__(self, flags: int) -> memoryview: ...
 
 class Slab:
     @property
     def size(self) -> int: ...
     def block(self, offset: int, length: int) -> Block: ...
 
-class Operation(enum.Enum):
-    put = 0
-    get = 1
-    exists = 2
-    delete = 3
+class Operation:
+    put: ClassVar[Operation]
+    get: ClassVar[Operation]
+    exists: ClassVar[Operation]
+    delete: ClassVar[Operation]
 
 class Channel:
     def start(self, operation: Operation, keys: Sequence[str],

@@ -18,11 +18,15 @@ from simm.tensors import itemsize, shaped
 _PUT = _native.Operation.put
 _GET = _native.Operation.get
 _EXISTS = _native.Operation.exists
-_DELETE = getattr(_native.Operation, "delete")
+_DELETE = _native.Operation.delete
 
 # Engines put such a key at each start and never delete it.
 _WARM_UP_PREFIXES = ("sglang_simm_warmup_key", "flexkv_simm_warmup_key")
 _WARM_UP_TTL_MS = 60_000
+
+
+def _ttl_ms_of(key: str) -> int:
+    return _WARM_UP_TTL_MS if isinstance(key, str) and key.startswith(_WARM_UP_PREFIXES) else 0
 
 
 class Store:
@@ -94,10 +98,8 @@ class Store:
         if_absent: an existing key is left alone, which is 0 as well. ttl_ms: life of the value;
         0: until it is evicted.
         """
-        if ttl_ms == 0 and isinstance(key, str) and key.startswith(_WARM_UP_PREFIXES):
-            ttl_ms = _WARM_UP_TTL_MS
-        return self._connection.run(_PUT, (key,), (view,), if_absent=if_absent, ttl_ms=ttl_ms,
-                                    timeout_ms=timeout_ms)[0]
+        return self._connection.run(_PUT, (key,), (view,), if_absent=if_absent,
+                                    ttl_ms=ttl_ms or _ttl_ms_of(key), timeout_ms=timeout_ms)[0]
 
     def get(self, key: str, view: _native.BlockView, *, lease_ms: int = 0,
             timeout_ms: int = 0) -> Length:
@@ -162,41 +164,49 @@ class Store:
 
     # --- asynchronous: the same results, in the running event loop --------------------------------
 
-    async def put_async(self, key: str, view: _native.BlockView, **options: Any) -> Code:
+    async def put_async(self, key: str, view: _native.BlockView, *, if_absent: bool = False,
+                        ttl_ms: int = 0, timeout_ms: int = 0) -> Code:
         """put() as a coroutine. Cancelling waits for its end: then the memory is free again."""
-        if isinstance(key, str) and key.startswith(_WARM_UP_PREFIXES):
-            options.setdefault("ttl_ms", _WARM_UP_TTL_MS)
-        return (await self._events().call(_PUT, (key,), (view,), **options))[0]
+        return (await self._events().call(_PUT, (key,), (view,), if_absent=if_absent,
+                                          ttl_ms=ttl_ms or _ttl_ms_of(key),
+                                          timeout_ms=timeout_ms))[0]
 
-    async def get_async(self, key: str, view: _native.BlockView, **options: Any) -> Length:
+    async def get_async(self, key: str, view: _native.BlockView, *, lease_ms: int = 0,
+                        timeout_ms: int = 0) -> Length:
         """get() as a coroutine. Cancelling waits for its end: then the memory is free again."""
-        return (await self._events().call(_GET, (key,), (view,), **options))[0]
+        return (await self._events().call(_GET, (key,), (view,), lease_ms=lease_ms,
+                                          timeout_ms=timeout_ms))[0]
 
-    async def exists_async(self, key: str, **options: Any) -> bool:
+    async def exists_async(self, key: str, *, lease_ms: int = 0, timeout_ms: int = 0) -> bool:
         """exists() as a coroutine."""
-        return (await self._events().call(_EXISTS, (key,), **options))[0]
+        return (await self._events().call(_EXISTS, (key,), lease_ms=lease_ms,
+                                          timeout_ms=timeout_ms))[0]
 
-    async def delete_async(self, key: str, **options: Any) -> Code:
+    async def delete_async(self, key: str, *, timeout_ms: int = 0) -> Code:
         """delete() as a coroutine."""
-        return (await self._events().call(_DELETE, (key,), **options))[0]
+        return (await self._events().call(_DELETE, (key,), timeout_ms=timeout_ms))[0]
 
-    async def mput_async(self, keys: Sequence[str], views: Sequence[_native.BlockView],
-                         **options: Any) -> List[Code]:
+    async def mput_async(self, keys: Sequence[str], views: Sequence[_native.BlockView], *,
+                         if_absent: bool = False, ttl_ms: int = 0,
+                         timeout_ms: int = 0) -> List[Code]:
         """mput() as a coroutine."""
-        return await self._events().call(_PUT, keys, views, **options)
+        return await self._events().call(_PUT, keys, views, if_absent=if_absent, ttl_ms=ttl_ms,
+                                         timeout_ms=timeout_ms)
 
-    async def mget_async(self, keys: Sequence[str], views: Sequence[_native.BlockView],
-                         **options: Any) -> List[Length]:
+    async def mget_async(self, keys: Sequence[str], views: Sequence[_native.BlockView], *,
+                         lease_ms: int = 0, timeout_ms: int = 0) -> List[Length]:
         """mget() as a coroutine."""
-        return await self._events().call(_GET, keys, views, **options)
+        return await self._events().call(_GET, keys, views, lease_ms=lease_ms,
+                                         timeout_ms=timeout_ms)
 
-    async def mexists_async(self, keys: Sequence[str], **options: Any) -> List[bool]:
+    async def mexists_async(self, keys: Sequence[str], *, lease_ms: int = 0,
+                            timeout_ms: int = 0) -> List[bool]:
         """mexists() as a coroutine."""
-        return await self._events().call(_EXISTS, keys, **options)
+        return await self._events().call(_EXISTS, keys, lease_ms=lease_ms, timeout_ms=timeout_ms)
 
-    async def mdelete_async(self, keys: Sequence[str], **options: Any) -> List[Code]:
+    async def mdelete_async(self, keys: Sequence[str], *, timeout_ms: int = 0) -> List[Code]:
         """mdelete() as a coroutine."""
-        return await self._events().call(_DELETE, keys, **options)
+        return await self._events().call(_DELETE, keys, timeout_ms=timeout_ms)
 
     def _events(self) -> Any:
         loop = asyncio.get_running_loop()

@@ -5,6 +5,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -107,3 +108,8 @@ def fill(block, byte: int):
     """The block, every byte of which is `byte`."""
     memoryview(block)[:] = bytes([byte]) * len(block)
     return block
+
+
+def run_python(text: str, **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-c", text], env={**os.environ, **environment},
+                          capture_output=True, text=True, timeout=120, check=False)

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 
+import numpy
 import pytest
 
 from conftest import fill
@@ -109,6 +110,25 @@ def test_a_deadline_of_the_caller(store, key):
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(forever(), 0.2)
         assert await store.exists_async(key) is False
+    asyncio.run(main())
+
+
+def test_a_region_deregistered_with_work_in_flight(store, key):
+    """Asking for it waits for the operations on its memory; what comes later is refused."""
+    async def main():
+        pool = numpy.ones(16 << 20, numpy.uint8)
+        mr = kv.register_mr(pool)
+        views = [kv.BlockView.from_tensor(pool[i << 20:(i + 1) << 20], mr) for i in range(16)]
+        keys = [f"{key}{i}" for i in range(16)]
+        assert await store.mput_async(keys, views) == [0] * 16
+        tasks = [asyncio.ensure_future(store.mget_async(keys, views)) for _ in range(4)]
+        await asyncio.sleep(0)
+        assert kv.deregister_mr(mr)
+        pool[:] = 2  # ours again: nothing writes to it any more
+        for results in await asyncio.gather(*tasks):
+            assert set(results) <= {1 << 20, INVALID_STATE, INVALID_ARGUMENT}
+        assert (pool == 2).all()
+        assert await store.mget_async(keys, views) == [INVALID_STATE] * 16
     asyncio.run(main())
 
 

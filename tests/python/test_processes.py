@@ -1,5 +1,6 @@
 """Fork, spawn, threads, several processes, a daemon that dies, and the end of the interpreter."""
 
+import asyncio
 import multiprocessing
 import os
 import pathlib
@@ -10,14 +11,9 @@ import time
 
 import pytest
 
-from conftest import fill
+from conftest import fill, run_python
 from simm import kv
 from simm.results import UNREACHABLE
-
-
-def run_python(text: str, **environment: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-c", text], env={**os.environ, **environment},
-                          capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_a_forked_child_works_and_leaves_its_parent_alone(store, key):
@@ -153,6 +149,49 @@ def test_a_daemon_that_dies_in_the_middle_of_a_call_and_comes_back(own_daemon, k
         while not store.ping() and time.monotonic() < deadline:
             time.sleep(0.05)
         assert store.put(key, view) == 0 and store.exists(key)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_daemon_that_dies_while_a_call_waits_for_it(own_daemon, key, asynchronous):
+    """The call ends because the daemon is gone, long before its deadline."""
+    kv.set_flag("clnt_sync_req_timeout_ms", "600000")
+    kv.set_flag("clnt_async_req_timeout_ms", "600000")
+    with kv.Store() as store:
+        blocks = [fill(store.allocate(1 << 20), 3) for _ in range(4)]
+        keys = [f"{key}{i}" for i in range(4)]
+        views = [block.view() for block in blocks]
+        assert store.mput(keys, views) == [0] * 4
+        own_daemon.stop()
+        killer = threading.Timer(0.3, own_daemon.kill)
+        killer.start()
+        if asynchronous:
+            results = asyncio.run(store.mget_async(keys, views))
+        else:
+            results = store.mget(keys, views)
+        killer.join(60)
+        assert results == [UNREACHABLE] * 4
+        assert all(bytes(block) == b"\3" * (1 << 20) for block in blocks)
+
+
+def test_a_child_forked_from_a_process_with_an_event_loop(store, key):
+    async def in_parent():
+        view = fill(store.allocate(4096), 1).view()
+        assert await store.put_async(key + "1", view) == 0
+        child = os.fork()
+        if child == 0:
+            done = []
+            worker = threading.Thread(target=lambda: done.append(asyncio.run(in_child(view))))
+            worker.start()  # in a thread of its own, because this one has a running loop
+            worker.join(60)
+            os._exit(0 if done == [True] else 1)
+        assert await store.put_async(key + "3", view) == 0
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return status, await store.mexists_async([key + "1", key + "2", key + "3"])
+
+    async def in_child(view):
+        return await store.exists_async(key + "1") and bool(await store.put_async(key + "2", view))
+
+    assert asyncio.run(in_parent()) == (0, [True] * 3)
 
 
 @pytest.mark.parametrize("text", [

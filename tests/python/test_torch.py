@@ -4,7 +4,9 @@ import gc
 
 import pytest
 
-from simm.kv import BlockView, register_mr
+from conftest import run_python
+from simm.kv import BlockView, deregister_mr, register_mr
+from simm.results import INVALID_STATE
 
 torch = pytest.importorskip("torch")
 
@@ -59,3 +61,42 @@ def test_lists_of_tensors(store):
     mr = register_mr(pools)
     assert mr.size == 450 and BlockView.from_tensor(pools[1], mr).size == 50
     assert register_mr(torch.zeros(0)).size == 0
+
+
+def test_a_tensor_whose_memory_has_been_freed(store, key):
+    pool, other = torch.ones(32 << 20, dtype=torch.uint8), torch.ones(4096, dtype=torch.uint8)
+    mr, other_mr = register_mr(pool), register_mr(other)
+    views = [BlockView.from_buffer(pool.data_ptr(), 4096, mr),
+             BlockView.from_tensor(pool[4096:], mr),
+             BlockView.from_tensor(other, other_mr), BlockView.from_tensor(pool)]
+    keys = [f"{key}{i}" for i in range(4)]
+    assert store.mput(keys, views) == [0] * 4
+    pool.storage().resize_(0)  # unmapped: whoever touches it now crashes
+    assert store.mput(keys, views) == [INVALID_STATE, INVALID_STATE, 0, INVALID_STATE]
+    assert store.mget(keys, views) == [INVALID_STATE, INVALID_STATE, 4096, INVALID_STATE]
+    assert deregister_mr(mr) and store.put(key, views[2]) == 0
+
+
+def test_a_tensor_that_nobody_else_holds(store, key):
+    mr = register_mr(torch.full((4096,), 7, dtype=torch.uint8))
+    view = BlockView.from_buffer(mr.pieces[0][0], 4096, mr)
+    del mr
+    gc.collect()
+    assert store.put(key, view) == 0
+    target = store.allocate(4096)
+    assert store.get(key, target.view()) == 4096 and bytes(target) == b"\7" * 4096
+
+
+def test_the_interpreter_ends_with_tensors_registered(daemon):
+    ended = run_python("""
+import torch
+from simm import kv
+pool = torch.ones(1 << 20)
+mr = kv.register_mr(pool)
+store = kv.Store()
+shared = store.alloc_tensor((4, 4), torch.float32)
+block = store.allocate(100).as_ref()
+assert store.put('exit', kv.BlockView.from_tensor(pool, mr)) == 0
+torch.keep = [store, mr, pool, shared, block]
+""", SIMM_SOCKET=daemon.socket)
+    assert (ended.returncode, ended.stderr) == (0, "")
