@@ -2,12 +2,15 @@
 
 #include <poll.h>
 #include <pwd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <optional>
 #include <utility>
 
-#include "daemon/base/clock.h"
+#include "daemon/base/log.h"
+#include "daemon/base/real_clock.h"
 #include "daemon/memory/adopt_helper.h"
 #include "ipc/fd_listener.h"
 
@@ -42,6 +45,24 @@ Expected<ipc::FdListener> listen_for_daemon(const base::Config& config, const st
   return listener;
 }
 
+// Whose daemon is served, besides root's.
+Expected<uid_t> uid_of_daemon(const base::Config& config) {
+  if (config.user.empty()) return ::geteuid();
+  const passwd* account = ::getpwnam(config.user.c_str());  // start-up: no other thread
+  if (account != nullptr) return account->pw_uid;
+  return Error{Status::invalid_argument, "user = " + config.user +
+                                             ": there is no such user; create it or leave the key "
+                                             "out"};
+}
+
+// As the kernel recorded it when the peer connected.
+std::optional<uid_t> uid_of_peer(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return {};
+  return peer.uid;
+}
+
 }  // namespace
 
 HelperLink reach_adopt_helper(const base::Config& config) {
@@ -67,6 +88,10 @@ Outcome run_adopt_service(const base::Config& config, const std::string& path,
                           std::vector<control::InheritedSocket> inherited) {
   auto listener = listen_for_daemon(config, path, std::move(inherited));
   if (!listener) return std::move(listener).error();
+  const auto daemon_uid = uid_of_daemon(config);
+  if (!daemon_uid) return daemon_uid.error();
+  const base::RealClock clock;
+  base::Log log(clock, config.log.level);
   auto helper = memory::AdoptHelper::enter(helper_options(config));
   if (!helper) return std::move(helper).error();
   while (true) {
@@ -74,7 +99,14 @@ Outcome run_adopt_service(const base::Config& config, const std::string& path,
     if (::poll(&polled, 1, -1) < 0 && errno != EINTR) return system_error("poll", errno);
     auto accepted = listener->accept();
     if (!accepted) return std::move(accepted).error();
-    if (accepted->has_value()) helper->serve(std::move(**accepted));
+    if (!accepted->has_value()) continue;
+    const auto uid = uid_of_peer((*accepted)->fd());
+    if (uid == daemon_uid.value() || uid == uid_t{0}) {
+      helper->serve(std::move(**accepted));
+    } else {
+      log.warning("adopt", "somebody who is not the daemon's user connected, and is not served",
+                  {{"uid", uid ? std::to_string(*uid) : "unknown"}});
+    }
   }
 }
 

@@ -25,7 +25,9 @@ struct HelperLink {
 HelperLink reach_adopt_helper(const base::Config& config);
 
 // Is the helper: serves one daemon after the other on `path` (owned by the configured user, for it
-// alone) or on an inherited socket. Returns only with an error.
+// alone) or on an inherited socket, whoever made its permissions. Only the configured user (without
+// one, the helper's own) and root are served, by what the kernel recorded at connect; others are
+// hung up on and logged. Returns only with an error.
 Outcome run_adopt_service(const base::Config& config, const std::string& path,
                           std::vector<control::InheritedSocket> inherited);
 

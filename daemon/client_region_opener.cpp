@@ -7,7 +7,9 @@ namespace simm {
 ClientRegionOpener::ClientRegionOpener(const base::Config& config, HelperLink helper,
                                        const memory::ForeignArena& arena)
     : registrar_({config.memory.adopt, config.memory.foreign},
-                 helper.socket.valid() ? &helper_.emplace(std::move(helper.socket)) : nullptr,
+                 helper.socket.valid()
+                     ? &helper_.emplace(std::move(helper.socket), config.memory.adopt_socket)
+                     : nullptr,
                  helper.why_not, arena) {}
 
 control::RegionAnswer ClientRegionOpener::open(control::RegionRequest request) {

@@ -38,6 +38,8 @@ public:
   static Expected<std::unique_ptr<DataAgents>> create(const Setup& setup);
 
   Outcome start() { return group_->start(); }
+  // For the watchdog; see AgentGroup.
+  bool have_all_turned() noexcept { return group_->have_all_turned(); }
   // Sessions must be gone: what a client still has under way would never complete.
   void stop() noexcept;
 

@@ -9,6 +9,7 @@
 
 #include "daemon/base/config.h"
 #include "daemon/base/config_table.h"
+#include "daemon/base/log.h"
 #include "daemon/manager_daemon.h"
 #include "daemon/node_daemon.h"
 #include "daemon/privileges.h"
@@ -23,9 +24,14 @@ struct CommandLine {
   bool print_schema = false;
 };
 
-int fail(const simm::Error& error) {
-  std::fprintf(stderr, "simmd: %s\n", error.context.c_str());
+// On standard error, to the journal as an error.
+int fail(const std::string& why) {
+  const char* priority = simm::base::Log::stderr_is_journal() ? "<3>" : "";
+  std::fprintf(stderr, "%ssimmd: %s\n", priority, why.c_str());
   return EXIT_FAILURE;
+}
+int fail(const simm::Error& error) {
+  return fail(error.context);
 }
 
 // The whole of --check-config.
@@ -132,7 +138,6 @@ int main(int argc, char** argv) {
                  line);
   } catch (const std::exception& unexpected) {
     // Out of memory or descriptors while it starts.
-    std::fprintf(stderr, "simmd: %s\n", unexpected.what());
-    return EXIT_FAILURE;
+    return fail(unexpected.what());
   }
 }

@@ -44,7 +44,7 @@ struct ManagerDaemon::Parts {
         reports(access, service, config, log),
         admin(io, limits, reports),
         signals(io, SIGTERM, SIGINT),
-        watchdog(io, supervisor) {}
+        watchdog(io, supervisor, [] { return true; }) {}
 
   const base::Config config;
   const control::ClusterSettings settings;

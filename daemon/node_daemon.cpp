@@ -82,7 +82,7 @@ struct NodeDaemon::Parts {
         environment{io, options.config, clock, *counters, limits, errors, log, registrar, closer},
         bell(io),
         signals(io, SIGTERM, SIGINT),
-        watchdog(io, options.service),
+        watchdog(io, options.service, [this] { return data->have_all_turned(); }),
         drain_timer(io),
         maintenance(io),
         accounts(tenants, options.config) {}

@@ -68,6 +68,17 @@ void AgentGroup::stop() noexcept {
   }
 }
 
+bool AgentGroup::have_all_turned() noexcept {
+  bool all = true;
+  for (Lane& lane : lanes_) {
+    const std::uint64_t turns = lane.runner->turns();
+    all = all && turns != lane.turns_seen;
+    lane.turns_seen = turns;
+    lane.waiter->wake();
+  }
+  return all;
+}
+
 AgentGroup::Lane& AgentGroup::lane(std::size_t slot) noexcept {
   return options_.mode == Threading::shared ? lanes_.front() : lanes_[slot];
 }

@@ -46,6 +46,10 @@ public:
   // Stops and joins all threads. Idempotent.
   void stop() noexcept;
 
+  // True when every thread has done a turn since the last call (the first call: since its start).
+  // Wakes all, so that those with nothing to do have one until the next call. Thread: one.
+  bool have_all_turned() noexcept;
+
   [[nodiscard]] std::size_t threads() const noexcept { return lanes_.size(); }
 
 private:
@@ -53,6 +57,7 @@ private:
     std::unique_ptr<EpollWaiter> waiter;
     std::unique_ptr<AgentRunner> runner;
     std::thread thread;
+    std::uint64_t turns_seen = 0;  // by have_all_turned()
   };
   AgentGroup(AgentGroupOptions options) : options_(std::move(options)) {}
   Lane& lane(std::size_t slot) noexcept;

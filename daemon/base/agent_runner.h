@@ -43,6 +43,9 @@ public:
   int turn() noexcept;
   void request_stop() noexcept;
 
+  // Turns so far. Thread: any; a sleeping runner has to be woken to count on.
+  [[nodiscard]] std::uint64_t turns() const noexcept { return turns_.value(); }
+
 private:
   TimeNs idle(TimeNs now_ns) noexcept;
   void sleep() noexcept;

@@ -335,7 +335,7 @@ Config default_config() {
 
 Expected<Config> parse_config(std::string_view text, const std::string& file) {
   try {
-    return config_of(json::parse(text));
+    return config_of(json::parse(text, nullptr, true, true));  // comments are skipped
   } catch (const Mistake& mistake) {
     return Error{Status::invalid_argument,
                  file + ": " + mistake.path + " = " + mistake.value + ": " + mistake.remedy};

@@ -107,7 +107,7 @@ struct Config {
   // node_name.
   struct {
     std::string name;
-    std::string secret_file;  // empty: no secret, loopback only
+    std::string secret_file;  // @name: a credential; empty: no secret, loopback only
     std::string manager;      // where it listens; empty: no cluster
     std::string listen;       // for other daemons
     std::string advertise;    // what they dial; empty: where it listens
@@ -140,8 +140,8 @@ Outcome check_for_role(const Config& config, Role role);
 void note_override(Config& config, std::string_view path, std::string_view value,
                    std::string_view from);
 
-// Parses and checks. An error names the file, the key path, the value and what to write instead.
-// `file` is only for messages.
+// Parses and checks. JSON with comments (// and /* */). An error names the file, the key path, the
+// value and what to write instead. `file` is only for messages.
 Expected<Config> parse_config(std::string_view json, const std::string& file);
 Expected<Config> load_config(const std::string& path);
 

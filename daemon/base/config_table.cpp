@@ -179,8 +179,8 @@ constexpr KeySpec kKeys[] = {
      "Name of the cluster, the same for all its daemons: letters, digits, dot, dash, underscore.",
      [](C& c, N, V& v) { c.cluster.name = v.text; }},
     {"cluster.secret_file", KeyType::text, "\"\"", 0, 4000, "",
-     "File with the secret of the cluster, mode 0600, the same for all its daemons; "
-     "empty: no secret, and loopback only.",
+     "File with the secret of the cluster, mode 0600, the same for all its daemons; @name for a "
+     "credential handed over by the service manager; empty: no secret, and loopback only.",
      [](C& c, N, V& v) { c.cluster.secret_file = v.text; }},
     {"cluster.manager", KeyType::text, "\"\"", 0, 300, "",
      "Where the manager listens, as host:port; empty: a node serves from its own pool alone.",

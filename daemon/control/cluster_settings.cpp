@@ -33,11 +33,25 @@ Expected<std::string> name_of_daemon(const base::Config& config) {
                "the name of this host is not fit for a daemon's; " + remedy);
 }
 
+// "@name" is the credential `name` of the service manager, as "@name" of a socket is the one that
+// it listens on for us.
 Expected<cluster::ClusterSecret> secret_of(const base::Config& config) {
-  if (config.cluster.secret_file.empty()) return cluster::ClusterSecret::none();
-  const char* credentials = std::getenv("CREDENTIALS_DIRECTORY");
-  return cluster::ClusterSecret::load(config.cluster.secret_file,
-                                      credentials == nullptr ? "" : credentials);
+  const std::string& file = config.cluster.secret_file;
+  if (file.empty()) return cluster::ClusterSecret::none();
+  const char* given = std::getenv("CREDENTIALS_DIRECTORY");
+  const std::string credentials = given == nullptr ? "" : given;
+  if (file.front() != '@') return cluster::ClusterSecret::load(file, credentials);
+  const std::string name = file.substr(1);
+  if (name.empty() || name.find('/') != std::string::npos) {
+    return wrong("cluster.secret_file", file, "write @ and the name of a credential, or a path");
+  }
+  const std::string path = credentials + "/" + name;
+  if (credentials.empty() || ::access(path.c_str(), F_OK) != 0) {
+    return wrong("cluster.secret_file", file,
+                 "the service manager handed over no such credential; write LoadCredential=" +
+                     name + ":/etc/simm/cluster.secret into the unit, or a path");
+  }
+  return cluster::ClusterSecret::load(path, credentials);
 }
 
 }  // namespace

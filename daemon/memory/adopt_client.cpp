@@ -1,5 +1,8 @@
 #include "daemon/memory/adopt_client.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <array>
 #include <cstring>
 #include <string>
@@ -10,9 +13,20 @@ namespace simm::memory {
 namespace {
 
 constexpr std::uint64_t kWaitNs = 1'000'000'000;
+constexpr std::uint64_t kDialNs = 100'000'000;
 static_assert(kWaitNs > kHelperAnswerNs);
 
 }  // namespace
+
+// Puts the new connection in the place of the old one, which ends with that: so do the workers that
+// the old helper still has.
+bool AdoptClient::dial_again() noexcept {
+  if (path_.empty()) return false;
+  auto dialled = ipc::FdSocket::connect(path_, kDialNs);
+  if (!dialled || ::dup3(dialled->fd(), socket_.fd(), O_CLOEXEC) < 0) return false;
+  gone_.store(false);
+  return true;
+}
 
 Expected<Adopted> AdoptClient::ask(const ipc::PeerIdentity& client, HelperRequest request,
                                    std::span<const int> more_fds) {
@@ -20,7 +34,9 @@ Expected<Adopted> AdoptClient::ask(const ipc::PeerIdentity& client, HelperReques
     return Error{Status::permission_denied,
                  "the client's process can not be named from here (another pid namespace?)"};
   }
-  if (gone_.load()) return Error{Status::unreachable, "the adoption helper has gone"};
+  if (gone_.load() && !dial_again()) {
+    return Error{Status::unreachable, "the adoption helper has gone"};
+  }
   request.request_id = next_request_id_++;
   request.pid = client.pid();
   request.uid = client.uid();

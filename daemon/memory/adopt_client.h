@@ -1,5 +1,8 @@
 // AdoptClient: the daemon's end of its privileged helper.
 //
+// A helper that listens somewhere (a service of its own) is dialled again when it has gone, with
+// the next request; a forked one is not there any more then.
+//
 // adopt() and spawn_worker() wait for the answer (half a second at most, the helper sees to that;
 // one second here), so they belong on the control or a registrar thread, one at a time.
 // kill_worker() waits for nothing. Thread: control or registrar; kill_worker(): any.
@@ -8,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "daemon/memory/helper_protocol.h"
 #include "ipc/fd.h"
@@ -37,7 +41,9 @@ struct SpawnedWorker {
 
 class AdoptClient {
 public:
-  explicit AdoptClient(ipc::FdSocket socket) noexcept : socket_(std::move(socket)) {}
+  // `path`: where the helper listens; empty: it does not.
+  explicit AdoptClient(ipc::FdSocket socket, std::string path = "") noexcept
+      : socket_(std::move(socket)), path_(std::move(path)) {}
 
   // The file behind a range of the client's address space. permission_denied with the rule that
   // speaks against it; unreachable when the helper has gone.
@@ -54,7 +60,10 @@ private:
   Expected<Adopted> ask(const ipc::PeerIdentity& client, HelperRequest request,
                         std::span<const int> more_fds);
 
-  ipc::FdSocket socket_;
+  bool dial_again() noexcept;
+
+  ipc::FdSocket socket_;  // the same descriptor number for good: kill_worker() uses it any time
+  const std::string path_;
   std::uint64_t next_request_id_ = 1;
   std::uint32_t next_worker_ = 1;
   std::atomic<bool> gone_{false};  // no answer came in time: what comes later is not waited for

@@ -3,13 +3,18 @@
 // say so and stage.
 #include <doctest/doctest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <string>
 
+#include "ipc/fd_socket.h"
 #include "simm/client.h"
 #include "tests/support/daemon_process.h"
 
@@ -18,6 +23,8 @@ namespace adopt_test {
 using namespace simm::test_support;
 
 constexpr std::size_t kBytes = 1 << 20;
+constexpr uid_t kStranger = 12'345;
+constexpr std::uint64_t kWaitNs = 5'000'000'000;
 
 // Anonymous shared memory, as SGLang's host pool is.
 struct SharedMemory {
@@ -78,6 +85,68 @@ TEST_CASE("a helper service does the same for a daemon that connects to it") {
   // Without its helper the daemon goes on, and says why it stages.
   CHECK(use_existing_memory(daemon) == simm::RegionKind::staged);
   ::unlink(path.c_str());
+}
+
+// A helper service, as `simmd adopt` that a test can end.
+struct HelperService {
+  explicit HelperService(const std::string& socket) : path(socket) { start(); }
+  ~HelperService() {
+    kill();
+    ::unlink(path.c_str());
+  }
+  void start() {
+    pid = ::fork();
+    REQUIRE(pid >= 0);
+    if (pid == 0) {
+      ::execl(SIMMD_PROGRAM, "simmd", "adopt", "--socket", path.c_str(),
+              static_cast<char*>(nullptr));
+      ::_exit(127);
+    }
+  }
+  void kill() const {
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+  }
+  std::string path;
+  pid_t pid = -1;
+};
+
+TEST_CASE("a helper service that was started again is found again") {
+  if (::geteuid() != 0) return;
+  HelperService helper("/tmp/simm-adopt-again-" + std::to_string(::getpid()) + ".sock");
+  DaemonProcess daemon(R"("memory": {"adopt_socket": ")" + helper.path + R"("})");
+  CHECK(eventually([&] { return ::access(helper.path.c_str(), F_OK) == 0; }));
+  REQUIRE(daemon.start());
+  CHECK(use_existing_memory(daemon) == simm::RegionKind::adopted);
+  helper.kill();
+  CHECK(use_existing_memory(daemon) == simm::RegionKind::staged);
+  helper.start();
+  CHECK(eventually([&] { return use_existing_memory(daemon) == simm::RegionKind::adopted; }));
+}
+
+TEST_CASE("a helper service hangs up on whoever is not its daemon's user") {
+  if (::geteuid() != 0) return;
+  const HelperService helper("/tmp/simm-adopt-whose-" + std::to_string(::getpid()) + ".sock");
+  CHECK(eventually([&] { return ::access(helper.path.c_str(), F_OK) == 0; }));
+  // Even if the permissions let him in.
+  REQUIRE(::chmod(helper.path.c_str(), 0666) == 0);
+  const pid_t stranger = ::fork();
+  REQUIRE(stranger >= 0);
+  if (stranger == 0) {
+    if (::setuid(kStranger) != 0) ::_exit(2);
+    auto socket = simm::ipc::FdSocket::connect(helper.path, kWaitNs);
+    if (!socket) ::_exit(3);
+    std::array<std::byte, 64> answer{};
+    const auto received = socket->receive(answer, kWaitNs);
+    ::_exit(received.result == simm::ipc::SocketResult::hung_up ? 0 : 4);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(stranger, &status, 0) == stranger);
+  CHECK(WEXITSTATUS(status) == 0);
+  // It goes on for its daemon.
+  DaemonProcess daemon(R"("memory": {"adopt_socket": ")" + helper.path + R"("})");
+  REQUIRE(daemon.start());
+  CHECK(use_existing_memory(daemon) == simm::RegionKind::adopted);
 }
 
 TEST_CASE("with adoption off, existing memory is staged and works") {

@@ -38,6 +38,17 @@ TEST_CASE("no file at all is a working configuration") {
   CHECK(parse_config("{}", "simm.json").has_value());
 }
 
+TEST_CASE("comments are skipped, and are in nobody's way inside a string") {
+  auto config = parse_config(R"(// at the top
+    {"drain_ms": 7, /* of a key */ "run_directory": "/a//b" // at the end
+    })",
+                             "simm.json");
+  REQUIRE(config.has_value());
+  CHECK(config->drain_ms == 7);
+  CHECK(config->run_directory == "/a//b");
+  CHECK(holds(error_of("{} /* without an end"), "not JSON"));
+}
+
 TEST_CASE("values arrive where they belong") {
   auto config = parse_config(R"({
     "threading": {"mode": "dedicated", "data_agents": 2, "cpus": [0, 1]},

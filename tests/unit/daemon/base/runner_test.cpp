@@ -103,6 +103,44 @@ TEST_CASE("an agent that refuses to sleep is asked again, and every announcement
   CHECK(agent.prepared.load() == agent.cancelled.load());
 }
 
+// Hangs in its work while it is told to.
+class Stuck : public Agent {
+public:
+  int do_work() noexcept override {
+    while (hang.load()) std::this_thread::yield();
+    return 0;
+  }
+  const char* name() const noexcept override { return "stuck"; }
+  std::atomic<bool> hang{false};
+};
+
+TEST_CASE("a group knows whether all of its threads come round, also those that sleep") {
+  RealClock clock;
+  CounterSet counters;
+  auto group =
+      AgentGroup::create({Threading::dedicated, {}, {WaitMode::event, 0}}, 2, clock, counters);
+  REQUIRE(group.has_value());
+  Stuck quick, slow;
+  (*group)->add(0, quick);
+  (*group)->add(1, slow);
+  REQUIRE((*group)->start().has_value());
+  const auto come_round = [&] {
+    while (!(*group)->have_all_turned()) std::this_thread::yield();
+  };
+  for (int i = 0; i < 100; ++i) come_round();
+
+  slow.hang = true;
+  // A turn may have been under way, and one more begins with the wake-up.
+  for (int i = 0; i < 100 && (*group)->have_all_turned(); ++i) ::usleep(1000);
+  for (int i = 0; i < 100; ++i) {
+    CHECK_FALSE((*group)->have_all_turned());
+    ::usleep(100);
+  }
+  slow.hang = false;
+  come_round();
+  (*group)->stop();
+}
+
 TEST_CASE("a CPU that does not exist is an error that names the key") {
   RealClock clock;
   CounterSet counters;

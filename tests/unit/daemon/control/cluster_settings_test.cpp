@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <string>
 
 namespace cluster_settings_test {
@@ -52,6 +53,30 @@ TEST_CASE("two daemons with the same secret agree on everything but who they are
   CHECK(one->self.incarnation != two->self.incarnation);
   CHECK(one->hash_seed == two->hash_seed);
   CHECK(one->self.hash_seed_fingerprint == two->self.hash_seed_fingerprint);
+}
+
+TEST_CASE("a secret can be a credential of the service manager") {
+  // A directory of credentials with one in it.
+  std::string directory = "/tmp/simm_credentials_XXXXXX";
+  REQUIRE(::mkdtemp(directory.data()) != nullptr);
+  const SecretFile secret('s');
+  const std::string file = directory + "/cluster.secret";
+  REQUIRE(::rename(secret.path.c_str(), file.c_str()) == 0);
+  REQUIRE(::chmod(file.c_str(), 0440) == 0);  // as systemd's access list looks
+
+  const auto unset = make(config_with("@cluster.secret"));
+  REQUIRE_FALSE(unset.has_value());
+  CHECK(unset.error().context.find("LoadCredential=cluster.secret:") != std::string::npos);
+  ::setenv("CREDENTIALS_DIRECTORY", directory.c_str(), 1);
+  CHECK_FALSE(make(config_with("@another")).has_value());
+  CHECK_FALSE(make(config_with("@")).has_value());
+  CHECK_FALSE(make(config_with("@../" + file)).has_value());
+  const auto given = make(config_with("@cluster.secret"));
+  REQUIRE(given.has_value());
+  CHECK(given->secret.is_secret());
+  ::unsetenv("CREDENTIALS_DIRECTORY");
+  ::unlink(file.c_str());
+  ::rmdir(directory.c_str());
 }
 
 TEST_CASE("another secret, another name or a seed that is given is another hash seed") {

@@ -13,43 +13,75 @@
 
 #include "daemon/base/config.h"
 #include "daemon/control/tenant_rules.h"
+#include "daemon/control/watchdog_feeder.h"
 
 namespace service_manager_test {
 
 using namespace simm;
 
+// The ear of a service manager, which our environment names.
+struct Supervisor {
+  explicit Supervisor(const char* watchdog_us) {
+    const std::string name = "simm-notify-" + std::to_string(::getpid());
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path + 1, name.data(), name.size());
+    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    REQUIRE(::bind(receiver.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
+    ::setenv("NOTIFY_SOCKET", ("@" + name).c_str(), 1);
+    ::setenv("WATCHDOG_USEC", watchdog_us, 1);
+  }
+  std::string next() {
+    char text[256];
+    const ssize_t got = ::recv(receiver.get(), text, sizeof text, MSG_DONTWAIT);
+    return std::string(text, got > 0 ? static_cast<std::size_t>(got) : 0);
+  }
+  ipc::UniqueFd receiver{::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+};
+
 TEST_CASE("state messages reach the service manager's socket, also an abstract one") {
-  const std::string name = "simm-notify-" + std::to_string(::getpid());
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  const ipc::UniqueFd receiver(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  REQUIRE(::bind(receiver.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
-  ::setenv("NOTIFY_SOCKET", ("@" + name).c_str(), 1);
-  ::setenv("WATCHDOG_USEC", "2000000", 1);
+  Supervisor supervisor("2000000");
   control::ServiceManager service;
   CHECK(std::getenv("NOTIFY_SOCKET") == nullptr);
   CHECK(service.watchdog_interval() == std::chrono::microseconds(1'000'000));
 
-  char text[256];
-  const auto next = [&] {
-    const ssize_t got = ::recv(receiver.get(), text, sizeof text, MSG_DONTWAIT);
-    return std::string(text, got > 0 ? static_cast<std::size_t>(got) : 0);
-  };
   service.ready("serving");
-  const std::string ready = next();
+  const std::string ready = supervisor.next();
   CHECK(ready.find("READY=1\n") == 0);
   CHECK(ready.find("STATUS=serving") != std::string::npos);
   service.watchdog();
-  CHECK(next() == "WATCHDOG=1");
+  CHECK(supervisor.next() == "WATCHDOG=1");
   service.stopping("draining");
-  CHECK(next() == "STOPPING=1\nSTATUS=draining");
+  CHECK(supervisor.next() == "STOPPING=1\nSTATUS=draining");
 
   control::ServiceManager nobody;  // no variables any more: silent
   nobody.ready("x");
-  CHECK(next().empty());
+  CHECK(supervisor.next().empty());
   CHECK_FALSE(nobody.watchdog_interval().has_value());
+}
+
+TEST_CASE("the watchdog is fed at each look at which everybody has come round, and at no other") {
+  Supervisor supervisor("20000");
+  control::ServiceManager service;
+  boost::asio::io_context io;
+  int looks = 0;
+  bool is_alive = true;
+  control::WatchdogFeeder feeder(io, service, [&] {
+    if (++looks == 8) io.stop();
+    return is_alive;
+  });
+  const auto fed_in_eight_looks = [&] {
+    looks = 0;
+    io.restart();
+    feeder.start();
+    io.run();
+    int fed = 0;
+    while (supervisor.next() == "WATCHDOG=1") ++fed;
+    return fed;
+  };
+  CHECK(fed_in_eight_looks() == 1 + 8);  // one at the start
+  is_alive = false;
+  CHECK(fed_in_eight_looks() == 1);
 }
 
 TEST_CASE("descriptors that are meant for another process are not taken") {
