@@ -90,6 +90,7 @@ DataAgent::DataAgent(const DataAgentShared& shared, std::uint32_t index, Parts p
     server_.emplace(server_config(shared.config, has_network), *store_, clock_,
                     server::ServerCounters(shared.counters, numbered("server", index)),
                     server::StoreCounters(shared.counters, numbered("store", index)));
+    server_->trace_with(sessions_.tracer());
     responder_.connect(*server_);
   }
   if (has_network) {

@@ -74,6 +74,8 @@ public:
   // The control thread's ends of the mailboxes.
   [[nodiscard]] session::SessionCommands& commands() noexcept { return commands_; }
   [[nodiscard]] session::SessionEvents& events() noexcept { return events_; }
+  // Ordered by the control thread.
+  [[nodiscard]] base::Tracer& tracer() noexcept { return sessions_.tracer(); }
   // Only where there are other daemons.
   [[nodiscard]] control::AgentPresence presence() noexcept { return network_->presence(); }
 

@@ -184,6 +184,14 @@ std::vector<control::AgentMail> DataAgents::mail() {
   return all;
 }
 
+std::vector<control::AgentTracing> DataAgents::tracing() {
+  std::vector<control::AgentTracing> all;
+  for (std::size_t i = 0; i < agents_.size(); ++i) {
+    all.push_back({&agents_[i]->tracer(), &group_->waiter(i)});
+  }
+  return all;
+}
+
 std::vector<control::AgentPresence> DataAgents::presence() {
   std::vector<control::AgentPresence> all;
   for (const auto& agent : agents_) all.push_back(agent->presence());

@@ -10,6 +10,7 @@
 #include "daemon/base/agent_group.h"
 #include "daemon/base/log.h"
 #include "daemon/control/mailbox_data_plane.h"
+#include "daemon/control/trace_recorder.h"
 #include "daemon/data_agent.h"
 #include "daemon/local_placement.h"
 #include "daemon/memory/foreign_arena.h"
@@ -44,6 +45,7 @@ public:
   void stop() noexcept;
 
   [[nodiscard]] std::vector<control::AgentMail> mail();
+  [[nodiscard]] std::vector<control::AgentTracing> tracing();
   // Only when clustered.
   [[nodiscard]] std::vector<control::AgentPresence> presence();
   [[nodiscard]] std::uint64_t pool_bytes() const noexcept {

@@ -118,12 +118,36 @@ struct NodeDaemon::Parts {
   std::unique_ptr<control::RegionOpener> opener;
   std::unique_ptr<control::AttachServer> server;
   std::unique_ptr<control::ClusterPresence> presence;  // null: in no cluster
+  std::unique_ptr<control::TraceRecorder> tracing;
   std::unique_ptr<control::AdminReports> reports;
   std::unique_ptr<control::AdminServer> admin;
   bool stopping = false;
   bool expelled = false;
   int drains = 0;  // under way
 };
+
+namespace {
+
+template <typename Parts>
+control::TraceRecorder::Names trace_names(const Parts& p) {
+  std::string self = role_text(p.options.role);
+  if (p.settings) self += " " + p.settings->self.name;
+  const auto tenant = [&p](std::uint64_t id) -> std::string {
+    for (const control::Tenant& known : p.tenants.tenants()) {
+      if (known.id.value == id) return known.name;
+    }
+    return "unknown";
+  };
+  const auto peer = [&p](std::uint32_t number) -> std::string {
+    const base::PeerId id{number};
+    if (id == base::kSelf) return "self";
+    if (id == engine::kFlights) return "flights";
+    return p.presence == nullptr ? "unknown" : p.presence->peer_name(id);
+  };
+  return {self, tenant, peer};
+}
+
+}  // namespace
 
 NodeDaemon::NodeDaemon(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 NodeDaemon::~NodeDaemon() = default;
@@ -193,8 +217,12 @@ Outcome NodeDaemon::join_cluster() {
 
 Outcome NodeDaemon::listen() {
   Parts& p = *parts_;
+  p.tracing =
+      std::make_unique<control::TraceRecorder>(p.io, p.clock, p.random, p.data->tracing(),
+                                               trace_names(p), p.options.role == NodeRole::storage);
   p.reports = std::make_unique<control::AdminReports>(
       p.environment, *p.server, p.presence.get(), role_text(p.options.role), p.data->pool_bytes());
+  p.reports->trace_with(*p.tracing);
   p.admin = std::make_unique<control::AdminServer>(p.io, p.limits, *p.reports);
   const bool is_rung = p.bell.start([&p] {
     p.plane->deliver();
@@ -262,6 +290,7 @@ void NodeDaemon::begin_stop(const std::string& why) {
   if (std::exchange(p.stopping, true)) return;
   p.log.info("control", "stopping", {{"why", why}, {"connections", p.server->sessions()}});
   p.options.service.stopping("draining");
+  p.tracing->stop();
   p.admin->stop();
   p.drain_timer.expires_after(std::chrono::milliseconds(p.options.config.drain_ms));
   p.drain_timer.async_wait([&p](const boost::system::error_code& cancelled) {

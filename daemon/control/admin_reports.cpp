@@ -17,8 +17,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::string_view kCommands =
-    "status, sessions, regions, sockets, tenants, stats, limits, config, log, errors, nodes, "
-    "slots, peers, daemon_stats";
+    "status, sessions, regions, sockets, tenants, stats, limits, config, log, trace, errors, "
+    "nodes, slots, peers, daemon_stats";
 
 bool is_about_the_cluster(std::string_view command) {
   return command == "nodes" || command == "slots" || command == "peers" ||
@@ -50,6 +50,9 @@ void AdminReports::report(std::string_view command, std::string_view argument, A
   if (command == "stats") return answer(stats_text(environment_.counters, argument));
   if (command == "errors") {
     return answer(errors_text(environment_.errors, environment_.clock.now_ns()));
+  }
+  if (command == "trace" && tracing_ != nullptr) {
+    return tracing_->record(argument, std::move(answer));
   }
   if (is_about_the_cluster(command)) {
     return report_cluster(command, std::string(argument), std::move(answer));

@@ -10,6 +10,7 @@
 #include "daemon/control/attach_server.h"
 #include "daemon/control/cluster_presence.h"
 #include "daemon/control/environment.h"
+#include "daemon/control/trace_recorder.h"
 
 namespace simm::control {
 
@@ -19,8 +20,12 @@ public:
   AdminReports(Environment& environment, const AttachServer& server, ClusterPresence* cluster,
                std::string role, std::uint64_t pool_bytes);
 
+  // At set-up; without it nothing can be traced. It outlives the reports.
+  void trace_with(TraceRecorder& recorder) noexcept { tracing_ = &recorder; }
+
   // `argument`: of stats, a prefix of names; of sessions, "ended" for those that are over; of log,
-  // the level that it shall have; of peers and daemon_stats, the name of the daemon that
+  // the level that it shall have; of trace, see
+  // TraceRecorder::record(); of peers and daemon_stats, the name of the daemon that
   // is asked (peers: empty is this one); else unused.
   void report(std::string_view command, std::string_view argument, AdminAnswer answer) override;
 
@@ -36,6 +41,7 @@ private:
   Environment& environment_;
   const AttachServer& server_;
   ClusterPresence* const cluster_;
+  TraceRecorder* tracing_ = nullptr;
   const std::string role_;
   const std::uint64_t pool_bytes_;
   const base::TimeNs started_ns_;

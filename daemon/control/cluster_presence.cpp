@@ -225,6 +225,11 @@ cluster::Answer ClusterPresence::answer(const cluster::Question& question) {
   return {0, Status::invalid_argument, "the manager knows that, not this daemon"};
 }
 
+std::string ClusterPresence::peer_name(base::PeerId peer) const {
+  const cluster::MapMember* const member = links_.peers().who(peer);
+  return member == nullptr ? "unknown" : cluster::full_name(member->identity);
+}
+
 std::string ClusterPresence::membership() const {
   const cluster::ClusterMember& member = manager_->member();
   const auto me =

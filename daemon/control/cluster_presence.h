@@ -62,6 +62,8 @@ public:
   // Asks the manager, or through it the daemon `target`; the answer comes within some seconds.
   void ask(cluster::Topic topic, const std::string& target, AdminAnswer answer);
   [[nodiscard]] std::string peers() const { return links_.report(); }
+  // "unknown" when it has left the map.
+  [[nodiscard]] std::string peer_name(base::PeerId peer) const;
   // JSON: what this daemon is in its cluster, and how it stands with the manager.
   [[nodiscard]] std::string membership() const;
   // One line for people.

@@ -16,6 +16,9 @@ using transport::RequestToken;
 
 namespace {
 
+// Of an operation that no transport has taken: no number of anybody.
+constexpr base::PeerId kNobodyYet{0xffff'fffe};
+
 bool is_read(ipc::Opcode opcode) noexcept {
   return opcode == ipc::Opcode::get || opcode == ipc::Opcode::exists;
 }
@@ -63,6 +66,7 @@ Operation* Engine::allocate_fetch() noexcept {
 }
 
 void Engine::release(Operation& operation) noexcept {
+  operation.header.trace_id = 0;
   if (operation.is_fetch) --fetches_lent_;
   operations_.release(operation);
 }
@@ -85,7 +89,13 @@ void Engine::submit(Operation& operation) noexcept {
   progress.accepted = false;
   progress.timed_out = false;
   progress.submitted_ns = now_ns;
-  progress.stage_ns = is_timed() ? clock_.fresh_ns() : 0;
+  progress.timed = is_timed();
+  progress.stage_ns =
+      progress.timed || operation.header.trace_id != 0 ? clock_.fresh_ns() : base::TimeNs{0};
+  if (progress.stage_ns != 0) {
+    operation.stamp_ns(base::OperationStamp::queued) = progress.stage_ns;
+    operation.first_peer = kNobodyYet;
+  }
   operation.cancel_ns = cancel_time(now_ns, operation.header.deadline_ns);
   ++in_flight_;
   counters_.batches.add();
@@ -209,6 +219,9 @@ void Engine::post(SubRequest& request) noexcept {
   request.request.pages = std::span(operation.pages).subspan(request.first, request.count);
   transport::Requester* requester = requesters_.find(request.route.peer);
   const RequestToken token = requests_.new_token(request);
+  if (operation.header.trace_id != 0 && !progress.accepted) {
+    operation.stamp_ns(base::OperationStamp::grouped) = clock_.fresh_ns();
+  }
   const Status status = requester == nullptr
                             ? Status::unreachable
                             : requester->post(request.route, token, request.request);
@@ -218,7 +231,8 @@ void Engine::post(SubRequest& request) noexcept {
     counters_.requests.add();
     if (!progress.accepted) {
       progress.accepted = true;
-      end_stage(progress, counters_.post_stage_ns);
+      if (progress.stage_ns != 0) operation.first_peer = request.route.peer;
+      end_stage(progress, counters_.post_stage_ns, base::OperationStamp::sent);
     }
     return;
   }
@@ -238,11 +252,13 @@ bool Engine::is_timed() noexcept {
   return true;
 }
 
-void Engine::end_stage(Progress& progress, base::Histogram& stage_ns) noexcept {
+void Engine::end_stage(Progress& progress, base::Histogram& stage_ns,
+                       base::OperationStamp stamp) noexcept {
   if (progress.stage_ns == 0) return;
   const base::TimeNs now_ns = clock_.fresh_ns();
-  stage_ns.record(now_ns - progress.stage_ns);
+  if (progress.timed) stage_ns.record(now_ns - progress.stage_ns);
   progress.stage_ns = now_ns;
+  progress.operation->stamp_ns(stamp) = now_ns;
 }
 
 void Engine::wait(SubRequest& request) noexcept {
@@ -484,7 +500,9 @@ void Engine::reset_open(Progress& progress) noexcept {
 void Engine::finish(Progress& progress) noexcept {
   timers_.cancel(progress);
   progress.phase = Phase::finished;
-  if (progress.accepted) end_stage(progress, counters_.wire_stage_ns);
+  if (progress.accepted) {
+    end_stage(progress, counters_.wire_stage_ns, base::OperationStamp::answered);
+  }
   finished_.push_back(progress);
 }
 
@@ -509,7 +527,9 @@ int Engine::complete_finished() noexcept {
     // has its answer before another one is taken.
     if (now_ns == 0) now_ns = clock_.fresh_ns();
     counters_.complete_ns.record(now_ns - progress->submitted_ns);
-    if (progress->accepted) end_stage(*progress, counters_.complete_stage_ns);
+    if (progress->accepted) {
+      end_stage(*progress, counters_.complete_stage_ns, base::OperationStamp::completed);
+    }
     release(operation);
   }
   return completed;

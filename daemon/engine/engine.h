@@ -101,7 +101,8 @@ private:
     bool accepted = false;  // some message of it was
     bool timed_out = false;
     base::TimeNs submitted_ns = 0;
-    base::TimeNs stage_ns = 0;  // when its last stage ended; 0: it is not timed
+    bool timed = false;         // its stages go into the histograms
+    base::TimeNs stage_ns = 0;  // when its last stage ended; 0: neither timed nor traced
     base::IntrusiveList<SubRequest, OpenTag> open;
   };
   using Stage = SubRequest::Stage;
@@ -122,7 +123,8 @@ private:
   SubRequest* split_first_run(SubRequest& request) noexcept;
   void post(SubRequest& request) noexcept;
   bool is_timed() noexcept;
-  void end_stage(Progress& progress, base::Histogram& stage_ns) noexcept;
+  void end_stage(Progress& progress, base::Histogram& stage_ns,
+                 base::OperationStamp stamp) noexcept;
   void wait(SubRequest& request) noexcept;
   void pause(SubRequest& request) noexcept;
   int resume_paused() noexcept;

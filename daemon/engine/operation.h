@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 
+#include "daemon/base/tracer.h"
 #include "daemon/transport/request.h"
 
 namespace simm::engine {
@@ -39,6 +40,15 @@ struct Operation {
   std::uint32_t requests_open = 0;  // posted and neither replied nor fenced
   Status status = Status::ok;       // of the batch as a whole; pages have their own
   std::uint64_t bytes_moved = 0;
+
+  // When its stages ended, by OperationStamp. Of a sampled one (header.trace_id) the session fills
+  // what it knows, the engine the rest; of others they mean nothing.
+  std::array<base::TimeNs, base::kTraceStampsMax> stamps_ns{};
+  base::PeerId first_peer;  // whom the first message that was accepted went to
+
+  base::TimeNs& stamp_ns(base::OperationStamp stamp) noexcept {
+    return stamps_ns[static_cast<std::size_t>(stamp)];
+  }
 };
 
 class OperationEvents {

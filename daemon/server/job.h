@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "daemon/base/intrusive_list.h"
+#include "daemon/base/tracer.h"
 #include "daemon/store/store.h"
 #include "daemon/transport/transport.h"
 #include "ipc/layout.h"
@@ -42,6 +43,13 @@ struct Job : base::ListLink<JobTag> {
   base::Epoch epoch = 0;
   base::TimeNs deadline_ns = 0;
   base::TimeNs space_deadline_ns = 0;  // until when a put waits for room
+  // By RequestStamp, of a request with a trace id.
+  std::array<base::TimeNs, base::kTraceStampsMax> stamps_ns;
+
+  [[nodiscard]] bool is_traced() const noexcept { return incoming->header.trace_id != 0; }
+  void stamp(base::RequestStamp at, base::TimeNs now_ns) noexcept {
+    stamps_ns[static_cast<std::size_t>(at)] = now_ns;
+  }
 };
 
 using JobList = base::IntrusiveList<Job, JobTag>;

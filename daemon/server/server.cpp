@@ -6,6 +6,19 @@
 #include "simm/check.h"
 
 namespace simm::server {
+namespace {
+
+base::TraceRecord record_of(const transport::Incoming& incoming) noexcept {
+  base::TraceRecord record;
+  record.id = incoming.header.trace_id;
+  record.tenant = incoming.header.tenant.value;
+  record.pages = static_cast<std::uint32_t>(incoming.pages.size());
+  record.opcode = static_cast<std::uint8_t>(incoming.header.opcode);
+  record.is_request = true;
+  return record;
+}
+
+}  // namespace
 
 Server::Server(const ServerConfig& config, store::Store& store, const base::Clock& clock,
                ServerCounters counters, StoreCounters store_counters)
@@ -71,6 +84,12 @@ Status Server::refusal_of(const transport::Incoming& incoming) const noexcept {
 
 void Server::on_request(transport::Incoming& incoming) noexcept {
   counters_.requests.add();
+  if (tracer_ != nullptr && tracer_->on()) return trace_request(incoming);
+  incoming.header.trace_id = 0;
+  serve_request(incoming);
+}
+
+void Server::serve_request(transport::Incoming& incoming) noexcept {
   if (!incoming.pages.empty()) store_.prefetch_index(incoming.pages[0].hash);
   const Status refusal = refusal_of(incoming);
   if (refusal != Status::ok) {
@@ -140,6 +159,10 @@ void Server::start_job(transport::Incoming& incoming, base::TimeNs now_ns) noexc
   job.space_deadline_ns =
       header.deadline_ns > now_ns ? now_ns + (header.deadline_ns - now_ns) / 2 : now_ns;
   job.lane = queue_.enter(header.tenant);
+  if (job.is_traced()) {
+    job.stamps_ns = {};
+    job.stamp(base::RequestStamp::arrived, clock_.fresh_ns());
+  }
   // Pages move from the first to the last: what is there when the time is over is a prefix. The
   // order of last use is settled before, from the last to the first.
   if (header.opcode == ipc::Opcode::get && incoming.pages.size() > 1) {
@@ -224,8 +247,51 @@ void Server::finish_if_over(Job& job) noexcept {
                   });
   }
   const auto replies = std::span(job.pages->replies).first(incoming.pages.size());
+  const bool is_traced = job.is_traced();
+  base::TraceRecord record;
+  if (is_traced) {
+    job.stamp(base::RequestStamp::moved, clock_.fresh_ns());
+    record = record_of(incoming);
+    record.stamps_ns = job.stamps_ns;
+  }
   release(job);  // the reply array stays as it is until the next request takes the job
   incoming.responder->reply(incoming, replies);
+  if (is_traced) push_trace(record, replies);
+}
+
+// ---- tracing ----
+
+void Server::trace_request(transport::Incoming& incoming) noexcept {
+  incoming.header.trace_id = tracer_->choose_request(incoming.header.trace_id);
+  if (incoming.header.trace_id == 0) return serve_request(incoming);
+  base::TraceRecord record = record_of(incoming);
+  const base::TimeNs now_ns = clock_.fresh_ns();
+  record.stamp(base::RequestStamp::arrived, now_ns);
+  record.stamp(base::RequestStamp::turn, now_ns);
+  const std::uint32_t busy_before = jobs_busy_;
+  serve_request(incoming);
+  // A job goes on; anything else is answered, and then the request is not ours any more.
+  if (jobs_busy_ == busy_before) {
+    const base::TimeNs served_ns = clock_.fresh_ns();
+    record.stamp(base::RequestStamp::stored, served_ns);
+    record.stamp(base::RequestStamp::moved, served_ns);
+    push_trace(record,
+               std::span(scratch_).first(std::min<std::size_t>(record.pages, scratch_.size())));
+  }
+}
+
+void Server::push_trace(base::TraceRecord record,
+                        std::span<const transport::PageReply> replies) noexcept {
+  record.stamp(base::RequestStamp::replied, clock_.fresh_ns());
+  for (const transport::PageReply& reply : replies) {
+    if (reply.status == Status::ok) {
+      ++record.pages_ok;
+      record.bytes += reply.bytes;
+    } else if (record.status == 0) {
+      record.status = static_cast<std::int32_t>(reply.status);
+    }
+  }
+  tracer_->push(record);
 }
 
 void Server::release(Job& job) noexcept {

@@ -55,6 +55,9 @@ public:
   // Nothing of lost slots is left.
   [[nodiscard]] bool has_dropped_lost_slots() const noexcept { return !store_.dropping_slots(); }
 
+  // At set-up: where requests are recorded that are sampled. It outlives the server.
+  void trace_with(base::Tracer& tracer) noexcept { tracer_ = &tracer; }
+
   void on_request(transport::Incoming& incoming) noexcept override;
   void on_moved(transport::Incoming& incoming, std::uint16_t page,
                 transport::MoveResult result) noexcept override;
@@ -85,7 +88,12 @@ private:
     return asked == ownership_.epoch ? owned_[slot] : ownership_.owns_since(slot, asked);
   }
 
+  // Tracing.
+  void trace_request(transport::Incoming& incoming) noexcept;
+  void push_trace(base::TraceRecord record, std::span<const transport::PageReply> replies) noexcept;
+
   // Requests.
+  void serve_request(transport::Incoming& incoming) noexcept;
   [[nodiscard]] Status refusal_of(const transport::Incoming& incoming) const noexcept;
   void answer_all(transport::Incoming& incoming, Status status) noexcept;
   void refuse_slot(std::size_t page) noexcept;
@@ -120,6 +128,7 @@ private:
   const base::Clock& clock_;
   ServerCounters counters_;
   StoreCounters store_counters_;
+  base::Tracer* tracer_ = nullptr;
   base::SlotOwnership ownership_;
   base::SlotSet owned_;  // the same in 2 KiB, for the look at every page
 

@@ -77,6 +77,8 @@ void Server::start_page(Job& job, base::TimeNs now_ns) noexcept {
     return;
   }
   const auto page = static_cast<std::uint16_t>(job.next);
+  const bool is_traced = job.is_traced();
+  if (is_traced && page == 0) job.stamp(base::RequestStamp::turn, clock_.fresh_ns());
   const bool is_get = incoming.header.opcode == ipc::Opcode::get;
   const Started started = is_get ? start_get(job, page, now_ns) : start_put(job, page, now_ns);
   queue_.charge(job, started.bytes + config_.page_cost_bytes);
@@ -100,6 +102,7 @@ void Server::start_page(Job& job, base::TimeNs now_ns) noexcept {
     job.move_bytes += started.bytes;
     move_bytes_ += started.bytes;
   }
+  if (is_traced) job.stamp(base::RequestStamp::stored, clock_.fresh_ns());
   if (job.next == incoming.pages.size()) {
     queue_.remove(job);
     finish_if_over(job);

@@ -93,6 +93,8 @@ Session::Step Session::take_from(std::uint32_t lane_index) noexcept {
   lane.held.waited = false;
   lane.held.submission = submission;
   lane.held.taken_ns = context_->clock.now_ns();
+  lane.held.trace_id = 0;
+  if (context_->tracer.on()) begin_trace(lane.held);
   lane.held.deadline_ns = deadline_of(submission, config_.limits, lane.held.taken_ns);
   ++held_count_;
   return advance(lane_index);
@@ -121,9 +123,15 @@ Session::Step Session::decode(Lane& lane) noexcept {
   if (operation == nullptr) return blocked(held, context_->counters.held_operations);
   SessionCounters& counters = context_->counters;
   const bool is_timed = counters.submissions.value() % kValidationsTimedOneIn == 0;
-  const base::TimeNs began_ns = is_timed ? context_->clock.fresh_ns() : 0;
+  const bool is_stamped = is_timed || held.trace_id != 0;
+  const base::TimeNs began_ns = is_stamped ? context_->clock.fresh_ns() : 0;
   const Decoded decoded = decoder_.decode(held.submission, lane.end, *operation);
-  if (is_timed) counters.validate_stage_ns.record(context_->clock.fresh_ns() - began_ns);
+  if (is_stamped) {
+    const base::TimeNs ended_ns = context_->clock.fresh_ns();
+    if (is_timed) counters.validate_stage_ns.record(ended_ns - began_ns);
+    held.stamp(base::OperationStamp::admitted, began_ns);
+    held.stamp(base::OperationStamp::validated, ended_ns);
+  }
   share_->pay(kOperationCost + held.submission.page_count * kPageCost + decoded.key_copy_bytes);
   if (decoded.breach != ipc::PoisonReason::none) {
     context_->engine.release(*operation);
@@ -150,6 +158,8 @@ Session::Step Session::submit(std::uint32_t lane_index) noexcept {
   engine::Operation& operation = *held.operation;
   operation.header.tenant = config_.tenant;
   operation.header.deadline_ns = held.deadline_ns;
+  operation.header.trace_id = held.trace_id;
+  if (held.trace_id != 0) operation.stamps_ns = held.stamps_ns;
   operation.owner = this;
   operation.owner_data = pack(lane_index, held.slice_bytes);
   share_->bytes += held.slice_bytes;
@@ -172,6 +182,43 @@ Session::Step Session::blocked(Held& held, base::Counter& counter) noexcept {
   return Step::blocked;
 }
 
+// ---- tracing ----
+
+void Session::begin_trace(Held& held) noexcept {
+  held.trace_id = context_->tracer.choose();
+  if (held.trace_id == 0) return;
+  held.stamps_ns = {};
+  held.stamp(base::OperationStamp::begun, context_->clock.fresh_ns());
+}
+
+// One that the session answered itself.
+void Session::end_trace(const Held& held, Status status) noexcept {
+  base::TraceRecord record;
+  record.id = held.trace_id;
+  record.tenant = config_.tenant.value;
+  record.pages = held.submission.page_count;
+  record.status = static_cast<std::int32_t>(status);
+  record.opcode = held.submission.opcode;
+  record.stamps_ns = held.stamps_ns;
+  record.stamp(base::OperationStamp::completed, context_->clock.fresh_ns());
+  context_->tracer.push(record);
+}
+
+void Session::end_trace(engine::Operation& operation, std::uint32_t pages_ok) noexcept {
+  base::TraceRecord record;
+  record.id = operation.header.trace_id;
+  record.tenant = config_.tenant.value;
+  record.bytes = operation.bytes_moved;
+  record.pages = operation.page_count;
+  record.pages_ok = pages_ok;
+  record.status = static_cast<std::int32_t>(operation.status);
+  record.peer = operation.first_peer.value;
+  record.opcode = static_cast<std::uint8_t>(operation.header.opcode);
+  record.stamps_ns = operation.stamps_ns;
+  record.stamp(base::OperationStamp::completed, context_->clock.fresh_ns());
+  context_->tracer.push(record);
+}
+
 void Session::on_complete(engine::Operation& operation) noexcept {
   const auto lane_index = static_cast<std::uint32_t>(operation.owner_data & 0xff);
   Lane& lane = lanes_[lane_index];
@@ -188,6 +235,7 @@ void Session::on_complete(engine::Operation& operation) noexcept {
   drop_regions(operation);
   publish(lane, {operation.client_token, static_cast<std::int32_t>(operation.status), pages_ok,
                  operation.bytes_moved, 0});
+  if (operation.header.trace_id != 0) end_trace(operation, pages_ok);
   end_if_empty();
 }
 
@@ -201,6 +249,7 @@ void Session::answer(Lane& lane, Status status) noexcept {
   lane.held.present = false;
   --held_count_;
   publish(lane, {submission.token, static_cast<std::int32_t>(status), 0, 0, 0});
+  if (lane.held.trace_id != 0) end_trace(lane.held, status);
 }
 
 void Session::give_back(Held& held) noexcept {

@@ -48,6 +48,7 @@ struct SessionContext {
   engine::OperationSink& engine;
   const base::Clock& clock;
   SessionCounters& counters;
+  base::Tracer& tracer;
 };
 
 class Session final : public engine::OperationEvents, public base::FdWatch {
@@ -109,6 +110,12 @@ private:
     base::TimeNs deadline_ns = 0;
     engine::Operation* operation = nullptr;  // decoded; waits for bytes
     std::uint64_t slice_bytes = 0;
+    std::uint64_t trace_id = 0;                                 // 0: not sampled
+    std::array<base::TimeNs, base::kTraceStampsMax> stamps_ns;  // when it is
+
+    void stamp(base::OperationStamp stamp, base::TimeNs now_ns) noexcept {
+      stamps_ns[static_cast<std::size_t>(stamp)] = now_ns;
+    }
   };
   struct Lane {
     explicit Lane(ipc::LaneMemory memory) noexcept : end(memory) {}
@@ -118,6 +125,9 @@ private:
 
   Step take_from(std::uint32_t lane_index) noexcept;
   Step advance(std::uint32_t lane_index) noexcept;
+  void begin_trace(Held& held) noexcept;
+  void end_trace(const Held& held, Status status) noexcept;
+  void end_trace(engine::Operation& operation, std::uint32_t pages_ok) noexcept;
   Step decode(Lane& lane) noexcept;
   Step submit(std::uint32_t lane_index) noexcept;
   void give_back(Held& held) noexcept;

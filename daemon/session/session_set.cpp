@@ -9,7 +9,7 @@ namespace simm::session {
 SessionSet::SessionSet(const SessionSetLimits& limits, engine::OperationSink& engine,
                        const base::Clock& clock, base::Waiter& waiter, SessionCommands& commands,
                        SessionEvents& events, ControlWaker& control, SessionCounters counters)
-    : context_{engine, clock, counters_},
+    : context_{engine, clock, counters_, tracer_},
       counters_(counters),
       waiter_(waiter),
       commands_(commands),
@@ -25,6 +25,7 @@ SessionSet::~SessionSet() {
 }
 
 int SessionSet::do_work() noexcept {
+  tracer_.take_orders(context_.clock.now_ns());
   int work = run_commands();
   work += tend_members();
   work += serve_round();

@@ -49,6 +49,8 @@ public:
   void on_region_fault(const memory::Region& region) noexcept override;
 
   [[nodiscard]] std::uint32_t sessions() const noexcept { return session_count_; }
+  // Of this agent; its orders are taken in do_work().
+  [[nodiscard]] base::Tracer& tracer() noexcept { return tracer_; }
 
 private:
   struct TenantTag {};
@@ -84,6 +86,7 @@ private:
   [[nodiscard]] bool can_emit() noexcept;
   void emit(const SessionEvent& event) noexcept;
 
+  base::Tracer tracer_;
   SessionContext context_;
   SessionCounters counters_;
   base::Waiter& waiter_;

@@ -44,6 +44,7 @@ struct RequestHeader {
   base::TimeNs deadline_ns = 0;  // absolute, on the asking daemon's clock
   std::uint32_t ttl_ms = 0;
   std::uint32_t lease_ms = 0;  // 0 = the owner's default
+  std::uint64_t trace_id = 0;  // of a sampled operation (base/tracer.h), else 0
 };
 
 struct Request {

@@ -106,6 +106,7 @@ void encode_request(const RequestHeader& header, std::uint64_t remaining_ns,
   body.remaining_ns = remaining_ns;
   body.ttl_ms = header.ttl_ms;
   body.lease_ms = header.lease_ms;
+  body.trace_id = header.trace_id;
   // SAFETY: `to` has request_body_bytes(pages) bytes: this body, an entry and a key for each page.
   std::byte* entry_at = to + sizeof body;
   std::byte* key_at = entry_at + pages.size() * sizeof(wire::PageEntry);
@@ -150,6 +151,7 @@ bool decode_request_header(const wire::RequestBody& body, DecodedRequest& reques
   header.deadline_ns = body.remaining_ns;
   header.ttl_ms = body.ttl_ms;
   header.lease_ms = body.lease_ms;
+  header.trace_id = body.trace_id;
   request.page_count = body.page_count;
   return true;
 }

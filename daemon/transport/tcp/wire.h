@@ -86,8 +86,9 @@ struct RequestBody {
   std::uint32_t lease_ms;       // exists, get
   std::uint32_t key_bytes;      // of all pages together
   std::uint32_t payload_bytes;  // inline payloads of all pages together
+  std::uint64_t trace_id;       // of an operation that its asker samples, else zero
 };
-static_assert(sizeof(RequestBody) == 56);
+static_assert(sizeof(RequestBody) == 64);
 static_assert(offsetof(RequestBody, opcode) == 2);
 static_assert(offsetof(RequestBody, put_mode) == 3);
 static_assert(offsetof(RequestBody, flags) == 4);
@@ -99,6 +100,7 @@ static_assert(offsetof(RequestBody, ttl_ms) == 40);
 static_assert(offsetof(RequestBody, lease_ms) == 44);
 static_assert(offsetof(RequestBody, key_bytes) == 48);
 static_assert(offsetof(RequestBody, payload_bytes) == 52);
+static_assert(offsetof(RequestBody, trace_id) == 56);
 
 struct PageEntry {
   std::uint64_t hash_low;

@@ -31,6 +31,7 @@ CommandLine::CommandLine() : app_("Looks into SiMM daemons and administers them.
   app_.footer(kExitCodes);
   add_reports();
   add_top();
+  add_trace();
   add_objects();
   add_files();
   app_.add_subcommand("version", "Versions of this program, its library and the daemon");
@@ -69,6 +70,18 @@ void CommandLine::add_top() {
       ->check(CLI::Range(0.05, 3600.0));
   top->add_option("--count", top_.count, "End after so many intervals; 0: when interrupted");
   top->add_flag("--once", top_once_, "One interval, then end");
+}
+
+void CommandLine::add_trace() {
+  CLI::App* const trace =
+      app_.add_subcommand("trace", "Record the stages of some operations, for Chrome or Perfetto");
+  trace->add_option("--seconds", trace_.seconds, "For how long; it ends by itself")
+      ->check(CLI::Range(0.001, 60.0));
+  trace->add_option("--sample", trace_.sample, "1/N: one of N operations");
+  trace->add_option("--out", trace_.file, "File to write; default: standard output");
+  trace->add_option("--also", trace_.also, "Admin socket of another daemon of this host to join")
+      ->allow_extra_args(false);
+  trace->add_option("--seed", trace_.seed, "Of the choice; 0: drawn by each daemon");
 }
 
 CLI::App* CommandLine::add_object(const std::string& verb, const std::string& help) {
@@ -131,6 +144,7 @@ int CommandLine::carry_out() {
   const std::string name = command->get_name();
   if (name == "version") return run_version(admin_);
   if (name == "top") return carry_out_top();
+  if (name == "trace") return run_trace(admin_, trace_);
   if (name == "get" || name == "put" || name == "exists" || name == "delete") {
     return carry_out_object(name);
   }

@@ -9,6 +9,7 @@
 #include "libclient/tools/simmctl/object_command.h"
 #include "libclient/tools/simmctl/report_command.h"
 #include "libclient/tools/simmctl/top_command.h"
+#include "libclient/tools/simmctl/trace_command.h"
 
 namespace simm::ctl {
 
@@ -22,6 +23,7 @@ public:
 private:
   void add_reports();
   void add_top();
+  void add_trace();
   void add_objects();
   void add_files();
   CLI::App* add_object(const std::string& verb, const std::string& help);
@@ -34,6 +36,7 @@ private:
   ReportWishes report_;
   TopWishes top_;
   bool top_once_ = false;
+  TraceWishes trace_;
   ObjectWishes object_;
   std::string role_;
   std::string file_;

@@ -56,20 +56,6 @@ Expected<std::string> read_value(const std::string& file, std::uint64_t bytes_ma
   return value;
 }
 
-int write_value(const std::string& file, std::string_view value) {
-  if (file.empty() || file == "-") return write_out(value);
-  const ipc::UniqueFd opened(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!opened) return failed({Status::invalid_argument, file + ": " + std::strerror(errno)});
-  while (!value.empty()) {
-    const ssize_t written = ::write(opened.get(), value.data(), value.size());
-    if (written < 0 && errno != EINTR) {
-      return failed({Status::io_error, file + ": " + std::strerror(errno)});
-    }
-    if (written > 0) value.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return kDone;
-}
-
 Error error_of(Status status, const std::string& verb, const std::string& key) {
   if (status == Status::not_found) return {status, verb + ": no object with the key '" + key + "'"};
   const std::string why = last_error();
@@ -96,8 +82,7 @@ public:
       exact.exact_size = true;
       found = client_.get(key_, View(*region, 0, found.bytes), exact);
       if (found.ok()) {
-        return write_value(wishes_.file,
-                           {reinterpret_cast<const char*>(region->data()), found.bytes});
+        return write_to(wishes_.file, {reinterpret_cast<const char*>(region->data()), found.bytes});
       }
       if (found.status != Status::not_found) break;
     }

@@ -1,11 +1,13 @@
 #include "libclient/tools/simmctl/output.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 
+#include "ipc/fd.h"
 #include "libclient/tools/simmctl/table.h"
 
 namespace simm::ctl {
@@ -21,6 +23,20 @@ int write_out(std::string_view text) {
     if (errno == EPIPE) return kDone;
     std::fprintf(stderr, "simmctl: standard output: %s\n", std::strerror(errno));
     return kFailed;
+  }
+  return kDone;
+}
+
+int write_to(const std::string& file, std::string_view text) {
+  if (file.empty() || file == "-") return write_out(text);
+  const ipc::UniqueFd opened(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!opened) return failed({Status::invalid_argument, file + ": " + std::strerror(errno)});
+  while (!text.empty()) {
+    const ssize_t written = ::write(opened.get(), text.data(), text.size());
+    if (written < 0 && errno != EINTR) {
+      return failed({Status::io_error, file + ": " + std::strerror(errno)});
+    }
+    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
   }
   return kDone;
 }

@@ -15,6 +15,9 @@ namespace simm::ctl {
 // disk is one, and said.
 [[nodiscard]] int write_out(std::string_view text);
 
+// The same into a file, which is made or emptied; "" and "-" are standard output.
+[[nodiscard]] int write_to(const std::string& file, std::string_view text);
+
 // "simmctl: <what went wrong>", and the exit code that goes with it.
 [[nodiscard]] int failed(const Error& error);
 

@@ -111,7 +111,7 @@ TEST_CASE("the proof of one end is not the proof of the other, nor a key") {
   HelloDialer dialer(secret, ends.dialer_self, ends.request, ends.dialer_random);
   (void)Ends::take(dialer);
   auto challenge = make_hello_message<ChallengeMessage>(HelloType::challenge);
-  challenge.version = 1;
+  challenge.version = cluster::kHelloVersionMax;
   Ends::feed(dialer, std::as_bytes(std::span(&challenge, 1)));
   const auto proof = hello_message_from<ProofMessage>(Ends::take(dialer));
   auto verdict = make_hello_message<VerdictMessage>(HelloType::verdict);
@@ -164,7 +164,7 @@ TEST_CASE("reserved fields that are not zero are garbage at once, not only when 
   CHECK(acceptor_after([](HelloMessage& m) { m.target = {}; }) == R::garbage);
   CHECK(acceptor_after([](HelloMessage& m) { m.incarnation = {}; }) == R::garbage);
   CHECK(acceptor_after([](HelloMessage& m) { m.purpose = 1; }) == R::garbage);  // with a shard
-  CHECK(acceptor_after([](HelloMessage& m) { m.version_min = 2; }) == R::garbage);
+  CHECK(acceptor_after([](HelloMessage& m) { m.version_min = m.version_max + 1; }) == R::garbage);
   CHECK(acceptor_after([](HelloMessage& m) { m.name[0] = '\n'; }) == R::garbage);
   auto challenge = hello_message_from<ChallengeMessage>(ends.said.at(1));
   challenge.reserved0 = 1;

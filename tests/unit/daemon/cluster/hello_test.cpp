@@ -24,8 +24,8 @@ TEST_CASE("both ends learn who the other one is, what it wants, and the same key
   CHECK(acceptor.request.link == 0x1122334455667788);
   CHECK(acceptor.features == 0b0100);
   CHECK(dialer.features == 0b0100);
-  CHECK(dialer.version == 1);
-  CHECK(acceptor.version == 1);
+  CHECK(dialer.version == cluster::kHelloVersionMax);
+  CHECK(acceptor.version == cluster::kHelloVersionMax);
   CHECK(dialer.keys.send == acceptor.keys.receive);
   CHECK(dialer.keys.receive == acceptor.keys.send);
   CHECK(dialer.keys.send != dialer.keys.receive);
@@ -100,9 +100,9 @@ TEST_CASE("versions: the highest that both speak, or a refusal that names the ra
   ends.acceptor_self.version_max = 8;
   ends.run();
   CHECK(ends.both_failed_with(HelloRefusal::version));
-  CHECK(ends.dialer->explanation().find("the peer speaks 6 to 8, this daemon 1 to 5") !=
+  CHECK(ends.dialer->explanation().find("the peer speaks 6 to 8, this daemon 2 to 5") !=
         std::string::npos);
-  CHECK(ends.acceptor->explanation().find("the peer speaks 1 to 5, this daemon 6 to 8") !=
+  CHECK(ends.acceptor->explanation().find("the peer speaks 2 to 5, this daemon 6 to 8") !=
         std::string::npos);
 }
 

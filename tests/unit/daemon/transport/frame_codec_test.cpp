@@ -34,6 +34,7 @@ struct Message {
     header.epoch = 3;
     header.ttl_ms = 4;
     header.lease_ms = 5;
+    header.trace_id = 6;
     for (std::size_t i = 0; i < keys.size(); ++i) {
       PageRequest page;
       page.hash = {10 + i, 20 + i};
@@ -75,6 +76,7 @@ TEST_CASE("frames: a request comes out as it went in") {
   CHECK(header.epoch == 3);
   CHECK(header.ttl_ms == 4);
   CHECK(header.lease_ms == 5);
+  CHECK(header.trace_id == 6);
   CHECK(header.deadline_ns == 999);
   REQUIRE(decoded.request.page_count == 3);
   for (std::size_t i = 0; i < 3; ++i) {
