@@ -8,11 +8,12 @@
 #   fuzz       every fuzz target for SIMM_FUZZ_SECONDS (20) seconds
 #   compilers  g++-11 and clang compile everything
 #   demo       scripts/demo.sh --quick, with --chaos, with --standalone and with --python
+#   packages   the Debian packages, installed, used, upgraded and purged in a bare chroot
 #
 # SIMM_JOBS (2) bounds parallel compilation. Each part prints its time.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-readonly all_parts=(lint release asan tsan fuzz compilers demo)
+readonly all_parts=(lint release asan tsan fuzz compilers demo packages)
 readonly jobs=${SIMM_JOBS:-2}
 readonly coverage_percent_min=85
 
@@ -101,6 +102,8 @@ part_demo() {
   scripts/demo.sh --quick --chaos && scripts/demo.sh --quick --standalone &&
     scripts/demo.sh --quick --python
 }
+
+part_packages() { SIMM_JOBS=$jobs scripts/package.sh && tests/packages/packages_test.sh; }
 
 scripts/install_packages.sh || exit 1
 mkdir -p build

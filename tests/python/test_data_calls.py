@@ -1,8 +1,11 @@
 """Names, results and truth values of the data calls of simm.kv."""
 
+import asyncio
+import time
+
 import pytest
 
-from conftest import fill
+from conftest import Daemon, fill
 from simm import kv
 from simm.results import INVALID_ARGUMENT, NOT_FOUND, Code, Length
 
@@ -91,16 +94,61 @@ def test_leases(store, key):
     assert store.lease([key, key + "absent"], 1000) == [True, False]
 
 
-def test_ttl(store, key):
-    assert store.put(key, fill(store.allocate(64), 1).view(), ttl_ms=60_000)
-    assert store.exists(key)
+@pytest.fixture
+def short_leases(tmp_path, monkeypatch):
+    """A Store of a daemon whose leases are 1 ms unless a call asks for more."""
+    config = '{"node": {"pool_bytes": "64MiB"}, "store": {"lease_default_ms": 1}, ' \
+        '"session": {"handshake_ms": 60000}}'
+    running = Daemon(tmp_path, config=config).start()
+    monkeypatch.setenv("SIMM_SOCKET", running.socket)
+    with kv.Store() as opened:
+        yield opened
+    running.kill()
+
+
+def test_what_is_leased_is_not_evicted(short_leases, key):
+    store, view = short_leases, fill(short_leases.allocate(1 << 20), 1).view()
+    names = [key + how for how in ("lease", "mexists", "get", "mget", "async", "none")]
+    assert store.mput(names, [view] * len(names)) == [0] * len(names)
+    assert store.lease(names[:1], 60_000) == [True]
+    assert store.mexists(names[1:2], lease_ms=60_000) == [True]
+    assert store.get(names[2], view, lease_ms=60_000) == 1 << 20
+    assert store.mget(names[3:4], [view], lease_ms=60_000) == [1 << 20]
+    assert asyncio.run(store.mget_async(names[4:5], [view], lease_ms=60_000)) == [1 << 20]
+    assert store.exists(names[5])
+    time.sleep(0.05)
+    for i in range(100):  # more than the pool holds
+        assert store.put(f"{key}{i}", view) == 0
+    assert store.mexists(names) == [True] * 5 + [False]
+
+
+def wait_until_gone(store, name):
+    deadline = time.monotonic() + 60
+    while store.exists(name):
+        assert time.monotonic() < deadline, f"{name} is still there"
+        time.sleep(0.02)
+
+
+def test_a_value_with_a_short_life(store, key):
+    view = fill(store.allocate(64), 1).view()
+    assert store.put(key, view, ttl_ms=60_000) and store.exists(key)
+    assert store.put(key + "2", view)
+    assert store.mput([key, key + "1"], [view, view], ttl_ms=200) == [0, 0]
+    wait_until_gone(store, key)
+    wait_until_gone(store, key + "1")
+    assert asyncio.run(store.put_async(key, view, ttl_ms=200)) == 0
+    wait_until_gone(store, key)
+    assert store.exists(key + "2")
 
 
 @pytest.mark.parametrize("name", ["sglang_simm_warmup_key1", "flexkv_simm_warmup_key1"])
-def test_the_warm_up_of_an_engine(store, name):
+def test_the_warm_up_of_an_engine_is_not_for_ever(store, monkeypatch, name):
+    monkeypatch.setattr("simm.store._WARM_UP_TTL_MS", 500)
     block = fill(store.allocate(4096), 1)
-    assert store.put(name, block.view()) == 0 and store.exists(name)
-    assert store.get(name, store.allocate(4096).view()) >= 0
+    assert store.put(name, block.view()) == 0
+    wait_until_gone(store, name)
+    assert asyncio.run(store.put_async(name, block.view())) == 0
+    wait_until_gone(store, name)
 
 
 def test_the_original_package_has_the_same_names():

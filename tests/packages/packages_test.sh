@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# The packages of build/packages in a system that has never seen SiMM: a chroot of this machine's
+# distribution, from the mirror that apt uses here. inside.sh is what happens in it.
+#
+#   packages_test.sh
+#
+# Needs root (or sudo) and the network. The bare system is kept as build/chroot-SUITE.tar; the
+# chroot itself lies in a tmpfs of a mount namespace, so that nothing of it is left behind.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+readonly self=tests/packages/packages_test.sh
+readonly memory_mib=3072
+
+if [ "$(id -u)" != 0 ]; then
+  sudo -n true 2>/dev/null || {
+    echo "packages: SKIPPED, a chroot needs root" >&2
+    exit 0
+  }
+  exec sudo -n "$self" "$@"
+fi
+if [ "${1:-}" != --in-namespace ]; then
+  exec unshare --mount --pid --fork --kill-child "$self" --in-namespace
+fi
+
+# shellcheck disable=SC1091
+. /etc/os-release
+suite=$VERSION_CODENAME
+base=build/chroot-$suite.tar
+root=build/chroot
+mkdir -p "$root"
+mount -t tmpfs -o "size=${memory_mib}m,mode=755" tmpfs "$root"
+step() { printf 'packages: %s (%d s)\n' "$1" "$SECONDS"; }
+
+# What apt here has of the distribution itself, as lines of a sources.list.
+sources() {
+  # shellcheck disable=SC2016  # apt expands them
+  apt-get indextargets --format 'deb $(REPO_URI) $(RELEASE) $(COMPONENT) #$(ORIGIN)' \
+    'Created-By: Packages' | grep -i "#$ID\$" | sed 's/ #.*//' | sort -u
+}
+[ -n "$(sources)" ] || apt-get update -q
+[ -n "$(sources)" ] || { echo "packages: apt has no source of $ID" >&2; exit 1; }
+
+if [ ! -e "$base" ]; then
+  step "a bare $suite"
+  mkdir "$root/tmp"
+  TMPDIR=$PWD/$root/tmp mmdebstrap --quiet --variant=apt --aptopt='Acquire::Languages "none"' \
+    --dpkgopt=force-unsafe-io "$suite" "$base.new" - < <(sources)
+  rm -rf "$root/tmp"
+  mv "$base.new" "$base"
+fi
+tar -C "$root" -xf "$base" --exclude='./dev/*'
+# The system's own devices, without its disks.
+mount -t tmpfs tmpfs "$root/dev"
+for device in null zero full random urandom tty; do
+  touch "$root/dev/$device"
+  mount --bind "/dev/$device" "$root/dev/$device"
+done
+mkdir "$root/dev/shm"
+mount -t proc proc "$root/proc"
+cp /etc/resolv.conf "$root/etc/resolv.conf"
+
+step "what the next version will be"
+mkdir "$root/packages" "$root/next"
+cp build/packages/*.deb "$root/packages"
+# The same packages with a higher revision and another storage.json.
+for package in build/packages/*.deb; do
+  dpkg-deb -R "$package" "$root/next/tree"
+  sed -i -E '/^(Version|Depends):/ s/([0-9.]+)-1\b/\1-2/' "$root/next/tree/DEBIAN/control"
+  if [ -e "$root/next/tree/etc/simm/storage.json" ]; then
+    echo "// Of the next version." >>"$root/next/tree/etc/simm/storage.json"
+    (cd "$root/next/tree" && find . -type f -not -path './DEBIAN/*' -printf '%P\0' |
+      xargs -0 md5sum >DEBIAN/md5sums)
+  fi
+  dpkg-deb -Znone -b "$root/next/tree" "$root/next" >/dev/null
+  rm -rf "$root/next/tree"
+done
+
+step "examples, compiled with what libsimm-dev has"
+dev=$root/dev/shm/simm-dev
+for package in build/packages/libsimm{0,-dev}_*.deb; do dpkg-deb -x "$package" "$dev"; done
+pc=$(dirname "$(find "$dev" -name simm.pc)")
+examples=$dev/usr/share/doc/simm/libclient/examples
+flags=$(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs simm)
+# shellcheck disable=SC2086  # flags are words
+{
+  cc -std=c99 "$examples/hello.c" -o "$root/packages/hello_c" $flags
+  c++ -std=c++20 "$examples/hello.cpp" -o "$root/packages/hello_cpp" $flags
+}
+
+step "in the chroot"
+cp tests/packages/inside.sh tests/packages/hello.py "$root/packages/"
+python=
+ls build/packages/python3-simm_*.deb >/dev/null 2>&1 && python=1
+chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 HOME=/root \
+  DEBIAN_FRONTEND=noninteractive SIMM_HAS_PYTHON="$python" \
+  bash /packages/inside.sh "$(sed -n 's/.*SIMM_VERSION_STRING "\(.*\)".*/\1/p' \
+    libclient/include/simm/version.h)"
+step "passed"
