@@ -8,8 +8,10 @@
 #include "daemon/cluster/file_coordinator.h"
 #include "daemon/control/admin_server.h"
 #include "daemon/control/cluster_settings.h"
+#include "daemon/control/manager_metrics.h"
 #include "daemon/control/manager_reports.h"
 #include "daemon/control/manager_service.h"
+#include "daemon/control/metrics_endpoint.h"
 #include "daemon/control/service_manager.h"
 #include "daemon/control/watchdog_feeder.h"
 
@@ -41,6 +43,8 @@ struct ManagerDaemon::Parts {
         limits(*counters),
         access{io, clock, random, *counters, limits, errors, settings.secret, settings.self},
         service(access, log, manager_config(config), *coordinator),
+        numbers(clock, service),
+        metrics(io, clock, *counters, limits, numbers, "manager"),
         reports(access, service, config, log),
         admin(io, limits, reports),
         signals(io, SIGTERM, SIGINT),
@@ -58,6 +62,8 @@ struct ManagerDaemon::Parts {
   boost::asio::io_context io{1};
   control::ClusterAccess access;
   control::ManagerService service;
+  control::ManagerMetrics numbers;
+  control::MetricsEndpoint metrics;
   control::ManagerReports reports;
   control::AdminServer admin;
   boost::asio::signal_set signals;
@@ -83,6 +89,8 @@ Expected<std::unique_ptr<ManagerDaemon>> ManagerDaemon::create(base::Config conf
   Parts& p = *parts;
   Outcome done = p.service.start(p.config.manager.listen);
   if (done) done = p.admin.listen(p.config.admin_socket);
+  if (done) done = p.metrics.listen(p.config.metrics.listen, p.log);
+  p.reports.show_metrics_at(p.metrics.address());
   if (!done) return std::move(done).error();
   return std::unique_ptr<ManagerDaemon>(new ManagerDaemon(std::move(parts)));
 }
@@ -110,6 +118,7 @@ void ManagerDaemon::run() {
   p.supervisor.ready("managing at " + p.service.address().text());
   p.io.run();
   p.admin.stop();
+  p.metrics.stop();
   p.service.stop();
   p.log.info("control", "stopped");
 }

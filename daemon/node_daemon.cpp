@@ -17,6 +17,8 @@
 #include "daemon/control/cluster_settings.h"
 #include "daemon/control/control_bell.h"
 #include "daemon/control/mailbox_data_plane.h"
+#include "daemon/control/metrics_endpoint.h"
+#include "daemon/control/node_metrics.h"
 #include "daemon/control/watchdog_feeder.h"
 #include "daemon/data_agents.h"
 #include "daemon/memory/fault_guard.h"
@@ -119,6 +121,8 @@ struct NodeDaemon::Parts {
   std::unique_ptr<control::AttachServer> server;
   std::unique_ptr<control::ClusterPresence> presence;  // null: in no cluster
   std::unique_ptr<control::TraceRecorder> tracing;
+  std::unique_ptr<control::NodeMetrics> numbers;
+  std::unique_ptr<control::MetricsEndpoint> metrics;
   std::unique_ptr<control::AdminReports> reports;
   std::unique_ptr<control::AdminServer> admin;
   bool stopping = false;
@@ -220,6 +224,9 @@ Outcome NodeDaemon::listen() {
   p.tracing =
       std::make_unique<control::TraceRecorder>(p.io, p.clock, p.random, p.data->tracing(),
                                                trace_names(p), p.options.role == NodeRole::storage);
+  p.numbers = std::make_unique<control::NodeMetrics>(*p.server, p.tenants, p.presence.get());
+  p.metrics = std::make_unique<control::MetricsEndpoint>(p.io, p.clock, *p.counters, p.limits,
+                                                         *p.numbers, role_text(p.options.role));
   p.reports = std::make_unique<control::AdminReports>(
       p.environment, *p.server, p.presence.get(), role_text(p.options.role), p.data->pool_bytes());
   p.reports->trace_with(*p.tracing);
@@ -234,7 +241,9 @@ Outcome NodeDaemon::listen() {
   Outcome done = Done{};
   if (p.options.role != NodeRole::storage) done = p.server->listen(p.options.inherited);
   if (done) done = p.admin->listen(p.options.config.admin_socket);
+  if (done) done = p.metrics->listen(p.options.config.metrics.listen, p.log);
   if (!done) return done;
+  p.reports->show_metrics_at(p.metrics->address());
   for (const control::InheritedSocket& socket : p.options.inherited) {
     p.log.warning("control", "an inherited socket is not in the configuration and is closed",
                   {{"name", socket.name}, {"path", socket.path}});
@@ -291,6 +300,7 @@ void NodeDaemon::begin_stop(const std::string& why) {
   p.log.info("control", "stopping", {{"why", why}, {"connections", p.server->sessions()}});
   p.options.service.stopping("draining");
   p.tracing->stop();
+  p.numbers->begin_stop();
   p.admin->stop();
   p.drain_timer.expires_after(std::chrono::milliseconds(p.options.config.drain_ms));
   p.drain_timer.async_wait([&p](const boost::system::error_code& cancelled) {

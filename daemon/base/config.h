@@ -122,6 +122,9 @@ struct Config {
     std::uint32_t member_timeout_ms = 0;
   } manager;
   struct {
+    std::string listen;  // for HTTP; empty: nowhere
+  } metrics;
+  struct {
     LogLevel level = LogLevel::info;
   } log;
 };

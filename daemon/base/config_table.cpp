@@ -212,6 +212,11 @@ constexpr KeySpec kKeys[] = {
     {"manager.member_timeout_ms", KeyType::integer, "1000", 20, kDayMs, "",
      "A daemon that the manager has not heard for so long is away, in milliseconds.",
      [](C& c, N, V& v) { c.manager.member_timeout_ms = u32(v); }},
+    {"metrics.listen", KeyType::text, "\"\"", 0, 64, "",
+     "Where numbers are shown over HTTP (/metrics for Prometheus, /healthz, /readyz): a numeric "
+     "address and port, or a port alone, which is one of 127.0.0.1; port 0: a free one, which "
+     "simmctl status names; empty: nowhere.",
+     [](C& c, N, V& v) { c.metrics.listen = v.text; }},
     {"log.level", KeyType::choice, "\"info\"", 0, 0, "error|warning|info|debug",
      "The least important lines that are written.",
      [](C& c, N, V& v) { c.log.level = static_cast<LogLevel>(v.choice); }},

@@ -26,7 +26,7 @@ namespace simm::base {
 
 inline constexpr std::uint64_t kCountersMagic = 0x314e54434d4d4953;  // "SIMMCTN1", little-endian
 inline constexpr std::uint32_t kCountersVersion = 1;
-inline constexpr std::uint32_t kCountersMax = 32'768;  // 64 data agents have 335 each
+inline constexpr std::uint32_t kCountersMax = 32'768;  // 64 data agents have 383 each
 inline constexpr std::uint32_t kCounterNameBytesMax = 120;
 
 struct CountersHeader {
@@ -97,6 +97,19 @@ public:
 
   [[nodiscard]] std::uint64_t value(std::string_view name) const;  // 0 when there is none
   [[nodiscard]] std::vector<std::pair<std::string, std::uint64_t>> snapshot() const;
+
+  // visit(name, counter) for each that was registered since a call returned `since` (0: for all);
+  // returns what to give the next time. While nothing else registers. Names and handles stay good
+  // for the life of the set.
+  template <typename Visit>
+  std::uint32_t each_since(std::uint32_t since, Visit&& visit) const {
+    for (std::uint32_t i = since; i < count_; ++i) {
+      const CounterLabel& text = label(i);
+      if (text.name_bytes == 0) continue;
+      visit(std::string_view(text.name, text.name_bytes), Counter(&cell(i)));
+    }
+    return count_;
+  }
 
 private:
   struct Mapping {

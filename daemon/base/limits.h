@@ -23,6 +23,7 @@ inline constexpr std::uint32_t kDataAgentsMax = 64;
 inline constexpr std::uint32_t kMailboxMessages = 1024;   // between two agents
 inline constexpr std::uint32_t kRegistrarJobsMax = 1024;  // waiting for a registrar thread
 inline constexpr std::uint32_t kAdminConnectionsMax = 16;
+inline constexpr std::uint32_t kMetricsConnectionsMax = 32;  // to metrics.listen
 inline constexpr std::uint32_t kDistinctErrorsMax = 256;
 
 // What the control thread counts. Data agents count theirs where they happen: "session.N.held_*",
@@ -36,15 +37,17 @@ enum class Limit : std::uint8_t {
   registrar_jobs,
   admin_connections,
   descriptors,
+  metrics_connections,
 };
-inline constexpr std::size_t kLimitCount = 8;
+inline constexpr std::size_t kLimitCount = 9;
 
 inline constexpr std::string_view limit_name(Limit limit) noexcept {
   constexpr std::array<std::string_view, kLimitCount> kNames = {
       "sessions_per_socket",   "unauthenticated_per_socket",
       "regions_per_session",   "region_pin_bytes",
       "namespaces_per_tenant", "registrar_jobs",
-      "admin_connections",     "descriptors"};
+      "admin_connections",     "descriptors",
+      "metrics_connections"};
   return kNames[static_cast<std::size_t>(limit)];
 }
 

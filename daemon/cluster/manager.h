@@ -69,6 +69,9 @@ public:
   // Null: there is none yet.
   [[nodiscard]] const SlotMapPtr& map() const noexcept { return map_; }
   [[nodiscard]] const Membership& membership() const noexcept { return membership_; }
+  [[nodiscard]] std::size_t connections() const noexcept { return connections_.size(); }
+  // Why the newest map can not be stored; empty: it is.
+  [[nodiscard]] const std::string& store_error() const noexcept { return store_error_; }
   // The same as the answer to that question (JSON).
   [[nodiscard]] std::string report(Topic topic) const;
 

@@ -95,7 +95,8 @@ std::string AdminReports::status() const {
        config.threading.mode == base::Threading::shared ? 1 : config.threading.data_agents},
       {"data_agents", config.threading.data_agents},
       {"sockets", sockets},
-      {"counters_file", config.counters_file}};
+      {"counters_file", config.counters_file},
+      {"metrics", metrics_address_.empty() ? "off" : metrics_address_}};
   if (cluster_ != nullptr) status["cluster"] = ordered_json::parse(cluster_->membership());
   return status.dump();
 }

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "daemon/control/admin_source.h"
 #include "daemon/control/attach_server.h"
@@ -29,6 +30,9 @@ public:
   // is asked (peers: empty is this one); else unused.
   void report(std::string_view command, std::string_view argument, AdminAnswer answer) override;
 
+  // What status says of where the numbers are; empty: nowhere.
+  void show_metrics_at(std::string address) { metrics_address_ = std::move(address); }
+
 private:
   [[nodiscard]] std::string status() const;
   [[nodiscard]] std::string sessions() const;
@@ -45,6 +49,7 @@ private:
   const std::string role_;
   const std::uint64_t pool_bytes_;
   const base::TimeNs started_ns_;
+  std::string metrics_address_;
 };
 
 }  // namespace simm::control

@@ -75,7 +75,8 @@ std::string limits_text(const base::CounterSet& counters, const base::Config& co
        {Limit::namespaces_per_tenant, base::kNamespacesPerTenantMax, "namespaces", ""},
        {Limit::registrar_jobs, base::kRegistrarJobsMax, "jobs", ""},
        {Limit::admin_connections, base::kAdminConnectionsMax, "connections", ""},
-       {Limit::descriptors, descriptors_max(), "descriptors", "the service's LimitNOFILE"}}};
+       {Limit::descriptors, descriptors_max(), "descriptors", "the service's LimitNOFILE"},
+       {Limit::metrics_connections, base::kMetricsConnectionsMax, "connections", ""}}};
   ordered_json all = ordered_json::array();
   for (const LimitRow& row : rows) {
     const std::string name(base::limit_name(row.limit));

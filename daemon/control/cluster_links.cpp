@@ -223,31 +223,39 @@ bool ClusterLinks::is_reaching_out() const noexcept {
   });
 }
 
+std::vector<ClusterLinks::PeerView> ClusterLinks::peer_views() const {
+  std::map<std::uint32_t, PeerView> views;
+  for (const auto& [id, link] : links_) {
+    PeerView& view = views[link.peer.value];
+    ++view.connections;
+    view.open += link.state == State::open ? 1U : 0U;
+    if (link.state == State::dialling && !link.trouble.empty()) view.trouble = link.trouble;
+  }
+  std::vector<PeerView> all;
+  for (auto& [number, view] : views) {
+    view.number = number;
+    if (const cluster::MapMember* member = peers_.who(base::PeerId{number})) {
+      view.name = cluster::full_name(member->identity);
+      view.address = dial_text(member->address, member->port);
+      view.shards = member->shards;
+    }
+    all.push_back(std::move(view));
+  }
+  return all;
+}
+
 std::string ClusterLinks::report() const {
   using Json = nlohmann::ordered_json;
-  struct Outgoing {
-    std::size_t links = 0;
-    std::size_t open = 0;
-    std::string trouble;
-  };
-  std::map<std::uint32_t, Outgoing> outgoing;
-  for (const auto& [id, link] : links_) {
-    Outgoing& sum = outgoing[link.peer.value];
-    ++sum.links;
-    sum.open += link.state == State::open ? 1U : 0U;
-    if (link.state == State::dialling && !link.trouble.empty()) sum.trouble = link.trouble;
-  }
   Json peers = Json::array();
-  for (const auto& [number, sum] : outgoing) {
-    const cluster::MapMember* member = peers_.who(base::PeerId{number});
+  for (const PeerView& view : peer_views()) {
     Json one;
-    one["peer"] = number;
-    one["name"] = member == nullptr ? "(has left the map)" : cluster::full_name(member->identity);
-    one["address"] = member == nullptr ? "" : dial_text(member->address, member->port);
-    one["shards"] = member == nullptr ? 0 : member->shards;
-    one["connections"] = sum.links;
-    one["open"] = sum.open;
-    one["trouble"] = sum.trouble;
+    one["peer"] = view.number;
+    one["name"] = view.name.empty() ? "(has left the map)" : view.name;
+    one["address"] = view.address;
+    one["shards"] = view.shards;
+    one["connections"] = view.connections;
+    one["open"] = view.open;
+    one["trouble"] = view.trouble;
     peers.push_back(std::move(one));
   }
   std::map<std::string, std::size_t> askers;

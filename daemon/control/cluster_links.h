@@ -56,7 +56,20 @@ public:
   // Dials nobody any more; what is open stays.
   void stop();
 
-  // JSON for `simmctl peers`: what is known of every connection, by daemon.
+  // What is known of the connections to one daemon, of those that this one dials.
+  struct PeerView {
+    std::uint32_t number = 0;
+    std::string name;  // empty: it has left the map
+    std::string address;
+    std::uint16_t shards = 0;
+    std::size_t connections = 0;
+    std::size_t open = 0;
+    std::string trouble;  // of one that is not open
+  };
+  [[nodiscard]] std::vector<PeerView> peer_views() const;
+  // Connections that others have dialled.
+  [[nodiscard]] std::size_t incoming_links() const noexcept { return incoming_.size(); }
+  // JSON for `simmctl peers`.
   [[nodiscard]] std::string report() const;
 
   // For tests: connections that agents have now.

@@ -127,7 +127,6 @@ void ClusterPresence::deliver() {
   links_.on_agents_use(agents_epoch());
 }
 
-// Of the oldest map that one of them uses.
 base::Epoch ClusterPresence::agents_epoch() const {
   base::Epoch epoch = ~base::Epoch{0};
   for (const AgentPresence& agent : setup_.agents) {
@@ -232,8 +231,6 @@ std::string ClusterPresence::peer_name(base::PeerId peer) const {
 
 std::string ClusterPresence::membership() const {
   const cluster::ClusterMember& member = manager_->member();
-  const auto me =
-      member.map() == nullptr ? std::nullopt : member.map()->find(access_.self.incarnation);
   nlohmann::ordered_json out;
   out["cluster"] = access_.self.cluster;
   out["name"] = access_.self.name;
@@ -244,8 +241,14 @@ std::string ClusterPresence::membership() const {
   out["trouble"] = manager_->trouble();
   out["epoch"] = member.epoch();
   out["agents_epoch"] = agents_epoch();
-  out["slots"] = me ? member.map()->slot_count(*me) : 0U;
+  out["slots"] = slots_here();
   return out.dump();
+}
+
+std::uint32_t ClusterPresence::slots_here() const {
+  const cluster::SlotMapPtr& map = manager_->member().map();
+  const auto me = map == nullptr ? std::nullopt : map->find(access_.self.incarnation);
+  return me ? map->slot_count(*me) : 0U;
 }
 
 }  // namespace simm::control

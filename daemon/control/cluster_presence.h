@@ -69,6 +69,13 @@ public:
   // One line for people.
   [[nodiscard]] std::string status() const { return manager_->status(); }
 
+  [[nodiscard]] const ClusterLinks& links() const noexcept { return links_; }
+  [[nodiscard]] const cluster::ClusterMember& member() const noexcept { return manager_->member(); }
+  // Of the oldest map that a data agent uses.
+  [[nodiscard]] base::Epoch agents_epoch() const;
+  // Of the newest map.
+  [[nodiscard]] std::uint32_t slots_here() const;
+
 private:
   struct Asked {
     AdminAnswer answer;
@@ -88,7 +95,6 @@ private:
   void on_accepted(ipc::UniqueFd socket, const cluster::HelloResult& result) override;
 
   void spread_map();
-  [[nodiscard]] base::Epoch agents_epoch() const;
   void end_question(std::uint64_t id, Expected<std::string> text);
   void look_at_drain();
 

@@ -47,7 +47,8 @@ std::string ManagerReports::status() const {
       {"name", access_.self.name},
       {"address", service_.address().text()},
       {"secret", access_.secret.is_secret()},
-      {"state_file", config_.manager.state_file}};
+      {"state_file", config_.manager.state_file},
+      {"metrics", metrics_address_.empty() ? "off" : metrics_address_}};
   status["manager"] =
       nlohmann::ordered_json::parse(service_.manager().report(cluster::Topic::stats));
   return status.dump();

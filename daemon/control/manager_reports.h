@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "daemon/base/config.h"
 #include "daemon/base/log.h"
@@ -21,6 +22,9 @@ public:
   // `argument`: a prefix of names for stats, the wanted level for log, else unused.
   void report(std::string_view command, std::string_view argument, AdminAnswer answer) override;
 
+  // What status says of where the numbers are; empty: nowhere.
+  void show_metrics_at(std::string address) { metrics_address_ = std::move(address); }
+
 private:
   [[nodiscard]] std::string status() const;
 
@@ -29,6 +33,7 @@ private:
   const base::Config& config_;
   base::Log& log_;
   const base::TimeNs started_ns_;
+  std::string metrics_address_;
 };
 
 }  // namespace simm::control

@@ -327,6 +327,12 @@ void Engine::take_reply(Operation& operation, const PageRequest& page,
   if (reply.status == Status::ok && status == Status::ok && page.slice.region != nullptr) {
     operation.bytes_moved += reply.bytes;
   }
+  if (!operation.is_fetch) {
+    const bool is_ours = status == Status::transfer_failed || status == Status::timeout;
+    const Status counted = is_ours ? status : reply.status;
+    const auto outcome = static_cast<std::size_t>(page_outcome(counted));
+    counters_.of_opcode[static_cast<std::size_t>(operation.header.opcode)].pages[outcome].add();
+  }
   operation.replies[page.index] = {status, status == Status::ok ? reply.bytes : 0};
 }
 
@@ -520,6 +526,11 @@ int Engine::complete_finished() noexcept {
     }
     if (marks_ != nullptr && !is_read(operation.header.opcode)) leave_marks(operation);
     counters_.bytes_moved.add(operation.bytes_moved);
+    if (!operation.is_fetch) {
+      auto& counted = counters_.of_opcode[static_cast<std::size_t>(operation.header.opcode)];
+      counted.batches.add();
+      counted.bytes.add(operation.bytes_moved);
+    }
     --in_flight_;
     ++completed;
     operation.owner->on_complete(operation);

@@ -2,12 +2,33 @@
 // Thread: written by the data agent of the engine.
 #pragma once
 
+#include <array>
 #include <string_view>
 
 #include "daemon/base/counters.h"
 #include "daemon/base/histogram.h"
+#include "ipc/layout.h"
+#include "simm/status.h"
 
 namespace simm::engine {
+
+// What became of a page, by the answer that ended it, before public_status() makes fewer of them:
+// a get or exists that ends with anything from not_found to wrong_epoch is a miss, and this is why.
+enum class PageOutcome : std::uint8_t {
+  ok,
+  exists,  // an if_absent put met the object
+  not_found,
+  size_mismatch,
+  corrupt,
+  unreachable,
+  wrong_epoch,
+  timeout,
+  no_space,
+  failed,  // everything else
+};
+inline constexpr std::size_t kPageOutcomeCount = 10;
+
+PageOutcome page_outcome(Status answer) noexcept;
 
 struct EngineCounters {
   EngineCounters() = default;  // counts into unread cells
@@ -32,6 +53,15 @@ struct EngineCounters {
   base::Counter corrupt;          // pages whose checksum did not match
   base::Counter size_mismatches;  // pages of another length than the one asked for
   base::Counter fences_overdue;   // batches that were not fenced within fence_grace
+
+  // Of one opcode, what clients asked for: "<prefix>.op.<opcode>.batches", ".bytes" (moved) and
+  // ".pages.<outcome>". Without the fetches for others, which would count a page twice.
+  struct OfOpcode {
+    base::Counter batches;
+    base::Counter bytes;
+    std::array<base::Counter, kPageOutcomeCount> pages;
+  };
+  std::array<OfOpcode, ipc::kOpcodeCount> of_opcode;
 
   base::Histogram complete_ns;  // of all batches: from submit to the completion
 
