@@ -34,9 +34,8 @@ Expected<Adopted> AdoptClient::ask(const ipc::PeerIdentity& client, HelperReques
     return Error{Status::permission_denied,
                  "the client's process can not be named from here (another pid namespace?)"};
   }
-  if (gone_.load() && !dial_again()) {
-    return Error{Status::unreachable, "the adoption helper has gone"};
-  }
+  const Error gone{Status::unreachable, "the adoption helper has gone"};
+  if (gone_.load() && !dial_again()) return gone;
   request.request_id = next_request_id_++;
   request.pid = client.pid();
   request.uid = client.uid();
@@ -44,21 +43,42 @@ Expected<Adopted> AdoptClient::ask(const ipc::PeerIdentity& client, HelperReques
   request.start_time_ticks = client.start_time_ticks();
   std::array<int, ipc::kFdsPerMessageMax> fds{client.pidfd()};
   std::copy(more_fds.begin(), more_fds.end(), fds.begin() + 1);
-  const auto sent = socket_.send(std::as_bytes(std::span(&request, 1)),
-                                 std::span(fds).first(1 + more_fds.size()), kWaitNs);
-  // Answers to requests that were given up on may still lie in the socket.
-  for (HelperReply reply; sent == ipc::SocketResult::done;) {
-    ipc::Received received = socket_.receive(std::as_writable_bytes(std::span(&reply, 1)), kWaitNs);
-    if (received.result != ipc::SocketResult::done || received.bytes != sizeof reply) break;
-    if (reply.request_id != request.request_id) continue;
-    reply.reason[sizeof reply.reason - 1] = '\0';
-    const auto status = static_cast<Status>(reply.status);
-    if (status != Status::ok) return Error{status, reply.reason};
-    if (received.fd_count != 1) break;
-    return Adopted{std::move(received.fds[0]), reply.file_offset};
+  const auto all_fds = std::span<const int>(fds).first(1 + more_fds.size());
+  auto answer = exchange(request, all_fds);
+  // It was started again since the last request: the new one is asked at once.
+  if (answer.result == ipc::SocketResult::hung_up && dial_again()) {
+    answer = exchange(request, all_fds);
   }
-  gone_.store(true);
-  return Error{Status::unreachable, "the adoption helper has gone"};
+  const auto status = static_cast<Status>(answer.reply.status);
+  const bool is_usable =
+      answer.result == ipc::SocketResult::done && (status != Status::ok || answer.fd.valid());
+  if (!is_usable) {
+    gone_.store(true);
+    return gone;
+  }
+  if (status != Status::ok) return Error{status, answer.reply.reason};
+  return Adopted{std::move(answer.fd), answer.reply.file_offset};
+}
+
+AdoptClient::Answer AdoptClient::exchange(const HelperRequest& request,
+                                          std::span<const int> fds) noexcept {
+  Answer answer;
+  answer.result = socket_.send(std::as_bytes(std::span(&request, 1)), fds, kWaitNs);
+  // Answers to requests that were given up on may still lie in the socket.
+  while (answer.result == ipc::SocketResult::done) {
+    HelperReply& reply = answer.reply;
+    ipc::Received received = socket_.receive(std::as_writable_bytes(std::span(&reply, 1)), kWaitNs);
+    answer.result = received.result;
+    if (received.result != ipc::SocketResult::done) break;
+    if (received.bytes != sizeof reply) {
+      answer.result = ipc::SocketResult::failed;
+    } else if (reply.request_id == request.request_id) {
+      reply.reason[sizeof reply.reason - 1] = '\0';
+      if (received.fd_count == 1) answer.fd = std::move(received.fds[0]);
+      break;
+    }
+  }
+  return answer;
 }
 
 Expected<Adopted> AdoptClient::adopt(const ipc::PeerIdentity& client, std::uint64_t address,

@@ -60,6 +60,12 @@ private:
   Expected<Adopted> ask(const ipc::PeerIdentity& client, HelperRequest request,
                         std::span<const int> more_fds);
 
+  struct Answer {
+    ipc::SocketResult result = ipc::SocketResult::failed;
+    HelperReply reply;
+    ipc::UniqueFd fd;
+  };
+  Answer exchange(const HelperRequest& request, std::span<const int> fds) noexcept;
   bool dial_again() noexcept;
 
   ipc::FdSocket socket_;  // the same descriptor number for good: kill_worker() uses it any time

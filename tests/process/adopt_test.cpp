@@ -122,6 +122,12 @@ TEST_CASE("a helper service that was started again is found again") {
   CHECK(use_existing_memory(daemon) == simm::RegionKind::staged);
   helper.start();
   CHECK(eventually([&] { return use_existing_memory(daemon) == simm::RegionKind::adopted; }));
+  // Also when nobody had noticed that it was away.
+  helper.kill();
+  ::unlink(helper.path.c_str());
+  helper.start();
+  CHECK(eventually([&] { return ::access(helper.path.c_str(), F_OK) == 0; }));
+  CHECK(use_existing_memory(daemon) == simm::RegionKind::adopted);
 }
 
 TEST_CASE("a helper service hangs up on whoever is not its daemon's user") {
