@@ -9,11 +9,12 @@
 #   compilers  g++-11 and clang compile everything
 #   demo       scripts/demo.sh --quick, with --chaos, with --standalone and with --python
 #   packages   the Debian packages, installed, used, upgraded and purged in a bare chroot
+#   guest      services under a real systemd, in a virtual machine (scripts/rdma-guest.sh)
 #
 # SIMM_JOBS (2) bounds parallel compilation. Each part prints its time.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-readonly all_parts=(lint release asan tsan fuzz compilers demo packages)
+readonly all_parts=(lint release asan tsan fuzz compilers demo packages guest)
 readonly jobs=${SIMM_JOBS:-2}
 readonly coverage_percent_min=85
 
@@ -104,6 +105,12 @@ part_demo() {
 }
 
 part_packages() { SIMM_JOBS=$jobs scripts/package.sh && tests/packages/packages_test.sh; }
+
+part_guest() {
+  configure release --preset release &&
+    compile --preset release --target simmd simmctl guest_client &&
+    scripts/rdma-guest.sh --systemd tests/guest/services.sh "$PWD/build/release/bin"
+}
 
 scripts/install_packages.sh || exit 1
 mkdir -p build
