@@ -14,7 +14,6 @@ namespace {
 using nlohmann::ordered_json;
 
 struct LimitRow {
-  base::Limit limit;
   std::uint64_t value;
   const char* unit;
   const char* configured_by;  // empty: fixed
@@ -23,6 +22,31 @@ struct LimitRow {
 std::uint64_t descriptors_max() {
   rlimit bound{};
   return ::getrlimit(RLIMIT_NOFILE, &bound) == 0 ? bound.rlim_cur : 0;
+}
+
+LimitRow row_of(base::Limit limit, const base::Config& config) {
+  using base::Limit;
+  switch (limit) {
+    case Limit::sessions_per_socket:
+      return {config.session.sessions_max, "sessions", "session.sessions_max"};
+    case Limit::unauthenticated_per_socket:
+      return {base::kUnauthenticatedMax, "connections", ""};
+    case Limit::regions_per_session:
+      return {config.session.regions_max, "regions", "session.regions_max"};
+    case Limit::region_pin_bytes:
+      return {config.memory.map_bytes_max, "bytes", "memory.map_bytes_max"};
+    case Limit::namespaces_per_tenant:
+      return {base::kNamespacesPerTenantMax, "namespaces", ""};
+    case Limit::registrar_jobs:
+      return {base::kRegistrarJobsMax, "jobs", ""};
+    case Limit::admin_connections:
+      return {base::kAdminConnectionsMax, "connections", ""};
+    case Limit::descriptors:
+      return {descriptors_max(), "descriptors", "the service's LimitNOFILE"};
+    case Limit::metrics_connections:
+      return {base::kMetricsConnectionsMax, "connections", ""};
+  }
+  return {0, "", ""};
 }
 
 // What data agents count where it happens: "<section>.<agent>.<counter>".
@@ -65,21 +89,11 @@ std::string config_text(const base::Config& config) {
 }
 
 std::string limits_text(const base::CounterSet& counters, const base::Config& config) {
-  using base::Limit;
-  const std::array<LimitRow, base::kLimitCount> rows = {
-      {{Limit::sessions_per_socket, config.session.sessions_max, "sessions",
-        "session.sessions_max"},
-       {Limit::unauthenticated_per_socket, base::kUnauthenticatedMax, "connections", ""},
-       {Limit::regions_per_session, config.session.regions_max, "regions", "session.regions_max"},
-       {Limit::region_pin_bytes, config.memory.map_bytes_max, "bytes", "memory.map_bytes_max"},
-       {Limit::namespaces_per_tenant, base::kNamespacesPerTenantMax, "namespaces", ""},
-       {Limit::registrar_jobs, base::kRegistrarJobsMax, "jobs", ""},
-       {Limit::admin_connections, base::kAdminConnectionsMax, "connections", ""},
-       {Limit::descriptors, descriptors_max(), "descriptors", "the service's LimitNOFILE"},
-       {Limit::metrics_connections, base::kMetricsConnectionsMax, "connections", ""}}};
   ordered_json all = ordered_json::array();
-  for (const LimitRow& row : rows) {
-    const std::string name(base::limit_name(row.limit));
+  for (std::size_t i = 0; i < base::kLimitCount; ++i) {
+    const auto limit = static_cast<base::Limit>(i);
+    const LimitRow row = row_of(limit, config);
+    const std::string name(base::limit_name(limit));
     all.push_back({{"limit", name},
                    {"reached", counters.value("limit." + name + ".reached")},
                    {"value", row.value},
