@@ -6,7 +6,6 @@
 // Thread: one that holds the interpreter's lock.
 #pragma once
 
-#include <cxxabi.h>
 #include <pybind11/pybind11.h>
 #include <unistd.h>
 
@@ -20,7 +19,7 @@ public:
   ~GilRelease() {
     try {
       PyEval_RestoreThread(state_);
-    } catch (abi::__forced_unwind&) {
+    } catch (...) {  // only that can come; it has no object that a reference could be bound to
       for (;;) ::pause();
     }
   }
