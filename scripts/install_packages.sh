@@ -32,5 +32,11 @@ for line in "${missing[@]}"; do
   wanted+=("$chosen")
 done
 echo "installing: ${wanted[*]}"
+# Installed for its programs: Debian starts what it installs, where there is a service manager.
+had_prometheus=0
+is_installed prometheus && had_prometheus=1
 as_root env DEBIAN_FRONTEND=noninteractive \
   apt-get install -y -q --no-install-recommends "${wanted[@]}"
+if [ "$had_prometheus" = 0 ] && [ -d /run/systemd/system ] && is_installed prometheus; then
+  as_root systemctl disable --now prometheus
+fi

@@ -16,7 +16,7 @@ constexpr MetricRow kRows[] = {
      "Pages of clients' batches by what became of them; of get and exists everything from "
      "not_found to wrong_epoch is a miss."},
     {"engine.*.op.*.bytes", "simm_moved_bytes_total", T::counter, "agent,op", U::as_is,
-     "Bytes moved between clients' memory and objects."},
+     "Bytes of objects that clients put and got; of a put that found its object there as well."},
     {"engine.*.complete_ns", "simm_batch_duration_seconds", T::histogram, "-", U::ns,
      "From the engine's taking a batch to the client's having its results; all batches."},
     {"session.*.stage.queue_ns", "simm_stage_duration_seconds", T::histogram, "-,stage=queue",
@@ -252,10 +252,6 @@ constexpr MetricRow kRows[] = {
      ""},
     {"metrics.requests.*", "simm_metrics_requests_total", T::counter, "code", U::as_is,
      "Answers of this endpoint by HTTP status; none: hung up on without one."},
-    {"log.lines.*", "simm_log_lines_total", T::counter, "level", U::as_is,
-     "Lines written to the log."},
-    {"log.suppressed", "simm_log_suppressed_total", T::counter, "", U::as_is,
-     "Lines left out of the log, because there were too many."},
 };
 // clang-format on
 
