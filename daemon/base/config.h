@@ -33,6 +33,8 @@ struct TenantConfig {
 };
 
 enum class HugepageMode : std::uint8_t { off, try_, require };
+// What leaves a full pool first.
+enum class EvictionRule : std::uint8_t { reuse, lru, fifo };
 enum class VerifyMode : std::uint8_t { never, sampled, always };
 
 // One key as it is in effect, for people.
@@ -73,6 +75,7 @@ struct Config {
     std::uint32_t lease_default_ms = 0;
     std::uint32_t lease_max_ms = 0;
     std::uint32_t lease_budget_percent = 0;
+    EvictionRule eviction = EvictionRule::reuse;
     std::uint32_t eviction_watermark_percent = 0;
     std::uint32_t objects_max = 0;
     VerifyMode verify = VerifyMode::sampled;

@@ -103,8 +103,13 @@ constexpr KeySpec kKeys[] = {
     {"store.lease_budget_percent", KeyType::integer, "50", 0, 100, "",
      "Share of the pool that leases may keep from eviction, in percent; then the oldest goes.",
      [](C& c, N, V& v) { c.store.lease_budget_percent = u32(v); }},
+    {"store.eviction", KeyType::choice, "\"reuse\"", 0, 0, "reuse|lru|fifo",
+     "What leaves a full pool first: what will be used again last, as learned from the traffic; "
+     "the least recently used; or the oldest.",
+     [](C& c, N, V& v) { c.store.eviction = static_cast<EvictionRule>(v.choice); }},
     {"store.eviction_watermark_percent", KeyType::integer, "98", 10, 100, "",
-     "Eviction begins when more of the pool is in use, in percent.",
+     "Eviction begins when more of the pool is in use, in percent, and never keeps more than "
+     "64 MiB of a shard free; a put that needs more room makes it.",
      [](C& c, N, V& v) { c.store.eviction_watermark_percent = u32(v); }},
     {"store.objects_max", KeyType::integer, "0", 0, 1LL << 31, "",
      "Objects the index has room for; 0: by the size of the pool.",

@@ -62,9 +62,16 @@ std::uint32_t ExtentAllocator::allocate(std::uint64_t bytes) noexcept {
   return number;
 }
 
+void ExtentAllocator::withhold(std::uint32_t number) noexcept {
+  SIMM_CHECK(blocks_[number].in_use == 0);
+  take_hole(number);
+  blocks_[number].in_use = 1;
+}
+
 void ExtentAllocator::release(std::uint32_t number) noexcept {
   SIMM_CHECK(blocks_[number].in_use == 1);
   blocks_[number].in_use = 0;
+  blocks_[number].owner = kNone;
   const std::uint32_t next = by_address_.next(blocks_, number);
   if (next != kNone && blocks_[next].in_use == 0) {
     take_hole(next);

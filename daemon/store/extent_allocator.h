@@ -22,7 +22,7 @@ struct Block {
   Link physical;         // by address
   Link free;             // in its size class, while it is free
   std::uint32_t in_use;  // 1 while it is an extent
-  std::uint32_t reserved;
+  std::uint32_t owner;   // whatever its holder says; kNone for holes
 };
 static_assert(sizeof(Block) == 40);
 
@@ -42,6 +42,31 @@ public:
   // An extent of rounded(bytes) bytes, bytes > 0; kNone when no hole is long enough.
   [[nodiscard]] std::uint32_t allocate(std::uint64_t bytes) noexcept;
   void release(std::uint32_t block) noexcept;
+  void set_owner(std::uint32_t block, std::uint32_t owner) noexcept {
+    blocks_[block].owner = owner;
+  }
+
+  // Takes a whole hole as if it were an extent, so that allocate() leaves it alone until release().
+  void withhold(std::uint32_t hole) noexcept;
+  // Neighbours by address, kNone at the ends of the arena.
+  [[nodiscard]] std::uint32_t before(std::uint32_t block) const noexcept {
+    return block == by_address_.front() ? kNone : blocks_[block].physical.previous;
+  }
+  [[nodiscard]] std::uint32_t after(std::uint32_t block) const noexcept {
+    return by_address_.next(blocks_, block);
+  }
+  // Calls visit(hole) for at most `looks` holes, those of the largest sizes first.
+  template <typename Visit>
+  void visit_large_holes(std::uint32_t looks, Visit&& visit) const noexcept {
+    for (std::uint32_t level = kLevels; level-- > 0 && looks > 0;) {
+      if ((levels_ >> level & 1) == 0) continue;
+      for (std::uint32_t step = kSteps; step-- > 0 && looks > 0;) {
+        const HoleList& list = holes_[level][step];
+        std::uint32_t hole = list.front();
+        for (; hole != kNone && looks > 0; --looks, hole = list.next(blocks_, hole)) visit(hole);
+      }
+    }
+  }
 
   [[nodiscard]] const Block& block(std::uint32_t number) const noexcept { return blocks_[number]; }
   [[nodiscard]] std::uint64_t arena_bytes() const noexcept { return arena_bytes_; }

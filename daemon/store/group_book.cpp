@@ -1,16 +1,23 @@
 #include "daemon/store/group_book.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "simm/check.h"
 
 namespace simm::store {
 
+std::uint32_t GroupBook::accounts_for(const StoreConfig& config) noexcept {
+  const auto named = static_cast<std::uint32_t>(config.quotas.size());
+  return std::max(config.tenants_max, named) + 1;
+}
+
 GroupBook::GroupBook(const StoreConfig& config, std::uint64_t arena_bytes, Table<Group> groups,
-                     HashIndex index)
+                     HashIndex index, std::unique_ptr<EvictionPolicy> policy)
     : groups_(groups),
       index_(index),
-      accounts_(std::max<std::size_t>(config.tenants_max, config.quotas.size()) + 1),
+      policy_(std::move(policy)),
+      accounts_(accounts_for(config)),
       arena_bytes_(arena_bytes),
       lease_budget_percent_(config.lease_budget_percent) {
   std::size_t at = 1;
@@ -38,7 +45,8 @@ std::uint32_t GroupBook::account_of(base::TenantId tenant) noexcept {
   return last_account_ = vacant;
 }
 
-std::uint32_t GroupBook::find_or_make(std::uint64_t hash, std::uint32_t account) noexcept {
+std::uint32_t GroupBook::find_or_make(std::uint64_t hash, std::uint32_t account,
+                                      base::TimeNs now_ns) noexcept {
   std::uint32_t number = index_.find(hash, [&](std::uint32_t candidate) {
     return groups_[candidate].hash == hash && groups_[candidate].account == account;
   });
@@ -48,8 +56,8 @@ std::uint32_t GroupBook::find_or_make(std::uint64_t hash, std::uint32_t account)
   Group& made = groups_[number];
   made.hash = hash;
   made.account = account;
-  made.stamp = ++stamp_;
-  accounts_[account].evictable.push_back(groups_, number);
+  policy_->note_use(number, now_ns);
+  policy_->enqueue(number);
   index_.insert(hash, number);
   return number;
 }
@@ -78,30 +86,30 @@ void GroupBook::remove_member(Table<Record>& records, std::uint32_t record,
   }
   if (!g.members.empty()) return;
   wheel_.cancel(groups_, number);
-  Account& holder = accounts_[g.account];
-  (g.leased ? holder.leased : holder.evictable).remove(groups_, number);
+  if (g.leased) {
+    accounts_[g.account].leased.remove(groups_, number);
+  } else {
+    policy_->dequeue(number);
+  }
   index_.remove(g.hash, number);
   groups_.release(number);
 }
 
-void GroupBook::touch(std::uint32_t number) noexcept {
-  Group& g = groups_[number];
-  if (g.leased) return;
-  g.stamp = ++stamp_;
-  accounts_[g.account].evictable.move_to_back(groups_, number);
+void GroupBook::touch(std::uint32_t number, base::TimeNs now_ns) noexcept {
+  if (!groups_[number].leased) policy_->note_use(number, now_ns);
 }
 
 void GroupBook::set_leased(std::uint32_t number, bool leased) noexcept {
   Group& g = groups_[number];
   Account& holder = accounts_[g.account];
   if (leased) {
-    holder.evictable.remove(groups_, number);
+    policy_->dequeue(number);
     holder.leased.push_back(groups_, number);
     holder.leased_bytes += g.extent_bytes;
     leased_bytes_ += g.extent_bytes;
   } else {
     holder.leased.remove(groups_, number);
-    holder.evictable.push_back(groups_, number);
+    policy_->enqueue(number);
     holder.leased_bytes -= g.extent_bytes;
     leased_bytes_ -= g.extent_bytes;
   }
@@ -110,7 +118,7 @@ void GroupBook::set_leased(std::uint32_t number, bool leased) noexcept {
 
 void GroupBook::lease(std::uint32_t number, base::TimeNs now_ns, base::TimeNs lease_ns) noexcept {
   Group& g = groups_[number];
-  g.stamp = ++stamp_;
+  policy_->note_use(number, now_ns);
   g.lease_until_ns = std::max(g.lease_until_ns, now_ns + lease_ns);
   if (g.leased) {
     accounts_[g.account].leased.move_to_back(groups_, number);
@@ -134,7 +142,6 @@ int GroupBook::end_leases(base::TimeNs now_ns, int budget) noexcept {
       wheel_.schedule(groups_, number, g.lease_until_ns);
       return;
     }
-    g.stamp = ++stamp_;
     set_leased(number, false);
   });
 }
@@ -143,31 +150,24 @@ bool GroupBook::over_lease_budget(const Account& a) const noexcept {
   return a.leased_bytes > percent_of(a.quota_bytes, lease_budget_percent_);
 }
 
-std::uint32_t GroupBook::unleased_victim() const noexcept {
-  std::uint32_t oldest = kNone;
-  for (const Account& a : accounts_) {
-    const std::uint32_t front = a.evictable.front();
-    if (front == kNone) continue;
-    if (oldest == kNone || groups_[front].stamp < groups_[oldest].stamp) oldest = front;
-  }
-  return oldest;
+std::uint32_t GroupBook::unleased_victim(base::TimeNs now_ns) const noexcept {
+  return policy_->victim(kNone, now_ns);
 }
 
-GroupBook::Victim GroupBook::victim(std::uint32_t account) const noexcept {
+GroupBook::Victim GroupBook::victim(std::uint32_t account, base::TimeNs now_ns) const noexcept {
+  const std::uint32_t unleased = policy_->victim(account, now_ns);
+  if (unleased != kNone) return {unleased, false};
   if (account != kNone) {
     const Account& a = accounts_[account];
-    if (!a.evictable.empty()) return {a.evictable.front(), false};
     if (over_lease_budget(a)) return {a.leased.front(), true};
     return {};
   }
-  const std::uint32_t unleased = unleased_victim();
-  if (unleased != kNone) return {unleased, false};
   if (leased_bytes_ <= percent_of(arena_bytes_, lease_budget_percent_)) return {};
   Victim oldest{kNone, true};
   for (const Account& a : accounts_) {
     const std::uint32_t front = a.leased.front();
     if (front == kNone) continue;
-    if (oldest.group == kNone || groups_[front].stamp < groups_[oldest.group].stamp) {
+    if (oldest.group == kNone || groups_[front].used_ns < groups_[oldest.group].used_ns) {
       oldest.group = front;
     }
   }

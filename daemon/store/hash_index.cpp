@@ -4,53 +4,106 @@
 
 namespace simm::store {
 
-void HashIndex::insert(std::uint64_t hash, std::uint32_t number) noexcept {
-  SIMM_CHECK(entries_ * 2 < mask_ + 1);
-  const auto tag = static_cast<std::uint32_t>(hash);
-  std::uint64_t at = tag & mask_;
-  while (slots_[at].number != kNone) at = (at + 1) & mask_;
-  slots_[at] = {tag, number};
-  ++entries_;
+void HashIndex::append(Line* line, std::uint32_t tag, std::uint32_t number) noexcept {
+  while (line->next != kNone) line = &overflow_[line->next];
+  if (line->count == Line::kEntries) {
+    line->next = overflow_.allocate();
+    SIMM_CHECK(line->next != kNone);
+    line = &overflow_[line->next];
+  }
+  line->tags[line->count] = tag;
+  line->numbers[line->count] = number;
+  ++line->count;
 }
 
-std::uint64_t HashIndex::position_of(std::uint64_t hash, std::uint32_t number) const noexcept {
-  std::uint64_t at = static_cast<std::uint32_t>(hash) & mask_;
-  while (slots_[at].number != number) {
-    SIMM_CHECK(slots_[at].number != kNone);
-    at = (at + 1) & mask_;
+void HashIndex::take_out(Line* bucket, Place place) noexcept {
+  Line* before = nullptr;
+  Line* last = bucket;
+  for (; last->next != kNone; last = &overflow_[last->next]) before = last;
+  --last->count;
+  place.line->tags[place.at] = last->tags[last->count];
+  place.line->numbers[place.at] = last->numbers[last->count];
+  last->tags[last->count] = 0;
+  last->numbers[last->count] = kNone;
+  if (last->count > 0 || before == nullptr) return;
+  overflow_.release(before->next);
+  before->next = kNone;
+}
+
+void HashIndex::split_one() noexcept {
+  Line* const from = &buckets_[split_];
+  Line* const to = &buckets_[split_ + round_];
+  Place place{from, 0};
+  while (true) {
+    if (place.at == place.line->count) {
+      if (place.line->next == kNone) break;
+      place = {&overflow_[place.line->next], 0};
+      continue;
+    }
+    const std::uint32_t tag = place.line->tags[place.at];
+    if ((tag & round_) == 0) {
+      ++place.at;
+      continue;
+    }
+    append(to, tag, place.line->numbers[place.at]);
+    // When this empties the line of the place, it was the last one and is gone.
+    const bool goes = place.line != from && place.line->count == 1;
+    take_out(from, place);
+    if (goes) break;
   }
-  return at;
+  if (++split_ < round_) return;
+  split_ = 0;
+  round_ *= 2;
+}
+
+void HashIndex::insert(std::uint64_t hash, std::uint32_t number) noexcept {
+  const auto tag = static_cast<std::uint32_t>(hash);
+  append(&buckets_[bucket_of(tag)], tag, number);
+  ++entries_;
+  if (entries_ * 2 > bucket_count() * kFill && bucket_count() < buckets_max_) split_one();
+}
+
+HashIndex::Place HashIndex::place_of(std::uint64_t hash, std::uint32_t number) noexcept {
+  Line* line = &buckets_[bucket_of(static_cast<std::uint32_t>(hash))];
+  while (true) {
+    for (std::uint32_t i = 0; i < line->count; ++i) {
+      if (line->numbers[i] == number) return {line, i};
+    }
+    SIMM_CHECK(line->next != kNone);
+    line = &overflow_[line->next];
+  }
 }
 
 void HashIndex::replace(std::uint64_t hash, std::uint32_t old_number,
                         std::uint32_t new_number) noexcept {
-  slots_[position_of(hash, old_number)].number = new_number;
+  const Place place = place_of(hash, old_number);
+  place.line->numbers[place.at] = new_number;
 }
 
 void HashIndex::remove(std::uint64_t hash, std::uint32_t number) noexcept {
-  std::uint64_t hole = position_of(hash, number);
-  for (std::uint64_t at = (hole + 1) & mask_; slots_[at].number != kNone; at = (at + 1) & mask_) {
-    // An entry may move back to the hole when that is not in front of its home.
-    const std::uint64_t from_home = (at - slots_[at].tag) & mask_;
-    const std::uint64_t from_hole = (at - hole) & mask_;
-    if (from_home < from_hole) continue;
-    slots_[hole] = slots_[at];
-    hole = at;
-  }
-  slots_[hole] = {};
+  const Place place = place_of(hash, number);
+  take_out(&buckets_[bucket_of(static_cast<std::uint32_t>(hash))], place);
   --entries_;
 }
 
 const char* HashIndex::audit() const noexcept {
   std::uint64_t entries = 0;
-  for (std::uint64_t at = 0; at <= mask_; ++at) {
-    if (slots_[at].number == kNone) continue;
-    ++entries;
-    for (std::uint64_t on_way = slots_[at].tag & mask_; on_way != at;
-         on_way = (on_way + 1) & mask_) {
-      if (slots_[on_way].number == kNone) return "an index entry is cut off from its home";
+  std::uint32_t lines = 0;
+  for (std::uint64_t bucket = 0; bucket < bucket_count(); ++bucket) {
+    for (const Line* line = &buckets_[bucket];; line = &overflow_[line->next]) {
+      if (line->count > Line::kEntries) return "an index line is overfull";
+      if (line->next != kNone && line->count < Line::kEntries) return "an index line has a gap";
+      for (std::uint32_t i = 0; i < line->count; ++i) {
+        if (bucket_of(line->tags[i]) != bucket) return "an index entry is in the wrong bucket";
+        if (line->numbers[i] == kNone) return "an index entry names nothing";
+      }
+      entries += line->count;
+      if (line->next == kNone) break;
+      if (overflow_[line->next].count == 0) return "an overflow line is empty";
+      ++lines;
     }
   }
+  if (lines != overflow_.used()) return "overflow lines are lost";
   return entries == entries_ ? nullptr : "index entries do not add up";
 }
 

@@ -66,12 +66,14 @@ struct alignas(64) Group {
   std::uint64_t hash;
   std::uint64_t extent_bytes;  // of its members
   base::TimeNs lease_until_ns;
-  std::uint64_t stamp;  // when it became the youngest of its list; grows
+  base::TimeNs used_ns;  // last use
   IndexList<Record, &Record::member> members;
   std::uint32_t account;
-  Link order;       // in its account's list: leased ones by grant, others by last use
-  WheelLink lease;  // scheduled at or before lease_until_ns while leased
-  bool leased;      // which of the two lists it is on
+  Link order;         // in its account's list of leased groups, or in the policy's queue
+  WheelLink lease;    // scheduled at or before lease_until_ns while leased
+  bool leased;        // which of the two it is on
+  bool queued;        // the policy's: while it may be evicted
+  std::uint8_t uses;  // the policy's: up to 255
 };
 static_assert(sizeof(Group) == 64);
 

@@ -135,7 +135,7 @@ void Store::touch(const ObjectKey& key, base::TimeNs lease_ns, base::TimeNs now_
   if (number == kNone) return;
   const std::uint32_t group = records_[number].group;
   if (lease_ns == kNoLease) {
-    groups_.touch(group);
+    groups_.touch(group, now_ns);
   } else {
     groups_.lease(group, now_ns, clamped_lease(lease_ns));
   }

@@ -10,7 +10,9 @@
 //    with the object's TTL. An object without a lease may leave at any time.
 //  - An object that was published before its slot was lost is not there any more, from the moment
 //    that keep_slots() says so, whether the slot came back or not. Its bytes go in later turns.
-//  - Bytes add up: arena == free + extents; extents == live + reserved + lingering (audit()).
+//  - Bytes add up: arena == free + extents; extents == live + reserved + lingering + held for what
+//    is being moved (audit()).
+//  - An object may move in the arena, but never while it is pinned.
 //
 // Time is an argument: every call says what time it is (monotonic, never going back).
 // Thread: the data agent that owns the store.
@@ -27,6 +29,7 @@
 #include "daemon/store/extent_allocator.h"
 #include "daemon/store/group_book.h"
 #include "daemon/store/hash_index.h"
+#include "daemon/store/move_job.h"
 #include "daemon/store/object_key.h"
 #include "daemon/store/record.h"
 #include "daemon/store/reserved_memory.h"
@@ -149,7 +152,7 @@ private:
   friend struct StoreTestAccess;  // damages records, which nobody else can
   struct Tables;
   Store(const StoreConfig& config, std::span<std::byte> arena, ReservedMemory memory,
-        const Tables& tables);
+        const Tables& tables, std::unique_ptr<EvictionPolicy> policy);
 
   void prefetch_cold(std::uint32_t record) const noexcept {
     const auto* lines = reinterpret_cast<const char*>(&records_[record]);
@@ -181,6 +184,18 @@ private:
   [[nodiscard]] bool make_room(const WriteRequest& request, std::uint32_t account,
                                base::TimeNs now_ns, std::uint32_t& block) noexcept;
   [[nodiscard]] bool drop_replaced(const WriteRequest& request, base::TimeNs now_ns) noexcept;
+  // Starts to make one hole of at least `bytes` by moving objects that nobody uses; false when that
+  // would cost more than `moves_max` bytes, or they fit nowhere else. There is no job.
+  [[nodiscard]] bool begin_moves(std::uint64_t bytes, std::uint64_t moves_max) noexcept;
+  // A part of the job, or the rest of it.
+  void continue_moves() noexcept;
+  // Whatever can be elsewhere is, when the bytes have been copied.
+  void end_moves(bool copied) noexcept;
+  void rename_extent(Record& record, std::uint32_t place) noexcept;
+  // With what the job will give back.
+  [[nodiscard]] std::uint64_t free_soon() const noexcept {
+    return extents_.free_bytes() + job_.held_bytes();
+  }
   // Evicts some members of a group; returns how many.
   std::uint32_t evict_from(std::uint32_t group, bool breaks_lease, base::TimeNs now_ns) noexcept;
   void count_lease_loss(const Record& record, LeaseLoss cause, base::TimeNs now_ns) noexcept;
@@ -196,6 +211,7 @@ private:
   Table<LongKey> long_keys_;
   HashIndex index_;
   ExtentAllocator extents_;
+  MoveJob job_;
   GroupBook groups_;
   ExpiryWheel<Record, &Record::ttl> ttl_wheel_;
   StoreStats counts_;

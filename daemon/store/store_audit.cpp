@@ -6,32 +6,39 @@ namespace simm::store {
 const char* GroupBook::audit(const Table<Record>& records) const noexcept {
   if (const char* wrong = index_.audit()) return wrong;
   if (index_.entries() != groups_.used()) return "groups and their index differ";
-  std::uint64_t all_leased_bytes = 0;
   std::uint32_t groups = 0;
+  for (std::uint32_t n = 1; n <= groups_.highest(); ++n) {
+    const Group& g = groups_[n];
+    if (g.members.empty()) continue;  // not in use, or the count below is wrong
+    if (g.leased == g.queued) return "a group is neither leased nor evictable, or both";
+    if (wheel_.scheduled(g) != g.leased) return "a lease is not on the wheel, or no lease is";
+    for (std::uint32_t m = g.members.front(); m != kNone; m = g.members.next(records, m)) {
+      if (records[m].group != n) return "a member names another group";
+    }
+    ++groups;
+  }
+  if (groups != groups_.used()) return "groups are lost, or without members";
+  std::uint64_t all_leased_bytes = 0;
+  std::uint32_t leased = 0;
   for (const Account& account : accounts_) {
     std::uint64_t leased_bytes = 0;
-    for (const bool leased : {false, true}) {
-      const auto& list = leased ? account.leased : account.evictable;
-      std::uint64_t stamp = 0;
-      for (std::uint32_t n = list.front(); n != kNone; n = list.next(groups_, n)) {
-        const Group& g = groups_[n];
-        if (g.leased != leased) return "a group is on the wrong list";
-        if (&accounts_[g.account] != &account) return "a group is in the wrong account";
-        if (g.stamp <= stamp) return "groups are out of order";
-        if (wheel_.scheduled(g) != leased) return "a lease is not on the wheel, or no lease is";
-        stamp = g.stamp;
-        if (leased) leased_bytes += g.extent_bytes;
-        if (g.members.empty()) return "a group without members";
-        for (std::uint32_t m = g.members.front(); m != kNone; m = g.members.next(records, m)) {
-          if (records[m].group != n) return "a member names another group";
-        }
-        ++groups;
-      }
+    base::TimeNs granted_ns = 0;
+    const auto& list = account.leased;
+    for (std::uint32_t n = list.front(); n != kNone; n = list.next(groups_, n)) {
+      const Group& g = groups_[n];
+      if (!g.leased) return "a group is on the wrong list";
+      if (&accounts_[g.account] != &account) return "a group is in the wrong account";
+      if (g.used_ns < granted_ns) return "leases are out of order";
+      granted_ns = g.used_ns;
+      leased_bytes += g.extent_bytes;
+      ++leased;
     }
     if (leased_bytes != account.leased_bytes) return "an account's leased bytes do not add up";
     all_leased_bytes += leased_bytes;
   }
-  if (groups != groups_.used()) return "groups are lost";
+  std::uint32_t queued = 0;
+  if (const char* wrong = policy_->audit(queued)) return wrong;
+  if (leased + queued != groups) return "groups are neither leased nor queued";
   return all_leased_bytes == leased_bytes_ ? nullptr : "leased bytes do not add up";
 }
 
@@ -78,7 +85,8 @@ const char* Store::audit() const noexcept {
   if (found.payload_bytes != counts_.payload_bytes) return "payload bytes do not add up";
   if (found.reserved != counts_.reserved) return "reservations do not add up";
   if (found.lingering != counts_.lingering) return "lingering records do not add up";
-  if (extent_bytes != extents_.extent_bytes()) return "extent bytes do not add up";
+  if (extent_bytes + job_.held_bytes() != extents_.extent_bytes())
+    return "extent bytes do not add up";
   if (account_bytes != extent_bytes) return "accounts do not add up";
   return account_records == records_.used() ? nullptr : "records do not add up";
 }

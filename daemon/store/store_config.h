@@ -6,6 +6,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/ids.h"
+#include "daemon/store/eviction_kind.h"
 
 namespace simm::store {
 
@@ -28,9 +29,16 @@ struct StoreConfig {
   base::TimeNs lease_default_ns = 15 * base::kNsPerSecond;
   base::TimeNs lease_max_ns = 60 * base::kNsPerSecond;
   std::uint32_t lease_budget_percent = 50;  // of the arena, and of each tenant's quota
+  EvictionKind eviction = EvictionKind::reuse;
+  // How much one call may copy to make one hole of several. Bounds the work of a turn: larger moves
+  // take several.
+  std::uint64_t moved_bytes_per_call = std::uint64_t{8} << 20;
   // Background eviction starts when less than low is free and stops at high (of 1,000 parts).
-  std::uint32_t free_low_permille = 10;
-  std::uint32_t free_high_permille = 20;
+  std::uint32_t free_low_permille = 20;
+  std::uint32_t free_high_permille = 30;
+  // In an arena of any length this is a stock large enough: it stops here, and starts at half of
+  // it.
+  std::uint64_t free_bytes_max = std::uint64_t{64} << 20;
 };
 
 }  // namespace simm::store

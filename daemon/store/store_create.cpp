@@ -34,9 +34,13 @@ struct Store::Tables {
         group_index(carver.take(HashIndex::bytes_for(objects)), objects),
         records(carver.take(Table<Record>::bytes_for(objects)), objects),
         groups(carver.take(Table<Group>::bytes_for(objects)), objects),
-        blocks(carver.take(Table<Block>::bytes_for(ExtentAllocator::blocks_for(objects))),
-               ExtentAllocator::blocks_for(objects)),
+        blocks(carver.take(Table<Block>::bytes_for(blocks_for(objects))), blocks_for(objects)),
         long_keys(carver.take(Table<LongKey>::bytes_for(objects)), objects) {}
+
+  // Of the objects, and of what a job holds: each block of its window, or a new place for it.
+  static std::uint32_t blocks_for(std::uint32_t objects) noexcept {
+    return ExtentAllocator::blocks_for(objects + HoleWindow::kBlocksMax);
+  }
 
   Carver carver;
   HashIndex index;
@@ -67,11 +71,15 @@ Expected<std::unique_ptr<Store>> Store::create(const StoreConfig& config,
   auto memory = ReservedMemory::map(Tables(nullptr, count).carver.used());
   if (!memory) return std::move(memory).error();
   const Tables tables(memory->data(), count);
-  return std::unique_ptr<Store>(new Store(config, arena, std::move(memory).value(), tables));
+  auto policy =
+      make_eviction_policy(config.eviction, tables.groups, GroupBook::accounts_for(config));
+  if (!policy) return std::move(policy).error();
+  return std::unique_ptr<Store>(
+      new Store(config, arena, std::move(memory).value(), tables, std::move(policy).value()));
 }
 
 Store::Store(const StoreConfig& config, std::span<std::byte> arena, ReservedMemory memory,
-             const Tables& tables)
+             const Tables& tables, std::unique_ptr<EvictionPolicy> policy)
     : config_(config),
       arena_(arena),
       memory_(std::move(memory)),
@@ -79,9 +87,11 @@ Store::Store(const StoreConfig& config, std::span<std::byte> arena, ReservedMemo
       long_keys_(tables.long_keys),
       index_(tables.index),
       extents_(tables.blocks, arena.size()),
-      groups_(config, extents_.arena_bytes(), tables.groups, tables.group_index),
-      free_low_bytes_(extents_.arena_bytes() * config.free_low_permille / 1000),
-      free_high_bytes_(extents_.arena_bytes() * config.free_high_permille / 1000) {}
+      groups_(config, extents_.arena_bytes(), tables.groups, tables.group_index, std::move(policy)),
+      free_low_bytes_(std::min(extents_.arena_bytes() * config.free_low_permille / 1000,
+                               config.free_bytes_max / 2)),
+      free_high_bytes_(std::min(extents_.arena_bytes() * config.free_high_permille / 1000,
+                                config.free_bytes_max)) {}
 
 Store::~Store() = default;
 

@@ -1,6 +1,7 @@
 // How objects enter the store: reserve, publish, abandon, and making room.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "daemon/store/store.h"
 #include "simm/check.h"
@@ -33,7 +34,7 @@ WriteResult Store::begin_write(const WriteRequest& request, base::TimeNs now_ns)
     const std::uint32_t present = find(request.key, now_ns);
     if (present != kNone) {
       ++counts_.already_present;
-      groups_.touch(records_[present].group);
+      groups_.touch(records_[present].group, now_ns);
       result.start = WriteStart::already_present;
       result.present_length = records_[present].length;
       return result;
@@ -69,6 +70,7 @@ WriteResult Store::begin_write(const WriteRequest& request, base::TimeNs now_ns)
   record.state = RecordState::reserved;
   record.if_absent = request.mode == ipc::PutMode::if_absent;
   record.block = block;
+  extents_.set_owner(block, number);
   record.extent_offset = extents_.block(block).offset;
   record.account = account;
   keep_key(record, request.key.bytes);
@@ -85,6 +87,8 @@ bool Store::make_room(const WriteRequest& request, std::uint32_t account, base::
                       std::uint32_t& block) noexcept {
   const std::uint64_t extent_bytes = ExtentAllocator::rounded(request.length);
   std::uint32_t evicted = 0;
+  bool copied = false;          // a part of the job, once in a call
+  std::uint32_t search_at = 0;  // evictions, after which it is worth to look for a window again
   while (true) {
     const Account& holder = groups_.account(account);
     // Who may have the whole arena has no quota: then it is the arena that is full, for everybody.
@@ -93,9 +97,19 @@ bool Store::make_room(const WriteRequest& request, std::uint32_t account, base::
     if (!over_quota && !records_.full()) {
       block = extents_.allocate(request.length);
       if (block != kNone) return true;
+      if (job_.active()) {
+        const bool first = !std::exchange(copied, true);
+        if (first) continue_moves();
+        if (!job_.active()) continue;
+        if (job_.serves(extent_bytes)) return false;
+      } else if (evicted >= search_at && extents_.free_bytes() >= extent_bytes) {
+        search_at = 2 * evicted + 1;
+        // Never more than the object that comes: moving at most doubles what a put costs.
+        if (begin_moves(extent_bytes, extent_bytes)) continue;
+      }
     }
     if (evicted >= kEvictionsPerWriteMax) return false;
-    const GroupBook::Victim victim = groups_.victim(over_quota ? account : kNone);
+    const GroupBook::Victim victim = groups_.victim(over_quota ? account : kNone, now_ns);
     if (victim.group == kNone) {
       // Nothing else can go: a replacement may cost the old object.
       if (!drop_replaced(request, now_ns)) return false;
@@ -125,6 +139,7 @@ std::uint32_t Store::evict_from(std::uint32_t group, bool breaks_lease,
   constexpr std::uint32_t kMembersPerStepMax = 16;
   std::uint32_t evicted = 0;
   bool last = false;
+  groups_.note_eviction(group);
   while (!last && evicted < kMembersPerStepMax) {
     Group& g = groups_.group(group);
     const std::uint32_t member = g.members.front();
@@ -158,9 +173,9 @@ ObjectLength Store::publish(const Reservation& reservation, std::uint64_t digest
   record.payload_digest = digest;
   if (record.expires_ns != 0) record.expires_ns += now_ns;
   record.check = check_of(record);
-  const std::uint32_t group = groups_.find_or_make(record.group_hash, record.account);
+  const std::uint32_t group = groups_.find_or_make(record.group_hash, record.account, now_ns);
   groups_.add_member(records_, group, number, extents_.block(record.block).bytes);
-  groups_.touch(group);
+  groups_.touch(group, now_ns);
   if (record.expires_ns != 0) ttl_wheel_.schedule(records_, number, record.expires_ns);
   if (present != kNone) {
     index_.replace(record.hash.low, present, number);
@@ -197,12 +212,16 @@ int Store::do_work(base::TimeNs now_ns) noexcept {
     drop(number);
   });
   if (ownership_ != nullptr) work += sweep_slots(now_ns);
-  if (extents_.free_bytes() < free_low_bytes_) evicting_ = true;
+  if (job_.active()) {
+    continue_moves();
+    ++work;
+  }
+  if (free_soon() < free_low_bytes_) evicting_ = true;
   int evicted = 0;
   while (evicting_ && evicted < kEvictionsPerTurn) {
     // Leases are broken for a put that needs the room, never to have some in stock.
-    const std::uint32_t victim = groups_.unleased_victim();
-    if (victim == kNone || extents_.free_bytes() >= free_high_bytes_) {
+    const std::uint32_t victim = groups_.unleased_victim(now_ns);
+    if (victim == kNone || free_soon() >= free_high_bytes_) {
       evicting_ = false;
       break;
     }

@@ -79,6 +79,32 @@ TEST_CASE("dedicated data threads serve as one daemon") {
   CHECK(daemon.counter("server.1.put_pages") > 0);
 }
 
+TEST_CASE("store.eviction decides what leaves a full pool") {
+  // 16 pages fill the pool, and the first is put again, which is a use: only fifo does not care.
+  const auto survives = [](const std::string& eviction) {
+    DaemonProcess daemon(R"("node": {"pool_bytes": "16MiB", "hugepages": "off"},
+      "store": {)" + eviction +
+                         R"("eviction_watermark_percent": 100})");
+    REQUIRE(daemon.start());
+    simm::Client client = connect_client(daemon.socket());
+    auto region = client.allocate_region(1 << 20);
+    REQUIRE(region.has_value());
+    const simm::View page(*region, 0, 1 << 20);
+    for (int i = 0; i < 16; ++i) {
+      CHECK(client.put("page" + std::to_string(i), page).status == simm::Status::ok);
+    }
+    CHECK(client.put("page0", page).status == simm::Status::ok);
+    CHECK(client.put("one more", page).status == simm::Status::ok);
+    const bool first = client.exists("page0").status == simm::Status::ok;
+    CHECK(client.exists("page1").status == (first ? simm::Status::not_found : simm::Status::ok));
+    return first;
+  };
+  CHECK(survives(""));
+  CHECK(survives(R"("eviction": "reuse", )"));
+  CHECK(survives(R"("eviction": "lru", )"));
+  CHECK_FALSE(survives(R"("eviction": "fifo", )"));
+}
+
 TEST_CASE("a stop with sessions open closes them, and their clients are told") {
   DaemonProcess daemon;
   REQUIRE(daemon.start());

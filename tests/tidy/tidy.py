@@ -34,6 +34,8 @@ MAY_INCLUDE = {
     "daemon/session": ["ipc", "daemon/base", "daemon/memory", "daemon/transport", "daemon/engine",
                        "daemon/session"],
     "libclient/tools": ["ipc", "daemon/base", "libclient"],
+    # It measures the store itself: policies on traces, space, index.
+    "libclient/tools/simm-bench": ["ipc", "daemon/base", "daemon/store", "libclient"],
     "libclient": ["ipc", "libclient"],
     "python": [],  # the installed headers only: <simm/...>
 }

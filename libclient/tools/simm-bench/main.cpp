@@ -13,6 +13,7 @@
 #include "libclient/tools/simm-bench/kv_victim.h"
 #include "libclient/tools/simm-bench/node_benchmark.h"
 #include "libclient/tools/simm-bench/replay_command.h"
+#include "libclient/tools/simm-bench/store_benchmark.h"
 #include "libclient/tools/simm-bench/subprocess.h"
 #include "libclient/tools/simm-bench/tcp_benchmark.h"
 #include "libclient/tools/simm-bench/trace_stats_command.h"
@@ -31,6 +32,7 @@ struct Options {
   simm::bench::BenchOptions bench;
   simm::bench::FanoutOptions fanout;
   simm::bench::ReplayOptions replay;
+  simm::bench::StoreOptions store;
   simm::bench::TraceStatsOptions stats;
   ReportOptions report;
 };
@@ -85,6 +87,13 @@ void add_replay_options(CLI::App& command, simm::bench::ReplayOptions& options) 
   command.add_flag("--quick", options.quick, "a short trace and a small pool");
 }
 
+void add_store_options(CLI::App& command, simm::bench::StoreOptions& options) {
+  command.add_option("--trace", options.trace_path, "trace file; without it one is generated");
+  command.add_option("--seed", options.seed, "of the generated trace")->capture_default_str();
+  command.add_flag("--quick", options.quick, "a short trace; figures mean nothing");
+  command.add_flag("--json", options.json, "one JSON object per line");
+}
+
 void add_stats_options(CLI::App& command, simm::bench::TraceStatsOptions& options) {
   command.add_option("--trace", options.trace_path, "a trace to describe beside the generated one");
   command.add_option("--seed", options.seed, "of the generated trace")->capture_default_str();
@@ -127,6 +136,7 @@ int main(int argc, char** argv) {
   CLI::App* tcp = app.add_subcommand("tcp", "Pages of a storage daemon over loopback TCP");
   CLI::App* fanout =
       app.add_subcommand("fanout", "Network bytes when all ranks of a node get the same pages");
+  CLI::App* store = app.add_subcommand("store", "Hit rate and space efficiency of the store");
   CLI::App* replay = app.add_subcommand("replay", "Replay a conversation trace, verify every byte");
   CLI::App* report = app.add_subcommand("report", "Plot result files");
   CLI::App* stats = app.add_subcommand("trace-stats", "Statistics of traces, side by side");
@@ -134,6 +144,7 @@ int main(int argc, char** argv) {
   add_bench_options(*kv, options.bench);
   add_bench_options(*tcp, options.bench);
   add_fanout_options(*fanout, options.fanout);
+  add_store_options(*store, options.store);
   add_replay_options(*replay, options.replay);
   add_stats_options(*stats, options.stats);
   report->add_option("files", options.report.files, "result files")->required();
@@ -141,12 +152,14 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
-  ResultPrinter printer(stdout, options.bench.json || options.fanout.bench.json);
+  ResultPrinter printer(stdout,
+                        options.bench.json || options.fanout.bench.json || options.store.json);
   Outcome outcome = simm::Done{};
   if (ipc->parsed()) outcome = run_ipc_benchmark(options.bench, printer);
   if (kv->parsed()) outcome = run_kv(options.bench, printer);
   if (tcp->parsed()) outcome = run_tcp_benchmark(options.bench, printer);
   if (fanout->parsed()) outcome = run_fanout_benchmark(options.fanout, printer);
+  if (store->parsed()) outcome = run_store_benchmark(options.store, printer);
   if (replay->parsed()) outcome = run_replay(options.replay);
   if (report->parsed()) outcome = run_report(options.report);
   if (stats->parsed()) outcome = run_trace_stats(options.stats);

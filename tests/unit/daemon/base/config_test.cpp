@@ -31,6 +31,7 @@ TEST_CASE("no file at all is a working configuration") {
   CHECK(config.node.pool_bytes.percent == 10);
   CHECK(config.store.lease_default_ms == 15'000);
   CHECK(config.session.lanes_default == 8);
+  CHECK(config.store.eviction == EvictionRule::reuse);
   CHECK(config.memory.adopt);
   CHECK(config.metrics.listen.empty());
   CHECK(config.cluster.manager.empty());
@@ -62,7 +63,7 @@ TEST_CASE("values arrive where they belong") {
     "manager": {"listen": "[::]:4", "state_file": "/f", "rejoin_grace_ms": 70,
                 "member_timeout_ms": 60},
     "node": {"pool_bytes": "4GiB", "cache_bytes": "1MiB", "flight_linger_ms": 5},
-    "store": {"verify": "always"}, "metrics": {"listen": "9470"},
+    "store": {"verify": "always", "eviction": "fifo"}, "metrics": {"listen": "9470"},
     "log": {"level": "debug"}})",
                              "simm.json");
   REQUIRE(config.has_value());
@@ -91,6 +92,7 @@ TEST_CASE("values arrive where they belong") {
   CHECK(config->manager.member_timeout_ms == 60);
   CHECK(config->store.verify == VerifyMode::always);
   CHECK(config->metrics.listen == "9470");
+  CHECK(config->store.eviction == EvictionRule::fifo);
   CHECK(config->log.level == LogLevel::debug);
 }
 

@@ -15,6 +15,16 @@
 #include "daemon/base/hash.h"
 #include "daemon/store/store.h"
 
+namespace simm::store {
+
+struct StoreTestAccess {
+  static Record& record_of(Store& store, const ObjectKey& key) {
+    return store.records_[store.find(key, 1)];
+  }
+};
+
+}  // namespace simm::store
+
 namespace simm::store::testing {
 
 inline constexpr base::TimeNs kSecond = base::kNsPerSecond;

@@ -80,6 +80,8 @@ public:
     CHECK(f_.store->stats().lingering == 0);
   }
 
+  std::uint64_t moved() const { return f_.store->stats().moved; }
+
 private:
   static constexpr std::uint64_t kKeys = 24;
 
@@ -102,6 +104,7 @@ private:
   StoreConfig config() {
     StoreConfig made;
     made.objects_max = static_cast<std::uint32_t>(4 + random_.below(40));
+    made.moved_bytes_per_call = 64 + random_.below(2000);
     made.free_low_permille = static_cast<std::uint32_t>(random_.below(100));
     made.free_high_permille = made.free_low_permille + 100;
     made.quotas.push_back({{1}, 2048 + random_.below(arena_bytes_)});
@@ -277,13 +280,16 @@ private:
 TEST_CASE("random histories of a store agree with a simple model") {
   const std::uint64_t seed = model_number("SIMM_SEED", std::random_device{}());
   const std::uint64_t rounds = model_number("SIMM_ROUNDS", 60);
+  std::uint64_t moved = 0;
   for (std::uint64_t round = 0; round < rounds; ++round) {
     INFO("repeat: SIMM_SEED=" << seed + round
                               << " SIMM_ROUNDS=1 unit_store -tc='random histories*'");
     StoreHistory history(seed + round);
     for (int i = 0; i < 600; ++i) history.step();
     history.finish();
+    moved += history.moved();
   }
+  if (rounds >= 20) CHECK(moved > rounds);  // objects moved under all this
 }
 
 }  // namespace simm::store::testing

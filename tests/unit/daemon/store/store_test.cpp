@@ -5,16 +5,6 @@
 
 #include "tests/unit/daemon/store/store_fixture.h"
 
-namespace simm::store {
-
-struct StoreTestAccess {
-  static Record& record_of(Store& store, const ObjectKey& key) {
-    return store.records_[store.find(key, 1)];
-  }
-};
-
-}  // namespace simm::store
-
 namespace simm::store::testing {
 
 TEST_CASE("a reservation is invisible until it is published") {
@@ -237,7 +227,7 @@ TEST_CASE("create refuses what can not work, in words") {
   CHECK(Store::create(StoreConfig{}, arena).status() == Status::invalid_argument);
   arena.resize(4096);
   StoreConfig config;
-  config.free_low_permille = 30;
+  config.free_low_permille = config.free_high_permille + 1;
   const auto made = Store::create(config, arena);
   REQUIRE_FALSE(made.has_value());
   CHECK(made.error().context.find("watermarks") != std::string::npos);

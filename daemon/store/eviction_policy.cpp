@@ -1,0 +1,40 @@
+#include "daemon/store/eviction_policy.h"
+
+#include <limits>
+#include <utility>
+
+#include "daemon/store/queue_policy.h"
+#include "daemon/store/reuse_policy.h"
+
+namespace simm::store {
+
+namespace {
+
+// A probe, the get behind it and the members of a group one after the other are one use.
+constexpr base::TimeNs kSameUseNs = base::kNsPerSecond;
+
+}  // namespace
+
+bool EvictionPolicy::count_use(std::uint32_t number, base::TimeNs now_ns) noexcept {
+  Group& g = groups_[number];
+  const bool counts = g.uses == 0 || now_ns - g.used_ns >= kSameUseNs;
+  if (counts && g.uses < std::numeric_limits<std::uint8_t>::max()) ++g.uses;
+  g.used_ns = now_ns;
+  return counts;
+}
+
+Expected<std::unique_ptr<EvictionPolicy>> make_eviction_policy(EvictionKind kind,
+                                                               Table<Group> groups,
+                                                               std::uint32_t accounts) {
+  std::unique_ptr<EvictionPolicy> made;
+  if (kind != EvictionKind::reuse) {
+    made = std::make_unique<QueuePolicy>(groups, accounts, kind == EvictionKind::lru);
+    return made;
+  }
+  auto ghosts = GhostTable::create(groups.capacity());
+  if (!ghosts) return std::move(ghosts).error();
+  made = std::make_unique<ReusePolicy>(groups, accounts, std::move(ghosts).value());
+  return made;
+}
+
+}  // namespace simm::store

@@ -1,0 +1,55 @@
+// EvictionPolicy: the order in which groups leave. The seam between the group book, which knows
+// what may leave, and a rule that says what should: the book enqueues a group when it may be
+// evicted, dequeues it when it may not (a lease, or it is gone), and reports each use.
+//
+// Every call is O(1) and none allocates. A policy keeps its lists in Group::order and what it wants
+// to remember in Group::queue, Group::uses and Group::used_ns. Order is apart for each account,
+// because a tenant over its quota makes room inside itself first.
+// Thread: the data agent of the store.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "daemon/base/clock.h"
+#include "daemon/store/eviction_kind.h"
+#include "daemon/store/record.h"
+#include "daemon/store/table.h"
+#include "simm/expected.h"
+
+namespace simm::store {
+
+class EvictionPolicy {
+public:
+  virtual ~EvictionPolicy() = default;
+  EvictionPolicy(const EvictionPolicy&) = delete;
+  EvictionPolicy& operator=(const EvictionPolicy&) = delete;
+
+  // A use of a group, queued or not; a new group's first one is its making.
+  virtual void note_use(std::uint32_t group, base::TimeNs now_ns) noexcept = 0;
+  // As the youngest of its account.
+  virtual void enqueue(std::uint32_t group) noexcept = 0;
+  virtual void dequeue(std::uint32_t group) noexcept = 0;
+  // The group leaves because it was a victim; before it is dequeued.
+  virtual void note_eviction(std::uint32_t group) noexcept = 0;
+  // What should leave next: of one account, or (kNone) of all. kNone: nothing is queued.
+  [[nodiscard]] virtual std::uint32_t victim(std::uint32_t account,
+                                             base::TimeNs now_ns) const noexcept = 0;
+  // Walks the queues; null, or what is wrong. `queued` counts what it met. For tests.
+  [[nodiscard]] virtual const char* audit(std::uint32_t& queued) const noexcept = 0;
+
+protected:
+  // `groups`: a view of the book's table; only elements that the book named are touched.
+  explicit EvictionPolicy(Table<Group> groups) : groups_(groups) {}
+  // Counts for Group::uses; false for a use that belongs to the one before it.
+  bool count_use(std::uint32_t group, base::TimeNs now_ns) noexcept;
+
+  Table<Group> groups_;
+};
+
+// `accounts`: account numbers are below this. Fails when memory is refused.
+Expected<std::unique_ptr<EvictionPolicy>> make_eviction_policy(EvictionKind kind,
+                                                               Table<Group> groups,
+                                                               std::uint32_t accounts);
+
+}  // namespace simm::store

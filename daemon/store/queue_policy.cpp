@@ -1,0 +1,48 @@
+#include "daemon/store/queue_policy.h"
+
+namespace simm::store {
+
+QueuePolicy::QueuePolicy(Table<Group> groups, std::uint32_t accounts, bool by_use)
+    : EvictionPolicy(groups), queues_(accounts), by_use_(by_use) {}
+
+void QueuePolicy::note_use(std::uint32_t number, base::TimeNs now_ns) noexcept {
+  Group& g = groups_[number];
+  if (by_use_ || g.uses == 0) static_cast<void>(count_use(number, now_ns));
+  if (by_use_ && g.queued) queues_[g.account].move_to_back(groups_, number);
+}
+
+void QueuePolicy::enqueue(std::uint32_t number) noexcept {
+  queues_[groups_[number].account].push_back(groups_, number);
+  groups_[number].queued = true;
+}
+
+void QueuePolicy::dequeue(std::uint32_t number) noexcept {
+  queues_[groups_[number].account].remove(groups_, number);
+  groups_[number].queued = false;
+}
+
+std::uint32_t QueuePolicy::victim(std::uint32_t account, base::TimeNs) const noexcept {
+  if (account != kNone) return queues_[account].front();
+  std::uint32_t oldest = kNone;
+  for (const auto& queue : queues_) {
+    const std::uint32_t front = queue.front();
+    if (front == kNone) continue;
+    if (oldest == kNone || groups_[front].used_ns < groups_[oldest].used_ns) oldest = front;
+  }
+  return oldest;
+}
+
+const char* QueuePolicy::audit(std::uint32_t& queued) const noexcept {
+  queued = 0;
+  for (std::uint32_t account = 0; account < queues_.size(); ++account) {
+    const auto& queue = queues_[account];
+    for (std::uint32_t n = queue.front(); n != kNone; n = queue.next(groups_, n)) {
+      if (groups_[n].account != account) return "a group is queued in the wrong account";
+      if (!groups_[n].queued) return "a queued group does not know it";
+      ++queued;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace simm::store

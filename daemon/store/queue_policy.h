@@ -1,0 +1,28 @@
+// QueuePolicy: one queue per account. First in, first out; or least recently used, when a use makes
+// a group the youngest. Thread: the data agent of the store.
+#pragma once
+
+#include <vector>
+
+#include "daemon/store/eviction_policy.h"
+
+namespace simm::store {
+
+class QueuePolicy final : public EvictionPolicy {
+public:
+  QueuePolicy(Table<Group> groups, std::uint32_t accounts, bool by_use);
+
+  void note_use(std::uint32_t group, base::TimeNs now_ns) noexcept override;
+  void enqueue(std::uint32_t group) noexcept override;
+  void dequeue(std::uint32_t group) noexcept override;
+  void note_eviction(std::uint32_t) noexcept override {}
+  [[nodiscard]] std::uint32_t victim(std::uint32_t account,
+                                     base::TimeNs now_ns) const noexcept override;
+  [[nodiscard]] const char* audit(std::uint32_t& queued) const noexcept override;
+
+private:
+  std::vector<IndexList<Group, &Group::order>> queues_;  // by account; never grows
+  const bool by_use_;
+};
+
+}  // namespace simm::store

@@ -1,0 +1,84 @@
+// ReuseModel: how soon groups are used again, learned from the traffic, and what that makes a group
+// worth that has not been used for a while.
+//
+// What it learns: for groups with one, two, three and more uses, the rate of the next use by the
+// time since the last one (occurrences over exposure, as actuaries estimate mortality). It watches
+// a sample of all groups by hash (Waldspurger et al., "Efficient MRC construction with SHARDS",
+// 2015), those already evicted as well, so what it learns does not depend on what was kept.
+//
+// What it says: worth(uses, age) is the highest rate of uses per second of memory that keeping the
+// group for some time longer can give: Gittins' index ("Bandit processes and dynamic allocation
+// indices", 1979), the idea of hit density (Beckmann, Chen, Cidon, "LHD: improving cache hit rate
+// by maximizing hit density", 2018) with the best time to give up instead of a fixed one. A group
+// between two turns of a conversation gains worth while its reader thinks, and loses it later.
+// More uses never make a group worth less at the same age: so the head of a prefix, used at least
+// as often as its tail and at the same time, never goes before it.
+//
+// A use is O(1); every kUsesPerRefresh watched ones the table of worth is made anew, a few
+// microseconds. No allocation after the constructor. Thread: the data agent of the store.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "daemon/base/clock.h"
+
+namespace simm::store {
+
+class ReuseModel {
+public:
+  static constexpr std::uint32_t kClasses = 4;   // one use, two, three, more
+  static constexpr std::uint32_t kBuckets = 80;  // ages: four to the octave, from 1/4 s on
+
+  ReuseModel();
+
+  static std::uint32_t class_of(std::uint32_t uses) noexcept {
+    return uses == 0 ? 0 : uses < kClasses ? uses - 1 : kClasses - 1;
+  }
+  // A use of the group with this hash; `uses` counts this one. `groups`: how many there are now.
+  void note(std::uint64_t hash, std::uint32_t uses, std::uint32_t groups,
+            base::TimeNs now_ns) noexcept;
+  [[nodiscard]] float worth(std::uint32_t group_class, base::TimeNs age_ns) const noexcept {
+    return worth_[group_class][bucket_of(age_ns)];
+  }
+
+  // The bucket of an age, and the age at which a bucket begins.
+  static std::uint32_t bucket_of(base::TimeNs age_ns) noexcept;
+  static double start_s(std::uint32_t bucket) noexcept;
+
+private:
+  static constexpr std::uint32_t kWays = 4;
+  static constexpr std::uint32_t kSets = 4096;
+  static constexpr std::uint32_t kUsesPerRefresh = 512;
+
+  struct Watched {
+    std::uint32_t tag = 0;
+    std::uint8_t group_class = 0;
+    bool taken = false;
+    base::TimeNs used_ns = 0;
+  };
+  struct Set {
+    std::array<Watched, kWays> ways;
+    base::TimeNs counted_ns = 0;  // exposure before this is in the rows
+  };
+  struct Row {
+    std::array<float, kBuckets> uses{};        // that ended an age in this bucket
+    std::array<float, kBuckets> exposure_s{};  // time that groups spent in it
+  };
+  using Rates = std::array<double, kBuckets>;
+
+  void count_exposure(Set& set, base::TimeNs now_ns) noexcept;
+  void refresh() noexcept;
+  static Rates rates_of(const Row& row, const Rates& prior, double weight) noexcept;
+  static void fill_worth(const Rates& rates, std::array<float, kBuckets>& worth) noexcept;
+
+  std::unique_ptr<Set[]> sets_;
+  std::array<Row, kClasses> rows_{};
+  std::array<std::array<float, kBuckets>, kClasses> worth_{};
+  std::uint32_t sample_shift_ = 1;  // one group of 2^shift is watched
+  std::uint32_t watched_uses_ = 0;
+  std::uint32_t sweep_ = 0;  // the set whose exposure is counted next
+};
+
+}  // namespace simm::store

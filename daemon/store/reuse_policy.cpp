@@ -1,0 +1,91 @@
+#include "daemon/store/reuse_policy.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace simm::store {
+
+namespace {
+
+std::uint8_t later(std::uint8_t uses) noexcept {
+  constexpr std::uint8_t kMost = std::numeric_limits<std::uint8_t>::max();
+  return uses == kMost ? kMost : static_cast<std::uint8_t>(uses + 1);
+}
+
+}  // namespace
+
+ReusePolicy::ReusePolicy(Table<Group> groups, std::uint32_t accounts, GhostTable ghosts)
+    : EvictionPolicy(groups), queues_(accounts), ghosts_(std::move(ghosts)) {}
+
+void ReusePolicy::note_use(std::uint32_t number, base::TimeNs now_ns) noexcept {
+  Group& g = groups_[number];
+  const bool queued = g.queued;
+  if (queued) dequeue(number);  // the queue depends on the uses
+  const bool returns = g.uses == 0;
+  if (count_use(number, now_ns)) {
+    if (returns) g.uses = later(ghosts_.take(g.hash));
+    model_.note(g.hash, g.uses, queued_, now_ns);
+  }
+  if (queued) enqueue(number);
+}
+
+void ReusePolicy::note_eviction(std::uint32_t number) noexcept {
+  const Group& g = groups_[number];
+  ghosts_.fit(queued_);
+  ghosts_.put(g.hash, g.uses);
+}
+
+void ReusePolicy::enqueue(std::uint32_t number) noexcept {
+  Group& g = groups_[number];
+  queue_of(g).push_back(groups_, number);
+  g.queued = true;
+  ++queued_;
+}
+
+void ReusePolicy::dequeue(std::uint32_t number) noexcept {
+  Group& g = groups_[number];
+  queue_of(g).remove(groups_, number);
+  g.queued = false;
+  --queued_;
+}
+
+void ReusePolicy::compare(const Queues& queues, base::TimeNs now_ns,
+                          Cheapest& cheapest) const noexcept {
+  for (std::uint32_t c = 0; c < ReuseModel::kClasses; ++c) {
+    const std::uint32_t front = queues[c].front();
+    if (front == kNone) continue;
+    const base::TimeNs used_ns = groups_[front].used_ns;
+    const float worth = model_.worth(c, now_ns > used_ns ? now_ns - used_ns : 0);
+    if (cheapest.group == kNone || worth < cheapest.worth) cheapest = {front, worth};
+  }
+}
+
+std::uint32_t ReusePolicy::victim(std::uint32_t account, base::TimeNs now_ns) const noexcept {
+  Cheapest cheapest;
+  if (account != kNone) {
+    compare(queues_[account], now_ns, cheapest);
+  } else {
+    for (const Queues& queues : queues_) compare(queues, now_ns, cheapest);
+  }
+  return cheapest.group;
+}
+
+const char* ReusePolicy::audit(std::uint32_t& queued) const noexcept {
+  queued = 0;
+  for (std::uint32_t account = 0; account < queues_.size(); ++account) {
+    for (std::uint32_t c = 0; c < ReuseModel::kClasses; ++c) {
+      const Queue& queue = queues_[account][c];
+      for (std::uint32_t n = queue.front(); n != kNone; n = queue.next(groups_, n)) {
+        const Group& g = groups_[n];
+        if (g.account != account) return "a group is queued in the wrong account";
+        if (!g.queued) return "a queued group does not know it";
+        if (ReuseModel::class_of(g.uses) != c) return "a group is queued in the wrong class";
+        ++queued;
+      }
+    }
+  }
+  return queued == queued_ ? nullptr : "the number of queued groups is wrong";
+}
+
+}  // namespace simm::store

@@ -1,0 +1,47 @@
+// ReusePolicy: what is worth least by its ReuseModel goes first. An account has a queue for each
+// class of the model, in the order of last use, and only the oldest of each class are compared. A
+// group that was evicted and comes back counts on from where it was: otherwise a cache that is
+// small for its traffic never finds out what is used again. Thread: the data agent of the store.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "daemon/store/eviction_policy.h"
+#include "daemon/store/ghost_table.h"
+#include "daemon/store/reuse_model.h"
+
+namespace simm::store {
+
+class ReusePolicy final : public EvictionPolicy {
+public:
+  ReusePolicy(Table<Group> groups, std::uint32_t accounts, GhostTable ghosts);
+
+  void note_use(std::uint32_t group, base::TimeNs now_ns) noexcept override;
+  void enqueue(std::uint32_t group) noexcept override;
+  void dequeue(std::uint32_t group) noexcept override;
+  void note_eviction(std::uint32_t group) noexcept override;
+  [[nodiscard]] std::uint32_t victim(std::uint32_t account,
+                                     base::TimeNs now_ns) const noexcept override;
+  [[nodiscard]] const char* audit(std::uint32_t& queued) const noexcept override;
+
+private:
+  using Queue = IndexList<Group, &Group::order>;
+  using Queues = std::array<Queue, ReuseModel::kClasses>;
+  struct Cheapest {
+    std::uint32_t group = kNone;
+    float worth = 0;
+  };
+
+  Queue& queue_of(const Group& g) noexcept {
+    return queues_[g.account][ReuseModel::class_of(g.uses)];
+  }
+  void compare(const Queues& queues, base::TimeNs now_ns, Cheapest& cheapest) const noexcept;
+
+  std::vector<Queues> queues_;  // by account; never grows
+  ReuseModel model_;
+  GhostTable ghosts_;
+  std::uint32_t queued_ = 0;
+};
+
+}  // namespace simm::store

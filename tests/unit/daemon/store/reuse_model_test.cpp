@@ -1,0 +1,81 @@
+#include "daemon/store/reuse_model.h"
+
+#include <doctest/doctest.h>
+
+#include <memory>
+
+namespace simm::store::testing {
+
+namespace {
+
+constexpr base::TimeNs kReuseSecond = base::kNsPerSecond;
+
+// Groups come at 20 a second. Of those with an even number each is used a second time 100 s later;
+// those never again, the odd ones not at all.
+std::unique_ptr<ReuseModel> model_of_returning_groups() {
+  auto model = std::make_unique<ReuseModel>();
+  constexpr std::uint64_t kPerSecond = 20;
+  for (std::uint64_t second = 1000; second < 4000; ++second) {
+    for (std::uint64_t i = 0; i < kPerSecond; ++i) {
+      const std::uint64_t made = second * kPerSecond + i;
+      model->note(made * 7919, 1, 1000, second * kReuseSecond);
+      const std::uint64_t before = made - 100 * kPerSecond;
+      if (second >= 1100 && before % 2 == 0) {
+        model->note(before * 7919, 2, 1000, second * kReuseSecond);
+      }
+    }
+  }
+  return model;
+}
+
+}  // namespace
+
+TEST_CASE("buckets of age follow each other without a gap, four to the octave") {
+  std::uint32_t last = ReuseModel::bucket_of(0);
+  CHECK(last == 0);
+  for (base::TimeNs age = 0; age < 10'000 * kReuseSecond; age += kReuseSecond / 40) {
+    const std::uint32_t bucket = ReuseModel::bucket_of(age);
+    CHECK((bucket == last || bucket == last + 1));
+    const double seconds = static_cast<double>(age) * 1e-9;
+    CHECK(ReuseModel::start_s(bucket) <= seconds + 1e-9);
+    CHECK(ReuseModel::start_s(bucket + 1) > seconds - 1e-9);
+    last = bucket;
+  }
+  CHECK(ReuseModel::bucket_of(~base::TimeNs{0} / 8) == ReuseModel::kBuckets - 1);
+}
+
+TEST_CASE("before anything is known, worth falls with age: least recently used") {
+  const ReuseModel model;
+  for (std::uint32_t c = 0; c < ReuseModel::kClasses; ++c) {
+    float last = model.worth(c, 0);
+    for (base::TimeNs age = kReuseSecond; age < 10'000 * kReuseSecond; age *= 2) {
+      const float worth = model.worth(c, age);
+      CHECK(worth < last);
+      CHECK(worth > 0);
+      last = worth;
+    }
+  }
+}
+
+TEST_CASE("worth rises until the usual time of the next use, and is lost after it") {
+  const auto model = model_of_returning_groups();
+  const float young = model->worth(0, 5 * kReuseSecond);
+  const float due = model->worth(0, 90 * kReuseSecond);
+  const float late = model->worth(0, 200 * kReuseSecond);
+  CHECK(due > 2 * young);
+  CHECK(young > 4 * late);
+  // One group in two is used after 100 s, so waiting from the start is worth about 1 in 150 s.
+  CHECK(young > 1 / 250.0f);
+  CHECK(young < 1 / 80.0f);
+}
+
+TEST_CASE("more uses are never worth less at the same age") {
+  const auto model = model_of_returning_groups();
+  for (base::TimeNs age = 0; age < 1000 * kReuseSecond; age += kReuseSecond) {
+    for (std::uint32_t c = 1; c < ReuseModel::kClasses; ++c) {
+      CHECK(model->worth(c, age) >= model->worth(c - 1, age));
+    }
+  }
+}
+
+}  // namespace simm::store::testing
