@@ -94,6 +94,8 @@ install(DIRECTORY systemd/drop-ins DESTINATION ${CMAKE_INSTALL_DOCDIR}/systemd C
   OPTIONAL)
 install(DIRECTORY libclient/examples DESTINATION ${CMAKE_INSTALL_DOCDIR}/libclient
   COMPONENT development)
+file(GLOB examples CONFIGURE_DEPENDS config/*.yml)
+install(FILES ${examples} DESTINATION ${CMAKE_INSTALL_DOCDIR}/config COMPONENT daemon)
 file(GLOB schemas CONFIGURE_DEPENDS config/*.schema.json)
 install(FILES ${schemas} DESTINATION ${CMAKE_INSTALL_DATADIR}/simm COMPONENT daemon)
 install(PROGRAMS scripts/demo.sh DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME simm-demo
