@@ -43,7 +43,8 @@ sources() {
 if [ ! -e "$base" ]; then
   step "a bare $suite"
   mkdir "$root/tmp"
-  TMPDIR=$PWD/$root/tmp mmdebstrap --quiet --variant=apt --aptopt='Acquire::Languages "none"' \
+  TMPDIR=$PWD/$root/tmp mmdebstrap --quiet --format=tar --variant=apt \
+    --aptopt='Acquire::Languages "none"' \
     --dpkgopt=force-unsafe-io "$suite" "$base.new" - < <(sources)
   rm -rf "$root/tmp"
   mv "$base.new" "$base"
