@@ -12,6 +12,7 @@ results; the native call and that part, to the native call; and what it costs to
 128 BlockViews, as engines do for each call.
 """
 
+import argparse
 import ctypes
 import logging
 import statistics
@@ -110,8 +111,17 @@ def measure(store: kv.Store, closed_store: kv.Store, lib: Any, client: Any, page
     kv.deregister_mr(mr)
 
 
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number}: at least 1")
+    return number
+
+
 def main() -> int:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 300
+    parser = argparse.ArgumentParser(description="What Python adds to a call of simm.kv.")
+    parser.add_argument("rounds", nargs="?", type=positive, default=300, help="300 without")
+    rounds = parser.parse_args().rounds
     closed_store = kv.Store()
     closed_store.close()
     logging.getLogger("simm").setLevel(logging.CRITICAL)  # it would say that it is closed
