@@ -104,7 +104,7 @@ private:
   StoreConfig config() {
     StoreConfig made;
     made.objects_max = static_cast<std::uint32_t>(4 + random_.below(40));
-    made.moved_bytes_per_call = 64 + random_.below(2000);
+    made.moved_bytes_per_call = 64 + random_.below(300);
     made.free_low_permille = static_cast<std::uint32_t>(random_.below(100));
     made.free_high_permille = made.free_low_permille + 100;
     made.quotas.push_back({{1}, 2048 + random_.below(arena_bytes_)});
