@@ -84,15 +84,16 @@ public:
   // ---- agent
   [[nodiscard]] bool on() const noexcept { return run_ != nullptr; }
 
-  // Once in a turn.
-  void take_orders(TimeNs now_ns) noexcept {
+  // Once in a turn. Off, it is a load and two comparisons: no look at the clock.
+  void take_orders(const Clock& clock) noexcept {
     TraceRun* const wanted = wanted_.load(std::memory_order_acquire);
+    if (wanted == taken_ && run_ == nullptr) return;
     if (wanted != taken_) {
       taken_ = wanted;
       run_ = wanted;
       used_.store(wanted, std::memory_order_release);
     }
-    if (run_ != nullptr && now_ns >= run_->wish.until_ns) run_ = nullptr;
+    if (run_ != nullptr && clock.now_ns() >= run_->wish.until_ns) run_ = nullptr;
   }
 
   // While on(): the id of an operation that begins, 0 when it is not chosen.

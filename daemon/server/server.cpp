@@ -159,10 +159,7 @@ void Server::start_job(transport::Incoming& incoming, base::TimeNs now_ns) noexc
   job.space_deadline_ns =
       header.deadline_ns > now_ns ? now_ns + (header.deadline_ns - now_ns) / 2 : now_ns;
   job.lane = queue_.enter(header.tenant);
-  if (job.is_traced()) {
-    job.stamps_ns = {};
-    job.stamp(base::RequestStamp::arrived, clock_.fresh_ns());
-  }
+  if (job.is_traced()) begin_trace(job);
   // Pages move from the first to the last: what is there when the time is over is a prefix. The
   // order of last use is settled before, from the last to the first.
   if (header.opcode == ipc::Opcode::get && incoming.pages.size() > 1) {
@@ -247,16 +244,9 @@ void Server::finish_if_over(Job& job) noexcept {
                   });
   }
   const auto replies = std::span(job.pages->replies).first(incoming.pages.size());
-  const bool is_traced = job.is_traced();
-  base::TraceRecord record;
-  if (is_traced) {
-    job.stamp(base::RequestStamp::moved, clock_.fresh_ns());
-    record = record_of(incoming);
-    record.stamps_ns = job.stamps_ns;
-  }
+  if (job.is_traced()) return reply_traced(job, replies);
   release(job);  // the reply array stays as it is until the next request takes the job
   incoming.responder->reply(incoming, replies);
-  if (is_traced) push_trace(record, replies);
 }
 
 // ---- tracing ----
@@ -278,6 +268,22 @@ void Server::trace_request(transport::Incoming& incoming) noexcept {
     push_trace(record,
                std::span(scratch_).first(std::min<std::size_t>(record.pages, scratch_.size())));
   }
+}
+
+void Server::begin_trace(Job& job) noexcept {
+  job.stamps_ns = {};
+  job.stamp(base::RequestStamp::arrived, clock_.fresh_ns());
+}
+
+// The end of finish_if_over().
+void Server::reply_traced(Job& job, std::span<const transport::PageReply> replies) noexcept {
+  transport::Incoming& incoming = *job.incoming;
+  job.stamp(base::RequestStamp::moved, clock_.fresh_ns());
+  base::TraceRecord record = record_of(incoming);
+  record.stamps_ns = job.stamps_ns;
+  release(job);
+  incoming.responder->reply(incoming, replies);
+  push_trace(record, replies);
 }
 
 void Server::push_trace(base::TraceRecord record,

@@ -90,6 +90,8 @@ private:
 
   // Tracing.
   void trace_request(transport::Incoming& incoming) noexcept;
+  void begin_trace(Job& job) noexcept;
+  void reply_traced(Job& job, std::span<const transport::PageReply> replies) noexcept;
   void push_trace(base::TraceRecord record, std::span<const transport::PageReply> replies) noexcept;
 
   // Requests.

@@ -25,7 +25,7 @@ SessionSet::~SessionSet() {
 }
 
 int SessionSet::do_work() noexcept {
-  tracer_.take_orders(context_.clock.now_ns());
+  tracer_.take_orders(context_.clock);
   int work = run_commands();
   work += tend_members();
   work += serve_round();

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "daemon/base/manual_clock.h"
+
 namespace tracer_test {
 
 using namespace simm::base;
@@ -22,7 +24,7 @@ std::vector<std::uint64_t> choices(std::uint32_t one_in, std::uint64_t seed, int
   TraceRun run(wish(one_in, seed));
   Tracer tracer;
   tracer.order(&run);
-  tracer.take_orders(1);
+  tracer.take_orders(ManualClock(1));
   std::vector<std::uint64_t> ids;
   for (int i = 0; i < count; ++i) ids.push_back(tracer.choose());
   CHECK(run.begun == static_cast<std::uint64_t>(count));
@@ -54,15 +56,15 @@ TEST_CASE("one of so many is chosen, by the seed, and not in a rhythm") {
 TEST_CASE("it is off before an order, after the time is over, and when it is told to") {
   TraceRun run(wish(1, 1, 500));
   Tracer tracer;
-  tracer.take_orders(1);
+  tracer.take_orders(ManualClock(1));
   CHECK_FALSE(tracer.on());
   tracer.order(&run);
   CHECK_FALSE(tracer.on());  // until its turn
   CHECK_FALSE(tracer.is_using(&run));
-  tracer.take_orders(499);
+  tracer.take_orders(ManualClock(499));
   CHECK(tracer.on());
   CHECK(tracer.is_using(&run));
-  tracer.take_orders(500);
+  tracer.take_orders(ManualClock(500));
   CHECK_FALSE(tracer.on());
   // What was chosen in time may still be told.
   TraceRecord record;
@@ -72,7 +74,7 @@ TEST_CASE("it is off before an order, after the time is over, and when it is tol
   REQUIRE(run.records.try_pop(told));
   CHECK(told.id == 5);
   tracer.order(nullptr);
-  tracer.take_orders(501);
+  tracer.take_orders(ManualClock(501));
   CHECK(tracer.is_using(nullptr));
   tracer.push(record);
   CHECK_FALSE(run.records.try_pop(told));
@@ -82,7 +84,7 @@ TEST_CASE("what does not fit is dropped whole and counted") {
   TraceRun run(wish(1, 1));
   Tracer tracer;
   tracer.order(&run);
-  tracer.take_orders(1);
+  tracer.take_orders(ManualClock(1));
   TraceRecord record;
   for (std::uint64_t i = 1; i <= TraceRun::kTraceRecordsAhead + 10; ++i) {
     record.id = i;
@@ -102,7 +104,7 @@ TEST_CASE("requests keep their asker's id; others are sampled only where that is
     TraceRun run({1, 3, 1000, samples});
     Tracer tracer;
     tracer.order(&run);
-    tracer.take_orders(1);
+    tracer.take_orders(ManualClock(1));
     CHECK(tracer.choose_request(77) == 77);
     CHECK((tracer.choose_request(0) != 0) == samples);
     CHECK(run.sampled == (samples ? 2 : 0));
@@ -113,9 +115,9 @@ TEST_CASE("runs come and go while an agent records") {
   Tracer tracer;
   std::atomic<bool> over{false};
   std::thread agent([&] {
-    TimeNs now_ns = 1;
+    const ManualClock clock(1);
     while (!over.load()) {
-      tracer.take_orders(now_ns);
+      tracer.take_orders(clock);
       for (int i = 0; i < 20 && tracer.on(); ++i) {
         TraceRecord record;
         record.id = tracer.choose();
