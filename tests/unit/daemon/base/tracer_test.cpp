@@ -139,7 +139,10 @@ TEST_CASE("runs come and go while an agent records") {
       }
     };
     const std::uint64_t enough = told + 100;
-    for (; told < enough; std::this_thread::yield()) take_all();
+    while (told < enough) {
+      take_all();
+      std::this_thread::yield();
+    }
     tracer.order(nullptr);
     for (; !tracer.is_using(nullptr); std::this_thread::yield()) take_all();
     take_all();
