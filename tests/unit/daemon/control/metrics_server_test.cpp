@@ -249,7 +249,8 @@ TEST_CASE("what is no request that we take is refused by its kind, and the conne
   };
   World world;
   for (const auto& [request, code] : cases) {
-    INFO(request.substr(0, 60));
+    const std::string start = request.substr(0, 60);
+    INFO(start);
     Client client(world);
     client.send(request);
     CHECK(client.hung_up());
