@@ -91,7 +91,7 @@ Outcome run_adopt_service(const base::Config& config, const std::string& path,
   const auto daemon_uid = uid_of_daemon(config);
   if (!daemon_uid) return daemon_uid.error();
   const base::RealClock clock;
-  base::Log log(clock, config.log.level);
+  base::Log log(clock, config.log.level, 2, base::Log::stderr_is_journal(), config.log.format);
   auto helper = memory::AdoptHelper::enter(helper_options(config));
   if (!helper) return std::move(helper).error();
   while (true) {

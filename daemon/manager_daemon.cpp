@@ -39,7 +39,7 @@ struct ManagerDaemon::Parts {
         counters(std::move(counter_set)),
         coordinator(std::move(keeper)),
         errors(clock),
-        log(clock, config.log.level),
+        log(clock, config.log.level, 2, base::Log::stderr_is_journal(), config.log.format),
         limits(*counters),
         access{io, clock, random, *counters, limits, errors, settings.secret, settings.self},
         service(access, log, manager_config(config), *coordinator),

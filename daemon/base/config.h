@@ -129,6 +129,7 @@ struct Config {
   } metrics;
   struct {
     LogLevel level = LogLevel::info;
+    LogFormat format = LogFormat::text;
   } log;
 };
 

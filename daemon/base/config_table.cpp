@@ -225,6 +225,9 @@ constexpr KeySpec kKeys[] = {
     {"log.level", KeyType::choice, "\"info\"", 0, 0, "error|warning|info|debug",
      "The least important lines that are written.",
      [](C& c, N, V& v) { c.log.level = static_cast<LogLevel>(v.choice); }},
+    {"log.format", KeyType::choice, "\"text\"", 0, 0, "text|json",
+     "How lines are written: for people, or an object of JSON each.",
+     [](C& c, N, V& v) { c.log.format = static_cast<LogFormat>(v.choice); }},
 };
 // clang-format on
 

@@ -1,11 +1,15 @@
-// Log: lines for people, on standard error: "<level> <component>: <message> key=value ...". Under
-// systemd a line starts with journald's priority prefix ("<6>"). The rate is bounded (a burst of
-// kBurst lines, then kLinesPerSecond); what was left out is counted and said. What repeats belongs
-// into the ErrorLog, what is frequent into a counter; data agents do not log.
-// Thread: any but data agents (a write to standard error can block).
+// Log: lines on standard error: "<time> <level> <component>: <message> key=value ...", or an object
+// of JSON each. Where standard error is the journal, its priority prefix ("<6>") stands in place of
+// the time, which it knows itself (sd-daemon(3)). The rate is bounded twice: of each message (a
+// burst of kSiteBurst lines, then kSiteLinesPerSecond), so that one that floods leaves room for the
+// others, and of all; what was left out is counted and said. What repeats belongs into the
+// ErrorLog, what is frequent into a counter; data agents do not log. Thread: any but data agents (a
+// write to standard error can block).
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -13,10 +17,12 @@
 #include <string_view>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/log_budget.h"
 
 namespace simm::base {
 
 enum class LogLevel : std::uint8_t { error = 0, warning = 1, info = 2, debug = 3 };
+enum class LogFormat : std::uint8_t { text = 0, json = 1 };
 
 std::string_view log_level_name(LogLevel level) noexcept;
 std::optional<LogLevel> parse_log_level(std::string_view name) noexcept;
@@ -32,9 +38,12 @@ class Log {
 public:
   static constexpr std::uint64_t kBurst = 400;
   static constexpr std::uint64_t kLinesPerSecond = 50;
+  static constexpr std::uint64_t kSiteBurst = 100;
+  static constexpr std::uint64_t kSiteLinesPerSecond = 10;
 
   // Writes to `descriptor`, which it does not own. `journal`: with priority prefixes.
-  Log(const Clock& clock, LogLevel level, int descriptor = 2, bool journal = stderr_is_journal());
+  Log(const Clock& clock, LogLevel level, int descriptor = 2, bool journal = stderr_is_journal(),
+      LogFormat format = LogFormat::text);
 
   void error(std::string_view component, std::string_view message,
              std::initializer_list<LogField> fields = {}) {
@@ -66,15 +75,17 @@ public:
 private:
   void write(LogLevel level, std::string_view component, std::string_view message,
              std::initializer_list<LogField> fields);
-  bool admit();
+
+  // Messages are told apart by a hash, so two of a great many may share a budget.
+  static constexpr std::size_t kSites = 128;
 
   const Clock& clock_;
   std::atomic<LogLevel> level_;
   const int descriptor_;
   const bool journal_;
-  // When the bucket of the token bucket was last empty, in time: see admit().
-  std::atomic<TimeNs> credit_from_ns_;
-  std::atomic<std::uint64_t> suppressed_{0};
+  const LogFormat format_;
+  std::array<LogBudget, kSites> sites_;
+  LogBudget all_;
   std::atomic<std::uint64_t> suppressed_total_{0};
 };
 

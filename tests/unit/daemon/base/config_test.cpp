@@ -64,7 +64,7 @@ TEST_CASE("values arrive where they belong") {
                 "member_timeout_ms": 60},
     "node": {"pool_bytes": "4GiB", "cache_bytes": "1MiB", "flight_linger_ms": 5},
     "store": {"verify": "always", "eviction": "fifo"}, "metrics": {"listen": "9470"},
-    "log": {"level": "debug"}})",
+    "log": {"level": "debug", "format": "json"}})",
                              "simm.json");
   REQUIRE(config.has_value());
   CHECK(config->threading.mode == Threading::dedicated);
@@ -94,6 +94,7 @@ TEST_CASE("values arrive where they belong") {
   CHECK(config->metrics.listen == "9470");
   CHECK(config->store.eviction == EvictionRule::fifo);
   CHECK(config->log.level == LogLevel::debug);
+  CHECK(config->log.format == LogFormat::json);
 }
 
 TEST_CASE("an error names the file, the key, the value and the remedy") {

@@ -2,9 +2,12 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
@@ -48,17 +51,84 @@ TEST_CASE("a line has a level, a component, a message and clean fields") {
         "<6>info control: attached session=7 path=\"/a b\\x0a<0>evil \\x22x\\x22\"\n");
 }
 
-TEST_CASE("a flood of lines is cut, counted, and over when time has passed") {
+TEST_CASE("outside the journal a line begins with its time instead of a priority") {
   ManualClock clock;
   Pipe pipe;
   Log log(clock, LogLevel::info, pipe.ends[1], false);
+  log.warning("c", "m", {{"n", 3}});
+  const std::string line = pipe.text();
+  const std::string shape = "0000-00-00T00:00:00.000Z warning c: m n=3\n";
+  REQUIRE(line.size() == shape.size());
+  for (std::size_t i = 0; i < 24; ++i) {
+    const bool is_digit = line[i] >= '0' && line[i] <= '9';
+    CHECK((shape[i] == '0' ? is_digit : line[i] == shape[i]));
+  }
+  CHECK(line.substr(24) == shape.substr(24));
+}
+
+TEST_CASE("as JSON every line is one object, whatever is in it") {
+  ManualClock clock;
+  Pipe pipe;
+  Log log(clock, LogLevel::info, pipe.ends[1], false, LogFormat::json);
+  const std::string evil = "a\"}\n{\"level\":\"error\" \xff\\";
+  log.info("control", "attached", {{"session", 7}, {"level", evil}});
+  Log journal(clock, LogLevel::info, pipe.ends[1], true, LogFormat::json);
+  journal.error("c", "m");
+  const std::string text = pipe.text();
+  const std::size_t end = text.find('\n');
+  REQUIRE(end != std::string::npos);
+  const auto first = nlohmann::json::parse(text.substr(0, end), nullptr, false);
+  REQUIRE_FALSE(first.is_discarded());
+  CHECK(first["level"] == "info");
+  CHECK(first["component"] == "control");
+  CHECK(first["message"] == "attached");
+  CHECK(first["fields"]["session"] == "7");
+  CHECK(first["fields"]["level"] == "a\"}\n{\"level\":\"error\" \xef\xbf\xbd\\");
+  CHECK(first["time"].get<std::string>().size() == 24);
+  CHECK(text.substr(end + 1) == "<3>{\"level\":\"error\",\"component\":\"c\",\"message\":\"m\"}\n");
+}
+
+TEST_CASE("one message that floods is cut, counted, and leaves room for others") {
+  ManualClock clock;
+  Pipe pipe;
+  Log log(clock, LogLevel::info, pipe.ends[1], true);
   for (int i = 0; i < 1000; ++i) log.warning("c", "m");
+  const std::string flood = pipe.text();
+  CHECK(std::count(flood.begin(), flood.end(), '\n') == static_cast<long>(Log::kSiteBurst));
+  CHECK(log.suppressed() == 1000 - Log::kSiteBurst);
+  log.warning("c", "another");
+  CHECK(pipe.text() == "<4>warning c: another\n");
+  clock.advance_ns(kNsPerSecond);
+  log.warning("c", "m");
+  CHECK(pipe.text() == "<4>warning c: m (before it, 900 such lines were left out)\n");
+  log.warning("c", "m");
+  CHECK(pipe.text() == "<4>warning c: m\n");
+}
+
+TEST_CASE("a flood of all kinds of lines is cut, counted, and over when time has passed") {
+  ManualClock clock;
+  Pipe pipe;
+  Log log(clock, LogLevel::info, pipe.ends[1], true);
+  for (int i = 0; i < 1000; ++i) log.warning("c", "m" + std::to_string(i));
   const std::string flood = pipe.text();
   CHECK(std::count(flood.begin(), flood.end(), '\n') == static_cast<long>(Log::kBurst));
   CHECK(log.suppressed() == 1000 - Log::kBurst);
   clock.advance_ns(kNsPerSecond);
   log.warning("c", "again");
-  CHECK(pipe.text() == "warning c: again (before it, 600 lines were left out)\n");
+  CHECK(pipe.text() == "<4>warning c: again (before it, 600 lines were left out)\n");
+}
+
+TEST_CASE("standard error is the journal when it is what systemd says it connected") {
+  struct stat info {};
+  REQUIRE(::fstat(STDERR_FILENO, &info) == 0);
+  const std::string ours = std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino);
+  ::setenv("JOURNAL_STREAM", ours.c_str(), 1);
+  CHECK(Log::stderr_is_journal());
+  // Standard error was redirected since.
+  ::setenv("JOURNAL_STREAM", (ours + "1").c_str(), 1);
+  CHECK_FALSE(Log::stderr_is_journal());
+  ::unsetenv("JOURNAL_STREAM");
+  CHECK_FALSE(Log::stderr_is_journal());
 }
 
 TEST_CASE("a repeated error is one entry with a count and times") {

@@ -206,6 +206,45 @@ TEST_CASE("answers to requests that are over are dropped and counted") {
   CHECK(world.outcomes[1].pages[0].bytes == 5);
 }
 
+TEST_CASE("every page of a batch is counted once, by operation and by what became of it") {
+  World world;
+  world.submit(Opcode::get, 6);
+  world.requester.reply(0, {{Status::ok, 4096},
+                            {Status::not_found, 0},
+                            {Status::size_mismatch, 10},
+                            {Status::corrupt, 0},
+                            {Status::ok, 100},
+                            {Status::io_error, 0}});
+  world.submit(Opcode::put, 4);
+  world.requester.reply(
+      1, {{Status::ok, 50}, {Status::no_space, 0}, {Status::exists, 7}, {Status::cancelled, 0}});
+  world.submit(Opcode::exists, 2);
+  world.requester.reply(2, {{Status::ok, 9}, {Status::unreachable, 0}});
+  world.engine->do_work();
+  REQUIRE(world.outcomes.size() == 3);
+  CHECK(world.count("op.get.batches") == 1);
+  CHECK(world.count("op.get.bytes") == 4196);
+  CHECK(world.count("op.get.pages.ok") == 2);
+  CHECK(world.count("op.get.pages.not_found") == 1);
+  CHECK(world.count("op.get.pages.size_mismatch") == 1);
+  CHECK(world.count("op.get.pages.corrupt") == 1);
+  CHECK(world.count("op.get.pages.failed") == 1);
+  CHECK(world.count("op.put.batches") == 1);
+  CHECK(world.count("op.put.pages.ok") == 1);
+  CHECK(world.count("op.put.pages.exists") == 1);
+  CHECK(world.count("op.put.pages.no_space") == 1);
+  CHECK(world.count("op.put.pages.timeout") == 1);
+  CHECK(world.count("op.exists.pages.ok") == 1);
+  CHECK(world.count("op.exists.pages.unreachable") == 1);
+  std::uint64_t pages = 0;
+  for (const auto& [name, value] : world.counters.snapshot()) {
+    if (name.find(".op.") != std::string::npos && name.find(".pages.") != std::string::npos) {
+      pages += value;
+    }
+  }
+  CHECK(pages == 12);
+}
+
 TEST_CASE("one batch in so many is timed, stage by stage") {
   engine::EngineConfig config;
   config.stages_one_in = 3;
