@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,7 @@ namespace {
 // A shard smaller than this holds no useful number of objects.
 constexpr std::uint64_t kShardBytesMin = 16ull << 20;
 constexpr std::uint64_t kHugePage = 2ull << 20;
+constexpr long kPrefaultThreadsMax = 16;
 
 // A node of a cluster may leave all objects to others.
 bool is_without_a_pool(const DataAgents::Setup& setup, const base::HostMemory& memory) {
@@ -37,8 +39,6 @@ Expected<store::Arena> create_arena(const DataAgents::Setup& setup,
   wanted.bytes = bytes;
   wanted.hugepages = config.node.hugepages != base::HugepageMode::off;
   wanted.numa_node = config.node.numa;
-  wanted.prefault_threads =
-      config.node.prefault ? static_cast<std::uint32_t>(::sysconf(_SC_NPROCESSORS_ONLN)) : 0;
   auto arena = store::Arena::create(wanted);
   if (!arena) {
     return Error{arena.status(),
@@ -125,6 +125,7 @@ Expected<std::unique_ptr<DataAgents>> DataAgents::create(const Setup& setup) {
   Outcome added = made->make_flights(setup, members);
   if (added) added = made->add_agents(setup);
   if (!added) return std::move(added).error();
+  made->start_prefault(setup);
   return made;
 }
 
@@ -179,7 +180,35 @@ Outcome DataAgents::add_agents(const Setup& setup) {
   return Done{};
 }
 
+// On half of the CPUs: the data agents are at work already.
+void DataAgents::start_prefault(const Setup& setup) {
+  if (arena_ == nullptr) return;
+  base::Counter done = setup.counters.counter("pool.prefaulted_bytes");
+  setup.counters.counter("pool.bytes").set(pool_bytes());
+  if (!setup.config.node.prefault) return;
+  const long cpus = ::sysconf(_SC_NPROCESSORS_ONLN);
+  const auto threads = static_cast<std::uint32_t>(std::clamp(cpus / 2, 1L, kPrefaultThreadsMax));
+  prefaulter_ = std::make_unique<memory::Prefaulter>(
+      arena_->bytes(), done, [&log = setup.log](const memory::PrefaultProgress& now) {
+        if (now.failure == 0) {
+          log.info("pool", "prefault",
+                   {{"done", base::format_bytes(now.done_bytes)},
+                    {"of", base::format_bytes(now.bytes)}});
+          return;
+        }
+        log.warning("pool", "prefault ended early, the rest comes when it is first touched",
+                    {{"done", base::format_bytes(now.done_bytes)},
+                     {"of", base::format_bytes(now.bytes)},
+                     {"why", system_error("madvise", now.failure).context}});
+      });
+  if (!prefaulter_->start(threads)) {
+    setup.log.warning("pool",
+                      "no thread for node.prefault: pages come when they are first touched");
+  }
+}
+
 void DataAgents::stop() noexcept {
+  if (prefaulter_ != nullptr) prefaulter_->request_stop();
   group_->stop();
 }
 

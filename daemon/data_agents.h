@@ -14,6 +14,7 @@
 #include "daemon/data_agent.h"
 #include "daemon/local_placement.h"
 #include "daemon/memory/foreign_arena.h"
+#include "daemon/memory/prefaulter.h"
 #include "daemon/store/arena.h"
 #include "daemon/store/reserved_memory.h"
 #include "daemon/transport/region_mover.h"
@@ -25,7 +26,7 @@ public:
   struct Setup {
     const base::Config& config;
     const base::Clock& clock;
-    base::CounterSet& counters;
+    base::CounterSet& counters;  // these two outlive what is made
     base::Log& log;
     session::ControlWaker& control;
     const control::TenantRules& tenants;
@@ -61,6 +62,7 @@ private:
   DataAgents() = default;
   Outcome make_flights(const Setup& setup, const std::vector<transport::LocalMember>& members);
   Outcome add_agents(const Setup& setup);
+  void start_prefault(const Setup& setup);
 
   std::unique_ptr<store::Arena> arena_;  // null: there is no pool
   std::unique_ptr<const engine::Placement> placement_;
@@ -72,6 +74,7 @@ private:
   std::unique_ptr<engine::WriteMarks> write_marks_;
   std::unique_ptr<transport::LocalMesh> flight_mesh_;
   std::vector<std::unique_ptr<DataAgent>> agents_;
+  std::unique_ptr<memory::Prefaulter> prefaulter_;  // null: pages come when they are first touched
 };
 
 }  // namespace simm

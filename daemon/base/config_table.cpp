@@ -85,7 +85,8 @@ constexpr KeySpec kKeys[] = {
      "NUMA node of the pool; -1: wherever the data agents run.",
      [](C& c, N, V& v) { c.node.numa = static_cast<std::int32_t>(v.number); }},
     {"node.prefault", KeyType::boolean, "false", 0, 0, "",
-     "Touch the whole pool at start instead of page by page when it is first used.",
+     "Make the whole pool present in the background from the start on, instead of page by page "
+     "when it is first used.",
      [](C& c, N, V& v) { c.node.prefault = v.flag; }},
     {"node.cache_bytes", KeyType::bytes, "\"256MiB\"", 0, 1LL << 50, "",
      "Memory of a node in a cluster for objects that several processes read, so that each is "

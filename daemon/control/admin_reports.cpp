@@ -91,6 +91,7 @@ std::string AdminReports::status() const {
       {"uptime_ms", (environment_.clock.now_ns() - started_ns_) / base::kNsPerMs},
       {"sessions", server_.sessions()},
       {"pool_bytes", pool_bytes_},
+      {"prefaulted_bytes", environment_.counters.value("pool.prefaulted_bytes")},
       {"threads",
        config.threading.mode == base::Threading::shared ? 1 : config.threading.data_agents},
       {"data_agents", config.threading.data_agents},

@@ -6,12 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <system_error>
-#include <thread>
 #include <utility>
-#include <vector>
 
 namespace simm::store {
 
@@ -19,8 +15,6 @@ namespace {
 
 constexpr std::size_t kPageBytes = 4096;
 constexpr std::size_t kHugePageBytes = 2 * 1024 * 1024;
-// Since Linux 5.14; older kernels answer EINVAL and the pages come at first touch.
-constexpr int kMadvPopulateWrite = 23;
 
 std::size_t round_up(std::uint64_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -45,7 +39,6 @@ Expected<Arena> Arena::create(const ArenaConfig& config) {
     const Outcome bound = arena.bind(config.numa_node);
     if (!bound) return bound.error();
   }
-  if (config.prefault_threads > 0) arena.prefault(config.prefault_threads);
   return arena;
 }
 
@@ -98,24 +91,6 @@ Outcome Arena::bind(int numa_node) {
   numa_free_nodemask(nodes);
   if (bound != 0) return system_error("mbind of the arena", why);
   return Done{};
-}
-
-void Arena::prefault(std::uint32_t threads) {
-  const std::size_t share = round_up((size_ + threads - 1) / threads, kHugePageBytes);
-  std::vector<std::thread> workers;
-  for (std::size_t at = 0; at < size_; at += share) {
-    const std::size_t length = std::min(share, size_ - at);
-    // SAFETY: at + length <= size_. A refusal means that these pages come at first touch.
-    auto populate = [memory = data_ + at, length] {
-      static_cast<void>(::madvise(memory, length, kMadvPopulateWrite));
-    };
-    try {
-      workers.emplace_back(populate);
-    } catch (const std::system_error&) {  // no more threads: this one does it
-      populate();
-    }
-  }
-  for (std::thread& worker : workers) worker.join();
 }
 
 void Arena::close() noexcept {

@@ -1,7 +1,8 @@
 // Arena: the memory that holds payloads. A memfd of fixed size, sealed against shrinking and
 // growing, mapped into this daemon; private to it: clients never see the fd, only the daemon's own
 // helper processes may map it, and only to read: nothing but this mapping can write. Huge pages
-// when asked for and there are any, else normal ones.
+// when asked for and there are any, else normal ones. Pages come when they are first touched, or by
+// a Prefaulter.
 // Thread: made on the control thread; the mapping is then the store's.
 #pragma once
 
@@ -18,7 +19,6 @@ struct ArenaConfig {
   std::uint64_t bytes = 0;  // rounded up to whole pages
   bool hugepages = false;   // from the hugetlb pool; without enough of them: normal pages
   int numa_node = -1;       // bind to this node; -1: where they are first touched
-  std::uint32_t prefault_threads = 0;  // 0: pages come when they are first touched
 };
 
 class Arena {
@@ -42,7 +42,6 @@ private:
   [[nodiscard]] Outcome keep_read_only();
   void close() noexcept;
   [[nodiscard]] Outcome bind(int numa_node);
-  void prefault(std::uint32_t threads);
 
   int fd_ = -1;
   std::byte* data_ = nullptr;

@@ -79,6 +79,24 @@ TEST_CASE("dedicated data threads serve as one daemon") {
   CHECK(daemon.counter("server.1.put_pages") > 0);
 }
 
+TEST_CASE("the pool is made present in the background, and its progress is seen") {
+  DaemonProcess daemon(R"("node": {"pool_bytes": "128MiB", "hugepages": "off", "prefault": true})");
+  REQUIRE(daemon.start());
+  simm::Client client = connect_client(daemon.socket());
+  put_and_get(client, "k", std::byte{1});
+  constexpr std::uint64_t kPool = 128 << 20;
+  CHECK(eventually([&] { return daemon.report("status").at("prefaulted_bytes") == kPool; }));
+  CHECK(daemon.counter("pool.bytes") == kPool);
+  const auto is_logged = [&] {
+    return daemon.log().find("prefault done=\"128.0 MiB\"") != std::string::npos;
+  };
+  CHECK(eventually(is_logged));
+  put_and_get(client, "k2", std::byte{2});
+  DaemonProcess lazy(R"("node": {"pool_bytes": "128MiB", "hugepages": "off"})");
+  REQUIRE(lazy.start());
+  CHECK(lazy.report("status").at("prefaulted_bytes") == 0);
+}
+
 TEST_CASE("store.eviction decides what leaves a full pool") {
   // 16 pages fill the pool, and the first is put again, which is a use: only fifo does not care.
   const auto survives = [](const std::string& eviction) {

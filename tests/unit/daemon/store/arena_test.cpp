@@ -8,7 +8,6 @@
 
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace simm::store::testing {
 
@@ -75,17 +74,6 @@ TEST_CASE("more huge pages than any machine has fall back to normal ones") {
   CHECK_FALSE(made->uses_hugepages());
   CHECK(made->note().find("huge pages") != std::string::npos);
   CHECK(made->bytes().size() == config.bytes);
-}
-
-TEST_CASE("prefaulted pages are there before they are touched") {
-  ArenaConfig config;
-  config.bytes = std::uint64_t{8} << 20;
-  config.prefault_threads = 2;
-  auto made = Arena::create(config);
-  REQUIRE(made.has_value());
-  std::vector<unsigned char> resident(made->bytes().size() / 4096);
-  REQUIRE(::mincore(made->bytes().data(), made->bytes().size(), resident.data()) == 0);
-  for (const unsigned char page : resident) CHECK((page & 1) == 1);
 }
 
 TEST_CASE("sizes and nodes that can not be are refused in words") {
