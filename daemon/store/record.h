@@ -1,8 +1,13 @@
-// Record: what the store knows about one object. Group: the objects that were placed together, are
-// evicted together and share one lease. Both are plain numbers in Tables of the store.
-// Thread: the data agent of the store.
+// Record: what the store knows about one object, and its entry in the metadata table, which may
+// outlive the process. Group: the objects that were placed together, are evicted together and share
+// one lease. Both are plain numbers in Tables of the store.
+//
+// A record has two kinds of fields. Those of the object say the same in the next life of the
+// process: its seal covers them, and nothing else makes them true. Those of this life are marked
+// so; whoever recovers a table ignores them. Thread: the data agent of the store.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "daemon/base/clock.h"
@@ -35,27 +40,39 @@ struct alignas(64) Record {
   base::NamespaceId name_space;
   base::TimeNs expires_ns;  // 0: no limit of its own; reserved: the TTL, from publish on
   std::uint64_t length;     // payload bytes
-  std::uint32_t group;      // number in the group table; live only
-  std::uint32_t long_key;   // number in the table of long keys; kNone: the key is in key_inline
+  std::uint32_t seal;       // of record_seal.h: 0 unless it is live, written last, cleared first
+  std::uint32_t group;      // this life's: number in the group table; live only
   std::uint16_t key_bytes;
-  RecordState state;
-  bool if_absent;  // reserved: how it wants to be published
+  RecordState state;  // this life's
+  bool if_absent;     // this life's; reserved: how it wants to be published
   char key_inline[kInlineKeyBytes];
 
   // What a read and a removal need.
-  WheelLink ttl;
+  std::uint32_t key_check;  // crc32c of the key, wherever it is
   std::uint64_t group_hash;
   std::uint64_t generation;      // of this store; each publish is a new one
   base::Epoch epoch;             // of the map under which it was published
   std::uint64_t payload_digest;  // xxh3-64
-  std::uint64_t extent_offset;   // in the arena
-  std::uint64_t check;           // xxh3-64 of all that does not change while it is live
-  std::uint32_t block;           // number in the extent allocator
-  std::uint32_t account;         // number of the tenant's account
-  Link member;                   // in its group
+  std::uint64_t place;           // of record_seal.h: where the extent is, with a check of its own
+  std::uint32_t long_key;  // number in the table of long keys; kNone: the key is in key_inline
+
+  // This life's.
+  WheelLink ttl;
+  std::uint32_t block;    // number in the extent allocator
+  std::uint32_t account;  // number of the tenant's account
+  Link member;            // in its group
   std::uint32_t pins;
+  bool unverified;  // of an earlier life: nobody has compared its bytes with the digest yet
 };
+// The layout of the metadata table: another one is another kMetaTableFormat.
 static_assert(sizeof(Record) == 256);
+static_assert(offsetof(Record, tenant) == 16 && offsetof(Record, name_space) == 24);
+static_assert(offsetof(Record, expires_ns) == 32 && offsetof(Record, length) == 40);
+static_assert(offsetof(Record, seal) == 48 && offsetof(Record, key_bytes) == 56);
+static_assert(offsetof(Record, key_inline) == 60 && offsetof(Record, key_check) == 172);
+static_assert(offsetof(Record, group_hash) == 176 && offsetof(Record, generation) == 184);
+static_assert(offsetof(Record, epoch) == 192 && offsetof(Record, payload_digest) == 200);
+static_assert(offsetof(Record, place) == 208 && offsetof(Record, long_key) == 216);
 
 // Keys longer than kInlineKeyBytes: rare, so one size.
 struct LongKey {

@@ -1,21 +1,14 @@
 #include "daemon/store/store.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <limits>
 #include <string_view>
 #include <utility>
 
+#include "daemon/store/record_seal.h"
 #include "simm/check.h"
 
 namespace simm::store {
-
-namespace {
-
-constexpr std::uint64_t kCheckSeed = 0x53694d4d20726563;
-
-}  // namespace
 
 std::string_view Store::key_of(const Record& record) const noexcept {
   const char* bytes =
@@ -47,14 +40,6 @@ base::TimeNs Store::clamped_lease(base::TimeNs lease_ns) const noexcept {
   return std::min(lease_ns == 0 ? config_.lease_default_ns : lease_ns, config_.lease_max_ns);
 }
 
-std::uint64_t Store::check_of(const Record& record) noexcept {
-  const std::uint64_t words[] = {
-      record.hash.low,   record.hash.high, record.tenant.value,   record.name_space.value,
-      record.expires_ns, record.length,    record.key_bytes,      record.group_hash,
-      record.generation, record.epoch,     record.payload_digest, record.extent_offset};
-  return XXH3_64bits_withSeed(words, sizeof words, kCheckSeed);
-}
-
 Status Store::begin_read(const ObjectKey& key, base::TimeNs lease_ns, base::TimeNs now_ns,
                          ReadPin& pin, UseOrder order) noexcept {
   // Everything that will be read comes from far away: ask for each line as soon as its address is
@@ -68,7 +53,7 @@ Status Store::begin_read(const ObjectKey& key, base::TimeNs lease_ns, base::Time
   Record& record = records_[number];
   groups_.prefetch(record.group);
   prefetch_payload(record);
-  if (record.check != check_of(record)) {
+  if (!is_sealed(record)) {
     ++counts_.damaged_records;
     ++counts_.quarantined;
     count_lease_loss(record, LeaseLoss::corrupt, now_ns);
@@ -83,8 +68,8 @@ Status Store::begin_read(const ObjectKey& key, base::TimeNs lease_ns, base::Time
   ++record.pins;
   ++counts_.reads;
   pin.record = number;
-  // SAFETY: the check has just proved that offset and length are those of the extent.
-  pin.bytes = arena_.subspan(record.extent_offset, record.length);
+  // SAFETY: the seal has just proved that offset and length are those of the extent.
+  pin.bytes = arena_.subspan(extent_offset(record), record.length);
   pin.digest = record.payload_digest;
   pin.generation = record.generation;
   return Status::ok;
@@ -181,6 +166,7 @@ void Store::drop(std::uint32_t number) noexcept {
 void Store::detach(std::uint32_t number) noexcept {
   Record& record = records_[number];
   SIMM_CHECK(record.state == RecordState::live);
+  unseal(record);  // before anybody hears of it, and before anything of it is used again
   ttl_wheel_.cancel(records_, number);
   groups_.remove_member(records_, number, extents_.block(record.block).bytes);
   --counts_.objects;

@@ -29,10 +29,13 @@
 #include "daemon/store/extent_allocator.h"
 #include "daemon/store/group_book.h"
 #include "daemon/store/hash_index.h"
+#include "daemon/store/meta_table.h"
 #include "daemon/store/move_job.h"
 #include "daemon/store/object_key.h"
 #include "daemon/store/record.h"
+#include "daemon/store/record_seal.h"
 #include "daemon/store/reserved_memory.h"
+#include "daemon/store/shard_memory.h"
 #include "daemon/store/store_config.h"
 #include "daemon/store/store_stats.h"
 #include "ipc/layout.h"
@@ -86,9 +89,19 @@ inline constexpr base::TimeNs kNoLease = ~base::TimeNs{0};
 
 class Store {
 public:
-  // `arena` outlives the store. Fails when address space or memory for the tables is refused.
+  // `memory` outlives the store. Kept contents are recovered: what the metadata table proves is
+  // there again, all else is free. Leases are not. A table of another shape gives an empty store.
+  // Fails when address space or memory is refused. It needs nothing but its arguments, so stores
+  // may be made side by side on several threads.
+  static Expected<std::unique_ptr<Store>> create(const StoreConfig& config,
+                                                 const ShardMemory& memory);
+  // With a table that goes with the store.
   static Expected<std::unique_ptr<Store>> create(const StoreConfig& config,
                                                  std::span<std::byte> arena);
+  // How long a ShardMemory's table has to be: address space, of which a page costs memory when it
+  // is first used. 0: this configuration is refused.
+  [[nodiscard]] static std::uint64_t table_bytes_for(const StoreConfig& config,
+                                                     std::uint64_t payload_bytes) noexcept;
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
@@ -152,7 +165,7 @@ private:
   friend struct StoreTestAccess;  // damages records, which nobody else can
   struct Tables;
   Store(const StoreConfig& config, std::span<std::byte> arena, ReservedMemory memory,
-        const Tables& tables, std::unique_ptr<EvictionPolicy> policy);
+        const Tables& tables, const MetaTable& meta, std::unique_ptr<EvictionPolicy> policy);
 
   void prefetch_cold(std::uint32_t record) const noexcept {
     const auto* lines = reinterpret_cast<const char*>(&records_[record]);
@@ -162,7 +175,7 @@ private:
   // Most of what a short copy costs is the wait for its first lines.
   void prefetch_payload(const Record& record) const noexcept {
     constexpr std::uint64_t kAheadBytes = 4096;
-    const std::byte* const bytes = arena_.data() + record.extent_offset;
+    const std::byte* const bytes = arena_.data() + extent_offset(record);
     const std::uint64_t ahead = record.length < kAheadBytes ? record.length : kAheadBytes;
     for (std::uint64_t at = 0; at < ahead; at += 64) __builtin_prefetch(bytes + at);
   }
@@ -179,7 +192,6 @@ private:
   int sweep_slots(base::TimeNs now_ns) noexcept;
   [[nodiscard]] base::TimeNs clamped_lease(base::TimeNs lease_ns) const noexcept;
   void keep_key(Record& record, std::string_view key) noexcept;
-  static std::uint64_t check_of(const Record& record) noexcept;
 
   [[nodiscard]] bool make_room(const WriteRequest& request, std::uint32_t account,
                                base::TimeNs now_ns, std::uint32_t& block) noexcept;
@@ -191,7 +203,7 @@ private:
   void continue_moves() noexcept;
   // Whatever can be elsewhere is, when the bytes have been copied.
   void end_moves(bool copied) noexcept;
-  void rename_extent(Record& record, std::uint32_t place) noexcept;
+  void rename_extent(Record& record, std::uint32_t block) noexcept;
   // With what the job will give back.
   [[nodiscard]] std::uint64_t free_soon() const noexcept {
     return extents_.free_bytes() + job_.held_bytes();
@@ -207,6 +219,7 @@ private:
   const StoreConfig config_;
   const std::span<std::byte> arena_;
   const ReservedMemory memory_;
+  MetaTable meta_;
   Table<Record> records_;
   Table<LongKey> long_keys_;
   HashIndex index_;

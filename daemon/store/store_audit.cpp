@@ -54,7 +54,7 @@ const char* Store::audit() const noexcept {
     const Record& record = records_[n];
     if (record.state == RecordState::unused) continue;
     const Block& block = extents_.block(record.block);
-    if (block.in_use == 0 || block.offset != record.extent_offset)
+    if (block.in_use == 0 || block.offset != extent_offset(record))
       return "a record's extent is wrong";
     if (block.bytes != ExtentAllocator::rounded(record.length))
       return "an extent's length is wrong";
@@ -64,7 +64,10 @@ const char* Store::audit() const noexcept {
     if (record.state == RecordState::dead && record.pins == 0) return "a dead record was not freed";
     if ((record.group != kNone) != (record.state == RecordState::live))
       return "a group link is wrong";
-    if (record.state != RecordState::live) continue;
+    if (record.state != RecordState::live) {
+      if (record.seal != 0) return "a record is sealed that nobody may find";
+      continue;
+    }
     ++found.objects;
     found.payload_bytes += record.length;
     const std::uint32_t indexed =

@@ -32,10 +32,8 @@ struct Store::Tables {
       : carver(memory),
         index(carver.take(HashIndex::bytes_for(objects)), objects),
         group_index(carver.take(HashIndex::bytes_for(objects)), objects),
-        records(carver.take(Table<Record>::bytes_for(objects)), objects),
         groups(carver.take(Table<Group>::bytes_for(objects)), objects),
-        blocks(carver.take(Table<Block>::bytes_for(blocks_for(objects))), blocks_for(objects)),
-        long_keys(carver.take(Table<LongKey>::bytes_for(objects)), objects) {}
+        blocks(carver.take(Table<Block>::bytes_for(blocks_for(objects))), blocks_for(objects)) {}
 
   // Of the objects, and of what a job holds: each block of its window, or a new place for it.
   static std::uint32_t blocks_for(std::uint32_t objects) noexcept {
@@ -45,46 +43,83 @@ struct Store::Tables {
   Carver carver;
   HashIndex index;
   HashIndex group_index;
-  Table<Record> records;
   Table<Group> groups;
   Table<Block> blocks;
-  Table<LongKey> long_keys;
 };
 
-Expected<std::unique_ptr<Store>> Store::create(const StoreConfig& config,
-                                               std::span<std::byte> arena) {
+namespace {
+
+constexpr std::uint64_t kTablePageBytes = 4096;
+
+Expected<std::uint32_t> objects_of(const StoreConfig& config, std::uint64_t payload_bytes) {
   constexpr std::uint64_t kObjectsMax = 1u << 30;  // numbers and blocks have 32 bits
-  if (arena.size() < ExtentAllocator::kGranuleBytes) {
-    return Error{Status::invalid_argument,
-                 "arena of " + std::to_string(arena.size()) + " bytes: at least 64 are needed"};
-  }
-  if (config.free_low_permille > config.free_high_permille || config.free_high_permille > 1000) {
-    return Error{Status::invalid_argument, "watermarks: low <= high <= 1000 parts of 1,000"};
+  if (payload_bytes < ExtentAllocator::kGranuleBytes ||
+      payload_bytes / ExtentAllocator::kGranuleBytes > kPlaceMask) {
+    return Error{Status::invalid_argument, "arena of " + std::to_string(payload_bytes) +
+                                               " bytes: at least 64 are needed, at most 2^46"};
   }
   std::uint64_t objects = config.objects_max;
-  if (objects == 0) objects = std::clamp<std::uint64_t>(arena.size() / 4096, 1024, kObjectsMax);
+  if (objects == 0) objects = std::clamp<std::uint64_t>(payload_bytes / 4096, 1024, kObjectsMax);
   if (objects > kObjectsMax) {
     return Error{Status::invalid_argument, "objects_max " + std::to_string(objects) + ": at most " +
                                                std::to_string(kObjectsMax)};
   }
-  const auto count = static_cast<std::uint32_t>(objects);
-  auto memory = ReservedMemory::map(Tables(nullptr, count).carver.used());
-  if (!memory) return std::move(memory).error();
-  const Tables tables(memory->data(), count);
+  return static_cast<std::uint32_t>(objects);
+}
+
+}  // namespace
+
+std::uint64_t Store::table_bytes_for(const StoreConfig& config,
+                                     std::uint64_t payload_bytes) noexcept {
+  const auto objects = objects_of(config, payload_bytes);
+  return objects ? MetaTable::bytes_for(*objects) : 0;
+}
+
+Expected<std::unique_ptr<Store>> Store::create(const StoreConfig& config,
+                                               std::span<std::byte> arena) {
+  ShardMemory memory;
+  memory.payload = arena;
+  return create(config, memory);
+}
+
+Expected<std::unique_ptr<Store>> Store::create(const StoreConfig& config,
+                                               const ShardMemory& memory) {
+  const auto count = objects_of(config, memory.payload.size());
+  if (!count) return count.error();
+  if (config.free_low_permille > config.free_high_permille || config.free_high_permille > 1000) {
+    return Error{Status::invalid_argument, "watermarks: low <= high <= 1000 parts of 1,000"};
+  }
+  const std::uint64_t table_bytes = MetaTable::bytes_for(*count);
+  const auto table_address = reinterpret_cast<std::uintptr_t>(memory.table.data());
+  if (!memory.table.empty() &&
+      (memory.table.size() < table_bytes || table_address % kTablePageBytes != 0)) {
+    return Error{Status::invalid_argument,
+                 "metadata table of " + std::to_string(memory.table.size()) + " bytes: " +
+                     std::to_string(table_bytes) + " are needed, from a page boundary on"};
+  }
+  const std::uint64_t own_bytes = Tables(nullptr, *count).carver.used();
+  auto own = ReservedMemory::map(own_bytes + (memory.table.empty() ? table_bytes : 0));
+  if (!own) return std::move(own).error();
+  const Tables tables(own->data(), *count);
+  std::byte* const table = memory.table.empty() ? own->data() + own_bytes : memory.table.data();
+  const MetaTable meta(table, *count, memory.payload.size());
   auto policy =
       make_eviction_policy(config.eviction, tables.groups, GroupBook::accounts_for(config));
   if (!policy) return std::move(policy).error();
-  return std::unique_ptr<Store>(
-      new Store(config, arena, std::move(memory).value(), tables, std::move(policy).value()));
+  std::unique_ptr<Store> made(new Store(config, memory.payload, std::move(own).value(), tables,
+                                        meta, std::move(policy).value()));
+  made->meta_.clear(memory.boot);
+  return made;
 }
 
 Store::Store(const StoreConfig& config, std::span<std::byte> arena, ReservedMemory memory,
-             const Tables& tables, std::unique_ptr<EvictionPolicy> policy)
+             const Tables& tables, const MetaTable& meta, std::unique_ptr<EvictionPolicy> policy)
     : config_(config),
       arena_(arena),
       memory_(std::move(memory)),
-      records_(tables.records),
-      long_keys_(tables.long_keys),
+      meta_(meta),
+      records_(meta_.records()),
+      long_keys_(meta_.long_keys()),
       index_(tables.index),
       extents_(tables.blocks, arena.size()),
       groups_(config, extents_.arena_bytes(), tables.groups, tables.group_index, std::move(policy)),

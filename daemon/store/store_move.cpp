@@ -83,12 +83,10 @@ void Store::end_moves(bool copied) noexcept {
   job_.count = 0;
 }
 
-void Store::rename_extent(Record& record, std::uint32_t place) noexcept {
-  // A damaged record stays one: it gets no new check, and the next reader finds out.
-  const bool sound = record.check == check_of(record);
-  record.block = place;
-  record.extent_offset = extents_.block(place).offset;
-  if (sound) record.check = check_of(record);
+void Store::rename_extent(Record& record, std::uint32_t block) noexcept {
+  // A damaged record stays one, and the next reader finds out.
+  record.block = block;
+  move_to(record, extents_.block(block).offset);
   ++counts_.moved;
 }
 

@@ -24,6 +24,7 @@ void Store::keep_key(Record& record, std::string_view key) noexcept {
     place = long_keys_[record.long_key].bytes;
   }
   std::memcpy(place, key.data(), key.size());
+  record.key_check = key_check_of(key);
   record.key_bytes = static_cast<std::uint16_t>(key.size());
 }
 
@@ -60,6 +61,7 @@ WriteResult Store::begin_write(const WriteRequest& request, base::TimeNs now_ns)
   }
   const std::uint32_t number = records_.allocate();
   SIMM_CHECK(number != kNone);  // make_room saw to it
+  meta_.note_highest(number);
   Record& record = records_[number];
   record.hash = request.key.hash;
   record.tenant = request.key.tenant;
@@ -71,7 +73,7 @@ WriteResult Store::begin_write(const WriteRequest& request, base::TimeNs now_ns)
   record.if_absent = request.mode == ipc::PutMode::if_absent;
   record.block = block;
   extents_.set_owner(block, number);
-  record.extent_offset = extents_.block(block).offset;
+  record.place = place_at(record, extents_.block(block).offset);
   record.account = account;
   keep_key(record, request.key.bytes);
   groups_.account(account).extent_bytes += extent_bytes;
@@ -79,7 +81,7 @@ WriteResult Store::begin_write(const WriteRequest& request, base::TimeNs now_ns)
   ++counts_.reserved;
   result.start = WriteStart::reserved;
   result.reservation.record = number;
-  result.reservation.extent = arena_.subspan(record.extent_offset, record.length);
+  result.reservation.extent = arena_.subspan(extent_offset(record), record.length);
   return result;
 }
 
@@ -172,7 +174,10 @@ ObjectLength Store::publish(const Reservation& reservation, std::uint64_t digest
   record.epoch = epoch;
   record.payload_digest = digest;
   if (record.expires_ns != 0) record.expires_ns += now_ns;
-  record.check = check_of(record);
+  record.place = place_at(record, extent_offset(record));
+  // The object is there from here on, for the next life of the process as well. A replaced one
+  // still is too, until it is detached: the higher generation counts.
+  seal(record);
   const std::uint32_t group = groups_.find_or_make(record.group_hash, record.account, now_ns);
   groups_.add_member(records_, group, number, extents_.block(record.block).bytes);
   groups_.touch(group, now_ns);

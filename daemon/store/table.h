@@ -57,6 +57,13 @@ public:
     --used_;
   }
 
+  // The memory holds objects of an earlier life. Numbers up to `highest`, which is at most
+  // capacity(), are in use until they are released.
+  void adopt(std::uint32_t highest) noexcept {
+    SIMM_CHECK(fresh_ == 0 && highest <= capacity_);
+    fresh_ = used_ = highest;
+  }
+
   // SAFETY: numbers come from allocate() of this table and from nowhere else.
   T& operator[](std::uint32_t number) noexcept { return objects_[number]; }
   const T& operator[](std::uint32_t number) const noexcept { return objects_[number]; }

@@ -172,7 +172,7 @@ TEST_CASE("a damaged record is found out before its extent is touched") {
     record.expires_ns = f.now * 2;
   }
   SUBCASE("offset") {
-    record.extent_offset += 64;
+    record.place += 1;
   }
   SUBCASE("digest") {
     record.payload_digest ^= 1;
