@@ -12,6 +12,9 @@ namespace py = pybind11;
 
 namespace {
 
+constexpr const char* kFreed =
+    "its tensor has lost its memory: register the tensor again and make new views";
+
 std::string type_of(PyObject* object) {
   return Py_TYPE(object)->tp_name;
 }
@@ -65,11 +68,14 @@ Batch::Batch(Operation operation, const py::object& keys, const py::object& view
   const bool moves_bytes = operation == Operation::put || operation == Operation::get;
   const std::size_t count = keys_.size();
   results_.resize(count);
-  if (moves_bytes) views_ = entries_of(views, "views");
+  const bool is_list = moves_bytes && py::isinstance<Views>(views);
+  if (is_list) list_ = views;
+  if (moves_bytes && !is_list) views_ = entries_of(views, "views");
+  const std::size_t places = is_list ? views.cast<const Views&>().pages.size() : views_.size();
   const std::vector<std::uint64_t> starts = numbers_of(offsets);
-  if (moves_bytes && (views_.size() != count || (!offsets.is_none() && starts.size() != count))) {
+  if (moves_bytes && (places != count || (!offsets.is_none() && starts.size() != count))) {
     refuse(Status::invalid_argument);
-    reason_ = "keys: " + std::to_string(count) + ", views: " + std::to_string(views_.size()) +
+    reason_ = "keys: " + std::to_string(count) + ", views: " + std::to_string(places) +
               (offsets.is_none() ? "" : ", offsets: " + std::to_string(starts.size())) +
               ": give one for each key";
     return;
@@ -78,10 +84,25 @@ Batch::Batch(Operation operation, const py::object& keys, const py::object& view
   items_.reserve(moves_bytes ? count : 0);
   for (std::size_t i = 0; i < count; ++i) {
     add_key(PyTuple_GET_ITEM(keys_.ptr(), static_cast<Py_ssize_t>(i)), i);
-    if (moves_bytes) {
+    if (moves_bytes && !is_list) {
       add_view(PyTuple_GET_ITEM(views_.ptr(), static_cast<Py_ssize_t>(i)), i,
                starts.empty() ? 0 : starts[i]);
     }
+  }
+  if (is_list) add_views(views.cast<const Views&>(), starts);
+}
+
+void Batch::add_views(const Views& views, const std::vector<std::uint64_t>& starts) {
+  const char* const trouble = views.mr ? trouble_of(*views.mr) : nullptr;
+  for (std::size_t i = 0; i < views.pages.size(); ++i) {
+    if (trouble != nullptr) {
+      items_.push_back({});
+      preset(i, Status::invalid_state, trouble);
+      continue;
+    }
+    // SAFETY: an address only: libsimm looks it up in its table of registered memory.
+    const View where(reinterpret_cast<const void*>(views.pages[i].first), views.pages[i].second);
+    items_.push_back({names_[i], where, starts.empty() ? 0 : starts[i], 0});
   }
 }
 
@@ -120,11 +141,13 @@ void Batch::add_view(PyObject* view, std::size_t index, std::uint64_t offset) {
 }
 
 const char* Batch::trouble_of(const BlockView& page) {
-  constexpr const char* kFreed =
-      "its tensor has lost its memory: register the tensor again and make new views";
-  if (!page.mr) return is_still_at(page.owner, page.address) ? nullptr : kFreed;
-  if (page.mr.get() != looked_at_) {
-    looked_at_ = page.mr.get();
+  if (page.mr) return trouble_of(*page.mr);
+  return is_still_at(page.owner, page.address) ? nullptr : kFreed;
+}
+
+const char* Batch::trouble_of(const MrExt& mr) {
+  if (&mr != looked_at_) {
+    looked_at_ = &mr;
     found_ = looked_at_->is_there() ? nullptr : kFreed;
     if (looked_at_->closed()) {
       found_ = "its region was deregistered: register the memory again and make new views";

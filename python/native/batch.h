@@ -18,12 +18,13 @@ namespace simm::python {
 
 class MrExt;
 struct BlockView;
+struct Views;
 
 enum class Operation : std::uint8_t { put, get, exists, remove };
 
 class Batch {
 public:
-  // `views`: for put and get, else None. `offsets`: for ranged gets, else None.
+  // `views`: for put and get a list or a Views, else None. `offsets`: for ranged gets, else None.
   // Throws TypeError for what is no list, and for a page that is not str and BlockView.
   Batch(Operation operation, const pybind11::object& keys, const pybind11::object& views,
         const pybind11::object& offsets, const CallOptions& options);
@@ -48,9 +49,11 @@ public:
 
 private:
   void add_key(PyObject* key, std::size_t index);
+  void add_views(const Views& views, const std::vector<std::uint64_t>& starts);
   void add_view(PyObject* view, std::size_t index, std::uint64_t offset);
   // What is wrong with the memory of a view, or nullptr.
   const char* trouble_of(const BlockView& page);
+  const char* trouble_of(const MrExt& mr);
   void preset(std::size_t index, Status status, std::string reason);
   void apply_presets() noexcept;
 
@@ -58,6 +61,7 @@ private:
   CallOptions options_;
   pybind11::tuple keys_;
   pybind11::tuple views_;
+  pybind11::object list_;  // the Views, which keep the memory alive; or nothing
   std::vector<std::string_view> names_;
   std::vector<Item> items_;
   std::vector<PageResult> results_;

@@ -10,13 +10,14 @@ namespace py = pybind11;
 namespace {
 
 CallOptions call_options(std::uint32_t timeout_ms, bool if_absent, std::uint32_t ttl_ms,
-                         std::uint32_t lease_ms, bool ranged) {
+                         std::uint32_t lease_ms, bool ranged, bool shared) {
   CallOptions options;
   options.timeout_ms = timeout_ms;
   options.mode = if_absent ? PutMode::if_absent : PutMode::replace;
   options.ttl_ms = ttl_ms;
   options.lease_ms = lease_ms;
   options.ranged = ranged;
+  options.shared = shared;
   return options;
 }
 
@@ -47,9 +48,9 @@ template <typename Class, typename Method>
 auto call(Method method) {
   return [method](Class& self, Operation operation, const py::object& keys, const py::object& views,
                   const py::object& offsets, std::uint32_t timeout_ms, bool if_absent,
-                  std::uint32_t ttl_ms, std::uint32_t lease_ms, bool ranged) {
+                  std::uint32_t ttl_ms, std::uint32_t lease_ms, bool ranged, bool shared) {
     return (self.*method)(operation, keys, views, offsets,
-                          call_options(timeout_ms, if_absent, ttl_ms, lease_ms, ranged));
+                          call_options(timeout_ms, if_absent, ttl_ms, lease_ms, ranged, shared));
   };
 }
 
@@ -65,7 +66,7 @@ void bind_connection(py::module_& module) {
     type.def(name, function, py::arg("operation"), py::arg("keys"), py::arg("views") = py::none(),
              py::arg("offsets") = py::none(), py::kw_only(), py::arg("timeout_ms") = 0,
              py::arg("if_absent") = false, py::arg("ttl_ms") = 0, py::arg("lease_ms") = 0,
-             py::arg("ranged") = false);
+             py::arg("ranged") = false, py::arg("shared") = false);
   };
   py::class_<Connection, std::shared_ptr<Connection>> connection(module, "Connection");
   connection
@@ -78,6 +79,7 @@ void bind_connection(py::module_& module) {
       .def("ping", &Connection::ping, py::arg("timeout_ms") = 0)
       .def("facts", &Connection::facts)
       .def("close", &Connection::close)
+      .def_property_readonly("attached", &Connection::attached)
       .def_property_readonly("closed", &Connection::closed);
   bind_call(connection, "run", call<Connection>(&Connection::run));
   py::class_<Channel, std::shared_ptr<Channel>> channel(module, "Channel");

@@ -38,6 +38,8 @@ public:
   // Later calls answer invalid_state; calls of other threads end as they would. Safe twice.
   void close() noexcept;
   [[nodiscard]] bool closed() const noexcept { return client_ == nullptr; }
+  // False while the daemon is away, and when closed.
+  [[nodiscard]] bool attached() const noexcept { return client_ != nullptr && client_->attached(); }
   [[nodiscard]] pybind11::dict facts() const;
   int ping(std::uint32_t timeout_ms);
 

@@ -19,6 +19,16 @@ std::string range_text(std::uintptr_t address, std::uint64_t length) {
   return text.str();
 }
 
+// Memory that a GPU's driver has pinned: torch knows.
+bool is_pinned(const py::object& owner) {
+  if (!owner || owner.is_none() || !py::hasattr(owner, "is_pinned")) return false;
+  try {
+    return owner.attr("is_pinned")().cast<bool>();
+  } catch (const std::exception&) {
+    return false;  // a torch without GPU support
+  }
+}
+
 void check_inside(std::uintptr_t address, std::uint64_t length, const std::shared_ptr<MrExt>& mr) {
   if (length == 0) throw py::value_error("size = 0: a value has at least 1 byte");
   if (mr && !mr->covers(address, length)) {
@@ -33,8 +43,10 @@ MrExt::MrExt(const py::object& memory) : MrExt() {
   add(memory);
 }
 
-MrExt::MrExt(std::uintptr_t address, std::uint64_t length) : MrExt() {
-  add(address, length, py::none());
+MrExt::MrExt(std::uintptr_t address, std::uint64_t length, const py::object& owner, int fd,
+             std::uint64_t fd_offset)
+    : MrExt() {
+  add(address, length, owner, fd, fd_offset);
 }
 
 void MrExt::add(const py::object& memory) {
@@ -51,9 +63,11 @@ void MrExt::add(const py::object& memory) {
   if (extent.length != 0) add(extent.address, extent.length, extent.owner);
 }
 
-void MrExt::add(std::uintptr_t address, std::uint64_t length, const py::object& owner) {
-  pieces_.push_back(
-      {address, length, owner, RegistrationBook::instance().cover(address, length, owner)});
+void MrExt::add(std::uintptr_t address, std::uint64_t length, const py::object& owner, int fd,
+                std::uint64_t fd_offset) {
+  const PieceOptions options{fd, fd_offset, is_pinned(owner)};
+  pieces_.push_back({address, length, owner,
+                     RegistrationBook::instance().cover(address, length, owner, options)});
 }
 
 void MrExt::deregister() noexcept {
@@ -124,6 +138,34 @@ BlockView BlockView::from_buffer(const py::int_& address, const py::int_& length
   return {start, size, py::none(), std::move(mr), nullptr};
 }
 
+Views Views::from_lists(const py::object& addresses, const py::object& lengths,
+                        std::shared_ptr<MrExt> mr) {
+  const auto starts = py::reinterpret_steal<py::object>(
+      PySequence_Fast(addresses.ptr(), "ptrs: give a list of addresses"));
+  const auto sizes = py::reinterpret_steal<py::object>(
+      PySequence_Fast(lengths.ptr(), "sizes: give a list of bytes"));
+  if (!starts || !sizes) throw py::error_already_set();
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(starts.ptr());
+  if (count != PySequence_Fast_GET_SIZE(sizes.ptr())) {
+    throw py::value_error("ptrs: " + std::to_string(count) +
+                          ", sizes: " + std::to_string(PySequence_Fast_GET_SIZE(sizes.ptr())) +
+                          ": give one for each page");
+  }
+  Views views;
+  views.pages.reserve(static_cast<std::size_t>(count));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const std::uint64_t start =
+        PyLong_AsUnsignedLongLong(PySequence_Fast_GET_ITEM(starts.ptr(), i));
+    if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+    const std::uint64_t size = PyLong_AsUnsignedLongLong(PySequence_Fast_GET_ITEM(sizes.ptr(), i));
+    if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+    check_inside(start, size, mr);
+    views.pages.emplace_back(start, size);
+  }
+  views.mr = std::move(mr);
+  return views;
+}
+
 BlockView Block::view() const {
   return {address(), length, py::none(), nullptr, registration};
 }
@@ -173,6 +215,16 @@ void bind_views(py::module_& module) {
       });
 }
 
+void bind_lists(py::module_& module) {
+  py::class_<Views>(module, "Views",
+                    "Where the pages of one call are, instead of a list of BlockView: `sizes[i]` "
+                    "bytes at\n`ptrs[i]`, all inside `mr`. ValueError: outside, empty, lists of "
+                    "different length.")
+      .def(py::init(&Views::from_lists), py::arg("ptrs"), py::arg("sizes"),
+           py::arg("mr").none(true) = std::shared_ptr<MrExt>())
+      .def("__len__", [](const Views& self) { return self.pages.size(); });
+}
+
 void bind_blocks(py::module_& module) {
   py::class_<Block>(module, "Block", py::buffer_protocol(),
                     "Memory that the daemon shares, from Store.allocate(): no copy on the way.")
@@ -207,7 +259,9 @@ void bind_memory(py::module_& module) {
   py::class_<MrExt, std::shared_ptr<MrExt>>(
       module, "MrExt", "Registered memory, from register_mr(). Keeps the memory alive.")
       .def(py::init<const py::object&>(), py::arg("memory"))
-      .def(py::init<std::uintptr_t, std::uint64_t>(), py::arg("ptr"), py::arg("size"))
+      .def(py::init<std::uintptr_t, std::uint64_t, const py::object&, int, std::uint64_t>(),
+           py::arg("ptr"), py::arg("size"), py::arg("owner") = py::none(), py::arg("fd") = -1,
+           py::arg("fd_offset") = 0)
       .def("deregister", &MrExt::deregister)
       .def_property_readonly("closed", &MrExt::closed)
       .def_property_readonly("size", &MrExt::bytes, "Bytes, of all its pieces.")
@@ -217,6 +271,7 @@ void bind_memory(py::module_& module) {
         return "<simm.kv.MrExt " + self.description() + (self.closed() ? ", deregistered>" : ">");
       });
   bind_views(module);
+  bind_lists(module);
   bind_blocks(module);
 }
 

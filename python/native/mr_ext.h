@@ -2,13 +2,14 @@
 // alive. BlockView: where one page is, inside such memory; a hundred are made for a call.
 // Block: memory of SiMM's own, from Store.allocate().
 //
-// All three are Python objects. Thread: with the interpreter's lock.
+// All are Python objects. Thread: with the interpreter's lock.
 #pragma once
 
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "python/native/registration.h"
@@ -19,7 +20,9 @@ class MrExt {
 public:
   // `memory`: a tensor, an array, a buffer, or a (nested) list or tuple of those; None is nothing.
   explicit MrExt(const pybind11::object& memory);
-  MrExt(std::uintptr_t address, std::uint64_t length);
+  // `owner` is kept alive. `fd`: the memory file that is mapped there from `fd_offset` on, or -1.
+  MrExt(std::uintptr_t address, std::uint64_t length, const pybind11::object& owner, int fd,
+        std::uint64_t fd_offset);
   MrExt(const MrExt&) = delete;
   MrExt& operator=(const MrExt&) = delete;
   ~MrExt() { deregister(); }
@@ -43,7 +46,8 @@ private:
   };
   MrExt() = default;  // delegated to, so that a constructor that throws gives back what it has
   void add(const pybind11::object& memory);
-  void add(std::uintptr_t address, std::uint64_t length, const pybind11::object& owner);
+  void add(std::uintptr_t address, std::uint64_t length, const pybind11::object& owner, int fd = -1,
+           std::uint64_t fd_offset = 0);
 
   std::vector<Piece> pieces_;
   bool closed_ = false;
@@ -62,6 +66,17 @@ struct BlockView {
                                std::shared_ptr<MrExt> mr);
 };
 
+// Views: where the pages of one call are, in one object: an engine that has addresses and sizes
+// makes it in one native call, instead of a BlockView for each page.
+struct Views {
+  std::vector<std::pair<std::uintptr_t, std::uint64_t>> pages;  // address and length
+  std::shared_ptr<MrExt> mr;                                    // may be null
+
+  // Throws TypeError, ValueError with the remedy.
+  static Views from_lists(const pybind11::object& addresses, const pybind11::object& lengths,
+                          std::shared_ptr<MrExt> mr);
+};
+
 struct Block {
   std::shared_ptr<Registration> registration;
   std::uint64_t offset = 0;
@@ -71,7 +86,7 @@ struct Block {
   [[nodiscard]] BlockView view() const;
 };
 
-// Adds the three to the module.
+// Adds them to the module.
 void bind_memory(pybind11::module_& module);
 
 }  // namespace simm::python

@@ -1,6 +1,8 @@
 #include "python/native/registration.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <stdexcept>
@@ -11,6 +13,18 @@
 namespace simm::python {
 
 namespace py = pybind11;
+
+Registration::Registration(std::uintptr_t address, std::uint64_t length, py::object owner,
+                           const PieceOptions& options)
+    : address_(address), length_(length), owner_(std::move(owner)), options_(options) {
+  // The caller may close its descriptor; a later session needs one.
+  if (options_.fd >= 0) options_.fd = ::fcntl(options_.fd, F_DUPFD_CLOEXEC, 0);
+}
+
+Registration::~Registration() {
+  end();
+  if (options_.fd >= 0) (void)::close(options_.fd);
+}
 
 std::vector<std::pair<std::string, std::string>> Registration::kinds() const {
   std::vector<std::pair<std::string, std::string>> kinds;
@@ -56,8 +70,9 @@ RegistrationBook::RegistrationBook() {
 }
 
 std::shared_ptr<Registration> RegistrationBook::cover(std::uintptr_t address, std::uint64_t length,
-                                                      const py::object& owner) {
-  auto piece = std::make_shared<Registration>(address, length, owner);
+                                                      const py::object& owner,
+                                                      const PieceOptions& options) {
+  auto piece = std::make_shared<Registration>(address, length, owner, options);
   // Promoted pointers live until the interpreter's lock is back: one may be a piece's last owner.
   std::vector<std::shared_ptr<Registration>> alive;
   std::string reason;
@@ -136,8 +151,15 @@ std::string RegistrationBook::place(Registration& piece, const Session& session)
   const std::shared_ptr<Client> client = session.client.lock();
   if (!client) return {};
   // SAFETY: the piece's owner keeps the memory where it is for as long as the region lives.
-  Expected<Region> region =
-      client->register_region(reinterpret_cast<void*>(piece.address()), piece.length());
+  void* const memory = reinterpret_cast<void*>(piece.address());
+  RegisterOptions wish;
+  wish.stopped_daemon = piece.options_.pinned ? StoppedDaemon::wait : StoppedDaemon::take_back;
+  Expected<Region> region = Error{Status::unsupported, "not a memory file"};
+  if (piece.options_.fd >= 0) {
+    region = client->register_fd(piece.options_.fd, piece.options_.fd_offset, piece.length(),
+                                 memory, wish);
+  }
+  if (!region) region = client->register_region(memory, piece.length(), wish);
   if (!region) return std::move(region).error().context;
   piece.regions_.push_back({session.name, std::move(*region)});
   return {};

@@ -20,13 +20,20 @@
 
 namespace simm::python {
 
+// How the memory of a piece is named to daemons.
+struct PieceOptions {
+  int fd = -1;                  // memory file that it is a mapping of; duplicated
+  std::uint64_t fd_offset = 0;  // where in the file the piece begins; a whole page
+  bool pinned = false;          // a device uses its physical pages: they must not be exchanged
+};
+
 class Registration {
 public:
-  Registration(std::uintptr_t address, std::uint64_t length, pybind11::object owner)
-      : address_(address), length_(length), owner_(std::move(owner)) {}
+  Registration(std::uintptr_t address, std::uint64_t length, pybind11::object owner,
+               const PieceOptions& options = {});
   Registration(const Registration&) = delete;
   Registration& operator=(const Registration&) = delete;
-  ~Registration() { end(); }
+  ~Registration();
 
   // A user of the piece goes; the last one's going ends it: waits for the operations on its
   // regions, and deregisters them.
@@ -50,6 +57,7 @@ private:
   std::uintptr_t address_;
   std::uint64_t length_;
   pybind11::object owner_;
+  PieceOptions options_;
   Region memory_;  // of libsimm's own memory, which lives as long as this handle
   // Under the book's mutex:
   std::vector<Placed> regions_;
@@ -64,7 +72,8 @@ public:
   // A registration that covers the range: one that exists, or a new one with all open sessions.
   // The caller is a user of it, until release(). Throws std::runtime_error with libsimm's reason.
   std::shared_ptr<Registration> cover(std::uintptr_t address, std::uint64_t length,
-                                      const pybind11::object& owner);
+                                      const pybind11::object& owner,
+                                      const PieceOptions& options = {});
   // New memory that the daemon shares, zeroed. Throws std::runtime_error.
   std::shared_ptr<Registration> allocate(const std::string& session,
                                          const std::shared_ptr<Client>& client, std::uint64_t bytes,

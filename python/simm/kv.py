@@ -10,9 +10,15 @@
 README.md of the package is the guide.
 """
 
-from simm._native import Block, BlockView, MrExt
+from simm._native import Block, BlockView, MrExt, Views
 from simm.flags import set_flag
 from simm.memory import deregister_mr, register_mr
+from simm.sglang_repair import install
 from simm.store import Store
 
-__all__ = ["Block", "BlockView", "MrExt", "Store", "deregister_mr", "register_mr", "set_flag"]
+
+# SGLang's own backend imports this module just before it defines its class.
+install()
+
+__all__ = ["Block", "BlockView", "MrExt", "Store", "Views", "deregister_mr", "register_mr",
+           "set_flag"]

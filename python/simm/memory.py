@@ -1,18 +1,23 @@
 """register_mr() and deregister_mr(): memory that SiMM may read and write."""
 
-from typing import Any, Optional
+from typing import Any, Optional, Sequence
 
 from simm import _native
 from simm.log import logger
+from simm.mappings import extent_of, file_behind
 
 
-def register_mr(memory: Any, size: Optional[int] = None) -> Optional[_native.MrExt]:
+def register_mr(memory: Any, size: Optional[int] = None, *,
+                fds: Sequence[int] = ()) -> Optional[_native.MrExt]:
     """Register memory, so that views of it can be put and got.
 
     memory: a torch tensor, a numpy array, anything with a writable buffer; a list or tuple of
     those; None (nothing; some pools have that); or, with `size`, an address and a number of bytes.
     Registered is [data_ptr, data_ptr + numel * element_size). Any number of regions of any size,
     before or after Store(); memory inside a registered region shares its registration.
+
+    fds: memory files (memfd, /dev/shm, hugetlbfs) one of which `memory` may be a mapping of: it is
+    then handed to the daemon, which so needs no privilege to reach it. Others do no harm.
 
     Returns the region, or None when the daemon or libsimm refuses (the reason is logged), for
     instance for memory that overlaps a region in part. TypeError: not memory, or read-only.
@@ -21,6 +26,10 @@ def register_mr(memory: Any, size: Optional[int] = None) -> Optional[_native.MrE
     try:
         if size is not None:
             return _native.MrExt(memory, size)
+        extent = extent_of(memory) if fds else None
+        file = file_behind(*extent, fds) if extent is not None else None
+        if extent is not None and file is not None:
+            return _native.MrExt(*extent, memory, *file)
         return _native.MrExt(memory)
     except RuntimeError as error:
         logger.error("register_mr: %s", error)

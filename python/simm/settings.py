@@ -8,6 +8,9 @@ environment, in that order.
 | namespace | | namespace | SIMM_NAMESPACE (comes first) |
 | exact size | | exact_size (default true) | SIMM_EXACT_SIZE (comes first; 0 or 1) |
 
+Above all of them stand the `overrides` of a caller that has a configuration of its own, with the
+file's keys (simm.sglang: SGLang's extra config).
+
 The file is the one that SGLANG_HICACHE_SIMM_CONFIG_PATH names. Without a socket libsimm looks for
 one; without a manager any daemon will do.
 """
@@ -15,7 +18,7 @@ one; without a manager any daemon will do.
 import dataclasses
 import json
 import os
-from typing import Any, Dict
+from typing import Any, Dict, Mapping, Optional
 
 from simm.flags import EFFECTIVE, flag, flag_number
 
@@ -33,15 +36,18 @@ class Settings:
     floor_bytes_per_s: int
 
     @staticmethod
-    def read() -> "Settings":
+    def read(overrides: Optional[Mapping[str, Any]] = None) -> "Settings":
         """RuntimeError names the file, flag or variable that makes no sense, and the remedy."""
+        first = overrides or {}
         try:
             config = _read_file(os.environ.get(CONFIG_PATH_VARIABLE, ""))
             return Settings(
-                manager=_manager(config),
-                socket=os.environ.get("SIMM_SOCKET") or _text(config, "socket"),
-                name_space=os.environ.get("SIMM_NAMESPACE") or _text(config, "namespace"),
-                exact_size=_exact_size(config),
+                manager=_text(first, "manager_address", "extra config") or _manager(config),
+                socket=(_text(first, "socket", "extra config") or os.environ.get("SIMM_SOCKET")
+                        or _text(config, "socket")),
+                name_space=(_text(first, "namespace", "extra config")
+                            or os.environ.get("SIMM_NAMESPACE") or _text(config, "namespace")),
+                exact_size=first.get("exact_size") is True or _exact_size(config),
                 sync_timeout_ms=flag_number("clnt_sync_req_timeout_ms"),
                 async_timeout_ms=flag_number("clnt_async_req_timeout_ms"),
                 floor_bytes_per_s=flag_number("clnt_floor_bytes_per_s"),
@@ -63,10 +69,11 @@ def _read_file(path: str) -> Dict[str, Any]:
     return config
 
 
-def _text(config: Dict[str, Any], key: str) -> str:
+def _text(config: Mapping[str, Any], key: str,
+          where: str = f"file of {CONFIG_PATH_VARIABLE}") -> str:
     value = config.get(key, "")
     if not isinstance(value, str):
-        raise ValueError(f"{key} = {value!r} in the file of {CONFIG_PATH_VARIABLE}: a text")
+        raise ValueError(f"{key} = {value!r} in the {where}: a text")
     return value
 
 

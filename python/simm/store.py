@@ -5,7 +5,7 @@ import math
 import os
 import weakref
 from types import TracebackType
-from typing import Any, Dict, List, Optional, Sequence, Type
+from typing import Any, Dict, List, Optional, Sequence, Type, Union
 
 from simm import _native
 from simm.events import EventChannel
@@ -19,6 +19,9 @@ _PUT = _native.Operation.put
 _GET = _native.Operation.get
 _EXISTS = _native.Operation.exists
 _DELETE = _native.Operation.delete
+
+# Where the pages of a list are.
+Pages = Union[Sequence[_native.BlockView], _native.Views]
 
 # Engines put such a key at each start and never delete it.
 _WARM_UP_PREFIXES = ("sglang_simm_warmup_key", "flexkv_simm_warmup_key")
@@ -45,7 +48,17 @@ class Store:
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._settings = Settings.read()
+        self._open(Settings.read())
+
+    @classmethod
+    def with_settings(cls, settings: Settings) -> "Store":
+        """A Store that reads neither flags nor environment. RuntimeError as from Store()."""
+        store = cls.__new__(cls)
+        store._open(settings)
+        return store
+
+    def _open(self, settings: Settings) -> None:
+        self._settings = settings
         self._connection = _native.Connection(
             socket=self._settings.socket,
             manager=self._settings.manager,
@@ -129,16 +142,20 @@ class Store:
 
     # --- lists: one native call, carried out in parallel ------------------------------------------
 
-    def mput(self, keys: Sequence[str], views: Sequence[_native.BlockView], *,
-             if_absent: bool = False, ttl_ms: int = 0, timeout_ms: int = 0) -> List[Code]:
+    def mput(self, keys: Sequence[str], views: Pages, *, if_absent: bool = False,
+             ttl_ms: int = 0, timeout_ms: int = 0) -> List[Code]:
         """put() of each key; lists of different length give -1000 for each key."""
         return self._connection.run(_PUT, keys, views, if_absent=if_absent, ttl_ms=ttl_ms,
                                     timeout_ms=timeout_ms)
 
-    def mget(self, keys: Sequence[str], views: Sequence[_native.BlockView], *, lease_ms: int = 0,
-             timeout_ms: int = 0) -> List[Length]:
-        """get() of each key; lists of different length give -1000 for each key."""
-        return self._connection.run(_GET, keys, views, lease_ms=lease_ms, timeout_ms=timeout_ms)
+    def mget(self, keys: Sequence[str], views: Pages, *, lease_ms: int = 0, timeout_ms: int = 0,
+             shared: bool = False) -> List[Length]:
+        """get() of each key; lists of different length give -1000 for each key.
+
+        shared: other processes of this node read the same keys: one fetch serves them all.
+        """
+        return self._connection.run(_GET, keys, views, lease_ms=lease_ms, timeout_ms=timeout_ms,
+                                    shared=shared)
 
     def mget_range(self, keys: Sequence[str], views: Sequence[_native.BlockView],
                    offsets: Sequence[int], *, lease_ms: int = 0,
@@ -227,6 +244,11 @@ class Store:
         facts["exact_size"] = self._settings.exact_size
         facts["pid"] = os.getpid()
         return facts
+
+    @property
+    def attached(self) -> bool:
+        """Is there a session with the daemon now? Costs nothing."""
+        return self._connection.attached
 
     def ping(self, timeout_ms: int = 0) -> Code:
         """A round trip that does nothing: 0, or a negative code."""

@@ -1,6 +1,8 @@
 """Registering memory, views of it, and how long it lives."""
 
 import gc
+import mmap
+import os
 
 import numpy
 import pytest
@@ -132,3 +134,50 @@ def test_wrong_sizes(store):
         store.alloc_tensor((0, 5))
     with pytest.raises(RuntimeError):
         store.allocate(1 << 60)
+
+
+def test_views_are_the_pages_of_a_list(store, key):
+    block = store.allocate(8 * 4096)
+    for i in range(8):
+        memoryview(block)[i * 4096:(i + 1) * 4096] = bytes([i + 1]) * 4096
+    mr = kv.register_mr(block)
+    keys = [f"{key}{i}" for i in range(4)]
+    addresses = [block.ptr + i * 4096 for i in range(8)]
+    for region in (mr, None):
+        assert store.mput(keys, kv.Views(addresses[:4], [4096] * 4, region)) == [0] * 4
+        assert store.mget(keys[::-1], kv.Views(addresses[4:], [4096] * 4, region)) == [4096] * 4
+        assert [memoryview(block)[i * 4096] for i in range(8)] == [1, 2, 3, 4, 4, 3, 2, 1]
+    assert len(kv.Views(addresses, [1] * 8)) == 8
+    assert store.mget(keys, kv.Views(addresses[:3], [4096] * 3, mr)) == [-1000] * 4
+    assert store.mget_range(keys[:1], kv.Views(addresses[:1], [1], mr), [4095]) == [1]
+    with pytest.raises(ValueError, match="outside its region"):
+        kv.Views([block.ptr + 8 * 4096 - 1], [2], mr)
+    with pytest.raises(ValueError, match="sizes: 1"):
+        kv.Views(addresses[:2], [1], mr)
+    with pytest.raises(ValueError, match="at least 1 byte"):
+        kv.Views(addresses[:1], [0], mr)
+    with pytest.raises(TypeError):
+        kv.Views(["a"], [1], mr)
+    views = kv.Views(addresses[:1], [4096], mr)
+    assert kv.deregister_mr(mr) and store.mget(keys[:1], views) == [-1004]
+
+
+@pytest.mark.parametrize("offset", [0, 8192])
+def test_a_memory_file_is_handed_over_if_it_is_the_one_that_is_mapped(store, key, offset):
+    size = 64 * 1024
+    mapped, other = os.memfd_create("mapped"), os.memfd_create("other")
+    for fd in (mapped, other):
+        os.ftruncate(fd, 4 * size)
+    memory = numpy.frombuffer(mmap.mmap(mapped, size, offset=offset), numpy.uint8)
+    mr = kv.register_mr(memory, fds=[-1, other, mapped])
+    os.close(mapped)  # a duplicate was taken
+    assert [piece[2] for piece in mr.pieces] == ["shared"]
+    memory[:] = 7
+    assert store.put(key, kv.BlockView.from_tensor(memory[:4096], mr)) == 0
+    memory[:4096] = 0
+    assert store.get(key, kv.BlockView.from_tensor(memory[:4096], mr)) == 4096
+    assert (memory == 7).all() and not any(os.pread(other, 4 * size, 0))
+    assert kv.deregister_mr(mr)
+    strange = kv.register_mr(numpy.zeros(size, numpy.uint8), fds=[other])
+    assert [piece[2] for piece in strange.pieces] == ["staged"]
+    os.close(other)
