@@ -73,8 +73,11 @@ store::StoreConfig store_config(const DataAgents::Setup& setup, std::uint64_t sh
   result.objects_max = config.store.objects_max / config.threading.data_agents;
   result.tenants_max = base::kTenantsMax;
   for (const control::Tenant& tenant : setup.tenants.tenants()) {
-    if (tenant.quota_percent == 100) continue;
-    result.quotas.push_back({tenant.id, store::percent_of(shard_bytes, tenant.quota_percent)});
+    if (tenant.quota_percent == 100 && tenant.weight == 1) continue;
+    const bool limited = tenant.quota_percent < 100;
+    result.quotas.push_back({tenant.id,
+                             limited ? store::percent_of(shard_bytes, tenant.quota_percent) : 0,
+                             tenant.weight});
   }
   result.lease_default_ns = config.store.lease_default_ms * base::kNsPerMs;
   result.lease_max_ns = config.store.lease_max_ms * base::kNsPerMs;

@@ -29,6 +29,7 @@ struct TenantConfig {
   std::vector<std::int64_t> uids;
   std::vector<std::int64_t> gids;
   std::uint32_t quota_percent = 0;  // of the pool
+  std::uint32_t weight = 1;         // of its fair share
   std::uint64_t in_flight_bytes_max = 0;
 };
 

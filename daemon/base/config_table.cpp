@@ -56,6 +56,10 @@ constexpr KeySpec kKeys[] = {
     {"tenants[].quota_percent", KeyType::integer, "100", 1, 100, "",
      "Largest share of the pool that this tenant's objects may hold, in percent.",
      [](C& c, N i, V& v) { c.tenants.at(i).quota_percent = u32(v); }},
+    {"tenants[].weight", KeyType::integer, "1", 1, 100, "",
+     "Fair share of a full pool, relative to other tenants' weights; who leaves it unused lends "
+     "it.",
+     [](C& c, N i, V& v) { c.tenants.at(i).weight = u32(v); }},
     {"tenants[].in_flight_bytes_max", KeyType::bytes, "\"4GiB\"", 1 << 20, 1LL << 50, "",
      "Bytes of this tenant's operations that may be under way at once.",
      [](C& c, N i, V& v) { c.tenants.at(i).in_flight_bytes_max = v.share.bytes; }},
@@ -102,7 +106,8 @@ constexpr KeySpec kKeys[] = {
      "Longest lease a caller can ask for, in milliseconds.",
      [](C& c, N, V& v) { c.store.lease_max_ms = u32(v); }},
     {"store.lease_budget_percent", KeyType::integer, "50", 0, 100, "",
-     "Share of the pool that leases may keep from eviction, in percent; then the oldest goes.",
+     "Part of a tenant's share that its leases may keep from eviction, in percent; then the oldest "
+     "goes.",
      [](C& c, N, V& v) { c.store.lease_budget_percent = u32(v); }},
     {"store.eviction", KeyType::choice, "\"reuse\"", 0, 0, "reuse|lru|fifo",
      "What leaves a full pool first: what will be used again last, as learned from the traffic; "

@@ -161,6 +161,7 @@ std::string AdminReports::tenants() const {
                    {"mapped_bytes", account.pins().bytes()},
                    {"namespaces", account.name_spaces()},
                    {"quota_percent", tenant.quota_percent},
+                   {"weight", tenant.weight},
                    {"in_flight_bytes_max", tenant.in_flight_bytes_max}});
   }
   return all.dump();

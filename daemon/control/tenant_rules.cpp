@@ -21,7 +21,7 @@ TenantRules::TenantRules(const base::Config& config, const base::KeyHasher& hash
                    [](const base::TenantConfig& tenant) { return tenant.name == "default"; });
   add(configured_default != config.tenants.end()
           ? *configured_default
-          : base::TenantConfig{"default", {}, {}, 100, kUnlimited});
+          : base::TenantConfig{"default", {}, {}, 100, 1, kUnlimited});
   std::vector<Rule> groups;
   for (const base::TenantConfig& tenant : config.tenants) {
     const std::size_t index = add(tenant);
@@ -31,7 +31,7 @@ TenantRules::TenantRules(const base::Config& config, const base::KeyHasher& hash
   rules_.insert(rules_.end(), groups.begin(), groups.end());
   // A tenant that only a socket names needs no section of its own.
   for (const base::SocketConfig& socket : config.sockets) {
-    if (!socket.tenant.empty()) add({socket.tenant, {}, {}, 100, kUnlimited});
+    if (!socket.tenant.empty()) add({socket.tenant, {}, {}, 100, 1, kUnlimited});
   }
 }
 
@@ -42,6 +42,7 @@ std::size_t TenantRules::add(const base::TenantConfig& config) {
   tenants_.push_back({config.name,
                       {name_id(hasher_, "tenant", config.name)},
                       config.quota_percent,
+                      config.weight,
                       config.in_flight_bytes_max});
   return tenants_.size() - 1;
 }

@@ -20,6 +20,7 @@ struct Tenant {
   std::string name;
   base::TenantId id;
   std::uint32_t quota_percent = 100;
+  std::uint32_t weight = 1;
   std::uint64_t in_flight_bytes_max = 0;
 };
 

@@ -3,8 +3,8 @@
 // evicted, dequeues it when it may not (a lease, or it is gone), and reports each use.
 //
 // Every call is O(1) and none allocates. A policy keeps its lists in Group::order and what it wants
-// to remember in Group::queue, Group::uses and Group::used_ns. Order is apart for each account,
-// because a tenant over its quota makes room inside itself first.
+// to remember in Group::queue, Group::uses and Group::used_ns. Order is apart for each account:
+// which tenant has to give way is the book's decision, which of its groups goes is the policy's.
 // Thread: the data agent of the store.
 #pragma once
 
@@ -21,6 +21,12 @@ namespace simm::store {
 
 class EvictionPolicy {
 public:
+  // Who should leave next. Worth compares candidates of several accounts: the smaller one goes.
+  struct Candidate {
+    std::uint32_t group = kNone;
+    double worth = 0;
+  };
+
   virtual ~EvictionPolicy() = default;
   EvictionPolicy(const EvictionPolicy&) = delete;
   EvictionPolicy& operator=(const EvictionPolicy&) = delete;
@@ -32,9 +38,9 @@ public:
   virtual void dequeue(std::uint32_t group) noexcept = 0;
   // The group leaves because it was a victim; before it is dequeued.
   virtual void note_eviction(std::uint32_t group) noexcept = 0;
-  // What should leave next: of one account, or (kNone) of all. kNone: nothing is queued.
-  [[nodiscard]] virtual std::uint32_t victim(std::uint32_t account,
-                                             base::TimeNs now_ns) const noexcept = 0;
+  // What should leave next of an account; kNone: nothing of it is queued.
+  [[nodiscard]] virtual Candidate candidate(std::uint32_t account,
+                                            base::TimeNs now_ns) const noexcept = 0;
   // Walks the queues; null, or what is wrong. `queued` counts what it met. For tests.
   [[nodiscard]] virtual const char* audit(std::uint32_t& queued) const noexcept = 0;
 

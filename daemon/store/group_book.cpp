@@ -7,43 +7,13 @@
 
 namespace simm::store {
 
-std::uint32_t GroupBook::accounts_for(const StoreConfig& config) noexcept {
-  const auto named = static_cast<std::uint32_t>(config.quotas.size());
-  return std::max(config.tenants_max, named) + 1;
-}
-
 GroupBook::GroupBook(const StoreConfig& config, std::uint64_t arena_bytes, Table<Group> groups,
                      HashIndex index, std::unique_ptr<EvictionPolicy> policy)
     : groups_(groups),
       index_(index),
       policy_(std::move(policy)),
-      accounts_(accounts_for(config)),
-      arena_bytes_(arena_bytes),
-      lease_budget_percent_(config.lease_budget_percent) {
-  std::size_t at = 1;
-  for (const TenantQuota& quota : config.quotas) {
-    Account& made = accounts_[at++];
-    made.tenant = quota.tenant;
-    made.configured = true;
-    made.quota_bytes = quota.bytes == 0 ? arena_bytes : std::min(quota.bytes, arena_bytes);
-  }
-}
-
-std::uint32_t GroupBook::account_of(base::TenantId tenant) noexcept {
-  const auto holds = [&](const Account& a) {
-    return a.tenant == tenant && (a.configured || a.records > 0);
-  };
-  if (last_account_ != kNone && holds(accounts_[last_account_])) return last_account_;
-  std::uint32_t vacant = kNone;
-  for (std::uint32_t n = accounts_end() - 1; n > 0; --n) {
-    if (holds(accounts_[n])) return last_account_ = n;
-    if (!accounts_[n].configured && accounts_[n].records == 0) vacant = n;
-  }
-  if (vacant == kNone) return kNone;
-  accounts_[vacant].tenant = tenant;
-  accounts_[vacant].quota_bytes = arena_bytes_;
-  return last_account_ = vacant;
-}
+      accounts_(config, arena_bytes, groups.capacity()),
+      lease_budget_percent_(config.lease_budget_percent) {}
 
 std::uint32_t GroupBook::find_or_make(std::uint64_t hash, std::uint32_t account,
                                       base::TimeNs now_ns) noexcept {
@@ -146,32 +116,63 @@ int GroupBook::end_leases(base::TimeNs now_ns, int budget) noexcept {
   });
 }
 
-bool GroupBook::over_lease_budget(const Account& a) const noexcept {
-  return a.leased_bytes > percent_of(a.quota_bytes, lease_budget_percent_);
+bool GroupBook::over_lease_budget(const Account& a, Scarce scarce) const noexcept {
+  // Asked when nothing of the account is without a lease: then leases keep all its records.
+  const std::uint64_t leased = scarce == Scarce::bytes ? a.leased_bytes : a.records;
+  return leased > percent_of(accounts_.share_of(a, scarce), lease_budget_percent_);
 }
 
-std::uint32_t GroupBook::unleased_victim(base::TimeNs now_ns) const noexcept {
-  return policy_->victim(kNone, now_ns);
-}
-
-GroupBook::Victim GroupBook::victim(std::uint32_t account, base::TimeNs now_ns) const noexcept {
-  const std::uint32_t unleased = policy_->victim(account, now_ns);
+GroupBook::Victim GroupBook::quota_victim(std::uint32_t account,
+                                          base::TimeNs now_ns) const noexcept {
+  const std::uint32_t unleased = policy_->candidate(account, now_ns).group;
   if (unleased != kNone) return {unleased, false};
-  if (account != kNone) {
-    const Account& a = accounts_[account];
-    if (over_lease_budget(a)) return {a.leased.front(), true};
-    return {};
-  }
-  if (leased_bytes_ <= percent_of(arena_bytes_, lease_budget_percent_)) return {};
-  Victim oldest{kNone, true};
-  for (const Account& a : accounts_) {
-    const std::uint32_t front = a.leased.front();
-    if (front == kNone) continue;
-    if (oldest.group == kNone || groups_[front].used_ns < groups_[oldest.group].used_ns) {
-      oldest.group = front;
+  const Account& a = accounts_[account];
+  const bool over_budget = a.leased_bytes > percent_of(a.quota_bytes, lease_budget_percent_);
+  return over_budget ? Victim{a.leased.front(), true} : Victim{};
+}
+
+GroupBook::Victim GroupBook::victim(const Need& need, base::TimeNs now_ns) const noexcept {
+  const bool for_stock = need.account == kNone;
+  const auto holding_of = [&](std::uint32_t number) {
+    const Account& a = accounts_[number];
+    Holding holding{a.held(need.scarce), a.weight};
+    if (number == need.account) {
+      holding.amount += need.scarce == Scarce::bytes ? need.extent_bytes : 1;
     }
+    return holding;
+  };
+  // Who holds less than this for its weight gives way with nothing that was used lately.
+  const Holding floor = for_stock ? accounts_.mean(need.scarce) : holding_of(need.account);
+  Victim victim;
+  double worth = 0;
+  Holding most;
+  EvictionPolicy::Candidate unprotected;
+  for (std::uint32_t n = 1; n < accounts_.end(); ++n) {
+    if (accounts_[n].records == 0) continue;
+    const Holding holding = holding_of(n);
+    const EvictionPolicy::Candidate candidate = policy_->candidate(n, now_ns);
+    if (holding.less_than(floor)) {
+      if (candidate.group == kNone || groups_[candidate.group].used_ns + kProtectedNs > now_ns)
+        continue;
+      if (unprotected.group == kNone || candidate.worth < unprotected.worth)
+        unprotected = candidate;
+      continue;
+    }
+    if (victim.group != kNone && !most.less_than(holding)) continue;
+    if (candidate.group != kNone) {
+      victim = {candidate.group, false};
+    } else if (!for_stock && over_lease_budget(accounts_[n], need.scarce)) {
+      victim = {accounts_[n].leased.front(), true};
+    } else {
+      continue;
+    }
+    worth = candidate.worth;
+    most = holding;
   }
-  return oldest;
+  const bool unprotected_first =
+      victim.group == kNone || victim.breaks_lease || unprotected.worth < worth;
+  if (unprotected.group != kNone && unprotected_first) return {unprotected.group, false};
+  return victim;
 }
 
 }  // namespace simm::store

@@ -1,20 +1,22 @@
 // GroupBook: who may leave, and when. Groups of objects, apart for each tenant; the leases on
-// groups; what each tenant holds of its quota. Which of the groups without a lease leaves next is
-// for the EvictionPolicy to say.
+// groups; which tenant gives way. Which of its groups without a lease leaves next is for the
+// EvictionPolicy to say.
 //
 // Groups under a lease are on a list of their account, oldest grant first; all others are in the
 // policy's queues, where a group comes back as the youngest when its lease ends. Finding the next
-// victim is O(1).
+// victim is O(1) in groups and O(accounts).
 //
-// The lease budget is enforced when it is needed: as long as something else can go, leases may hold
-// more than the budget; when nothing else can, the oldest lease gives way while they hold too much.
+// Who gives way is the tenant that holds most for its weight (AccountBook), with what its policy
+// chooses; when all that is left of it is leased, its oldest lease breaks while leases keep more
+// than their budget of its share. So a tenant that leases, or puts, as much as it can takes nothing
+// from a tenant within its share: neither its leases nor its room.
 // Thread: the data agent of the store.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
+#include "daemon/store/account_book.h"
 #include "daemon/store/eviction_policy.h"
 #include "daemon/store/expiry_wheel.h"
 #include "daemon/store/hash_index.h"
@@ -24,15 +26,12 @@
 
 namespace simm::store {
 
-// What one tenant holds. Numbers start at 1; kNone is no account.
-struct Account {
-  base::TenantId tenant;
-  bool configured = false;  // has a quota of its own, stays when empty
-  std::uint64_t quota_bytes = 0;
-  std::uint64_t extent_bytes = 0;  // of all its records, reserved and lingering ones included
-  std::uint64_t leased_bytes = 0;
-  std::uint32_t records = 0;
-  IndexList<Group, &Group::order> leased;
+// Why something has to go: a tenant brings an object, or (account kNone) there should be more in
+// stock. Leases are broken for an object that comes, never to have room in stock.
+struct Need {
+  std::uint32_t account = kNone;
+  std::uint64_t extent_bytes = 0;
+  Scarce scarce = Scarce::bytes;
 };
 
 class GroupBook {
@@ -42,22 +41,16 @@ public:
     bool breaks_lease = false;
   };
 
-  // `policy` was made for the same groups, and for accounts_for(config) accounts.
+  // A share protects what was used in this time; what nobody has used for longer competes with
+  // everything else. So a tenant that has gone home does not keep memory from those who work.
+  static constexpr base::TimeNs kProtectedNs = 600 * base::kNsPerSecond;
+
+  // `policy` was made for the same groups, and for AccountBook::count_for(config) accounts.
   GroupBook(const StoreConfig& config, std::uint64_t arena_bytes, Table<Group> groups,
             HashIndex index, std::unique_ptr<EvictionPolicy> policy);
 
-  // Account numbers are below this.
-  static std::uint32_t accounts_for(const StoreConfig& config) noexcept;
-
-  // The account of a tenant, made at its first use; kNone when there are too many.
-  [[nodiscard]] std::uint32_t account_of(base::TenantId tenant) noexcept;
-  [[nodiscard]] Account& account(std::uint32_t number) noexcept { return accounts_[number]; }
-  [[nodiscard]] const Account& account(std::uint32_t number) const noexcept {
-    return accounts_[number];
-  }
-  [[nodiscard]] std::uint32_t accounts_end() const noexcept {
-    return static_cast<std::uint32_t>(accounts_.size());
-  }
+  [[nodiscard]] AccountBook& accounts() noexcept { return accounts_; }
+  [[nodiscard]] const AccountBook& accounts() const noexcept { return accounts_; }
 
   // The group, made when it is not there. The table has a group for each record: it never fails.
   [[nodiscard]] std::uint32_t find_or_make(std::uint64_t hash, std::uint32_t account,
@@ -81,10 +74,11 @@ public:
   // Ends leases whose time has come, at most `budget` of them; returns how many groups it met.
   int end_leases(base::TimeNs now_ns, int budget) noexcept;
 
-  // What to evict next, of one account or (kNone) of all; the caller removes its members.
-  [[nodiscard]] Victim victim(std::uint32_t account, base::TimeNs now_ns) const noexcept;
-  // The same of all accounts, but leaves every lease alone.
-  [[nodiscard]] std::uint32_t unleased_victim(base::TimeNs now_ns) const noexcept;
+  // What to evict next for a need that the store as a whole can not meet; the caller removes its
+  // members. Nobody within its share gives way to somebody who holds more for its weight.
+  [[nodiscard]] Victim victim(const Need& need, base::TimeNs now_ns) const noexcept;
+  // The same for an account that needs room within its own quota.
+  [[nodiscard]] Victim quota_victim(std::uint32_t account, base::TimeNs now_ns) const noexcept;
   // Before the members of a victim are removed.
   void note_eviction(std::uint32_t group) noexcept { policy_->note_eviction(group); }
 
@@ -99,15 +93,14 @@ public:
 
 private:
   void set_leased(std::uint32_t group, bool leased) noexcept;
-  [[nodiscard]] bool over_lease_budget(const Account& account) const noexcept;
+  // Leases keep more than their budget of what is scarce.
+  [[nodiscard]] bool over_lease_budget(const Account& account, Scarce scarce) const noexcept;
 
   Table<Group> groups_;
   HashIndex index_;
   std::unique_ptr<EvictionPolicy> policy_;
   ExpiryWheel<Group, &Group::lease> wheel_;
-  std::vector<Account> accounts_;  // fixed size; [0] is unused
-  std::uint32_t last_account_ = kNone;
-  std::uint64_t arena_bytes_;
+  AccountBook accounts_;
   std::uint32_t lease_budget_percent_;
   std::uint64_t leased_bytes_ = 0;
 };

@@ -21,15 +21,11 @@ void QueuePolicy::dequeue(std::uint32_t number) noexcept {
   groups_[number].queued = false;
 }
 
-std::uint32_t QueuePolicy::victim(std::uint32_t account, base::TimeNs) const noexcept {
-  if (account != kNone) return queues_[account].front();
-  std::uint32_t oldest = kNone;
-  for (const auto& queue : queues_) {
-    const std::uint32_t front = queue.front();
-    if (front == kNone) continue;
-    if (oldest == kNone || groups_[front].used_ns < groups_[oldest].used_ns) oldest = front;
-  }
-  return oldest;
+EvictionPolicy::Candidate QueuePolicy::candidate(std::uint32_t account,
+                                                 base::TimeNs) const noexcept {
+  const std::uint32_t front = queues_[account].front();
+  if (front == kNone) return {};
+  return {front, static_cast<double>(groups_[front].used_ns)};
 }
 
 const char* QueuePolicy::audit(std::uint32_t& queued) const noexcept {

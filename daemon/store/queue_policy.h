@@ -16,8 +16,8 @@ public:
   void enqueue(std::uint32_t group) noexcept override;
   void dequeue(std::uint32_t group) noexcept override;
   void note_eviction(std::uint32_t) noexcept override {}
-  [[nodiscard]] std::uint32_t victim(std::uint32_t account,
-                                     base::TimeNs now_ns) const noexcept override;
+  [[nodiscard]] Candidate candidate(std::uint32_t account,
+                                    base::TimeNs now_ns) const noexcept override;
   [[nodiscard]] const char* audit(std::uint32_t& queued) const noexcept override;
 
 private:

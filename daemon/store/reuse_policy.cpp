@@ -50,25 +50,17 @@ void ReusePolicy::dequeue(std::uint32_t number) noexcept {
   --queued_;
 }
 
-void ReusePolicy::compare(const Queues& queues, base::TimeNs now_ns,
-                          Cheapest& cheapest) const noexcept {
+EvictionPolicy::Candidate ReusePolicy::candidate(std::uint32_t account,
+                                                 base::TimeNs now_ns) const noexcept {
+  Candidate cheapest;
   for (std::uint32_t c = 0; c < ReuseModel::kClasses; ++c) {
-    const std::uint32_t front = queues[c].front();
+    const std::uint32_t front = queues_[account][c].front();
     if (front == kNone) continue;
     const base::TimeNs used_ns = groups_[front].used_ns;
     const float worth = model_.worth(c, now_ns > used_ns ? now_ns - used_ns : 0);
     if (cheapest.group == kNone || worth < cheapest.worth) cheapest = {front, worth};
   }
-}
-
-std::uint32_t ReusePolicy::victim(std::uint32_t account, base::TimeNs now_ns) const noexcept {
-  Cheapest cheapest;
-  if (account != kNone) {
-    compare(queues_[account], now_ns, cheapest);
-  } else {
-    for (const Queues& queues : queues_) compare(queues, now_ns, cheapest);
-  }
-  return cheapest.group;
+  return cheapest;
 }
 
 const char* ReusePolicy::audit(std::uint32_t& queued) const noexcept {

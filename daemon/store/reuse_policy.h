@@ -21,22 +21,17 @@ public:
   void enqueue(std::uint32_t group) noexcept override;
   void dequeue(std::uint32_t group) noexcept override;
   void note_eviction(std::uint32_t group) noexcept override;
-  [[nodiscard]] std::uint32_t victim(std::uint32_t account,
-                                     base::TimeNs now_ns) const noexcept override;
+  [[nodiscard]] Candidate candidate(std::uint32_t account,
+                                    base::TimeNs now_ns) const noexcept override;
   [[nodiscard]] const char* audit(std::uint32_t& queued) const noexcept override;
 
 private:
   using Queue = IndexList<Group, &Group::order>;
   using Queues = std::array<Queue, ReuseModel::kClasses>;
-  struct Cheapest {
-    std::uint32_t group = kNone;
-    float worth = 0;
-  };
 
   Queue& queue_of(const Group& g) noexcept {
     return queues_[g.account][ReuseModel::class_of(g.uses)];
   }
-  void compare(const Queues& queues, base::TimeNs now_ns, Cheapest& cheapest) const noexcept;
 
   std::vector<Queues> queues_;  // by account; never grows
   ReuseModel model_;

@@ -181,9 +181,7 @@ void Store::detach(std::uint32_t number) noexcept {
 
 void Store::free_record(std::uint32_t number) noexcept {
   Record& record = records_[number];
-  Account& account = groups_.account(record.account);
-  account.extent_bytes -= extents_.block(record.block).bytes;
-  --account.records;
+  groups_.accounts().discharge(record.account, extents_.block(record.block).bytes);
   extents_.release(record.block);
   if (record.long_key != kNone) long_keys_.release(record.long_key);
   records_.release(number);

@@ -20,14 +20,15 @@ const char* GroupBook::audit(const Table<Record>& records) const noexcept {
   if (groups != groups_.used()) return "groups are lost, or without members";
   std::uint64_t all_leased_bytes = 0;
   std::uint32_t leased = 0;
-  for (const Account& account : accounts_) {
+  for (std::uint32_t a = 1; a < accounts_.end(); ++a) {
+    const Account& account = accounts_[a];
     std::uint64_t leased_bytes = 0;
     base::TimeNs granted_ns = 0;
     const auto& list = account.leased;
     for (std::uint32_t n = list.front(); n != kNone; n = list.next(groups_, n)) {
       const Group& g = groups_[n];
       if (!g.leased) return "a group is on the wrong list";
-      if (&accounts_[g.account] != &account) return "a group is in the wrong account";
+      if (g.account != a) return "a group is in the wrong account";
       if (g.used_ns < granted_ns) return "leases are out of order";
       granted_ns = g.used_ns;
       leased_bytes += g.extent_bytes;
@@ -50,6 +51,7 @@ const char* Store::audit() const noexcept {
   std::uint64_t extent_bytes = 0;
   std::uint64_t account_bytes = 0;
   std::uint32_t account_records = 0;
+  std::uint64_t weights = 0;
   for (std::uint32_t n = 1; n <= records_.highest(); ++n) {
     const Record& record = records_[n];
     if (record.state == RecordState::unused) continue;
@@ -76,12 +78,13 @@ const char* Store::audit() const noexcept {
     if ((record.expires_ns != 0) != ttl_wheel_.scheduled(record))
       return "a TTL is not on the wheel";
   }
-  for (std::uint32_t n = 1; n < groups_.accounts_end(); ++n) {
-    const Account& account = groups_.account(n);
+  for (std::uint32_t n = 1; n < groups_.accounts().end(); ++n) {
+    const Account& account = groups_.accounts()[n];
     if (account.extent_bytes > account.quota_bytes && account.records > 0)
       return "a quota is exceeded";
     account_bytes += account.extent_bytes;
     account_records += account.records;
+    weights += account.records > 0 ? account.weight : 0;
   }
   if (found.objects != counts_.objects || found.objects != index_.entries())
     return "objects differ";
@@ -91,6 +94,12 @@ const char* Store::audit() const noexcept {
   if (extent_bytes + job_.held_bytes() != extents_.extent_bytes())
     return "extent bytes do not add up";
   if (account_bytes != extent_bytes) return "accounts do not add up";
+  const Holding bytes = groups_.accounts().mean(Scarce::bytes);
+  const Holding records = groups_.accounts().mean(Scarce::records);
+  if (bytes.amount != account_bytes || records.amount != account_records ||
+      bytes.weight != weights) {
+    return "what all accounts hold does not add up";
+  }
   return account_records == records_.used() ? nullptr : "records do not add up";
 }
 

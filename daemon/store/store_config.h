@@ -10,9 +10,12 @@
 
 namespace simm::store {
 
+inline constexpr std::uint32_t kWeightMax = 100;
+
 struct TenantQuota {
   base::TenantId tenant;
-  std::uint64_t bytes = 0;  // 0: no limit below the arena
+  std::uint64_t bytes = 0;   // 0: no limit below the arena
+  std::uint32_t weight = 1;  // its fair share of a full arena, relative to others'
 };
 
 // A share of the arena as a quota in bytes.
@@ -25,10 +28,10 @@ struct StoreConfig {
   // costs address space only, but for 16 bytes of index an object.
   std::uint32_t objects_max = 0;
   std::uint32_t tenants_max = 64;
-  std::vector<TenantQuota> quotas;  // tenants not named here have none of their own
+  std::vector<TenantQuota> quotas;  // tenants not named here have no quota, and weight 1
   base::TimeNs lease_default_ns = 15 * base::kNsPerSecond;
   base::TimeNs lease_max_ns = 60 * base::kNsPerSecond;
-  std::uint32_t lease_budget_percent = 50;  // of the arena, and of each tenant's quota
+  std::uint32_t lease_budget_percent = 50;  // of each tenant's share of the arena
   EvictionKind eviction = EvictionKind::reuse;
   // How much one call may copy to make one hole of several. Bounds the work of a turn: larger moves
   // take several.

@@ -58,6 +58,12 @@ Expected<std::uint32_t> objects_of(const StoreConfig& config, std::uint64_t payl
     return Error{Status::invalid_argument, "arena of " + std::to_string(payload_bytes) +
                                                " bytes: at least 64 are needed, at most 2^46"};
   }
+  for (const TenantQuota& quota : config.quotas) {
+    if (quota.weight == 0 || quota.weight > kWeightMax) {
+      return Error{Status::invalid_argument, "weight " + std::to_string(quota.weight) + ": 1 to " +
+                                                 std::to_string(kWeightMax)};
+    }
+  }
   std::uint64_t objects = config.objects_max;
   if (objects == 0) objects = std::clamp<std::uint64_t>(payload_bytes / 4096, 1024, kObjectsMax);
   if (objects > kObjectsMax) {
@@ -104,7 +110,7 @@ Expected<std::unique_ptr<Store>> Store::create(const StoreConfig& config,
   std::byte* const table = memory.table.empty() ? own->data() + own_bytes : memory.table.data();
   const MetaTable meta(table, *count, memory.payload.size());
   auto policy =
-      make_eviction_policy(config.eviction, tables.groups, GroupBook::accounts_for(config));
+      make_eviction_policy(config.eviction, tables.groups, AccountBook::count_for(config));
   if (!policy) return std::move(policy).error();
   std::unique_ptr<Store> made(new Store(config, memory.payload, std::move(own).value(), tables,
                                         meta, std::move(policy).value()));

@@ -41,7 +41,7 @@ WriteResult Store::begin_write(const WriteRequest& request, base::TimeNs now_ns)
       return result;
     }
   }
-  const std::uint32_t account = groups_.account_of(request.key.tenant);
+  const std::uint32_t account = groups_.accounts().account_of(request.key.tenant);
   if (account == kNone) {
     ++counts_.refused_tenants;
     result.start = WriteStart::too_many_tenants;
@@ -49,7 +49,7 @@ WriteResult Store::begin_write(const WriteRequest& request, base::TimeNs now_ns)
   }
   const std::uint64_t extent_bytes = ExtentAllocator::rounded(request.length);
   if (extent_bytes > extents_.arena_bytes() ||
-      extent_bytes > groups_.account(account).quota_bytes) {
+      extent_bytes > groups_.accounts()[account].quota_bytes) {
     ++counts_.refused_no_space;
     result.start = WriteStart::no_space;
     return result;
@@ -76,8 +76,7 @@ WriteResult Store::begin_write(const WriteRequest& request, base::TimeNs now_ns)
   record.place = place_at(record, extents_.block(block).offset);
   record.account = account;
   keep_key(record, request.key.bytes);
-  groups_.account(account).extent_bytes += extent_bytes;
-  ++groups_.account(account).records;
+  groups_.accounts().charge(account, extent_bytes);
   ++counts_.reserved;
   result.start = WriteStart::reserved;
   result.reservation.record = number;
@@ -92,7 +91,7 @@ bool Store::make_room(const WriteRequest& request, std::uint32_t account, base::
   bool copied = false;          // a part of the job, once in a call
   std::uint32_t search_at = 0;  // evictions, after which it is worth to look for a window again
   while (true) {
-    const Account& holder = groups_.account(account);
+    const Account& holder = groups_.accounts()[account];
     // Who may have the whole arena has no quota: then it is the arena that is full, for everybody.
     const bool over_quota = holder.quota_bytes < extents_.arena_bytes() &&
                             extent_bytes > holder.quota_bytes - holder.extent_bytes;
@@ -111,7 +110,9 @@ bool Store::make_room(const WriteRequest& request, std::uint32_t account, base::
       }
     }
     if (evicted >= kEvictionsPerWriteMax) return false;
-    const GroupBook::Victim victim = groups_.victim(over_quota ? account : kNone, now_ns);
+    const Need need{account, extent_bytes, records_.full() ? Scarce::records : Scarce::bytes};
+    const GroupBook::Victim victim =
+        over_quota ? groups_.quota_victim(account, now_ns) : groups_.victim(need, now_ns);
     if (victim.group == kNone) {
       // Nothing else can go: a replacement may cost the old object.
       if (!drop_replaced(request, now_ns)) return false;
@@ -224,8 +225,7 @@ int Store::do_work(base::TimeNs now_ns) noexcept {
   if (free_soon() < free_low_bytes_) evicting_ = true;
   int evicted = 0;
   while (evicting_ && evicted < kEvictionsPerTurn) {
-    // Leases are broken for a put that needs the room, never to have some in stock.
-    const std::uint32_t victim = groups_.unleased_victim(now_ns);
+    const std::uint32_t victim = groups_.victim({}, now_ns).group;
     if (victim == kNone || free_soon() >= free_high_bytes_) {
       evicting_ = false;
       break;

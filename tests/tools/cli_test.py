@@ -25,7 +25,7 @@ class Daemon:
         self.home = tempfile.TemporaryDirectory(prefix="simm_cli_")
         self.path = pathlib.Path(self.home.name)
         config = {"run_directory": self.home.name, "node": {"pool_bytes": "64MiB"},
-                  "tenants": [{"name": "blue", "quota_percent": 40}], "hash_seed": 77,
+                  "tenants": [{"name": "blue", "quota_percent": 40, "weight": 3}], "hash_seed": 77,
                   "sockets": [{"path": f"{self.path}/simm.sock"},
                               {"path": f"{self.path}/blue.sock", "tenant": "blue"}]}
         (self.path / "simm.json").write_text(json.dumps(config), encoding="utf-8")
@@ -88,6 +88,7 @@ class Ctl(unittest.TestCase):
         tenants = {t["tenant"]: t for t in self.daemon.json("tenants")}
         self.assertEqual(set(tenants), {"default", "blue"})
         self.assertEqual(tenants["blue"]["quota_percent"], 40)
+        self.assertEqual([tenants[name]["weight"] for name in ("blue", "default")], [3, 1])
         limits = {row["limit"]: row for row in self.daemon.json("limits")}
         self.assertEqual(limits["admin_connections"]["value"], 16)
         self.assertEqual(limits["pool"]["reached"], 0)

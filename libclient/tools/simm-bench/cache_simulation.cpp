@@ -46,7 +46,7 @@ public:
 
 private:
   void evict(base::TimeNs now_ns) {
-    const std::uint32_t victim = policy_->victim(store::kNone, now_ns);
+    const std::uint32_t victim = policy_->candidate(kAccount, now_ns).group;
     policy_->note_eviction(victim);
     policy_->dequeue(victim);
     groups_.release(victim);

@@ -75,6 +75,7 @@ TEST_CASE("values arrive where they belong") {
   CHECK(config->tenants[0].uids == std::vector<std::int64_t>{1000});
   CHECK(config->tenants[0].in_flight_bytes_max == 2u << 20);
   CHECK(config->tenants[0].quota_percent == 100);
+  CHECK(config->tenants[0].weight == 1);
   CHECK(config->node.pool_bytes.of(1) == 4ull << 30);
   CHECK(config->node.cache_bytes == 1u << 20);
   CHECK(config->node.flight_linger_ms == 5);

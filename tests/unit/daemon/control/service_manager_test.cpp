@@ -98,13 +98,14 @@ TEST_CASE("tenants: the socket first, then uids, then gids, else default") {
   auto config = base::parse_config(R"({
     "sockets": [{"path": "/a"}, {"path": "/b", "tenant": "by_socket"}],
     "tenants": [{"name": "by_gid", "gids": [50]}, {"name": "by_uid", "uids": [7],
-                 "quota_percent": 30}]})",
+                 "quota_percent": 30, "weight": 7}]})",
                                    "t");
   REQUIRE(config.has_value());
   const control::TenantRules rules(*config, base::KeyHasher(5));
   CHECK(rules.resolve("by_socket", 7, 50).name == "by_socket");
   CHECK(rules.resolve("", 7, 50).name == "by_uid");
   CHECK(rules.resolve("", 7, 50).quota_percent == 30);
+  CHECK(rules.resolve("", 7, 50).weight == 7);
   CHECK(rules.resolve("", 8, 50).name == "by_gid");
   CHECK(rules.resolve("", 8, 51).name == "default");
   CHECK(rules.tenants().front().name == "default");

@@ -62,11 +62,12 @@ public:
     settle();
   }
 
-  // When everybody lets go, a value as long as the arena finds its place.
+  // When everybody lets go, and nothing was used for long, a value as long as the arena finds its
+  // place.
   void finish() {
     while (!pins_.empty()) unpin();
     while (!writes_.empty()) abandon();
-    f_.now += 61 * kSecond;
+    f_.now += GroupBook::kProtectedNs;
     const std::uint64_t whole = f_.store->stats().arena_bytes;
     WriteResult last;
     for (int i = 0; i < 1000 && last.start == WriteStart::wait; ++i) {
