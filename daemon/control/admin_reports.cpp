@@ -7,7 +7,9 @@
 
 #include "daemon/cluster/hello.h"
 #include "daemon/control/admin_texts.h"
+#include "daemon/control/nics_text.h"
 #include "daemon/session/session_counters.h"
+#include "daemon/transport/rdma/sysfs_nics.h"
 #include "ipc/layout.h"
 #include "simm/version.h"
 
@@ -17,8 +19,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::string_view kCommands =
-    "status, sessions, regions, sockets, tenants, stats, limits, config, log, trace, errors, "
-    "nodes, slots, peers, daemon_stats";
+    "status, sessions, regions, sockets, tenants, nics, stats, limits, config, log, trace, "
+    "errors, nodes, slots, peers, daemon_stats";
 
 bool is_about_the_cluster(std::string_view command) {
   return command == "nodes" || command == "slots" || command == "peers" ||
@@ -42,6 +44,7 @@ void AdminReports::report(std::string_view command, std::string_view argument, A
   if (command == "regions") return answer(regions());
   if (command == "sockets") return answer(sockets());
   if (command == "tenants") return answer(tenants());
+  if (command == "nics") return answer(nics_text(transport::read_nics(sysfs_root_)));
   if (command == "config") return answer(config_text(environment_.config));
   if (command == "log") return answer(log_text(environment_.log, argument));
   if (command == "limits") {

@@ -30,6 +30,9 @@ public:
   // is asked (peers: empty is this one); else unused.
   void report(std::string_view command, std::string_view argument, AdminAnswer answer) override;
 
+  // Where nics are looked for in place of /sys, by tests.
+  void read_sysfs_at(std::string root) { sysfs_root_ = std::move(root); }
+
   // What status says of where the numbers are; empty: nowhere.
   void show_metrics_at(std::string address) { metrics_address_ = std::move(address); }
 
@@ -50,6 +53,7 @@ private:
   const std::uint64_t pool_bytes_;
   const base::TimeNs started_ns_;
   std::string metrics_address_;
+  std::string sysfs_root_ = "/sys";
 };
 
 }  // namespace simm::control

@@ -13,8 +13,8 @@ import time
 import unittest
 
 BIN = pathlib.Path(sys.argv[1])
-REPORTS = ["status", "sessions", "regions", "sockets", "tenants", "store", "flights", "stats",
-           "limits", "errors", "log", "config show"]
+REPORTS = ["status", "sessions", "regions", "sockets", "tenants", "nics", "store", "flights",
+           "stats", "limits", "errors", "log", "config show"]
 CLUSTER_ONLY = ["nodes", "slots", "peers"]
 
 

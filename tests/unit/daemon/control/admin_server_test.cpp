@@ -8,6 +8,7 @@
 #include "control_fixture.h"
 #include "daemon/control/admin_reports.h"
 #include "ipc/admin_codec.h"
+#include "tests/support/sysfs_tree.h"
 
 namespace admin_server_test {
 
@@ -124,6 +125,27 @@ TEST_CASE("sockets, tenants and limits have what uses them up") {
     const bool is_jobs = limit.at("limit") == "registrar_jobs";
     CHECK(limit.at("reached") == (is_held ? 3 : is_jobs ? 1 : 0));
   }
+}
+
+TEST_CASE("nics are those of this moment, with what they are near to") {
+  World world;
+  Admin admin(world);
+  support::SysfsTree tree(2);
+  admin.reports.read_sysfs_at(tree.root());
+  CHECK(admin.ask("nics") == json::array());
+  tree.add_nic("mlx5_0", "pci0000:10/0000:11:00.0", 1);
+  tree.add_gpu("pci0000:10/0000:12:00.0", 1);
+  const json nics = admin.ask("nics");
+  REQUIRE(nics.size() == 1);
+  CHECK(nics[0].at("nic") == "mlx5_0");
+  CHECK(nics[0].at("state") == "active");
+  CHECK(nics[0].at("mbit_s") == 400'000);
+  CHECK(nics[0].at("numa_node") == 1);
+  CHECK(nics[0].at("pci") == "0000:11:00.0");
+  CHECK(nics[0].at("near_nodes") == json::array({0, 1}));
+  CHECK(nics[0].at("near_gpus") == json::array({"0000:12:00.0"}));
+  tree.write("class/infiniband/mlx5_0/ports/1/state", "1: DOWN");
+  CHECK(admin.ask("nics")[0].at("near_nodes").empty());
 }
 
 TEST_CASE("who was poisoned is known after its end") {

@@ -1,0 +1,13 @@
+// What `simmctl nics` is told: a row for each port of an RDMA device, with the memory that it is
+// nearest to. Thread: control.
+#pragma once
+
+#include <string>
+
+#include "daemon/transport/rdma/nic_table.h"
+
+namespace simm::control {
+
+std::string nics_text(const transport::NicTable& table);
+
+}  // namespace simm::control

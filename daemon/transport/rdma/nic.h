@@ -1,0 +1,42 @@
+// Nic: one port of one RDMA device of this host, as sysfs describes it, and Gpu: a device with
+// memory of its own that NICs may reach. Plain values: what they say was true when they were read.
+// Thread: any.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace simm::transport {
+
+enum class NicState : std::uint8_t { unknown, down, init, armed, active };
+enum class LinkLayer : std::uint8_t { unknown, infiniband, ethernet };
+
+// Where a device is plugged in: its ancestors from the root complex down to itself, as in
+// {"pci0000:16", "0000:16:00.0", "0000:17:00.0"}. Empty: it is no PCI device (soft RoCE).
+using PciPath = std::vector<std::string>;
+
+struct Nic {
+  std::string device;  // "mlx5_0"
+  std::uint32_t port = 1;
+  std::string net_device;  // of RoCE: "ens1f0np0"; empty where there is none
+  NicState state = NicState::unknown;
+  LinkLayer link_layer = LinkLayer::unknown;
+  std::uint64_t speed_mbit_s = 0;  // 0: unknown
+  std::int32_t numa_node = -1;     // -1: unknown
+  PciPath pci_path;
+
+  // Bytes can move through it now.
+  [[nodiscard]] bool is_usable() const noexcept { return state == NicState::active; }
+};
+
+struct Gpu {
+  std::string pci_address;  // "0000:1b:00.0"
+  std::int32_t numa_node = -1;
+  PciPath pci_path;
+};
+
+[[nodiscard]] const char* nic_state_name(NicState state) noexcept;
+[[nodiscard]] const char* link_layer_name(LinkLayer layer) noexcept;
+
+}  // namespace simm::transport
