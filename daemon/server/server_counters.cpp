@@ -45,6 +45,12 @@ struct StoreNumber {
       return s.lost_in_lease[static_cast<std::size_t>(store::LeaseLoss::cause)]; \
     }                                                                            \
   }
+#define SIMM_STORE_RECOVERY(cause)                                                     \
+  StoreNumber {                                                                        \
+    "lost_at_recovery." #cause, [](const store::StoreStats& s) {                       \
+      return s.lost_at_recovery[static_cast<std::size_t>(store::RecoveryLoss::cause)]; \
+    }                                                                                  \
+  }
 constexpr std::array<StoreNumber, StoreCounters::kCount> kStoreNumbers = {
     SIMM_STORE_NUMBER(reads),
     SIMM_STORE_NUMBER(read_misses),
@@ -72,6 +78,15 @@ constexpr std::array<StoreNumber, StoreCounters::kCount> kStoreNumbers = {
     SIMM_STORE_LOSS(lease_budget),
     SIMM_STORE_LOSS(corrupt),
     SIMM_STORE_LOSS(slot_lost),
+    SIMM_STORE_NUMBER(recovered),
+    SIMM_STORE_NUMBER(refused_tables),
+    SIMM_STORE_RECOVERY(damaged),
+    SIMM_STORE_RECOVERY(impossible),
+    SIMM_STORE_RECOVERY(overlapping),
+    SIMM_STORE_RECOVERY(superseded),
+    SIMM_STORE_RECOVERY(expired),
+    SIMM_STORE_RECOVERY(refused),
+    SIMM_STORE_NUMBER(unverified),
     SIMM_STORE_NUMBER(objects),
     SIMM_STORE_NUMBER(payload_bytes),
     SIMM_STORE_NUMBER(reserved),
@@ -83,6 +98,7 @@ constexpr std::array<StoreNumber, StoreCounters::kCount> kStoreNumbers = {
     SIMM_STORE_NUMBER(leased_bytes)};
 #undef SIMM_STORE_NUMBER
 #undef SIMM_STORE_LOSS
+#undef SIMM_STORE_RECOVERY
 
 }  // namespace
 

@@ -76,9 +76,15 @@ bool Server::sample() noexcept {
 }
 
 bool Server::ranged_is_sound(const store::ReadPin& pin, base::TimeNs now_ns) noexcept {
-  if (pin.bytes.size() > config_.verify_ranged_bytes_max || !sample()) return true;
+  // What an earlier life left is compared once, however long that takes.
+  if (!pin.unverified && (pin.bytes.size() > config_.verify_ranged_bytes_max || !sample())) {
+    return true;
+  }
   counters_.verified.add();
-  if (base::payload_digest(pin.bytes.data(), pin.bytes.size()) == pin.digest) return true;
+  if (base::payload_digest(pin.bytes.data(), pin.bytes.size()) == pin.digest) {
+    store_.note_verified(pin);
+    return true;
+  }
   store_.quarantine(pin, now_ns);
   return false;
 }
@@ -117,7 +123,7 @@ Server::Started Server::start_get(Job& job, std::uint16_t page, base::TimeNs now
   PageWork& work = job.pages->work[page];
   work.pin = pin;
   // What costs nothing is always compared.
-  work.verify = whole && (incoming.responder->always_digests() || sample());
+  work.verify = whole && (pin.unverified || incoming.responder->always_digests() || sample());
   job.pages->replies[page].bytes = bytes;
   incoming.responder->push(incoming, page, pin.bytes.subspan(request.object_offset, bytes),
                            work.verify);
@@ -133,6 +139,8 @@ void Server::end_get(Job& job, std::uint16_t page, transport::MoveResult result)
     if (result.digest != work.pin.digest) {
       store_.quarantine(work.pin, clock_.now_ns());
       status = Status::corrupt;
+    } else if (work.pin.unverified) {
+      store_.note_verified(work.pin);
     }
   }
   store_.end_read(work.pin);

@@ -48,16 +48,34 @@ std::uint32_t ExtentAllocator::allocate(std::uint64_t bytes) noexcept {
   const std::uint32_t number = find_hole(wanted);
   if (number == kNone) return kNone;
   take_hole(number);
-  const std::uint64_t left = blocks_[number].bytes - wanted;
-  if (left > 0) {
-    const std::uint32_t rest = blocks_.allocate();
-    SIMM_CHECK(rest != kNone);  // blocks_for() counts every hole
-    blocks_[rest].offset = blocks_[number].offset + wanted;
-    blocks_[rest].bytes = left;
-    blocks_[number].bytes = wanted;
-    by_address_.insert_after(blocks_, number, rest);
-    add_hole(rest);
+  if (blocks_[number].bytes > wanted) add_hole(split(number, wanted));
+  blocks_[number].in_use = 1;
+  return number;
+}
+
+std::uint32_t ExtentAllocator::split(std::uint32_t number, std::uint64_t bytes) noexcept {
+  const std::uint32_t rest = blocks_.allocate();
+  SIMM_CHECK(rest != kNone);  // blocks_for() counts every hole
+  blocks_[rest].offset = blocks_[number].offset + bytes;
+  blocks_[rest].bytes = blocks_[number].bytes - bytes;
+  blocks_[number].bytes = bytes;
+  by_address_.insert_after(blocks_, number, rest);
+  return rest;
+}
+
+std::uint32_t ExtentAllocator::claim(std::uint32_t hole, std::uint64_t offset,
+                                     std::uint64_t bytes) noexcept {
+  SIMM_CHECK(hole != kNone && blocks_[hole].in_use == 0 && offset >= blocks_[hole].offset);
+  const std::uint64_t before = offset - blocks_[hole].offset;
+  const std::uint64_t wanted = rounded(bytes);
+  SIMM_CHECK(before < blocks_[hole].bytes && wanted <= blocks_[hole].bytes - before);
+  take_hole(hole);
+  std::uint32_t number = hole;
+  if (before > 0) {
+    number = split(hole, before);
+    add_hole(hole);
   }
+  if (blocks_[number].bytes > wanted) add_hole(split(number, wanted));
   blocks_[number].in_use = 1;
   return number;
 }

@@ -42,12 +42,17 @@ public:
   // An extent of rounded(bytes) bytes, bytes > 0; kNone when no hole is long enough.
   [[nodiscard]] std::uint32_t allocate(std::uint64_t bytes) noexcept;
   void release(std::uint32_t block) noexcept;
+  // The extent of rounded(bytes) bytes at this very offset, which lies in `hole`: for extents of an
+  // earlier life, by address. What is left of the hole behind it is after() it.
+  [[nodiscard]] std::uint32_t claim(std::uint32_t hole, std::uint64_t offset,
+                                    std::uint64_t bytes) noexcept;
   void set_owner(std::uint32_t block, std::uint32_t owner) noexcept {
     blocks_[block].owner = owner;
   }
 
   // Takes a whole hole as if it were an extent, so that allocate() leaves it alone until release().
   void withhold(std::uint32_t hole) noexcept;
+  [[nodiscard]] std::uint32_t first() const noexcept { return by_address_.front(); }
   // Neighbours by address, kNone at the ends of the arena.
   [[nodiscard]] std::uint32_t before(std::uint32_t block) const noexcept {
     return block == by_address_.front() ? kNone : blocks_[block].physical.previous;
@@ -90,6 +95,8 @@ private:
     std::uint32_t step;
   };
   static Class class_of(std::uint64_t bytes) noexcept;
+  // What is behind the first `bytes` bytes of a block becomes a block of its own, on no list yet.
+  [[nodiscard]] std::uint32_t split(std::uint32_t block, std::uint64_t bytes) noexcept;
   [[nodiscard]] std::uint32_t find_hole(std::uint64_t bytes) const noexcept;
   void add_hole(std::uint32_t block) noexcept;
   void take_hole(std::uint32_t block) noexcept;

@@ -72,6 +72,7 @@ Status Store::begin_read(const ObjectKey& key, base::TimeNs lease_ns, base::Time
   pin.bytes = arena_.subspan(extent_offset(record), record.length);
   pin.digest = record.payload_digest;
   pin.generation = record.generation;
+  pin.unverified = record.unverified;
   return Status::ok;
 }
 
@@ -83,6 +84,14 @@ void Store::end_read(const ReadPin& pin) noexcept {
     --counts_.lingering;
     free_record(pin.record);
   }
+}
+
+void Store::note_verified(const ReadPin& pin) noexcept {
+  Record& record = records_[pin.record];
+  SIMM_CHECK(record.pins > 0 && record.generation == pin.generation);
+  if (!record.unverified) return;
+  record.unverified = false;
+  if (record.state == RecordState::live) --counts_.unverified;
 }
 
 void Store::quarantine(const ReadPin& pin, base::TimeNs now_ns) noexcept {
@@ -170,6 +179,7 @@ void Store::detach(std::uint32_t number) noexcept {
   ttl_wheel_.cancel(records_, number);
   groups_.remove_member(records_, number, extents_.block(record.block).bytes);
   --counts_.objects;
+  if (record.unverified) --counts_.unverified;
   counts_.payload_bytes -= record.length;
   if (record.pins > 0) {
     record.state = RecordState::dead;

@@ -49,6 +49,7 @@ struct ReadPin {
   std::span<const std::byte> bytes;  // the whole payload
   std::uint64_t digest = 0;          // xxh3-64 it was published with
   std::uint64_t generation = 0;
+  bool unverified = false;  // of an earlier life: compare before a byte of it is believed
 };
 
 // Room for an object that is being written.
@@ -112,6 +113,8 @@ public:
   [[nodiscard]] Status begin_read(const ObjectKey& key, base::TimeNs lease_ns, base::TimeNs now_ns,
                                   ReadPin& pin, UseOrder order = UseOrder::youngest) noexcept;
   void end_read(const ReadPin& pin) noexcept;
+  // The pinned bytes were compared with their digest, and match.
+  void note_verified(const ReadPin& pin) noexcept;
   // Takes the object out of sight because its bytes are wrong. The pin stays valid.
   void quarantine(const ReadPin& pin, base::TimeNs now_ns) noexcept;
 
@@ -192,6 +195,12 @@ private:
   int sweep_slots(base::TimeNs now_ns) noexcept;
   [[nodiscard]] base::TimeNs clamped_lease(base::TimeNs lease_ns) const noexcept;
   void keep_key(Record& record, std::string_view key) noexcept;
+
+  // Takes over the records of an earlier life, numbers up to `highest`. Of a new store only.
+  [[nodiscard]] Outcome recover(std::uint32_t highest, const ShardMemory& memory);
+  void readmit(std::uint32_t record) noexcept;
+  void regroup(std::uint32_t record, base::TimeNs now_ns) noexcept;
+  void release_unproved(std::uint32_t highest);
 
   [[nodiscard]] bool make_room(const WriteRequest& request, std::uint32_t account,
                                base::TimeNs now_ns, std::uint32_t& block) noexcept;

@@ -114,6 +114,14 @@ Expected<std::unique_ptr<Store>> Store::create(const StoreConfig& config,
   if (!policy) return std::move(policy).error();
   std::unique_ptr<Store> made(new Store(config, memory.payload, std::move(own).value(), tables,
                                         meta, std::move(policy).value()));
+  if (memory.contents == Contents::kept && !memory.table.empty()) {
+    if (const auto highest = made->meta_.kept_records()) {
+      Outcome recovered = made->recover(*highest, memory);
+      if (!recovered) return std::move(recovered).error();
+      return made;
+    }
+    ++made->counts_.refused_tables;
+  }
   made->meta_.clear(memory.boot);
   return made;
 }

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "daemon/store/recovery_loss.h"
+
 namespace simm::store {
 
 // Why an object was lost inside its lease. Without a cause there is no such loss.
@@ -40,13 +42,17 @@ struct StoreStats {
   std::uint64_t damaged_records = 0;  // of those quarantined: the record itself did not match
   std::uint64_t space_waits = 0;      // begin_write() that has to be asked again
   std::uint64_t refused_no_space = 0;
-  std::uint64_t refused_tenants = 0;                           // more tenants than tenants_max
-  std::array<std::uint64_t, kLeaseLossCount> lost_in_lease{};  // objects, by LeaseLoss
+  std::uint64_t refused_tenants = 0;  // more tenants than tenants_max
+  std::uint64_t recovered = 0;        // objects of an earlier life of the process
+  std::uint64_t refused_tables = 0;  // kept metadata tables of another shape, or damaged as a whole
+  std::array<std::uint64_t, kRecoveryLossCount> lost_at_recovery{};  // entries, by RecoveryLoss
+  std::array<std::uint64_t, kLeaseLossCount> lost_in_lease{};        // objects, by LeaseLoss
 
   std::uint64_t objects = 0;        // live
   std::uint64_t payload_bytes = 0;  // of live objects
   std::uint64_t reserved = 0;       // being written
   std::uint64_t lingering = 0;      // gone, but still being read
+  std::uint64_t unverified = 0;     // live, recovered, and not compared with their digest yet
   std::uint64_t groups = 0;
   std::uint64_t arena_bytes = 0;
   std::uint64_t extent_bytes = 0;  // in use, for live, reserved and lingering objects

@@ -1,0 +1,118 @@
+// Coming back: the objects that a kept metadata table proves, and everything that is derived from
+// them: index, accounts, extents, groups, expiry.
+//
+// Order. What is given up keeps its seal until all is decided, and loses it before its number or
+// its extent can be used: whoever dies in here leaves a table that the next one reads likewise.
+#include <algorithm>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/store/recovery_scan.h"
+#include "daemon/store/store.h"
+
+namespace simm::store {
+
+Outcome Store::recover(std::uint32_t highest, const ShardMemory& memory) {
+  try {
+    RecoveryScan::Limits limits;
+    limits.arena_bytes = extents_.arena_bytes();
+    limits.highest = highest;
+    limits.same_boot = meta_.boot() == memory.boot;
+    limits.now_ns = memory.now_ns;
+    const RecoveryScan scan(records_, long_keys_, limits);
+    counts_.lost_at_recovery = scan.lost();
+    generation_ = scan.generation_max();
+    records_.adopt(highest);
+    for (std::uint32_t n = 1; n <= highest; ++n) records_[n].state = RecordState::unused;
+
+    // The newest first: they get what room there is, and of one key the newest is the object.
+    std::vector<RecoveryScan::Found> by_age = scan.found();
+    std::sort(by_age.begin(), by_age.end(),
+              [](const auto& a, const auto& b) { return a.generation > b.generation; });
+    for (const RecoveryScan::Found& found : by_age) readmit(found.number);
+    std::uint32_t hole = extents_.first();
+    for (const RecoveryScan::Found& found : scan.found()) {
+      Record& record = records_[found.number];
+      if (record.state != RecordState::live) continue;
+      record.block = extents_.claim(hole, found.offset, record.length);
+      extents_.set_owner(record.block, found.number);
+      hole = extents_.after(record.block);
+    }
+    // The oldest first, as they once came: that is the order in which they leave.
+    std::for_each(by_age.rbegin(), by_age.rend(), [&](const RecoveryScan::Found& found) {
+      if (records_[found.number].state == RecordState::live) regroup(found.number, memory.now_ns);
+    });
+    release_unproved(highest);
+    meta_.note_highest(highest);
+    meta_.set_boot(memory.boot);
+    return Done{};
+  } catch (const std::bad_alloc&) {
+    return Error{Status::out_of_memory, "no memory to read back a metadata table of " +
+                                            std::to_string(highest) + " records"};
+  }
+}
+
+void Store::readmit(std::uint32_t number) noexcept {
+  Record& record = records_[number];
+  const auto lose = [this](RecoveryLoss loss) {
+    ++counts_.lost_at_recovery[static_cast<std::size_t>(loss)];
+  };
+  const ObjectKey key{record.hash, record.group_hash, record.tenant, record.name_space,
+                      key_of(record)};
+  const std::uint32_t newer = index_.find(
+      key.hash.low, [&](std::uint32_t candidate) { return is(records_[candidate], key); });
+  if (newer != kNone) return lose(RecoveryLoss::superseded);
+  const std::uint32_t account = groups_.account_of(record.tenant);
+  if (account == kNone) return lose(RecoveryLoss::refused);
+  Account& holder = groups_.account(account);
+  const std::uint64_t extent_bytes = ExtentAllocator::rounded(record.length);
+  if (extent_bytes > holder.quota_bytes - holder.extent_bytes) return lose(RecoveryLoss::refused);
+  holder.extent_bytes += extent_bytes;
+  ++holder.records;
+  index_.insert(record.hash.low, number);
+  // This life's fields: what is there is of another one.
+  record.group = kNone;
+  record.state = RecordState::live;
+  record.if_absent = false;
+  record.ttl = {};
+  record.account = account;
+  record.member = {};
+  record.pins = 0;
+  record.unverified = true;
+  ++counts_.recovered;
+  ++counts_.unverified;
+  ++counts_.objects;
+  counts_.payload_bytes += record.length;
+}
+
+void Store::regroup(std::uint32_t number, base::TimeNs now_ns) noexcept {
+  Record& record = records_[number];
+  const std::uint32_t group = groups_.find_or_make(record.group_hash, record.account, now_ns);
+  groups_.add_member(records_, group, number, extents_.block(record.block).bytes);
+  if (record.expires_ns != 0) ttl_wheel_.schedule(records_, number, record.expires_ns);
+}
+
+void Store::release_unproved(std::uint32_t highest) {
+  std::uint32_t long_keys = 0;
+  for (std::uint32_t n = 1; n <= highest; ++n) {
+    if (records_[n].state == RecordState::live)
+      long_keys = std::max(long_keys, records_[n].long_key);
+  }
+  std::vector<bool> held(long_keys + std::size_t{1}, false);
+  for (std::uint32_t n = highest; n > 0; --n) {
+    if (records_[n].state == RecordState::live) {
+      held[records_[n].long_key] = true;
+    } else {
+      unseal(records_[n]);
+      records_.release(n);
+    }
+  }
+  long_keys_.adopt(long_keys);
+  for (std::uint32_t n = long_keys; n > 0; --n) {
+    if (!held[n]) long_keys_.release(n);
+  }
+}
+
+}  // namespace simm::store
