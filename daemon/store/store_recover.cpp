@@ -64,13 +64,12 @@ void Store::readmit(std::uint32_t number) noexcept {
   const std::uint32_t newer = index_.find(
       key.hash.low, [&](std::uint32_t candidate) { return is(records_[candidate], key); });
   if (newer != kNone) return lose(RecoveryLoss::superseded);
-  const std::uint32_t account = groups_.account_of(record.tenant);
+  const std::uint32_t account = groups_.accounts().account_of(record.tenant);
   if (account == kNone) return lose(RecoveryLoss::refused);
-  Account& holder = groups_.account(account);
+  const Account& holder = groups_.accounts()[account];
   const std::uint64_t extent_bytes = ExtentAllocator::rounded(record.length);
   if (extent_bytes > holder.quota_bytes - holder.extent_bytes) return lose(RecoveryLoss::refused);
-  holder.extent_bytes += extent_bytes;
-  ++holder.records;
+  groups_.accounts().charge(account, extent_bytes);
   index_.insert(record.hash.low, number);
   // This life's fields: what is there is of another one.
   record.group = kNone;
