@@ -32,11 +32,8 @@ function(simm_test name dir)
   if(NOT sources)
     message(FATAL_ERROR "test ${name}: no *.cpp in ${dir}")
   endif()
-  # The implementation macro must be seen before doctest.h is: a unity build would come too late.
-  set_source_files_properties(${CMAKE_SOURCE_DIR}/tests/doctest_main.cpp
-    PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  add_executable(${name} ${sources} ${CMAKE_SOURCE_DIR}/tests/doctest_main.cpp)
-  target_link_libraries(${name} PRIVATE simm_flags doctest ${ARGN})
+  add_executable(${name} ${sources})
+  target_link_libraries(${name} PRIVATE simm_flags doctest simm_doctest_main ${ARGN})
   target_compile_definitions(${name} PRIVATE SIMM_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   add_test(NAME ${name} COMMAND ${name})
 endfunction()
