@@ -52,7 +52,7 @@ sampled() { SIMM_KILLS=20 SIMM_PAUSES=8 SIMM_MANAGER_AWAY_MS=5000 "$@"; }
 
 part_asan() {
   build asan && find build/asan -name '*.gcda' -delete &&
-    sampled ctest --preset asan -j "$jobs" -LE 'lint|no_asan' && coverage
+    SIMM_ROUNDS_PERCENT=30 sampled ctest --preset asan -j "$jobs" -LE 'lint|no_asan' && coverage
 }
 
 # Lines of the parts that must not be wrong: the trust boundary, session, engine, store.

@@ -18,6 +18,7 @@ using simm::base::SeededRandom;
 using simm::ipc::Opcode;
 
 using simm::test_support::number_from;
+using simm::test_support::rounds_from;
 
 // The only bytes that the object of that name may have in that version.
 std::uint64_t seed_of(const std::string& name, std::uint64_t version) {
@@ -154,7 +155,7 @@ struct Scene {
 
 TEST_CASE("transport: random scenes keep every rule") {
   const std::uint64_t seed = number_from("SIMM_SEED", std::random_device{}());
-  const std::uint64_t rounds = number_from("SIMM_ROUNDS", 6);
+  const std::uint64_t rounds = rounds_from("SIMM_ROUNDS", 6);
   for (std::uint64_t round = 0; round < rounds; ++round) {
     for (const TransportFactory& factory : transports()) {
       INFO("transport: " << factory.name);

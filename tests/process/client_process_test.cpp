@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -269,7 +270,8 @@ TEST_CASE("daemon stopped under load: calls are bounded, reused pages keep the c
     std::memset(region.data(), 0x5a, region.size());
     daemon.signal(SIGCONT);
     CHECK(eventually([&] { return client.ping(within(1000)) == Status::ok; }));
-    for (std::size_t i = 0; i < region.size(); ++i) REQUIRE(region.data()[i] == std::byte{0x5a});
+    REQUIRE(std::all_of(region.data(), region.data() + region.size(),
+                        [](std::byte b) { return b == std::byte{0x5a}; }));
     REQUIRE(client.get(items, results, within(5000)) == Status::ok);
     for (std::size_t i = 0; i < kPages; ++i) {
       REQUIRE(results[i].ok());

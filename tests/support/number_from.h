@@ -11,4 +11,11 @@ inline std::uint64_t number_from(const char* variable, std::uint64_t otherwise) 
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
+// How often a random test does its work, and its default; never 0. SIMM_ROUNDS_PERCENT scales all
+// defaults together, for builds in which everything is slow.
+inline std::uint64_t rounds_from(const char* variable, std::uint64_t otherwise) {
+  const std::uint64_t scaled = otherwise * number_from("SIMM_ROUNDS_PERCENT", 100) / 100;
+  return number_from(variable, scaled == 0 ? 1 : scaled);
+}
+
 }  // namespace simm::test_support

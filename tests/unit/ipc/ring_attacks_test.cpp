@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <random>
 #include <thread>
@@ -149,7 +150,7 @@ TEST_CASE("random cursors: no sequence makes the daemon leave its counts or its 
   }
   for (const std::uint32_t neighbour : {0u, 2u}) {
     const auto* const bytes = reinterpret_cast<const std::byte*>(memory.control(neighbour));
-    for (std::size_t i = 0; i < kLaneBytes; ++i) REQUIRE(bytes[i] == std::byte{0});
+    REQUIRE(std::all_of(bytes, bytes + kLaneBytes, [](std::byte b) { return b == std::byte{0}; }));
   }
 }
 

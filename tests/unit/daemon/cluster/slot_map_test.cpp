@@ -8,6 +8,7 @@
 #include <set>
 
 #include "daemon/cluster/map_ownership.h"
+#include "tests/support/number_from.h"
 #include "tests/unit/daemon/cluster/cluster_samples.h"
 
 namespace slot_map_test {
@@ -207,7 +208,8 @@ TEST_CASE("random histories of members: shares hold, and nothing moves without n
   const std::uint64_t seed = seed_of_run();
   INFO("repeat with: SIMM_SEED=" << seed << " unit_cluster -tc='random histories*'");
   std::mt19937_64 random(seed);
-  for (int run = 0; run < 6; ++run) {
+  const std::uint64_t runs = simm::test_support::rounds_from("SIMM_ROUNDS", 6);
+  for (std::uint64_t run = 0; run < runs; ++run) {
     std::map<std::string, MapMember> present;
     SlotMapPtr map;
     std::uint64_t incarnations = 0;

@@ -16,6 +16,7 @@ using base::kNsPerMs;
 using ipc::Opcode;
 
 using simm::test_support::number_from;
+using simm::test_support::rounds_from;
 
 struct Submitted {
   std::uint32_t pages = 0;
@@ -134,7 +135,7 @@ struct Run {
 
 TEST_CASE("whatever transports do, every operation completes once, in time, with its own answers") {
   const std::uint64_t seed = number_from("SIMM_SEED", std::random_device{}());
-  const std::uint64_t rounds = number_from("SIMM_ROUNDS", 60);
+  const std::uint64_t rounds = rounds_from("SIMM_ROUNDS", 60);
   for (std::uint64_t round = 0; round < rounds; ++round) {
     INFO("repeat: SIMM_SEED=" << seed + round << " SIMM_ROUNDS=1 unit_engine -tc='whatever*'");
     Run run(seed + round);

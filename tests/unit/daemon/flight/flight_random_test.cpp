@@ -19,6 +19,7 @@ using base::kNsPerMs;
 using ipc::Opcode;
 
 using simm::test_support::number_from;
+using simm::test_support::rounds_from;
 
 // What the owners held under one name, one after the other; the first is: nothing.
 struct Register {
@@ -207,7 +208,7 @@ private:
 
 TEST_CASE("random reads through flights return what an owner held in time, and everything ends") {
   const std::uint64_t seed = number_from("SIMM_SEED", std::random_device{}());
-  const std::uint64_t rounds = number_from("SIMM_ROUNDS", 100);
+  const std::uint64_t rounds = rounds_from("SIMM_ROUNDS", 100);
   std::uint64_t shared = 0;
   for (std::uint64_t round = 0; round < rounds; ++round) {
     INFO("repeat: SIMM_SEED=" << seed + round << " SIMM_ROUNDS=1 unit_flight -tc='random*'");

@@ -18,6 +18,7 @@ namespace simm::server::testing {
 namespace {
 
 using simm::test_support::number_from;
+using simm::test_support::rounds_from;
 
 class ServerHistory {
 public:
@@ -224,7 +225,7 @@ private:
 
 TEST_CASE("random requests: whole values only, every request ends, nothing stays behind") {
   const std::uint64_t seed = number_from("SIMM_SEED", std::random_device{}());
-  const std::uint64_t rounds = number_from("SIMM_ROUNDS", 40);
+  const std::uint64_t rounds = rounds_from("SIMM_ROUNDS", 40);
   for (std::uint64_t round = 0; round < rounds; ++round) {
     INFO("repeat: SIMM_SEED=" << seed + round
                               << " SIMM_ROUNDS=1 unit_server -tc='random requests*'");

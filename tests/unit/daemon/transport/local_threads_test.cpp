@@ -10,6 +10,7 @@
 
 #include "daemon/base/random.h"
 #include "daemon/memory/fault_guard.h"
+#include "tests/support/number_from.h"
 #include "tests/unit/daemon/transport/local_world.h"
 
 namespace local_threads_test {
@@ -115,8 +116,8 @@ struct Side final : RequesterEvents {
 TEST_CASE("two threads ask each other, cancel and reset, and no slice is touched too late") {
   const char* text = std::getenv("SIMM_SEED");
   const std::uint64_t seed = text ? std::strtoull(text, nullptr, 10) : std::random_device{}();
-  const char* more = std::getenv("SIMM_ROUNDS");
-  const std::uint64_t asks = 3000 * (more ? std::strtoull(more, nullptr, 10) : 1);
+  // A round is a hundredth of a run.
+  const std::uint64_t asks = 30 * simm::test_support::rounds_from("SIMM_ROUNDS", 100);
   INFO("repeat: SIMM_SEED=" << seed << " unit_transport -tc='two threads*'");
   memory::FaultGuard::install();
   RegionMover movers[2];

@@ -13,6 +13,7 @@
 #include "daemon/base/real_clock.h"
 #include "daemon/transport/tcp/tcp_requester.h"
 #include "daemon/transport/tcp/tcp_responder.h"
+#include "tests/support/number_from.h"
 #include "tests/support/tcp_ends.h"
 #include "tests/unit/daemon/transport/local_world.h"
 
@@ -268,8 +269,8 @@ void run_both(SocketIoChoice choice, std::uint64_t seed, std::uint64_t asks) {
 TEST_CASE("tcp threads: two agents that sleep ask each other, cancel and reset") {
   const char* text = std::getenv("SIMM_SEED");
   const std::uint64_t seed = text ? std::strtoull(text, nullptr, 10) : std::random_device{}();
-  const char* more = std::getenv("SIMM_ROUNDS");
-  const std::uint64_t asks = 1500 * (more ? std::strtoull(more, nullptr, 10) : 1);
+  // A round is a hundredth of a run.
+  const std::uint64_t asks = 15 * simm::test_support::rounds_from("SIMM_ROUNDS", 100);
   INFO("repeat: SIMM_SEED=" << seed << " unit_transport -tc='tcp threads*'");
   memory::FaultGuard::install();
   for (const SocketIoChoice choice : support::io_choices()) {
