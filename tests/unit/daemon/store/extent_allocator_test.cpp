@@ -67,6 +67,32 @@ TEST_CASE("holes grow together from both sides") {
   CHECK(e.allocator.allocate(3 * 4096) != kNone);
 }
 
+TEST_CASE("extents of an earlier life are claimed where they were") {
+  struct Kept {
+    std::uint64_t offset;
+    std::uint64_t bytes;
+  };
+  for (const std::vector<Kept>& kept :
+       {std::vector<Kept>{{0, 64}, {64, 100}, {512, 1}, {4032, 64}},  // both ends, and neighbours
+        std::vector<Kept>{{128, 3000}}, std::vector<Kept>{{0, 4096}}, std::vector<Kept>{}}) {
+    Extents e(4096, 8);
+    std::vector<std::uint32_t> blocks;
+    std::uint64_t bytes = 0;
+    std::uint32_t hole = e.allocator.first();
+    for (const Kept& extent : kept) {
+      blocks.push_back(e.allocator.claim(hole, extent.offset, extent.bytes));
+      CHECK(e.allocator.block(blocks.back()).offset == extent.offset);
+      bytes += ExtentAllocator::rounded(extent.bytes);
+      CHECK(e.allocator.extent_bytes() == bytes);
+      CHECK(e.allocator.audit() == nullptr);
+      hole = e.allocator.after(blocks.back());
+    }
+    for (const std::uint32_t block : blocks) e.allocator.release(block);
+    CHECK(e.allocator.audit() == nullptr);
+    CHECK(e.allocator.allocate(4096) != kNone);
+  }
+}
+
 TEST_CASE("random sizes: bytes always add up, extents never overlap") {
   const char* text = std::getenv("SIMM_SEED");
   const std::uint64_t seed = text ? std::strtoull(text, nullptr, 10) : std::random_device{}();

@@ -9,6 +9,7 @@
 #include "daemon/base/slot_ownership.h"
 #include "kept_memory.h"
 #include "store_fixture.h"
+#include "store_life.h"
 
 namespace simm::store::testing {
 
@@ -22,52 +23,10 @@ StoreConfig small() {
   return config;
 }
 
-// A store on kept memory that can be left at any time, as a killed process leaves it.
-struct Life {
-  explicit Life(KeptMemory& memory, Contents contents = Contents::kept, std::uint64_t boot = 1)
-      : memory_(memory), now(1000 * kSecond), store(memory.open(memory.as(contents, now, boot))) {}
-
-  bool put(const ObjectKey& key, std::uint64_t length, std::uint8_t byte,
-           ipc::PutMode mode = ipc::PutMode::replace, base::TimeNs ttl_ns = 0) {
-    const WriteResult result = store->begin_write({key, length, mode, ttl_ns}, now);
-    if (result.start != WriteStart::reserved) return false;
-    store->publish(result.reservation, StoreFixture::fill(result.reservation, byte), 7, now);
-    return true;
-  }
-  // The byte it is filled with; -1: not there, -2: its bytes are wrong.
-  int byte_of(const ObjectKey& key) {
-    ReadPin pin;
-    if (store->begin_read(key, kNoLease, now, pin) != Status::ok) return -1;
-    const bool right = base::payload_digest(pin.bytes.data(), pin.bytes.size()) == pin.digest;
-    const int byte = right ? static_cast<int>(pin.bytes[0]) : -2;
-    if (right) {
-      store->note_verified(pin);
-    } else {
-      store->quarantine(pin, now);
-    }
-    store->end_read(pin);
-    return byte;
-  }
-  void audit() {
-    const char* wrong = store->audit();
-    CHECK_MESSAGE(wrong == nullptr, (wrong == nullptr ? "" : wrong));
-  }
-  std::uint64_t lost(RecoveryLoss loss) {
-    return store->stats().lost_at_recovery[static_cast<std::size_t>(loss)];
-  }
-
-  KeptMemory& memory_;
-  base::TimeNs now;
-  std::unique_ptr<Store> store;
-};
-
 }  // namespace recovery_test
 
-using recovery_test::kArenaBytes;
-using recovery_test::Life;
-
 TEST_CASE("recovery: a life finds what the one before left, and nothing that it had given up") {
-  KeptMemory memory(recovery_test::small(), kArenaBytes);
+  KeptMemory memory(recovery_test::small(), recovery_test::kArenaBytes);
   const OwnedKey kept("kept");
   const OwnedKey long_kept(std::string(1000, 'l'));
   const OwnedKey removed("removed");
@@ -119,7 +78,7 @@ TEST_CASE("recovery: a life finds what the one before left, and nothing that it 
 }
 
 TEST_CASE("recovery: no lease survives, and the oldest objects are the first to go") {
-  KeptMemory memory(recovery_test::small(), kArenaBytes);
+  KeptMemory memory(recovery_test::small(), recovery_test::kArenaBytes);
   {
     Life life(memory, Contents::fresh);
     for (int i = 0; i < 8; ++i) {
@@ -136,7 +95,7 @@ TEST_CASE("recovery: no lease survives, and the oldest objects are the first to 
 }
 
 TEST_CASE("recovery: a group comes back as one") {
-  KeptMemory memory(recovery_test::small(), kArenaBytes);
+  KeptMemory memory(recovery_test::small(), recovery_test::kArenaBytes);
   const OwnedKey key("g_k", 1, 1, "g");
   const OwnedKey value("g_v", 1, 1, "g");
   {
@@ -151,7 +110,7 @@ TEST_CASE("recovery: a group comes back as one") {
 }
 
 TEST_CASE("recovery: a TTL goes on under the clock of its boot, and ends with it") {
-  KeptMemory memory(recovery_test::small(), kArenaBytes);
+  KeptMemory memory(recovery_test::small(), recovery_test::kArenaBytes);
   const OwnedKey brief("brief");
   const OwnedKey lasting("lasting");
   const OwnedKey endless("endless");
@@ -186,7 +145,7 @@ TEST_CASE("recovery: a TTL goes on under the clock of its boot, and ends with it
 }
 
 TEST_CASE("recovery: what lost its slot in the meantime is not there from the first call on") {
-  KeptMemory memory(recovery_test::small(), kArenaBytes);
+  KeptMemory memory(recovery_test::small(), recovery_test::kArenaBytes);
   const OwnedKey stayed("stayed");
   const OwnedKey left("left");
   const OwnedKey came_back("came back");
@@ -215,7 +174,7 @@ TEST_CASE("recovery: what lost its slot in the meantime is not there from the fi
 }
 
 TEST_CASE("recovery: the process died in a replacement, and the newer put is the object") {
-  KeptMemory memory(recovery_test::small(), kArenaBytes);
+  KeptMemory memory(recovery_test::small(), recovery_test::kArenaBytes);
   const OwnedKey key("key");
   Record old;
   {
@@ -235,7 +194,7 @@ TEST_CASE("recovery: the process died in a replacement, and the newer put is the
 
 TEST_CASE("recovery: quotas and limits of today hold for what comes back") {
   StoreConfig config = recovery_test::small();
-  KeptMemory memory(config, kArenaBytes);
+  KeptMemory memory(config, recovery_test::kArenaBytes);
   {
     Life life(memory, Contents::fresh);
     for (int i = 0; i < 8; ++i) {
@@ -256,7 +215,7 @@ TEST_CASE("recovery: quotas and limits of today hold for what comes back") {
 }
 
 TEST_CASE("recovery: objects that moved are found where they are") {
-  KeptMemory memory(recovery_test::small(), kArenaBytes);
+  KeptMemory memory(recovery_test::small(), recovery_test::kArenaBytes);
   std::vector<std::uint64_t> moved;
   {
     Life life(memory, Contents::fresh);
@@ -275,7 +234,7 @@ TEST_CASE("recovery: objects that moved are found where they are") {
 }
 
 TEST_CASE("recovery: a table of another shape gives an empty store, which then is one of this") {
-  KeptMemory memory(recovery_test::small(), kArenaBytes);
+  KeptMemory memory(recovery_test::small(), recovery_test::kArenaBytes);
   const OwnedKey key("key");
   {
     Life life(memory, Contents::fresh);
@@ -287,7 +246,7 @@ TEST_CASE("recovery: a table of another shape gives an empty store, which then i
     config.objects_max = 32;
   }
   SUBCASE("a shorter arena") {
-    shard.payload = shard.payload.first(kArenaBytes / 2);
+    shard.payload = shard.payload.first(recovery_test::kArenaBytes / 2);
   }
   SUBCASE("another format") {
     memory.header().format += 1;
@@ -313,7 +272,7 @@ TEST_CASE("recovery: a table of another shape gives an empty store, which then i
 
 TEST_CASE("recovery: a table that is too short, or askew, is refused in words") {
   const StoreConfig config = recovery_test::small();
-  KeptMemory memory(config, kArenaBytes);
+  KeptMemory memory(config, recovery_test::kArenaBytes);
   ShardMemory shard = memory.as(Contents::kept);
   shard.table = shard.table.first(shard.table.size() - 1);
   const auto shorter = Store::create(config, shard);
@@ -323,11 +282,11 @@ TEST_CASE("recovery: a table that is too short, or askew, is refused in words") 
   CHECK(Store::create(config, shard).status() == Status::invalid_argument);
   StoreConfig wrong = config;
   wrong.objects_max = ~0u;
-  CHECK(Store::table_bytes_for(wrong, kArenaBytes) == 0);
+  CHECK(Store::table_bytes_for(wrong, recovery_test::kArenaBytes) == 0);
 }
 
 TEST_CASE("recovery: two entries that claim the same bytes are both given up") {
-  KeptMemory memory(recovery_test::small(), kArenaBytes);
+  KeptMemory memory(recovery_test::small(), recovery_test::kArenaBytes);
   const OwnedKey first("first");
   const OwnedKey second("second");
   const OwnedKey apart("apart");
@@ -350,7 +309,7 @@ TEST_CASE("recovery: two entries that claim the same bytes are both given up") {
   }
   SUBCASE("one that covers all of them") {
     Record& liar = memory.record(1);
-    liar.length = kArenaBytes;
+    liar.length = recovery_test::kArenaBytes;
     seal(liar);
     Life life(memory);
     CHECK(life.lost(RecoveryLoss::overlapping) == 5);
@@ -369,7 +328,7 @@ TEST_CASE("recovery: two entries that claim the same bytes are both given up") {
 }
 
 TEST_CASE("recovery: a sealed entry that says what no store says is given up") {
-  KeptMemory memory(recovery_test::small(), kArenaBytes);
+  KeptMemory memory(recovery_test::small(), recovery_test::kArenaBytes);
   const OwnedKey key("key");
   {
     Life life(memory, Contents::fresh);
@@ -382,13 +341,13 @@ TEST_CASE("recovery: a sealed entry that says what no store says is given up") {
     liar.length = 0;
   }
   SUBCASE("longer than the arena") {
-    liar.length = kArenaBytes + 1;
+    liar.length = recovery_test::kArenaBytes + 1;
   }
   SUBCASE("longer than any value") {
     liar.length = ~std::uint64_t{0};
   }
   SUBCASE("beyond the arena's end") {
-    offset = kArenaBytes - 64;
+    offset = recovery_test::kArenaBytes - 64;
   }
   SUBCASE("no generation") {
     liar.generation = 0;

@@ -1,0 +1,106 @@
+// Objects of an earlier life of the process, as a server serves them.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include "scripted_responder.h"
+
+namespace simm::server::testing {
+
+namespace recovered_test {
+
+// A server whose store can be made anew over the same memory.
+struct Restarted : ServerFixture {
+  Restarted() {
+    table_bytes = store::Store::table_bytes_for(quiet(), arena.size());
+    table.reset(static_cast<std::byte*>(std::aligned_alloc(4096, table_bytes)));
+    std::memset(table.get(), 0, table_bytes);
+    start(store::Contents::fresh);
+    put({"a", "b"}, {1000}, 1);
+    start(store::Contents::kept);
+  }
+  ~Restarted() {
+    const char* wrong = store->audit();
+    CHECK_MESSAGE(wrong == nullptr, (wrong == nullptr ? "" : wrong));
+    server.reset();
+    store.reset();
+    // The fixture looks at its store once more.
+    store = std::move(*store::Store::create(quiet(), arena));
+  }
+  void start(store::Contents contents) {
+    server.reset();
+    ServerConfig config = verifying();
+    config.verify = VerifyPolicy::never;
+    config.verify_ranged_bytes_max = 100;
+    store::ShardMemory memory{arena, {table.get(), table_bytes}, contents, 1, clock.now_ns()};
+    auto made = store::Store::create(quiet(), memory);
+    REQUIRE(made.has_value());
+    store = std::move(*made);
+    const std::string name = "server" + std::to_string(++starts);
+    server = std::make_unique<Server>(config, *store, clock, ServerCounters(counters, name));
+    own_all(kEpoch + 1, kEpoch);
+  }
+  std::unique_ptr<Exchange> get_part(std::size_t offset, std::size_t length) {
+    auto e = request(ipc::Opcode::get, {"a"}, {length}, 0xee);
+    e->pages[0].object_offset = offset;
+    e->incoming.header.ranged = true;
+    return run(std::move(e));
+  }
+
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::size_t table_bytes = 0;
+  std::unique_ptr<std::byte, Free> table;
+  int starts = 0;
+};
+
+}  // namespace recovered_test
+
+using recovered_test::Restarted;
+
+TEST_CASE("what came back is compared with its digest once, whatever the policy says") {
+  Restarted f;
+  CHECK(f.store->stats().unverified == 2);
+  SUBCASE("whole") {
+    for (int i = 0; i < 3; ++i) {
+      CHECK(f.get({"a"}, {1000})->replies[0].status == Status::ok);
+      CHECK(f.counted("server2.verified") == 1);
+    }
+  }
+  SUBCASE("a part of it, although it is longer than what is hashed for a part") {
+    for (int i = 0; i < 3; ++i) {
+      CHECK(f.get_part(10, 100)->replies[0].status == Status::ok);
+      CHECK(f.counted("server2.verified") == 1);
+    }
+  }
+  CHECK(f.store->stats().unverified == 1);
+}
+
+TEST_CASE("what came back with other bytes is never served") {
+  Restarted f;
+  for (std::byte& byte : f.arena) byte ^= std::byte{1};
+  SUBCASE("whole") {
+    CHECK(f.get({"a"}, {1000})->replies[0].status == Status::corrupt);
+  }
+  SUBCASE("a part of it") {
+    CHECK(f.get_part(10, 100)->replies[0].status == Status::corrupt);
+  }
+  CHECK(f.get({"a"}, {1000})->replies[0].status == Status::not_found);
+  CHECK(f.store->stats().quarantined == 1);
+  CHECK(f.store->stats().unverified == 1);
+}
+
+TEST_CASE("what came back under a slot that was lost meanwhile is missed at once") {
+  Restarted f;
+  f.own_all(ServerFixture::kEpoch + 5, ServerFixture::kEpoch + 4);
+  auto asked = f.request(ipc::Opcode::exists, {"a", "b"});
+  asked->incoming.header.epoch = ServerFixture::kEpoch + 5;
+  asked = f.run(std::move(asked));
+  CHECK(asked->replies[0].status == Status::not_found);
+  CHECK(asked->replies[1].status == Status::not_found);
+}
+
+}  // namespace simm::server::testing
