@@ -12,7 +12,7 @@ from simm.results import TIMEOUT, UNREACHABLE
 
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 2.0
-# A stopped daemon answers nothing and hangs nothing up: that many calls in a row without any answer.
+# A stopped daemon neither answers nor hangs up: that many calls in a row without any answer.
 TIMEOUTS_MAX = 2
 
 

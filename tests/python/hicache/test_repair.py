@@ -1,5 +1,5 @@
-"""The repair of SGLang's own backend, on a module that has its shape: simm.kv may be imported before
-or after SGLang's interface, the switch turns it off, and what is not broken is left alone."""
+"""The repair of SGLang's own backend, on a module that has its shape: simm.kv may be imported
+before or after SGLang's interface, the switch turns it off, what is not broken is left alone."""
 
 import pathlib
 import textwrap
@@ -72,8 +72,9 @@ NO_NICS = pytest.mark.skipif(pathlib.Path("/sys/class/infiniband").exists(),
 
 
 @NO_NICS
-@pytest.mark.parametrize("first", ["", "    import simm.kv\n",
-                                   "    import simm.sglang_repair as r; r.install(); r.install()\n"])
+@pytest.mark.parametrize("first", [
+    "", "    import simm.kv\n",
+    "    import simm.sglang_repair as r; r.install(); r.install()\n"])
 def test_the_constructor_works_without_rdma_devices(sglang, first):
     code, out, err = sglang(first + USE)
     assert (code, out) == (0, "works"), err
