@@ -10,22 +10,18 @@
 namespace simm::store {
 
 struct Store::Tables {
-  // Hands out aligned parts of one range; counts only, while it has no memory yet.
+  // Hands out aligned parts of one range.
   class Carver {
   public:
     explicit Carver(std::byte* memory) noexcept : memory_(memory) {}
 
     void* take(std::uint64_t bytes) noexcept {
-      constexpr std::uint64_t kPage = 4096;  // parts do not share pages
-      const std::uint64_t at = used_;
-      used_ += (bytes + kPage - 1) / kPage * kPage;
-      return memory_ == nullptr ? nullptr : memory_ + at;
+      // SAFETY: bytes_for() counted every part.
+      return std::exchange(memory_, memory_ + pages(bytes));
     }
-    [[nodiscard]] std::uint64_t used() const noexcept { return used_; }
 
   private:
     std::byte* memory_;
-    std::uint64_t used_ = 0;
   };
 
   Tables(std::byte* memory, std::uint32_t objects) noexcept
@@ -35,6 +31,15 @@ struct Store::Tables {
         groups(carver.take(Table<Group>::bytes_for(objects)), objects),
         blocks(carver.take(Table<Block>::bytes_for(blocks_for(objects))), blocks_for(objects)) {}
 
+  static std::uint64_t bytes_for(std::uint32_t objects) noexcept {
+    return 2 * pages(HashIndex::bytes_for(objects)) + pages(Table<Group>::bytes_for(objects)) +
+           pages(Table<Block>::bytes_for(blocks_for(objects)));
+  }
+  // Parts do not share pages.
+  static std::uint64_t pages(std::uint64_t bytes) noexcept {
+    constexpr std::uint64_t kPage = 4096;
+    return (bytes + kPage - 1) / kPage * kPage;
+  }
   // Of the objects, and of what a job holds: each block of its window, or a new place for it.
   static std::uint32_t blocks_for(std::uint32_t objects) noexcept {
     return ExtentAllocator::blocks_for(objects + HoleWindow::kBlocksMax);
@@ -103,7 +108,7 @@ Expected<std::unique_ptr<Store>> Store::create(const StoreConfig& config,
                  "metadata table of " + std::to_string(memory.table.size()) + " bytes: " +
                      std::to_string(table_bytes) + " are needed, from a page boundary on"};
   }
-  const std::uint64_t own_bytes = Tables(nullptr, *count).carver.used();
+  const std::uint64_t own_bytes = Tables::bytes_for(*count);
   auto own = ReservedMemory::map(own_bytes + (memory.table.empty() ? table_bytes : 0));
   if (!own) return std::move(own).error();
   const Tables tables(own->data(), *count);

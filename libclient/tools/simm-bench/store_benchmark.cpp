@@ -4,6 +4,7 @@
 
 #include "libclient/tools/simm-bench/cache_simulation.h"
 #include "libclient/tools/simm-bench/index_benchmark.h"
+#include "libclient/tools/simm-bench/restart_benchmark.h"
 #include "libclient/tools/simm-bench/space_benchmark.h"
 #include "libclient/tools/simm-bench/trace_generator.h"
 #include "libclient/tools/simm-bench/trace_statistics.h"
@@ -74,6 +75,10 @@ Outcome run_store_benchmark(const StoreOptions& options, ResultPrinter& printer)
   constexpr std::uint32_t kEntries = 10'000'000;
   const Outcome indexed = measure_index(options.quick ? kQuickEntries : kEntries, printer);
   if (!indexed) return indexed;
+  RestartOptions restart;
+  if (options.quick) restart.arena_bytes = std::uint64_t{256} << 20;
+  const Outcome restarted = measure_restart(restart, printer);
+  if (!restarted) return restarted;
   SpaceOptions space;
   space.seed = options.seed;
   if (options.quick) {

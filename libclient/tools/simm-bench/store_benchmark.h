@@ -1,6 +1,7 @@
 // simm-bench store: what the store makes of its memory. store.hit_rate: its eviction policies on a
-// trace, for six cache sizes, beside the optimal policy. store.efficiency, store.index_bytes and
-// store.index_ops: see space_benchmark.h and index_benchmark.h. Thread: the main thread.
+// trace, for six cache sizes, beside the optimal policy. store.efficiency, store.index_bytes,
+// store.index_ops, store.restart and store.meta_bytes: see space_benchmark.h, index_benchmark.h and
+// restart_benchmark.h. Thread: the main thread.
 #pragma once
 
 #include <cstdint>
