@@ -216,6 +216,13 @@ class Store:
         return await self._events().call(_GET, keys, views, lease_ms=lease_ms,
                                          timeout_ms=timeout_ms)
 
+    async def mget_range_async(self, keys: Sequence[str], views: Sequence[_native.BlockView],
+                               offsets: Sequence[int], *, lease_ms: int = 0,
+                               timeout_ms: int = 0) -> List[Length]:
+        """mget_range() as a coroutine."""
+        return await self._events().call(_GET, keys, views, offsets, lease_ms=lease_ms,
+                                         timeout_ms=timeout_ms, ranged=True)
+
     async def mexists_async(self, keys: Sequence[str], *, lease_ms: int = 0,
                             timeout_ms: int = 0) -> List[bool]:
         """mexists() as a coroutine."""

@@ -1,0 +1,21 @@
+"""simm.lmcache: SiMM as LMCache's remote storage. LMCache loads SimmConnectorAdapter (by
+`remote_storage_plugins`) or SimmConnector (by `external://`): see README.md of the package.
+
+Nothing is imported before it is asked for.
+"""
+
+import importlib
+from typing import Any
+
+_HOMES = {
+    "SimmConnector": "simm.lmcache.connector",
+    "SimmConnectorAdapter": "simm.lmcache.adapter",
+}
+
+__all__ = ["SimmConnector", "SimmConnectorAdapter"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
