@@ -5,6 +5,7 @@ is back, and closes it then. No thread exists while the daemon answers."""
 import os
 import threading
 import time
+import weakref
 from typing import Any, Callable, Dict, Sequence
 
 from simm.log import logger
@@ -86,21 +87,19 @@ class Breaker:
             if self._working or self._ended.is_set():
                 return
             self._working = True
-        threading.Thread(target=self._look, name="simm-breaker", daemon=True).start()
+        threading.Thread(target=_look, args=(weakref.ref(self), self._ended), name="simm-breaker",
+                         daemon=True).start()
 
-    def _look(self) -> None:
-        ended = self._ended
-        pause_s = FIRST_PAUSE_S
-        while not ended.wait(pause_s):
-            if self._attempt():
-                away_s = time.monotonic() - self._since_s
-                with self._lock:
-                    self._timeouts = 0
-                    self._working = False
-                    self._open = False
-                logger.warning("%s: the daemon is back after %.1f s", self._name, away_s)
-                return
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+    def _try_once(self) -> bool:
+        if not self._attempt():
+            return False
+        away_s = time.monotonic() - self._since_s
+        with self._lock:
+            self._timeouts = 0
+            self._working = False
+            self._open = False
+        logger.warning("%s: the daemon is back after %.1f s", self._name, away_s)
+        return True
 
     def stats(self) -> Dict[str, Any]:
         """Never waits."""
@@ -109,3 +108,14 @@ class Breaker:
     def close(self) -> None:
         """End its thread (which may be in an attempt: that is not waited for). Safe twice."""
         self._ended.set()
+
+
+def _look(breaker: "weakref.ref[Breaker]", ended: threading.Event) -> None:
+    """The thread: it does not keep a breaker alive that nobody else has."""
+    pause_s = FIRST_PAUSE_S
+    while not ended.wait(pause_s):
+        alive = breaker()
+        if alive is None or alive._try_once():
+            return
+        del alive
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)

@@ -32,7 +32,7 @@ class Link:
         self._refusal = ""
         self._breaker = Breaker("simm.sglang", self._try)
         if not self._try():
-            self._breaker.trip(self._refusal)
+            self._breaker.trip("there is no daemon yet")
 
     def _try(self) -> bool:
         if self._closed:

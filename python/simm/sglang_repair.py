@@ -81,7 +81,7 @@ def repair(backend: Any) -> None:
         logger.warning("SGLang's SiMM backend would not start without %s: its table of NICs is "
                        "empty instead (%s=0 leaves it alone)", NIC_DIRECTORY, SWITCH)
     config = getattr(backend, "SiMMConfig", None)
-    if config is not None and MANAGER in os.environ:
+    if config is not None:
         _repair_config(config)
 
 

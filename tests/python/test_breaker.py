@@ -1,5 +1,6 @@
 """Breaker: opens when the daemon is away or stopped, not when a page failed; closes by itself."""
 
+import gc
 import os
 import threading
 import time
@@ -71,6 +72,15 @@ def test_many_threads_open_it_once():
     wait_until(lambda: not threads())
     breaker.trip("after its end")
     assert breaker.stats()["trips"] == 1 and not threads()
+
+
+def test_one_that_nobody_has_any_more_ends_its_thread():
+    breaker = breaker_with([False])
+    breaker.trip("test")
+    assert len(threads()) == 1
+    del breaker
+    gc.collect()
+    wait_until(lambda: not threads())
 
 
 def test_a_forked_child_looks_for_itself():

@@ -49,12 +49,12 @@ def pool(kind: str, pages: int = PAGES, heads: int = 2, layout: str = "page_firs
     if not CHECKOUT:
         import minimal
         if kind == "mha":
-            return minimal.Mha(PAGE, pages, heads, layout)
+            return minimal.Mha(PAGE, pages, heads, layout, allocator == "shm")
         if kind == "logical":
             return minimal.Logical(PAGE)
         size, parts = {"mla": (PAGE, [4608]), "mamba": (1, [3000, 200, 100]),
                        "indexer": (PAGE, [528]), "v4": (PAGE, [1200])}[kind]
-        return minimal.HostPool(size, pages, parts)
+        return minimal.HostPool(size, pages, parts, allocator == "shm")
     from sglang.srt.mem_cache import memory_pool_host as host
     for module in sys.modules.values():
         if hasattr(module, "HICACHE_HOST_MEMORY_RESERVE_BYTES"):

@@ -5,6 +5,7 @@ SGLang is named; then the same tests drive the real ones."""
 import dataclasses
 import enum
 import mmap
+import os
 import sys
 import types
 from typing import Any, List, Optional
@@ -79,16 +80,22 @@ class HiCacheStorage:
 
 
 class HostPool:
-    """`parts`: bytes of each object of a page; each has a buffer of its own."""
+    """`parts`: bytes of each object of a page; each has a buffer of its own: an anonymous shared
+    mapping, or (`is_shm`) one of a memory file, whose descriptors the allocator keeps."""
 
     layout = "page_first"
     dtype = torch.uint8
 
-    def __init__(self, page_size: int, pages: int, parts: List[int]) -> None:
+    def __init__(self, page_size: int, pages: int, parts: List[int], is_shm: bool = False) -> None:
         self.page_size = page_size
         self._parts = parts
-        self.kv_buffer = [torch.frombuffer(mmap.mmap(-1, pages * size), dtype=torch.uint8)
-                          for size in parts]
+        fds = [os.memfd_create("pool") if is_shm else -1 for _ in parts]
+        for fd, size in zip(fds, parts):
+            if is_shm:
+                os.ftruncate(fd, pages * size)
+        self.allocator = types.SimpleNamespace(fds=fds)
+        self.kv_buffer = [torch.frombuffer(mmap.mmap(fd, pages * size), dtype=torch.uint8)
+                          for fd, size in zip(fds, parts)]
 
     def get_page_buffer_meta(self, indices):
         assert len(indices) % self.page_size == 0
@@ -116,10 +123,11 @@ class HostPool:
 
 
 class Mha(HostPool):
-    def __init__(self, page_size: int, pages: int, heads: int, layout: str) -> None:
+    def __init__(self, page_size: int, pages: int, heads: int, layout: str,
+                 is_shm: bool = False) -> None:
         self.head_num = heads
         self.layout = layout
-        super().__init__(page_size, pages, [page_size * heads * 64] * 2)
+        super().__init__(page_size, pages, [page_size * heads * 64] * 2, is_shm)
 
     def get_split_heads_page_buffer_meta(self, indices, split_factor):
         assert self.layout == "page_head"

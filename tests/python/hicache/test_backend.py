@@ -123,6 +123,35 @@ def test_lists_that_do_not_fit_are_misses(opened, caplog):
     assert "pages of" in caplog.text
 
 
+@pytest.mark.parametrize("kind", ["mha", "mla", "mamba"])
+def test_memory_files_are_handed_over(opened, kind, caplog):
+    kv = pool(kind, allocator="shm")
+    if not getattr(kv.allocator, "fds", None):
+        pytest.skip("this checkout has no allocator of memory files")
+    one = opened(kv, is_mla_model=kind == "mla")
+    kinds = {piece[2] for region in one._pools["kv"]._regions for piece in region.pieces}
+    assert kinds == {"shared"} and "copied once more" not in caplog.text
+    keys = hashes(2, "files" + kind)
+    fill(kv, [0, 1], 4)
+    assert all(set_pages(one, kv, keys, [0, 1])) and all(get_pages(one, kv, keys, [2, 3]))
+    assert moved(kv, 0, 2) and moved(kv, 1, 3)
+    assert one.facts()["bytes_staged"] == 0
+
+
+def test_private_memory_works_and_one_warning_says_what_to_change(opened, caplog):
+    kv = pool("mla")
+    buffers = kv.kv_buffer if isinstance(kv.kv_buffer, list) else [kv.kv_buffer]
+    private = [torch.zeros_like(buffer) for buffer in buffers]
+    kv.kv_buffer = private if isinstance(kv.kv_buffer, list) else private[0]
+    one = opened(kv, is_mla_model=True)
+    one.register_mem_host_pool_v2(kv, PoolName.INDEXER)
+    assert caplog.text.count("copied once more") == 1 and '"allocator": "shm"' in caplog.text
+    keys = hashes(1, "private")
+    fill(kv, [0], 4)
+    assert all(set_pages(one, kv, keys, [0])) and all(get_pages(one, kv, keys, [2]))
+    assert moved(kv, 0, 2)
+
+
 # --- identity ------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("change", [
