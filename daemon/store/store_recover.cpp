@@ -31,7 +31,12 @@ Outcome Store::recover(std::uint32_t highest, const ShardMemory& memory) {
     std::vector<RecoveryScan::Found> by_age = scan.found();
     std::sort(by_age.begin(), by_age.end(),
               [](const auto& a, const auto& b) { return a.generation > b.generation; });
-    for (const RecoveryScan::Found& found : by_age) readmit(found.number);
+    for (std::size_t i = 0; i < by_age.size(); ++i) {
+      // The index is read all over: ask for a line some entries ahead.
+      constexpr std::size_t kAhead = 8;
+      if (i + kAhead < by_age.size()) index_.prefetch(records_[by_age[i + kAhead].number].hash.low);
+      readmit(by_age[i].number);
+    }
     std::uint32_t hole = extents_.first();
     for (const RecoveryScan::Found& found : scan.found()) {
       Record& record = records_[found.number];
