@@ -37,6 +37,8 @@ server::ServerConfig server_config(const base::Config& config, bool has_network)
   // All credits of all engines of this process, and of all connections, may meet at one shard.
   result.requests_max = transport::LocalMeshConfig{}.credits * config.threading.data_agents;
   if (has_network) result.requests_max += DataAgentNetwork::kLinksMax * DataAgentNetwork::kCredits;
+  result.scrub_bytes_per_s = (config.store.scrub_bytes_per_s + config.threading.data_agents - 1) /
+                             config.threading.data_agents;
   switch (config.store.verify) {
     case base::VerifyMode::never:
       result.verify = server::VerifyPolicy::never;
@@ -89,7 +91,9 @@ DataAgent::DataAgent(const DataAgentShared& shared, std::uint32_t index, Parts p
   if (store_ != nullptr) {
     server_.emplace(server_config(shared.config, has_network), *store_, clock_,
                     server::ServerCounters(shared.counters, numbered("server", index)),
-                    server::StoreCounters(shared.counters, numbered("store", index)));
+                    server::StoreCounters(shared.counters, numbered("store", index)),
+                    server::ScrubCounters(shared.counters, numbered("scrub", index)),
+                    &shared.errors);
     server_->trace_with(sessions_.tracer());
     responder_.connect(*server_);
   }

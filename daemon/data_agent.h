@@ -13,6 +13,7 @@
 #include "daemon/base/agent.h"
 #include "daemon/base/config.h"
 #include "daemon/base/counters.h"
+#include "daemon/base/error_log.h"
 #include "daemon/base/turn_clock.h"
 #include "daemon/base/waiter.h"
 #include "daemon/data_agent_network.h"
@@ -33,6 +34,7 @@ struct DataAgentShared {
   const base::Config& config;
   const base::Clock& clock;
   base::CounterSet& counters;
+  base::ErrorLog& errors;
   // Of a daemon alone for ever, of a cluster until the first map comes.
   const engine::Placement& placement;
   session::ControlWaker& control;

@@ -149,9 +149,9 @@ Outcome DataAgents::make_flights(const Setup& setup,
 }
 
 Outcome DataAgents::add_agents(const Setup& setup) {
-  const DataAgentShared shared{
-      setup.config,  setup.clock,     setup.counters,    *placement_,
-      setup.control, setup.hash_seed, setup.has_clients, flight_mesh_ != nullptr};
+  const DataAgentShared shared{setup.config,    setup.clock,       setup.counters,
+                               setup.errors,    *placement_,       setup.control,
+                               setup.hash_seed, setup.has_clients, flight_mesh_ != nullptr};
   const std::uint32_t count = setup.config.threading.data_agents;
   const std::uint64_t shard_bytes = pool_bytes() / count / kHugePage * kHugePage;
   for (std::uint32_t i = 0; i < count; ++i) {

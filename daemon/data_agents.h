@@ -28,6 +28,7 @@ public:
     const base::Clock& clock;
     base::CounterSet& counters;  // these two outlive what is made
     base::Log& log;
+    base::ErrorLog& errors;
     session::ControlWaker& control;
     const control::TenantRules& tenants;
     std::uint64_t hash_seed;

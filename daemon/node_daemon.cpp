@@ -182,8 +182,8 @@ Expected<std::unique_ptr<NodeDaemon>> NodeDaemon::create(NodeOptions options) {
     base::note_override(p.options.config, "memory.foreign", "false", "role");
     p.log.warning("memory", "memory.foreign is off, because this daemon is in a cluster");
   }
-  auto data = DataAgents::create({p.options.config, p.clock, *p.counters, p.log, p.bell, p.tenants,
-                                  p.hash_seed, p.settings.has_value(),
+  auto data = DataAgents::create({p.options.config, p.clock, *p.counters, p.log, p.errors, p.bell,
+                                  p.tenants, p.hash_seed, p.settings.has_value(),
                                   p.options.role != NodeRole::storage});
   if (!data) return std::move(data).error();
   p.data = std::move(*data);

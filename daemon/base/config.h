@@ -80,6 +80,7 @@ struct Config {
     std::uint32_t eviction_watermark_percent = 0;
     std::uint32_t objects_max = 0;
     VerifyMode verify = VerifyMode::sampled;
+    std::uint64_t scrub_bytes_per_s = 0;
   } store;
   struct {
     std::uint32_t lanes_default = 0;

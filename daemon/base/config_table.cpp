@@ -123,6 +123,10 @@ constexpr KeySpec kKeys[] = {
     {"store.verify", KeyType::choice, "\"sampled\"", 0, 0, "never|sampled|always",
      "Checksums on get: never, one in 64, or every time.",
      [](C& c, N, V& v) { c.store.verify = static_cast<VerifyMode>(v.choice); }},
+    {"store.scrub_bytes_per_s", KeyType::bytes, "\"16MiB\"", 0, 1LL << 40, "",
+     "How much of the pool is compared with its checksums in a second, in the background and all "
+     "of it at most once an hour; 0: none.",
+     [](C& c, N, V& v) { c.store.scrub_bytes_per_s = v.share.bytes; }},
     {"session.lanes_default", KeyType::integer, "8", 1, ipc::kLanesMax, "",
      "Lanes of a session that asks for no number; a lane serves one caller at a time.",
      [](C& c, N, V& v) { c.session.lanes_default = u32(v); }},

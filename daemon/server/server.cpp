@@ -21,12 +21,14 @@ base::TraceRecord record_of(const transport::Incoming& incoming) noexcept {
 }  // namespace
 
 Server::Server(const ServerConfig& config, store::Store& store, const base::Clock& clock,
-               ServerCounters counters, StoreCounters store_counters)
+               ServerCounters counters, StoreCounters store_counters, ScrubCounters scrub_counters,
+               base::ErrorLog* errors)
     : config_(config),
       store_(store),
       clock_(clock),
       counters_(counters),
       store_counters_(store_counters),
+      scrubber_(config.scrub_bytes_per_s, store, scrub_counters, errors),
       jobs_(std::make_unique<Job[]>(config.requests_max)),
       job_pages_(config.requests_max),
       queue_(config.tenants_max, config.quantum_bytes) {

@@ -35,6 +35,7 @@
 #include "daemon/base/slot_ownership.h"
 #include "daemon/server/fair_queue.h"
 #include "daemon/server/job.h"
+#include "daemon/server/scrubber.h"
 #include "daemon/server/server_config.h"
 #include "daemon/server/server_counters.h"
 #include "daemon/store/store.h"
@@ -44,8 +45,10 @@ namespace simm::server {
 
 class Server final : public transport::ResponderEvents, public base::Agent {
 public:
+  // `errors` may be null; it outlives the server.
   Server(const ServerConfig& config, store::Store& store, const base::Clock& clock,
-         ServerCounters counters = {}, StoreCounters store_counters = {});
+         ServerCounters counters = {}, StoreCounters store_counters = {},
+         ScrubCounters scrub_counters = {}, base::ErrorLog* errors = nullptr);
   ~Server() override;
 
   // The slots of this server from now on; copied. Objects of a slot that was lost, or that was lost
@@ -64,7 +67,7 @@ public:
   void on_cancel(transport::Incoming& incoming) noexcept override;
   void on_aborted(transport::Incoming& incoming) noexcept override;
 
-  // Starts moves, lets waiting puts try again, and gives the store its turn.
+  // Starts moves, lets waiting puts try again, and gives the store and the scrubber their turns.
   int do_work() noexcept override;
   base::TimeNs next_deadline_ns() const noexcept override;
   // Publishes the counters: nobody will for as long as it sleeps.
@@ -133,6 +136,8 @@ private:
   base::Tracer* tracer_ = nullptr;
   base::SlotOwnership ownership_;
   base::SlotSet owned_;  // the same in 2 KiB, for the look at every page
+
+  Scrubber scrubber_;
 
   std::unique_ptr<Job[]> jobs_;
   base::LazyArray<JobPages> job_pages_;

@@ -22,6 +22,8 @@ struct ServerConfig {
   // to this length, since it is made in one turn.
   std::uint64_t verify_ranged_bytes_max = 4 * 1024 * 1024;
 
+  std::uint64_t scrub_bytes_per_s = 0;  // 0: nothing is scrubbed
+
   // Moves under way, of one request and of all. One move is always allowed.
   std::uint32_t request_moves_max = 32;
   std::uint64_t request_bytes_max = 8 * 1024 * 1024;

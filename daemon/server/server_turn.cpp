@@ -1,4 +1,6 @@
 // What a server does in a turn of its agent.
+#include <algorithm>
+
 #include "daemon/server/server.h"
 #include "simm/check.h"
 
@@ -18,6 +20,7 @@ int Server::do_work() noexcept {
   int work = store_.do_work(now_ns);
   if (!waiting_.empty()) work += retry_waiting();
   if (!queue_.empty()) work += start_moves(now_ns);
+  work += scrubber_.do_work(now_ns, jobs_busy_ > 0);
   if (now_ns >= publish_ns_) {
     publish_ns_ = now_ns + kPublishNs;
     store_counters_.publish(store_.stats());
@@ -26,7 +29,8 @@ int Server::do_work() noexcept {
 }
 
 base::TimeNs Server::next_deadline_ns() const noexcept {
-  return waiting_count_ == 0 ? base::kNoDeadline : turn_ns_ + kSpaceRetryNs;
+  const base::TimeNs retry_ns = waiting_count_ == 0 ? base::kNoDeadline : turn_ns_ + kSpaceRetryNs;
+  return std::min(retry_ns, scrubber_.next_deadline_ns());
 }
 
 bool Server::prepare_sleep() noexcept {

@@ -35,6 +35,7 @@
 #include "daemon/store/record.h"
 #include "daemon/store/record_seal.h"
 #include "daemon/store/reserved_memory.h"
+#include "daemon/store/scrub_object.h"
 #include "daemon/store/shard_memory.h"
 #include "daemon/store/store_config.h"
 #include "daemon/store/store_stats.h"
@@ -139,6 +140,22 @@ public:
   // Objects of lost slots may still hold memory.
   [[nodiscard]] bool dropping_slots() const noexcept { return ownership_ != nullptr; }
 
+  // Scrubbing. Looks at the record of that number, and quarantines it when it is damaged.
+  [[nodiscard]] ScrubLook look_at(std::uint32_t record, base::TimeNs now_ns,
+                                  ScrubObject& object) noexcept;
+  // Where its bytes are now; empty: it is gone. Good until the next call of anything else.
+  [[nodiscard]] std::span<const std::byte> bytes_of(const ScrubObject& object) const noexcept;
+  // All its bytes were read. False: they are not `sound`, and it was there, and is quarantined.
+  [[nodiscard]] bool end_scrub(const ScrubObject& object, bool sound, base::TimeNs now_ns) noexcept;
+  // Numbers of records are 1 .. this.
+  [[nodiscard]] std::uint32_t records_highest() const noexcept { return records_.highest(); }
+  [[nodiscard]] std::uint64_t objects() const noexcept { return counts_.objects; }
+  // Objects of an earlier life that nobody has compared with their digest yet.
+  [[nodiscard]] std::uint64_t unverified() const noexcept { return counts_.unverified; }
+  [[nodiscard]] bool is_unverified(const ScrubObject& object) const noexcept {
+    return records_[object.record].unverified;
+  }
+
   // Ends leases, drops what has expired or lost its slot, evicts below the watermark: a bounded
   // amount of each.
   int do_work(base::TimeNs now_ns) noexcept;
@@ -193,6 +210,8 @@ private:
   [[nodiscard]] bool disowned(const Record& record) const noexcept {
     return !ownership_->owns_since(base::slot_of(record.group_hash), record.epoch);
   }
+  [[nodiscard]] bool is_there(const ScrubObject& object) const noexcept;
+  [[nodiscard]] bool drop_damaged(std::uint32_t record, base::TimeNs now_ns) noexcept;
   void drop_disowned(std::uint32_t record, base::TimeNs now_ns) noexcept;
   int sweep_slots(base::TimeNs now_ns) noexcept;
   [[nodiscard]] base::TimeNs clamped_lease(base::TimeNs lease_ns) const noexcept;
