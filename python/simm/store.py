@@ -232,6 +232,11 @@ class Store:
         """mdelete() as a coroutine."""
         return await self._events().call(_DELETE, keys, timeout_ms=timeout_ms)
 
+    def open_channel(self) -> _native.Channel:
+        """For a loop of another kind than asyncio's: batches are started and drained there, by one
+        thread at a time. RuntimeError: closed, or no daemon."""
+        return self._connection.open_channel()
+
     def _events(self) -> Any:
         loop = asyncio.get_running_loop()
         channel = self._channels.get(loop)

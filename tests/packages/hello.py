@@ -2,6 +2,7 @@
 import numpy
 
 from simm.kv import BlockView, Store, register_mr
+from simm.lmcache import SimmL2Client
 
 store = Store()
 memory = numpy.zeros(8192, dtype=numpy.uint8)
@@ -13,3 +14,6 @@ assert store.put("greeting from Python", source) == 0
 assert store.get("greeting from Python", target) == 4096
 assert (memory[:4096] == memory[4096:]).all()
 store.close()
+
+client = SimmL2Client()  # of a package inside simm
+client.close()

@@ -59,6 +59,8 @@ said=$("$venv" -m simm) || { cat log; fail "python3 -m simm: $said"; }
 grep -qx "simm $version" <<<"$said" || fail "python3 -m simm says: $said"
 "$venv" -c '
 from simm.kv import Store
+from simm.lmcache import SimmL2Client  # a package inside simm
+SimmL2Client().close()
 with Store() as store:
     source, target = store.allocate(1 << 20), store.allocate(1 << 20)
     memoryview(source)[:] = bytes(range(256)) * 4096

@@ -1,5 +1,6 @@
-"""simm.lmcache: SiMM as LMCache's remote storage. LMCache loads SimmConnectorAdapter (by
-`remote_storage_plugins`) or SimmConnector (by `external://`): see README.md of the package.
+"""simm.lmcache: SiMM as LMCache's remote storage. LMCache inside vLLM loads SimmConnectorAdapter (by
+`remote_storage_plugins`) or SimmConnector (by `external://`), its multi-process server loads
+SimmL2Client (by `native_plugin`): see README.md of the package.
 
 Nothing is imported before it is asked for.
 """
@@ -10,9 +11,10 @@ from typing import Any
 _HOMES = {
     "SimmConnector": "simm.lmcache.connector",
     "SimmConnectorAdapter": "simm.lmcache.adapter",
+    "SimmL2Client": "simm.lmcache.l2_client",
 }
 
-__all__ = ["SimmConnector", "SimmConnectorAdapter"]
+__all__ = ["SimmConnector", "SimmConnectorAdapter", "SimmL2Client"]
 
 
 def __getattr__(name: str) -> Any:

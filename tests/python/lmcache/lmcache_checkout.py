@@ -5,6 +5,7 @@ them has a part in what is tested."""
 import asyncio
 import ctypes
 import gc
+import importlib
 import inspect
 import logging
 import os
@@ -50,8 +51,8 @@ def install():
         ctypes.pythonapi.PyType_Modified(ctypes.py_object(torch.dtype))
     if not torch.cuda.is_available():
         torch.cuda.Stream = lambda *arguments: None
-    import lmcache.lmcache_native
-    lmcache.lmcache_native.Bitmap = Bitmap
+    for name in ("lmcache.native_storage_ops", "lmcache.lmcache_native"):
+        importlib.import_module(name).Bitmap = Bitmap
     for name in list(logging.root.manager.loggerDict):
         if name.startswith("lmcache"):
             logging.getLogger(name).setLevel(logging.ERROR)

@@ -7,6 +7,7 @@ import enum
 import importlib
 import struct
 import sys
+import threading
 import types
 import urllib.parse
 
@@ -61,7 +62,6 @@ class MemoryObj:
         self.meta = metadata
         self._free = free
         self._references = 1
-        self._whole = len(raw_data)
 
     def get_size(self):
         if self.meta.fmt == MemoryFormat.BINARY_BUFFER:
@@ -91,36 +91,44 @@ class MemoryObj:
     def ref_count_down(self):
         self._references -= 1
         if self._references == 0:
-            self._free(self._whole)
+            self._free()
 
     def get_ref_count(self):
         return self._references
 
 
 class Allocator:
-    """Of one tensor, bump by bump. What is given back counts, and is used again when all is."""
+    """Of one tensor. Memory is used again for chunks of the same size. Thread: any."""
 
     def __init__(self, size):
         self.buffer = torch.zeros(size, dtype=torch.uint8)
         self.used = 0
         self._next = 0
+        self._idle = {}
+        self._lock = threading.Lock()
 
     def allocate(self, shapes, dtypes, fmt):
+        metadata = Metadata(shapes[0], dtypes[0], fmt)
         if fmt == MemoryFormat.BINARY_BUFFER:
-            metadata = Metadata(shapes[0], None, fmt)
-            return MemoryObj(bytearray(shapes[0][0]), metadata, lambda size: None)
+            return MemoryObj(bytearray(shapes[0][0]), metadata, lambda: None)
         size = bytes_of(shapes[0], dtypes[0])
-        if self._next + size > len(self.buffer):
-            return None
-        raw = self.buffer[self._next:self._next + size]
-        self._next += size
-        self.used += size
-        return MemoryObj(raw, Metadata(shapes[0], dtypes[0], fmt), self._free)
+        with self._lock:
+            idle = self._idle.setdefault(size, [])
+            if idle:
+                start = idle.pop()
+            elif self._next + size > len(self.buffer):
+                return None
+            else:
+                start = self._next
+                self._next += size
+            self.used += size
+        return MemoryObj(self.buffer[start:start + size], metadata,
+                         lambda: self._free(start, size))
 
-    def _free(self, size):
-        self.used -= size
-        if self.used == 0:
-            self._next = 0
+    def _free(self, start, size):
+        with self._lock:
+            self._idle[size].append(start)
+            self.used -= size
 
 
 class LocalCPUBackend:
