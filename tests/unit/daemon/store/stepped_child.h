@@ -9,14 +9,14 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <functional>
 
 namespace simm::store::testing {
 
 class SteppedChild {
 public:
   // The child waits for its first step.
-  template <typename Function>
-  explicit SteppedChild(Function&& function) {
+  explicit SteppedChild(const std::function<void()>& function) {
     pid_ = ::fork();
     REQUIRE(pid_ >= 0);
     if (pid_ == 0) {
