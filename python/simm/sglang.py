@@ -250,6 +250,8 @@ class HiCacheSimm(HiCacheStorage):
     def _prefix(self, keys: Sequence[str]) -> int:
         """Pages from the first on that are there. The marker of the next generation is asked for
         along: when it is there, somebody has cleared the storage."""
+        if self._link.store is None:
+            return 0
         self._find_generation()
         marker = self._keys.marker(self._keys.generation + 1)
         flat = not self._is_v1 or any("." in key for key in keys[:1])
@@ -278,6 +280,8 @@ class HiCacheSimm(HiCacheStorage):
 
     def _move(self, parts: Sequence[Part], is_put: bool) -> List[List[bool]]:
         """One native call for all pages of all parts, which are all replicated or none is."""
+        if self._link.store is None:
+            return [[pool.is_logical] * len(keys) for pool, keys, _ in parts]
         prefix = self._keys.prefix()
         names: List[str] = []
         starts: List[int] = []

@@ -43,6 +43,8 @@ class HostPool:
         of_a_rank = name in ALWAYS_OF_A_RANK or hasattr(self._pool, "head_num")
         self.is_replicated = keys.is_replicated and not of_a_rank
         self._split = keys.split_factor if name == KV else 1
+        self._steps: Optional[List[Tuple[int, int]]] = None
+        self._sizes: Sequence[int] = ()
         if not self.is_logical:
             self._name_parts(keys)
             self._register()
@@ -50,7 +52,8 @@ class HostPool:
     def _name_parts(self, keys: KeyMaker) -> None:
         torch = torch_or_none()
         try:
-            _, sizes = self.places(torch.arange(self.page_size))
+            starts, sizes = self._ask(torch.arange(self.page_size))
+            self._find_steps(torch, starts, sizes)
         except Exception as error:
             raise RuntimeError(f"host pool {self.name}: {error}: start SGLang with "
                                "--hicache-mem-layout page_first or page_first_direct") from error
@@ -62,6 +65,21 @@ class HostPool:
         self.fingerprint = fingerprint(self._pool, of_one_rank)
         self.suffixes = keys.suffixes(self.name, self.fingerprint, len(sizes), self.is_replicated,
                                       page_head)
+
+    def _find_steps(self, torch: Any, starts: Sequence[int], sizes: Sequence[int]) -> None:
+        """In all of SGLang's layouts a page is at a fixed distance from the one before; asking the
+        pool costs more than the rest of a call. Checked at both ends; else the pool is asked."""
+        pages = (getattr(self._pool, "size", None) or 0) // self.page_size
+        if pages < 3:
+            return
+        some = [1, pages // 2, pages - 1]
+        asked, asked_sizes = self._ask(torch.tensor(
+            [page * self.page_size + i for page in some for i in range(self.page_size)]))
+        parts = len(starts)
+        steps = [(start, asked[i] - start) for i, start in enumerate(starts)]
+        wanted = [start + page * step for page in some for start, step in steps]
+        if wanted == list(asked) and list(asked_sizes) == list(sizes) * len(some) and parts:
+            self._steps, self._sizes = steps, list(sizes)
 
     def _register(self) -> None:
         files = descriptors_of(self._pool)
@@ -79,6 +97,16 @@ class HostPool:
 
     def places(self, host_indices: Any) -> Tuple[Sequence[int], Sequence[int]]:
         """Addresses and sizes of the objects of these pages, in the order of names()."""
+        size = self.page_size
+        if self._steps is None:
+            return self._ask(host_indices)
+        firsts = host_indices.tolist()[::size]
+        if size > 1 and any(first % size for first in firsts):
+            return self._ask(host_indices)  # SGLang has none; its own arithmetic decides
+        return ([start + first // size * step for first in firsts for start, step in self._steps],
+                list(self._sizes) * len(firsts))
+
+    def _ask(self, host_indices: Any) -> Tuple[Sequence[int], Sequence[int]]:
         if self._split > 1:
             found = self._pool.get_split_heads_page_buffer_meta(host_indices, self._split)
         else:

@@ -7,6 +7,7 @@ import os
 import numpy
 import pytest
 
+import simm
 from conftest import fill
 from simm import kv
 from simm.kv import BlockView, deregister_mr, register_mr
@@ -181,3 +182,25 @@ def test_a_memory_file_is_handed_over_if_it_is_the_one_that_is_mapped(store, key
     strange = kv.register_mr(numpy.zeros(size, numpy.uint8), fds=[other])
     assert [piece[2] for piece in strange.pieces] == ["staged"]
     os.close(other)
+
+
+def test_a_tensor_without_a_store_at_hand(daemon, monkeypatch, store, key):
+    monkeypatch.setattr("simm.host_memory._store", [])
+    rows = simm.alloc_tensor((4, 1024), "float32", hugepages=True, numa=0)
+    assert rows.shape == (4, 1024) and rows.dtype == numpy.float32 and not rows.any()
+    rows[1] = 5
+    assert store.put(key, BlockView.from_tensor(rows[1])) == 0
+    assert store.get(key, BlockView.from_tensor(rows[2])) == 4096 and (rows[2] == 5).all()
+    more = simm.alloc_tensor((8,))
+    del rows
+    gc.collect()
+    assert len(more) == 8
+    with pytest.raises(ValueError, match="at least one element"):
+        simm.alloc_tensor((0, 4))
+
+
+def test_a_tensor_without_a_daemon_says_the_remedy(monkeypatch, tmp_path):
+    monkeypatch.setattr("simm.host_memory._store", [])
+    monkeypatch.setenv("SIMM_SOCKET", str(tmp_path / "none.sock"))
+    with pytest.raises(RuntimeError, match="simmd"):
+        simm.alloc_tensor((8,))

@@ -67,6 +67,11 @@ with Store() as store:
     assert store.put("wheel", source.view()) == 0
     assert store.get("wheel", target.view()) == 1 << 20
     assert bytes(target) == bytes(source)'
+# What SGLang's plugin loader finds and calls.
+plugin=$("$venv" -c 'from importlib.metadata import entry_points
+found = entry_points(group="sglang.srt.plugins", name="simm")
+print(*[entry.load().__module__ for entry in found])')
+[ "$plugin" = simm.sglang_repair ] || fail "the plugin for SGLang is: $plugin"
 pip "$venv" -m pip uninstall -y simm
 ! "$venv" -c 'import simm' 2>/dev/null || fail "uninstalling left something"
 echo "wheel_test: passed"

@@ -49,7 +49,10 @@ def newer_torch() -> None:
     """What torch 1.13 lacks and the host pools use. Types of pointers are never looked at here."""
     if not hasattr(torch.float16, "itemsize"):
         names = gc.get_referents(torch.dtype.__dict__)[0]
-        names["itemsize"] = property(lambda dtype: torch.empty((), dtype=dtype).element_size())
+        known = (torch.uint8, torch.int8, torch.int32, torch.int64, torch.float16, torch.bfloat16,
+                 torch.float32)
+        sizes = {dtype: torch.empty((), dtype=dtype).element_size() for dtype in known}
+        names["itemsize"] = property(sizes.__getitem__)
         ctypes.pythonapi.PyType_Modified(ctypes.py_object(torch.dtype))
     for name, like in (("uint64", torch.int64), ("uint32", torch.int32), ("uint16", torch.int16),
                        ("float8_e4m3fn", torch.int8), ("float8_e5m2", torch.int8)):

@@ -88,6 +88,7 @@ class HostPool:
 
     def __init__(self, page_size: int, pages: int, parts: List[int], is_shm: bool = False) -> None:
         self.page_size = page_size
+        self.size = page_size * pages
         self._parts = parts
         fds = [os.memfd_create("pool") if is_shm else -1 for _ in parts]
         for fd, size in zip(fds, parts):

@@ -123,6 +123,38 @@ def test_lists_that_do_not_fit_are_misses(opened, caplog):
     assert "pages of" in caplog.text
 
 
+@pytest.mark.parametrize("kind,layout", [
+    ("mha", "page_first"), ("mha", "page_head"), ("mla", "page_first"), ("mamba", "page_first"),
+    ("indexer", "page_first"), ("v4", "page_first")])
+def test_places_are_those_that_the_pool_says(opened, kind, layout):
+    if kind == "v4":
+        pool_name("deepseek_v4_c4")
+    host = pool(kind, layout=layout)
+    one = opened(host, tp_lcm_size=4, tp_size=2, should_split_heads=layout == "page_head")
+    ours = one._pools["kv"]
+    assert ours._steps is not None
+    pages = random.Random(kind).sample(range(harness.PAGES), 20)
+    asked = ours._ask(indices(pages, host))
+    assert ours.places(indices(pages, host)) == (list(asked[0]), list(asked[1]))
+
+
+def test_a_pool_whose_pages_lie_otherwise_is_asked(opened):
+    host = pool("mla")
+    real = host.get_page_buffer_meta
+
+    def swapped(some):
+        pages = (some[::host.page_size] // host.page_size).tolist()
+        even = host.size // host.page_size // 2 * 2
+        return real(indices([page ^ 1 if page < even else page for page in pages], host))
+    host.get_page_buffer_meta = swapped
+    one = opened(host, is_mla_model=True)
+    assert one._pools["kv"]._steps is None
+    keys = hashes(2, "otherwise")
+    fill(host, range(2), 9)
+    assert all(set_pages(one, host, keys, [0, 1])) and all(get_pages(one, host, keys, [2, 3]))
+    assert moved(host, 0, 2) and moved(host, 1, 3)
+
+
 @pytest.mark.parametrize("kind", ["mha", "mla", "mamba"])
 def test_memory_files_are_handed_over(opened, kind, caplog):
     kv = pool(kind, allocator="shm")
