@@ -222,6 +222,12 @@ void bind_lists(py::module_& module) {
                     "different length.")
       .def(py::init(&Views::from_lists), py::arg("ptrs"), py::arg("sizes"),
            py::arg("mr").none(true) = std::shared_ptr<MrExt>())
+      .def_property_readonly("sizes",
+                             [](const Views& self) {
+                               py::list sizes;
+                               for (const auto& page : self.pages) sizes.append(page.second);
+                               return sizes;
+                             })
       .def("__len__", [](const Views& self) { return self.pages.size(); });
 }
 

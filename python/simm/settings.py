@@ -7,11 +7,13 @@ environment, in that order.
 | socket | | socket | SIMM_SOCKET (comes first) |
 | namespace | | namespace | SIMM_NAMESPACE (comes first) |
 | exact size | | exact_size (default true) | SIMM_EXACT_SIZE (comes first; 0 or 1) |
+| profile | | enable_profile (default false) | SIMM_PROFILE (comes first; 0 or 1) |
 
 Above all of them stand the `overrides` of a caller that has a configuration of its own, with the
 file's keys (simm.sglang: SGLang's extra config).
 
-The file is the one that SGLANG_HICACHE_SIMM_CONFIG_PATH names. Without a socket libsimm looks for
+The file is the one that SGLANG_HICACHE_SIMM_CONFIG_PATH names, else FLEXKV_SIMM_CONFIG_PATH: their
+engines read it too. Without a socket libsimm looks for
 one; without a manager any daemon will do.
 """
 
@@ -23,6 +25,7 @@ from typing import Any, Dict, Mapping, Optional
 from simm.flags import EFFECTIVE, flag, flag_number
 
 CONFIG_PATH_VARIABLE = "SGLANG_HICACHE_SIMM_CONFIG_PATH"
+_CONFIG_PATH_VARIABLES = (CONFIG_PATH_VARIABLE, "FLEXKV_SIMM_CONFIG_PATH")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Settings:
     socket: str  # path, or empty: libsimm looks for it
     name_space: str  # empty: the default namespace
     exact_size: bool  # a get whose view has another size than the value is a miss
+    enable_profile: bool  # a line in the log for each call that moves bytes
     sync_timeout_ms: int
     async_timeout_ms: int
     floor_bytes_per_s: int
@@ -40,14 +44,16 @@ class Settings:
         """RuntimeError names the file, flag or variable that makes no sense, and the remedy."""
         first = overrides or {}
         try:
-            config = _read_file(os.environ.get(CONFIG_PATH_VARIABLE, ""))
+            config = _read_file()
             return Settings(
                 manager=_text(first, "manager_address", "extra config") or _manager(config),
                 socket=(_text(first, "socket", "extra config") or os.environ.get("SIMM_SOCKET")
                         or _text(config, "socket")),
                 name_space=(_text(first, "namespace", "extra config")
                             or os.environ.get("SIMM_NAMESPACE") or _text(config, "namespace")),
-                exact_size=first.get("exact_size") is True or _exact_size(config),
+                exact_size=first.get("exact_size") is True
+                or _truth(config, "exact_size", "SIMM_EXACT_SIZE", bool(config)),
+                enable_profile=_truth(config, "enable_profile", "SIMM_PROFILE", False),
                 sync_timeout_ms=flag_number("clnt_sync_req_timeout_ms"),
                 async_timeout_ms=flag_number("clnt_async_req_timeout_ms"),
                 floor_bytes_per_s=flag_number("clnt_floor_bytes_per_s"),
@@ -56,17 +62,20 @@ class Settings:
             raise RuntimeError(str(error)) from None
 
 
-def _read_file(path: str) -> Dict[str, Any]:
-    if not path:
-        return {}
-    try:
-        with open(path, encoding="utf-8") as file:
-            config = json.load(file)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{CONFIG_PATH_VARIABLE}={path}: {error}: name a JSON file") from None
-    if not isinstance(config, dict):
-        raise ValueError(f"{CONFIG_PATH_VARIABLE}={path}: not a JSON object: {{...}}")
-    return config
+def _read_file() -> Dict[str, Any]:
+    for variable in _CONFIG_PATH_VARIABLES:
+        path = os.environ.get(variable)
+        if not path:
+            continue
+        try:
+            with open(path, encoding="utf-8") as file:
+                config = json.load(file)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{variable}={path}: {error}: name a JSON file") from None
+        if not isinstance(config, dict):
+            raise ValueError(f"{variable}={path}: not a JSON object: {{...}}")
+        return config
+    return {}
 
 
 def _text(config: Mapping[str, Any], key: str,
@@ -88,15 +97,15 @@ def _manager(config: Dict[str, Any]) -> str:
     return _text(config, "manager_address") or os.environ.get("SIMM_CLUSTER_MANAGER", "")
 
 
-def _exact_size(config: Dict[str, Any]) -> bool:
-    text = os.environ.get("SIMM_EXACT_SIZE")
+def _truth(config: Mapping[str, Any], key: str, variable: str, otherwise: bool) -> bool:
+    text = os.environ.get(variable)
     if text is not None and text != "":
         if text not in ("0", "1"):
-            raise ValueError(f"SIMM_EXACT_SIZE={text}: 0 or 1")
+            raise ValueError(f"{variable}={text}: 0 or 1")
         return text == "1"
-    # SGLang's keys do not name the model: a page of another size is another model's.
-    wanted = config.get("exact_size", bool(config))
+    # SGLang's keys do not name the model: a page of another size is another model's. So exact
+    # sizes are what whoever has a file gets, unless it says otherwise.
+    wanted = config.get(key, otherwise)
     if not isinstance(wanted, bool):
-        raise ValueError(f"exact_size = {wanted!r} in the file of {CONFIG_PATH_VARIABLE}: "
-                         "true or false")
+        raise ValueError(f"{key} = {wanted!r} in the file of {CONFIG_PATH_VARIABLE}: true or false")
     return wanted

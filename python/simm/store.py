@@ -5,11 +5,12 @@ import math
 import os
 import weakref
 from types import TracebackType
-from typing import Any, Dict, List, Optional, Sequence, Type, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Type, Union
 
 from simm import _native
 from simm.events import EventChannel
 from simm.log import report_failure
+from simm.profile import ProfiledChannel, profiled
 from simm.results import Code, Length
 from simm.settings import Settings
 from simm.slab import SlabAllocator
@@ -69,6 +70,9 @@ class Store:
             floor_bytes_per_s=self._settings.floor_bytes_per_s,
             report=report_failure,
         )
+        self._run: Callable[..., List[Any]] = self._connection.run
+        if settings.enable_profile:
+            self._run = profiled(self._run)
         self._slabs = SlabAllocator(self._connection.allocate)
         self._channels: "weakref.WeakKeyDictionary[Any, EventChannel]" = (
             weakref.WeakKeyDictionary())
@@ -111,8 +115,8 @@ class Store:
         if_absent: an existing key is left alone, which is 0 as well. ttl_ms: life of the value;
         0: until it is evicted.
         """
-        return self._connection.run(_PUT, (key,), (view,), if_absent=if_absent,
-                                    ttl_ms=ttl_ms or _ttl_ms_of(key), timeout_ms=timeout_ms)[0]
+        return self._run(_PUT, (key,), (view,), if_absent=if_absent,
+                         ttl_ms=ttl_ms or _ttl_ms_of(key), timeout_ms=timeout_ms)[0]
 
     def get(self, key: str, view: _native.BlockView, *, lease_ms: int = 0,
             timeout_ms: int = 0) -> Length:
@@ -122,8 +126,8 @@ class Store:
         exact size (settings) any other size than the view's is -4003.
         lease_ms: keep it at least that long; 0: the daemon's default.
         """
-        return self._connection.run(_GET, (key,), (view,), lease_ms=lease_ms,
-                                    timeout_ms=timeout_ms)[0]
+        return self._run(_GET, (key,), (view,), lease_ms=lease_ms,
+                         timeout_ms=timeout_ms)[0]
 
     def get_range(self, key: str, view: _native.BlockView, offset: int, *, lease_ms: int = 0,
                   timeout_ms: int = 0) -> Length:
@@ -134,19 +138,19 @@ class Store:
 
     def exists(self, key: str, *, lease_ms: int = 0, timeout_ms: int = 0) -> bool:
         """Is the key there? False also when the daemon can not be asked."""
-        return self._connection.run(_EXISTS, (key,), lease_ms=lease_ms, timeout_ms=timeout_ms)[0]
+        return self._run(_EXISTS, (key,), lease_ms=lease_ms, timeout_ms=timeout_ms)[0]
 
     def delete(self, key: str, *, timeout_ms: int = 0) -> Code:
         """0, or a negative code; -4003: it was not there."""
-        return self._connection.run(_DELETE, (key,), timeout_ms=timeout_ms)[0]
+        return self._run(_DELETE, (key,), timeout_ms=timeout_ms)[0]
 
     # --- lists: one native call, carried out in parallel ------------------------------------------
 
     def mput(self, keys: Sequence[str], views: Pages, *, if_absent: bool = False,
              ttl_ms: int = 0, timeout_ms: int = 0) -> List[Code]:
         """put() of each key; lists of different length give -1000 for each key."""
-        return self._connection.run(_PUT, keys, views, if_absent=if_absent, ttl_ms=ttl_ms,
-                                    timeout_ms=timeout_ms)
+        return self._run(_PUT, keys, views, if_absent=if_absent, ttl_ms=ttl_ms,
+                         timeout_ms=timeout_ms)
 
     def mget(self, keys: Sequence[str], views: Pages, *, lease_ms: int = 0, timeout_ms: int = 0,
              shared: bool = False) -> List[Length]:
@@ -154,24 +158,24 @@ class Store:
 
         shared: other processes of this node read the same keys: one fetch serves them all.
         """
-        return self._connection.run(_GET, keys, views, lease_ms=lease_ms, timeout_ms=timeout_ms,
-                                    shared=shared)
+        return self._run(_GET, keys, views, lease_ms=lease_ms, timeout_ms=timeout_ms,
+                         shared=shared)
 
     def mget_range(self, keys: Sequence[str], views: Sequence[_native.BlockView],
                    offsets: Sequence[int], *, lease_ms: int = 0,
                    timeout_ms: int = 0) -> List[Length]:
         """get_range() of each key; `offsets` in bytes."""
-        return self._connection.run(_GET, keys, views, offsets, lease_ms=lease_ms,
-                                    timeout_ms=timeout_ms, ranged=True)
+        return self._run(_GET, keys, views, offsets, lease_ms=lease_ms,
+                         timeout_ms=timeout_ms, ranged=True)
 
     def mexists(self, keys: Sequence[str], *, lease_ms: int = 0,
                 timeout_ms: int = 0) -> List[bool]:
         """exists() of each key."""
-        return self._connection.run(_EXISTS, keys, lease_ms=lease_ms, timeout_ms=timeout_ms)
+        return self._run(_EXISTS, keys, lease_ms=lease_ms, timeout_ms=timeout_ms)
 
     def mdelete(self, keys: Sequence[str], *, timeout_ms: int = 0) -> List[Code]:
         """delete() of each key."""
-        return self._connection.run(_DELETE, keys, timeout_ms=timeout_ms)
+        return self._run(_DELETE, keys, timeout_ms=timeout_ms)
 
     def lease(self, keys: Sequence[str], lease_ms: int) -> List[bool]:
         """Keep what is there for at least lease_ms (the daemon has a limit, 60 s by default):
@@ -244,7 +248,7 @@ class Store:
             if self._connection.closed:
                 return _Closed(self._connection)
             channel = self._channels[loop] = EventChannel(self._connection, loop)
-        return channel
+        return ProfiledChannel(channel.call) if self._settings.enable_profile else channel
 
     # --- about ------------------------------------------------------------------------------------
 

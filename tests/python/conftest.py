@@ -81,6 +81,7 @@ def clean_settings(monkeypatch):
     """Neither the environment nor the flags of another test decide."""
     from simm import flags, log
     for name in ("SIMM_SOCKET", "SIMM_NAMESPACE", "SIMM_EXACT_SIZE", "SIMM_CLUSTER_MANAGER",
+                 "SIMM_PROFILE", "FLEXKV_SIMM_CONFIG_PATH",
                  "SGLANG_HICACHE_SIMM_CONFIG_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(flags, "_values", {})
