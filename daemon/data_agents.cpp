@@ -82,6 +82,7 @@ store::StoreConfig store_config(const DataAgents::Setup& setup, std::uint64_t sh
   result.lease_default_ns = config.store.lease_default_ms * base::kNsPerMs;
   result.lease_max_ns = config.store.lease_max_ms * base::kNsPerMs;
   result.lease_budget_percent = config.store.lease_budget_percent;
+  result.pin_budget_percent = config.store.pin_budget_percent;
   result.eviction = eviction_kind(config.store.eviction);
   result.free_low_permille = (100 - config.store.eviction_watermark_percent) * 10;
   result.free_high_permille = result.free_low_permille + 10;

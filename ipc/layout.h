@@ -39,8 +39,16 @@ inline constexpr std::uint32_t kPageSlots = 2048;
 inline constexpr std::uint32_t kKeyArenaBytes = 256 * 1024;
 static_assert(kPagesPerSubmissionMax * 128 <= kKeyArenaBytes, "1,024 pages with 128-byte keys fit");
 
-enum class Opcode : std::uint8_t { noop = 0, put = 1, get = 2, exists = 3, remove = 4 };
-inline constexpr std::uint8_t kOpcodeCount = 5;
+enum class Opcode : std::uint8_t {
+  noop = 0,
+  put = 1,
+  get = 2,
+  exists = 3,
+  remove = 4,
+  pin = 5,  // keeps objects from eviction until unpin
+  unpin = 6,
+};
+inline constexpr std::uint8_t kOpcodeCount = 7;
 
 enum class PutMode : std::uint8_t {
   if_absent = 0,  // an existing key answers success without moving a byte
@@ -67,7 +75,7 @@ struct PageDescriptor {
   std::uint64_t offset;         // of the slice inside the region, bytes (put, get)
   std::uint64_t length;         // of the slice, bytes; put: the object's length
   std::uint64_t object_offset;  // get: first byte of the object to read (ranged get), else 0
-  RegionHandle region;          // kNoRegion for exists and remove
+  RegionHandle region;          // kNoRegion when no bytes move
   std::uint32_t key_offset;     // into the lane's key bytes
   std::uint32_t key_bytes;      // 1 .. kKeyBytesMax
   std::uint32_t depth;          // put: position in its prefix, in pages; 0 = unknown. A hint.

@@ -320,6 +320,14 @@ int simm_remove(simm_client* client, const simm_item* items, size_t count, simm_
                 const simm_call_options* options) {
   return CAccess::call(client, Opcode::remove, items, count, results, options);
 }
+int simm_pin(simm_client* client, const simm_item* items, size_t count, simm_result* results,
+             const simm_call_options* options) {
+  return CAccess::call(client, Opcode::pin, items, count, results, options);
+}
+int simm_unpin(simm_client* client, const simm_item* items, size_t count, simm_result* results,
+               const simm_call_options* options) {
+  return CAccess::call(client, Opcode::unpin, items, count, results, options);
+}
 
 int simm_put_async(simm_client* client, const simm_item* items, size_t count, simm_result* results,
                    const simm_call_options* options, simm_callback callback, void* context,

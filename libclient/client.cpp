@@ -170,6 +170,8 @@ constexpr auto kPut = static_cast<std::uint8_t>(ipc::Opcode::put);
 constexpr auto kGet = static_cast<std::uint8_t>(ipc::Opcode::get);
 constexpr auto kExists = static_cast<std::uint8_t>(ipc::Opcode::exists);
 constexpr auto kRemove = static_cast<std::uint8_t>(ipc::Opcode::remove);
+constexpr auto kPin = static_cast<std::uint8_t>(ipc::Opcode::pin);
+constexpr auto kUnpin = static_cast<std::uint8_t>(ipc::Opcode::unpin);
 
 }  // namespace
 
@@ -196,6 +198,18 @@ PageResult Client::exists(std::string_view key, const CallOptions& options) {
 Status Client::remove(std::string_view key, const CallOptions& options) {
   PageResult result;
   (void)call(kRemove, detail::PageList(std::span(&key, 1), &result), options);
+  return result.status;
+}
+
+Status Client::pin(std::string_view key, const CallOptions& options) {
+  PageResult result;
+  (void)call(kPin, detail::PageList(std::span(&key, 1), &result), options);
+  return result.status;
+}
+
+Status Client::unpin(std::string_view key, const CallOptions& options) {
+  PageResult result;
+  (void)call(kUnpin, detail::PageList(std::span(&key, 1), &result), options);
   return result.status;
 }
 
@@ -229,6 +243,20 @@ Status Client::remove(std::span<const std::string_view> keys, std::span<PageResu
   const Status lengths = check_lengths(keys.size(), results);
   if (lengths != Status::ok) return lengths;
   return call(kRemove, detail::PageList(keys, results.data()), options);
+}
+
+Status Client::pin(std::span<const std::string_view> keys, std::span<PageResult> results,
+                   const CallOptions& options) {
+  const Status lengths = check_lengths(keys.size(), results);
+  if (lengths != Status::ok) return lengths;
+  return call(kPin, detail::PageList(keys, results.data()), options);
+}
+
+Status Client::unpin(std::span<const std::string_view> keys, std::span<PageResult> results,
+                     const CallOptions& options) {
+  const Status lengths = check_lengths(keys.size(), results);
+  if (lengths != Status::ok) return lengths;
+  return call(kUnpin, detail::PageList(keys, results.data()), options);
 }
 
 // --- asynchronous batches

@@ -76,6 +76,7 @@ struct Config {
     std::uint32_t lease_default_ms = 0;
     std::uint32_t lease_max_ms = 0;
     std::uint32_t lease_budget_percent = 0;
+    std::uint32_t pin_budget_percent = 0;
     EvictionRule eviction = EvictionRule::reuse;
     std::uint32_t eviction_watermark_percent = 0;
     std::uint32_t objects_max = 0;

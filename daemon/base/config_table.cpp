@@ -109,6 +109,10 @@ constexpr KeySpec kKeys[] = {
      "Part of a tenant's share that its leases may keep from eviction, in percent; then the oldest "
      "goes.",
      [](C& c, N, V& v) { c.store.lease_budget_percent = u32(v); }},
+    {"store.pin_budget_percent", KeyType::integer, "10", 0, 50, "",
+     "Part of a tenant's share that its pinned objects may hold, in percent; then pins are "
+     "refused.",
+     [](C& c, N, V& v) { c.store.pin_budget_percent = u32(v); }},
     {"store.eviction", KeyType::choice, "\"reuse\"", 0, 0, "reuse|lru|fifo",
      "What leaves a full pool first: what will be used again last, as learned from the traffic; "
      "the least recently used; or the oldest.",

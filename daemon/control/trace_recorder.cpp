@@ -53,6 +53,10 @@ const char* opcode_name(std::uint8_t opcode) noexcept {
       return "exists";
     case ipc::Opcode::remove:
       return "remove";
+    case ipc::Opcode::pin:
+      return "pin";
+    case ipc::Opcode::unpin:
+      return "unpin";
   }
   return "unknown";
 }

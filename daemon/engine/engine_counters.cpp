@@ -5,8 +5,8 @@
 namespace simm::engine {
 namespace {
 
-constexpr std::array<std::string_view, ipc::kOpcodeCount> kOpcodeNames = {"noop", "put", "get",
-                                                                          "exists", "remove"};
+constexpr std::array<std::string_view, ipc::kOpcodeCount> kOpcodeNames = {
+    "noop", "put", "get", "exists", "remove", "pin", "unpin"};
 constexpr std::array<std::string_view, kPageOutcomeCount> kOutcomeNames = {
     "ok",          "exists",      "not_found", "size_mismatch", "corrupt",
     "unreachable", "wrong_epoch", "timeout",   "no_space",      "failed"};
@@ -15,8 +15,9 @@ constexpr std::array<std::string_view, kPageOutcomeCount> kOutcomeNames = {
 bool can_end_with(ipc::Opcode opcode, PageOutcome outcome) noexcept {
   switch (outcome) {
     case PageOutcome::exists:
-    case PageOutcome::no_space:
       return opcode == ipc::Opcode::put;
+    case PageOutcome::no_space:
+      return opcode == ipc::Opcode::put || opcode == ipc::Opcode::pin;
     case PageOutcome::size_mismatch:
     case PageOutcome::corrupt:
       return opcode == ipc::Opcode::get;
@@ -92,8 +93,8 @@ EngineCounters::EngineCounters(base::CounterSet& set, std::string_view prefix) {
   size_mismatches = set.counter(name + ".size_mismatches");
   fences_overdue = set.counter(name + ".fences_overdue");
   // A noop has neither pages nor bytes, and never comes here.
-  for (const ipc::Opcode opcode :
-       {ipc::Opcode::put, ipc::Opcode::get, ipc::Opcode::exists, ipc::Opcode::remove}) {
+  for (const ipc::Opcode opcode : {ipc::Opcode::put, ipc::Opcode::get, ipc::Opcode::exists,
+                                   ipc::Opcode::remove, ipc::Opcode::pin, ipc::Opcode::unpin}) {
     of_opcode[static_cast<std::size_t>(opcode)] = counters_of(set, name, opcode);
   }
   complete_ns = base::Histogram(set, name + ".complete_ns");

@@ -72,6 +72,8 @@ Status Server::refusal_of(const transport::Incoming& incoming) const noexcept {
     case ipc::Opcode::get:
     case ipc::Opcode::exists:
     case ipc::Opcode::remove:
+    case ipc::Opcode::pin:
+    case ipc::Opcode::unpin:
       break;
     default:
       return Status::invalid_argument;
@@ -102,6 +104,8 @@ void Server::serve_request(transport::Incoming& incoming) noexcept {
   }
   if (incoming.header.opcode == ipc::Opcode::exists) return answer_exists(incoming);
   if (incoming.header.opcode == ipc::Opcode::remove) return answer_remove(incoming);
+  if (incoming.header.opcode == ipc::Opcode::pin) return answer_pin(incoming);
+  if (incoming.header.opcode == ipc::Opcode::unpin) return answer_pin(incoming);
   const base::TimeNs now_ns = clock_.now_ns();
   if (free_jobs_.empty()) {
     counters_.refused_requests.add();
@@ -142,6 +146,19 @@ void Server::answer_remove(transport::Incoming& incoming) noexcept {
                   if (!serves(incoming.header.epoch, key.group)) return refuse_slot(page);
                   const bool was_there = store_.remove(key, now_ns);
                   scratch_[page] = {was_there ? Status::ok : Status::not_found, 0};
+                });
+  incoming.responder->reply(incoming, std::span(scratch_).first(incoming.pages.size()));
+}
+
+// Pins or unpins.
+void Server::answer_pin(transport::Incoming& incoming) noexcept {
+  const base::TimeNs now_ns = clock_.now_ns();
+  const bool pins = incoming.header.opcode == ipc::Opcode::pin;
+  scan_reversed(store_, incoming.header, incoming.pages,
+                [&](std::size_t page, const store::ObjectKey& key) {
+                  if (!serves(incoming.header.epoch, key.group)) return refuse_slot(page);
+                  const Status done = pins ? store_.pin(key, now_ns) : store_.unpin(key, now_ns);
+                  scratch_[page] = {done, 0};
                 });
   incoming.responder->reply(incoming, std::span(scratch_).first(incoming.pages.size()));
 }

@@ -6,18 +6,18 @@
 // other owner in between. An asker with a newer map than the server's has to wait until the server
 // has it too.
 //
-// exists and remove are answered at once. A get or put becomes a job: page by page it pins an
-// object or reserves room, and lets the responder move the bytes, with a bounded number of moves
-// under way; tenants take turns by bytes. A put page is published when its bytes have arrived,
-// unless the request was cancelled or the page's slot was lost meanwhile. The reply goes out when
-// no move is under way any more. Pages answer:
+// exists, remove, pin and unpin are answered at once. A get or put becomes a job: page by page it
+// pins an object or reserves room, and lets the responder move the bytes, with a bounded number of
+// moves under way; tenants take turns by bytes. A put page is published when its bytes have
+// arrived, unless the request was cancelled or the page's slot was lost meanwhile. The reply goes
+// out when no move is under way any more. Pages answer:
 //
 //   ok                exists, get: with the length; put: visible now (or if_absent: was already)
 //   not_found         no such object
 //   size_mismatch     exact_size, and the object (or the range asked for) has another length
 //   invalid_argument  a length, offset or key out of range; a whole get into too small a slice
 //   corrupt           the payload did not match its checksum; the object is quarantined
-//   no_space          no room within half of the time that the request had left
+//   no_space          no room within half of the time that the request had left; pin: no budget
 //   out_of_memory     requests_max or the store's tenants_max is reached
 //   wrong_epoch       the slot is not this server's, or was not at some time since the asker's map;
 //                     or the server does not know the asker's map yet
@@ -104,6 +104,7 @@ private:
   void refuse_slot(std::size_t page) noexcept;
   void answer_exists(transport::Incoming& incoming) noexcept;
   void answer_remove(transport::Incoming& incoming) noexcept;
+  void answer_pin(transport::Incoming& incoming) noexcept;
   void start_job(transport::Incoming& incoming, base::TimeNs now_ns) noexcept;
   void stop(Job& job, Status status) noexcept;
   void finish_if_over(Job& job) noexcept;

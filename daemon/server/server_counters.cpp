@@ -72,6 +72,8 @@ constexpr std::array<StoreNumber, StoreCounters::kCount> kStoreNumbers = {
     SIMM_STORE_NUMBER(damaged_records),
     SIMM_STORE_NUMBER(space_waits),
     SIMM_STORE_NUMBER(refused_no_space),
+    SIMM_STORE_NUMBER(pins_refused),
+    SIMM_STORE_NUMBER(pins_outgrown),
     SIMM_STORE_NUMBER(refused_tenants),
     SIMM_STORE_LOSS(removed),
     SIMM_STORE_LOSS(replaced),
@@ -95,7 +97,9 @@ constexpr std::array<StoreNumber, StoreCounters::kCount> kStoreNumbers = {
     SIMM_STORE_NUMBER(arena_bytes),
     SIMM_STORE_NUMBER(extent_bytes),
     SIMM_STORE_NUMBER(free_bytes),
-    SIMM_STORE_NUMBER(leased_bytes)};
+    SIMM_STORE_NUMBER(leased_bytes),
+    SIMM_STORE_NUMBER(pinned_bytes),
+    SIMM_STORE_NUMBER(pinned_groups)};
 #undef SIMM_STORE_NUMBER
 #undef SIMM_STORE_LOSS
 #undef SIMM_STORE_RECOVERY

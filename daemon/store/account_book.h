@@ -30,6 +30,7 @@ struct Account {
   std::uint64_t quota_bytes = 0;
   std::uint64_t extent_bytes = 0;  // of all its records, reserved and lingering ones included
   std::uint64_t leased_bytes = 0;
+  std::uint64_t pinned_bytes = 0;
   std::uint32_t records = 0;
   IndexList<Group, &Group::order> leased;
 

@@ -13,7 +13,21 @@ GroupBook::GroupBook(const StoreConfig& config, std::uint64_t arena_bytes, Table
       index_(index),
       policy_(std::move(policy)),
       accounts_(config, arena_bytes, groups.capacity()),
-      lease_budget_percent_(config.lease_budget_percent) {}
+      arena_bytes_(arena_bytes),
+      lease_budget_percent_(config.lease_budget_percent),
+      pin_budget_percent_(config.pin_budget_percent) {}
+
+void GroupBook::count_kept(const Group& g, std::uint64_t more_bytes) noexcept {
+  Account& holder = accounts_[g.account];
+  if (g.leased) {
+    holder.leased_bytes += more_bytes;
+    leased_bytes_ += more_bytes;
+  }
+  if (g.pinned) {
+    holder.pinned_bytes += more_bytes;
+    pinned_bytes_ += more_bytes;
+  }
+}
 
 std::uint32_t GroupBook::find_or_make(std::uint64_t hash, std::uint32_t account,
                                       base::TimeNs now_ns) noexcept {
@@ -38,9 +52,7 @@ void GroupBook::add_member(Table<Record>& records, std::uint32_t number, std::ui
   g.members.push_back(records, record);
   g.extent_bytes += extent_bytes;
   records[record].group = number;
-  if (!g.leased) return;
-  accounts_[g.account].leased_bytes += extent_bytes;
-  leased_bytes_ += extent_bytes;
+  count_kept(g, extent_bytes);
 }
 
 void GroupBook::remove_member(Table<Record>& records, std::uint32_t record,
@@ -50,16 +62,15 @@ void GroupBook::remove_member(Table<Record>& records, std::uint32_t record,
   g.members.remove(records, record);
   g.extent_bytes -= extent_bytes;
   records[record].group = kNone;
-  if (g.leased) {
-    accounts_[g.account].leased_bytes -= extent_bytes;
-    leased_bytes_ -= extent_bytes;
-  }
+  count_kept(g, std::uint64_t{0} - extent_bytes);
   if (!g.members.empty()) return;
   wheel_.cancel(groups_, number);
   if (g.leased) {
     accounts_[g.account].leased.remove(groups_, number);
-  } else {
+  } else if (g.queued) {
     policy_->dequeue(number);
+  } else {
+    --pinned_groups_;
   }
   index_.remove(g.hash, number);
   groups_.release(number);
@@ -75,21 +86,21 @@ void GroupBook::set_leased(std::uint32_t number, bool leased) noexcept {
   if (leased) {
     policy_->dequeue(number);
     holder.leased.push_back(groups_, number);
-    holder.leased_bytes += g.extent_bytes;
-    leased_bytes_ += g.extent_bytes;
+    g.leased = true;
+    count_kept(g, g.extent_bytes);
   } else {
+    count_kept(g, std::uint64_t{0} - g.extent_bytes);
+    g.leased = false;
     holder.leased.remove(groups_, number);
     policy_->enqueue(number);
-    holder.leased_bytes -= g.extent_bytes;
-    leased_bytes_ -= g.extent_bytes;
   }
-  g.leased = leased;
 }
 
 void GroupBook::lease(std::uint32_t number, base::TimeNs now_ns, base::TimeNs lease_ns) noexcept {
   Group& g = groups_[number];
   policy_->note_use(number, now_ns);
   g.lease_until_ns = std::max(g.lease_until_ns, now_ns + lease_ns);
+  if (g.pinned) return;
   if (g.leased) {
     accounts_[g.account].leased.move_to_back(groups_, number);
     return;  // the wheel meets it at its old end and finds out
@@ -101,8 +112,42 @@ void GroupBook::lease(std::uint32_t number, base::TimeNs now_ns, base::TimeNs le
 void GroupBook::extend_lease(std::uint32_t number, base::TimeNs now_ns,
                              base::TimeNs lease_ns) noexcept {
   Group& g = groups_[number];
-  if (!g.leased) return lease(number, now_ns, lease_ns);
+  if (!g.leased && !g.pinned) return lease(number, now_ns, lease_ns);
   g.lease_until_ns = std::max(g.lease_until_ns, now_ns + lease_ns);
+}
+
+bool GroupBook::may_pin(const Account& a, std::uint64_t more_bytes) const noexcept {
+  const std::uint64_t share = accounts_.share_of(a, Scarce::bytes);
+  return pinned_bytes_ + more_bytes <= percent_of(arena_bytes_, pin_budget_percent_) &&
+         a.pinned_bytes + more_bytes <= percent_of(share, pin_budget_percent_);
+}
+
+bool GroupBook::pin(std::uint32_t number) noexcept {
+  Group& g = groups_[number];
+  if (g.pinned) return true;
+  if (!may_pin(accounts_[g.account], g.extent_bytes)) return false;
+  if (g.leased) {
+    wheel_.cancel(groups_, number);
+    set_leased(number, false);
+  }
+  policy_->dequeue(number);
+  g.pinned = true;
+  count_kept(g, g.extent_bytes);
+  ++pinned_groups_;
+  return true;
+}
+
+void GroupBook::unpin(std::uint32_t number, base::TimeNs now_ns) noexcept {
+  Group& g = groups_[number];
+  if (!g.pinned) return;
+  count_kept(g, std::uint64_t{0} - g.extent_bytes);
+  g.pinned = false;
+  --pinned_groups_;
+  policy_->note_use(number, now_ns);
+  policy_->enqueue(number);
+  if (g.lease_until_ns <= now_ns) return;
+  set_leased(number, true);
+  wheel_.schedule(groups_, number, g.lease_until_ns);
 }
 
 int GroupBook::end_leases(base::TimeNs now_ns, int budget) noexcept {
@@ -119,7 +164,8 @@ int GroupBook::end_leases(base::TimeNs now_ns, int budget) noexcept {
 bool GroupBook::over_lease_budget(const Account& a, Scarce scarce) const noexcept {
   // Asked when nothing of the account is without a lease: then leases keep all its records.
   const std::uint64_t leased = scarce == Scarce::bytes ? a.leased_bytes : a.records;
-  return leased > percent_of(accounts_.share_of(a, scarce), lease_budget_percent_);
+  return !a.leased.empty() &&
+         leased > percent_of(accounts_.share_of(a, scarce), lease_budget_percent_);
 }
 
 GroupBook::Victim GroupBook::quota_victim(std::uint32_t account,

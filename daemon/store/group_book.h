@@ -8,7 +8,8 @@
 //
 // Who gives way is the tenant that holds most for its weight (AccountBook), with what its policy
 // chooses; when all that is left of it is leased, its oldest lease breaks while leases keep more
-// than their budget of its share. So a tenant that leases, or puts, as much as it can takes nothing
+// than their budget of its share. A pinned group is on neither: it never gives way, and pins have a
+// small budget of their own. So a tenant that leases, or puts, as much as it can takes nothing
 // from a tenant within its share: neither its leases nor its room.
 // Thread: the data agent of the store.
 #pragma once
@@ -71,6 +72,13 @@ public:
   // The same, but a group under a lease keeps its age.
   void extend_lease(std::uint32_t group, base::TimeNs now_ns, base::TimeNs lease_ns) noexcept;
 
+  // Keeps the group until it is unpinned or has no members any more; a lease goes on beside. False:
+  // it would keep more than the budget for pins allows.
+  [[nodiscard]] bool pin(std::uint32_t group) noexcept;
+  void unpin(std::uint32_t group, base::TimeNs now_ns) noexcept;
+  // Whether an account may keep so many bytes more by pins than it does.
+  [[nodiscard]] bool may_pin(const Account& account, std::uint64_t more_bytes) const noexcept;
+
   // Ends leases whose time has come, at most `budget` of them; returns how many groups it met.
   int end_leases(base::TimeNs now_ns, int budget) noexcept;
 
@@ -83,6 +91,8 @@ public:
   void note_eviction(std::uint32_t group) noexcept { policy_->note_eviction(group); }
 
   [[nodiscard]] std::uint64_t leased_bytes() const noexcept { return leased_bytes_; }
+  [[nodiscard]] std::uint64_t pinned_bytes() const noexcept { return pinned_bytes_; }
+  [[nodiscard]] std::uint64_t pinned_groups() const noexcept { return pinned_groups_; }
   [[nodiscard]] const char* audit(const Table<Record>& records) const noexcept;
 
   void prefetch(std::uint32_t group) const noexcept { __builtin_prefetch(&groups_[group]); }
@@ -93,6 +103,9 @@ public:
 
 private:
   void set_leased(std::uint32_t group, bool leased) noexcept;
+  // More or less of what a lease or pin of this group keeps; the difference may be negative, modulo
+  // 2^64.
+  void count_kept(const Group& group, std::uint64_t more_bytes) noexcept;
   // Leases keep more than their budget of what is scarce.
   [[nodiscard]] bool over_lease_budget(const Account& account, Scarce scarce) const noexcept;
 
@@ -101,8 +114,12 @@ private:
   std::unique_ptr<EvictionPolicy> policy_;
   ExpiryWheel<Group, &Group::lease> wheel_;
   AccountBook accounts_;
-  std::uint32_t lease_budget_percent_;
+  const std::uint64_t arena_bytes_;
+  const std::uint32_t lease_budget_percent_;
+  const std::uint32_t pin_budget_percent_;
   std::uint64_t leased_bytes_ = 0;
+  std::uint64_t pinned_bytes_ = 0;
+  std::uint64_t pinned_groups_ = 0;
 };
 
 }  // namespace simm::store

@@ -86,10 +86,11 @@ struct alignas(64) Group {
   base::TimeNs used_ns;  // last use
   IndexList<Record, &Record::member> members;
   std::uint32_t account;
-  Link order;         // in its account's list of leased groups, or in the policy's queue
+  Link order;         // in its account's list of leased groups, or in the policy's queue, or none
   WheelLink lease;    // scheduled at or before lease_until_ns while leased
-  bool leased;        // which of the two it is on
+  bool leased;        // which of the three it is on
   bool queued;        // the policy's: while it may be evicted
+  bool pinned;        // kept by somebody's wish, leased or not: on none
   std::uint8_t uses;  // the policy's: up to 255
 };
 static_assert(sizeof(Group) == 64);

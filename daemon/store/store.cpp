@@ -124,6 +124,21 @@ bool Store::remove(const ObjectKey& key, base::TimeNs now_ns) noexcept {
   return true;
 }
 
+Status Store::pin(const ObjectKey& key, base::TimeNs now_ns) noexcept {
+  const std::uint32_t number = find(key, now_ns);
+  if (number == kNone) return Status::not_found;
+  if (groups_.pin(records_[number].group)) return Status::ok;
+  ++counts_.pins_refused;
+  return Status::no_space;
+}
+
+Status Store::unpin(const ObjectKey& key, base::TimeNs now_ns) noexcept {
+  const std::uint32_t number = find(key, now_ns);
+  if (number == kNone) return Status::not_found;
+  groups_.unpin(records_[number].group, now_ns);
+  return Status::ok;
+}
+
 void Store::touch(const ObjectKey& key, base::TimeNs lease_ns, base::TimeNs now_ns) noexcept {
   const std::uint32_t number = find(key, now_ns);
   if (number == kNone) return;
@@ -204,6 +219,8 @@ StoreStats Store::stats() const noexcept {
   s.extent_bytes = extents_.extent_bytes();
   s.free_bytes = extents_.free_bytes();
   s.leased_bytes = groups_.leased_bytes();
+  s.pinned_bytes = groups_.pinned_bytes();
+  s.pinned_groups = groups_.pinned_groups();
   return s;
 }
 

@@ -129,6 +129,13 @@ public:
   // Leases the group when the object is there.
   [[nodiscard]] ObjectLength exists(const ObjectKey& key, base::TimeNs lease_ns,
                                     base::TimeNs now_ns) noexcept;
+  // Keeps the object's group from eviction until it is unpinned, or all its objects are gone by
+  // another cause. not_found, or no_space: pins would keep more than their budget allows. Objects
+  // that join the group are kept too, until they exceed the budget: then the pin ends, counted.
+  [[nodiscard]] Status pin(const ObjectKey& key, base::TimeNs now_ns) noexcept;
+  // not_found: no such object. One that is not pinned is answered with ok.
+  [[nodiscard]] Status unpin(const ObjectKey& key, base::TimeNs now_ns) noexcept;
+
   // True when it was there.
   bool remove(const ObjectKey& key, base::TimeNs now_ns) noexcept;
   // Makes the object's group the youngest. kNoLease: without a lease (for puts).

@@ -32,6 +32,7 @@ struct StoreConfig {
   base::TimeNs lease_default_ns = 15 * base::kNsPerSecond;
   base::TimeNs lease_max_ns = 60 * base::kNsPerSecond;
   std::uint32_t lease_budget_percent = 50;  // of each tenant's share of the arena
+  std::uint32_t pin_budget_percent = 10;    // of each tenant's share, and of the arena for all
   EvictionKind eviction = EvictionKind::reuse;
   // How much one call may copy to make one hole of several. Bounds the work of a turn: larger moves
   // take several.

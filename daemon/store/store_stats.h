@@ -42,6 +42,8 @@ struct StoreStats {
   std::uint64_t damaged_records = 0;  // of those quarantined: the record itself did not match
   std::uint64_t space_waits = 0;      // begin_write() that has to be asked again
   std::uint64_t refused_no_space = 0;
+  std::uint64_t pins_refused = 0;     // the budget for pins was used up
+  std::uint64_t pins_outgrown = 0;    // pins that ended because their group grew beyond the budget
   std::uint64_t refused_tenants = 0;  // more tenants than tenants_max
   std::uint64_t recovered = 0;        // objects of an earlier life of the process
   std::uint64_t refused_tables = 0;  // kept metadata tables of another shape, or damaged as a whole
@@ -58,6 +60,8 @@ struct StoreStats {
   std::uint64_t extent_bytes = 0;  // in use, for live, reserved and lingering objects
   std::uint64_t free_bytes = 0;
   std::uint64_t leased_bytes = 0;  // extent bytes of groups with a lease
+  std::uint64_t pinned_bytes = 0;  // of groups that somebody pinned, leased or not
+  std::uint64_t pinned_groups = 0;
 };
 
 }  // namespace simm::store

@@ -180,6 +180,7 @@ ObjectLength Store::publish(const Reservation& reservation, std::uint64_t digest
   // still is too, until it is detached: the higher generation counts.
   seal(record);
   const std::uint32_t group = groups_.find_or_make(record.group_hash, record.account, now_ns);
+  const std::uint64_t group_bytes = groups_.group(group).extent_bytes;
   groups_.add_member(records_, group, number, extents_.block(record.block).bytes);
   groups_.touch(group, now_ns);
   if (record.expires_ns != 0) ttl_wheel_.schedule(records_, number, record.expires_ns);
@@ -189,6 +190,12 @@ ObjectLength Store::publish(const Reservation& reservation, std::uint64_t digest
     ++counts_.replacements;
   } else {
     index_.insert(record.hash.low, number);
+  }
+  const Group& joined = groups_.group(group);
+  if (joined.pinned && joined.extent_bytes > group_bytes &&
+      !groups_.may_pin(groups_.accounts()[joined.account], 0)) {
+    groups_.unpin(group, now_ns);
+    ++counts_.pins_outgrown;
   }
   --counts_.reserved;
   ++counts_.published;

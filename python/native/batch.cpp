@@ -58,6 +58,10 @@ const char* operation_name(Operation operation) noexcept {
       return "exists";
     case Operation::remove:
       return "delete";
+    case Operation::pin:
+      return "pin";
+    case Operation::unpin:
+      return "unpin";
   }
   return "?";
 }
@@ -182,6 +186,10 @@ Status Batch::carry_out(Client& client) noexcept {
       return client.exists(names_, results_, options_);
     case Operation::remove:
       return client.remove(names_, results_, options_);
+    case Operation::pin:
+      return client.pin(names_, results_, options_);
+    case Operation::unpin:
+      return client.unpin(names_, results_, options_);
   }
   return Status::invalid_argument;
 }
@@ -196,6 +204,9 @@ Expected<std::uint64_t> Batch::start(Client& client) {
       return client.exists_async(names_, results_, options_);
     case Operation::remove:
       return client.remove_async(names_, results_, options_);
+    case Operation::pin:
+    case Operation::unpin:
+      break;  // for operators and warm-up: nobody waits for them in an event loop
   }
   return Error{Status::invalid_argument, "no such operation"};
 }

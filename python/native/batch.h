@@ -20,7 +20,7 @@ class MrExt;
 struct BlockView;
 struct Views;
 
-enum class Operation : std::uint8_t { put, get, exists, remove };
+enum class Operation : std::uint8_t { put, get, exists, remove, pin, unpin };
 
 class Batch {
 public:

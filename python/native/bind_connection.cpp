@@ -61,7 +61,9 @@ void bind_connection(py::module_& module) {
       .value("put", Operation::put)
       .value("get", Operation::get)
       .value("exists", Operation::exists)
-      .value("delete", Operation::remove);
+      .value("delete", Operation::remove)
+      .value("pin", Operation::pin)
+      .value("unpin", Operation::unpin);
   const auto bind_call = [](auto& type, const char* name, auto function) {
     type.def(name, function, py::arg("operation"), py::arg("keys"), py::arg("views") = py::none(),
              py::arg("offsets") = py::none(), py::kw_only(), py::arg("timeout_ms") = 0,

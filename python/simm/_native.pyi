@@ -57,6 +57,8 @@ class Operation:
     get: ClassVar[Operation]
     exists: ClassVar[Operation]
     delete: ClassVar[Operation]
+    pin: ClassVar[Operation]
+    unpin: ClassVar[Operation]
 
 class Channel:
     def start(self, operation: Operation, keys: Sequence[str],

@@ -20,6 +20,8 @@ _PUT = _native.Operation.put
 _GET = _native.Operation.get
 _EXISTS = _native.Operation.exists
 _DELETE = _native.Operation.delete
+_PIN = _native.Operation.pin
+_UNPIN = _native.Operation.unpin
 
 # Where the pages of a list are.
 Pages = Union[Sequence[_native.BlockView], _native.Views]
@@ -182,6 +184,16 @@ class Store:
         which of the keys are there. Until then only delete, replace, the death of their daemon or
         an exhausted lease budget takes them away."""
         return self.mexists(keys, lease_ms=lease_ms)
+
+    def pin(self, keys: Sequence[str], *, timeout_ms: int = 0) -> List[Code]:
+        """Keep what is there, and what was placed together with it, from eviction until unpin(),
+        delete() or the end of its daemon: 0, or -4003: not there, -4006: the tenant's budget for
+        pins is used up."""
+        return self._connection.run(_PIN, keys, timeout_ms=timeout_ms)
+
+    def unpin(self, keys: Sequence[str], *, timeout_ms: int = 0) -> List[Code]:
+        """The end of pin(): 0 also for what is not pinned, -4003: not there."""
+        return self._connection.run(_UNPIN, keys, timeout_ms=timeout_ms)
 
     # --- asynchronous: the same results, in the running event loop --------------------------------
 

@@ -25,6 +25,14 @@ def test_put_get_exists_delete(store, key):
         assert missed == NOT_FOUND and missed < 0 and not missed
 
 
+def test_pin_and_unpin(store, key):
+    assert store.put(key, fill(store.allocate(5000), 7).view()) == 0
+    keys = [key, key + "/absent"]
+    assert store.pin(keys) == [0, NOT_FOUND]
+    assert store.unpin(keys) == [0, NOT_FOUND]
+    assert store.pin([]) == []
+
+
 def test_results_are_ints_whose_truth_is_success():
     assert Code(0) and not Code(-1000) and not Code(1)
     assert Length(1) and not Length(0) and not Length(-4003)

@@ -1,4 +1,4 @@
-// Client: a process's way to the node daemon: get, put, exists and remove, one page or a batch of
+// Client: a process's way to the node daemon: get, put, exists, remove, pin; one page or a batch of
 // any length, synchronous or asynchronous.
 //
 //   auto client = simm::Client::connect();             // finds the daemon's socket by itself
@@ -119,6 +119,11 @@ public:
   PageResult get(std::string_view key, const View& target, const CallOptions& options = {});
   PageResult exists(std::string_view key, const CallOptions& options = {});
   Status remove(std::string_view key, const CallOptions& options = {});
+  // Keeps the object, and those placed together with it, from eviction until unpin, removal or the
+  // end of its daemon. no_space: the tenant's budget for pins is used up.
+  Status pin(std::string_view key, const CallOptions& options = {});
+  // ok also when it is not pinned.
+  Status unpin(std::string_view key, const CallOptions& options = {});
   // A round trip through a lane that does nothing: is the daemon there, how far is it away?
   Status ping(const CallOptions& options = {});
 
@@ -134,6 +139,10 @@ public:
                 const CallOptions& options = {});
   Status remove(std::span<const std::string_view> keys, std::span<PageResult> results,
                 const CallOptions& options = {});
+  Status pin(std::span<const std::string_view> keys, std::span<PageResult> results,
+             const CallOptions& options = {});
+  Status unpin(std::span<const std::string_view> keys, std::span<PageResult> results,
+               const CallOptions& options = {});
 
   // --- asynchronous batches ---------------------------------------------------------------------
   // The list, the keys in it, the memory and `results` must stay until the batch has completed.

@@ -167,7 +167,7 @@ typedef struct simm_call_options {
 #define SIMM_CALL_OPTIONS_INIT \
   { sizeof(simm_call_options), 0, 0, 0, 0, 0, 0 }
 
-/* A batch of any length; results[i] answers items[i]. exists and remove look at the keys only.
+/* A batch of any length; results[i] answers items[i]. All but put and get look at the keys only.
  * Returns 0 when it was carried out, whatever became of its pages. `options` may be NULL. */
 int simm_put(simm_client* client, const simm_item* items, size_t count, simm_result* results,
              const simm_call_options* options);
@@ -177,6 +177,12 @@ int simm_exists(simm_client* client, const simm_item* items, size_t count, simm_
                 const simm_call_options* options);
 int simm_remove(simm_client* client, const simm_item* items, size_t count, simm_result* results,
                 const simm_call_options* options);
+/* Keep the objects, and those placed together with them, from eviction until unpin, removal or the
+ * end of their daemon. SIMM_NO_SPACE: the tenant's budget for pins is used up. */
+int simm_pin(simm_client* client, const simm_item* items, size_t count, simm_result* results,
+             const simm_call_options* options);
+int simm_unpin(simm_client* client, const simm_item* items, size_t count, simm_result* results,
+               const simm_call_options* options);
 
 /* --- asynchronous batches ----------------------------------------------------------------------
  */

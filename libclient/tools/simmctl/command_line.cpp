@@ -110,6 +110,8 @@ void CommandLine::add_objects() {
   exists->add_option("--lease-ms", object_.lease_ms, "Keep the object at least so long")
       ->check(CLI::Range(0U, kTtlMaxMs));
   add_object("delete", "Remove an object");
+  add_object("pin", "Keep an object from eviction, within the tenant's budget for pins");
+  add_object("unpin", "Let a pinned object go when its turn comes");
 }
 
 void CommandLine::add_files() {
@@ -146,7 +148,8 @@ int CommandLine::carry_out() {
   if (name == "version") return run_version(admin_);
   if (name == "top") return carry_out_top();
   if (name == "trace") return run_trace(admin_, trace_);
-  if (name == "get" || name == "put" || name == "exists" || name == "delete") {
+  if (name == "get" || name == "put" || name == "exists" || name == "delete" || name == "pin" ||
+      name == "unpin") {
     return carry_out_object(name);
   }
   if (name == "config" && command->got_subcommand("check")) return check_config(role_, file_);

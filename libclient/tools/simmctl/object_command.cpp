@@ -112,7 +112,19 @@ public:
     return tell({{"key", wishes_.key}});
   }
 
+  int pin() { return keep("pin", client_.pin(key_, options_)); }
+  int unpin() { return keep("unpin", client_.unpin(key_, options_)); }
+
 private:
+  [[nodiscard]] int keep(const std::string& verb, Status status) const {
+    if (status == Status::no_space) {
+      return failed({status, verb + " '" + wishes_.key +
+                                 "': the tenant's budget for pins (store.pin_budget_percent) is "
+                                 "used up: unpin something"});
+    }
+    if (status != Status::ok) return failed(error_of(status, verb, wishes_.key));
+    return tell({{"key", wishes_.key}});
+  }
   [[nodiscard]] int tell(const ordered_json& what) const {
     return wishes_.json ? show(what, true) : kDone;
   }
@@ -172,6 +184,8 @@ int run_object(const std::string& verb, const ObjectWishes& wishes) {
   if (verb == "get") return call.get();
   if (verb == "put") return call.put();
   if (verb == "exists") return call.exists();
+  if (verb == "pin") return call.pin();
+  if (verb == "unpin") return call.unpin();
   return call.remove();
 }
 

@@ -126,7 +126,11 @@ int main(void) {
   CHECK(results[0].bytes == 1000 && results[1].status == SIMM_NOT_FOUND);
   CHECK(simm_exists(client, items, 1, results, NULL) == SIMM_OK);
   CHECK(results[0].status == SIMM_NOT_FOUND);
+  CHECK(simm_pin(client, items, 3, results, &call) == SIMM_OK && results[2].status == 0);
+  CHECK(simm_unpin(client, items, 3, results, &call) == SIMM_OK && results[0].status == 0);
   CHECK(simm_remove(client, items, 3, results, &call) == SIMM_OK && results[1].status == 0);
+  CHECK(simm_pin(client, items, 3, results, &call) == SIMM_OK);
+  CHECK(results[2].status == SIMM_NOT_FOUND);
 
   if (bad_arguments(client, region) != 0 || asynchronous(client, region) != 0) return 1;
   CHECK(simm_region_deregister(region) == SIMM_OK);

@@ -78,6 +78,32 @@ TEST_CASE("single calls: put, get, exists, remove, ping") {
   CHECK_FALSE(client.exists("a").ok());
 }
 
+TEST_CASE("pin and unpin, one key or a list, with the daemon's answer for each") {
+  SocketPlace place;
+  FakeDaemon daemon(daemon_at(place));
+  Client client = Client::connect(options_for(place)).value();
+  simm::Region region = client.allocate_region(1 << 20).value();
+  REQUIRE(client.put("a", View(region, 0, 100)).ok());
+  REQUIRE(client.put("b", View(region, 0, 100)).ok());
+  CHECK(client.pin("a") == Status::ok);
+  CHECK(client.pin("b") == Status::no_space);
+  CHECK(client.pin("c") == Status::not_found);
+  const std::vector<std::string_view> keys = {"a", "b", "c"};
+  std::vector<PageResult> results(3);
+  CHECK(client.pin(keys, results) == Status::ok);
+  CHECK(results[0].status == Status::ok);
+  CHECK(results[1].status == Status::no_space);
+  CHECK(results[2].status == Status::not_found);
+  CHECK(client.unpin(keys, results) == Status::ok);
+  CHECK(results[1].status == Status::ok);
+  CHECK(client.pin("b") == Status::ok);
+  CHECK(client.unpin("b") == Status::ok);
+  CHECK(client.unpin("c") == Status::not_found);
+  results.resize(2);
+  CHECK(client.pin(keys, results) == Status::invalid_argument);
+  CHECK(client.unpin(keys, results) == Status::invalid_argument);
+}
+
 TEST_CASE("put modes, ttl, lease, exact size, ranges and depth reach the daemon") {
   SocketPlace place;
   FakeDaemon daemon(daemon_at(place));

@@ -383,6 +383,17 @@ ipc::PageResult FakeDaemon::Loop::page(Session& session, const ipc::Submission& 
     return found == objects.end() ? result(Status::not_found)
                                   : result(Status::ok, found->second.size());
   }
+  if (opcode == ipc::Opcode::pin) {
+    if (found == objects.end()) return result(Status::not_found);
+    // A budget of one object.
+    const bool fits = daemon.store_->pinned.empty() || daemon.store_->pinned.count(full) > 0;
+    if (fits) daemon.store_->pinned.insert(full);
+    return result(fits ? Status::ok : Status::no_space);
+  }
+  if (opcode == ipc::Opcode::unpin) {
+    daemon.store_->pinned.erase(full);
+    return result(found == objects.end() ? Status::not_found : Status::ok);
+  }
   if (opcode == ipc::Opcode::remove) {
     return result(objects.erase(full) == 1 ? Status::ok : Status::not_found);
   }

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -31,6 +32,7 @@ struct FakeOptions {
 struct FakeStore {
   std::mutex mutex;
   std::map<std::string, std::string> objects;  // by "<namespace>/<key>"
+  std::set<std::string> pinned;                // of their names
 
   std::string value(const std::string& key) {  // "(none)" when there is none
     const std::lock_guard lock(mutex);

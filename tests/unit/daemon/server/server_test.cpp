@@ -44,4 +44,26 @@ TEST_CASE("exists and remove are answered at once") {
   CHECK(removed->replies[0].status == Status::not_found);
 }
 
+TEST_CASE("pin and unpin are answered at once, each page for itself") {
+  ServerFixture f;
+  f.put({"a", "b"}, {100, 200}, 5);
+  const auto ask = [&](ipc::Opcode opcode) {
+    auto request = f.request(opcode, {"a", "b", "c"});
+    f.server->on_request(request->incoming);
+    REQUIRE(request->replied);
+    CHECK(request->replies[0].status == Status::ok);
+    CHECK(request->replies[1].status == Status::ok);
+    CHECK(request->replies[2].status == Status::not_found);
+  };
+  ask(ipc::Opcode::pin);
+  CHECK(f.store->stats().pinned_groups == 2);
+  ask(ipc::Opcode::unpin);
+  CHECK(f.store->stats().pinned_groups == 0);
+  auto elsewhere = f.request(ipc::Opcode::pin, {"a"});
+  elsewhere->incoming.header.epoch = ServerFixture::kEpoch + 1;
+  f.server->on_request(elsewhere->incoming);
+  CHECK(elsewhere->replies[0].status == Status::wrong_epoch);
+  CHECK(f.store->stats().pinned_groups == 0);
+}
+
 }  // namespace simm::server::testing

@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,7 +35,7 @@ public:
   }
 
   void step() {
-    switch (random_.below(12)) {
+    switch (random_.below(13)) {
       case 0:
       case 1:
       case 2:
@@ -56,6 +57,8 @@ public:
       case 10:
         f_.store->touch(key(), kNoLease, f_.now);
         break;
+      case 11:
+        return pin();
       default:
         f_.store->do_work(f_.now);
     }
@@ -67,6 +70,8 @@ public:
   void finish() {
     while (!pins_.empty()) unpin();
     while (!writes_.empty()) abandon();
+    for (const OwnedKey& each : keys_) (void)f_.store->unpin(each, f_.now);
+    pinned_.clear();
     f_.now += GroupBook::kProtectedNs;
     const std::uint64_t whole = f_.store->stats().arena_bytes;
     WriteResult last;
@@ -85,6 +90,8 @@ public:
 
 private:
   static constexpr std::uint64_t kKeys = 24;
+
+  using GroupName = std::pair<std::uint64_t, std::uint64_t>;  // tenant and group
 
   struct Seen {
     std::uint8_t byte = 0;
@@ -109,7 +116,8 @@ private:
     made.free_low_permille = static_cast<std::uint32_t>(random_.below(100));
     made.free_high_permille = made.free_low_permille + 100;
     made.quotas.push_back({{1}, 2048 + random_.below(arena_bytes_)});
-    made.quotas.push_back({{2}, 0});
+    made.quotas.push_back({{2}, 0, 3});
+    made.pin_budget_percent = 30;
     return made;
   }
 
@@ -118,21 +126,21 @@ private:
     return static_cast<std::uint8_t>(bytes[0]);
   }
   bool alive(const Seen& seen) const { return seen.expires_ns == 0 || f_.now < seen.expires_ns; }
-  std::pair<std::uint64_t, std::uint64_t> group_of(std::size_t k) const {
+  GroupName group_of(std::size_t k) const {
     return {keys_[k].key.tenant.value, keys_[k].key.group};
   }
   bool leased(std::size_t k) const {
     const auto found = leases_.find(group_of(k));
     return found != leases_.end() && found->second > f_.now;
   }
-  // A group that has lost all its members has lost its lease.
+  // A group that has lost all its members has lost its lease and its pin.
   void forget_empty_groups() {
-    for (auto lease = leases_.begin(); lease != leases_.end();) {
-      const bool used = std::any_of(seen_.begin(), seen_.end(), [&](const auto& entry) {
-        return group_of(entry.first) == lease->first;
-      });
-      lease = used ? std::next(lease) : leases_.erase(lease);
-    }
+    const auto is_used = [&](const GroupName& group) {
+      return std::any_of(seen_.begin(), seen_.end(),
+                         [&](const auto& entry) { return group_of(entry.first) == group; });
+    };
+    std::erase_if(leases_, [&](const auto& lease) { return !is_used(lease.first); });
+    std::erase_if(pinned_, [&](const GroupName& group) { return !is_used(group); });
   }
 
   // After each step: everything adds up, what is visible is right, and what was lost inside a lease
@@ -149,11 +157,16 @@ private:
         continue;
       }
       CHECK(byte == -1);
+      // What is pinned goes by its time, by a removal or for its own replacement.
+      if (alive(seen) && pinned_.count(group_of(entry->first)) > 0) CHECK(may_lose_pinned_);
       if (alive(seen) && leased(entry->first)) ++expected_losses;
       entry = seen_.erase(entry);
     }
     forget_empty_groups();
+    may_lose_pinned_ = false;
     const StoreStats stats = f_.store->stats();
+    CHECK(pinned_.size() == stats.pinned_groups);
+    CHECK(stats.pinned_bytes <= stats.arena_bytes * 3 / 10);
     const std::uint64_t losses =
         std::accumulate(stats.lost_in_lease.begin(), stats.lost_in_lease.end(), std::uint64_t{0});
     CHECK(losses - losses_ == expected_losses);
@@ -168,6 +181,7 @@ private:
                          random_.one_in(2) ? ipc::PutMode::replace : ipc::PutMode::if_absent,
                          random_.one_in(3) ? 1 + random_.below(30 * kSecond) : 0};
     const std::size_t k = chosen_;
+    may_lose_pinned_ = request.mode == ipc::PutMode::replace;
     const WriteResult result = f_.store->begin_write(request, f_.now);
     const auto present = seen_.find(k);
     const bool was_there = present != seen_.end() && alive(present->second);
@@ -196,7 +210,11 @@ private:
     const auto present = seen_.find(write.key);
     const bool kept = present != seen_.end() && alive(present->second) &&
                       write.request.mode == ipc::PutMode::if_absent;
+    const std::uint64_t outgrown = f_.store->stats().pins_outgrown;
     const ObjectLength length = f_.store->publish(write.reservation, digest, 1, f_.now);
+    if (f_.store->stats().pins_outgrown > outgrown) {
+      CHECK(pinned_.erase(group_of(write.key)) == 1);
+    }
     CHECK(length == (kept ? present->second.length : write.request.length));
     if (!kept) {
       const base::TimeNs ttl = write.request.ttl_ns;
@@ -254,7 +272,24 @@ private:
     settle();
   }
 
+  void pin() {
+    const ObjectKey& chosen = key();
+    const auto present = seen_.find(chosen_);
+    const bool is_there = present != seen_.end() && alive(present->second);
+    if (random_.one_in(3)) {
+      CHECK(f_.store->unpin(chosen, f_.now) == (is_there ? Status::ok : Status::not_found));
+      if (is_there) pinned_.erase(group_of(chosen_));
+    } else {
+      const Status status = f_.store->pin(chosen, f_.now);
+      CHECK((status == Status::not_found) == !is_there);
+      if (status == Status::ok) pinned_.insert(group_of(chosen_));
+      if (status == Status::no_space) CHECK(pinned_.count(group_of(chosen_)) == 0);
+    }
+    settle();
+  }
+
   void remove() {
+    may_lose_pinned_ = true;
     const bool was_there = f_.store->remove(key(), f_.now);
     const auto present = seen_.find(chosen_);
     CHECK(was_there == (present != seen_.end() && alive(present->second)));
@@ -268,7 +303,9 @@ private:
   std::vector<OwnedKey> keys_;
   std::size_t chosen_ = 0;
   std::map<std::size_t, Seen> seen_;  // what was visible after the last step
-  std::map<std::pair<std::uint64_t, std::uint64_t>, base::TimeNs> leases_;
+  std::map<GroupName, base::TimeNs> leases_;
+  std::set<GroupName> pinned_;
+  bool may_lose_pinned_ = false;  // by what happens in this step
   std::vector<Write> writes_;
   std::vector<Pin> pins_;
   std::uint64_t steps_ = 0;
