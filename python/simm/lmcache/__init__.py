@@ -1,4 +1,4 @@
-"""simm.lmcache: SiMM as LMCache's remote storage. LMCache inside vLLM loads SimmConnectorAdapter (by
+"""simm.lmcache: SiMM as LMCache's remote storage. Inside vLLM it loads SimmConnectorAdapter (by
 `remote_storage_plugins`) or SimmConnector (by `external://`), its multi-process server loads
 SimmL2Client (by `native_plugin`): see README.md of the package.
 
