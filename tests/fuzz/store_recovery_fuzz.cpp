@@ -1,6 +1,6 @@
 // A store over a metadata table of any bytes. The first byte of the input chooses: the header is
-// the input's (1), else it is right; the records are the input's (2), else they are described by it,
-// sealed, and nearly right. Whatever comes: the books are right, what is there can be read, the
+// the input's (1), else it is right; the records are the input's (2), else they are described by
+// it, sealed, and nearly right. Whatever comes: the books are right, what is there can be read, the
 // store can be used, and is found again.
 #include <algorithm>
 #include <cstddef>
