@@ -99,21 +99,45 @@ constexpr std::array<StoreNumber, StoreCounters::kCount> kStoreNumbers = {
     SIMM_STORE_NUMBER(free_bytes),
     SIMM_STORE_NUMBER(leased_bytes),
     SIMM_STORE_NUMBER(pinned_bytes),
-    SIMM_STORE_NUMBER(pinned_groups)};
+    SIMM_STORE_NUMBER(pinned_groups),
+    SIMM_STORE_NUMBER(holes),
+    SIMM_STORE_NUMBER(largest_hole_bytes)};
 #undef SIMM_STORE_NUMBER
 #undef SIMM_STORE_LOSS
 #undef SIMM_STORE_RECOVERY
 
+template <typename Counters, typename Names>
+void name_classes(base::CounterSet& set, const std::string& name, const Names& classes,
+                  Counters& counters) {
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    counters[i] = set.counter(name + "." + classes[i]);
+  }
+}
+
+template <typename Counters, typename Values>
+void publish_classes(const Values& values, Counters& counters) noexcept {
+  for (std::size_t i = 0; i < values.size(); ++i) counters[i].set(values[i]);
+}
+
 }  // namespace
 
 StoreCounters::StoreCounters(base::CounterSet& set, std::string_view prefix) {
+  const std::string name(prefix);
   for (std::size_t i = 0; i < kCount; ++i) {
-    counters_[i] = set.counter(std::string(prefix) + "." + kStoreNumbers[i].name);
+    counters_[i] = set.counter(name + "." + kStoreNumbers[i].name);
   }
+  name_classes(set, name + ".objects_by_length", store::kLengthClasses, objects_by_length_);
+  name_classes(set, name + ".bytes_by_length", store::kLengthClasses, bytes_by_length_);
+  name_classes(set, name + ".evicted_by_age", store::kAgeClasses, evicted_by_age_);
+  name_classes(set, name + ".evicted_by_uses", store::kUseClasses, evicted_by_uses_);
 }
 
 void StoreCounters::publish(const store::StoreStats& stats) noexcept {
   for (std::size_t i = 0; i < kCount; ++i) counters_[i].set(kStoreNumbers[i].read(stats));
+  publish_classes(stats.spectrum.objects, objects_by_length_);
+  publish_classes(stats.spectrum.bytes, bytes_by_length_);
+  publish_classes(stats.spectrum.evicted_by_age, evicted_by_age_);
+  publish_classes(stats.spectrum.evicted_by_uses, evicted_by_uses_);
 }
 
 }  // namespace simm::server

@@ -39,7 +39,7 @@ struct ServerCounters {
 // The store's numbers under "<prefix>.<name>"; gauges and counters alike are copied by publish().
 class StoreCounters {
 public:
-  static constexpr std::size_t kCount = 48;
+  static constexpr std::size_t kCount = 50;
 
   StoreCounters() = default;  // publishes into unread cells
   StoreCounters(base::CounterSet& set, std::string_view prefix);
@@ -47,7 +47,14 @@ public:
   void publish(const store::StoreStats& stats) noexcept;
 
 private:
+  template <std::size_t kClasses>
+  using ByClass = std::array<base::Counter, kClasses>;
+
   std::array<base::Counter, kCount> counters_;
+  ByClass<store::kLengthClasses.size()> objects_by_length_;
+  ByClass<store::kLengthClasses.size()> bytes_by_length_;
+  ByClass<store::kAgeClasses.size()> evicted_by_age_;
+  ByClass<store::kUseClasses.size()> evicted_by_uses_;
 };
 
 }  // namespace simm::server

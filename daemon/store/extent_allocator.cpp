@@ -120,6 +120,7 @@ void ExtentAllocator::add_hole(std::uint32_t number) noexcept {
   steps_[c.level] |= 1u << c.step;
   levels_ |= std::uint64_t{1} << c.level;
   free_bytes_ += blocks_[number].bytes;
+  ++holes_count_;
 }
 
 void ExtentAllocator::take_hole(std::uint32_t number) noexcept {
@@ -131,6 +132,7 @@ void ExtentAllocator::take_hole(std::uint32_t number) noexcept {
     if (steps_[c.level] == 0) levels_ &= ~(std::uint64_t{1} << c.level);
   }
   free_bytes_ -= blocks_[number].bytes;
+  --holes_count_;
 }
 
 const char* ExtentAllocator::audit() const noexcept {
@@ -155,6 +157,7 @@ const char* ExtentAllocator::audit() const noexcept {
   }
   if (at != arena_bytes_) return "blocks do not cover the arena";
   if (free != free_bytes_) return "free bytes do not add up";
+  if (holes != holes_count_) return "holes do not add up";
   if (seen != blocks_.used()) return "blocks are lost";
   for (std::uint32_t level = 0; level < kLevels; ++level) {
     if ((levels_ >> level & 1) != (steps_[level] != 0 ? 1u : 0u)) return "a level's bit is wrong";

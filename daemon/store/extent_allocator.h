@@ -78,6 +78,17 @@ public:
   [[nodiscard]] std::uint64_t extent_bytes() const noexcept { return arena_bytes_ - free_bytes_; }
   [[nodiscard]] std::uint64_t free_bytes() const noexcept { return free_bytes_; }
 
+  [[nodiscard]] std::uint32_t holes() const noexcept { return holes_count_; }
+  // The largest of some of those in the largest class: at most a 32nd too small.
+  [[nodiscard]] std::uint64_t largest_hole_bytes() const noexcept {
+    constexpr std::uint32_t kLooks = 8;
+    std::uint64_t largest = 0;
+    visit_large_holes(kLooks, [&](std::uint32_t hole) {
+      largest = blocks_[hole].bytes > largest ? blocks_[hole].bytes : largest;
+    });
+    return largest;
+  }
+
   // Walks everything; null, or what does not add up. For tests: O(blocks).
   [[nodiscard]] const char* audit() const noexcept;
 
@@ -108,6 +119,7 @@ private:
   IndexList<Block, &Block::physical> by_address_;
   std::uint64_t arena_bytes_ = 0;
   std::uint64_t free_bytes_ = 0;
+  std::uint32_t holes_count_ = 0;
   std::uint64_t levels_ = 0;                    // bit: some class of the level has a hole
   std::array<std::uint32_t, kLevels> steps_{};  // bit: the class has a hole
   std::array<std::array<HoleList, kSteps>, kLevels> holes_{};

@@ -196,6 +196,7 @@ void Store::detach(std::uint32_t number) noexcept {
   --counts_.objects;
   if (record.unverified) --counts_.unverified;
   counts_.payload_bytes -= record.length;
+  counts_.spectrum.remove(record.length);
   if (record.pins > 0) {
     record.state = RecordState::dead;
     ++counts_.lingering;
@@ -221,6 +222,8 @@ StoreStats Store::stats() const noexcept {
   s.leased_bytes = groups_.leased_bytes();
   s.pinned_bytes = groups_.pinned_bytes();
   s.pinned_groups = groups_.pinned_groups();
+  s.holes = extents_.holes();
+  s.largest_hole_bytes = extents_.largest_hole_bytes();
   return s;
 }
 

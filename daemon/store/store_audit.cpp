@@ -86,6 +86,7 @@ const char* Store::audit() const noexcept {
     }
     ++found.objects;
     found.payload_bytes += record.length;
+    found.spectrum.add(record.length);
     found.unverified += record.unverified ? 1 : 0;
     if (!is_sealed(record)) return "a live record is not sealed";
     const std::uint32_t indexed =
@@ -105,6 +106,10 @@ const char* Store::audit() const noexcept {
   if (found.objects != counts_.objects || found.objects != index_.entries())
     return "objects differ";
   if (found.payload_bytes != counts_.payload_bytes) return "payload bytes do not add up";
+  if (found.spectrum.objects != counts_.spectrum.objects ||
+      found.spectrum.bytes != counts_.spectrum.bytes) {
+    return "objects by length do not add up";
+  }
   if (found.unverified != counts_.unverified) return "unverified objects do not add up";
   if (found.reserved != counts_.reserved) return "reservations do not add up";
   if (found.lingering != counts_.lingering) return "lingering records do not add up";

@@ -89,6 +89,7 @@ void Store::readmit(std::uint32_t number) noexcept {
   ++counts_.unverified;
   ++counts_.objects;
   counts_.payload_bytes += record.length;
+  counts_.spectrum.add(record.length);
 }
 
 void Store::regroup(std::uint32_t number, base::TimeNs now_ns) noexcept {

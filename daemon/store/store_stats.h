@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "daemon/store/recovery_loss.h"
+#include "daemon/store/store_spectrum.h"
 
 namespace simm::store {
 
@@ -62,6 +63,9 @@ struct StoreStats {
   std::uint64_t leased_bytes = 0;  // extent bytes of groups with a lease
   std::uint64_t pinned_bytes = 0;  // of groups that somebody pinned, leased or not
   std::uint64_t pinned_groups = 0;
+  std::uint64_t holes = 0;               // parts of the arena that are free
+  std::uint64_t largest_hole_bytes = 0;  // see ExtentAllocator
+  StoreSpectrum spectrum;                // counters and gauges
 };
 
 }  // namespace simm::store

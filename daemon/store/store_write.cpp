@@ -150,6 +150,7 @@ std::uint32_t Store::evict_from(std::uint32_t group, bool breaks_lease,
     if (breaks_lease) count_lease_loss(records_[member], LeaseLoss::lease_budget, now_ns);
     ++counts_.evicted;
     counts_.evicted_bytes += extents_.block(records_[member].block).bytes;
+    counts_.spectrum.note_eviction(now_ns - std::min(g.used_ns, now_ns), g.uses);
     drop(member);
     ++evicted;
   }
@@ -201,6 +202,7 @@ ObjectLength Store::publish(const Reservation& reservation, std::uint64_t digest
   ++counts_.published;
   ++counts_.objects;
   counts_.payload_bytes += record.length;
+  counts_.spectrum.add(record.length);
   return record.length;
 }
 

@@ -159,6 +159,21 @@ class Ctl(unittest.TestCase):
 
     # ---- objects by hand
 
+    def test_the_store_by_length_and_holes(self):
+        def store():
+            return {row["counter"]: row["store 0"] for row in self.daemon.json("store")}
+        before = store()
+        self.assertEqual(self.code("put", "by-length", stdin=b"x" * 70_000), 0)
+        until = time.monotonic() + 10
+        while store()["objects_by_length.256KiB"] == before["objects_by_length.256KiB"]:
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.05)
+        after = store()
+        self.assertEqual(after["bytes_by_length.256KiB"] - before["bytes_by_length.256KiB"], 70_000)
+        self.assertGreaterEqual(after["holes"], 1)
+        self.assertLessEqual(after["largest_hole_bytes"], after["free_bytes"])
+        self.assertEqual(self.code("delete", "by-length"), 0)
+
     def test_put_get_exists_delete(self):
         value = os.urandom(3_000_001)
         source, target = self.daemon.path / "value", self.daemon.path / "copy"
