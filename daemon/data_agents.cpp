@@ -3,63 +3,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
 
-#include "daemon/base/host_memory.h"
 #include "daemon/cluster/map_placement.h"
 
 namespace simm {
 namespace {
 
-// A shard smaller than this holds no useful number of objects.
-constexpr std::uint64_t kShardBytesMin = 16ull << 20;
 constexpr std::uint64_t kHugePage = 2ull << 20;
 constexpr long kPrefaultThreadsMax = 16;
-
-// A node of a cluster may leave all objects to others.
-bool is_without_a_pool(const DataAgents::Setup& setup, const base::HostMemory& memory) {
-  return setup.clustered && setup.has_clients &&
-         setup.config.node.pool_bytes.of(memory.usable_bytes()) == 0;
-}
-
-Expected<store::Arena> create_arena(const DataAgents::Setup& setup,
-                                    const base::HostMemory& memory) {
-  const base::Config& config = setup.config;
-  const std::uint64_t bytes = config.node.pool_bytes.of(memory.usable_bytes());
-  const std::uint64_t least = kShardBytesMin * config.threading.data_agents;
-  if (bytes < least) {
-    return Error{Status::invalid_argument,
-                 "node.pool_bytes = " + base::format_bytes(bytes) + ": write at least " +
-                     base::format_bytes(least) + " (" + base::format_bytes(kShardBytesMin) +
-                     " for each data agent); only a node of a cluster (cluster.manager) can do "
-                     "without, with 0"};
-  }
-  store::ArenaConfig wanted;
-  wanted.bytes = bytes;
-  wanted.hugepages = config.node.hugepages != base::HugepageMode::off;
-  wanted.numa_node = config.node.numa;
-  auto arena = store::Arena::create(wanted);
-  if (!arena) {
-    return Error{arena.status(),
-                 "node.pool_bytes = " + base::format_bytes(bytes) + ": " + arena.error().context};
-  }
-  if (arena->uses_hugepages()) return arena;
-  if (config.node.hugepages == base::HugepageMode::require) {
-    const std::string pages = std::to_string((bytes + kHugePage - 1) / kHugePage);
-    return Error{Status::out_of_memory, "node.hugepages = require: " + arena->note() +
-                                            "; reserve them (sysctl vm.nr_hugepages=" + pages +
-                                            " or more), or write \"try\""};
-  }
-  // Huge pages come out of a pool that is set aside already; these would end the daemon one day.
-  if (bytes > memory.usable_bytes()) {
-    return Error{Status::invalid_argument, "node.pool_bytes = " + base::format_bytes(bytes) + ": " +
-                                               memory.origin() +
-                                               "; write less, or a percentage of that"};
-  }
-  if (!arena->note().empty()) setup.log.info("pool", arena->note() + ", normal ones are used");
-  return arena;
-}
 
 store::EvictionKind eviction_kind(base::EvictionRule rule) {
   if (rule == base::EvictionRule::lru) return store::EvictionKind::lru;
@@ -89,6 +45,31 @@ store::StoreConfig store_config(const DataAgents::Setup& setup, std::uint64_t sh
   return result;
 }
 
+void log_recovery(const DataAgents::Setup& setup,
+                  const std::vector<std::unique_ptr<store::Store>>& stores,
+                  base::TimeNs elapsed_ns) {
+  if (!setup.pool->is_kept()) return;
+  std::uint64_t objects = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t lost = 0;
+  std::uint64_t refused = 0;
+  for (const auto& store : stores) {
+    const store::StoreStats stats = store->stats();
+    objects += stats.recovered;
+    bytes += stats.payload_bytes;
+    lost += std::accumulate(stats.lost_at_recovery.begin(), stats.lost_at_recovery.end(),
+                            std::uint64_t{0});
+    refused += stats.refused_tables;
+  }
+  setup.counters.counter("pool.recovery_ns").set(elapsed_ns);
+  setup.log.info("pool", "recovered",
+                 {{"objects", objects},
+                  {"bytes", base::format_bytes(bytes)},
+                  {"lost_entries", lost},
+                  {"refused_tables", refused},
+                  {"ms", elapsed_ns / base::kNsPerMs}});
+}
+
 base::AgentGroupOptions group_options(const base::Config& config) {
   base::AgentGroupOptions options;
   options.mode = config.threading.mode;
@@ -104,12 +85,7 @@ base::AgentGroupOptions group_options(const base::Config& config) {
 Expected<std::unique_ptr<DataAgents>> DataAgents::create(const Setup& setup) {
   const std::uint32_t count = setup.config.threading.data_agents;
   std::unique_ptr<DataAgents> made(new DataAgents());
-  const auto memory = base::HostMemory::read();
-  if (!is_without_a_pool(setup, memory)) {
-    auto arena = create_arena(setup, memory);
-    if (!arena) return std::move(arena).error();
-    made->arena_ = std::make_unique<store::Arena>(std::move(*arena));
-  }
+  made->pool_ = setup.pool;
   if (setup.clustered) {
     made->placement_ = std::make_unique<cluster::MapPlacement>();
   } else {
@@ -149,20 +125,45 @@ Outcome DataAgents::make_flights(const Setup& setup,
   return Done{};
 }
 
+// A store is made of nothing but its own memory, and most of the time goes into reading tables.
+Expected<std::vector<std::unique_ptr<store::Store>>> DataAgents::make_stores(const Setup& setup) {
+  std::vector<std::unique_ptr<store::Store>> stores;
+  if (pool_ == nullptr) return stores;
+  const std::uint32_t count = setup.config.threading.data_agents;
+  const base::TimeNs begun_ns = setup.clock.now_ns();
+  std::vector<Expected<std::unique_ptr<store::Store>>> made;
+  for (std::uint32_t i = 0; i < count; ++i) made.emplace_back(Error{});
+  std::vector<std::thread> threads;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    auto make = [&setup, &made, i, begun_ns, pool = pool_] {
+      const store::ShardMemory memory = pool->shard(i, begun_ns);
+      made[i] = store::Store::create(store_config(setup, memory.payload.size()), memory);
+    };
+    try {
+      threads.emplace_back(make);
+    } catch (const std::system_error&) {  // no more threads: this one does it
+      make();
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (auto& store : made) {
+    if (!store) return std::move(store).error();
+    stores.push_back(std::move(*store));
+  }
+  log_recovery(setup, stores, setup.clock.now_ns() - begun_ns);
+  return stores;
+}
+
 Outcome DataAgents::add_agents(const Setup& setup) {
   const DataAgentShared shared{setup.config,    setup.clock,       setup.counters,
                                setup.errors,    *placement_,       setup.control,
                                setup.hash_seed, setup.has_clients, flight_mesh_ != nullptr};
   const std::uint32_t count = setup.config.threading.data_agents;
-  const std::uint64_t shard_bytes = pool_bytes() / count / kHugePage * kHugePage;
+  auto stores = make_stores(setup);
+  if (!stores) return std::move(stores).error();
   for (std::uint32_t i = 0; i < count; ++i) {
     DataAgent::Parts parts{nullptr, nullptr, *mesh_, *movers_[i], group_->waiter(i)};
-    if (arena_ != nullptr) {
-      auto shard = store::Store::create(store_config(setup, shard_bytes),
-                                        arena_->bytes().subspan(i * shard_bytes, shard_bytes));
-      if (!shard) return std::move(shard).error();
-      parts.store = std::move(*shard);
-    }
+    if (!stores->empty()) parts.store = std::move((*stores)[i]);
     if (setup.clustered) {
       auto io = transport::make_socket_io(transport::SocketIoChoice::automatic, &parts.waiter);
       if (!io) return std::move(io).error();
@@ -186,14 +187,14 @@ Outcome DataAgents::add_agents(const Setup& setup) {
 
 // On half of the CPUs: the data agents are at work already.
 void DataAgents::start_prefault(const Setup& setup) {
-  if (arena_ == nullptr) return;
+  if (pool_ == nullptr) return;
   base::Counter done = setup.counters.counter("pool.prefaulted_bytes");
   setup.counters.counter("pool.bytes").set(pool_bytes());
   if (!setup.config.node.prefault) return;
   const long cpus = ::sysconf(_SC_NPROCESSORS_ONLN);
   const auto threads = static_cast<std::uint32_t>(std::clamp(cpus / 2, 1L, kPrefaultThreadsMax));
   prefaulter_ = std::make_unique<memory::Prefaulter>(
-      arena_->bytes(), done, [&log = setup.log](const memory::PrefaultProgress& now) {
+      pool_->payload().bytes(), done, [&log = setup.log](const memory::PrefaultProgress& now) {
         if (now.failure == 0) {
           log.info("pool", "prefault",
                    {{"done", base::format_bytes(now.done_bytes)},

@@ -15,7 +15,7 @@
 #include "daemon/local_placement.h"
 #include "daemon/memory/foreign_arena.h"
 #include "daemon/memory/prefaulter.h"
-#include "daemon/store/arena.h"
+#include "daemon/store/pool_memory.h"
 #include "daemon/store/reserved_memory.h"
 #include "daemon/transport/region_mover.h"
 
@@ -34,10 +34,12 @@ public:
     std::uint64_t hash_seed;
     bool clustered;    // there are other daemons; the maps come from a manager
     bool has_clients;  // false: a storage daemon
+    // Outlives what is made; null: there is no pool.
+    const store::PoolMemory* pool;
   };
 
-  // Fails when the memory of the pool can not be had, or when there is none though it is needed;
-  // the error names the key.
+  // Recovers what the pool holds, its shards side by side. Fails when memory or threads can not be
+  // had; the error names the key.
   static Expected<std::unique_ptr<DataAgents>> create(const Setup& setup);
 
   Outcome start() { return group_->start(); }
@@ -51,21 +53,22 @@ public:
   // Only when clustered.
   [[nodiscard]] std::vector<control::AgentPresence> presence();
   [[nodiscard]] std::uint64_t pool_bytes() const noexcept {
-    return arena_ == nullptr ? 0 : arena_->bytes().size();
+    return pool_ == nullptr ? 0 : pool_->payload_bytes();
   }
   // The pool's memory, for helper processes; nothing when there is no pool.
   [[nodiscard]] memory::ForeignArena foreign_arena() const noexcept {
-    if (arena_ == nullptr) return {};
-    return {arena_->fd(), arena_->bytes()};
+    if (pool_ == nullptr) return {};
+    return {pool_->payload().fd(), pool_->payload().bytes()};
   }
 
 private:
   DataAgents() = default;
   Outcome make_flights(const Setup& setup, const std::vector<transport::LocalMember>& members);
   Outcome add_agents(const Setup& setup);
+  Expected<std::vector<std::unique_ptr<store::Store>>> make_stores(const Setup& setup);
   void start_prefault(const Setup& setup);
 
-  std::unique_ptr<store::Arena> arena_;  // null: there is no pool
+  const store::PoolMemory* pool_ = nullptr;  // null: there is none
   std::unique_ptr<const engine::Placement> placement_;
   std::unique_ptr<base::AgentGroup> group_;
   std::vector<std::unique_ptr<transport::RegionMover>> movers_;

@@ -22,6 +22,7 @@
 #include "daemon/control/watchdog_feeder.h"
 #include "daemon/data_agents.h"
 #include "daemon/memory/fault_guard.h"
+#include "daemon/pool_setup.h"
 
 namespace simm {
 namespace {
@@ -60,25 +61,80 @@ Expected<MaybeSettings> cluster_settings(const NodeOptions& options, base::Rando
   return MaybeSettings(std::move(*settings));
 }
 
-std::uint64_t seed_of(const base::Config& config, const MaybeSettings& settings,
-                      base::Random& random) {
-  if (settings) return settings->hash_seed;
-  return config.hash_seed != 0 ? config.hash_seed : random.next();
+// Null: there is none.
+using Pool = std::unique_ptr<store::PoolMemory>;
+
+// Whose objects they are: epochs and slots mean something to one daemon of one cluster only.
+std::string pool_owner(const MaybeSettings& settings) {
+  if (!settings) return "a daemon alone";
+  return cluster::full_name(
+             {settings->self.incarnation, settings->self.role, settings->self.name}) +
+         " of cluster " + settings->self.cluster;
+}
+
+// What is kept there says with which seed keys were hashed, and who this daemon is in its cluster:
+// to the others it has been away for a while.
+Expected<Pool> open_pool(NodeOptions& options, MaybeSettings& settings, base::Random& random) {
+  const std::uint64_t seed = settings ? settings->hash_seed : options.config.hash_seed;
+  std::uint64_t fresh_seed = seed;
+  while (fresh_seed == 0) fresh_seed = random.next();
+  auto pool = make_pool(
+      {options.config, settings.has_value(), options.role != NodeRole::storage,
+       options.service.keeps_files(store::kPoolFiles), pool_owner(settings), seed, fresh_seed},
+      take_pool_files(options.inherited));
+  if (!pool || *pool == nullptr) return pool;
+  store::PoolMemory& memory = **pool;
+  cluster::Incarnation self;
+  if (settings) {
+    const store::PoolLife& last = memory.last_life();
+    const cluster::Incarnation before{last.incarnation_high, last.incarnation_low};
+    if (before.is_set()) settings->self.incarnation = before;
+    self = settings->self.incarnation;
+  }
+  memory.begin_life(self.high, self.low);
+  for (const store::PoolFile& file : memory.take_files()) {
+    options.service.keep_file(file.name, file.fd.get());
+  }
+  return pool;
+}
+
+void log_pool(base::Log& log, const store::PoolMemory& pool) {
+  if (!pool.payload().note().empty()) {
+    log.info("pool", pool.payload().note() + ", normal ones are used");
+  }
+  if (!pool.why_fresh().empty()) {
+    log.warning("pool", "what an earlier daemon left is not used, the pool is empty",
+                {{"why", pool.why_fresh()}});
+  }
+  const store::PoolLife& last = pool.last_life();
+  log.info("pool", "memory",
+           {{"kind", store::pool_kind_name(pool.kind())},
+            {"contents", pool.is_kept() ? "kept" : "fresh"},
+            {"lives_before", pool.is_kept() ? last.lives : 0},
+            {"last_ended", !pool.is_kept()   ? "never"
+                           : last.is_running ? "killed"
+                                             : "stopped"}});
+}
+
+std::uint64_t seed_of(const MaybeSettings& settings, const Pool& pool) {
+  return pool != nullptr ? pool->hash_seed() : settings->hash_seed;
 }
 
 }  // namespace
 
 // In the order in which they depend on each other; destroyed the other way round.
 struct NodeDaemon::Parts {
-  Parts(NodeOptions given, std::unique_ptr<base::CounterSet> counter_set, MaybeSettings of_cluster)
+  Parts(NodeOptions given, std::unique_ptr<base::CounterSet> counter_set, MaybeSettings of_cluster,
+        Pool pool_memory)
       : options(std::move(given)),
         settings(std::move(of_cluster)),
+        pool(std::move(pool_memory)),
         counters(std::move(counter_set)),
         errors(clock),
         log(clock, options.config.log.level, 2, base::Log::stderr_is_journal(),
             options.config.log.format),
         limits(*counters),
-        hash_seed(seed_of(options.config, settings, random)),
+        hash_seed(seed_of(settings, pool)),
         tenants(options.config, base::KeyHasher(hash_seed)),
         registrar("simm-registrar", base::kRegistrarJobsMax),
         closer("simm-closer", base::kRegistrarJobsMax),
@@ -98,6 +154,7 @@ struct NodeDaemon::Parts {
 
   NodeOptions options;
   const MaybeSettings settings;
+  const Pool pool;
   base::SystemRandom random;
   base::RealClock clock;
   std::unique_ptr<base::CounterSet> counters;
@@ -163,8 +220,10 @@ Expected<std::unique_ptr<NodeDaemon>> NodeDaemon::create(NodeOptions options) {
   if (!settings) return std::move(settings).error();
   auto counters = base::CounterSet::create_file(options.config.counters_file);
   if (!counters) return std::move(counters).error();
-  std::unique_ptr<NodeDaemon> made(new NodeDaemon(
-      std::make_unique<Parts>(std::move(options), std::move(*counters), std::move(*settings))));
+  auto pool = open_pool(options, *settings, random);
+  if (!pool) return std::move(pool).error();
+  std::unique_ptr<NodeDaemon> made(new NodeDaemon(std::make_unique<Parts>(
+      std::move(options), std::move(*counters), std::move(*settings), std::move(*pool))));
   Parts& p = *made->parts_;
   memory::FaultGuard::install();
   if (!p.options.helper.socket.valid() && p.options.role != NodeRole::storage) {
@@ -182,9 +241,10 @@ Expected<std::unique_ptr<NodeDaemon>> NodeDaemon::create(NodeOptions options) {
     base::note_override(p.options.config, "memory.foreign", "false", "role");
     p.log.warning("memory", "memory.foreign is off, because this daemon is in a cluster");
   }
+  if (p.pool != nullptr) log_pool(p.log, *p.pool);
   auto data = DataAgents::create({p.options.config, p.clock, *p.counters, p.log, p.errors, p.bell,
                                   p.tenants, p.hash_seed, p.settings.has_value(),
-                                  p.options.role != NodeRole::storage});
+                                  p.options.role != NodeRole::storage, p.pool.get()});
   if (!data) return std::move(data).error();
   p.data = std::move(*data);
   p.plane =
@@ -208,16 +268,36 @@ Outcome NodeDaemon::join_cluster() {
   if (!p.settings) return Done{};
   auto presence = control::ClusterPresence::create(
       {p.environment, p.random, *p.settings, p.data->presence(), p.data->pool_bytes(),
-       [this](const std::string& reason) {
-         parts_->expelled = true;
-         begin_stop("expelled from the cluster: " + reason);
-       },
+       [this](const std::string& reason) { give_up("expelled from the cluster: " + reason); },
+       [this](base::Epoch epoch) { return take_map(epoch); },
        [&p](const std::string& status) {
          p.options.service.status("serving; cluster: " + status);
        }});
   if (!presence) return std::move(presence).error();
   p.presence = std::move(*presence);
   return Done{};
+}
+
+// It could not go on, and its successor must be somebody else, with none of its objects.
+void NodeDaemon::give_up(const std::string& why) {
+  parts_->expelled = true;
+  if (parts_->pool != nullptr) parts_->pool->discard();
+  begin_stop(why);
+}
+
+// Epochs that begin anew say nothing about who owned what before: then no object here can be shown
+// to be the latest one of its key.
+bool NodeDaemon::take_map(base::Epoch epoch) {
+  Parts& p = *parts_;
+  if (p.pool == nullptr || !p.pool->outlives_the_process()) return true;
+  const base::Epoch known = p.pool->last_life().epoch;
+  if (epoch >= known) {
+    p.pool->note_epoch(epoch);
+    return true;
+  }
+  give_up("the cluster is at epoch " + std::to_string(epoch) + ", and the pool was at " +
+          std::to_string(known) + " already: it starts anew, empty");
+  return false;
 }
 
 Outcome NodeDaemon::listen() {
@@ -231,6 +311,10 @@ Outcome NodeDaemon::listen() {
   p.reports = std::make_unique<control::AdminReports>(
       p.environment, *p.server, p.presence.get(), role_text(p.options.role), p.data->pool_bytes());
   p.reports->trace_with(*p.tracing);
+  if (p.pool != nullptr) {
+    p.reports->show_pool(store::pool_kind_name(p.pool->kind()), p.pool->is_kept(),
+                         p.pool->why_fresh());
+  }
   p.admin = std::make_unique<control::AdminServer>(p.io, p.limits, *p.reports);
   const bool is_rung = p.bell.start([&p] {
     p.plane->deliver();
@@ -263,6 +347,7 @@ bool NodeDaemon::run() {
   if (p.presence != nullptr) p.presence->start();
   p.io.run();
   p.data->stop();
+  if (p.pool != nullptr) p.pool->end_life();
   p.log.info("control", "stopped");
   return !p.expelled;
 }
@@ -311,9 +396,15 @@ void NodeDaemon::begin_stop(const std::string& why) {
     p.server->remove_listeners();
     std::_Exit(p.expelled ? EXIT_FAILURE : EXIT_SUCCESS);
   });
-  p.drains = p.presence == nullptr ? 1 : 2;
+  // Who will be back with its objects keeps its slots, for as long as the manager waits.
+  const bool leaves = p.presence != nullptr && (p.expelled || !keeps_objects());
+  p.drains = leaves ? 2 : 1;
   p.server->drain([this] { on_drained(); });
-  if (p.presence != nullptr) p.presence->drain([this] { on_drained(); });
+  if (leaves) p.presence->drain([this] { on_drained(); });
+}
+
+bool NodeDaemon::keeps_objects() const {
+  return parts_->pool != nullptr && parts_->pool->outlives_the_process();
 }
 
 void NodeDaemon::on_drained() {

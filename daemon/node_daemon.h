@@ -11,6 +11,7 @@
 
 #include "daemon/adopt_service.h"
 #include "daemon/base/config.h"
+#include "daemon/base/ids.h"
 #include "daemon/control/service_manager.h"
 #include "simm/expected.h"
 
@@ -37,9 +38,10 @@ public:
   ~NodeDaemon();
 
   // Serves until SIGTERM or SIGINT; then accepts nobody, closes all sessions, gives its slots to
-  // others, and returns when both are done. After drain_ms it ends the process where it stands,
-  // with the same exit status: what is left belongs to clients that do not finish, or to a cluster
-  // that is busy. False: it could not go on, and somebody should look why (the log says it).
+  // others (unless its objects outlive it: then it will be back), and returns when both are done.
+  // After drain_ms it ends the process where it stands, with the same exit status: what is left
+  // belongs to clients that do not finish, or to a cluster that is busy. False: it could not go on,
+  // and somebody should look why (the log says it).
   [[nodiscard]] bool run();
 
 private:
@@ -48,6 +50,9 @@ private:
   Outcome join_cluster();
   Outcome listen();
   void begin_stop(const std::string& why);
+  void give_up(const std::string& why);
+  bool take_map(base::Epoch epoch);
+  [[nodiscard]] bool keeps_objects() const;
   void on_drained();
   void log_ready();
   void maintain_regions();

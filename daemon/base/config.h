@@ -36,6 +36,8 @@ struct TenantConfig {
 enum class HugepageMode : std::uint8_t { off, try_, require };
 // What leaves a full pool first.
 enum class EvictionRule : std::uint8_t { reuse, lru, fifo };
+// What becomes of objects that an earlier daemon left in the pool's memory.
+enum class RestartMode : std::uint8_t { keep, fresh, require };
 enum class VerifyMode : std::uint8_t { never, sampled, always };
 
 // One key as it is in effect, for people.
@@ -69,6 +71,8 @@ struct Config {
     HugepageMode hugepages = HugepageMode::off;
     std::int32_t numa = -1;
     bool prefault = false;
+    std::string pool_path;  // a directory of tmpfs or hugetlbfs; empty: the pool is nameless
+    RestartMode pool_restart = RestartMode::keep;
     std::uint64_t cache_bytes = 0;  // for copies of other daemons' objects; 0: none are kept
     std::uint32_t flight_linger_ms = 0;
   } node;

@@ -92,6 +92,14 @@ constexpr KeySpec kKeys[] = {
      "Make the whole pool present in the background from the start on, instead of page by page "
      "when it is first used.",
      [](C& c, N, V& v) { c.node.prefault = v.flag; }},
+    {"node.pool_path", KeyType::text, "\"\"", 0, 4000, "",
+     "Directory of tmpfs or hugetlbfs for the pool, as /dev/shm/simm, made if it is not there: the "
+     "objects outlive the daemon; empty: they do so only under a service manager that keeps files.",
+     [](C& c, N, V& v) { c.node.pool_path = v.text; }},
+    {"node.pool_restart", KeyType::choice, "\"keep\"", 0, 0, "keep|fresh|require",
+     "Objects that an earlier daemon has left: keep them when they fit this configuration, drop "
+     "them, or fail when they do not fit.",
+     [](C& c, N, V& v) { c.node.pool_restart = static_cast<RestartMode>(v.choice); }},
     {"node.cache_bytes", KeyType::bytes, "\"256MiB\"", 0, 1LL << 50, "",
      "Memory of a node in a cluster for objects that several processes read, so that each is "
      "fetched once; 0: every process fetches for itself.",

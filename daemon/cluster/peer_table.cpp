@@ -18,7 +18,16 @@ PeerTable::Change PeerTable::use(const SlotMap& map) {
   for (const MapMember& member : map.members()) {
     if (member.identity.incarnation == self_) continue;
     const auto [found, fresh] = ids_.try_emplace(member.identity.incarnation);
-    if (fresh) {
+    bool moved = false;
+    if (!fresh) {
+      const MapMember& before = peers_.at(found->second.value);
+      moved = before.address != member.address || before.port != member.port;
+    }
+    if (moved) {
+      change.removed.push_back(found->second);
+      peers_.erase(found->second.value);
+    }
+    if (fresh || moved) {
       if (free_.empty()) free_.push_back(base::PeerId{next_++});
       found->second = free_.back();
       free_.pop_back();

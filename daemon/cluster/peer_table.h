@@ -1,6 +1,6 @@
 // PeerTable: the small numbers by which data agents know other daemons. One number belongs to one
-// incarnation; after its end it is not given to anybody else until its user says that nothing
-// refers to it any more. Number 0 is this daemon itself. Thread: the control thread.
+// incarnation at one address; after its end it is not given to anybody else until its user says
+// that nothing refers to it any more. Number 0 is this daemon itself. Thread: the control thread.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,9 @@ inline constexpr base::PeerId kNoPeer{0xffff'fffe};
 class PeerTable {
 public:
   struct Change {
-    std::vector<base::PeerId> added;    // to be dialled: who() tells whom
-    std::vector<base::PeerId> removed;  // in no map any more: drop their links, then release()
+    std::vector<base::PeerId> added;  // to be dialled: who() tells whom
+    std::vector<base::PeerId>
+        removed;  // not in the map any more, or elsewhere: drop their links, then release()
   };
 
   explicit PeerTable(const Incarnation& self);

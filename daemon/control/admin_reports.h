@@ -33,6 +33,14 @@ public:
   // Where nics are looked for in place of /sys, by tests.
   void read_sysfs_at(std::string root) { sysfs_root_ = std::move(root); }
 
+  // What status says of the pool's memory: its kind, and whether an earlier daemon's objects are
+  // used; `why_not`: of contents that are not.
+  void show_pool(std::string memory, bool is_kept, std::string why_not) {
+    pool_memory_ = std::move(memory);
+    pool_is_kept_ = is_kept;
+    pool_why_not_ = std::move(why_not);
+  }
+
   // What status says of where the numbers are; empty: nowhere.
   void show_metrics_at(std::string address) { metrics_address_ = std::move(address); }
 
@@ -53,6 +61,9 @@ private:
   const std::uint64_t pool_bytes_;
   const base::TimeNs started_ns_;
   std::string metrics_address_;
+  std::string pool_memory_ = "none";
+  bool pool_is_kept_ = false;
+  std::string pool_why_not_;
   std::string sysfs_root_ = "/sys";
 };
 

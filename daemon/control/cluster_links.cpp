@@ -54,7 +54,7 @@ void ClusterLinks::use(const cluster::SlotMap& map) {
   release_peers();
 }
 
-// An incarnation has one address for life, and serves the same shards.
+// A number has one address for life, and serves the same shards.
 void ClusterLinks::dial(base::PeerId peer) {
   const cluster::MapMember& member = *peers_.who(peer);
   ClusterDialerEvents& events = *this;

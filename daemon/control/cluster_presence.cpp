@@ -92,6 +92,7 @@ void ClusterPresence::stop() {
 // ---- maps ----
 
 void ClusterPresence::on_map(const cluster::SlotMapPtr& map, const cluster::SlotMapPtr&) {
+  if (setup_.on_map && !setup_.on_map(map->epoch())) return;
   links_.use(*map);
   held_ = map;
   held_until_ns_ = access_.clock.now_ns() + kDialTimeNs;

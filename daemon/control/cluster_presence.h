@@ -41,6 +41,8 @@ public:
     std::uint64_t pool_bytes = 0;  // 0: owns no slots, and listens to nobody
     // This daemon's place is another one's now; it must stop.
     std::function<void(const std::string& reason)> on_expelled;
+    // A newer map, before anybody uses it; false: nobody shall, this daemon stops.
+    std::function<bool(base::Epoch epoch)> on_map;
     ManagerLink::OnStatus on_status;
   };
 

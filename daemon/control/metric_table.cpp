@@ -129,6 +129,8 @@ constexpr MetricRow kRows[] = {
     {"pool.bytes", "simm_pool_bytes", T::gauge, "", U::as_is, "Memory of this daemon for objects."},
     {"pool.prefaulted_bytes", "simm_pool_prefaulted_bytes", T::gauge, "", U::as_is,
      "What of it was made present at start (node.prefault)."},
+    {"pool.recovery_ns", "simm_pool_recovery_seconds", T::gauge, "", U::ns,
+     "How long the start took to bring back what an earlier daemon left; 0: nothing was left."},
     {"store.*.arena_bytes", "simm_store_capacity_bytes", T::gauge, "agent", U::as_is,
      "Memory of a shard for objects."},
     {"store.*.extent_bytes", "simm_store_used_bytes", T::gauge, "agent", U::as_is,

@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <array>
 #include <charconv>
 #include <cstddef>
 #include <cstdlib>
@@ -75,7 +77,8 @@ ServiceManager::ServiceManager() : address_(environment("NOTIFY_SOCKET")) {
   if (allowed_us && *allowed_us > 1 && ours) {
     watchdog_interval_ = std::chrono::microseconds(*allowed_us / 2);
   }
-  for (const char* variable : {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}) {
+  files_max_ = number(environment("FDSTORE")).value_or(0);
+  for (const char* variable : {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "FDSTORE"}) {
     ::unsetenv(variable);
   }
 }
@@ -93,8 +96,14 @@ void ServiceManager::watchdog() {
   send("WATCHDOG=1");
 }
 
+// FDPOLL=0: nobody has to look whether a file of memory has hung up.
+void ServiceManager::keep_file(const std::string& name, int fd) {
+  send("FDSTOREREMOVE=1\nFDNAME=" + name);
+  send("FDSTORE=1\nFDPOLL=0\nFDNAME=" + name, fd);
+}
+
 // A message that can not be delivered is not our failure: nobody listens, or it listens slowly.
-void ServiceManager::send(const std::string& message) {
+void ServiceManager::send(const std::string& message, int fd) {
   sockaddr_un address{};
   if (address_.empty() || address_.size() >= sizeof address.sun_path) return;
   address.sun_family = AF_UNIX;
@@ -103,10 +112,26 @@ void ServiceManager::send(const std::string& message) {
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + address_.size());
   const ipc::UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return;
-  // SAFETY: a sockaddr_un of `length` valid bytes, as bind(2) and sendto(2) want it.
-  [[maybe_unused]] const ssize_t sent =
-      ::sendto(socket.get(), message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
-               reinterpret_cast<const sockaddr*>(&address), length);
+  iovec text{const_cast<char*>(message.data()), message.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr header{};
+  header.msg_name = &address;
+  header.msg_namelen = length;
+  header.msg_iov = &text;
+  header.msg_iovlen = 1;
+  if (fd >= 0) {
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+    cmsghdr* const first = CMSG_FIRSTHDR(&header);
+    first->cmsg_level = SOL_SOCKET;
+    first->cmsg_type = SCM_RIGHTS;
+    first->cmsg_len = CMSG_LEN(sizeof fd);
+    // SAFETY: CMSG_SPACE(sizeof(int)) has room for one descriptor behind the header.
+    std::memcpy(CMSG_DATA(first), &fd, sizeof fd);
+  }
+  // A file waits for room in the queue: it is sent once, and what is lost is the whole cache.
+  const int flags = MSG_NOSIGNAL | (fd >= 0 ? 0 : MSG_DONTWAIT);
+  [[maybe_unused]] const ssize_t sent = ::sendmsg(socket.get(), &header, flags);
 }
 
 }  // namespace simm::control

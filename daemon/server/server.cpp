@@ -46,7 +46,8 @@ Server::~Server() {
 
 void Server::use_map(const base::SlotOwnership& map) noexcept {
   if (map.epoch < ownership_.epoch) return;
-  bool lost = false;
+  // The store may hold objects of an earlier life, of any slots.
+  bool lost = ownership_.epoch == 0;
   for (std::uint32_t slot = 0; slot < base::kSlotCount; ++slot) {
     const base::Epoch before = ownership_.since[slot];
     lost |= before != 0 && map.since[slot] != before;

@@ -42,34 +42,53 @@ Expected<Arena> Arena::create(const ArenaConfig& config) {
   return arena;
 }
 
+Expected<Arena> Arena::map(ipc::UniqueFd file, const ArenaConfig& config) {
+  Arena arena;
+  arena.size_ = config.bytes;
+  arena.hugepages_ = config.hugepages;
+  if (Outcome mapped = arena.map_file(std::move(file), config.sparse); !mapped) {
+    return std::move(mapped).error();
+  }
+  if (config.numa_node >= 0) {
+    const Outcome bound = arena.bind(config.numa_node);
+    if (!bound) return bound.error();
+  }
+  return arena;
+}
+
 Outcome Arena::open(std::uint64_t bytes, bool hugepages) {
   const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING | (hugepages ? MFD_HUGETLB : 0u);
-  fd_ = ::memfd_create("simm-arena", flags);
-  if (fd_ < 0) return system_error("memfd_create of the arena", errno);
+  ipc::UniqueFd file(::memfd_create("simm-arena", flags));
+  if (!file.valid()) return system_error("memfd_create of the arena", errno);
   size_ = round_up(bytes, hugepages ? kHugePageBytes : kPageBytes);
   hugepages_ = hugepages;
-  if (::ftruncate(fd_, static_cast<off_t>(size_)) != 0) {
+  if (::ftruncate(file.get(), static_cast<off_t>(size_)) != 0) {
     return system_error("ftruncate of the arena", errno);
   }
-  if (::fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
     return system_error("sealing the arena", errno);
   }
+  return map_file(std::move(file), false);
+}
+
+Outcome Arena::map_file(ipc::UniqueFd file, bool sparse) {
   // Maps without MAP_NORESERVE: a hugetlb pool that is too small refuses here, not by SIGBUS later.
-  void* mapped = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+  const int flags = MAP_SHARED | (sparse ? MAP_NORESERVE : 0);
+  void* mapped = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, flags, file.get(), 0);
   if (mapped == MAP_FAILED) return system_error("mmap of the arena", errno);
   data_ = static_cast<std::byte*>(mapped);
+  writer_ = std::move(file);
   // A forked helper gets the fd if it is to see the arena; a copy of the mapping it never needs.
   static_cast<void>(::madvise(data_, size_, MADV_DONTFORK));
-  if (!hugepages) static_cast<void>(::madvise(data_, size_, MADV_HUGEPAGE));
+  if (!hugepages_) static_cast<void>(::madvise(data_, size_, MADV_HUGEPAGE));
   return keep_read_only();
 }
 
 // A mapping of a file that is open for reading can not be made writable afterwards either.
 Outcome Arena::keep_read_only() {
-  const std::string path = "/proc/self/fd/" + std::to_string(fd_);
-  const int reader = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (reader < 0) return system_error("open of the arena for reading", errno);
-  ::close(std::exchange(fd_, reader));
+  const std::string path = "/proc/self/fd/" + std::to_string(writer_.get());
+  fd_.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd_.valid()) return system_error("open of the arena for reading", errno);
   return Done{};
 }
 
@@ -95,11 +114,13 @@ Outcome Arena::bind(int numa_node) {
 
 void Arena::close() noexcept {
   if (data_ != nullptr) ::munmap(std::exchange(data_, nullptr), size_);
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  fd_.reset();
+  writer_.reset();
 }
 
 Arena::Arena(Arena&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)),
+    : fd_(std::move(other.fd_)),
+      writer_(std::move(other.writer_)),
       data_(std::exchange(other.data_, nullptr)),
       size_(other.size_),
       hugepages_(other.hugepages_),

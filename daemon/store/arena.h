@@ -1,8 +1,8 @@
-// Arena: the memory that holds payloads. A memfd of fixed size, sealed against shrinking and
-// growing, mapped into this daemon; private to it: clients never see the fd, only the daemon's own
-// helper processes may map it, and only to read: nothing but this mapping can write. Huge pages
-// when asked for and there are any, else normal ones. Pages come when they are first touched, or by
-// a Prefaulter.
+// Arena: memory of the pool, in a file that is mapped into this daemon: a memfd of fixed size,
+// sealed against shrinking and growing, or a file that the caller has opened. Private to the
+// daemon: clients never see the fd, only the daemon's own helper processes may map it, and only to
+// read: nothing but this mapping can write. Huge pages when asked for and there are any, else
+// normal ones. Pages come when they are first touched, or by a Prefaulter.
 // Thread: made on the control thread; the mapping is then the store's.
 #pragma once
 
@@ -10,7 +10,9 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
+#include "ipc/fd.h"
 #include "simm/expected.h"
 
 namespace simm::store {
@@ -19,19 +21,26 @@ struct ArenaConfig {
   std::uint64_t bytes = 0;  // rounded up to whole pages
   bool hugepages = false;   // from the hugetlb pool; without enough of them: normal pages
   int numa_node = -1;       // bind to this node; -1: where they are first touched
+  bool sparse = false;      // huge pages are not set aside: most of it may never be touched
 };
 
 class Arena {
 public:
-  // Fails with what the kernel refused. Falling back is no failure: note() says so.
+  // A memfd. Fails with what the kernel refused. Falling back is no failure: note() says so.
   static Expected<Arena> create(const ArenaConfig& config);
+  // `file`: open for reading and writing, of config.bytes bytes, of huge pages or not as
+  // config.hugepages says.
+  static Expected<Arena> map(ipc::UniqueFd file, const ArenaConfig& config);
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&&) = delete;
   ~Arena();
 
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {data_, size_}; }
   // For a helper process to map; open for reading only. Stays owned here.
-  [[nodiscard]] int fd() const noexcept { return fd_; }
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+  // The same file, open for writing, for whoever keeps it beyond this process. Not valid for the
+  // second time.
+  [[nodiscard]] ipc::UniqueFd take_writer() noexcept { return std::move(writer_); }
   [[nodiscard]] bool uses_hugepages() const noexcept { return hugepages_; }
   // What could not be done as asked, for the log; empty when everything could.
   [[nodiscard]] const std::string& note() const noexcept { return note_; }
@@ -39,11 +48,13 @@ public:
 private:
   Arena() = default;
   [[nodiscard]] Outcome open(std::uint64_t bytes, bool hugepages);
+  [[nodiscard]] Outcome map_file(ipc::UniqueFd file, bool sparse);
   [[nodiscard]] Outcome keep_read_only();
   void close() noexcept;
   [[nodiscard]] Outcome bind(int numa_node);
 
-  int fd_ = -1;
+  ipc::UniqueFd fd_;
+  ipc::UniqueFd writer_;
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   bool hugepages_ = false;

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "daemon/base/clock.h"
+#include "daemon/store/table_backing.h"
 
 namespace simm::store {
 
@@ -27,6 +28,8 @@ struct ShardMemory {
   // the clock that it was put under.
   std::uint64_t boot = 0;
   base::TimeNs now_ns = 0;  // for kept contents: the time of the recovery
+  // Of `table` beyond its first page and what earlier lives used; null: all of it may be touched.
+  TableBacking* backing = nullptr;
 };
 
 }  // namespace simm::store

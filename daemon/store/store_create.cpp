@@ -119,6 +119,10 @@ Expected<std::unique_ptr<Store>> Store::create(const StoreConfig& config,
   if (!policy) return std::move(policy).error();
   std::unique_ptr<Store> made(new Store(config, memory.payload, std::move(own).value(), tables,
                                         meta, std::move(policy).value()));
+  if (memory.backing != nullptr) {
+    made->records_.grow_with(*memory.backing);
+    made->long_keys_.grow_with(*memory.backing);
+  }
   if (memory.contents == Contents::kept && !memory.table.empty()) {
     if (const auto highest = made->meta_.kept_records()) {
       Outcome recovered = made->recover(*highest, memory);

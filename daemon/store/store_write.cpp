@@ -48,7 +48,8 @@ WriteResult Store::begin_write(const WriteRequest& request, base::TimeNs now_ns)
     return result;
   }
   const std::uint64_t extent_bytes = ExtentAllocator::rounded(request.length);
-  if (extent_bytes > extents_.arena_bytes() ||
+  const bool has_key_room = request.key.bytes.size() <= kInlineKeyBytes || long_keys_.grow();
+  if (extent_bytes > extents_.arena_bytes() || !has_key_room ||
       extent_bytes > groups_.accounts()[account].quota_bytes) {
     ++counts_.refused_no_space;
     result.start = WriteStart::no_space;
@@ -95,7 +96,7 @@ bool Store::make_room(const WriteRequest& request, std::uint32_t account, base::
     // Who may have the whole arena has no quota: then it is the arena that is full, for everybody.
     const bool over_quota = holder.quota_bytes < extents_.arena_bytes() &&
                             extent_bytes > holder.quota_bytes - holder.extent_bytes;
-    if (!over_quota && !records_.full()) {
+    if (!over_quota && !records_.full() && records_.grow()) {
       block = extents_.allocate(request.length);
       if (block != kNone) return true;
       if (job_.active()) {

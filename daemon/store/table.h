@@ -10,10 +10,13 @@
 // Thread: the agent that owns the table.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 
+#include "daemon/store/table_backing.h"
 #include "simm/check.h"
 
 namespace simm::store {
@@ -57,6 +60,26 @@ public:
     --used_;
   }
 
+  // From now on a page is touched for the first time only when `backing`, which outlives the table,
+  // allows it.
+  void grow_with(TableBacking& backing) noexcept { backing_ = &backing; }
+
+  // To be asked before allocate() of a table with a backing; false: memory was refused, and
+  // allocate() must not be called before something was released.
+  [[nodiscard]] bool grow() noexcept {
+    if (backing_ == nullptr || free_ != kNone || fresh_ == capacity_) return true;
+    const std::uint64_t end = bytes_for(fresh_ + 1);
+    if (end <= backed_bytes_) return true;
+    // What was handed out before this life is there.
+    const std::uint64_t from = std::max(backed_bytes_, end - sizeof(T));
+    // SAFETY: from < end, which is at most bytes_for(capacity_).
+    const std::size_t more =
+        backing_->back(reinterpret_cast<const std::byte*>(objects_) + from, end - from);
+    if (more == 0) return false;
+    backed_bytes_ = from + more;
+    return true;
+  }
+
   // The memory holds objects of an earlier life. Numbers up to `highest`, which is at most
   // capacity(), are in use until they are released.
   void adopt(std::uint32_t highest) noexcept {
@@ -80,6 +103,8 @@ private:
   std::uint32_t fresh_ = 0;  // numbers 1 .. fresh_ have been handed out at least once
   std::uint32_t free_ = kNone;
   std::uint32_t used_ = 0;
+  TableBacking* backing_ = nullptr;  // null: all of the memory may be touched
+  std::uint64_t backed_bytes_ = 0;
 };
 
 struct Link {

@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
@@ -23,6 +24,29 @@
 #include "ipc/fd_socket.h"
 
 namespace simm::test_support {
+namespace {
+
+// One message to a service manager, and the file that came with it.
+std::string receive(int socket, ipc::UniqueFd& file) {
+  char text[512];
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  iovec into{text, sizeof text};
+  msghdr header{};
+  header.msg_iov = &into;
+  header.msg_iovlen = 1;
+  header.msg_control = control;
+  header.msg_controllen = sizeof control;
+  const ssize_t got = ::recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    int received = -1;
+    std::memcpy(&received, CMSG_DATA(part), sizeof received);
+    file.reset(received);
+  }
+  return std::string(text, got > 0 ? static_cast<std::size_t>(got) : 0);
+}
+
+}  // namespace
 
 DaemonProcess::DaemonProcess(const std::string& keys, std::string role) : role_(std::move(role)) {
   char name[] = "/tmp/simm_process_XXXXXX";
@@ -74,6 +98,7 @@ void DaemonProcess::run_child() {
   const int log = ::open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   ::dup2(log, STDERR_FILENO);
   std::string names;
+  for (const auto& [name, file] : kept_) inherited_.push_back({file.get(), name});
   // Out of the way first: the targets 3, 4, ... may be sources of others.
   for (Inherited& socket : inherited_) socket.fd = ::fcntl(socket.fd, F_DUPFD_CLOEXEC, 100);
   for (std::size_t i = 0; i < inherited_.size(); ++i) {
@@ -97,14 +122,25 @@ void DaemonProcess::run_child() {
   ::_exit(127);
 }
 
+void DaemonProcess::keep_or_drop(const std::string& message, ipc::UniqueFd file) {
+  const std::string name = message.substr(message.find("FDNAME=") + 7);
+  if (message.find("FDSTOREREMOVE=1") == 0) {
+    kept_.erase(name);
+  } else {
+    REQUIRE(file.valid());
+    kept_[name] = std::move(file);
+  }
+}
+
 std::string DaemonProcess::next_notification(int wait_ms) {
   // In slices, so that a daemon that ends at once is noticed at once.
   for (int waited = 0; waited <= wait_ms; waited += 20) {
     pollfd polled{notify_.get(), POLLIN, 0};
     if (::poll(&polled, 1, 20) > 0) {
-      char text[512];
-      const ssize_t got = ::recv(notify_.get(), text, sizeof text, MSG_DONTWAIT);
-      return std::string(text, got > 0 ? static_cast<std::size_t>(got) : 0);
+      ipc::UniqueFd file;
+      std::string message = receive(notify_.get(), file);
+      if (message.find("FDSTORE") != 0) return message;
+      keep_or_drop(message, std::move(file));
     }
     if (!alive()) return "";
   }

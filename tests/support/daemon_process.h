@@ -28,6 +28,9 @@ public:
   void inherit(int listening_fd, const std::string& name) {
     inherited_.push_back({listening_fd, name});
   }
+  // From now on its service manager keeps files for it: what it gives comes back with each start.
+  void keep_files() { environment_["FDSTORE"] = "8"; }
+  [[nodiscard]] std::size_t kept_files() const noexcept { return kept_.size(); }
   void set_environment(const std::string& name, const std::string& value) {
     environment_[name] = value;
   }
@@ -69,11 +72,13 @@ private:
     std::string name;
   };
   [[noreturn]] void run_child();
+  void keep_or_drop(const std::string& message, ipc::UniqueFd file);
 
   const std::string role_;
   std::string directory_;
   std::string config_path_;
   std::vector<Inherited> inherited_;
+  std::map<std::string, ipc::UniqueFd> kept_;
   std::map<std::string, std::string> environment_;
   std::string network_;
   ipc::UniqueFd notify_;

@@ -65,8 +65,14 @@ TEST_CASE("a restarted peer is another peer; its number is free only when it is 
   peers.use(*build_slot_map(3, some, nullptr, nullptr));
   CHECK(peers.find(incarnation(70)) == old);
   CHECK(peers.size() == 3);
-  // A changed address of a known peer is taken over.
+  // One that came back at another address is to be dialled there, and its old links are dropped.
+  const base::PeerId before = peers.find(incarnation(1));
   some[0].port = 4711;
-  CHECK(peers.use(*build_slot_map(4, some, nullptr, nullptr)).added.empty());
-  CHECK(peers.who(peers.find(incarnation(1)))->port == 4711);
+  const PeerTable::Change moved = peers.use(*build_slot_map(4, some, nullptr, nullptr));
+  CHECK(moved.removed == std::vector<base::PeerId>{before});
+  REQUIRE(moved.added.size() == 1);
+  CHECK(peers.find(incarnation(1)) == moved.added[0]);
+  CHECK(peers.who(moved.added[0])->port == 4711);
+  CHECK(peers.who(before) == nullptr);
+  CHECK(peers.size() == 3);
 }

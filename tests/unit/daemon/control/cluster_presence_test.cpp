@@ -51,6 +51,7 @@ struct Host : Basics {
     auto made = control::ClusterPresence::create(
         {environment, random, settings, agents(role, pool_bytes), pool_bytes,
          [this](const std::string& reason) { expelled = reason; },
+         {},
          [this](const std::string& status) { statuses.push_back(status); }});
     REQUIRE(made.has_value());
     presence = std::move(*made);
@@ -269,7 +270,7 @@ TEST_CASE("a presence that can not listen says which key is at fault") {
                                      world.counters, world.limits, world.errors,
                                      world.log,      thread,       thread};
     const auto made = control::ClusterPresence::create(
-        {environment, world.random, *world.settings, {}, kGiB, {}, {}});
+        {environment, world.random, *world.settings, {}, kGiB, {}, {}, {}});
     REQUIRE_FALSE(made.has_value());
     CHECK(made.error().context.find(key) == 0);
   }

@@ -29,7 +29,8 @@ struct Restarted : ServerFixture {
     // The fixture looks at its store once more.
     store = std::move(*store::Store::create(quiet(), arena));
   }
-  void start(store::Contents contents) {
+  // `since`: from which epoch on the server's first map gives it its slots.
+  void start(store::Contents contents, base::Epoch since = kEpoch) {
     server.reset();
     ServerConfig config = verifying();
     config.verify = VerifyPolicy::never;
@@ -40,7 +41,7 @@ struct Restarted : ServerFixture {
     store = std::move(*made);
     const std::string name = "server" + std::to_string(++starts);
     server = std::make_unique<Server>(config, *store, clock, ServerCounters(counters, name));
-    own_all(kEpoch + 1, kEpoch);
+    own_all(kEpoch + 1, since);
   }
   std::unique_ptr<Exchange> get_part(std::size_t offset, std::size_t length) {
     auto e = request(ipc::Opcode::get, {"a"}, {length}, 0xee);
@@ -101,6 +102,18 @@ TEST_CASE("what came back under a slot that was lost meanwhile is missed at once
   asked = f.run(std::move(asked));
   CHECK(asked->replies[0].status == Status::not_found);
   CHECK(asked->replies[1].status == Status::not_found);
+}
+
+TEST_CASE("objects of slots that were somebody else's meanwhile are not served by the first map") {
+  recovered_test::Restarted f;
+  f.start(store::Contents::kept, ServerFixture::kEpoch + 1);
+  for (const ipc::Opcode opcode : {ipc::Opcode::exists, ipc::Opcode::get}) {
+    auto e = f.request(opcode, {"a"}, {1000}, 0xee);
+    if (opcode == ipc::Opcode::exists) e->pages[0].slice = {};
+    e->incoming.header.epoch = ServerFixture::kEpoch + 1;
+    CHECK(f.run(std::move(e))->replies[0].status == Status::not_found);
+  }
+  CHECK(f.store->stats().disowned == 2);
 }
 
 }  // namespace simm::server::testing

@@ -1,0 +1,152 @@
+#include "daemon/store/pool_directory.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace simm::store {
+namespace {
+
+constexpr int kOpenFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+
+Error wrong(Status status, const std::string& path, const std::string& what) {
+  return {status, path + " " + what};
+}
+
+// The part of a path before its last component: what has to be there.
+std::string parent_of(const std::string& path) {
+  const std::size_t slash = path.find_last_of('/');
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace
+
+Expected<PoolDirectory> PoolDirectory::open(const std::string& path) {
+  if (path.empty() || path.front() != '/' || path.back() == '/') {
+    return wrong(Status::invalid_argument, path, "is no absolute path without a slash at its end");
+  }
+  PoolDirectory made;
+  made.path_ = path;
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    if (errno == ENOENT) {
+      return wrong(Status::not_found, path,
+                   "can not be made: there is no directory " + parent_of(path));
+    }
+    return system_error("mkdir " + path, errno);
+  }
+  made.directory_.reset(::open(path.c_str(), O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!made.directory_.valid()) {
+    const int why = errno;
+    if (why == ELOOP || why == ENOTDIR) {
+      return wrong(Status::invalid_argument, path,
+                   "is no directory, or a symbolic link: write the directory itself");
+    }
+    return system_error("open " + path, why);
+  }
+  struct stat info {};
+  struct statfs system {};
+  if (::fstat(made.directory_.get(), &info) != 0 ||
+      ::fstatfs(made.directory_.get(), &system) != 0) {
+    return system_error("stat of " + path, errno);
+  }
+  if (info.st_uid != ::geteuid() || (info.st_mode & 077) != 0) {
+    return wrong(Status::permission_denied, path,
+                 "has to belong to user " + std::to_string(::geteuid()) +
+                     " alone: chown it to that user and chmod it to 0700");
+  }
+  made.huge_ = system.f_type == HUGETLBFS_MAGIC;
+  if (!made.huge_ && system.f_type != TMPFS_MAGIC) {
+    return wrong(Status::invalid_argument, path,
+                 "is on no memory file system: write a directory of tmpfs, such as "
+                 "/dev/shm/simm, or of hugetlbfs");
+  }
+  made.page_bytes_ = made.huge_ ? static_cast<std::uint64_t>(system.f_bsize) : 4096;
+  if (Outcome locked = made.take_lock(); !locked) return std::move(locked).error();
+  return made;
+}
+
+Outcome PoolDirectory::take_lock() {
+  lock_.reset(::openat(directory_.get(), "lock", kOpenFlags | O_CREAT, 0600));
+  if (!lock_.valid()) return system_error("open " + where("lock"), errno);
+  struct flock wanted {};
+  wanted.l_type = F_WRLCK;
+  wanted.l_whence = SEEK_SET;
+  if (::fcntl(lock_.get(), F_SETLK, &wanted) == 0) return Done{};
+  const int why = errno;
+  if (why != EACCES && why != EAGAIN) return system_error("lock " + where("lock"), why);
+  const bool is_known = ::fcntl(lock_.get(), F_GETLK, &wanted) == 0 && wanted.l_type == F_WRLCK;
+  return wrong(Status::invalid_state, path_,
+               "is in use by another daemon" +
+                   (is_known ? " (pid " + std::to_string(wanted.l_pid) + ")" : std::string()) +
+                   ": stop that one, or write another directory");
+}
+
+Expected<ipc::UniqueFd> PoolDirectory::open_file(const char* name, std::uint64_t bytes,
+                                                 std::uint64_t reserved) const {
+  ipc::UniqueFd file(::openat(directory_.get(), name, kOpenFlags));
+  if (!file.valid()) {
+    if (errno == ENOENT) return wrong(Status::not_found, where(name), "is not there");
+    return system_error("open " + where(name), errno);
+  }
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) return system_error("stat of " + where(name), errno);
+  const bool is_ours = S_ISREG(info.st_mode) && info.st_uid == ::geteuid() &&
+                       (info.st_mode & 07777) == 0600 && info.st_nlink == 1;
+  if (!is_ours) {
+    return wrong(Status::permission_denied, where(name),
+                 "is no regular file of mode 0600 with one name that belongs to user " +
+                     std::to_string(::geteuid()));
+  }
+  if (static_cast<std::uint64_t>(info.st_size) != bytes) {
+    return wrong(
+        Status::incompatible, where(name),
+        "has " + std::to_string(info.st_size) + " bytes, expected " + std::to_string(bytes));
+  }
+  // A start that was killed leaves a file whose later pages nobody has promised.
+  if (static_cast<std::uint64_t>(info.st_blocks) * 512 < reserved) {
+    return wrong(Status::incompatible, where(name), "was never reserved to its end");
+  }
+  return file;
+}
+
+Expected<ipc::UniqueFd> PoolDirectory::create_file(const char* name, std::uint64_t bytes,
+                                                   std::uint64_t reserved) const {
+  remove_file(name);
+  ipc::UniqueFd file(::openat(directory_.get(), name, kOpenFlags | O_CREAT | O_EXCL, 0600));
+  if (!file.valid()) return system_error("open " + where(name), errno);
+  if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) {
+    const int why = errno;
+    remove_file(name);
+    return system_error("ftruncate of " + where(name), why);
+  }
+  // In steps, because a signal undoes a call that it interrupts.
+  constexpr std::uint64_t kStepBytes = std::uint64_t{256} << 20;
+  for (std::uint64_t at = 0; at < reserved;) {
+    const std::uint64_t step = std::min(kStepBytes, reserved - at);
+    if (::fallocate(file.get(), 0, static_cast<off_t>(at), static_cast<off_t>(step)) == 0) {
+      at += step;
+      continue;
+    }
+    const int why = errno;
+    if (why == EINTR) continue;
+    remove_file(name);
+    if (why != ENOSPC && why != ENOMEM) return system_error("fallocate of " + where(name), why);
+    return wrong(Status::no_space, path_,
+                 "has room for " + std::to_string(at >> 20) + " of " +
+                     std::to_string(reserved >> 20) + " MiB" +
+                     (huge_ ? " (vm.nr_hugepages)" : " (mount -o remount,size=…)"));
+  }
+  return file;
+}
+
+void PoolDirectory::remove_file(const char* name) const noexcept {
+  ::unlinkat(directory_.get(), name, 0);
+}
+
+}  // namespace simm::store

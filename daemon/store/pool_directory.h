@@ -1,0 +1,48 @@
+// PoolDirectory: a directory of tmpfs or hugetlbfs that holds the pool of one daemon in files, so
+// that it outlives the process: "payload", "table", and "lock", which the daemon holds while it
+// lives. The directory (0700) and the files (0600) are this user's and nobody else's, and no
+// symbolic link is followed: who could write there could put any bytes into any object.
+// Thread: control.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "ipc/fd.h"
+#include "simm/expected.h"
+
+namespace simm::store {
+
+class PoolDirectory {
+public:
+  // Makes the directory if there is none, and takes the lock. Errors say what to do;
+  // invalid_state: another daemon has it, which is named.
+  static Expected<PoolDirectory> open(const std::string& path);
+
+  [[nodiscard]] bool is_hugetlbfs() const noexcept { return huge_; }
+  // Files are multiples of it.
+  [[nodiscard]] std::uint64_t page_bytes() const noexcept { return page_bytes_; }
+
+  // An existing file, open for reading and writing: regular, this user's alone, of `bytes` bytes of
+  // which as many as `reserved` have memory. not_found: there is none; else why it is of no use.
+  [[nodiscard]] Expected<ipc::UniqueFd> open_file(const char* name, std::uint64_t bytes,
+                                                  std::uint64_t reserved) const;
+  // A new file, zeroed, in place of what has that name. `reserved` bytes from its beginning on are
+  // taken from the file system now, so that no access to them can fail for want of room.
+  [[nodiscard]] Expected<ipc::UniqueFd> create_file(const char* name, std::uint64_t bytes,
+                                                    std::uint64_t reserved) const;
+  void remove_file(const char* name) const noexcept;
+
+private:
+  PoolDirectory() = default;
+  [[nodiscard]] Outcome take_lock();
+  [[nodiscard]] std::string where(const char* name) const { return path_ + "/" + name; }
+
+  std::string path_;
+  ipc::UniqueFd directory_;
+  ipc::UniqueFd lock_;  // a lock of fcntl(): it ends with the process, and names its holder
+  bool huge_ = false;
+  std::uint64_t page_bytes_ = 0;
+};
+
+}  // namespace simm::store

@@ -1,0 +1,108 @@
+// Storage daemons whose pools outlive them, in a cluster: what they still have when they come back,
+// and what they must not have any more.
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "tests/process/cluster/cluster_processes.h"
+
+namespace warm_cluster_test {
+
+using namespace cluster_processes;
+using simm::Status;
+
+constexpr int kPages = 64;
+
+struct PoolPath {
+  PoolPath() { REQUIRE(::mkdtemp(path.data()) != nullptr); }
+  ~PoolPath() { std::filesystem::remove_all(path); }
+  PoolPath(const PoolPath&) = delete;
+  PoolPath& operator=(const PoolPath&) = delete;
+  [[nodiscard]] std::string keys(const std::string& name) const {
+    return R"(, "node": {"hugepages": "off", "pool_bytes": "64MiB", "pool_path": ")" + path + "/" +
+           name + R"("})";
+  }
+  std::string path = "/dev/shm/simm_warm_XXXXXX";
+};
+
+struct WarmWorld {
+  explicit WarmWorld(int grace_ms = 30'000) : cluster(grace_ms) {
+    REQUIRE(cluster.manager.start());
+    REQUIRE(a->start());
+    REQUIRE(b->start());
+    REQUIRE(node->start());
+    REQUIRE(eventually([&] { return settled(2); }, 20'000));
+  }
+  [[nodiscard]] bool settled(std::size_t members) const {
+    for (const DaemonProcess* daemon : {a.get(), b.get(), node.get()}) {
+      if (daemon->pid() > 0 && !uses_the_map_of(*daemon, cluster.manager)) return false;
+    }
+    return sees_members(*node, members);
+  }
+
+  ClusterProcesses cluster;
+  PoolPath pools;
+  std::unique_ptr<DaemonProcess> a = cluster.storage("a", pools.keys("a"));
+  std::unique_ptr<DaemonProcess> b = cluster.storage("b", pools.keys("b"));
+  std::unique_ptr<DaemonProcess> node = cluster.node("n");
+};
+
+TEST_CASE(
+    "a storage daemon that is killed or stopped comes back within the grace with its objects") {
+  WarmWorld world;
+  Checker checker(*world.node);
+  REQUIRE(checker.put_all(kPages, Status::ok) == kPages);
+  const int on_a = static_cast<int>(world.a->counter("server.0.put_pages"));
+  REQUIRE(on_a > 0);
+  for (const int signal : {SIGKILL, SIGTERM}) {
+    world.a->signal(signal);
+    CHECK(world.a->wait() == (signal == SIGKILL ? 1000 + SIGKILL : 0));
+    CHECK(checker.count(kPages, Status::not_found) == on_a);
+    // Nothing of it can be replaced meanwhile, so nothing of it can be outdated.
+    CHECK(checker.put_all(kPages, Status::unreachable) == on_a);
+    REQUIRE(world.a->start());
+    CHECK(eventually([&] { return checker.count(kPages, Status::ok) == kPages; }, 20'000));
+    CHECK(world.a->counter("store.0.objects") == static_cast<std::uint64_t>(on_a));
+  }
+}
+
+TEST_CASE("a storage daemon that comes back after its slots have moved has nothing of them") {
+  WarmWorld world(300);
+  Checker checker(*world.node);
+  REQUIRE(checker.put_all(kPages, Status::ok) == kPages);
+  const auto on_a = world.a->counter("server.0.put_pages");
+  REQUIRE(on_a > 0);
+  world.a->signal(SIGKILL);
+  CHECK(world.a->wait() == 1000 + SIGKILL);
+  // All slots are b's now, and every page is written anew there, or gone.
+  REQUIRE(eventually([&] { return sees_members(*world.node, 1); }, 20'000));
+  REQUIRE(eventually([&] { return checker.put_all(kPages, Status::ok) == kPages; }, 20'000));
+  const auto moved_back = world.a->start();
+  REQUIRE(moved_back);
+  REQUIRE(eventually([&] { return world.settled(2); }, 20'000));
+  // What a had put before is nobody's to see, though its slots are a's again.
+  CHECK(eventually([&] { return world.a->counter("store.0.disowned") >= on_a; }));
+  const int hits = checker.count(kPages, Status::ok);
+  CHECK(hits < kPages);
+  CHECK(checker.count(kPages, Status::not_found) == kPages - hits);
+}
+
+TEST_CASE("a daemon that comes back with another pool is another one, and its slots are empty") {
+  WarmWorld world;
+  Checker checker(*world.node);
+  REQUIRE(checker.put_all(kPages, Status::ok) == kPages);
+  const int on_a = static_cast<int>(world.a->counter("server.0.put_pages"));
+  world.a->signal(SIGKILL);
+  CHECK(world.a->wait() == 1000 + SIGKILL);
+  std::filesystem::remove_all(world.pools.path + "/a");
+  REQUIRE(world.a->start());
+  REQUIRE(eventually([&] { return world.settled(2); }, 20'000));
+  CHECK(checker.count(kPages, Status::ok) == kPages - on_a);
+  CHECK(checker.put_all(kPages, Status::ok) == kPages);
+}
+
+}  // namespace warm_cluster_test
