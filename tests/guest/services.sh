@@ -165,6 +165,22 @@ survives "a thread that hangs" hold_data_thread
 check "the watchdog did that" says "Watchdog timeout" journalctl -q -u simm-node.service
 eventually "the object outlived it all" gets_it
 
+# --- the cache outlives its daemon: systemd keeps its memory
+storage_status() { simmctl --admin /run/simm-storage/admin.sock status; }
+outlives() { # WHAT COMMAND...: after the command another storage daemon has the same objects
+  local what=$1 before
+  shift
+  before=$(state simm-storage.service MainPID)
+  "$@"
+  eventually "$what: another process" is_not simm-storage.service MainPID "$before"
+  eventually "$what: serving" is simm-storage.service ActiveState active
+  check "$what: with what was there" says kept storage_status
+  eventually "$what: the object is there" gets_it
+}
+eventually "put again" put
+outlives "storage, kill -9" kill -9 "$(state simm-storage.service MainPID)"
+outlives "storage, systemctl restart" systemctl restart simm-storage.service
+
 # --- what the journal has
 logged() { says "$3" journalctl -q -o cat -u "$1" -p "$2..$2"; }
 check "information is information" logged simm-node.service info "control: ready"
