@@ -10,7 +10,7 @@
 namespace simm::store {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x6c6f6f706d6d6973;  // "simmpool", little-endian
+constexpr std::uint64_t kPoolMagic = 0x6c6f6f706d6d6973;  // "simmpool", little-endian
 constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kLivesAt = 1024;
 constexpr std::size_t kLifeStride = 1024;
@@ -80,7 +80,7 @@ void PoolHeader::begin(const PoolShape& shape, const PoolLife& life) noexcept {
   std::memset(page_, 0, kPoolHeaderBytes);
   write(life);
   ShapeBytes bytes{};
-  bytes.magic = kMagic;
+  bytes.magic = kPoolMagic;
   bytes.version = kVersion;
   bytes.table_format = MetaTable::kFormat;
   bytes.payload_bytes = shape.payload_bytes;
@@ -112,7 +112,7 @@ void PoolHeader::write(const PoolLife& life) noexcept {
 Expected<PoolHeader::Kept> PoolHeader::check(const PoolShape& wanted) const {
   ShapeBytes found;
   std::memcpy(&found, page_, sizeof found);
-  if (found.magic != kMagic) {
+  if (found.magic != kPoolMagic) {
     return Error{Status::incompatible, "no pool begins there"};
   }
   // Before the digest: in another version it may be somewhere else.
