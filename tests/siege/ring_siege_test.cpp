@@ -79,7 +79,8 @@ TEST_CASE("every malformed submission poisons its session, with its reason, and 
     void (*spoil)(Shot&);
   };
   const Case cases[] = {
-      {"opcode", PoisonReason::bad_submission, [](Shot& s) { s.submission.opcode = 5; }},
+      {"opcode", PoisonReason::bad_submission,
+       [](Shot& s) { s.submission.opcode = ipc::kOpcodeCount; }},
       {"flag", PoisonReason::bad_submission, [](Shot& s) { s.submission.flags = 0x8000; }},
       {"put mode", PoisonReason::bad_submission,
        [](Shot& s) {
