@@ -49,7 +49,11 @@ struct Host : Basics {
         environment{io, config, clock, counters, limits, errors, log, registrar, closer},
         settings(settings_of(role, pool_bytes)) {
     auto made = control::ClusterPresence::create(
-        {environment, random, settings, agents(role, pool_bytes), pool_bytes,
+        {environment,
+         random,
+         settings,
+         agents(role, pool_bytes),
+         pool_bytes,
          [this](const std::string& reason) { expelled = reason; },
          {},
          [this](const std::string& status) { statuses.push_back(status); }});
