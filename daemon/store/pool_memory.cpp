@@ -133,6 +133,7 @@ PoolShape PoolMemory::shape() const {
 }
 
 ShardMemory PoolMemory::shard(std::uint32_t index, base::TimeNs now_ns) const noexcept {
+  SIMM_CHECK(index < config_.shards);
   ShardMemory memory;
   // SAFETY: the files hold `shards` parts of each, as payload_file_bytes() and table_file_bytes()
   // count them.

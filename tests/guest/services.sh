@@ -166,7 +166,7 @@ check "the watchdog did that" says "Watchdog timeout" journalctl -q -u simm-node
 eventually "the object outlived it all" gets_it
 
 # --- the cache outlives its daemon: systemd keeps its memory
-storage_status() { simmctl --admin /run/simm-storage/admin.sock status; }
+storage_said() { journalctl -q -o cat _PID="$(state simm-storage.service MainPID)"; }
 outlives() { # WHAT COMMAND...: after the command another storage daemon has the same objects
   local what=$1 before
   shift
@@ -174,7 +174,7 @@ outlives() { # WHAT COMMAND...: after the command another storage daemon has the
   "$@"
   eventually "$what: another process" is_not simm-storage.service MainPID "$before"
   eventually "$what: serving" is simm-storage.service ActiveState active
-  check "$what: with what was there" says kept storage_status
+  check "$what: with what was there" says "kind=handed contents=kept" storage_said
   eventually "$what: the object is there" gets_it
 }
 eventually "put again" put

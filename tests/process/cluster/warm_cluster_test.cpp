@@ -60,7 +60,7 @@ TEST_CASE(
   REQUIRE(on_a > 0);
   for (const int signal : {SIGKILL, SIGTERM}) {
     world.a->signal(signal);
-    CHECK(world.a->wait() == (signal == SIGKILL ? 1000 + SIGKILL : 0));
+    CHECK(world.a->wait(30'000) == (signal == SIGKILL ? 1000 + SIGKILL : 0));
     CHECK(checker.count(kPages, Status::not_found) == on_a);
     // Nothing of it can be replaced meanwhile, so nothing of it can be outdated.
     CHECK(checker.put_all(kPages, Status::unreachable) == on_a);
