@@ -163,7 +163,7 @@ class Store:
         return self._run(_GET, keys, views, lease_ms=lease_ms, timeout_ms=timeout_ms,
                          shared=shared)
 
-    def mget_range(self, keys: Sequence[str], views: Sequence[_native.BlockView],
+    def mget_range(self, keys: Sequence[str], views: Pages,
                    offsets: Sequence[int], *, lease_ms: int = 0,
                    timeout_ms: int = 0) -> List[Length]:
         """get_range() of each key; `offsets` in bytes."""
@@ -219,20 +219,20 @@ class Store:
         """delete() as a coroutine."""
         return (await self._events().call(_DELETE, (key,), timeout_ms=timeout_ms))[0]
 
-    async def mput_async(self, keys: Sequence[str], views: Sequence[_native.BlockView], *,
+    async def mput_async(self, keys: Sequence[str], views: Pages, *,
                          if_absent: bool = False, ttl_ms: int = 0,
                          timeout_ms: int = 0) -> List[Code]:
         """mput() as a coroutine."""
         return await self._events().call(_PUT, keys, views, if_absent=if_absent, ttl_ms=ttl_ms,
                                          timeout_ms=timeout_ms)
 
-    async def mget_async(self, keys: Sequence[str], views: Sequence[_native.BlockView], *,
+    async def mget_async(self, keys: Sequence[str], views: Pages, *,
                          lease_ms: int = 0, timeout_ms: int = 0) -> List[Length]:
         """mget() as a coroutine."""
         return await self._events().call(_GET, keys, views, lease_ms=lease_ms,
                                          timeout_ms=timeout_ms)
 
-    async def mget_range_async(self, keys: Sequence[str], views: Sequence[_native.BlockView],
+    async def mget_range_async(self, keys: Sequence[str], views: Pages,
                                offsets: Sequence[int], *, lease_ms: int = 0,
                                timeout_ms: int = 0) -> List[Length]:
         """mget_range() as a coroutine."""

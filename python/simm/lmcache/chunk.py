@@ -5,12 +5,12 @@ object; without, the bytes alone. LMCache of 2025 describes a chunk by a shape a
 2026 by lists of them.
 """
 
-from typing import Any, Optional, Tuple
+from typing import Any, Optional, Sequence, Tuple
 
 import numpy
 from lmcache.v1.protocol import RemoteMetadata
 
-from simm._native import BlockView, MrExt
+from simm._native import BlockView, MrExt, Views
 
 # Of RemoteMetadata as long as it had a fixed length.
 _FIXED_HEADER_BYTES = 28
@@ -44,6 +44,17 @@ def view_of(chunk: Any, pool: Optional[MrExt]) -> Optional[BlockView]:
     try:
         return BlockView.from_buffer(chunk.raw_data.data_ptr(), chunk.get_size(), pool)
     except ValueError:  # allocated elsewhere: a buffer of a serializer
+        return None
+
+
+def views_of(chunks: Sequence[Any], pool: Optional[MrExt]) -> Optional[Views]:
+    """Where the bytes of all of them are; None when one of them is outside the registered pool."""
+    if pool is None:
+        return None
+    try:
+        return Views([one.raw_data.data_ptr() for one in chunks],
+                     [one.get_size() for one in chunks], pool)
+    except (AttributeError, ValueError):  # see view_of()
         return None
 
 

@@ -52,6 +52,7 @@ class SimmConnector(RemoteConnector):  # type: ignore[misc]
         self._allocate_options = (
             {"busy_loop": False}
             if allocate and "busy_loop" in inspect.signature(allocate).parameters else {})
+        self._whole_bytes = int(getattr(self, "full_chunk_size_bytes", 0) or 0)
         pool = chunk.pool_of(local_cpu_backend)
         self._pool = None if pool is None else register_mr(pool)
         self._staging: Optional[Staging] = None
@@ -134,10 +135,11 @@ class SimmConnector(RemoteConnector):  # type: ignore[misc]
         """A chunk may be a part of one: its length says how many tokens it has."""
         # 2025's LMCache has one shape, and then always describes its chunks.
         form = (self.meta_shapes, self.meta_dtypes, self.meta_fmt)
-        chunks = await self._allocate([form] * len(texts))
+        chunks = self._allocate_equal(form, len(texts)) or await self._allocate([form] * len(texts))
         lengths = await self._read(store, texts, chunks, 0)
+        whole = self._whole_bytes
         for i, (one, length) in enumerate(zip(chunks, lengths)):
-            if one is None:
+            if one is None or length == whole:
                 continue
             try:
                 if length > 0:
@@ -191,19 +193,23 @@ class SimmConnector(RemoteConnector):  # type: ignore[misc]
         staging = self._staging_of(store)
         blocks: Dict[int, Any] = {}
         try:
-            views = []
-            for i in wanted:
-                view = chunk.view_of(chunks[i], self._pool)
-                if view is None:
-                    blocks[i] = staging.take(chunks[i].get_size())
-                    view = BlockView.from_buffer(blocks[i].ptr, chunks[i].get_size())
-                views.append(view)
+            views: Any = chunk.views_of([chunks[i] for i in wanted], self._pool)
+            if views is None:
+                views = []
+                for i in wanted:
+                    view = chunk.view_of(chunks[i], self._pool)
+                    if view is None:
+                        blocks[i] = staging.take(chunks[i].get_size())
+                        view = BlockView.from_buffer(blocks[i].ptr, chunks[i].get_size())
+                    views.append(view)
             keys = [texts[i] for i in wanted]
             if offset == 0:
                 codes = await self._call(store, "mget", keys, views)
             else:
                 codes = await self._call(store, "mget_range", keys, views, [offset] * len(keys))
             self._link.judge(codes)
+            if len(codes) == len(chunks) and not blocks:
+                return list(codes)
             for i, code in zip(wanted, codes):
                 lengths[i] = code
                 if i in blocks and code > 0:
@@ -215,6 +221,16 @@ class SimmConnector(RemoteConnector):  # type: ignore[misc]
         finally:
             staging.give(list(blocks.values()))
         return lengths
+
+    def _allocate_equal(self, form: Tuple[Any, Any, Any], count: int) -> Optional[List[Any]]:
+        """All of them at once. None: one by one then. LMCache's batches evict what belongs to a
+        batch of layers only, so that they are not to evict anything here."""
+        allocate = getattr(self._backend, "batched_allocate", None)
+        if count < 2 or allocate is None:
+            return None
+        shapes, dtypes, fmt = form
+        chunks = allocate(shapes, dtypes, count, fmt, eviction=False, **self._allocate_options)
+        return None if chunks is None else list(chunks)
 
     async def _allocate(self, forms: Sequence[Optional[Tuple[Any, Any, Any]]]) -> List[Any]:
         """Chunks of LMCache's pool. None where there is no form, or, after a while, no memory."""
@@ -250,10 +266,9 @@ class SimmConnector(RemoteConnector):  # type: ignore[misc]
         staging = self._staging_of(store)
         blocks: List[Any] = []
         try:
-            views = [None if self._described else chunk.view_of(one, self._pool)
-                     for one in memory_objs]
-            if None in views:
-                views = await self._in_thread(self._stage, staging, blocks, memory_objs, views)
+            views: Any = None if self._described else chunk.views_of(memory_objs, self._pool)
+            if views is None:
+                views = await self._in_thread(self._stage, staging, blocks, memory_objs)
             codes = await self._call(store, "mput", [key_of(key) for key in keys], views,
                                      if_absent=True)
             self._link.judge(codes)
@@ -262,12 +277,15 @@ class SimmConnector(RemoteConnector):  # type: ignore[misc]
         finally:
             staging.give(blocks)
 
-    def _stage(self, staging: Staging, blocks: List[Any], memory_objs: Sequence[Any],
-               views: List[Any]) -> List[Any]:
-        """Views of copies, with a header if there is to be one, for chunks that have no view."""
-        staged = list(views)
-        for i, one in enumerate(memory_objs):
-            if staged[i] is not None:
+    def _stage(self, staging: Staging, blocks: List[Any],
+               memory_objs: Sequence[Any]) -> List[BlockView]:
+        """Views of copies, with a header if there is to be one; plain chunks of the pool need no
+        copy."""
+        staged: List[BlockView] = []
+        for one in memory_objs:
+            view = None if self._described else chunk.view_of(one, self._pool)
+            if view is not None:
+                staged.append(view)
                 continue
             header = chunk.header_of(one) if self._described else b""
             size = len(header) + one.get_size()
@@ -276,7 +294,7 @@ class SimmConnector(RemoteConnector):  # type: ignore[misc]
             target = numpy.frombuffer(block, numpy.uint8)
             target[:len(header)] = numpy.frombuffer(header, numpy.uint8)
             target[len(header):size] = chunk.bytes_of(one)[:one.get_size()]
-            staged[i] = BlockView.from_buffer(block.ptr, size)
+            staged.append(BlockView.from_buffer(block.ptr, size))
         return staged
 
     # --- the rest ---------------------------------------------------------------------------------

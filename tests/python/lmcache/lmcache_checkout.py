@@ -108,9 +108,10 @@ def connector_of(url, loop, backend, config, metadata):
     return CreateConnector(*arguments[:count])
 
 
-def remote_backend_of(loop, backend, config, metadata):
+def remote_backend_of(loop, backend, config, metadata, plugin=None):
     from lmcache.v1.storage_backend.remote_backend import RemoteBackend
-    return RemoteBackend(config, metadata, loop, backend, "cpu")
+    named = {} if plugin is None else {"plugin_name": plugin}
+    return RemoteBackend(config, metadata, loop, backend, "cpu", **named)
 
 
 def key_of(model, worker, digest, dtype):

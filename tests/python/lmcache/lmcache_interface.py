@@ -141,6 +141,20 @@ class LocalCPUBackend:
         assert not busy_loop, "it would wait in the event loop, for ever"
         return self.memory_allocator.allocate(shapes, dtypes, fmt)
 
+    def batched_allocate(self, shapes, dtypes, batch_size, fmt=None, eviction=True,
+                         busy_loop=True):
+        """All or nothing."""
+        assert not eviction and not busy_loop, "it would throw out layers of other chunks"
+        chunks = []
+        while len(chunks) < batch_size:
+            one = self.memory_allocator.allocate(shapes, dtypes, fmt)
+            if one is None:
+                for made in chunks:
+                    made.ref_count_down()
+                return None
+            chunks.append(one)
+        return chunks
+
 
 @dataclasses.dataclass
 class EngineMetadata:

@@ -68,6 +68,51 @@ def test_a_daemon_that_dies_between_contains_and_get(own_daemon, lab_of):
         assert lab.pool_used() == 0
 
 
+@pytest.mark.parametrize("call", ["get", "put"])
+def test_an_exception_while_the_daemon_is_away_ends_the_asking(own_daemon, lab_of, call):
+    """What a first call needs of the daemon (memory to stage in, a channel) can not be had."""
+    with lab_of(own_daemon) as lab:
+        connector, key, chunk, raised = lab.connector, lab.key(1), lab.chunk(1), []
+        store = connector._link.store()
+        own_daemon.kill(signal.SIGKILL)
+        while store.attached:
+            store.ping(100)
+        connector._failed = _listening(connector._failed, raised)
+        if call == "get":
+            assert lab.run(connector.batched_get([key])) == [None]
+        else:
+            lab.run(connector.batched_put([key], [chunk]))
+        assert len(raised) == 1, "this was to be an exception"
+        assert connector.stats()["breaker"]["trips"] == 1
+        assert connector._link.store() is None, "it would go on asking"
+        lab.release([chunk])
+        assert lab.pool_used() == 0
+
+
+def test_an_exception_while_the_daemon_is_there_is_one_miss(own_daemon, lab_of):
+    with lab_of(own_daemon) as lab:
+        key = lab.key(1)
+        lab.store([key], [lab.chunk(3)])
+        call, raised = lab.connector._call, []
+
+        async def fail(*arguments, **options):
+            raise RuntimeError("for the test")
+
+        lab.connector._failed = _listening(lab.connector._failed, raised)
+        lab.connector._call = fail
+        assert lab.run(lab.connector.batched_get([key])) == [None] and len(raised) == 1
+        lab.connector._call = call
+        assert lab.connector.stats()["breaker"]["trips"] == 0
+        assert lab.take([lab.run(lab.connector.get(key))]) == [(CHUNK_BYTES, 3)]
+
+
+def _listening(function, heard):
+    def told(*arguments):
+        heard.append(arguments)
+        return function(*arguments)
+    return told
+
+
 def test_a_daemon_that_dies_again_and_again_while_chunks_move(own_daemon, lab_of):
     """Kills hit puts and gets under way: each round goes on until some of them have failed."""
     with lab_of(own_daemon) as lab:

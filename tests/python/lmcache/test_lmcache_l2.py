@@ -163,6 +163,37 @@ def test_close_during_use_waits_for_the_buffers(daemon, monkeypatch, key):
                 assert set(bytes(block)) == {i}, name
 
 
+def test_close_waits_for_a_daemon_that_is_slow(own_daemon, key):
+    """Stopped, it reads the buffers later: they must be as they were until close() returns."""
+    client = SimmL2Client(timeout_ms=60_000)
+    server = Server(client)
+    assert server.wait(client.submit_batch_set([key], [server.fill(0, 1)]))[0]
+    open_before = len(os.listdir("/proc/self/fd"))
+    keys = [f"{key}{i}" for i in range(32)]
+    own_daemon.stop()
+    client.submit_batch_set(keys, [server.fill(i, i + 1) for i in range(32)])
+    closed = threading.Event()
+
+    def close():
+        client.close()
+        server.pool[:] = 0xEE
+        closed.set()
+
+    closing = threading.Thread(target=close)
+    closing.start()
+    try:
+        assert not closed.wait(0.5), "the daemon has read nothing yet"
+    finally:
+        own_daemon.go_on()
+        closing.join()
+    # The channel's, the poller's, and the two of the pipe.
+    assert len(os.listdir("/proc/self/fd")) <= open_before - 4
+    with Store() as store:
+        block = store.allocate(CHUNK)
+        for i, name in enumerate(keys):
+            assert store.get(name, block.view()) == CHUNK and set(bytes(block)) == {i + 1}, name
+
+
 def test_a_daemon_that_starts_late_and_one_that_dies(tmp_path, monkeypatch, key):
     daemon = Daemon(tmp_path, config=CONFIG)
     monkeypatch.setenv("SIMM_SOCKET", daemon.socket)
