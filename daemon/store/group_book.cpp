@@ -17,15 +17,22 @@ GroupBook::GroupBook(const StoreConfig& config, std::uint64_t arena_bytes, Table
       lease_budget_percent_(config.lease_budget_percent),
       pin_budget_percent_(config.pin_budget_percent) {}
 
-void GroupBook::count_kept(const Group& g, std::uint64_t more_bytes) noexcept {
+void GroupBook::count_kept(const Group& g, std::uint64_t bytes, Kept kept) noexcept {
+  const auto count = [&](std::uint64_t& sum) {
+    if (kept == Kept::more) {
+      sum += bytes;
+    } else {
+      sum -= bytes;
+    }
+  };
   Account& holder = accounts_[g.account];
   if (g.leased) {
-    holder.leased_bytes += more_bytes;
-    leased_bytes_ += more_bytes;
+    count(holder.leased_bytes);
+    count(leased_bytes_);
   }
   if (g.pinned) {
-    holder.pinned_bytes += more_bytes;
-    pinned_bytes_ += more_bytes;
+    count(holder.pinned_bytes);
+    count(pinned_bytes_);
   }
 }
 
@@ -52,7 +59,7 @@ void GroupBook::add_member(Table<Record>& records, std::uint32_t number, std::ui
   g.members.push_back(records, record);
   g.extent_bytes += extent_bytes;
   records[record].group = number;
-  count_kept(g, extent_bytes);
+  count_kept(g, extent_bytes, Kept::more);
 }
 
 void GroupBook::remove_member(Table<Record>& records, std::uint32_t record,
@@ -62,7 +69,7 @@ void GroupBook::remove_member(Table<Record>& records, std::uint32_t record,
   g.members.remove(records, record);
   g.extent_bytes -= extent_bytes;
   records[record].group = kNone;
-  count_kept(g, std::uint64_t{0} - extent_bytes);
+  count_kept(g, extent_bytes, Kept::less);
   if (!g.members.empty()) return;
   wheel_.cancel(groups_, number);
   if (g.leased) {
@@ -87,9 +94,9 @@ void GroupBook::set_leased(std::uint32_t number, bool leased) noexcept {
     policy_->dequeue(number);
     holder.leased.push_back(groups_, number);
     g.leased = true;
-    count_kept(g, g.extent_bytes);
+    count_kept(g, g.extent_bytes, Kept::more);
   } else {
-    count_kept(g, std::uint64_t{0} - g.extent_bytes);
+    count_kept(g, g.extent_bytes, Kept::less);
     g.leased = false;
     holder.leased.remove(groups_, number);
     policy_->enqueue(number);
@@ -132,7 +139,7 @@ bool GroupBook::pin(std::uint32_t number) noexcept {
   }
   policy_->dequeue(number);
   g.pinned = true;
-  count_kept(g, g.extent_bytes);
+  count_kept(g, g.extent_bytes, Kept::more);
   ++pinned_groups_;
   return true;
 }
@@ -140,7 +147,7 @@ bool GroupBook::pin(std::uint32_t number) noexcept {
 void GroupBook::unpin(std::uint32_t number, base::TimeNs now_ns) noexcept {
   Group& g = groups_[number];
   if (!g.pinned) return;
-  count_kept(g, std::uint64_t{0} - g.extent_bytes);
+  count_kept(g, g.extent_bytes, Kept::less);
   g.pinned = false;
   --pinned_groups_;
   policy_->note_use(number, now_ns);

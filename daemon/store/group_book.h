@@ -103,9 +103,9 @@ public:
 
 private:
   void set_leased(std::uint32_t group, bool leased) noexcept;
-  // More or less of what a lease or pin of this group keeps; the difference may be negative, modulo
-  // 2^64.
-  void count_kept(const Group& group, std::uint64_t more_bytes) noexcept;
+  enum class Kept : std::uint8_t { more, less };
+  // A lease or pin of this group keeps so many bytes more or less.
+  void count_kept(const Group& group, std::uint64_t bytes, Kept kept) noexcept;
   // Leases keep more than their budget of what is scarce.
   [[nodiscard]] bool over_lease_budget(const Account& account, Scarce scarce) const noexcept;
 
