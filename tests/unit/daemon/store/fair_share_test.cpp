@@ -111,9 +111,7 @@ TEST_CASE("what a tenant has not used for ten minutes is not kept from the other
 }
 
 TEST_CASE("who floods the records of a store with small objects takes them from nobody") {
-  StoreConfig config = StoreFixture::quiet();
-  config.objects_max = 40;
-  SharedStore s(config);
+  SharedStore s(StoreFixture::quiet(40));
   for (int n = 0; n < 15; ++n) REQUIRE(s.put(1, n));
   for (int n = 0; n < 200; ++n) {
     s.f.now += 1000;

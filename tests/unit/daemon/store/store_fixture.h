@@ -67,6 +67,11 @@ public:
     config.free_high_permille = 0;
     return config;
   }
+  static StoreConfig quiet(std::uint32_t objects_max) {
+    StoreConfig config = quiet();
+    config.objects_max = objects_max;
+    return config;
+  }
 
   void audit() {
     const char* wrong = store->audit();

@@ -144,11 +144,7 @@ TEST_CASE("killed at any time: each key is what it was before or after the call 
 
 TEST_CASE("any bit of a record, a long key or a payload flipped: right or absent, never wrong") {
   using namespace kill_test;
-  const StoreConfig config = [] {
-    StoreConfig made = StoreFixture::quiet();
-    made.objects_max = 8;
-    return made;
-  }();
+  const StoreConfig config = StoreFixture::quiet(8);
   constexpr std::uint64_t kBytes = 4096;
   KeptMemory memory(config, kBytes);
   KeptMemory copy(config, kBytes);

@@ -17,16 +17,12 @@ namespace recovery_test {
 
 constexpr std::uint64_t kArenaBytes = 64 * 1024;
 
-StoreConfig small() {
-  StoreConfig config = StoreFixture::quiet();
-  config.objects_max = 64;
-  return config;
-}
+const StoreConfig kSmall = StoreFixture::quiet(64);
 
 }  // namespace recovery_test
 
 TEST_CASE("recovery: a life finds what the one before left, and nothing that it had given up") {
-  KeptMemory memory(recovery_test::small(), recovery_test::kArenaBytes);
+  KeptMemory memory(recovery_test::kSmall, recovery_test::kArenaBytes);
   const OwnedKey kept("kept");
   const OwnedKey long_kept(std::string(1000, 'l'));
   const OwnedKey removed("removed");
@@ -78,7 +74,7 @@ TEST_CASE("recovery: a life finds what the one before left, and nothing that it 
 }
 
 TEST_CASE("recovery: no lease survives, and the oldest objects are the first to go") {
-  KeptMemory memory(recovery_test::small(), recovery_test::kArenaBytes);
+  KeptMemory memory(recovery_test::kSmall, recovery_test::kArenaBytes);
   {
     Life life(memory, Contents::fresh);
     for (int i = 0; i < 8; ++i) {
@@ -95,7 +91,7 @@ TEST_CASE("recovery: no lease survives, and the oldest objects are the first to 
 }
 
 TEST_CASE("recovery: a group comes back as one") {
-  KeptMemory memory(recovery_test::small(), recovery_test::kArenaBytes);
+  KeptMemory memory(recovery_test::kSmall, recovery_test::kArenaBytes);
   const OwnedKey key("g_k", 1, 1, "g");
   const OwnedKey value("g_v", 1, 1, "g");
   {
@@ -110,7 +106,7 @@ TEST_CASE("recovery: a group comes back as one") {
 }
 
 TEST_CASE("recovery: a TTL goes on under the clock of its boot, and ends with it") {
-  KeptMemory memory(recovery_test::small(), recovery_test::kArenaBytes);
+  KeptMemory memory(recovery_test::kSmall, recovery_test::kArenaBytes);
   const OwnedKey brief("brief");
   const OwnedKey lasting("lasting");
   const OwnedKey endless("endless");
@@ -145,7 +141,7 @@ TEST_CASE("recovery: a TTL goes on under the clock of its boot, and ends with it
 }
 
 TEST_CASE("recovery: what lost its slot in the meantime is not there from the first call on") {
-  KeptMemory memory(recovery_test::small(), recovery_test::kArenaBytes);
+  KeptMemory memory(recovery_test::kSmall, recovery_test::kArenaBytes);
   const OwnedKey stayed("stayed");
   const OwnedKey left("left");
   const OwnedKey came_back("came back");
@@ -174,7 +170,7 @@ TEST_CASE("recovery: what lost its slot in the meantime is not there from the fi
 }
 
 TEST_CASE("recovery: the process died in a replacement, and the newer put is the object") {
-  KeptMemory memory(recovery_test::small(), recovery_test::kArenaBytes);
+  KeptMemory memory(recovery_test::kSmall, recovery_test::kArenaBytes);
   const OwnedKey key("key");
   Record old;
   {
@@ -193,7 +189,7 @@ TEST_CASE("recovery: the process died in a replacement, and the newer put is the
 }
 
 TEST_CASE("recovery: quotas and limits of today hold for what comes back") {
-  StoreConfig config = recovery_test::small();
+  StoreConfig config = recovery_test::kSmall;
   KeptMemory memory(config, recovery_test::kArenaBytes);
   {
     Life life(memory, Contents::fresh);
@@ -215,7 +211,7 @@ TEST_CASE("recovery: quotas and limits of today hold for what comes back") {
 }
 
 TEST_CASE("recovery: objects that moved are found where they are") {
-  KeptMemory memory(recovery_test::small(), recovery_test::kArenaBytes);
+  KeptMemory memory(recovery_test::kSmall, recovery_test::kArenaBytes);
   std::vector<std::uint64_t> moved;
   {
     Life life(memory, Contents::fresh);
@@ -234,13 +230,13 @@ TEST_CASE("recovery: objects that moved are found where they are") {
 }
 
 TEST_CASE("recovery: a table of another shape gives an empty store, which then is one of this") {
-  KeptMemory memory(recovery_test::small(), recovery_test::kArenaBytes);
+  KeptMemory memory(recovery_test::kSmall, recovery_test::kArenaBytes);
   const OwnedKey key("key");
   {
     Life life(memory, Contents::fresh);
     REQUIRE(life.put(key, 100, 1));
   }
-  StoreConfig config = recovery_test::small();
+  StoreConfig config = recovery_test::kSmall;
   ShardMemory shard = memory.as(Contents::kept);
   SUBCASE("fewer objects") {
     config.objects_max = 32;
@@ -271,7 +267,7 @@ TEST_CASE("recovery: a table of another shape gives an empty store, which then i
 }
 
 TEST_CASE("recovery: a table that is too short, or askew, is refused in words") {
-  const StoreConfig config = recovery_test::small();
+  const StoreConfig config = recovery_test::kSmall;
   KeptMemory memory(config, recovery_test::kArenaBytes);
   ShardMemory shard = memory.as(Contents::kept);
   shard.table = shard.table.first(shard.table.size() - 1);
@@ -286,7 +282,7 @@ TEST_CASE("recovery: a table that is too short, or askew, is refused in words") 
 }
 
 TEST_CASE("recovery: two entries that claim the same bytes are both given up") {
-  KeptMemory memory(recovery_test::small(), recovery_test::kArenaBytes);
+  KeptMemory memory(recovery_test::kSmall, recovery_test::kArenaBytes);
   const OwnedKey first("first");
   const OwnedKey second("second");
   const OwnedKey apart("apart");
@@ -328,7 +324,7 @@ TEST_CASE("recovery: two entries that claim the same bytes are both given up") {
 }
 
 TEST_CASE("recovery: a sealed entry that says what no store says is given up") {
-  KeptMemory memory(recovery_test::small(), recovery_test::kArenaBytes);
+  KeptMemory memory(recovery_test::kSmall, recovery_test::kArenaBytes);
   const OwnedKey key("key");
   {
     Life life(memory, Contents::fresh);

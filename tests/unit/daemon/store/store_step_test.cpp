@@ -19,11 +19,7 @@ namespace step_test {
 
 constexpr std::uint64_t kArenaBytes = 16 * 1024;
 
-StoreConfig tiny() {
-  StoreConfig config = StoreFixture::quiet();
-  config.objects_max = 12;
-  return config;
-}
+const StoreConfig kTiny = StoreFixture::quiet(12);
 
 struct Scenario {
   std::string name;
@@ -45,8 +41,8 @@ std::vector<int> found_in(const KeptMemory& memory, KeptMemory& copy,
 
 void run(const Scenario& scenario) {
   INFO("scenario: ", scenario.name);
-  KeptMemory memory(tiny(), kArenaBytes);
-  KeptMemory copy(tiny(), kArenaBytes);
+  KeptMemory memory(kTiny, kArenaBytes);
+  KeptMemory copy(kTiny, kArenaBytes);
   std::vector<int> after;
   base::TimeNs end_ns = 0;  // of the next lives' clock
   {

@@ -213,9 +213,7 @@ TEST_CASE("a value that can never fit is refused at once") {
 }
 
 TEST_CASE("more objects than objects_max evict the oldest, however small they are") {
-  StoreConfig config = StoreFixture::quiet();
-  config.objects_max = 4;
-  StoreFixture f(64 * 1024, config);
+  StoreFixture f(64 * 1024, StoreFixture::quiet(4));
   for (int i = 0; i < 6; ++i) REQUIRE(f.put(OwnedKey("k" + std::to_string(i)), 64));
   CHECK_FALSE(f.has(OwnedKey("k0")));
   CHECK_FALSE(f.has(OwnedKey("k1")));
