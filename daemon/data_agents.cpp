@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "daemon/cluster/map_placement.h"
+#include "daemon/pool_setup.h"
 
 namespace simm {
 namespace {
 
-constexpr std::uint64_t kHugePage = 2ull << 20;
 constexpr long kPrefaultThreadsMax = 16;
 
 store::EvictionKind eviction_kind(base::EvictionRule rule) {
@@ -112,8 +112,8 @@ Expected<std::unique_ptr<DataAgents>> DataAgents::create(const Setup& setup) {
 Outcome DataAgents::make_flights(const Setup& setup,
                                  const std::vector<transport::LocalMember>& members) {
   // Storage daemons have no clients who could read together.
-  const std::uint64_t bytes =
-      setup.config.node.cache_bytes / members.size() / kHugePage * kHugePage * members.size();
+  const auto shards = static_cast<std::uint32_t>(members.size());
+  const std::uint64_t bytes = shard_bytes_of(setup.config.node.cache_bytes, shards) * shards;
   if (!setup.clustered || !setup.has_clients || bytes == 0) return Done{};
   auto memory = store::ReservedMemory::map(bytes);
   if (!memory) return Error{memory.status(), "node.cache_bytes: " + memory.error().context};

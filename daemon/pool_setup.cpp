@@ -10,7 +10,6 @@ namespace {
 
 // A shard smaller than this holds no useful number of objects.
 constexpr std::uint64_t kShardBytesMin = 16ull << 20;
-constexpr std::uint64_t kHugePageBytes = 2ull << 20;
 constexpr std::uint64_t kPage = 4096;
 
 store::PoolKind kind_of(const PoolSetup& setup) {
@@ -50,7 +49,7 @@ store::PoolConfig pool_config(const PoolSetup& setup, std::uint64_t bytes) {
 }  // namespace
 
 std::uint64_t shard_bytes_of(std::uint64_t pool_bytes, std::uint32_t shards) noexcept {
-  return pool_bytes / shards / kHugePageBytes * kHugePageBytes;
+  return pool_bytes / shards / store::kHugePageBytes * store::kHugePageBytes;
 }
 
 std::vector<store::PoolFile> take_pool_files(std::vector<control::InheritedSocket>& inherited) {
@@ -101,7 +100,8 @@ Expected<std::unique_ptr<store::PoolMemory>> make_pool(const PoolSetup& setup,
   const store::Arena& payload = (*pool)->payload();
   if (payload.uses_hugepages()) return pool;
   if (config.node.hugepages == base::HugepageMode::require) {
-    const std::string pages = std::to_string((bytes + kHugePageBytes - 1) / kHugePageBytes);
+    const std::string pages =
+        std::to_string((bytes + store::kHugePageBytes - 1) / store::kHugePageBytes);
     return Error{Status::out_of_memory, "node.hugepages = require: " + payload.note() +
                                             "; reserve them (sysctl vm.nr_hugepages=" + pages +
                                             " or more), or write \"try\""};

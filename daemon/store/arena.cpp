@@ -14,9 +14,8 @@ namespace simm::store {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
-constexpr std::size_t kHugePageBytes = 2 * 1024 * 1024;
 
-std::size_t round_up(std::uint64_t bytes, std::size_t unit) {
+std::size_t round_up(std::uint64_t bytes, std::uint64_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 

@@ -17,6 +17,9 @@
 
 namespace simm::store {
 
+// Of x86 and of arm64 with 4 KiB pages: what MFD_HUGETLB gives where nothing else is configured.
+inline constexpr std::uint64_t kHugePageBytes = std::uint64_t{2} << 20;
+
 struct ArenaConfig {
   std::uint64_t bytes = 0;  // rounded up to whole pages
   bool hugepages = false;   // from the hugetlb pool; without enough of them: normal pages
