@@ -49,15 +49,11 @@ std::string receive(int socket, ipc::UniqueFd& file) {
 }  // namespace
 
 DaemonProcess::DaemonProcess(const std::string& keys, std::string role) : role_(std::move(role)) {
-  char name[] = "/tmp/simm_process_XXXXXX";
-  REQUIRE(::mkdtemp(name) != nullptr);
-  directory_ = name;
-  config_path_ = directory_ + "/simm.json";
   std::string expanded = keys;
   for (std::size_t at = 0; (at = expanded.find("$DIR", at)) != std::string::npos;) {
-    expanded.replace(at, 4, directory_);
+    expanded.replace(at, 4, directory());
   }
-  nlohmann::json config = {{"run_directory", directory_},
+  nlohmann::json config = {{"run_directory", directory()},
                            {"log", {{"level", "debug"}}},
                            {"node", {{"pool_bytes", "64MiB"}, {"hugepages", "off"}}},
                            {"store", {{"verify", "always"}}}};
@@ -67,7 +63,7 @@ DaemonProcess::DaemonProcess(const std::string& keys, std::string role) : role_(
   notify_.reset(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  const std::string path = directory_ + "/notify.sock";
+  const std::string path = directory_ / "notify.sock";
   std::memcpy(address.sun_path, path.data(), path.size());
   REQUIRE(::bind(notify_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
   REQUIRE(::chmod(path.c_str(), 0666) == 0);  // for a daemon that becomes another user
@@ -79,7 +75,6 @@ DaemonProcess::~DaemonProcess() {
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
   }
-  [[maybe_unused]] const int ignored = std::system(("rm -rf " + directory_).c_str());
 }
 
 bool DaemonProcess::start() {
@@ -94,7 +89,7 @@ bool DaemonProcess::start() {
 }
 
 void DaemonProcess::run_child() {
-  const std::string log_path = directory_ + "/log";
+  const std::string log_path = directory_ / "log";
   const int log = ::open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   ::dup2(log, STDERR_FILENO);
   std::string names;
@@ -169,14 +164,14 @@ int DaemonProcess::wait(int wait_ms) {
 }
 
 std::string DaemonProcess::log() const {
-  std::ifstream file(directory_ + "/log");
+  std::ifstream file(directory_ / "log");
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
 }
 
 std::uint64_t DaemonProcess::counter(const std::string& name) const {
-  const auto reader = base::CountersReader::open(directory_ + "/counters");
+  const auto reader = base::CountersReader::open(directory_ / "counters");
   REQUIRE(reader.has_value());
   for (const auto& [label, value] : reader->snapshot()) {
     if (label == name) return value;

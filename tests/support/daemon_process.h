@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ipc/fd.h"
+#include "tests/support/temporary_directory.h"
 
 namespace simm::test_support {
 
@@ -50,9 +51,9 @@ public:
   int wait(int wait_ms = 10'000);
 
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
-  [[nodiscard]] const std::string& directory() const noexcept { return directory_; }
-  [[nodiscard]] std::string socket() const { return directory_ + "/simm.sock"; }
-  [[nodiscard]] std::string admin_socket() const { return directory_ + "/admin.sock"; }
+  [[nodiscard]] const std::string& directory() const noexcept { return directory_.path(); }
+  [[nodiscard]] std::string socket() const { return directory_ / "simm.sock"; }
+  [[nodiscard]] std::string admin_socket() const { return directory_ / "admin.sock"; }
   [[nodiscard]] std::string log() const;
   // From the counters file, 0 when there is no such counter.
   [[nodiscard]] std::uint64_t counter(const std::string& name) const;
@@ -75,8 +76,8 @@ private:
   void keep_or_drop(const std::string& message, ipc::UniqueFd file);
 
   const std::string role_;
-  std::string directory_;
-  std::string config_path_;
+  const TemporaryDirectory directory_{"/tmp"};  // short, for the names of sockets
+  const std::string config_path_ = directory_ / "simm.json";
   std::vector<Inherited> inherited_;
   std::map<std::string, ipc::UniqueFd> kept_;
   std::map<std::string, std::string> environment_;

@@ -153,15 +153,13 @@ private:
 }  // namespace
 
 HangingFile::HangingFile() {
-  directory_ = "/tmp/simm-fuse-XXXXXX";
-  REQUIRE(::mkdtemp(directory_.data()) != nullptr);
   auto control = ipc::FdSocket::pair();
   REQUIRE(control.has_value());
   server_ = ::fork();
   REQUIRE(server_ >= 0);
   if (server_ == 0) {
     control->first.close();
-    mount_and_serve(std::move(control->second), directory_);
+    mount_and_serve(std::move(control->second), directory_.path());
   }
   control->second.close();
   control_ = std::move(control->first);
@@ -181,8 +179,6 @@ HangingFile::~HangingFile() {
     ::kill(server_, SIGKILL);
     ::waitpid(server_, nullptr, 0);
   }
-  fd_.reset();
-  ::rmdir(directory_.c_str());
 }
 
 const std::vector<std::uint32_t>& HangingFile::operations() {

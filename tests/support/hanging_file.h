@@ -12,6 +12,7 @@
 
 #include "ipc/fd.h"
 #include "ipc/fd_socket.h"
+#include "tests/support/temporary_directory.h"
 
 namespace simm::test_support {
 
@@ -34,7 +35,7 @@ public:
 
 private:
   pid_t server_ = -1;
-  std::string directory_;
+  const TemporaryDirectory directory_;
   ipc::FdSocket control_;
   ipc::UniqueFd fd_;
   std::vector<std::uint32_t> operations_;

@@ -4,12 +4,11 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
-#include "simm/check.h"
+#include "tests/support/temporary_directory.h"
 
 namespace support {
 
@@ -24,21 +23,12 @@ struct SysfsPort {
 class SysfsTree {
 public:
   explicit SysfsTree(int nodes) {
-    std::string name = (std::filesystem::temp_directory_path() / "simm_sysfs_XXXXXX").string();
-    SIMM_CHECK(::mkdtemp(name.data()) != nullptr);
-    root_ = name;
     for (int i = 0; i < nodes; ++i) {
       std::filesystem::create_directories(root_ / "devices/system/node" /
                                           ("node" + std::to_string(i)));
     }
     write("devices/system/node/online", "0");
   }
-  ~SysfsTree() {
-    std::error_code error;
-    std::filesystem::remove_all(root_, error);
-  }
-  SysfsTree(const SysfsTree&) = delete;
-  SysfsTree& operator=(const SysfsTree&) = delete;
 
   [[nodiscard]] std::string root() const { return root_.string(); }
 
@@ -84,7 +74,8 @@ public:
   }
 
 private:
-  std::filesystem::path root_;
+  const simm::test_support::TemporaryDirectory directory_;
+  const std::filesystem::path root_ = directory_.path();
 };
 
 }  // namespace support

@@ -14,6 +14,7 @@
 #include "tests/hostile/memory/attacked_daemon.h"
 #include "tests/hostile/memory/hanging_client.h"
 #include "tests/hostile/memory/test_arena.h"
+#include "tests/support/temporary_directory.h"
 
 namespace foreign_attack {
 
@@ -119,10 +120,8 @@ TEST_CASE("a client that turns into a program of another user is out of reach") 
   // The client registers a region, executes a program with the same pid, and whoever shares its
   // rings asks for bytes of that program.
   const auto attempt = [](mode_t mode) {
-    std::string directory = "/tmp/simm-program-XXXXXX";
-    REQUIRE(::mkdtemp(directory.data()) != nullptr);
-    REQUIRE(::chmod(directory.c_str(), 0755) == 0);
-    const std::string program = directory + "/sleep";
+    const auto directory = simm::test_support::TemporaryDirectory::for_all_users();
+    const std::string program = directory / "sleep";
     std::filesystem::copy_file("/bin/sleep", program);
     REQUIRE(::chmod(program.c_str(), mode) == 0);
     ForkedClientSpec spec = honest_client();
@@ -154,9 +153,7 @@ TEST_CASE("a client that turns into a program of another user is out of reach") 
     REQUIRE(second);
     RunningMove after(*second->memory, arena.at(0), transport::MoveDirection::in);
     after.move.length = kPage;
-    const Status ended = finish(after, mover);
-    std::filesystem::remove_all(directory);
-    return ended;
+    return finish(after, mover);
   };
   CHECK(attempt(0755) == Status::ok);  // a program of its own user: its own memory
   CHECK(attempt(04755) == Status::transfer_failed);

@@ -20,6 +20,7 @@
 #include "daemon/memory/copy_untrusted.h"
 #include "daemon/transport/region_mover.h"
 #include "tests/hostile/memory/attacked_daemon.h"
+#include "tests/support/temporary_directory.h"
 
 namespace region_attack {
 
@@ -103,15 +104,14 @@ TEST_CASE("a region is truncated in the middle of puts and gets of 128 pages") {
 TEST_CASE("a region on a file system that is full fails its pages, and nothing else") {
   using namespace region_attack;
   if (!is_root()) return;
-  std::string directory = "/tmp/simm-full-XXXXXX";
-  REQUIRE(::mkdtemp(directory.data()) != nullptr);
+  const simm::test_support::TemporaryDirectory directory;
   const int status = run_in_child([&] {
     if (::unshare(CLONE_NEWNS) != 0 ||
         ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-        ::mount("tmpfs", directory.c_str(), "tmpfs", 0, "size=64k") != 0) {
+        ::mount("tmpfs", directory.path().c_str(), "tmpfs", 0, "size=64k") != 0) {
       return 77;
     }
-    simm::ipc::UniqueFd fd(::open((directory + "/f").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    simm::ipc::UniqueFd fd(::open((directory / "f").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     if (::ftruncate(fd.get(), 1 << 20) != 0) return 1;
     Fixture fixture;
     auto memory = fixture.region(fd.get(), 1 << 20);
@@ -125,7 +125,6 @@ TEST_CASE("a region on a file system that is full fails its pages, and nothing e
     }
     return copy_untrusted(whole(*memory), 0, own.data(), 32 * 1024) == Status::ok ? 42 : 5;
   });
-  std::filesystem::remove_all(directory);
   REQUIRE(WIFEXITED(status));
   if (WEXITSTATUS(status) == 77) {
     MESSAGE("skipped: a file system can not be mounted here");

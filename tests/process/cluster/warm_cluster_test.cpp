@@ -3,12 +3,12 @@
 #include <doctest/doctest.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
 
 #include "tests/process/cluster/cluster_processes.h"
+#include "tests/support/temporary_directory.h"
 
 namespace warm_cluster_test {
 
@@ -18,15 +18,11 @@ using simm::Status;
 constexpr int kPages = 64;
 
 struct PoolPath {
-  PoolPath() { REQUIRE(::mkdtemp(path.data()) != nullptr); }
-  ~PoolPath() { std::filesystem::remove_all(path); }
-  PoolPath(const PoolPath&) = delete;
-  PoolPath& operator=(const PoolPath&) = delete;
   [[nodiscard]] std::string keys(const std::string& name) const {
-    return R"(, "node": {"hugepages": "off", "pool_bytes": "64MiB", "pool_path": ")" + path + "/" +
-           name + R"("})";
+    return R"(, "node": {"hugepages": "off", "pool_bytes": "64MiB", "pool_path": ")" +
+           directory / name + R"("})";
   }
-  std::string path = "/dev/shm/simm_warm_XXXXXX";
+  simm::test_support::TemporaryDirectory directory{"/dev/shm"};
 };
 
 struct WarmWorld {
@@ -98,7 +94,7 @@ TEST_CASE("a daemon that comes back with another pool is another one, and its sl
   const int on_a = static_cast<int>(world.a->counter("server.0.put_pages"));
   world.a->signal(SIGKILL);
   CHECK(world.a->wait() == 1000 + SIGKILL);
-  std::filesystem::remove_all(world.pools.path + "/a");
+  std::filesystem::remove_all(world.pools.directory / "a");
   REQUIRE(world.a->start());
   REQUIRE(eventually([&] { return world.settled(2); }, 20'000));
   CHECK(checker.count(kPages, Status::ok) == kPages - on_a);

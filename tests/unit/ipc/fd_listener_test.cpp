@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ipc/unix_address.h"
+#include "tests/support/temporary_directory.h"
 
 namespace fd_listener_test {
 
@@ -24,10 +25,9 @@ using simm::Status;
 constexpr std::uint64_t kShortNs = 5'000'000;
 
 struct Directory {
-  std::string path = "/tmp/simm-listener-XXXXXX";
-  Directory() { REQUIRE(::mkdtemp(path.data()) != nullptr); }
-  ~Directory() { std::filesystem::remove_all(path); }
-  std::string socket() const { return path + "/s"; }
+  const simm::test_support::TemporaryDirectory own{"/tmp"};  // short, for the name of a socket
+  const std::string& path = own.path();
+  std::string socket() const { return own / "s"; }
 };
 
 bool there(const std::string& path) {

@@ -16,24 +16,24 @@
 
 #include "ipc/fd_listener.h"
 #include "ipc/fd_socket.h"
+#include "tests/support/temporary_directory.h"
 
 namespace peer_identity_test {
 
 using namespace simm::ipc;
 using simm::Expected;
 using simm::Status;
+using simm::test_support::TemporaryDirectory;
 
 // A process that connects to a listener, tells so, and lives until it is killed.
 struct Peer {
-  std::string directory = "/tmp/simm-peer-XXXXXX";
+  const TemporaryDirectory directory = TemporaryDirectory::for_all_users();
   pid_t pid = -1;
   std::optional<FdListener> listener;
   FdSocket socket;
 
   explicit Peer(const char* name, uid_t uid = ::getuid(), gid_t gid = ::getgid()) {
-    REQUIRE(::mkdtemp(directory.data()) != nullptr);
-    REQUIRE(::chmod(directory.c_str(), 0755) == 0);
-    const std::string path = directory + "/s";
+    const std::string path = directory / "s";
     Expected<FdListener> made = FdListener::listen(path, 0777, 4);
     REQUIRE(made);
     listener.emplace(std::move(made).value());
@@ -50,11 +50,7 @@ struct Peer {
       ::usleep(200);
     }
   }
-  ~Peer() {
-    stop();
-    listener.reset();
-    std::filesystem::remove_all(directory);
-  }
+  ~Peer() { stop(); }
   void stop() {
     if (pid <= 0) return;
     ::kill(pid, SIGKILL);

@@ -421,16 +421,4 @@ ipc::PageResult FakeDaemon::Loop::page(Session& session, const ipc::Submission& 
   return result(Status::ok, bytes);
 }
 
-SocketPlace::SocketPlace() {
-  char name[] = "/tmp/simm-test-XXXXXX";
-  if (::mkdtemp(name) == nullptr) throw std::runtime_error("mkdtemp");
-  directory_ = name;
-  path_ = directory_ + "/simm.sock";
-}
-
-SocketPlace::~SocketPlace() {
-  ::unlink(path_.c_str());
-  ::rmdir(directory_.c_str());
-}
-
 }  // namespace libclient_test

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ipc/layout.h"
+#include "tests/support/temporary_directory.h"
 
 namespace libclient_test {
 
@@ -104,13 +105,12 @@ private:
 // A path in a directory of its own, which goes with the object.
 class SocketPlace {
 public:
-  SocketPlace();
-  ~SocketPlace();
   [[nodiscard]] const std::string& path() const { return path_; }
 
 private:
-  std::string directory_;
-  std::string path_;
+  const simm::test_support::TemporaryDirectory directory_{
+      "/tmp"};  // short, for the name of a socket
+  const std::string path_ = directory_ / "simm.sock";
 };
 
 }  // namespace libclient_test

@@ -4,30 +4,21 @@
 #include <unistd.h>
 
 #include <cstddef>
-#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <string>
 
 #include "daemon/base/histogram.h"
 #include "daemon/base/limits.h"
+#include "tests/support/temporary_directory.h"
 
 namespace counters_test {
 
 using namespace simm::base;
 
 struct TempPath {
-  TempPath() {
-    char name[] = "/tmp/simm_counters_XXXXXX";
-    REQUIRE(::mkdtemp(name) != nullptr);
-    directory = name;
-    file = directory + "/counters";
-  }
-  ~TempPath() {
-    ::unlink(file.c_str());
-    ::rmdir(directory.c_str());
-  }
-  std::string directory, file;
+  const simm::test_support::TemporaryDirectory directory;
+  const std::string file = directory / "counters";
 };
 
 std::map<std::string, std::uint64_t> read_all(const CountersReader& reader) {

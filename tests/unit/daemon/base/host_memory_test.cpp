@@ -2,11 +2,12 @@
 #include "daemon/base/host_memory.h"
 
 #include <doctest/doctest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
+
+#include "tests/support/temporary_directory.h"
 
 namespace {
 
@@ -16,24 +17,18 @@ using simm::base::HostMemory;
 class FakeHost {
 public:
   FakeHost() {
-    std::string name = std::filesystem::temp_directory_path() / "simm-host-XXXXXX";
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    root_ = name;
     write("/proc/meminfo", "MemFree: 1 kB\nMemTotal:       16777216 kB\nBuffers: 99 kB\n");
   }
-  ~FakeHost() { std::filesystem::remove_all(root_); }
-  FakeHost(const FakeHost&) = delete;
-  FakeHost& operator=(const FakeHost&) = delete;
 
   void write(const std::string& path, const std::string& text) const {
-    const std::filesystem::path file = root_ + path;
+    const std::filesystem::path file = root_.path() + path;
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file) << text;
   }
-  HostMemory read() const { return HostMemory::read(root_); }
+  HostMemory read() const { return HostMemory::read(root_.path()); }
 
 private:
-  std::string root_;
+  const simm::test_support::TemporaryDirectory root_;
 };
 
 constexpr std::uint64_t kGib = 1ull << 30;

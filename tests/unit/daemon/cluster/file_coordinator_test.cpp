@@ -4,11 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
+#include "tests/support/temporary_directory.h"
 #include "tests/unit/daemon/cluster/cluster_samples.h"
 
 namespace file_coordinator_test {
@@ -18,16 +18,8 @@ using cluster_samples::seed_of_run;
 using simm::Status;
 
 struct StateDirectory {
-  StateDirectory() {
-    std::string pattern = std::filesystem::temp_directory_path() / "simm-state-XXXXXX";
-    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-    directory = pattern;
-    path = directory + "/state";
-  }
-  ~StateDirectory() { std::filesystem::remove_all(directory); }
-
-  std::string directory;
-  std::string path;
+  const simm::test_support::TemporaryDirectory directory;
+  const std::string path = directory / "state";
 };
 
 StoredState state_of(simm::base::Epoch epoch) {

@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
 #include "daemon/cluster/incarnation.h"
+#include "tests/support/temporary_directory.h"
 
 namespace secret_test {
 
@@ -19,14 +19,6 @@ using cluster::ClusterSecret;
 const std::string kText(32, 's');
 
 struct SecretDirectory {
-  SecretDirectory() {
-    char name[] = "/tmp/simm_secret_XXXXXX";
-    REQUIRE(::mkdtemp(name) != nullptr);
-    path = name;
-  }
-  ~SecretDirectory() {
-    [[maybe_unused]] const int ignored = std::system(("rm -rf " + path).c_str());
-  }
   std::string file(const std::string& text, mode_t mode) const {
     const std::string made = path + "/secret";
     std::FILE* out = std::fopen(made.c_str(), "w");
@@ -36,7 +28,8 @@ struct SecretDirectory {
     REQUIRE(::chmod(made.c_str(), mode) == 0);
     return made;
   }
-  std::string path;
+  const test_support::TemporaryDirectory directory;
+  const std::string& path = directory.path();
 };
 
 bool same_key(const ClusterSecret& a, const ClusterSecret& b) {

@@ -23,7 +23,7 @@ struct Admin {
     const Outcome listening = server.listen(path());
     REQUIRE(listening.has_value());
   }
-  std::string path() const { return world.directory.path + "/admin.sock"; }
+  std::string path() const { return world.directory / "admin.sock"; }
   ipc::FdSocket connect() {
     auto socket = ipc::FdSocket::connect(path(), base::kNsPerSecond);
     REQUIRE(socket.has_value());
@@ -207,7 +207,7 @@ TEST_CASE("an answer may come late, or after its asker or the server has gone") 
   SlowSource source;
   auto server = std::make_unique<control::AdminServer>(world.environment.io,
                                                        world.environment.limits, source);
-  const std::string path = world.directory.path + "/slow.sock";
+  const std::string path = world.directory / "slow.sock";
   REQUIRE(server->listen(path).has_value());
   const auto ask = [&] {
     auto socket = ipc::FdSocket::connect(path, base::kNsPerSecond);

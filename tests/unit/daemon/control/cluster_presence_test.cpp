@@ -21,6 +21,7 @@
 #include "daemon/base/real_clock.h"
 #include "daemon/cluster/file_coordinator.h"
 #include "daemon/control/manager_service.h"
+#include "tests/support/temporary_directory.h"
 
 namespace cluster_presence_test {
 
@@ -123,10 +124,7 @@ struct Host : Basics {
 
 struct World : Basics {
   World() {
-    char name[] = "/tmp/simm_presence_XXXXXX";
-    REQUIRE(::mkdtemp(name) != nullptr);
-    directory = name;
-    auto opened = cluster::FileCoordinator::open(directory + "/manager.state");
+    auto opened = cluster::FileCoordinator::open(directory / "manager.state");
     REQUIRE(opened.has_value());
     coordinator = std::move(*opened);
     auto made =
@@ -145,7 +143,6 @@ struct World : Basics {
     service->stop();
     service.reset();
     coordinator.reset();
-    [[maybe_unused]] const int swept = std::system(("rm -rf " + directory).c_str());
   }
   Host& add(const std::string& name, ClusterRole role, std::uint64_t pool_bytes) {
     hosts.push_back(std::make_unique<Host>(io, name, service->address().text(), role, pool_bytes));
@@ -159,7 +156,7 @@ struct World : Basics {
   }
 
   boost::asio::io_context io;
-  std::string directory;
+  const test_support::TemporaryDirectory directory;
   std::unique_ptr<cluster::FileCoordinator> coordinator;
   std::optional<control::ClusterSettings> settings;
   std::optional<control::ClusterAccess> access;

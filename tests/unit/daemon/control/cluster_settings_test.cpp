@@ -2,28 +2,28 @@
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <string>
+
+#include "tests/support/temporary_directory.h"
 
 namespace cluster_settings_test {
 
 using namespace simm;
 using cluster::ClusterRole;
 using control::ClusterSettings;
+using test_support::TemporaryDirectory;
 
 // A secret in a file of its own.
 struct SecretFile {
   explicit SecretFile(char letter) {
-    const int file = ::mkstemp(path.data());
-    REQUIRE(file >= 0);
-    const std::string text(40, letter);
-    REQUIRE(::write(file, text.data(), text.size()) == 40);
-    ::close(file);
+    std::ofstream(path) << std::string(40, letter);
+    REQUIRE(::chmod(path.c_str(), 0600) == 0);
   }
-  ~SecretFile() { ::unlink(path.c_str()); }
-  std::string path = "/tmp/simm_settings_XXXXXX";
+  const TemporaryDirectory directory;
+  const std::string path = directory / "cluster.secret";
 };
 
 base::Config config_with(const std::string& secret_file, const std::string& node_name = "here") {
@@ -56,27 +56,20 @@ TEST_CASE("two daemons with the same secret agree on everything but who they are
 }
 
 TEST_CASE("a secret can be a credential of the service manager") {
-  // A directory of credentials with one in it.
-  std::string directory = "/tmp/simm_credentials_XXXXXX";
-  REQUIRE(::mkdtemp(directory.data()) != nullptr);
   const SecretFile secret('s');
-  const std::string file = directory + "/cluster.secret";
-  REQUIRE(::rename(secret.path.c_str(), file.c_str()) == 0);
-  REQUIRE(::chmod(file.c_str(), 0440) == 0);  // as systemd's access list looks
+  REQUIRE(::chmod(secret.path.c_str(), 0440) == 0);  // as systemd's access list looks
 
   const auto unset = make(config_with("@cluster.secret"));
   REQUIRE_FALSE(unset.has_value());
   CHECK(unset.error().context.find("LoadCredential=cluster.secret:") != std::string::npos);
-  ::setenv("CREDENTIALS_DIRECTORY", directory.c_str(), 1);
+  ::setenv("CREDENTIALS_DIRECTORY", secret.directory.path().c_str(), 1);
   CHECK_FALSE(make(config_with("@another")).has_value());
   CHECK_FALSE(make(config_with("@")).has_value());
-  CHECK_FALSE(make(config_with("@../" + file)).has_value());
+  CHECK_FALSE(make(config_with("@../" + secret.path)).has_value());
   const auto given = make(config_with("@cluster.secret"));
   REQUIRE(given.has_value());
   CHECK(given->secret.is_secret());
   ::unsetenv("CREDENTIALS_DIRECTORY");
-  ::unlink(file.c_str());
-  ::rmdir(directory.c_str());
 }
 
 TEST_CASE("another secret, another name or a seed that is given is another hash seed") {

@@ -20,20 +20,13 @@
 #include "daemon/base/real_clock.h"
 #include "daemon/control/attach_server.h"
 #include "ipc/control_codec.h"
+#include "tests/support/temporary_directory.h"
 
 namespace control_fixture {
 
 using namespace simm;
 
-struct TempDirectory {
-  TempDirectory() {
-    char name[] = "/tmp/simm_control_XXXXXX";
-    REQUIRE(::mkdtemp(name) != nullptr);
-    path = name;
-  }
-  ~TempDirectory() { [[maybe_unused]] const int ignored = std::system(("rm -rf " + path).c_str()); }
-  std::string path;
-};
+using test_support::TemporaryDirectory;
 
 // Records requests and answers them at once, unless `holding`.
 class FakePlane : public control::DataPlane {
@@ -224,16 +217,15 @@ public:
     return socket;
   }
 
-  static base::Config make_config(const TempDirectory& directory,
+  static base::Config make_config(const TemporaryDirectory& directory,
                                   const std::function<void(base::Config&)>& change) {
     base::Config config = base::default_config();
-    config.sockets = {{directory.path + "/a.sock", "", 0600},
-                      {directory.path + "/b.sock", "blue", 0600}};
+    config.sockets = {{directory / "a.sock", "", 0600}, {directory / "b.sock", "blue", 0600}};
     if (change) change(config);
     return config;
   }
 
-  TempDirectory directory;
+  TemporaryDirectory directory{"/tmp"};  // short, for the names of sockets
   base::Config config;
   base::RealClock clock;
   base::CounterSet counters;

@@ -12,6 +12,7 @@
 #include "cluster_net.h"
 #include "daemon/cluster/file_coordinator.h"
 #include "daemon/control/manager_service.h"
+#include "tests/support/temporary_directory.h"
 
 namespace manager_link_test {
 
@@ -76,18 +77,10 @@ struct Member final : cluster::MemberEvents {
 
 // A cluster whose manager comes and goes; its state lies in a directory of its own.
 struct Cluster {
-  Cluster() {
-    char name[] = "/tmp/simm_manager_XXXXXX";
-    REQUIRE(::mkdtemp(name) != nullptr);
-    directory = name;
-    manager_daemon.emplace(io, secret_of('s'), "manager", 100, ClusterRole::manager);
-  }
-  ~Cluster() {
-    stop_manager();
-    [[maybe_unused]] const int swept = std::system(("rm -rf " + directory).c_str());
-  }
+  Cluster() { manager_daemon.emplace(io, secret_of('s'), "manager", 100, ClusterRole::manager); }
+  ~Cluster() { stop_manager(); }
   void start_manager() {
-    auto opened = cluster::FileCoordinator::open(directory + "/manager.state");
+    auto opened = cluster::FileCoordinator::open(directory / "manager.state");
     REQUIRE(opened.has_value());
     coordinator = std::move(*opened);
     cluster::ManagerConfig config;
@@ -116,7 +109,7 @@ struct Cluster {
 
   boost::asio::io_context io;
   QuietLog quiet;
-  std::string directory;
+  const test_support::TemporaryDirectory directory;
   std::string address = "127.0.0.1:0";
   std::optional<Daemon> manager_daemon;
   std::unique_ptr<cluster::FileCoordinator> coordinator;
@@ -267,16 +260,16 @@ TEST_CASE("what listens at the manager's address has to be a manager") {
 TEST_CASE("a manager does not start with a state that it can not read, nor beside another one") {
   Cluster cluster;
   cluster.start_manager();
-  CHECK(cluster::FileCoordinator::open(cluster.directory + "/manager.state").status() ==
+  CHECK(cluster::FileCoordinator::open(cluster.directory / "manager.state").status() ==
         Status::invalid_state);
   Member& a = cluster.join("a", 2, kGiB);
   cluster.until([&] { return a.slots() > 0; });
   cluster.stop_manager();
-  const int file = ::open((cluster.directory + "/manager.state").c_str(), O_WRONLY | O_CLOEXEC);
+  const int file = ::open((cluster.directory / "manager.state").c_str(), O_WRONLY | O_CLOEXEC);
   REQUIRE(file >= 0);
   REQUIRE(::pwrite(file, "garbage", 7, 60) == 7);
   ::close(file);
-  auto opened = cluster::FileCoordinator::open(cluster.directory + "/manager.state");
+  auto opened = cluster::FileCoordinator::open(cluster.directory / "manager.state");
   REQUIRE(opened.has_value());
   control::ManagerService service(*cluster.manager_daemon->access, cluster.quiet.log, {}, **opened);
   const Outcome started = service.start("127.0.0.1:0");

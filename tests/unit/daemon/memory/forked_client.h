@@ -11,8 +11,6 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -21,6 +19,7 @@
 #include "ipc/fd_listener.h"
 #include "ipc/fd_socket.h"
 #include "ipc/peer_identity.h"
+#include "tests/support/temporary_directory.h"
 
 namespace simm::memory::testing {
 
@@ -42,10 +41,7 @@ struct ForkedClientSpec {
 class ForkedClient {
 public:
   explicit ForkedClient(const ForkedClientSpec& spec) {
-    directory_ = "/tmp/simm-client-XXXXXX";
-    REQUIRE(::mkdtemp(directory_.data()) != nullptr);
-    REQUIRE(::chmod(directory_.c_str(), 0755) == 0);
-    auto listener = ipc::FdListener::listen(directory_ + "/s", 0777, 4);
+    auto listener = ipc::FdListener::listen(directory_ / "s", 0777, 4);
     REQUIRE(listener);
     auto pipe = ipc::FdSocket::pair();
     REQUIRE(pipe);
@@ -64,10 +60,7 @@ public:
   }
   ForkedClient(const ForkedClient&) = delete;
   ForkedClient& operator=(const ForkedClient&) = delete;
-  ~ForkedClient() {
-    end();
-    std::filesystem::remove_all(directory_);
-  }
+  ~ForkedClient() { end(); }
 
   void end() {
     if (pid_ <= 0) return;
@@ -115,7 +108,7 @@ private:
       ::prctl(PR_SET_DUMPABLE, 1);
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     }
-    auto connected = ipc::FdSocket::connect(directory_ + "/s", 1'000'000'000);
+    auto connected = ipc::FdSocket::connect(directory_ / "s", 1'000'000'000);
     if (!connected) ::_exit(2);
     const ClientReport report = spec.set_up();
     if (control.try_send(std::as_bytes(std::span(&report, 1))) != ipc::SocketResult::done) {
@@ -130,7 +123,8 @@ private:
     }
   }
 
-  std::string directory_;
+  const test_support::TemporaryDirectory directory_ =
+      test_support::TemporaryDirectory::for_all_users();
   ipc::FdSocket control_;
   ClientReport report_;
   pid_t pid_ = -1;

@@ -7,12 +7,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "tests/support/temporary_directory.h"
 
 namespace simm::store::testing {
 namespace pool {
@@ -22,13 +23,10 @@ constexpr std::uint64_t kTable = 1 << 20;
 
 // A directory of its own on tmpfs.
 struct Scratch {
-  Scratch() { REQUIRE(::mkdtemp(path.data()) != nullptr); }
-  ~Scratch() { std::filesystem::remove_all(path); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  [[nodiscard]] std::string pool() const { return path + "/pool"; }
+  [[nodiscard]] std::string pool() const { return directory / "pool"; }
 
-  std::string path = "/dev/shm/simm_pool_XXXXXX";
+  const test_support::TemporaryDirectory directory{"/dev/shm"};
+  const std::string& path = directory.path();
 };
 
 PoolConfig config_of(PoolKind kind, const std::string& path = "") {
