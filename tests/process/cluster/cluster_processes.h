@@ -7,22 +7,24 @@
 #include <doctest/doctest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "ipc/fd.h"
 #include "simm/client.h"
+#include "tests/process/page_checker.h"
 #include "tests/support/daemon_process.h"
 #include "tests/support/number_from.h"
+#include "tests/support/temporary_directory.h"
 
 namespace cluster_processes {
 
+using Checker = process_tests::PageChecker;
 using simm::test_support::DaemonProcess;
 using simm::test_support::eventually;
 using simm::test_support::number_from;
@@ -42,19 +44,13 @@ inline std::string free_address() {
 class SecretFile {
 public:
   SecretFile() {
-    const int file = ::mkstemp(path_.data());
-    REQUIRE(file >= 0);
-    const std::string text = "a secret of the process tests, nobody else's";
-    REQUIRE(::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
-    ::close(file);
+    std::ofstream(path()) << "a secret of the process tests, nobody else's";
+    REQUIRE(::chmod(path().c_str(), 0600) == 0);
   }
-  ~SecretFile() { ::unlink(path_.c_str()); }
-  SecretFile(const SecretFile&) = delete;
-  SecretFile& operator=(const SecretFile&) = delete;
-  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] std::string path() const { return directory_ / "secret"; }
 
 private:
-  std::string path_ = "/tmp/simm_secret_XXXXXX";
+  const simm::test_support::TemporaryDirectory directory_;
 };
 
 struct ClusterProcesses {
@@ -106,71 +102,5 @@ inline bool sees_members(const DaemonProcess& node, std::size_t members) {
   }
   return true;
 }
-
-// A client that writes pages whose every byte says which page it is, and looks at every byte that
-// it gets.
-class Checker {
-public:
-  static constexpr std::size_t kPageBytes = 32 * 1024;
-
-  // Keys are `before` and a number and `after`.
-  explicit Checker(const DaemonProcess& node, std::string before = "page/", std::string after = "")
-      : client_(connect(node)),
-        region_(allocate()),
-        before_(std::move(before)),
-        after_(std::move(after)) {}
-
-  simm::Status put(int page) {
-    fill(0, page);
-    return client_.put(key(page), simm::View(region_, 0, kPageBytes)).status;
-  }
-  // not_found is a miss; a hit with a wrong byte fails the test.
-  simm::Status get(int page) {
-    std::memset(region_.data() + kPageBytes, 0xee, kPageBytes);
-    const auto got = client_.get(key(page), simm::View(region_, kPageBytes, kPageBytes));
-    if (got.status != simm::Status::ok) return got.status;
-    fill(0, page);
-    CHECK(got.bytes == kPageBytes);
-    CHECK(std::memcmp(region_.data(), region_.data() + kPageBytes, kPageBytes) == 0);
-    return simm::Status::ok;
-  }
-  // How many of the first `pages` pages answer so.
-  int count(int pages, simm::Status status) {
-    int counted = 0;
-    for (int page = 0; page < pages; ++page) counted += get(page) == status ? 1 : 0;
-    return counted;
-  }
-  int put_all(int pages, simm::Status status) {
-    int counted = 0;
-    for (int page = 0; page < pages; ++page) counted += put(page) == status ? 1 : 0;
-    return counted;
-  }
-
-private:
-  static simm::Client connect(const DaemonProcess& node) {
-    simm::ClientOptions options;
-    options.socket_path = node.socket();
-    auto client = simm::Client::connect(options);
-    REQUIRE(client.has_value());
-    return std::move(*client);
-  }
-  simm::Region allocate() {
-    auto region = client_.allocate_region(2 * kPageBytes);
-    REQUIRE(region.has_value());
-    return std::move(*region);
-  }
-  std::string key(int page) const { return before_ + std::to_string(page) + after_; }
-  void fill(std::size_t at, int page) {
-    for (std::size_t i = 0; i < kPageBytes; ++i) {
-      region_.data()[at + i] =
-          static_cast<std::byte>((static_cast<std::size_t>(page) * 131 + i * 7) >> 3);
-    }
-  }
-
-  simm::Client client_;
-  simm::Region region_;
-  const std::string before_;
-  const std::string after_;
-};
 
 }  // namespace cluster_processes
