@@ -13,6 +13,9 @@
 namespace simm::store {
 namespace {
 
+constexpr const char* kMakeRoom[] = {
+    ": make it larger (mount -o remount,size=…), or write less",
+    ": reserve more huge pages (sysctl vm.nr_hugepages), or write less"};
 constexpr int kOpenFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
 
 Error wrong(Status status, const std::string& path, const std::string& what) {
@@ -115,34 +118,45 @@ Expected<ipc::UniqueFd> PoolDirectory::open_file(const char* name, std::uint64_t
   return file;
 }
 
-Expected<ipc::UniqueFd> PoolDirectory::create_file(const char* name, std::uint64_t bytes,
-                                                   std::uint64_t reserved) const {
+Expected<ipc::UniqueFd> PoolDirectory::create_file(const char* name, std::uint64_t bytes) const {
   remove_file(name);
   ipc::UniqueFd file(::openat(directory_.get(), name, kOpenFlags | O_CREAT | O_EXCL, 0600));
   if (!file.valid()) return system_error("open " + where(name), errno);
   if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) {
-    const int why = errno;
-    remove_file(name);
-    return system_error("ftruncate of " + where(name), why);
-  }
-  // In steps, because a signal undoes a call that it interrupts.
-  constexpr std::uint64_t kStepBytes = std::uint64_t{256} << 20;
-  for (std::uint64_t at = 0; at < reserved;) {
-    const std::uint64_t step = std::min(kStepBytes, reserved - at);
-    if (::fallocate(file.get(), 0, static_cast<off_t>(at), static_cast<off_t>(step)) == 0) {
-      at += step;
-      continue;
-    }
-    const int why = errno;
-    if (why == EINTR) continue;
-    remove_file(name);
-    if (why != ENOSPC && why != ENOMEM) return system_error("fallocate of " + where(name), why);
-    return wrong(Status::no_space, path_,
-                 "has room for " + std::to_string(at >> 20) + " of " +
-                     std::to_string(reserved >> 20) + " MiB" +
-                     (huge_ ? " (vm.nr_hugepages)" : " (mount -o remount,size=…)"));
+    return system_error("ftruncate of " + where(name), errno);
   }
   return file;
+}
+
+Outcome PoolDirectory::reserve(int file, std::uint64_t bytes) const {
+  // In steps, because a signal undoes a call that it interrupts.
+  constexpr std::uint64_t kStepBytes = std::uint64_t{256} << 20;
+  for (std::uint64_t at = 0; at < bytes;) {
+    const std::uint64_t step = std::min(kStepBytes, bytes - at);
+    if (::fallocate(file, 0, static_cast<off_t>(at), static_cast<off_t>(step)) == 0) {
+      at += step;
+    } else if (errno == ENOSPC) {
+      return no_room(file, bytes);
+    } else if (errno != EINTR) {
+      return system_error("fallocate in " + path_ + ", of " + std::to_string(bytes >> 20) + " MiB",
+                          errno);
+    }
+  }
+  return Done{};
+}
+
+Error PoolDirectory::no_room(int file, std::uint64_t bytes) const {
+  struct stat info {};
+  struct statfs system {};
+  std::uint64_t room = 0;
+  if (::fstat(file, &info) == 0) room = static_cast<std::uint64_t>(info.st_blocks) * 512;
+  // hugetlbfs gives no number of free pages, but what it could give stays in the file.
+  if (!huge_ && ::fstatfs(file, &system) == 0) {
+    room += system.f_bavail * static_cast<std::uint64_t>(system.f_bsize);
+  }
+  return wrong(Status::no_space, path_,
+               "has room for " + std::to_string(room >> 20) + " of " + std::to_string(bytes >> 20) +
+                   " MiB" + kMakeRoom[huge_ ? 1 : 0]);
 }
 
 void PoolDirectory::remove_file(const char* name) const noexcept {

@@ -27,15 +27,17 @@ public:
   // which as many as `reserved` have memory. not_found: there is none; else why it is of no use.
   [[nodiscard]] Expected<ipc::UniqueFd> open_file(const char* name, std::uint64_t bytes,
                                                   std::uint64_t reserved) const;
-  // A new file, zeroed, in place of what has that name. `reserved` bytes from its beginning on are
-  // taken from the file system now, so that no access to them can fail for want of room.
-  [[nodiscard]] Expected<ipc::UniqueFd> create_file(const char* name, std::uint64_t bytes,
-                                                    std::uint64_t reserved) const;
+  // A new file, zeroed, in place of what has that name; without memory, see reserve().
+  [[nodiscard]] Expected<ipc::UniqueFd> create_file(const char* name, std::uint64_t bytes) const;
+  // Takes memory for the first `bytes` bytes of `file` from the file system, so that no access to
+  // them can fail for want of room, whoever fills it. no_space says how much there is.
+  [[nodiscard]] Outcome reserve(int file, std::uint64_t bytes) const;
   void remove_file(const char* name) const noexcept;
 
 private:
   PoolDirectory() = default;
   [[nodiscard]] Outcome take_lock();
+  [[nodiscard]] Error no_room(int file, std::uint64_t bytes) const;
   [[nodiscard]] std::string where(const char* name) const { return path_ + "/" + name; }
 
   std::string path_;

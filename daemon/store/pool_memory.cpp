@@ -176,7 +176,7 @@ Outcome PoolMemory::take_handed(std::vector<PoolFile> handed) {
     used = unfit(payload.fd.valid() ? "simm-pool-table" : "simm-pool-payload", "is missing");
   }
   const bool hugepages = is_hugetlb(payload.fd.get());
-  const std::uint64_t page_bytes = hugepages ? std::uint64_t{2} << 20 : 4096;
+  const std::uint64_t page_bytes = hugepages ? kHugePageBytes : 4096;
   if (used) used = check_handed(payload, whole_pages(payload_file_bytes(), page_bytes));
   if (used) used = check_handed(table, table_file_bytes());
   if (used && config_.hugepages_only && !hugepages) {
@@ -236,13 +236,15 @@ Outcome PoolMemory::hold(Arena payload, Arena table) {
   if (directory_ == nullptr) return Done{};
   backing_ = std::make_unique<PoolTableBacking>(std::move(writer), table_->bytes(),
                                                 directory_->page_bytes());
-  for (std::uint32_t i = 0; i < config_.shards; ++i) {
+  bool has_room = backing_->back(table_->bytes().data(), kPoolHeaderBytes) > 0;
+  for (std::uint32_t i = 0; i < config_.shards && has_room; ++i) {
     // The page that every table begins with.
-    if (backing_->back(shard(i, 0).table.data(), 4096) == 0) {
-      return Error{Status::no_space, config_.path + " has no room for the metadata tables"};
-    }
+    has_room = backing_->back(shard(i, 0).table.data(), 4096) > 0;
   }
-  return Done{};
+  if (has_room) return Done{};
+  return Error{Status::no_space, config_.path +
+                                     " has room for the payloads, but not for the metadata tables "
+                                     "beside them: make it larger, or write less"};
 }
 
 std::size_t PoolTableBacking::back(const std::byte* at, std::size_t bytes) noexcept {
@@ -265,6 +267,8 @@ std::size_t PoolTableBacking::back(const std::byte* at, std::size_t bytes) noexc
 }
 
 Outcome PoolMemory::refuse(const Error& why) {
+  // A key of the configuration is wrong, not what is there.
+  if (why.status == Status::invalid_argument) return why;
   if (config_.restart == PoolRestart::require) {
     return Error{why.status, why.context +
                                  "; node.pool_restart = require: nothing was touched; write "
@@ -293,30 +297,39 @@ Outcome PoolMemory::create_handed() {
 }
 
 Outcome PoolMemory::create_named() {
-  const bool hugepages = directory_->is_hugetlbfs();
   // The old ones first: there may be no room for both.
-  directory_->remove_file(kTable);
-  directory_->remove_file(kPayload);
-  auto table = directory_->create_file(kTable, table_file_bytes(), kPoolHeaderBytes);
-  if (!table) return std::move(table).error();
-  auto payload = directory_->create_file(kPayload, payload_file_bytes(), payload_file_bytes());
-  if (!payload) {
-    directory_->remove_file(kTable);
-    return std::move(payload).error();
-  }
-  auto first = Arena::map(std::move(*payload), arena_config(payload_file_bytes(), hugepages));
-  if (!first) return std::move(first).error();
-  ArenaConfig sparse = arena_config(table_file_bytes(), hugepages);
-  sparse.sparse = true;
-  auto second = Arena::map(std::move(*table), sparse);
-  if (!second) return std::move(second).error();
-  if (Outcome held = hold(std::move(*first), std::move(*second)); !held) {
-    directory_->remove_file(kTable);
-    directory_->remove_file(kPayload);
-    return held;
+  drop_named();
+  Outcome made = make_named();
+  if (!made) {
+    drop_named();
+    return made;
   }
   begin_fresh();
   return Done{};
+}
+
+Outcome PoolMemory::make_named() {
+  const bool hugepages = directory_->is_hugetlbfs();
+  auto table = directory_->create_file(kTable, table_file_bytes());
+  if (!table) return std::move(table).error();
+  auto payload = directory_->create_file(kPayload, payload_file_bytes());
+  if (!payload) return std::move(payload).error();
+  // Mapped, and so bound to its NUMA node, before there is a page of it.
+  const int payload_file = payload->get();
+  ArenaConfig sparse = arena_config(payload_file_bytes(), hugepages);
+  sparse.sparse = true;
+  auto first = Arena::map(std::move(*payload), sparse);
+  if (!first) return std::move(first).error();
+  if (Outcome taken = directory_->reserve(payload_file, payload_file_bytes()); !taken) return taken;
+  sparse.bytes = table_file_bytes();
+  auto second = Arena::map(std::move(*table), sparse);
+  if (!second) return std::move(second).error();
+  return hold(std::move(*first), std::move(*second));
+}
+
+void PoolMemory::drop_named() noexcept {
+  directory_->remove_file(kTable);
+  directory_->remove_file(kPayload);
 }
 
 void PoolMemory::begin_fresh() noexcept {

@@ -117,6 +117,8 @@ private:
   [[nodiscard]] Outcome open_named();
   [[nodiscard]] Outcome create_handed();
   [[nodiscard]] Outcome create_named();
+  [[nodiscard]] Outcome make_named();
+  void drop_named() noexcept;
   [[nodiscard]] Outcome use(ipc::UniqueFd payload, ipc::UniqueFd table, bool hugepages);
   [[nodiscard]] Outcome hold(Arena payload, Arena table);
   [[nodiscard]] Outcome refuse(const Error& why);

@@ -256,6 +256,28 @@ TEST_CASE("a file that is a symbolic link, or that others may write, is not used
   pool::contains(pool::reason(config), "never reserved");
 }
 
+TEST_CASE("a NUMA node that is none fails the start, drops nothing and leaves nothing behind") {
+  const pool::Scratch scratch;
+  PoolConfig config = pool::config_of(PoolKind::named, scratch.pool());
+  config.numa_node = 1000;
+  const auto made = PoolMemory::create(config, {});
+  if (made.has_value()) {
+    MESSAGE("skipped: this kernel has no NUMA policy");
+    return;
+  }
+  pool::contains(made.error().context, "NUMA node 1000");
+  CHECK_FALSE(std::filesystem::exists(scratch.pool() + "/payload"));
+  CHECK_FALSE(std::filesystem::exists(scratch.pool() + "/table"));
+  config.numa_node = -1;
+  pool::leave_a_mark(*pool::make(config));
+  config.numa_node = 1000;
+  pool::contains(pool::refusal(config), "NUMA node 1000");
+  config.numa_node = -1;
+  const auto kept = pool::make(config);
+  CHECK(kept->is_kept());
+  CHECK(pool::has_the_mark(*kept));
+}
+
 TEST_CASE("one daemon at a time: a second one is refused, and told who has it") {
   const pool::Scratch scratch;
   const PoolConfig config = pool::config_of(PoolKind::named, scratch.pool());
