@@ -81,6 +81,9 @@ if [ -n "$SIMM_HAS_PYTHON" ]; then
   step "python3-simm"
   python3 -m simm || fail "python3 -m simm"
   python3 /packages/hello.py || fail "put and get by simm.kv"
+  plugin=$(python3 -c 'from importlib.metadata import entry_points
+print(*[entry.value for entry in entry_points(group="sglang.srt.plugins", name="simm")])')
+  [ "$plugin" = simm.sglang_repair:install ] || fail "the plugin for SGLang is: '$plugin'"
 fi
 kill -TERM "$daemon"
 wait "$daemon" || fail "simmd ended with $?: $(cat /tmp/simmd.log)"

@@ -72,6 +72,20 @@ plugin=$("$venv" -c 'from importlib.metadata import entry_points
 found = entry_points(group="sglang.srt.plugins", name="simm")
 print(*[entry.load().__module__ for entry in found])')
 [ "$plugin" = simm.sglang_repair ] || fail "the plugin for SGLang is: $plugin"
+# The package of a distribution, which is the build tree's, says the same about itself.
+"$venv" -c '
+import importlib.metadata, sys
+ours, = importlib.metadata.distributions(name="simm", path=[sys.argv[1]])
+wheel = importlib.metadata.distribution("simm")
+def about(found):
+    names = ("Name", "Version", "Summary", "License", "Requires-Python")
+    lists = ("Provides-Extra", "Requires-Dist")
+    return ([found.metadata[name] for name in names],
+            [sorted(line.replace(" ", "").replace(chr(34), chr(39))
+                    for line in found.metadata.get_all(name)) for name in lists],
+            sorted((entry.group, entry.name, entry.value) for entry in found.entry_points))
+assert about(ours) == about(wheel), f"{about(ours)}\n{about(wheel)}"
+' "$build/python" || fail "the build tree and the wheel differ in what they say about themselves"
 pip "$venv" -m pip uninstall -y simm
 ! "$venv" -c 'import simm' 2>/dev/null || fail "uninstalling left something"
 echo "wheel_test: passed"
