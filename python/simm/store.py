@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Callable, Dict, List, Optional, Sequence, Type, Union
 
 from simm import _native
+from simm.cuda import register
 from simm.events import EventChannel
 from simm.log import report_failure
 from simm.profile import ProfiledChannel, profiled
@@ -93,20 +94,22 @@ class Store:
         return self._slabs.block(size)
 
     def alloc_tensor(self, shape: Sequence[int], dtype: Any = None, *, huge_pages: bool = False,
-                     numa_node: int = -1, prefault: bool = True) -> Any:
+                     numa_node: int = -1, prefault: bool = True, cuda: bool = False) -> Any:
         """A zeroed tensor in registered memory that the daemon shares: views of it need no `mr`.
 
         shape: of the tensor; dtype: torch's or numpy's (default uint8). With a numpy dtype, and
         without torch, a numpy array. huge_pages: when there are enough. numa_node: bind to it.
-        prefault: touch every page now. The tensor keeps the memory alive.
-        ValueError: no element. RuntimeError: no memory, closed, daemon away.
+        prefault: touch every page now. cuda: registered with CUDA (pinned), for the copies of a
+        GPU. The tensor keeps the memory alive.
+        ValueError: no element. RuntimeError: no memory, closed, daemon away, no GPU.
         """
         size = math.prod(shape) * (1 if dtype is None else itemsize(dtype))
         if size < 1:
             raise ValueError(f"alloc_tensor({tuple(shape)}): at least one element")
         slab = self._connection.allocate(size, huge_pages=huge_pages, numa_node=numa_node,
                                          prefault=prefault)
-        return shaped(slab.block(0, size), shape, dtype)
+        block = slab.block(0, size)
+        return shaped(register(block) if cuda else block, shape, dtype)
 
     # --- one page -------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """With torch: what engines do."""
 
+import ctypes
 import gc
 
 import pytest
@@ -85,6 +86,67 @@ def test_a_tensor_that_nobody_else_holds(store, key):
     assert store.put(key, view) == 0
     target = store.allocate(4096)
     assert store.get(key, target.view()) == 4096 and bytes(target) == b"\7" * 4096
+
+
+class Runtime:
+    """What torch has of CUDA's, as a stand-in."""
+
+    def __init__(self, refuses: int = 0) -> None:
+        self.registered, self.refuses = {}, refuses
+
+    def cudaHostRegister(self, address, size, flags):
+        self.registered[address] = size
+        return self.refuses
+
+    def cudaHostUnregister(self, address):
+        assert ctypes.string_at(address, 3) == b"\7\7\7", "its memory is gone already"
+        del self.registered[address]
+        return 0
+
+
+def test_a_tensor_that_cuda_knows_as_long_as_its_memory(store, key, monkeypatch):
+    runtime = Runtime()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "cudart", lambda: runtime)
+    tensor = store.alloc_tensor((4, 1024), torch.uint8, cuda=True)
+    assert runtime.registered == {tensor.data_ptr(): 4096} and not tensor.any()
+    tensor[:] = 7
+    assert store.put(key, BlockView.from_tensor(tensor[1])) == 0
+    row = tensor[2]
+    del tensor
+    gc.collect()
+    assert len(runtime.registered) == 1  # a row of it is there
+    del row
+    gc.collect()
+    assert not runtime.registered
+    runtime.refuses = 2
+    with pytest.raises(RuntimeError, match="cudaHostRegister of 4096 bytes answers 2"):
+        store.alloc_tensor((4096,), torch.uint8, cuda=True)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_says_so(store):
+    with pytest.raises(RuntimeError, match="no GPU here"):
+        store.alloc_tensor((4,), cuda=True)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_memory_that_cuda_has_pinned(store, key):
+    """By hand, on a machine with a GPU."""
+    page = 1 << 20
+    pinned = torch.full((4, page), 3, dtype=torch.uint8).pin_memory()
+    ours = store.alloc_tensor((4, page), torch.uint8, cuda=True)
+    assert pinned.is_pinned() and ours.is_pinned()
+    mr = register_mr(pinned)
+    print("pinned by torch:", mr.pieces)
+    assert {kind for _, _, kind, _ in mr.pieces} == {"adopted"}
+    assert store.put(key, BlockView.from_tensor(pinned[0], mr)) == 0
+    assert store.get(key, BlockView.from_tensor(ours[1])) == page
+    assert torch.equal(ours[1].to("cuda").cpu(), pinned[0])
+    ours[2].copy_(torch.full((page,), 9, dtype=torch.uint8, device="cuda"))
+    assert store.put(key, BlockView.from_tensor(ours[2])) == 0
+    assert store.get(key, BlockView.from_tensor(pinned[3], mr)) == page
+    assert (pinned[3] == 9).all() and deregister_mr(mr)
 
 
 def test_the_interpreter_ends_with_tensors_registered(daemon):
