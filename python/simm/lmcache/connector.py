@@ -135,7 +135,7 @@ class SimmConnector(RemoteConnector):  # type: ignore[misc]
         """A chunk may be a part of one: its length says how many tokens it has."""
         # 2025's LMCache has one shape, and then always describes its chunks.
         form = (self.meta_shapes, self.meta_dtypes, self.meta_fmt)
-        chunks = self._allocate_equal(form, len(texts)) or await self._allocate([form] * len(texts))
+        chunks = await self._allocate([form] * len(texts))
         lengths = await self._read(store, texts, chunks, 0)
         whole = self._whole_bytes
         for i, (one, length) in enumerate(zip(chunks, lengths)):
@@ -222,29 +222,32 @@ class SimmConnector(RemoteConnector):  # type: ignore[misc]
             staging.give(list(blocks.values()))
         return lengths
 
-    def _allocate_equal(self, form: Tuple[Any, Any, Any], count: int) -> Optional[List[Any]]:
-        """All of them at once. None: one by one then. LMCache's batches evict what belongs to a
+    def _allocate_equal(self, form: Tuple[Any, Any, Any], count: int) -> List[Any]:
+        """All of them at once. Empty: one by one then. LMCache's batches evict what belongs to a
         batch of layers only, so that they are not to evict anything here."""
         allocate = getattr(self._backend, "batched_allocate", None)
         if count < 2 or allocate is None:
-            return None
+            return []
         shapes, dtypes, fmt = form
         chunks = allocate(shapes, dtypes, count, fmt, eviction=False, **self._allocate_options)
-        return None if chunks is None else list(chunks)
+        return list(chunks or ())
 
     async def _allocate(self, forms: Sequence[Optional[Tuple[Any, Any, Any]]]) -> List[Any]:
         """Chunks of LMCache's pool. None where there is no form, or, after a while, no memory."""
-        chunks: List[Any] = []
+        chunks: List[Any] = [None] * len(forms)
+        # All but a last one are whole: have one form.
+        first = next((form for form in forms if form is not None), None)
+        equal = [i for i, form in enumerate(forms) if first and (form is first or form == first)]
+        for i, one in zip(equal, self._allocate_equal(first, len(equal)) if first else ()):
+            chunks[i] = one
         pauses = list(_ALLOCATE_PAUSES_S)
         try:
-            for form in forms:
-                one = None
-                while form is not None:
-                    one = self._backend.allocate(*form, **self._allocate_options)
-                    if one is not None or not pauses:
+            for i, form in enumerate(forms):
+                while form is not None and chunks[i] is None:
+                    chunks[i] = self._backend.allocate(*form, **self._allocate_options)
+                    if chunks[i] is not None or not pauses:
                         break
                     await asyncio.sleep(pauses.pop(0))
-                chunks.append(one)
         except BaseException:
             _release(chunks)
             raise

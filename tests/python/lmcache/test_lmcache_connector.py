@@ -186,6 +186,19 @@ def test_a_pool_without_room_is_a_miss_and_blocks_nobody(daemon, described, monk
         assert lab.pool_used() == 0
 
 
+def test_memory_is_asked_for_once_for_all_chunks_of_a_size(lab, monkeypatch):
+    """But for a last one, a header of which says that it is shorter."""
+    keys = lab.keys(*some(5))
+    lab.store(keys, [*(lab.chunk(i) for i in range(4)), lab.chunk(4, tokens=5)])
+    asked = []
+    allocate = lab.backend.allocate
+    monkeypatch.setattr(lab.backend, "allocate", lambda *form, **options: asked.append(form) or
+                        allocate(*form, **options))
+    got = lab.run(lab.connector.batched_get(keys))
+    assert lab.take(got) == [*((WHOLE, i) for i in range(4)), (5 * TOKEN_BYTES, 4)]
+    assert len(asked) == (0 if plain(lab) else 1)
+
+
 def test_a_get_that_is_cancelled_gives_its_memory_back(lab):
     keys = lab.keys(*some(8))
     lab.store(keys, [lab.chunk(1) for _ in keys])
