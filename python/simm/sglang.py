@@ -29,6 +29,7 @@ from simm.sglang_pools import KV, HostPool
 LEASE_MS = 30_000
 OPTIONS = ("manager_address", "socket", "namespace")
 _MARKERS = 64  # generations looked for at once
+_MARK_PAUSE_S = 1.0
 _BATCHES_KEPT = 1024
 
 Call = TypeVar("Call", bound=Callable[..., Any])
@@ -85,7 +86,9 @@ class HiCacheSimm(HiCacheStorage):
         self._kv: Optional[HostPool] = None
         self._told_copies = False
         self._knows_generation = False
-        self._link = Link({name: extra[name] for name in OPTIONS if name in extra}, lease_ms)
+        self._mark_again_s = 0.0
+        self._link = Link({name: extra[name] for name in OPTIONS if name in extra}, lease_ms,
+                          self._register_rest)
         self._flat = FlatPages(self._link)
 
     # --- memory ---------------------------------------------------------------------------------
@@ -109,9 +112,19 @@ class HiCacheSimm(HiCacheStorage):
         before = self._pools.pop(name, None)
         if before is not None:
             before.close()
-        pool = self._pools[name] = HostPool(name, host_pool, self._keys)
+        pool = HostPool(name, host_pool, self._keys)
+        self._pools[name] = pool  # where _register_rest() finds it
+        if not pool.register() and not self._link.is_away() and not pool.register():
+            del self._pools[name]
+            raise RuntimeError(f"host pool {name}: its memory was refused: see the log")
         self._tell_copies()
         return pool
+
+    def _register_rest(self) -> None:
+        """The daemon is back: what was registered while it was away is known to it."""
+        for pool in list(self._pools.values()):
+            if not pool.is_registered and not pool.register():
+                logger.error("simm.sglang: host pool %s: its pages are not stored", pool.name)
 
     def _tell_copies(self) -> None:
         reasons = {name: pool.copied() for name, pool in self._pools.items()}
@@ -248,17 +261,14 @@ class HiCacheSimm(HiCacheStorage):
         return self._kv
 
     def _prefix(self, keys: Sequence[str]) -> int:
-        """Pages from the first on that are there. The marker of the next generation is asked for
-        along: when it is there, somebody has cleared the storage."""
+        """Pages from the first on that are there."""
         if self._link.store is None:
             return 0
         self._find_generation()
-        marker = self._keys.marker(self._keys.generation + 1)
         flat = not self._is_v1 or any("." in key for key in keys[:1])
         pool = None if flat else self._kv_pool()
         if pool is not None and pool.is_logical:
-            found = self._link.present([marker])
-            return 0 if self._was_cleared(found[-1]) else len(keys)
+            return 0 if self._present([]) is None else len(keys)
         parts = pool.parts if pool else 1
         step = max(1, QUESTION_MAX // parts)
         hit = 0
@@ -266,9 +276,8 @@ class HiCacheSimm(HiCacheStorage):
             some = keys[start:start + step]
             names = (pool.names(self._keys.prefix(), some) if pool
                      else [self._flat_name(key) for key in some])
-            names.append(marker)
-            found = self._link.present(names)
-            if self._was_cleared(found.pop()):
+            found = self._present(names)
+            if found is None:
                 return 0
             here = leading(found) // parts
             hit += here
@@ -356,13 +365,34 @@ class HiCacheSimm(HiCacheStorage):
         begun = [i + 1 for i, there in enumerate(found) if there]
         self._keys.generation = max(self._keys.generation, first + max(begun, default=0))
         self._knows_generation = True
+        if self._keys.generation > 0:  # a daemon that was started again has forgotten its pins
+            self._link.pin([self._keys.marker(self._keys.generation)])
         self._tell_copies()  # there is a daemon now
 
-    def _was_cleared(self, next_began: bool) -> bool:
-        if next_began:
-            self._keys.generation += 1
+    def _present(self, names: Sequence[str]) -> Optional[List[bool]]:
+        """Which objects are there. None: somebody has cleared the storage meanwhile, as the marker
+        of the next generation says; that of this one is put again when it has been lost."""
+        now = self._keys.generation
+        markers = [self._keys.marker(now + 1)] + ([self._keys.marker(now)] if now else [])
+        found = self._link.present([*names, *markers])
+        if found[len(names)]:
+            self._keys.generation = max(self._keys.generation, now + 1)
             self._knows_generation = False  # there may be more of them
-        return next_began
+            return None
+        if now and not found[-1] and time.monotonic() >= self._mark_again_s:
+            self._mark(now)
+        return found[:len(names)]
+
+    def _mark(self, generation: int) -> bool:
+        """Say to all that it has begun. Pinned, since pages of the one before may be there for
+        longer than what nobody reads."""
+        self._mark_again_s = time.monotonic() + _MARK_PAUSE_S
+        block = self._link.allocate(8)
+        marker = self._keys.marker(generation)
+        if block is None or self._link.put([marker], [block.view()])[0] != 0:
+            return False
+        self._link.pin([marker])
+        return True
 
     @_misses(lambda self, *_, **__: False)
     def clear(self) -> bool:
@@ -370,14 +400,13 @@ class HiCacheSimm(HiCacheStorage):
         node. Its memory is used again as it is needed. False: the daemon is away: nothing happened.
         """
         self._find_generation()
-        block = self._link.allocate(8)
-        if block is None:
-            return False
         following = self._keys.generation + 1
-        codes = self._link.put([self._keys.marker(following)], [block.view()])
-        if codes[0] == 0:
-            self._keys.generation = max(self._keys.generation, following)
-        return codes[0] == 0
+        if not self._mark(following):
+            return False
+        self._keys.generation = max(self._keys.generation, following)
+        if (following - 1) % _MARKERS:  # the last of each run leads _find_generation() on
+            self._link.unpin([self._keys.marker(following - 1)])
+        return True
 
     @_misses(lambda self: None)
     def get_stats(self) -> Any:

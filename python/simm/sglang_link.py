@@ -3,7 +3,7 @@ while the daemon is away, and a Store that is made as soon as there is a daemon,
 at first."""
 
 import time
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from simm import _native
 from simm.breaker import Breaker
@@ -20,12 +20,15 @@ QUESTION_MAX = 8192
 class Link:
     """Thread: any. Nothing raises, except the constructor for a configuration without sense.
 
-    lease_ms: what exists and get leave a page.
+    lease_ms: what exists and get leave a page. on_back(): before the first call to a daemon that
+    was away.
     """
 
-    def __init__(self, overrides: Dict[str, Any], lease_ms: int) -> None:
+    def __init__(self, overrides: Dict[str, Any], lease_ms: int,
+                 on_back: Callable[[], None]) -> None:
         self._settings = Settings.read({**overrides, "exact_size": True})
         self._lease_ms = lease_ms
+        self._on_back = on_back
         self._timeout_s = flag_number("clnt_sync_req_timeout_ms") / 1000
         self._closed = False
         self._store: Optional[Store] = None
@@ -39,7 +42,10 @@ class Link:
             return True
         store = self._store
         if store is not None:
-            return store.ping() == 0
+            if store.ping() != 0:
+                return False
+            self._on_back()
+            return True
         try:
             store = Store.with_settings(self._settings)
         except RuntimeError as error:
@@ -50,12 +56,20 @@ class Link:
         self._store = store
         if self._closed:  # meanwhile
             store.close()
+        else:
+            self._on_back()
         return True
 
     @property
     def store(self) -> Optional[Store]:
         """None while there was no daemon yet, or the breaker is open."""
         return None if self._closed or self._breaker.is_open else self._store
+
+    def is_away(self) -> bool:
+        """Is the daemon not there just now? Then it is looked for."""
+        if self._store is not None and not self._store.attached:
+            self._breaker.trip("the daemon is away")
+        return self._breaker.is_open
 
     def present(self, names: Sequence[str]) -> List[bool]:
         """Which are there, all of them leased. As many results as names."""
@@ -94,6 +108,17 @@ class Link:
             names, views, lease_ms=self._lease_ms, shared=shared)
         self._judge(store, codes)
         return codes
+
+    def pin(self, names: Sequence[str]) -> None:
+        """From eviction, as far as the tenant's budget allows."""
+        store = self.store
+        if store is not None:
+            store.pin(names)
+
+    def unpin(self, names: Sequence[str]) -> None:
+        store = self.store
+        if store is not None:
+            store.unpin(names)
 
     def allocate(self, size: int) -> Optional[_native.Block]:
         """Memory that the daemon shares; None when it can not be had."""

@@ -47,7 +47,6 @@ class HostPool:
         self._sizes: Sequence[int] = ()
         if not self.is_logical:
             self._name_parts(keys)
-            self._register()
 
     def _name_parts(self, keys: KeyMaker) -> None:
         torch = torch_or_none()
@@ -81,14 +80,21 @@ class HostPool:
         if wanted == list(asked) and list(asked_sizes) == list(sizes) * len(some) and parts:
             self._steps, self._sizes = steps, list(sizes)
 
-    def _register(self) -> None:
+    @property
+    def is_registered(self) -> bool:
+        return self.is_logical or bool(self._regions)
+
+    def register(self) -> bool:
+        """False: its memory was refused, as the log says."""
         files = descriptors_of(self._pool)
-        for tensor in self._tensors:
-            region = register_mr(tensor, fds=files)
-            if region is None:
-                self.close()
-                raise RuntimeError(f"host pool {self.name}: its memory was refused: see the log")
-            self._regions.append(region)
+        regions = [register_mr(tensor, fds=files) for tensor in self._tensors]
+        made = [region for region in regions if region is not None]
+        if len(made) < len(regions):
+            for region in made:
+                deregister_mr(region)
+            return False
+        self._regions = made
+        return True
 
     @property
     def parts(self) -> int:

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch", reason="SGLang's interface is made of tenso
 import harness  # noqa: E402
 from harness import (  # noqa: E402
     CHECKOUT, PoolName, backend, config, fill, hashes, indices, moved, pool, transfer)
+from simm.kv import Store as kv_store  # noqa: E402
 from simm.sglang import HiCacheSimm  # noqa: E402
 from simm.sglang_hits import common, legal_lengths  # noqa: E402
 
@@ -395,6 +396,45 @@ def test_clear_is_for_every_rank_and_those_that_start_later(opened):
     assert all(set_pages(ranks[1], kv, keys, [0, 1]))
     assert ranks[0].batch_exists(keys) == 2
     assert opened(kv, is_mla_model=True, tp_size=2).batch_exists(keys) == 2
+
+
+def test_what_was_cleared_stays_so_when_nobody_asks_for_long(own_daemon):
+    """The pool is written four times over meanwhile: nothing else of that time is left."""
+    kv = pool("mla")
+    keys, place = hashes(1, "forgotten"), indices([0], kv)
+    one = backend(own_daemon.socket, kv, is_mla_model=True, extra={"lease_ms": 1})
+    with kv_store() as store:
+        assert one.clear() and one.clear() and one.batch_set_v1(keys, place) == [True]
+        page = store.allocate(1 << 20)
+        for i in range(256):
+            assert store.put(f"other{i}", page.view()) == 0
+        one.close()
+        later = backend(own_daemon.socket, kv, is_mla_model=True)
+        assert later.batch_exists(keys) == 0 and later.facts()["generation"] == 2
+        later.close()
+
+
+def test_a_marker_that_is_lost_is_put_again(opened):
+    kv = pool("mla")
+    one = opened(kv, is_mla_model=True)
+    keys = hashes(1, "lost")
+    assert one.clear() and one.batch_exists(keys) == 0
+    marker = one._keys.marker(1)
+    assert one._link.store.delete(marker) == 0  # as with the storage daemon that it was on
+    one._mark_again_s = 0
+    assert one.batch_exists(keys) == 0 and one._link.store.exists(marker)
+
+
+def test_hundreds_of_generations(opened):
+    kv = pool("mla")
+    one = opened(kv, is_mla_model=True)
+    one._link.unpin = one._link.store.mdelete  # what is not pinned may be evicted
+    for _ in range(130):
+        assert one.clear()
+    assert one._link.store.mexists([one._keys.marker(i) for i in (63, 64, 129)]) == [
+        False, True, False]
+    later = opened(kv, is_mla_model=True)
+    assert later.batch_exists(hashes(1, "many")) == 0 and later.facts()["generation"] == 130
 
 
 def test_end_and_statistics(opened, caplog):

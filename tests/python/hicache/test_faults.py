@@ -11,7 +11,8 @@ torch = pytest.importorskip("torch", reason="SGLang's interface is made of tenso
 
 import harness  # noqa: E402
 from conftest import CONFIG, Daemon  # noqa: E402
-from harness import PoolName, backend, fill, hashes, indices, moved, pool, transfer  # noqa: E402
+from harness import (  # noqa: E402
+    HiCacheSimm, PoolName, backend, config, fill, hashes, indices, moved, pool, transfer)
 from simm import kv as simm_kv  # noqa: E402
 
 
@@ -130,6 +131,34 @@ def test_a_daemon_that_starts_later(tmp_path):
     finally:
         one.close()
         later.kill(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("made", ["before", "after"])
+def test_attached_while_the_daemon_is_away(own_daemon, made):
+    """The process has a session with it, from a backend that was attached before."""
+    host, side = pool("mla", allocator="shm"), pool("mamba", allocator="shm")
+    first = backend(own_daemon.socket, pool("mla"), is_mla_model=True)
+    keys = hashes(4, "away")
+    fill(host, range(4), 5)
+    changes = {"extra": {"interface_v1": 1, "socket": own_daemon.socket}, "is_mla_model": True}
+    if made == "before":
+        one = HiCacheSimm(config(**changes))
+    own_daemon.kill()
+    if made == "after":
+        one = HiCacheSimm(config(**changes))
+    one.register_mem_pool_host(host)
+    one.register_mem_host_pool_v2(side, PoolName.MAMBA)
+    try:
+        assert all_miss(one, host, keys)
+        own_daemon.start()
+        wait_until(lambda: works(one, host, keys))
+        assert all(one.batch_get_v1(keys, indices(range(8, 12), host)))
+        assert all(moved(host, page, page + 8) for page in range(4))
+        states = transfer(PoolName.MAMBA, keys, indices(range(4), side))
+        assert one.batch_set_v2([states]) == {PoolName.MAMBA: [True] * 4}
+    finally:
+        one.close()
+        first.close()
 
 
 def test_closed_while_it_looks_for_a_daemon(tmp_path):
