@@ -21,6 +21,9 @@ class Daemon:
     def __init__(self, directory: pathlib.Path, role: str = "all", config: str = "{}") -> None:
         self.directory = directory
         self.socket = str(directory / "simm.sock")
+        # What is there when it is.
+        self._sign = (self.socket if role in ("all", "node")
+                      else str(directory / "admin.sock"))
         self._arguments = [SIMMD, role, "--config", str(directory / "config.json")]
         text = config.strip()[1:-1].strip()
         (directory / "config.json").write_text(
@@ -32,7 +35,7 @@ class Daemon:
         self._process = subprocess.Popen(self._arguments, stdout=log, stderr=log)
         log.close()
         deadline = time.monotonic() + 60
-        while not os.path.exists(self.socket):
+        while not os.path.exists(self._sign):
             if time.monotonic() > deadline or self._process.poll() is not None:
                 raise RuntimeError((self.directory / "log").read_text(encoding="utf-8"))
             time.sleep(0.02)
@@ -74,6 +77,18 @@ def own_daemon(tmp_path, monkeypatch):
     monkeypatch.setenv("SIMM_SOCKET", running.socket)
     yield running
     running.kill()
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch, clean_settings):
+    from real_cluster import Cluster
+    running = Cluster(tmp_path)
+    monkeypatch.setenv("SIMM_SOCKET", running.socket)
+    try:
+        running.start().wait_until_whole()
+        yield running
+    finally:
+        running.stop()
 
 
 @pytest.fixture(autouse=True)

@@ -150,6 +150,32 @@ def test_a_daemon_that_dies_again_and_again_while_chunks_move(own_daemon, lab_of
         assert lab.pool_used() == 0
 
 
+@pytest.mark.parametrize("sync", [False, True])
+def test_a_storage_daemon_that_dies_between_contains_and_get(cluster, sync):
+    if OLD and sync:
+        pytest.skip("LMCache of 2025 has one kind")
+    url = url_of(cluster.daemons["node"], "url", int(sync))
+    url = url.replace("127.0.0.1:30001", cluster.manager_address)
+    with Lab(url, save_chunk_meta=sync) as lab:
+        keys = lab.keys(*range(4 * COUNT))
+        lab.store(keys, [lab.chunk(1) for _ in keys])
+        assert lab.connector.batched_contains(keys) == len(keys)
+        cluster.daemons["b"].kill(signal.SIGKILL)
+        got = lab.take(lab.run(lab.connector.batched_get(keys)))
+        assert {None, (CHUNK_BYTES, 1)} == set(got), "those of the other one are there"
+        assert not lab.connector.stats()["breaker"]["open"]
+        cluster.daemons["b"].start()
+        digests = itertools.count(100)
+        end = time.monotonic() + 60
+        while True:  # until both of them hold chunks again
+            keys = lab.keys(*itertools.islice(digests, 2 * COUNT))
+            lab.store(keys, [lab.chunk(2) for _ in keys])
+            if lab.take(lab.run(lab.connector.batched_get(keys))) == [(CHUNK_BYTES, 2)] * len(keys):
+                break
+            assert time.monotonic() < end
+        assert lab.pool_used() == 0
+
+
 def test_closing_while_chunks_move(own_daemon, lab_of):
     with lab_of(own_daemon) as lab:
         ended, failures = threading.Event(), []
