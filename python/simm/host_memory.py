@@ -13,7 +13,8 @@ def alloc_tensor(shape: Sequence[int], dtype: Any = None, *, hugepages: bool = F
 
     shape: of the tensor; dtype: torch's or numpy's (default uint8). A numpy dtype gives a numpy
     array, as does everything without torch. hugepages: if there are enough. numa: bind to that
-    node. cuda: registered with CUDA (pinned). All pages are touched now. The tensor keeps the memory alive; views of it need no `mr`.
+    node. cuda: registered with CUDA (pinned). All pages are touched now. The tensor keeps the
+    memory alive; views of it need no `mr`.
     ValueError: no element. RuntimeError: no daemon (with the remedy), no memory, no GPU.
     Thread: any. The daemon is found by the first call, as by Store().
     """

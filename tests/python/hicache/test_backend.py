@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="SGLang's interface is made of tensors")
 
 import harness  # noqa: E402
+from conftest import CONFIG, Daemon  # noqa: E402
 from harness import (  # noqa: E402
     CHECKOUT, PoolName, backend, config, fill, hashes, indices, moved, pool, transfer)
 from simm.kv import Store as kv_store  # noqa: E402
@@ -183,6 +184,49 @@ def test_private_memory_works_and_one_warning_says_what_to_change(opened, caplog
     fill(kv, [0], 4)
     assert all(set_pages(one, kv, keys, [0])) and all(get_pages(one, kv, keys, [2]))
     assert moved(kv, 0, 2)
+
+
+def test_two_tenants_of_one_node(tmp_path):
+    """The same model on two sockets: each has its own pages."""
+    red, blue = str(tmp_path / "red.sock"), str(tmp_path / "blue.sock")
+    config_text = CONFIG[:-1] + (
+        ', "tenants": [{"name": "red"}, {"name": "blue"}], "sockets": ['
+        f'{{"path": "{tmp_path}/simm.sock"}}, {{"path": "{red}", "tenant": "red"}}, '
+        f'{{"path": "{blue}", "tenant": "blue"}}]}}')
+    running = Daemon(tmp_path, config=config_text).start()
+    kv = pool("mha")
+    ours, theirs = backend(red, kv), backend(blue, kv)
+    try:
+        keys = hashes(N, "tenants")
+        fill(kv, SOURCE, 1)
+        assert all(set_pages(ours, kv, keys, SOURCE)) and theirs.batch_exists(keys) == 0
+        assert not any(get_pages(theirs, kv, keys, TARGET))
+        fill(kv, SOURCE, 2)
+        assert all(set_pages(theirs, kv, keys, SOURCE))
+        assert all(get_pages(theirs, kv, keys, TARGET)) and moved(kv, 0, N)
+        assert all(get_pages(ours, kv, keys, TARGET)) and not moved(kv, 0, N)
+        assert theirs.clear() and theirs.batch_exists(keys) == 0
+        assert ours.batch_exists(keys) == N
+    finally:
+        ours.close()
+        theirs.close()
+        running.kill()
+
+
+def test_what_fails_is_false_for_its_page_alone(opened, monkeypatch):
+    kv = pool("mha")
+    one = opened(kv)
+    keys = hashes(4, "partial")
+    for call in ("put", "get"):
+        real = getattr(one._link, call)
+
+        def broken(*arguments, real=real):
+            codes = list(real(*arguments))
+            codes[3] = -4006  # the V of the second page
+            return codes
+        monkeypatch.setattr(one._link, call, broken)
+    assert set_pages(one, kv, keys, range(4)) == [True, False, True, True]
+    assert get_pages(one, kv, keys, range(8, 12)) == [True, False, True, True]
 
 
 # --- identity ------------------------------------------------------------------------------------

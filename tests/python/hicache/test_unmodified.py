@@ -1,7 +1,9 @@
 """SGLang's own SiMM backend, factory and plugin loader, unmodified, on simm.kv: with a checkout."""
 
+import gc
 import importlib.metadata
 import json
+import os
 import sys
 
 import pytest
@@ -90,6 +92,30 @@ def test_two_models_in_two_namespaces_and_a_page_of_another_size(attach, tmp_pat
     assert attach(large).batch_exists(keys) == 0
 
 
+def test_detached_and_attached_again_and_forked(attach):
+    """SGLang's runtime detach drops the backend; attach makes another one in the same process."""
+    host = pool("mha")
+    keys = hashes(4, "again")
+    fill(host, range(4), 5)
+    one = attach(host)
+    assert all(one.batch_set_v1(keys, indices(range(4), host)))
+    getattr(one, "close", lambda: None)()
+    del one
+    gc.collect()
+    one = attach(host)
+    assert one.batch_exists(keys) == 4
+    assert all(one.batch_get_v1(keys, indices(range(8, 12), host))) and moved(host, 1, 9)
+    child = os.fork()
+    if child == 0:
+        ok = False
+        try:
+            ok = all(one.batch_get_v1(keys, indices(range(12, 16), host))) and moved(host, 1, 13)
+        finally:
+            os._exit(0 if ok else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert all(one.batch_get_v1(keys, indices(range(16, 20), host))) and moved(host, 2, 18)
+
+
 def test_the_factory_makes_our_backend(attach, daemon):
     extra = {"backend_name": "simm", "module_path": "simm.sglang", "class_name": "HiCacheSimm",
              "interface_v1": 1, "allocator": "shm", "socket": daemon.socket}
@@ -105,10 +131,11 @@ def test_the_factory_makes_our_backend(attach, daemon):
 
 def test_the_plugin_loader_loads_the_repair(monkeypatch):
     from sglang.srt import plugins
-    entry = importlib.metadata.EntryPoint("simm", "simm.sglang_repair:install",
-                                          "sglang.srt.plugins")
-    monkeypatch.setattr(plugins, "entry_points", lambda group: [entry] if group == entry.group
-                        else [])
+    # Of the package beside this test; others of the machine are none of its business.
+    ours = importlib.metadata.entry_points(group="sglang.srt.plugins", name="simm")
+    assert [entry.value for entry in ours] == ["simm.sglang_repair:install"]
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [
+        entry for entry in ours if entry.group == group])
     monkeypatch.setattr(plugins, "_plugins_loaded", False)
     called = []
     monkeypatch.setattr(sglang_repair, "install", lambda: called.append(True))
