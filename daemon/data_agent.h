@@ -76,6 +76,10 @@ public:
   // The control thread's ends of the mailboxes.
   [[nodiscard]] session::SessionCommands& commands() noexcept { return commands_; }
   [[nodiscard]] session::SessionEvents& events() noexcept { return events_; }
+  // Null: it serves no shard.
+  [[nodiscard]] store::TenantTables* tenants() noexcept {
+    return server_ ? &server_->tenants() : nullptr;
+  }
   // Ordered by the control thread.
   [[nodiscard]] base::Tracer& tracer() noexcept { return sessions_.tracer(); }
   // Only where there are other daemons.

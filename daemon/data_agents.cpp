@@ -233,6 +233,14 @@ std::vector<control::AgentTracing> DataAgents::tracing() {
   return all;
 }
 
+std::vector<store::TenantTables*> DataAgents::tenants() {
+  std::vector<store::TenantTables*> all;
+  for (const auto& agent : agents_) {
+    if (agent->tenants() != nullptr) all.push_back(agent->tenants());
+  }
+  return all;
+}
+
 std::vector<control::AgentPresence> DataAgents::presence() {
   std::vector<control::AgentPresence> all;
   for (const auto& agent : agents_) all.push_back(agent->presence());

@@ -50,6 +50,8 @@ public:
 
   [[nodiscard]] std::vector<control::AgentMail> mail();
   [[nodiscard]] std::vector<control::AgentTracing> tracing();
+  // Of each shard.
+  [[nodiscard]] std::vector<store::TenantTables*> tenants();
   // Only when clustered.
   [[nodiscard]] std::vector<control::AgentPresence> presence();
   [[nodiscard]] std::uint64_t pool_bytes() const noexcept {

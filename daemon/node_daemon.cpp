@@ -19,6 +19,7 @@
 #include "daemon/control/mailbox_data_plane.h"
 #include "daemon/control/metrics_endpoint.h"
 #include "daemon/control/node_metrics.h"
+#include "daemon/control/store_tenants.h"
 #include "daemon/control/watchdog_feeder.h"
 #include "daemon/data_agents.h"
 #include "daemon/memory/fault_guard.h"
@@ -179,6 +180,7 @@ struct NodeDaemon::Parts {
   std::unique_ptr<control::AttachServer> server;
   std::unique_ptr<control::ClusterPresence> presence;  // null: in no cluster
   std::unique_ptr<control::TraceRecorder> tracing;
+  std::unique_ptr<control::StoreTenants> store_tenants;
   std::unique_ptr<control::NodeMetrics> numbers;
   std::unique_ptr<control::MetricsEndpoint> metrics;
   std::unique_ptr<control::AdminReports> reports;
@@ -305,7 +307,9 @@ Outcome NodeDaemon::listen() {
   p.tracing =
       std::make_unique<control::TraceRecorder>(p.io, p.clock, p.random, p.data->tracing(),
                                                trace_names(p), p.options.role == NodeRole::storage);
+  p.store_tenants = std::make_unique<control::StoreTenants>(p.data->tenants(), p.tenants);
   p.numbers = std::make_unique<control::NodeMetrics>(*p.server, p.tenants, p.presence.get());
+  p.numbers->show_tenants(*p.store_tenants);
   p.metrics = std::make_unique<control::MetricsEndpoint>(p.io, p.clock, *p.counters, p.limits,
                                                          *p.numbers, role_text(p.options.role));
   p.reports = std::make_unique<control::AdminReports>(
@@ -315,6 +319,7 @@ Outcome NodeDaemon::listen() {
     p.reports->show_pool(store::pool_kind_name(p.pool->kind()), p.pool->is_kept(),
                          p.pool->why_fresh());
   }
+  p.reports->tell_tenants(*p.store_tenants);
   p.admin = std::make_unique<control::AdminServer>(p.io, p.limits, *p.reports);
   const bool is_rung = p.bell.start([&p] {
     p.plane->deliver();

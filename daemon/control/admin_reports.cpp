@@ -19,8 +19,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::string_view kCommands =
-    "status, sessions, regions, sockets, tenants, nics, stats, limits, config, log, trace, "
-    "errors, nodes, slots, peers, daemon_stats";
+    "status, sessions, regions, sockets, tenants, store_tenants, nics, stats, limits, config, log, "
+    "trace, errors, nodes, slots, peers, daemon_stats";
 
 bool is_about_the_cluster(std::string_view command) {
   return command == "nodes" || command == "slots" || command == "peers" ||
@@ -44,6 +44,9 @@ void AdminReports::report(std::string_view command, std::string_view argument, A
   if (command == "regions") return answer(regions());
   if (command == "sockets") return answer(sockets());
   if (command == "tenants") return answer(tenants());
+  if (command == "store_tenants" && store_tenants_ != nullptr) {
+    return answer(store_tenants_->json());
+  }
   if (command == "nics") return answer(nics_text(transport::read_nics(sysfs_root_)));
   if (command == "config") return answer(config_text(environment_.config));
   if (command == "log") return answer(log_text(environment_.log, argument));

@@ -11,6 +11,7 @@
 #include "daemon/control/attach_server.h"
 #include "daemon/control/cluster_presence.h"
 #include "daemon/control/environment.h"
+#include "daemon/control/store_tenants.h"
 #include "daemon/control/trace_recorder.h"
 
 namespace simm::control {
@@ -23,6 +24,9 @@ public:
 
   // At set-up; without it nothing can be traced. It outlives the reports.
   void trace_with(TraceRecorder& recorder) noexcept { tracing_ = &recorder; }
+
+  // The same for what the stores say of tenants; without it there is no such command.
+  void tell_tenants(const StoreTenants& tenants) noexcept { store_tenants_ = &tenants; }
 
   // `argument`: of stats, a prefix of names; of sessions, "ended" for those that are over; of log,
   // the level that it shall have; of trace, see
@@ -57,6 +61,7 @@ private:
   const AttachServer& server_;
   ClusterPresence* const cluster_;
   TraceRecorder* tracing_ = nullptr;
+  const StoreTenants* store_tenants_ = nullptr;
   const std::string role_;
   const std::uint64_t pool_bytes_;
   const base::TimeNs started_ns_;

@@ -33,6 +33,7 @@ std::string NodeMetrics::not_ready() const {
 
 void NodeMetrics::write_metrics(MetricsText& text) {
   write_clients(text);
+  if (store_tenants_ != nullptr) store_tenants_->write_metrics(text);
   if (cluster_ == nullptr) return;
   write_cluster(text);
   write_peers(text);

@@ -1,12 +1,13 @@
 // NodeMetrics: what a daemon with data agents has to say besides its counters: who is attached,
 // with how much memory of which kind, by tenant (at most base::kTenantsMax + 1 of them are
-// configured); its place in the cluster; and its connections to other daemons, of the first
-// kPeersShown by name. Owned by the composition root. Thread: control.
+// configured); what each tenant has of the store; its place in the cluster; and its connections to
+// other daemons, of the first kPeersShown by name. Owned by the composition root. Thread: control.
 #pragma once
 
 #include "daemon/control/attach_server.h"
 #include "daemon/control/cluster_presence.h"
 #include "daemon/control/metrics_source.h"
+#include "daemon/control/store_tenants.h"
 #include "daemon/control/tenant_rules.h"
 
 namespace simm::control {
@@ -19,6 +20,9 @@ public:
   NodeMetrics(const AttachServer& server, const TenantRules& tenants,
               const ClusterPresence* cluster)
       : server_(server), tenants_(tenants), cluster_(cluster) {}
+
+  // At set-up; it outlives the metrics. Without it nothing is said of the store by tenant.
+  void show_tenants(const StoreTenants& tenants) noexcept { store_tenants_ = &tenants; }
 
   // It stops: not ready from now on.
   void begin_stop() noexcept { stopping_ = true; }
@@ -34,6 +38,7 @@ private:
   const AttachServer& server_;
   const TenantRules& tenants_;
   const ClusterPresence* const cluster_;
+  const StoreTenants* store_tenants_ = nullptr;
   bool stopping_ = false;
 };
 

@@ -28,6 +28,7 @@ Server::Server(const ServerConfig& config, store::Store& store, const base::Cloc
       clock_(clock),
       counters_(counters),
       store_counters_(store_counters),
+      tenants_(store.tenant_table()),
       scrubber_(config.scrub_bytes_per_s, store, scrub_counters, errors),
       jobs_(std::make_unique<Job[]>(config.requests_max)),
       job_pages_(config.requests_max),

@@ -70,12 +70,14 @@ public:
   // Starts moves, lets waiting puts try again, and gives the store and the scrubber their turns.
   int do_work() noexcept override;
   base::TimeNs next_deadline_ns() const noexcept override;
-  // Publishes the counters: nobody will for as long as it sleeps.
+  // Publishes counters and tenants: nobody will for as long as it sleeps.
   bool prepare_sleep() noexcept override;
   const char* name() const noexcept override { return "server"; }
 
   [[nodiscard]] std::uint32_t requests_under_way() const noexcept { return jobs_busy_; }
   [[nodiscard]] std::uint32_t moves_under_way() const noexcept { return moves_; }
+  // What each tenant has of the store, for the control thread: as old as the counters.
+  [[nodiscard]] store::TenantTables& tenants() noexcept { return tenants_; }
   [[nodiscard]] const FairQueue& queue() const noexcept { return queue_; }
 
 private:
@@ -123,6 +125,7 @@ private:
   void answer(Job& job, std::uint16_t page, Status status, std::uint64_t bytes) noexcept;
 
   // Turns.
+  void publish() noexcept;
   int retry_waiting() noexcept;
   int start_moves(base::TimeNs now_ns) noexcept;
   // One page of the job whose turn it is.
@@ -134,6 +137,7 @@ private:
   const base::Clock& clock_;
   ServerCounters counters_;
   StoreCounters store_counters_;
+  store::TenantTables tenants_;
   base::Tracer* tracer_ = nullptr;
   base::SlotOwnership ownership_;
   base::SlotSet owned_;  // the same in 2 KiB, for the look at every page
@@ -151,7 +155,7 @@ private:
   std::uint64_t move_bytes_ = 0;
   std::uint32_t sample_ = 0;
   base::TimeNs turn_ns_ = 0;     // of the last do_work()
-  base::TimeNs publish_ns_ = 0;  // when the counters are published next
+  base::TimeNs publish_ns_ = 0;  // when that is published next
   std::array<transport::PageReply, ipc::kPagesPerSubmissionMax> scratch_;  // answers without a job
 };
 

@@ -101,7 +101,8 @@ constexpr std::array<StoreNumber, StoreCounters::kCount> kStoreNumbers = {
     SIMM_STORE_NUMBER(pinned_bytes),
     SIMM_STORE_NUMBER(pinned_groups),
     SIMM_STORE_NUMBER(holes),
-    SIMM_STORE_NUMBER(largest_hole_bytes)};
+    SIMM_STORE_NUMBER(largest_hole_bytes),
+    SIMM_STORE_NUMBER(movable_bytes)};
 #undef SIMM_STORE_NUMBER
 #undef SIMM_STORE_LOSS
 #undef SIMM_STORE_RECOVERY
@@ -130,6 +131,7 @@ StoreCounters::StoreCounters(base::CounterSet& set, std::string_view prefix) {
   name_classes(set, name + ".bytes_by_length", store::kLengthClasses, bytes_by_length_);
   name_classes(set, name + ".evicted_by_age", store::kAgeClasses, evicted_by_age_);
   name_classes(set, name + ".evicted_by_uses", store::kUseClasses, evicted_by_uses_);
+  name_classes(set, name + ".reused_by_age", store::kReuseClasses, reused_by_age_);
 }
 
 void StoreCounters::publish(const store::StoreStats& stats) noexcept {
@@ -138,6 +140,7 @@ void StoreCounters::publish(const store::StoreStats& stats) noexcept {
   publish_classes(stats.spectrum.bytes, bytes_by_length_);
   publish_classes(stats.spectrum.evicted_by_age, evicted_by_age_);
   publish_classes(stats.spectrum.evicted_by_uses, evicted_by_uses_);
+  publish_classes(stats.spectrum.reused_by_age, reused_by_age_);
 }
 
 }  // namespace simm::server

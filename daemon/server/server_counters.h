@@ -39,7 +39,7 @@ struct ServerCounters {
 // The store's numbers under "<prefix>.<name>"; gauges and counters alike are copied by publish().
 class StoreCounters {
 public:
-  static constexpr std::size_t kCount = 50;
+  static constexpr std::size_t kCount = 51;
 
   StoreCounters() = default;  // publishes into unread cells
   StoreCounters(base::CounterSet& set, std::string_view prefix);
@@ -55,6 +55,7 @@ private:
   ByClass<store::kLengthClasses.size()> bytes_by_length_;
   ByClass<store::kAgeClasses.size()> evicted_by_age_;
   ByClass<store::kUseClasses.size()> evicted_by_uses_;
+  ByClass<store::kReuseClasses.size()> reused_by_age_;
 };
 
 }  // namespace simm::server

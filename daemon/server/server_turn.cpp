@@ -23,7 +23,7 @@ int Server::do_work() noexcept {
   work += scrubber_.do_work(now_ns, jobs_busy_ > 0);
   if (now_ns >= publish_ns_) {
     publish_ns_ = now_ns + kPublishNs;
-    store_counters_.publish(store_.stats());
+    publish();
   }
   return work;
 }
@@ -34,8 +34,14 @@ base::TimeNs Server::next_deadline_ns() const noexcept {
 }
 
 bool Server::prepare_sleep() noexcept {
-  store_counters_.publish(store_.stats());
+  publish();
   return true;
+}
+
+void Server::publish() noexcept {
+  store_counters_.publish(store_.stats());
+  store_.tell_tenants(tenants_.back());
+  tenants_.publish();
 }
 
 // Lets some of those that wait for room try again, behind everybody who is at it.

@@ -11,10 +11,12 @@ std::uint32_t AccountBook::count_for(const StoreConfig& config) noexcept {
 
 AccountBook::AccountBook(const StoreConfig& config, std::uint64_t arena_bytes,
                          std::uint32_t records_max)
-    : accounts_(count_for(config)), arena_bytes_(arena_bytes), records_max_(records_max) {
-  std::size_t at = 1;
+    : accounts_(count_for(config)),
+      tallies_(accounts_.size()),
+      arena_bytes_(arena_bytes),
+      records_max_(records_max) {
   for (const TenantQuota& quota : config.quotas) {
-    Account& made = accounts_[at++];
+    Account& made = accounts_[++named_];
     made.tenant = quota.tenant;
     made.configured = true;
     made.weight = quota.weight;
@@ -23,18 +25,17 @@ AccountBook::AccountBook(const StoreConfig& config, std::uint64_t arena_bytes,
 }
 
 std::uint32_t AccountBook::account_of(base::TenantId tenant) noexcept {
-  const auto holds = [&](const Account& a) {
-    return a.tenant == tenant && (a.configured || a.records > 0);
-  };
-  if (last_ != kNone && holds(accounts_[last_])) return last_;
+  if (last_ != kNone && accounts_[last_].tenant == tenant) return last_;
   std::uint32_t vacant = kNone;
-  for (std::uint32_t n = end() - 1; n > 0; --n) {
-    if (holds(accounts_[n])) return last_ = n;
+  for (std::uint32_t n = 1; n <= named_; ++n) {
+    if (accounts_[n].tenant == tenant) return last_ = n;
     if (!accounts_[n].configured && accounts_[n].records == 0) vacant = n;
   }
+  if (named_ + 1 < end()) vacant = ++named_;
   if (vacant == kNone) return kNone;
   accounts_[vacant].tenant = tenant;
   accounts_[vacant].quota_bytes = arena_bytes_;
+  tallies_[vacant] = {};
   return last_ = vacant;
 }
 
@@ -54,6 +55,22 @@ void AccountBook::discharge(std::uint32_t number, std::uint64_t extent_bytes) no
   --held_records_;
   held_bytes_ -= extent_bytes;
   if (a.records == 0) weights_ -= a.weight;
+}
+
+std::uint32_t AccountBook::tell(std::span<TenantUse> uses) const noexcept {
+  for (std::uint32_t n = 1; n <= named_; ++n) {
+    const Account& a = accounts_[n];
+    TenantUse& use = uses[n - 1];
+    use.tenant = a.tenant;
+    use.weight = a.weight;
+    use.quota_bytes = a.quota_bytes;
+    use.fair_bytes = share_of(a, Scarce::bytes);
+    use.extent_bytes = a.extent_bytes;
+    use.leased_bytes = a.leased_bytes;
+    use.pinned_bytes = a.pinned_bytes;
+    use.tally = tallies_[n];
+  }
+  return named_;
 }
 
 std::uint64_t AccountBook::share_of(const Account& account, Scarce scarce) const noexcept {

@@ -5,17 +5,19 @@
 // What is shared out is whatever is scarce: bytes of the arena, or records for objects. Holdings
 // are compared per weight, so "holds most for its weight" says who is furthest beyond its share.
 //
-// Every call is O(1) but account_of(), which is O(accounts) for another tenant than the last one.
-// Thread: the data agent of the store.
+// Every call is O(1) but account_of(), which is O(tenants) for another tenant than the last one,
+// and tell(). Thread: the data agent of the store.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "daemon/base/ids.h"
 #include "daemon/store/record.h"
 #include "daemon/store/store_config.h"
 #include "daemon/store/table.h"
+#include "daemon/store/tenant_use.h"
 
 namespace simm::store {
 
@@ -57,7 +59,8 @@ public:
   // Account numbers are below this.
   static std::uint32_t count_for(const StoreConfig& config) noexcept;
 
-  // The account of a tenant, made at its first use; kNone when there are too many.
+  // The account of a tenant, made at its first use; kNone when there are too many: all others hold
+  // something, or have a quota or weight of their own.
   [[nodiscard]] std::uint32_t account_of(base::TenantId tenant) noexcept;
   [[nodiscard]] Account& operator[](std::uint32_t number) noexcept { return accounts_[number]; }
   [[nodiscard]] const Account& operator[](std::uint32_t number) const noexcept {
@@ -66,6 +69,14 @@ public:
   [[nodiscard]] std::uint32_t end() const noexcept {
     return static_cast<std::uint32_t>(accounts_.size());
   }
+
+  // What is counted of an account. There is one for kNone too, which nobody reads.
+  [[nodiscard]] TenantTally& tally(std::uint32_t number) noexcept { return tallies_[number]; }
+  [[nodiscard]] const TenantTally& tally(std::uint32_t number) const noexcept {
+    return tallies_[number];
+  }
+  // About every account that has a tenant, at most end() - 1; returns how many it wrote.
+  [[nodiscard]] std::uint32_t tell(std::span<TenantUse> uses) const noexcept;
 
   // One record more or less, of so many bytes.
   void charge(std::uint32_t number, std::uint64_t extent_bytes) noexcept;
@@ -80,7 +91,9 @@ public:
   [[nodiscard]] std::uint64_t share_of(const Account& account, Scarce scarce) const noexcept;
 
 private:
-  std::vector<Account> accounts_;  // fixed size; [0] is unused
+  std::vector<Account> accounts_;     // fixed size; [0] is unused
+  std::vector<TenantTally> tallies_;  // by account
+  std::uint32_t named_ = 0;           // accounts up to this number have a tenant
   std::uint32_t last_ = kNone;
   std::uint64_t arena_bytes_;
   std::uint32_t records_max_;

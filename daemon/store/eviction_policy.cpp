@@ -8,13 +8,6 @@
 
 namespace simm::store {
 
-namespace {
-
-// A probe, the get behind it and the members of a group one after the other are one use.
-constexpr base::TimeNs kSameUseNs = base::kNsPerSecond;
-
-}  // namespace
-
 bool EvictionPolicy::count_use(std::uint32_t number, base::TimeNs now_ns) noexcept {
   Group& g = groups_[number];
   const bool counts = g.uses == 0 || now_ns - g.used_ns >= kSameUseNs;

@@ -27,6 +27,9 @@ public:
     double worth = 0;
   };
 
+  // A probe, the get behind it and the members of a group one after the other are one use.
+  static constexpr base::TimeNs kSameUseNs = base::kNsPerSecond;
+
   virtual ~EvictionPolicy() = default;
   EvictionPolicy(const EvictionPolicy&) = delete;
   EvictionPolicy& operator=(const EvictionPolicy&) = delete;

@@ -83,8 +83,16 @@ void GroupBook::remove_member(Table<Record>& records, std::uint32_t record,
   groups_.release(number);
 }
 
+void GroupBook::note_use(std::uint32_t number, base::TimeNs now_ns) noexcept {
+  const base::TimeNs used_ns = groups_[number].used_ns;
+  if (now_ns >= used_ns + EvictionPolicy::kSameUseNs) {
+    ++reused_by_age_[StoreSpectrum::reuse_class(now_ns - used_ns)];
+  }
+  policy_->note_use(number, now_ns);
+}
+
 void GroupBook::touch(std::uint32_t number, base::TimeNs now_ns) noexcept {
-  if (!groups_[number].leased) policy_->note_use(number, now_ns);
+  if (!groups_[number].leased) note_use(number, now_ns);
 }
 
 void GroupBook::set_leased(std::uint32_t number, bool leased) noexcept {
@@ -105,7 +113,7 @@ void GroupBook::set_leased(std::uint32_t number, bool leased) noexcept {
 
 void GroupBook::lease(std::uint32_t number, base::TimeNs now_ns, base::TimeNs lease_ns) noexcept {
   Group& g = groups_[number];
-  policy_->note_use(number, now_ns);
+  note_use(number, now_ns);
   g.lease_until_ns = std::max(g.lease_until_ns, now_ns + lease_ns);
   if (g.pinned) return;
   if (g.leased) {

@@ -23,6 +23,7 @@
 #include "daemon/store/hash_index.h"
 #include "daemon/store/record.h"
 #include "daemon/store/store_config.h"
+#include "daemon/store/store_spectrum.h"
 #include "daemon/store/table.h"
 
 namespace simm::store {
@@ -93,6 +94,7 @@ public:
   [[nodiscard]] std::uint64_t leased_bytes() const noexcept { return leased_bytes_; }
   [[nodiscard]] std::uint64_t pinned_bytes() const noexcept { return pinned_bytes_; }
   [[nodiscard]] std::uint64_t pinned_groups() const noexcept { return pinned_groups_; }
+  [[nodiscard]] const ReuseAges& reused_by_age() const noexcept { return reused_by_age_; }
   [[nodiscard]] const char* audit(const Table<Record>& records) const noexcept;
 
   void prefetch(std::uint32_t group) const noexcept { __builtin_prefetch(&groups_[group]); }
@@ -102,6 +104,7 @@ public:
   }
 
 private:
+  void note_use(std::uint32_t group, base::TimeNs now_ns) noexcept;
   void set_leased(std::uint32_t group, bool leased) noexcept;
   enum class Kept : std::uint8_t { more, less };
   // A lease or pin of this group keeps so many bytes more or less.
@@ -120,6 +123,7 @@ private:
   std::uint64_t leased_bytes_ = 0;
   std::uint64_t pinned_bytes_ = 0;
   std::uint64_t pinned_groups_ = 0;
+  ReuseAges reused_by_age_{};
 };
 
 }  // namespace simm::store

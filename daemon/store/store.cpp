@@ -48,6 +48,7 @@ Status Store::begin_read(const ObjectKey& key, base::TimeNs lease_ns, base::Time
   const std::uint32_t number = find(key, now_ns);
   if (number == kNone) {
     ++counts_.read_misses;
+    ++groups_.accounts().tally(groups_.accounts().account_of(key.tenant)).read_misses;
     return Status::not_found;
   }
   Record& record = records_[number];
@@ -65,8 +66,9 @@ Status Store::begin_read(const ObjectKey& key, base::TimeNs lease_ns, base::Time
   } else if (lease_ns != kNoLease) {
     groups_.extend_lease(record.group, now_ns, clamped_lease(lease_ns));
   }
-  ++record.pins;
+  add_pin(record);
   ++counts_.reads;
+  ++groups_.accounts().tally(record.account).reads;
   pin.record = number;
   // SAFETY: the seal has just proved that offset and length are those of the extent.
   pin.bytes = arena_.subspan(extent_offset(record), record.length);
@@ -79,8 +81,7 @@ Status Store::begin_read(const ObjectKey& key, base::TimeNs lease_ns, base::Time
 void Store::end_read(const ReadPin& pin) noexcept {
   Record& record = records_[pin.record];
   SIMM_CHECK(record.pins > 0 && record.generation == pin.generation);
-  --record.pins;
-  if (record.pins == 0 && record.state == RecordState::dead) {
+  if (end_pin(record) && record.state == RecordState::dead) {
     --counts_.lingering;
     free_record(pin.record);
   }
@@ -108,9 +109,12 @@ ObjectLength Store::exists(const ObjectKey& key, base::TimeNs lease_ns,
   const std::uint32_t number = find(key, now_ns);
   if (number == kNone) {
     ++counts_.exists_misses;
+    ++groups_.accounts().tally(groups_.accounts().account_of(key.tenant)).exists_misses;
     return 0;
   }
   ++counts_.exists_hits;
+  // The group has it on a line that is read anyway.
+  ++groups_.accounts().tally(groups_.group(records_[number].group).account).exists_hits;
   groups_.lease(records_[number].group, now_ns, clamped_lease(lease_ns));
   return records_[number].length;
 }
@@ -182,6 +186,37 @@ int Store::sweep_slots(base::TimeNs now_ns) noexcept {
   return looked;
 }
 
+void Store::add_pin(Record& record) noexcept {
+  if (record.pins++ == 0) fixed_bytes_ += ExtentAllocator::rounded(record.length);
+}
+
+bool Store::end_pin(Record& record) noexcept {
+  if (--record.pins > 0) return false;
+  if (record.state == RecordState::live) {
+    fixed_bytes_ -= ExtentAllocator::rounded(record.length);
+  }
+  return true;
+}
+
+void Store::count_in(const Record& record) noexcept {
+  ++counts_.objects;
+  counts_.payload_bytes += record.length;
+  counts_.spectrum.add(record.length);
+  TenantTally& tally = groups_.accounts().tally(record.account);
+  ++tally.objects;
+  tally.payload_bytes += record.length;
+}
+
+void Store::count_out(const Record& record) noexcept {
+  --counts_.objects;
+  if (record.unverified) --counts_.unverified;
+  counts_.payload_bytes -= record.length;
+  counts_.spectrum.remove(record.length);
+  TenantTally& tally = groups_.accounts().tally(record.account);
+  --tally.objects;
+  tally.payload_bytes -= record.length;
+}
+
 void Store::drop(std::uint32_t number) noexcept {
   index_.remove(records_[number].hash.low, number);
   detach(number);
@@ -193,10 +228,7 @@ void Store::detach(std::uint32_t number) noexcept {
   unseal(record);  // before anybody hears of it, and before anything of it is used again
   ttl_wheel_.cancel(records_, number);
   groups_.remove_member(records_, number, extents_.block(record.block).bytes);
-  --counts_.objects;
-  if (record.unverified) --counts_.unverified;
-  counts_.payload_bytes -= record.length;
-  counts_.spectrum.remove(record.length);
+  count_out(record);
   if (record.pins > 0) {
     record.state = RecordState::dead;
     ++counts_.lingering;
@@ -207,6 +239,9 @@ void Store::detach(std::uint32_t number) noexcept {
 
 void Store::free_record(std::uint32_t number) noexcept {
   Record& record = records_[number];
+  if (record.state != RecordState::live) {
+    fixed_bytes_ -= ExtentAllocator::rounded(record.length);
+  }
   groups_.accounts().discharge(record.account, extents_.block(record.block).bytes);
   extents_.release(record.block);
   if (record.long_key != kNone) long_keys_.release(record.long_key);
@@ -224,6 +259,8 @@ StoreStats Store::stats() const noexcept {
   s.pinned_groups = groups_.pinned_groups();
   s.holes = extents_.holes();
   s.largest_hole_bytes = extents_.largest_hole_bytes();
+  s.movable_bytes = extents_.extent_bytes() - job_.held_bytes() - fixed_bytes_;
+  s.spectrum.reused_by_age = groups_.reused_by_age();
   return s;
 }
 

@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "daemon/base/clock.h"
 #include "daemon/base/slot_ownership.h"
@@ -39,6 +40,7 @@
 #include "daemon/store/shard_memory.h"
 #include "daemon/store/store_config.h"
 #include "daemon/store/store_stats.h"
+#include "daemon/store/tenant_use.h"
 #include "ipc/layout.h"
 #include "simm/expected.h"
 
@@ -185,6 +187,13 @@ public:
   }
 
   [[nodiscard]] StoreStats stats() const noexcept;
+  // What each tenant has of it. Rows for all that there may be are there at set-up.
+  [[nodiscard]] TenantTable tenant_table() const {
+    return {std::vector<TenantUse>(groups_.accounts().end() - 1), 0};
+  }
+  void tell_tenants(TenantTable& table) const noexcept {
+    table.count = groups_.accounts().tell(table.rows);
+  }
   // Recounts everything; null, or what does not add up. For tests: O(everything).
   [[nodiscard]] const char* audit() const noexcept;
 
@@ -247,7 +256,15 @@ private:
   }
   // Evicts some members of a group; returns how many.
   std::uint32_t evict_from(std::uint32_t group, bool breaks_lease, base::TimeNs now_ns) noexcept;
+  void count_eviction(const Record& record) noexcept;
   void count_lease_loss(const Record& record, LeaseLoss cause, base::TimeNs now_ns) noexcept;
+  // A pin of a live record, and its end; true: nobody pins it any more.
+  void add_pin(Record& record) noexcept;
+  [[nodiscard]] bool end_pin(Record& record) noexcept;
+  // An object that is visible now, or is not any more.
+  void count_in(const Record& record) noexcept;
+  void count_out(const Record& record) noexcept;
+  [[nodiscard]] const char* audit_tallies() const noexcept;
   // Live to dead or, without pins, to nothing. The index entry is the caller's.
   void detach(std::uint32_t record) noexcept;
   void drop(std::uint32_t record) noexcept;  // detach and remove from the index
@@ -265,6 +282,7 @@ private:
   GroupBook groups_;
   ExpiryWheel<Record, &Record::ttl> ttl_wheel_;
   StoreStats counts_;
+  std::uint64_t fixed_bytes_ = 0;  // extents that may not move now: not live, or pinned
   std::uint64_t generation_ = 0;
   std::uint64_t free_low_bytes_;
   std::uint64_t free_high_bytes_;

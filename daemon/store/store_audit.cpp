@@ -57,10 +57,33 @@ const char* GroupBook::audit(const Table<Record>& records) const noexcept {
   return all_leased_bytes == leased_bytes_ ? nullptr : "leased bytes do not add up";
 }
 
+const char* Store::audit_tallies() const noexcept {
+  std::uint64_t fixed_bytes = 0;
+  std::vector<TenantTally> found(groups_.accounts().end());
+  for (std::uint32_t n = 1; n <= records_.highest(); ++n) {
+    const Record& record = records_[n];
+    if (record.state == RecordState::unused) continue;
+    if (record.state != RecordState::live || record.pins > 0) {
+      fixed_bytes += extents_.block(record.block).bytes;
+    }
+    if (record.state != RecordState::live) continue;
+    ++found[record.account].objects;
+    found[record.account].payload_bytes += record.length;
+  }
+  for (std::uint32_t n = 0; n < found.size(); ++n) {
+    const TenantTally& tally = groups_.accounts().tally(n);
+    if (tally.objects != found[n].objects || tally.payload_bytes != found[n].payload_bytes) {
+      return "objects of a tenant do not add up";
+    }
+  }
+  return fixed_bytes == fixed_bytes_ ? nullptr : "bytes that may not move do not add up";
+}
+
 const char* Store::audit() const noexcept {
   if (const char* wrong = extents_.audit()) return wrong;
   if (const char* wrong = index_.audit()) return wrong;
   if (const char* wrong = groups_.audit(records_)) return wrong;
+  if (const char* wrong = audit_tallies()) return wrong;
   StoreStats found;
   std::uint64_t extent_bytes = 0;
   std::uint64_t account_bytes = 0;

@@ -33,7 +33,7 @@ bool Store::begin_moves(std::uint64_t bytes, std::uint64_t moves_max) noexcept {
     if (block.owner == kNone) continue;
     job_.places[i] = extents_.allocate(block.bytes);
     fits = job_.places[i] != kNone;
-    if (fits) ++records_[block.owner].pins;
+    if (fits) add_pin(records_[block.owner]);
   }
   if (!fits) end_moves(false);
   return fits;
@@ -67,8 +67,7 @@ void Store::end_moves(bool copied) noexcept {
       continue;
     }
     Record& record = records_[number];
-    --record.pins;
-    const bool unused = record.pins == 0;
+    const bool unused = end_pin(record);
     if (copied && unused && record.state == RecordState::live) {
       rename_extent(record, place);
       extents_.set_owner(place, number);

@@ -87,9 +87,7 @@ void Store::readmit(std::uint32_t number) noexcept {
   record.unverified = true;
   ++counts_.recovered;
   ++counts_.unverified;
-  ++counts_.objects;
-  counts_.payload_bytes += record.length;
-  counts_.spectrum.add(record.length);
+  count_in(record);
 }
 
 void Store::regroup(std::uint32_t number, base::TimeNs now_ns) noexcept {

@@ -1,5 +1,6 @@
-// StoreSpectrum: what a store holds by length of the objects, and what it evicted by age and by
-// uses. Classes are named by their upper ends; the last one of ages and uses has none.
+// StoreSpectrum: what a store holds by length of the objects, what it evicted by age and by uses,
+// and how old groups were when they were used again. Classes are named by their upper ends; the
+// last one of ages and uses has none.
 // Plain numbers of the store's agent.
 #pragma once
 
@@ -17,6 +18,11 @@ inline constexpr std::array<const char*, 11> kLengthClasses = {
 inline constexpr std::array<const char*, 6> kAgeClasses = {"1s",    "10s",    "100s",
                                                            "1000s", "10000s", "more"};
 inline constexpr std::array<const char*, 6> kUseClasses = {"1", "2", "4", "8", "16", "more"};
+// Three to each power of ten would tell no more. The first begins at 1 s: what comes sooner belongs
+// to the same use.
+inline constexpr std::array<const char*, 9> kReuseClasses = {
+    "3s", "10s", "30s", "100s", "300s", "1000s", "3000s", "10000s", "more"};
+using ReuseAges = std::array<std::uint64_t, kReuseClasses.size()>;
 
 struct StoreSpectrum {
   std::array<std::uint64_t, kLengthClasses.size()> objects{};  // live
@@ -25,6 +31,9 @@ struct StoreSpectrum {
   std::array<std::uint64_t, kAgeClasses.size()> evicted_by_age{};
   // The same, by how often their group was used, as the policy counts.
   std::array<std::uint64_t, kUseClasses.size()> evicted_by_uses{};
+  // Groups that were used again, by the time since the use before: since they were made, when the
+  // policy is first in, first out, which keeps no other time.
+  ReuseAges reused_by_age{};
 
   static constexpr std::size_t length_class(std::uint64_t bytes) noexcept {
     std::size_t found = 0;
@@ -38,6 +47,15 @@ struct StoreSpectrum {
     for (base::TimeNs end = base::kNsPerSecond; age_ns > end && found + 1 < kAgeClasses.size();
          end *= 10) {
       ++found;
+    }
+    return found;
+  }
+  static constexpr std::size_t reuse_class(base::TimeNs age_ns) noexcept {
+    std::size_t found = 0;
+    for (base::TimeNs decade = base::kNsPerSecond; found + 1 < kReuseClasses.size(); decade *= 10) {
+      if (age_ns <= 3 * decade) return found;
+      if (age_ns <= 10 * decade) return found + 1;
+      found += 2;
     }
     return found;
   }

@@ -65,7 +65,10 @@ struct StoreStats {
   std::uint64_t pinned_groups = 0;
   std::uint64_t holes = 0;               // parts of the arena that are free
   std::uint64_t largest_hole_bytes = 0;  // see ExtentAllocator
-  StoreSpectrum spectrum;                // counters and gauges
+  // Of the extents in use, what could be elsewhere: of live objects that nobody reads or writes
+  // now.
+  std::uint64_t movable_bytes = 0;
+  StoreSpectrum spectrum;  // counters and gauges
 };
 
 }  // namespace simm::store

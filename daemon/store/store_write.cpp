@@ -78,6 +78,7 @@ WriteResult Store::begin_write(const WriteRequest& request, base::TimeNs now_ns)
   record.account = account;
   keep_key(record, request.key.bytes);
   groups_.accounts().charge(account, extent_bytes);
+  fixed_bytes_ += extent_bytes;
   ++counts_.reserved;
   result.start = WriteStart::reserved;
   result.reservation.record = number;
@@ -126,13 +127,21 @@ bool Store::make_room(const WriteRequest& request, std::uint32_t account, base::
   }
 }
 
+void Store::count_eviction(const Record& record) noexcept {
+  const std::uint64_t extent_bytes = extents_.block(record.block).bytes;
+  ++counts_.evicted;
+  counts_.evicted_bytes += extent_bytes;
+  TenantTally& tally = groups_.accounts().tally(record.account);
+  ++tally.evicted;
+  tally.evicted_bytes += extent_bytes;
+}
+
 bool Store::drop_replaced(const WriteRequest& request, base::TimeNs now_ns) noexcept {
   if (request.mode != ipc::PutMode::replace) return false;
   const std::uint32_t old = find(request.key, now_ns);
   if (old == kNone || records_[old].pins > 0) return false;
   count_lease_loss(records_[old], LeaseLoss::replaced, now_ns);
-  ++counts_.evicted;
-  counts_.evicted_bytes += extents_.block(records_[old].block).bytes;
+  count_eviction(records_[old]);
   drop(old);
   return true;
 }
@@ -149,8 +158,7 @@ std::uint32_t Store::evict_from(std::uint32_t group, bool breaks_lease,
     const std::uint32_t member = g.members.front();
     last = g.members.next(records_, member) == kNone;
     if (breaks_lease) count_lease_loss(records_[member], LeaseLoss::lease_budget, now_ns);
-    ++counts_.evicted;
-    counts_.evicted_bytes += extents_.block(records_[member].block).bytes;
+    count_eviction(records_[member]);
     counts_.spectrum.note_eviction(now_ns - std::min(g.used_ns, now_ns), g.uses);
     drop(member);
     ++evicted;
@@ -173,6 +181,7 @@ ObjectLength Store::publish(const Reservation& reservation, std::uint64_t digest
     return records_[present].length;
   }
   record.state = RecordState::live;
+  fixed_bytes_ -= extents_.block(record.block).bytes;
   record.generation = ++generation_;
   record.epoch = epoch;
   record.payload_digest = digest;
@@ -201,9 +210,7 @@ ObjectLength Store::publish(const Reservation& reservation, std::uint64_t digest
   }
   --counts_.reserved;
   ++counts_.published;
-  ++counts_.objects;
-  counts_.payload_bytes += record.length;
-  counts_.spectrum.add(record.length);
+  count_in(record);
   return record.length;
 }
 

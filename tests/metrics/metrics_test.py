@@ -147,6 +147,15 @@ class Metrics(unittest.TestCase):
                          puts * byte_count)
         self.assertEqual(grown("storage", 'simm_store_published_total{agent="0"}'), puts)
         self.assertEqual(grown("storage", 'simm_store_objects{agent="0"}'), puts - 1)
+        tenant = 'simm_store_tenant_%s{tenant="default"}'
+        self.assertEqual(grown("storage", tenant % "objects"), puts - 1)
+        self.assertEqual(grown("storage", tenant % "payload_bytes"), (puts - 1) * byte_count)
+        self.assertEqual(grown("storage", tenant % "reads_total"), hits)
+        self.assertEqual(grown("storage", tenant % "exists_misses_total"), misses)
+        self.assertEqual(after["storage"][tenant % "quota_bytes"],
+                         after["storage"]['simm_store_capacity_bytes{agent="0"}'])
+        self.assertEqual(after["storage"][tenant % "used_bytes"],
+                         after["storage"]['simm_store_used_bytes{agent="0"}'])
         self.assertEqual(after["storage"]["simm_cluster_slots"], 16384)
         self.assertEqual(after["manager"]['simm_member_slots{member="storage/storage"}'], 16384)
         self.assertEqual(after["manager"]['simm_manager_members{role="node",state="live"}'], 1)

@@ -69,6 +69,10 @@ class Ctl(unittest.TestCase):
     def code(self, *arguments, **how):
         return self.daemon.ctl(*arguments, **how).returncode
 
+    def store(self):
+        shards = self.daemon.json("store")["shards"]
+        return {row["counter"]: row["store 0"] for row in shards}
+
     # ---- reports
 
     def test_every_report_has_a_table_and_json(self):
@@ -92,8 +96,7 @@ class Ctl(unittest.TestCase):
         limits = {row["limit"]: row for row in self.daemon.json("limits")}
         self.assertEqual(limits["admin_connections"]["value"], 16)
         self.assertEqual(limits["pool"]["reached"], 0)
-        store = {row["counter"]: row["store 0"] for row in self.daemon.json("store")}
-        self.assertGreater(store["arena_bytes"], 1 << 25)
+        self.assertGreater(self.store()["arena_bytes"], 1 << 25)
 
     def test_configuration_in_effect(self):
         keys = {row["key"]: row for row in self.daemon.json("config", "show")}
@@ -160,19 +163,52 @@ class Ctl(unittest.TestCase):
     # ---- objects by hand
 
     def test_the_store_by_length_and_holes(self):
-        def store():
-            return {row["counter"]: row["store 0"] for row in self.daemon.json("store")}
-        before = store()
+        before = self.store()
         self.assertEqual(self.code("put", "by-length", stdin=b"x" * 70_000), 0)
         until = time.monotonic() + 10
-        while store()["objects_by_length.256KiB"] == before["objects_by_length.256KiB"]:
+        while self.store()["objects_by_length.256KiB"] == before["objects_by_length.256KiB"]:
             self.assertLess(time.monotonic(), until)
             time.sleep(0.05)
-        after = store()
+        after = self.store()
         self.assertEqual(after["bytes_by_length.256KiB"] - before["bytes_by_length.256KiB"], 70_000)
         self.assertGreaterEqual(after["holes"], 1)
         self.assertLessEqual(after["largest_hole_bytes"], after["free_bytes"])
+        self.assertGreaterEqual(after["movable_bytes"], 70_000)
+        self.assertLessEqual(after["movable_bytes"], after["extent_bytes"])
         self.assertEqual(self.code("delete", "by-length"), 0)
+
+    def test_the_store_by_tenant(self):
+        def blue():
+            tenants = {row["tenant"]: row for row in self.daemon.json("store")["tenants"]}
+            return tenants["blue"]
+        socket_of_blue = ("--socket", str(self.daemon.path / "blue.sock"))
+        before = blue()
+        self.assertEqual(before["weight"], 3)
+        # 40 % of the shard, which is the pool in whole huge pages.
+        self.assertAlmostEqual(before["quota_bytes"], 0.4 * self.store()["arena_bytes"], delta=64)
+        self.assertEqual(self.code("put", "mine", *socket_of_blue, stdin=b"x" * 5000), 0)
+        self.assertEqual(self.code("get", "mine", *socket_of_blue), 0)
+        self.assertEqual(self.code("exists", "not mine", *socket_of_blue), 1)
+        self.assertEqual(self.code("put", "not mine", stdin=b"y" * 100), 0)
+        until = time.monotonic() + 10
+        while blue()["exists_misses"] == before["exists_misses"]:
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.05)
+        after = blue()
+        grown = {name: after[name] - before[name] for name in after if name != "tenant"}
+        self.assertEqual(grown["objects"], 1)
+        self.assertEqual(grown["payload_bytes"], 5000)
+        self.assertEqual(grown["extent_bytes"], 5056)
+        self.assertEqual(grown["leased_bytes"], 5056)
+        self.assertEqual(grown["reads"], 1)
+        self.assertEqual(grown["read_misses"], 0)
+        self.assertEqual(grown["evicted"], 0)
+        self.assertLessEqual(after["fair_bytes"], after["quota_bytes"])
+        text = self.daemon.ctl("store").stdout.decode()
+        self.assertIn("tenants:\ntenant ", text)
+        self.assertRegex(text, r"\nblue +\d+ +\d+ ")
+        self.assertEqual(self.code("delete", "mine", *socket_of_blue), 0)
+        self.assertEqual(self.code("delete", "not mine"), 0)
 
     def test_put_get_exists_delete(self):
         value = os.urandom(3_000_001)
@@ -187,8 +223,7 @@ class Ctl(unittest.TestCase):
                           self.code("get", "k/1"), self.code("delete", "k/1")], [0, 1, 1, 1])
 
     def pinned_groups(self):
-        rows = {row["counter"]: row["store 0"] for row in self.daemon.json("store")}
-        return rows["pinned_groups"]
+        return self.store()["pinned_groups"]
 
     # Counters are published in turns: an answer may come before its count.
     def await_pinned_groups(self, count):

@@ -45,7 +45,7 @@ void CommandLine::add_reports() {
   app_.add_subcommand("sockets", "Listening sockets and how many sessions they have");
   app_.add_subcommand("tenants", "Tenants: sessions, mapped memory, namespaces, shares");
   app_.add_subcommand("nics", "RDMA NICs of the host, and the memory to which each is near");
-  app_.add_subcommand("store", "The pool of this daemon, by shard");
+  app_.add_subcommand("store", "The pool of this daemon, by shard and by tenant");
   app_.add_subcommand("flights", "Fetches that several processes share, by data agent");
   CLI::App* const stats = app_.add_subcommand("stats", "Counters");
   stats->add_option("prefix", report_.prefix, "Only names that begin with it: session., store.0");

@@ -34,12 +34,24 @@ Expected<ordered_json> by_agent(AdminClient& client, const std::string& section)
   return table_by_agent(*counters, section);
 }
 
+// By shard and by tenant. Who has no shard of the pool has neither.
+Expected<ordered_json> store_report(AdminClient& client) {
+  auto shards = by_agent(client, "store");
+  if (!shards) return shards;
+  ordered_json report = {{"shards", *shards}, {"tenants", ordered_json::array()}};
+  if (shards->empty()) return report;
+  auto tenants = ask_json(client, "store_tenants");
+  if (!tenants) return tenants;
+  report["tenants"] = std::move(*tenants);
+  return report;
+}
+
 Expected<ordered_json> answer(const std::string& command, const AdminWishes& admin,
                               const ReportWishes& wishes) {
   if (command == "stats" && !wishes.counters_file.empty()) return read_counters(wishes);
   auto client = reach(admin);
   if (!client) return std::move(client).error();
-  if (command == "store") return by_agent(*client, "store");
+  if (command == "store") return store_report(*client);
   if (command == "flights") return by_agent(*client, "flight");
   if (command == "log") return ask_json(*client, command, wishes.level);
   if (command == "peers") return ask_json(*client, command, wishes.daemon);

@@ -235,6 +235,10 @@ TEST_CASE("the store's numbers are published") {
   CHECK(f.counted("store.payload_bytes") == 200);
   CHECK(f.counted("store.extent_bytes") == 256);
   CHECK(f.counted("server.put_bytes") == 200);
+  const store::TenantTable& tenants = f.server->tenants().latest();
+  REQUIRE(tenants.count == 1);
+  CHECK(tenants.rows[0].tally.objects == 2);
+  CHECK(tenants.rows[0].extent_bytes == 256);
 }
 
 }  // namespace simm::server::testing

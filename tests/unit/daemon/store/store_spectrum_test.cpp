@@ -73,4 +73,68 @@ TEST_CASE("holes are counted, and the largest is known") {
   CHECK(f.store->stats().largest_hole_bytes == 8192);
 }
 
+TEST_CASE(
+    "a use is counted again by the time since the one before, and not within a second of it") {
+  for (const EvictionKind kind : {EvictionKind::reuse, EvictionKind::lru}) {
+    StoreConfig config = StoreFixture::quiet();
+    config.eviction = kind;
+    StoreFixture f(4096, config);
+    ReuseAges expected{};
+    const auto check = [&] { CHECK(f.store->stats().spectrum.reused_by_age == expected); };
+    REQUIRE(f.put(OwnedKey("a"), 64));
+    check();
+    f.now += kSecond - 1;
+    CHECK(f.store->exists(OwnedKey("a"), 0, f.now) == 64);
+    check();
+    for (const std::uint64_t age : {1u, 3u, 4u, 11u, 100u, 2999u, 20'000u}) {
+      f.now += age * kSecond;
+      REQUIRE(f.store->do_work(f.now) >= 0);
+      CHECK(f.store->exists(OwnedKey("a"), 0, f.now) == 64);
+      CHECK(f.has(OwnedKey("a")));  // the same use
+      ++expected[StoreSpectrum::reuse_class(age * kSecond)];
+      check();
+    }
+    CHECK(expected == ReuseAges{2, 1, 1, 1, 0, 0, 1, 0, 1});
+  }
+}
+
+TEST_CASE("the classes of reuse have their names' ends") {
+  CHECK(StoreSpectrum::reuse_class(3 * kSecond) == 0);
+  CHECK(StoreSpectrum::reuse_class(3 * kSecond + 1) == 1);
+  CHECK(std::string(kReuseClasses[StoreSpectrum::reuse_class(3000 * kSecond)]) == "3000s");
+  CHECK(std::string(kReuseClasses[StoreSpectrum::reuse_class(10'000 * kSecond)]) == "10000s");
+  CHECK(std::string(kReuseClasses[StoreSpectrum::reuse_class(10'001 * kSecond)]) == "more");
+  CHECK(std::string(kReuseClasses[StoreSpectrum::reuse_class(~base::TimeNs{0})]) == "more");
+}
+
+TEST_CASE("what is read, written or only read any more may not move; all else may") {
+  StoreFixture f;
+  const auto movable = [&] { return f.store->stats().movable_bytes; };
+  CHECK(movable() == 0);
+  const WriteResult begun = f.begin(OwnedKey("a"), 1000);
+  REQUIRE(begun.start == WriteStart::reserved);
+  CHECK(movable() == 0);
+  f.store->publish(begun.reservation, StoreFixture::fill(begun.reservation, 1), 1, f.now);
+  REQUIRE(f.put(OwnedKey("b"), 64));
+  CHECK(movable() == 1024 + 64);
+  ReadPin first;
+  ReadPin second;
+  REQUIRE(f.store->begin_read(OwnedKey("a"), kNoLease, f.now, first) == Status::ok);
+  REQUIRE(f.store->begin_read(OwnedKey("a"), kNoLease, f.now, second) == Status::ok);
+  CHECK(movable() == 64);
+  f.audit();
+  f.store->end_read(first);
+  CHECK(movable() == 64);
+  CHECK(f.store->remove(OwnedKey("a"), f.now));
+  CHECK(movable() == 64);
+  f.audit();
+  f.store->end_read(second);
+  CHECK(movable() == 64);
+  const WriteResult given_up = f.begin(OwnedKey("c"), 1000);
+  REQUIRE(given_up.start == WriteStart::reserved);
+  f.store->abandon(given_up.reservation);
+  CHECK(movable() == 64);
+  CHECK(f.store->stats().extent_bytes == 64);
+}
+
 }  // namespace simm::store::testing
