@@ -26,7 +26,7 @@ namespace simm::base {
 
 inline constexpr std::uint64_t kCountersMagic = 0x314e54434d4d4953;  // "SIMMCTN1", little-endian
 inline constexpr std::uint32_t kCountersVersion = 1;
-inline constexpr std::uint32_t kCountersMax = 32'768;  // 64 data agents have 440 each
+inline constexpr std::uint32_t kCountersMax = 32'768;  // 64 data agents have 470 each
 inline constexpr std::uint32_t kCounterNameBytesMax = 120;
 
 struct CountersHeader {

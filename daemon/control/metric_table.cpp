@@ -179,6 +179,8 @@ constexpr MetricRow kRows[] = {
      "Memory of those."},
     {"store.*.evicted_for_quota", "simm_store_evicted_for_quota_total", T::counter, "agent",
      U::as_is, "Of the evicted objects, those that left for the quota of their tenant."},
+    {"store.*.evicted_inline", "simm_store_evicted_inline_total", T::counter, "agent", U::as_is,
+     "Of the evicted objects, those that left inside a put that found not enough in stock."},
     {"store.*.moved", "simm_store_moved_total", T::counter, "agent", U::as_is,
      "Objects moved in the arena, to make one hole of several."},
     {"store.*.moved_bytes", "simm_store_moved_bytes_total", T::counter, "agent", U::as_is,

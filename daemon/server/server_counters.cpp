@@ -65,6 +65,7 @@ constexpr std::array<StoreNumber, StoreCounters::kCount> kStoreNumbers = {
     SIMM_STORE_NUMBER(evicted),
     SIMM_STORE_NUMBER(evicted_bytes),
     SIMM_STORE_NUMBER(evicted_for_quota),
+    SIMM_STORE_NUMBER(evicted_inline),
     SIMM_STORE_NUMBER(moved),
     SIMM_STORE_NUMBER(moved_bytes),
     SIMM_STORE_NUMBER(disowned),

@@ -39,7 +39,7 @@ struct ServerCounters {
 // The store's numbers under "<prefix>.<name>"; gauges and counters alike are copied by publish().
 class StoreCounters {
 public:
-  static constexpr std::size_t kCount = 51;
+  static constexpr std::size_t kCount = 52;
 
   StoreCounters() = default;  // publishes into unread cells
   StoreCounters(base::CounterSet& set, std::string_view prefix);

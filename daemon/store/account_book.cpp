@@ -21,6 +21,7 @@ AccountBook::AccountBook(const StoreConfig& config, std::uint64_t arena_bytes,
     made.configured = true;
     made.weight = quota.weight;
     made.quota_bytes = quota.bytes == 0 ? arena_bytes : std::min(quota.bytes, arena_bytes);
+    if (made.quota_bytes < arena_bytes) made.stock = stock_of(config, made.quota_bytes);
   }
 }
 
@@ -46,6 +47,10 @@ void AccountBook::charge(std::uint32_t number, std::uint64_t extent_bytes) noexc
   a.extent_bytes += extent_bytes;
   ++held_records_;
   held_bytes_ += extent_bytes;
+  if (!a.crowded && a.extent_bytes + a.stock.low_bytes > a.quota_bytes) {
+    a.crowded = true;
+    ++crowded_;
+  }
 }
 
 void AccountBook::discharge(std::uint32_t number, std::uint64_t extent_bytes) noexcept {
@@ -55,6 +60,19 @@ void AccountBook::discharge(std::uint32_t number, std::uint64_t extent_bytes) no
   --held_records_;
   held_bytes_ -= extent_bytes;
   if (a.records == 0) weights_ -= a.weight;
+  if (a.crowded && a.extent_bytes + a.stock.high_bytes <= a.quota_bytes) {
+    a.crowded = false;
+    --crowded_;
+  }
+}
+
+std::uint32_t AccountBook::next_crowded(std::uint32_t after) const noexcept {
+  if (crowded_ == 0) return kNone;
+  std::uint32_t next = after;
+  do {
+    next = next + 1 < end() ? next + 1 : 1;
+  } while (!accounts_[next].crowded);
+  return next;
 }
 
 std::uint32_t AccountBook::tell(std::span<TenantUse> uses) const noexcept {

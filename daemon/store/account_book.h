@@ -6,7 +6,7 @@
 // are compared per weight, so "holds most for its weight" says who is furthest beyond its share.
 //
 // Every call is O(1) but account_of(), which is O(tenants) for another tenant than the last one,
-// and tell(). Thread: the data agent of the store.
+// tell(), and next_crowded() while one is. Thread: the data agent of the store.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,8 @@ struct Account {
   bool configured = false;  // has a quota or weight of its own, stays when empty
   std::uint32_t weight = 1;
   std::uint64_t quota_bytes = 0;
+  Stock stock;                     // of a quota below the arena
+  bool crowded = false;            // the stock was below low, and is not at high
   std::uint64_t extent_bytes = 0;  // of all its records, reserved and lingering ones included
   std::uint64_t leased_bytes = 0;
   std::uint64_t pinned_bytes = 0;
@@ -82,6 +84,10 @@ public:
   void charge(std::uint32_t number, std::uint64_t extent_bytes) noexcept;
   void discharge(std::uint32_t number, std::uint64_t extent_bytes) noexcept;
 
+  // An account near its own quota, the one after `after` in a circle; kNone: none is.
+  [[nodiscard]] std::uint32_t next_crowded(std::uint32_t after) const noexcept;
+  [[nodiscard]] std::uint32_t crowded() const noexcept { return crowded_; }  // how many are
+
   // What all hold together, for all their weights: nobody who holds more than this for its weight
   // is within its share.
   [[nodiscard]] Holding mean(Scarce scarce) const noexcept {
@@ -100,6 +106,7 @@ private:
   std::uint64_t held_bytes_ = 0;
   std::uint64_t held_records_ = 0;
   std::uint64_t weights_ = 0;  // of those that hold anything
+  std::uint32_t crowded_ = 0;  // accounts
 };
 
 }  // namespace simm::store

@@ -254,6 +254,8 @@ private:
   [[nodiscard]] std::uint64_t free_soon() const noexcept {
     return extents_.free_bytes() + job_.held_bytes();
   }
+  // Sees to the stock of the arena, and of one tenant near its quota; returns how many went.
+  int evict_in_background(base::TimeNs now_ns) noexcept;
   // Evicts some members of a group; returns how many.
   std::uint32_t evict_from(std::uint32_t group, bool breaks_lease, base::TimeNs now_ns) noexcept;
   void count_eviction(const Record& record) noexcept;
@@ -284,9 +286,9 @@ private:
   StoreStats counts_;
   std::uint64_t fixed_bytes_ = 0;  // extents that may not move now: not live, or pinned
   std::uint64_t generation_ = 0;
-  std::uint64_t free_low_bytes_;
-  std::uint64_t free_high_bytes_;
-  bool evicting_ = false;                           // between the low and the high watermark
+  const Stock stock_;
+  bool evicting_ = false;                           // the stock was below low, and is not at high
+  std::uint32_t crowded_ = kNone;                   // account whose own stock was seen to last
   const base::SlotOwnership* ownership_ = nullptr;  // set while a sweep for lost slots is under way
   std::uint32_t sweep_next_ = 0;                    // the record that it looks at next
 };

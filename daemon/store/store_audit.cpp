@@ -89,6 +89,7 @@ const char* Store::audit() const noexcept {
   std::uint64_t account_bytes = 0;
   std::uint32_t account_records = 0;
   std::uint64_t weights = 0;
+  std::uint32_t crowded = 0;
   for (std::uint32_t n = 1; n <= records_.highest(); ++n) {
     const Record& record = records_[n];
     if (record.state == RecordState::unused) continue;
@@ -122,6 +123,11 @@ const char* Store::audit() const noexcept {
     const Account& account = groups_.accounts()[n];
     if (account.extent_bytes > account.quota_bytes && account.records > 0)
       return "a quota is exceeded";
+    const std::uint64_t room = account.quota_bytes - account.extent_bytes;
+    if (account.crowded ? room >= account.stock.high_bytes : room < account.stock.low_bytes) {
+      return "a tenant is taken for near its quota, or is not";
+    }
+    crowded += account.crowded ? 1 : 0;
     account_bytes += account.extent_bytes;
     account_records += account.records;
     weights += account.records > 0 ? account.weight : 0;
@@ -145,6 +151,7 @@ const char* Store::audit() const noexcept {
       bytes.weight != weights) {
     return "what all accounts hold does not add up";
   }
+  if (crowded != groups_.accounts().crowded()) return "tenants near their quota do not add up";
   return account_records == records_.used() ? nullptr : "records do not add up";
 }
 

@@ -1,6 +1,7 @@
 // StoreConfig: the limits of one store. Filled from the daemon's configuration at start.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -37,12 +38,24 @@ struct StoreConfig {
   // How much one call may copy to make one hole of several. Bounds the work of a turn: larger moves
   // take several.
   std::uint64_t moved_bytes_per_call = std::uint64_t{8} << 20;
-  // Background eviction starts when less than low is free and stops at high (of 1,000 parts).
+  // Background eviction starts when less than low is free and stops at high (of 1,000 parts): of
+  // the arena, and of each quota below that.
   std::uint32_t free_low_permille = 20;
   std::uint32_t free_high_permille = 30;
-  // In an arena of any length this is a stock large enough: it stops here, and starts at half of
-  // it.
+  // However much that is, this is a stock large enough: it stops here, and starts at half of it.
   std::uint64_t free_bytes_max = std::uint64_t{64} << 20;
 };
+
+// The room that is kept in stock for puts: evicted for in the background from below low up to high.
+struct Stock {
+  std::uint64_t low_bytes = 0;
+  std::uint64_t high_bytes = 0;
+};
+
+// Of an arena or quota.
+constexpr Stock stock_of(const StoreConfig& config, std::uint64_t bytes) {
+  return {std::min(bytes * config.free_low_permille / 1000, config.free_bytes_max / 2),
+          std::min(bytes * config.free_high_permille / 1000, config.free_bytes_max)};
+}
 
 }  // namespace simm::store

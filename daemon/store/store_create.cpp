@@ -146,10 +146,7 @@ Store::Store(const StoreConfig& config, std::span<std::byte> arena, ReservedMemo
       index_(tables.index),
       extents_(tables.blocks, arena.size()),
       groups_(config, extents_.arena_bytes(), tables.groups, tables.group_index, std::move(policy)),
-      free_low_bytes_(std::min(extents_.arena_bytes() * config.free_low_permille / 1000,
-                               config.free_bytes_max / 2)),
-      free_high_bytes_(std::min(extents_.arena_bytes() * config.free_high_permille / 1000,
-                                config.free_bytes_max)) {}
+      stock_(stock_of(config, extents_.arena_bytes())) {}
 
 Store::~Store() = default;
 

@@ -36,6 +36,7 @@ struct StoreStats {
   std::uint64_t evicted = 0;            // objects
   std::uint64_t evicted_bytes = 0;      // extent bytes
   std::uint64_t evicted_for_quota = 0;  // objects, of those evicted: for their own tenant's quota
+  std::uint64_t evicted_inline = 0;     // objects, of those evicted: inside a put, not between puts
   std::uint64_t moved = 0;              // objects, to make one hole of several
   std::uint64_t moved_bytes = 0;        // extent bytes
   std::uint64_t disowned = 0;           // objects whose slot was lost

@@ -56,7 +56,10 @@ WriteResult Store::begin_write(const WriteRequest& request, base::TimeNs now_ns)
     return result;
   }
   std::uint32_t block = kNone;
-  if (!make_room(request, account, now_ns, block)) {
+  const std::uint64_t evicted_before = counts_.evicted;
+  const bool has_room = make_room(request, account, now_ns, block);
+  counts_.evicted_inline += counts_.evicted - evicted_before;
+  if (!has_room) {
     ++counts_.space_waits;
     return result;
   }
@@ -224,7 +227,6 @@ void Store::abandon(const Reservation& reservation) noexcept {
 int Store::do_work(base::TimeNs now_ns) noexcept {
   constexpr int kLeasesPerTurn = 64;
   constexpr int kExpiriesPerTurn = 16;
-  constexpr int kEvictionsPerTurn = 16;
   int work = groups_.end_leases(now_ns, kLeasesPerTurn);
   work += ttl_wheel_.advance(records_, now_ns, kExpiriesPerTurn, [&](std::uint32_t number) {
     if (records_[number].expires_ns > now_ns) {
@@ -239,17 +241,31 @@ int Store::do_work(base::TimeNs now_ns) noexcept {
     continue_moves();
     ++work;
   }
-  if (free_soon() < free_low_bytes_) evicting_ = true;
+  return work + evict_in_background(now_ns);
+}
+
+int Store::evict_in_background(base::TimeNs now_ns) noexcept {
+  constexpr int kEvictionsPerTurn = 16;
   int evicted = 0;
+  if (free_soon() < stock_.low_bytes) evicting_ = true;
   while (evicting_ && evicted < kEvictionsPerTurn) {
     const std::uint32_t victim = groups_.victim({}, now_ns).group;
-    if (victim == kNone || free_soon() >= free_high_bytes_) {
+    if (victim == kNone || free_soon() >= stock_.high_bytes) {
       evicting_ = false;
       break;
     }
     evicted += static_cast<int>(evict_from(victim, false, now_ns));
   }
-  return work + evicted;
+  const AccountBook& accounts = groups_.accounts();
+  crowded_ = accounts.next_crowded(crowded_);
+  while (crowded_ != kNone && accounts[crowded_].crowded && evicted < kEvictionsPerTurn) {
+    const GroupBook::Victim victim = groups_.quota_victim(crowded_, now_ns);
+    if (victim.group == kNone || victim.breaks_lease) break;
+    const std::uint32_t gone = evict_from(victim.group, false, now_ns);
+    counts_.evicted_for_quota += gone;
+    evicted += static_cast<int>(gone);
+  }
+  return evicted;
 }
 
 }  // namespace simm::store

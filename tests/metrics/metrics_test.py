@@ -113,6 +113,16 @@ class Metrics(unittest.TestCase):
         cls.cluster = Cluster()
         cls.addClassCleanup(cls.cluster.stop)
 
+    def test_the_counters_of_64_data_agents_have_room(self):
+        header = (SOURCE / "daemon/base/counters.h").read_text(encoding="utf-8")
+        room = int(re.search(r"kCountersMax = ([\d']+);", header)[1].replace("'", ""))
+        names = set()
+        for role in ROLES:
+            names |= set(json.loads(self.cluster.ctl(role, "--json", "stats").stdout))
+        of_an_agent = {name for name in names if re.match(r"\w+\.0\.", name)}
+        self.assertGreater(len(of_an_agent), 400)
+        self.assertLessEqual(64 * len(of_an_agent) + len(names - of_an_agent), room)
+
     def test_values_are_what_the_client_did(self):
         cluster = self.cluster
         puts, hits, misses, byte_count = 7, 3, 4, 5000
