@@ -21,8 +21,8 @@ constexpr std::uint64_t kPagesPerGranule = RegionPages::kGranuleBytes / kPageByt
 RegionPages::RegionPages(const RegionPagesConfig& config, ipc::UniqueFd seek_fd)
     : config_(config), seek_fd_(std::move(seek_fd)) {
   if (!config_.can_vanish) {
-    const std::uint64_t granules = (config_.bytes + kGranuleBytes - 1) / kGranuleBytes;
-    known_ = std::make_unique<std::atomic<std::uint64_t>[]>(granules / 64 + 1);
+    const std::uint64_t chunks = (config_.bytes + kChunkBytes - 1) / kChunkBytes;
+    known_ = std::make_unique<std::atomic<std::uint64_t>[]>(chunks / 64 + 1);
   }
 }
 
@@ -32,28 +32,34 @@ Status RegionPages::admit(const std::byte* address, std::uint64_t length) noexce
   const std::uint64_t last = (offset + length - 1) / kPageBytes * kPageBytes + kPageBytes;
   while (first < last) {
     const std::uint64_t end = std::min(last, first / kGranuleBytes * kGranuleBytes + kGranuleBytes);
-    const Status status = admit_in_granule(first, end);
-    if (status != Status::ok) return status;
+    const std::uint64_t absent = absent_in_granule(first, end);
+    if (absent != 0 && !config_.budget->take(absent)) return Status::out_of_memory;
     first = end;
   }
   return Status::ok;
 }
 
-Status RegionPages::admit_in_granule(std::uint64_t first, std::uint64_t last) noexcept {
-  const std::uint64_t granule = first / kGranuleBytes;
-  const std::uint64_t bit = std::uint64_t{1} << granule % 64;
-  if (known_ != nullptr) {
-    if ((known_[granule / 64].load(std::memory_order_relaxed) & bit) != 0) return Status::ok;
-    const std::uint64_t start = granule * kGranuleBytes;
-    const std::uint64_t whole = std::min(kGranuleBytes, config_.bytes - start);
-    if (absent_bytes(start, whole) == 0) {
-      known_[granule / 64].fetch_or(bit, std::memory_order_relaxed);
-      return Status::ok;
-    }
+std::uint64_t RegionPages::absent_in_granule(std::uint64_t first, std::uint64_t last) noexcept {
+  if (known_ == nullptr) return absent_bytes(first, last - first);
+  std::uint64_t absent = 0;
+  while (first < last) {
+    const std::uint64_t end = std::min(last, first / kChunkBytes * kChunkBytes + kChunkBytes);
+    absent += absent_in_chunk(first, end);
+    first = end;
   }
-  const std::uint64_t absent = absent_bytes(first, last - first);
-  if (absent == 0 || config_.budget->take(absent)) return Status::ok;
-  return Status::out_of_memory;
+  return absent;
+}
+
+std::uint64_t RegionPages::absent_in_chunk(std::uint64_t first, std::uint64_t last) noexcept {
+  const std::uint64_t chunk = first / kChunkBytes;
+  const std::uint64_t bit = std::uint64_t{1} << chunk % 64;
+  if ((known_[chunk / 64].load(std::memory_order_relaxed) & bit) != 0) return 0;
+  const std::uint64_t start = chunk * kChunkBytes;
+  const std::uint64_t whole = std::min(kChunkBytes, config_.bytes - start);
+  const std::uint64_t absent = absent_bytes(start, whole);
+  if (absent == 0) known_[chunk / 64].fetch_or(bit, std::memory_order_relaxed);
+  if (absent == 0 || last - first == whole) return absent;
+  return absent_bytes(first, last - first);
 }
 
 std::uint64_t RegionPages::absent_bytes(std::uint64_t offset, std::uint64_t length) const noexcept {

@@ -4,7 +4,7 @@
 // What exists is asked of the kernel right before each copy: mincore() where the daemon may see
 // that (the file's mode lets it write), else SEEK_DATA/SEEK_HOLE on a descriptor that is kept for
 // it. Pages of a file that can not be punched any more (F_SEAL_FUTURE_WRITE) stay once they are
-// there: whole granules of them are asked about once. For other files a client can win the race
+// there: a chunk that is whole is not asked about again. For other files a client can win the race
 // between question and touch; what it gains is bounded by the bytes of its pinned regions.
 //
 // Owned by its region. Thread: admit() from any data agent.
@@ -43,17 +43,22 @@ public:
                                            std::uint64_t length) const noexcept;
 
   static constexpr std::uint64_t kGranuleBytes = 2 * 1024 * 1024;
+  // What is remembered together. Short, because a chunk with holes costs a question each time, and
+  // holes are the slow part of the answer.
+  static constexpr std::uint64_t kChunkBytes = 64 * 1024;
 
 private:
   [[nodiscard]] std::uint64_t absent_by_mincore(std::uint64_t offset,
                                                 std::uint64_t length) const noexcept;
   [[nodiscard]] std::uint64_t absent_by_seek(std::uint64_t offset,
                                              std::uint64_t length) const noexcept;
-  Status admit_in_granule(std::uint64_t first, std::uint64_t last) noexcept;
+  // Of [first, last), whole pages inside a granule.
+  [[nodiscard]] std::uint64_t absent_in_granule(std::uint64_t first, std::uint64_t last) noexcept;
+  [[nodiscard]] std::uint64_t absent_in_chunk(std::uint64_t first, std::uint64_t last) noexcept;
 
   const RegionPagesConfig config_;
   const ipc::UniqueFd seek_fd_;
-  std::unique_ptr<std::atomic<std::uint64_t>[]> known_;  // a bit for each granule all present
+  std::unique_ptr<std::atomic<std::uint64_t>[]> known_;  // a bit for each chunk all present
 };
 
 }  // namespace simm::memory

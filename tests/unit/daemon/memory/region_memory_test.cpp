@@ -1,6 +1,7 @@
 #include "daemon/memory/region_memory.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -103,6 +104,43 @@ TEST_CASE("presence is known by SEEK_HOLE where mincore does not tell the truth"
     CHECK(pages.admit(mapping->data(), 6 * kPage) == Status::out_of_memory);
   }
   CHECK(budget.left_bytes() == kPage);
+}
+
+TEST_CASE("what can not be punched is remembered, chunk by chunk, holes beside it or not") {
+  using namespace region_memory_test;
+  constexpr std::uint64_t kChunk = RegionPages::kChunkBytes;
+  constexpr std::uint64_t kBytes = 3 * kChunk + 2 * kPage;
+  auto fd = plain_memfd(kBytes);
+  const std::vector<char> bytes(kBytes, 'x');
+  const auto fill = [&](std::uint64_t from, std::uint64_t length) {
+    return ::pwrite(fd.get(), bytes.data(), length, static_cast<off_t>(from)) ==
+           static_cast<ssize_t>(length);
+  };
+  // All of the second chunk, all of the last (short) one, and a page of the third.
+  REQUIRE((fill(kChunk, kChunk) && fill(2 * kChunk + kPage, kPage) && fill(3 * kChunk, 2 * kPage)));
+  auto mapping = simm::ipc::Mapping::map(fd.get(), 0, kBytes);
+  REQUIRE(mapping);
+  TouchBudget budget(2 * kPage);
+  RegionPages pages({mapping->data(), kBytes, 0, false, &budget}, simm::ipc::UniqueFd());
+  CHECK(pages.admit(mapping->data() + kChunk + 5 * kPage, kPage) == Status::ok);
+  CHECK(pages.admit(mapping->data() + 3 * kChunk + kPage, kPage) == Status::ok);
+  CHECK(pages.admit(mapping->data() + 2 * kChunk + kPage, kPage) == Status::ok);
+  CHECK(budget.left_bytes() == 2 * kPage);
+  // The first and the third page of the third chunk, one after the other and not twice.
+  CHECK(pages.admit(mapping->data() + 2 * kChunk - kPage, 2 * kPage) == Status::ok);
+  REQUIRE(fill(2 * kChunk, kPage));
+  CHECK(pages.admit(mapping->data() + 2 * kChunk - kPage, 4 * kPage) == Status::ok);
+  CHECK(budget.left_bytes() == 0);
+  CHECK(pages.admit(mapping->data() + 2 * kChunk + 2 * kPage, kPage) == Status::out_of_memory);
+  CHECK(pages.admit(mapping->data(), 2 * kChunk) == Status::out_of_memory);
+  // This file can be punched after all, which shows what is not asked about any more.
+  for (const std::uint64_t from : {kChunk, 2 * kChunk + kPage, 3 * kChunk}) {
+    REQUIRE(::fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                        static_cast<off_t>(from), kPage) == 0);
+  }
+  CHECK(pages.admit(mapping->data() + kChunk, kChunk) == Status::ok);
+  CHECK(pages.admit(mapping->data() + 3 * kChunk, 2 * kPage) == Status::ok);
+  CHECK(pages.admit(mapping->data() + 2 * kChunk + kPage, kPage) == Status::out_of_memory);
 }
 
 TEST_CASE("a file of mode 0600 of another user is seen through as well") {
