@@ -50,25 +50,32 @@ Outcome ProcessGroup::fork_child(const std::function<Outcome()>& body) {
   _exit(outcome ? 0 : 1);
 }
 
+Outcome ProcessGroup::check() {
+  for (std::size_t i = 0; i < children_.size(); ++i) {
+    int status = 0;
+    if (children_[i] == 0 || waitpid(children_[i], &status, WNOHANG) == 0) continue;
+    children_[i] = 0;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
+    kill_all();
+    const LastWords& words = last_words_[i];
+    if (words.status != Status::ok) return Error{words.status, words.text};
+    return Error{Status::io_error,
+                 "process " + std::to_string(i) + " died: see above, or the kernel log"};
+  }
+  return Done{};
+}
+
 Outcome ProcessGroup::wait(const std::function<void()>& while_waiting) {
-  std::size_t left = children_.size();
-  while (left > 0) {
-    for (std::size_t i = 0; i < children_.size(); ++i) {
-      int status = 0;
-      if (children_[i] == 0 || waitpid(children_[i], &status, WNOHANG) == 0) continue;
-      children_[i] = 0;
-      --left;
-      if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
-      kill_all();
-      const LastWords& words = last_words_[i];
-      if (words.status != Status::ok) return Error{words.status, words.text};
-      return Error{Status::io_error,
-                   "process " + std::to_string(i) + " died: see above, or the kernel log"};
-    }
+  while (true) {
+    const Outcome checked = check();
+    if (!checked || is_empty()) return checked;
     while_waiting();
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  return Done{};
+}
+
+bool ProcessGroup::is_empty() const {
+  return std::all_of(children_.begin(), children_.end(), [](pid_t child) { return child == 0; });
 }
 
 void ProcessGroup::kill_all() {

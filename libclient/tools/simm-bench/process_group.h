@@ -30,6 +30,9 @@ public:
   // Runs `body` in a new child, which dies with us. An error of it ends the group.
   Outcome fork_child(const std::function<Outcome()>& body);
 
+  // Does not wait. The error of the first child that has failed, if one has.
+  Outcome check();
+
   // Waits for all children. Calls `while_waiting` a few hundred times a second. Returns the error
   // of the first child that failed.
   Outcome wait(const std::function<void()>& while_waiting);
@@ -41,6 +44,7 @@ private:
   };
 
   void kill_all();
+  [[nodiscard]] bool is_empty() const;
 
   std::vector<pid_t> children_;  // 0: reaped
   SharedArray<LastWords> last_words_{kChildrenMax};
