@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 
 #include "libclient/tools/simm-bench/kv_session.h"
@@ -28,15 +29,24 @@ Expected<Region> region_for(Client& client, RegionKind kind, std::uint64_t bytes
   return client.register_region(memory, bytes, options);
 }
 
-// Times `batches` calls after one that warms up; `between` runs untimed after each.
+std::uint64_t now_ns() {
+  const std::chrono::nanoseconds now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(now.count());
+}
+
+// When each of `batches` calls began and ended, after one that warms up; `between` runs behind
+// each.
 Outcome time_batches(Worker& worker, std::size_t batches, const std::function<Outcome()>& call,
                      const std::function<Outcome()>& between) {
   for (std::size_t i = 0; i <= batches; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+    const std::uint64_t start_ns = now_ns();
     const Outcome moved = call();
-    const std::chrono::nanoseconds spent = std::chrono::steady_clock::now() - start;
+    const std::uint64_t end_ns = now_ns();
     if (!moved) return moved;
-    if (i > 0) worker.record(static_cast<std::uint64_t>(spent.count()));
+    if (i > 0) {
+      worker.record(start_ns);
+      worker.record(end_ns);
+    }
     const Outcome prepared = between();
     if (!prepared) return prepared;
   }
@@ -73,6 +83,26 @@ Outcome move_batches(Worker& worker, const std::string& socket_path, const Bandw
   return session->remove(keys);
 }
 
+// Bytes per second of the median call of one worker. Of several: all bytes from the first start to
+// the last end; their medians would leave out who was kept waiting.
+double bandwidth_of(const std::vector<std::vector<std::uint64_t>>& workers, std::uint64_t bytes) {
+  std::vector<std::uint64_t> spent_ns;
+  std::uint64_t first_ns = UINT64_MAX;
+  std::uint64_t last_ns = 0;
+  for (const std::vector<std::uint64_t>& times : workers) {
+    for (std::size_t i = 0; i + 1 < times.size(); i += 2) {
+      spent_ns.push_back(times[i + 1] - times[i]);
+      first_ns = std::min(first_ns, times[i]);
+      last_ns = std::max(last_ns, times[i + 1]);
+    }
+  }
+  if (workers.size() == 1) {
+    return static_cast<double>(bytes) / static_cast<double>(sample_at(spent_ns, 0.5)) * 1e9;
+  }
+  const auto moved = static_cast<double>(bytes * spent_ns.size());
+  return moved / static_cast<double>(last_ns - first_ns) * 1e9;
+}
+
 }  // namespace
 
 BatchShape batch_shape(const BenchOptions& options, std::uint64_t page_bytes) {
@@ -89,15 +119,10 @@ BatchShape batch_shape(const BenchOptions& options, std::uint64_t page_bytes) {
 Expected<double> measure_bandwidth(const BenchOptions& options, const std::string& socket_path,
                                    const BandwidthCase& row, const BatchShape& shape) {
   const auto samples =
-      run_workers({options.processes, options.threads, shape.batches, true},
+      run_workers({options.processes, options.threads, 2 * shape.batches, true},
                   [&](Worker& worker) { return move_batches(worker, socket_path, row, shape); });
   if (!samples) return samples.error();
-  double bytes_per_s = 0;
-  for (std::vector<std::uint64_t> worker : *samples) {
-    const auto median_ns = static_cast<double>(sample_at(worker, 0.5));
-    bytes_per_s += static_cast<double>(shape.bytes()) / median_ns * 1e9;
-  }
-  return bytes_per_s;
+  return bandwidth_of(*samples, shape.bytes());
 }
 
 }  // namespace simm::bench

@@ -29,8 +29,8 @@ struct BatchShape {
 // Batches of a round that last long enough to be measured; with --quick as little as possible.
 BatchShape batch_shape(const BenchOptions& options, std::uint64_t page_bytes);
 
-// Bytes per second of all workers together: the median batch of each. Puts are of keys that are not
-// there; every page that is fetched is compared with what its key says.
+// Bytes per second of the median batch; of several workers: of all batches together. Puts are of
+// keys that are not there; every page that is fetched is compared with what its key says.
 Expected<double> measure_bandwidth(const BenchOptions& options, const std::string& socket_path,
                                    const BandwidthCase& row, const BatchShape& shape);
 
