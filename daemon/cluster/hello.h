@@ -13,8 +13,8 @@
 
 namespace simm::cluster {
 
-inline constexpr std::uint16_t kHelloVersionMin = 2;  // 2: requests carry a trace id
-inline constexpr std::uint16_t kHelloVersionMax = 2;
+inline constexpr std::uint16_t kHelloVersionMin = 3;  // 3: rosters of links
+inline constexpr std::uint16_t kHelloVersionMax = 3;
 
 // What this daemon is to all others. Outlives every hello that is made with it.
 struct HelloSelf {

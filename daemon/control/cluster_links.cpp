@@ -14,7 +14,7 @@ namespace {
 constexpr base::TimeNs kRetryNs = 5 * base::kNsPerMs;
 
 constexpr std::array<std::string_view, transport::kLinkLossCount> kLossNames = {
-    "closed", "io_error", "protocol", "silent", "reset", "dropped", "refused"};
+    "closed", "io_error", "protocol", "silent", "reset", "dropped", "refused", "given_up"};
 
 constexpr std::array<std::string_view, transport::kLinkLossCount> kLossTexts = {
     "the peer closed the connection",
@@ -23,7 +23,8 @@ constexpr std::array<std::string_view, transport::kLinkLossCount> kLossTexts = {
     "the peer did not answer in time",
     "a request on it had to be fenced",
     "the peer is not in the map any more",
-    "the data agent has no room for another connection"};
+    "the data agent has no room for another connection",
+    "the peer said over another connection that it has given this one up"};
 
 std::size_t index_of(transport::LinkLoss cause) noexcept {
   return static_cast<std::size_t>(cause);

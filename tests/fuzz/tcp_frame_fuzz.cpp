@@ -233,6 +233,20 @@ std::vector<std::byte> honest_request(std::uint8_t shape, std::uint64_t length) 
   return body;
 }
 
+// Small numbers, so that rosters speak of each other's links.
+std::vector<std::byte> some_roster(Input input) {
+  const auto at = [input](std::size_t i) { return i < input.size() ? input[i] % 8u : 0u; };
+  LinkRoster roster;
+  roster.asker = at(0) % 3;
+  roster.statement = at(1) + 2;
+  roster.link = at(2);
+  roster.count = 1 + at(3) % 3;
+  for (std::uint32_t i = 0; i < roster.count; ++i) roster.links[i] = at(4 + i);
+  std::vector<std::byte> body(sizeof(wire::RosterBody));
+  encode_roster(roster, body.data());
+  return body;
+}
+
 // Frames out of the input: 14 bytes for a header, then as many as its body has. What must be right
 // for a frame to be looked at is made right, most of the time.
 std::vector<std::byte> frames(Input input, std::uint32_t use) {
@@ -241,7 +255,9 @@ std::vector<std::byte> frames(Input input, std::uint32_t use) {
     wire::FrameHeader header = frame_header(wire::FrameKind::ping, 0, 0);
     header.kind = static_cast<std::uint8_t>(1 + input[0] % wire::kFrameKindMax);
     const auto kind = static_cast<wire::FrameKind>(header.kind);
-    const bool names_request = kind != wire::FrameKind::ping && kind != wire::FrameKind::pong;
+    const bool is_roster = kind == wire::FrameKind::roster;
+    const bool names_request =
+        kind != wire::FrameKind::ping && kind != wire::FrameKind::pong && !is_roster;
     header.flags = kind == wire::FrameKind::data ? input[1] % 3 : 0;
     header.page = static_cast<std::uint16_t>(input[2] % (kPages + 2));
     header.slot = names_request ? input[3] % 3u : 0;
@@ -258,6 +274,9 @@ std::vector<std::byte> frames(Input input, std::uint32_t use) {
     std::vector<std::byte> body;
     if (is_honest) {
       body = honest_request(shape, wanted);
+    } else if (is_roster) {
+      body = some_roster(input);
+      input = input.subspan(std::min<std::size_t>(input.size(), 7));
     } else {
       // Of data, the length matters and the bytes do not.
       const bool is_long = kind == wire::FrameKind::data;
@@ -267,7 +286,7 @@ std::vector<std::byte> frames(Input input, std::uint32_t use) {
       input = input.subspan(given);
     }
     header.body_bytes = static_cast<std::uint32_t>(body.size());
-    if (has_digest && names_request) {
+    if (has_digest && (names_request || is_roster)) {
       header.digest = base::payload_digest(body.data(), body.size());
     }
     const std::size_t at = stream.size();

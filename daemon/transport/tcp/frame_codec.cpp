@@ -1,6 +1,8 @@
 #include "daemon/transport/tcp/frame_codec.h"
 
+#include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "daemon/base/hash.h"
 #include "simm/check.h"
@@ -54,6 +56,8 @@ bool fields_fit(const FrameHeader& header) noexcept {
     case FrameKind::ping:
     case FrameKind::pong:
       return header.slot == 0 && header.use == 0 && bytes == 0;
+    case FrameKind::roster:
+      return header.slot == 0 && header.use == 0 && bytes == sizeof(wire::RosterBody);
   }
   return false;
 }
@@ -201,6 +205,32 @@ bool decode_request(std::span<const std::byte> body, DecodedRequest& request,
     payload_at += entry.payload_bytes;
   }
   return key_at == payloads_from && payload_at == body.size();
+}
+
+// ---- roster ----
+
+void encode_roster(const LinkRoster& roster, std::byte* to) noexcept {
+  wire::RosterBody body{};
+  body.asker = roster.asker;
+  body.statement = roster.statement;
+  body.link = roster.link;
+  body.count = roster.count;
+  std::copy(roster.in_use().begin(), roster.in_use().end(), body.links);
+  std::memcpy(to, &body, sizeof body);
+}
+
+bool decode_roster(const wire::RosterBody& body, LinkRoster& roster) noexcept {
+  if (body.asker == 0 || body.reserved != 0) return false;
+  if (body.count == 0 || body.count > wire::kRosterLinksMax) return false;
+  roster = {body.asker, body.statement, body.link, body.count, {}};
+  bool has_itself = false;
+  for (std::uint32_t i = 0; i < wire::kRosterLinksMax; ++i) {
+    if (i >= body.count && body.links[i] != 0) return false;
+    if (i < body.count && body.links[i] >= body.statement) return false;
+    has_itself |= i < body.count && body.links[i] == body.link;
+    roster.links[i] = body.links[i];
+  }
+  return has_itself;
 }
 
 // ---- reply and pull ----

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "daemon/transport/request.h"
+#include "daemon/transport/tcp/link_roster.h"
 #include "daemon/transport/tcp/wire.h"
 
 namespace simm::transport {
@@ -44,6 +45,12 @@ struct DecodedRequest {
 [[nodiscard]] bool decode_request(std::span<const std::byte> body, DecodedRequest& request,
                                   std::span<PageRequest> pages,
                                   std::span<std::uint32_t> inline_at) noexcept;
+
+// ---- roster ----
+
+// Writes sizeof(wire::RosterBody) bytes.
+void encode_roster(const LinkRoster& roster, std::byte* to) noexcept;
+[[nodiscard]] bool decode_roster(const wire::RosterBody& body, LinkRoster& roster) noexcept;
 
 // ---- reply and pull ----
 

@@ -92,12 +92,15 @@ public:
     }
     return work;
   }
-  // Ends those that are closing and have nothing under way, and tells the control thread.
-  int finish_closing() noexcept {
+  // Ends those that are closing and have nothing under way, and tells the control thread; before,
+  // over(link) is called for each, whose requests have been told of by then.
+  template <typename Over>
+  int finish_closing(Over&& over) noexcept {
     int work = 0;
     for (const auto& link : used()) {
       TcpConnection& connection = link->connection();
       if (!connection.is_closing() || !lost_.can_add() || !link->finish_closing()) continue;
+      over(*link);
       lost_.add(connection.lost());
       connection.close();
       ++work;

@@ -29,6 +29,9 @@ RequesterLink::RequesterLink(RequesterLinkShared& shared)
 }
 
 bool RequesterLink::open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) noexcept {
+  number_ = shared_.rosters.number_for(link);
+  if (number_ == 0) return false;
+  owes_roster_ = true;  // it says whose it is before anything else
   pinged_ns_ = now_ns;
   connection_.socket().owner = this;
   return connection_.open(std::move(link), ready, now_ns);
@@ -108,6 +111,10 @@ int RequesterLink::run(base::TimeNs now_ns) noexcept {
   if (!connection_.is_open()) return 0;
   int work = 0;
   if (is_copying_out_) work += copy_out(now_ns);
+  if (owes_roster_ && !send_roster()) {
+    connection_.start(*this);
+    return work;
+  }
   // Each slot at most once: the requests take turns, a chunk each.
   std::uint32_t blocked = 0;
   while (blocked < work_.size() && connection_.tx().queued_bytes() < kQueuedBytesMax) {

@@ -42,6 +42,21 @@ void RequesterLink::on_payload_sent(std::uint32_t tag) noexcept {
   free_blocks_[free_block_count_++] = tag;
 }
 
+// False: no room now.
+bool RequesterLink::send_roster() noexcept {
+  TxQueue& tx = connection_.tx();
+  std::byte* const frame = tx.reserve(sizeof(FrameHeader) + sizeof(wire::RosterBody));
+  if (frame == nullptr) return false;
+  FrameHeader header = frame_header(FrameKind::roster, 0, 0);
+  header.body_bytes = sizeof(wire::RosterBody);
+  encode_roster(shared_.rosters.roster_for(connection_.link(), number_), frame + sizeof header);
+  header.digest = base::payload_digest(frame + sizeof header, header.body_bytes);
+  seal_header(header, frame);
+  tx.commit(sizeof header + header.body_bytes);
+  owes_roster_ = false;
+  return true;
+}
+
 // done: something was queued, or there is nothing left. blocked: no room on this link. waiting: a
 // copy is made elsewhere; others may go on.
 RequesterLink::Step RequesterLink::step(std::uint32_t slot) noexcept {

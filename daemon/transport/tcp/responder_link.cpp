@@ -23,6 +23,7 @@ ResponderLink::ResponderLink(ResponderLinkShared& shared)
 }
 
 bool ResponderLink::open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) noexcept {
+  asker_ = number_ = 0;
   connection_.socket().owner = this;
   return connection_.open(std::move(link), ready, now_ns);
 }
@@ -42,6 +43,11 @@ bool ResponderLink::on_frame(const wire::FrameHeader& header, std::byte*& target
   frame_ = header;
   const auto kind = static_cast<FrameKind>(header.kind);
   if (kind == FrameKind::ping) return true;
+  if (kind == FrameKind::roster) {
+    // SAFETY: open_header() knows that the body is as long as this.
+    target = reinterpret_cast<std::byte*>(&roster_);
+    return true;
+  }
   if (header.slot >= shared_.config.credits) return false;
   switch (kind) {
     case FrameKind::request:
@@ -97,6 +103,7 @@ bool ResponderLink::on_frame_end() noexcept {
     ++pongs_due_;
     return true;
   }
+  if (kind == FrameKind::roster) return end_roster() && connection_.is_open();
   TcpIncoming& incoming = slots_[frame_.slot];
   const bool is_current = incoming.is_served && incoming.use == frame_.use;
   bool is_fine = true;
@@ -110,6 +117,18 @@ bool ResponderLink::on_frame_end() noexcept {
     is_fine = is_current && end_failed(incoming);
   }
   return is_fine && connection_.is_open();
+}
+
+bool ResponderLink::end_roster() noexcept {
+  if (base::payload_digest(&roster_, sizeof roster_) != frame_.digest) return false;
+  LinkRoster roster;
+  if (!decode_roster(roster_, roster)) return false;
+  const bool is_first = asker_ == 0;
+  if (!is_first && (roster.asker != asker_ || roster.link != number_)) return false;
+  asker_ = roster.asker;
+  number_ = roster.link;
+  shared_.rosters.on_roster(roster, is_first);
+  return true;
 }
 
 bool ResponderLink::end_request() noexcept {

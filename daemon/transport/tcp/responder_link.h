@@ -12,6 +12,7 @@
 #include "daemon/base/hash.h"
 #include "daemon/base/lazy_array.h"
 #include "daemon/transport/tcp/index_queue.h"
+#include "daemon/transport/tcp/link_roster.h"
 #include "daemon/transport/tcp/tcp_config.h"
 #include "daemon/transport/tcp/tcp_connection.h"
 #include "daemon/transport/tcp/tcp_incoming.h"
@@ -19,12 +20,21 @@
 
 namespace simm::transport {
 
+// Who is told what askers say of their links.
+class RosterEvents {
+public:
+  virtual ~RosterEvents() = default;
+  // `is_first`: of that link. It may end that link, and others.
+  virtual void on_roster(const LinkRoster& roster, bool is_first) noexcept = 0;
+};
+
 // What all links of one responder share.
 struct ResponderLinkShared {
   const TcpResponderConfig& config;
   const base::Clock& clock;
   SocketIo& io;
   TcpCounters counters;
+  RosterEvents& rosters;
   Responder* responder = nullptr;
   ResponderEvents* events = nullptr;
 };
@@ -35,7 +45,11 @@ public:
 
   [[nodiscard]] bool open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) noexcept;
   [[nodiscard]] TcpConnection& connection() noexcept { return connection_; }
+  [[nodiscard]] const TcpConnection& connection() const noexcept { return connection_; }
   [[nodiscard]] std::uint32_t serving() const noexcept { return serving_; }
+  // Whose it is, as its rosters say; 0: it has not said anything yet.
+  [[nodiscard]] std::uint64_t asker() const noexcept { return asker_; }
+  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
 
   // The server's calls, of a request on this link.
   void pull(TcpIncoming& incoming, std::uint16_t page, std::span<std::byte> extent) noexcept;
@@ -70,6 +84,7 @@ private:
   void end_data(TcpIncoming& incoming) noexcept;
   [[nodiscard]] bool end_failed(TcpIncoming& incoming) noexcept;
   void take_cancel(TcpIncoming& incoming) noexcept;
+  [[nodiscard]] bool end_roster() noexcept;
 
   // Sending (responder_link_send.cpp).
   Step step(TcpIncoming& incoming) noexcept;
@@ -98,6 +113,9 @@ private:
   std::uint32_t serving_ = 0;
   std::uint32_t pongs_due_ = 0;
   wire::FrameHeader frame_{};  // that is being received
+  wire::RosterBody roster_{};  // likewise
+  std::uint64_t asker_ = 0;
+  std::uint64_t number_ = 0;
 };
 
 }  // namespace simm::transport

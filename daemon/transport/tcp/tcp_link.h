@@ -32,8 +32,9 @@ enum class LinkLoss : std::uint8_t {
   reset = 4,     // a request on it had to be fenced
   dropped = 5,   // the control thread asked for it
   refused = 6,   // no room for another link
+  given_up = 7,  // its asker said over another link that this one is over
 };
-inline constexpr std::size_t kLinkLossCount = 7;
+inline constexpr std::size_t kLinkLossCount = 8;
 
 struct LinkLost {
   std::uint64_t link = 0;

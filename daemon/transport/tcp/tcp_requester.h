@@ -20,7 +20,7 @@
 
 namespace simm::transport {
 
-class TcpRequester final : public Requester {
+class TcpRequester final : public Requester, private RosterSource {
 public:
   // All references outlive the requester. `io` may be shared with others of this agent.
   TcpRequester(const TcpRequesterConfig& config, const base::Clock& clock, SocketIo& io,
@@ -33,7 +33,8 @@ public:
 
   // Who is told; before the first post. `faults` may be null.
   void connect(RequesterEvents& events, RegionFaults* faults) noexcept;
-  // Takes the link; without room it is reported as lost (refused).
+  // Takes the link; without room, or with wire::kRosterLinksMax on its route, it is reported as
+  // lost (refused).
   void add_link(TcpLink link) noexcept { links_.add(std::move(link)); }
 
   Status post(Route route, RequestToken token, const Request& request) noexcept override;
@@ -52,9 +53,14 @@ public:
 
 private:
   RequesterLink* least_loaded(Route route, bool& is_reachable) noexcept;
+  [[nodiscard]] std::uint64_t number_for(const TcpLink& link) noexcept override;
+  [[nodiscard]] LinkRoster roster_for(const TcpLink& link, std::uint64_t number) noexcept override;
+  void on_over(const RequesterLink& over) noexcept;
   void check_lives(base::TimeNs now_ns) noexcept;
 
   const TcpRequesterConfig config_;
+  const std::uint64_t asker_seed_;  // random: who this is among all that ask a server
+  std::uint64_t last_number_ = 0;   // of links and of what was said of them
   RequesterLinkShared shared_;
   LinkSet<RequesterLink> links_;  // after what it uses
   base::TimeNs turn_ns_ = 0;      // when the last turn began

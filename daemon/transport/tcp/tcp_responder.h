@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "daemon/transport/tcp/asker_rosters.h"
 #include "daemon/transport/tcp/link_set.h"
 #include "daemon/transport/tcp/responder_link.h"
 #include "daemon/transport/tcp/tcp_config.h"
@@ -16,7 +17,7 @@
 
 namespace simm::transport {
 
-class TcpResponder final : public Responder {
+class TcpResponder final : public Responder, private RosterEvents {
 public:
   // All references outlive the responder. `io` may be shared with others of this agent.
   TcpResponder(const TcpResponderConfig& config, const base::Clock& clock, SocketIo& io,
@@ -52,7 +53,10 @@ public:
   }
 
 private:
+  void on_roster(const LinkRoster& roster, bool is_first) noexcept override;
+
   const TcpResponderConfig config_;
+  AskerRosters rosters_;
   ResponderLinkShared shared_;
   LinkSet<ResponderLink> links_;  // after what it uses
   base::TimeNs turn_ns_ = 0;      // when the last turn began

@@ -24,6 +24,7 @@ inline constexpr std::uint32_t kMagic = 0x31544d53;  // "SMT1"
 inline constexpr std::uint32_t kSlotsMax = 1024;             // requests on one connection
 inline constexpr std::uint32_t kDataBytesMax = 1024 * 1024;  // payload of one data frame
 inline constexpr std::uint32_t kInlineBytesMax = 64 * 1024;  // payload inside one request
+inline constexpr std::uint32_t kRosterLinksMax = 8;          // the most that can be configured
 
 enum class FrameKind : std::uint8_t {
   request = 1,  // to the server: RequestBody, entries, keys, inline payloads
@@ -34,8 +35,9 @@ enum class FrameKind : std::uint8_t {
   pull = 6,     // to the asker: std::uint16_t page numbers; send these payloads
   reply = 7,    // to the asker: ReplyEntry for each page; the request is over
   pong = 8,     // to the asker
+  roster = 9,   // to the server: RosterBody; which links of this asker are in use
 };
-inline constexpr std::uint8_t kFrameKindMax = 8;
+inline constexpr std::uint8_t kFrameKindMax = 9;
 
 inline constexpr std::uint8_t kFlagLast = 1;  // data: the page ends with this frame
 
@@ -45,12 +47,12 @@ struct FrameHeader {
   std::uint8_t flags;        // kFlagLast; other bits zero
   std::uint16_t page;        // data, failed: which page of the request
   std::uint32_t body_bytes;  // behind this header
-  std::uint32_t slot;        // of the request; zero in ping and pong
-  std::uint32_t use;         // tells the uses of the slot apart; zero in ping and pong
+  std::uint32_t slot;        // of the request; zero in ping, pong and roster
+  std::uint32_t use;         // tells the uses of the slot apart; zero in ping, pong and roster
   std::int32_t status;       // failed: simm::Status; else zero
   std::uint64_t offset;      // data: place of the body in the page, bytes; else zero
   std::uint64_t digest;  // data with kFlagLast: xxh3-64 of the whole page as sent; request, pull,
-                         // reply: xxh3-64 of the body; else zero
+                         // reply, roster: xxh3-64 of the body; else zero
   std::uint64_t check;   // xxh3-64 of the 40 bytes before it
 };
 static_assert(sizeof(FrameHeader) == 48);
@@ -130,6 +132,20 @@ struct ReplyEntry {
 };
 static_assert(sizeof(ReplyEntry) == 16);
 static_assert(offsetof(ReplyEntry, bytes) == 8);
+
+struct RosterBody {
+  std::uint64_t asker;                   // random, the same on all links of one asker, not zero
+  std::uint64_t statement;               // greater than every link's number so far
+  std::uint64_t link;                    // the number of the link that this came over
+  std::uint32_t count;                   // 1 .. kRosterLinksMax
+  std::uint32_t reserved;                // zero
+  std::uint64_t links[kRosterLinksMax];  // in use, `link` among them; zero behind `count`
+};
+static_assert(sizeof(RosterBody) == 96);
+static_assert(offsetof(RosterBody, statement) == 8);
+static_assert(offsetof(RosterBody, link) == 16);
+static_assert(offsetof(RosterBody, count) == 24);
+static_assert(offsetof(RosterBody, links) == 32);
 
 inline constexpr std::uint32_t kRequestBodyBytesMax =
     sizeof(RequestBody) + ipc::kPagesPerSubmissionMax * (sizeof(PageEntry) + ipc::kKeyBytesMax) +

@@ -169,7 +169,8 @@ bool opens(FrameHeader header) {
 
 TEST_CASE("frames: a field that a kind does not have closes the door") {
   const auto with = [](FrameKind kind, auto&& change) {
-    const bool is_life = kind == FrameKind::ping || kind == FrameKind::pong;
+    const bool is_life =
+        kind == FrameKind::ping || kind == FrameKind::pong || kind == FrameKind::roster;
     FrameHeader header = frame_header(kind, is_life ? 0 : 1, is_life ? 0 : 1);
     change(header);
     return opens(header);
@@ -197,7 +198,13 @@ TEST_CASE("frames: a field that a kind does not have closes the door") {
   CHECK_FALSE(with(FrameKind::reply, [](FrameHeader& h) { h.body_bytes = 24; }));
   CHECK_FALSE(with(FrameKind::request, [](FrameHeader& h) { h.body_bytes = ~0u; }));
   CHECK_FALSE(with(static_cast<FrameKind>(0), [](FrameHeader&) {}));
-  CHECK_FALSE(with(static_cast<FrameKind>(9), [](FrameHeader&) {}));
+  CHECK(with(FrameKind::roster, [](FrameHeader& h) { h.body_bytes = 96; }));
+  CHECK_FALSE(with(FrameKind::roster, [](FrameHeader& h) { h.body_bytes = 95; }));
+  CHECK_FALSE(with(FrameKind::roster, [](FrameHeader& h) {
+    h.body_bytes = 96;
+    h.slot = 1;
+  }));
+  CHECK_FALSE(with(static_cast<FrameKind>(10), [](FrameHeader&) {}));
 }
 
 TEST_CASE("frames: replies and pulls are as long as their request, and say what exists") {

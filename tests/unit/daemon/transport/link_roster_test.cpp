@@ -1,0 +1,242 @@
+// What was given up does not come back: the links that a roster leaves out end, whatever they still
+// carry and whenever that arrives.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <functional>
+#include <map>
+
+#include "daemon/transport/tcp/asker_rosters.h"
+#include "daemon/transport/tcp/frame_codec.h"
+#include "tests/support/tcp_ends.h"
+#include "tests/unit/daemon/transport/local_world.h"
+
+namespace link_roster_test {
+
+using namespace local_world;
+using support::TcpEnds;
+
+constexpr Route kRoute{base::PeerId{1}, 0};
+constexpr Route kOtherShard{base::PeerId{1}, 1};
+
+LinkRoster roster(std::uint64_t asker, std::uint64_t statement, std::uint64_t link,
+                  const std::vector<std::uint64_t>& links) {
+  LinkRoster said{asker, statement, link, static_cast<std::uint32_t>(links.size()), {}};
+  std::copy(links.begin(), links.end(), said.links.begin());
+  return said;
+}
+
+TEST_CASE("roster: the bytes, and what no asker says") {
+  const LinkRoster said = roster(7, 30, 12, {11, 12, 29});
+  wire::RosterBody body;
+  encode_roster(said, reinterpret_cast<std::byte*>(&body));
+  LinkRoster heard;
+  REQUIRE(decode_roster(body, heard));
+  CHECK(heard.asker == 7);
+  CHECK(heard.statement == 30);
+  CHECK(heard.link == 12);
+  CHECK(std::vector<std::uint64_t>(heard.in_use().begin(), heard.in_use().end()) ==
+        std::vector<std::uint64_t>{11, 12, 29});
+  const std::vector<std::function<void(wire::RosterBody&)>> changes = {
+      [](auto& b) { b.asker = 0; },     [](auto& b) { b.count = 0; },
+      [](auto& b) { b.count = 9; },     [](auto& b) { b.count = 2; },
+      [](auto& b) { b.reserved = 1; },  [](auto& b) { b.link = 13; },
+      [](auto& b) { b.links[1] = 13; }, [](auto& b) { b.links[2] = 30; },
+      [](auto& b) { b.links[7] = 1; },
+  };
+  for (const auto& change : changes) {
+    wire::RosterBody wrong = body;
+    change(wrong);
+    CHECK_FALSE(decode_roster(wrong, heard));
+  }
+}
+
+TEST_CASE("roster: the newest statement counts, in whatever order they come") {
+  AskerRosters rosters(4);
+  CHECK(rosters.note(roster(7, 3, 1, {1, 2}), true));
+  CHECK_FALSE(rosters.leaves_out(7, 1));
+  CHECK_FALSE(rosters.leaves_out(7, 2));
+  CHECK_FALSE(rosters.leaves_out(7, 9));  // younger than what was said
+  CHECK(rosters.note(roster(7, 6, 5, {2, 5}), true));
+  CHECK(rosters.leaves_out(7, 1));
+  CHECK(rosters.note(roster(7, 4, 2, {1, 2}), true));  // was on its way for long
+  CHECK(rosters.leaves_out(7, 1));
+  CHECK(rosters.leaves_out(7, 4));
+  CHECK_FALSE(rosters.leaves_out(7, 5));
+  CHECK(rosters.note(roster(8, 3, 1, {1}), true));
+  CHECK_FALSE(rosters.leaves_out(8, 1));
+}
+
+TEST_CASE("roster: who has no link is forgotten first, and that is said") {
+  AskerRosters rosters(2);  // room for four
+  for (const std::uint64_t asker : {1u, 2u, 3u, 4u}) {
+    CHECK(rosters.note(roster(asker, 2, 1, {1}), true));
+  }
+  for (const std::uint64_t asker : {2u, 3u, 4u}) rosters.leave(asker);
+  CHECK(rosters.note(roster(2, 4, 3, {3}), true));  // is back
+  CHECK_FALSE(rosters.note(roster(5, 2, 1, {1}), true));
+  CHECK(rosters.leaves_out(2, 1));
+  CHECK(rosters.leaves_out(4, 0));
+  CHECK_FALSE(rosters.note(roster(6, 2, 1, {1}), true));
+  CHECK_FALSE(rosters.leaves_out(1, 1));  // has a link all the time
+  CHECK(rosters.leaves_out(2, 1));
+}
+
+// Stores what it is sent, as a store does that replaces: the last one counts.
+struct Shelf final : ResponderEvents {
+  void on_request(Incoming& incoming) noexcept override {
+    ++requests;
+    incoming.responder->pull(incoming, 0, std::span(arriving).first(length_of(incoming)));
+  }
+  void on_moved(Incoming& incoming, std::uint16_t, MoveResult result) noexcept override {
+    if (result.status == Status::ok) stored = arriving[0];
+    const PageReply reply{result.status, 0};
+    incoming.responder->reply(incoming, {&reply, 1});
+  }
+  void on_cancel(Incoming&) noexcept override {}
+  void on_aborted(Incoming&) noexcept override { ++aborted; }
+  static std::size_t length_of(const Incoming& incoming) {
+    return static_cast<std::size_t>(incoming.pages[0].slice.length);
+  }
+  std::vector<std::byte> arriving = std::vector<std::byte>(256 * 1024);
+  std::byte stored{0};
+  int requests = 0;
+  int aborted = 0;
+};
+
+struct Scene {
+  Scene(SocketIoChoice choice, std::uint64_t bytes)
+      : page_bytes(bytes), ends(choice), memory(1 << 20) {
+    ends.requester.connect(answers, nullptr);
+    ends.responder.connect(shelf);
+  }
+  // A put of a page of that byte.
+  void put(RequestToken token, std::byte what, Route route = kRoute) {
+    asks.push_back(std::make_unique<Ask>(memory.region, ipc::Opcode::put, 1, page_bytes,
+                                         token * (256u << 10)));
+    std::memset(memory.region.base + token * (256u << 10), static_cast<int>(what), page_bytes);
+    REQUIRE(ends.requester.post(route, token, asks.back()->request) == Status::ok);
+  }
+  // Gives a request up, as an engine does that got no answer to its cancel.
+  void give_up(RequestToken token) {
+    ends.requester.reset(kRoute, token);
+    for (int i = 0; i < 100 && answers.fenced.empty(); ++i) ends.requester.do_work();
+    REQUIRE(answers.fenced == std::vector<RequestToken>{token});
+  }
+  std::map<std::uint64_t, LinkLoss> lost_by_server() {
+    std::map<std::uint64_t, LinkLoss> lost;
+    LinkLost one;
+    while (ends.responder_mail.control_take_lost(one)) lost[one.link] = one.cause;
+    return lost;
+  }
+
+  const std::uint64_t page_bytes;
+  std::vector<std::unique_ptr<Ask>> asks;
+  Answers answers;
+  Shelf shelf;
+  TcpEnds ends;
+  TestRegion memory;
+};
+
+// Inside the request, and pulled.
+constexpr std::uint64_t kInside = 4096;
+constexpr std::uint64_t kPulled = 96 * 1024;
+
+TEST_CASE("roster: a put that was given up is not done behind a later one") {
+  for (const SocketIoChoice choice : support::io_choices()) {
+    for (const std::uint64_t page_bytes : {kInside, kPulled}) {
+      // How much of the first link's bytes arrive in time: nothing, its roster, some of the page.
+      for (const std::uint64_t in_time : {0u, 144u, 3000u, 90'000u}) {
+        if (in_time >= page_bytes) continue;
+        for (const bool is_dialled_later : {false, true}) {
+          CAPTURE(static_cast<int>(choice));
+          CAPTURE(page_bytes);
+          CAPTURE(in_time);
+          CAPTURE(is_dialled_later);
+          Scene scene(choice, page_bytes);
+          support::TcpRelay& slow = scene.ends.dial(kRoute);
+          slow.limit_to_right(in_time);
+          scene.ends.turn();
+          scene.put(1, std::byte{0x11});
+          if (!is_dialled_later) scene.ends.dial(kRoute);
+          for (int i = 0; i < 50; ++i) scene.ends.turn();
+          REQUIRE(scene.answers.replied.empty());
+          scene.give_up(1);
+          if (is_dialled_later) scene.ends.dial(kRoute);
+          scene.ends.turn();
+          scene.put(2, std::byte{0x22});
+          REQUIRE(scene.ends.turn_until([&] { return !scene.answers.replied.empty(); }));
+          REQUIRE(scene.shelf.stored == std::byte{0x22});
+          // Whatever the network held back arrives now.
+          slow.open();
+          for (int i = 0; i < 100; ++i) scene.ends.turn();
+          CHECK(scene.shelf.stored == std::byte{0x22});
+          CHECK(scene.lost_by_server() ==
+                std::map<std::uint64_t, LinkLoss>{{1, LinkLoss::given_up}});
+          // The other link is as good as before.
+          scene.put(3, std::byte{0x33});
+          REQUIRE(scene.ends.turn_until([&] { return scene.answers.replied.size() == 2; }));
+          CHECK(scene.shelf.stored == std::byte{0x33});
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("roster: links of other askers and other shards are not touched") {
+  for (const SocketIoChoice choice : support::io_choices()) {
+    Scene scene(choice, kPulled);
+    TcpLinkMailbox other_mail{16};
+    TcpRequester other(TcpEnds::small_requester(), scene.ends.clock, *scene.ends.requester_io,
+                       scene.ends.own_mover, other_mail);
+    Answers other_answers;
+    other.connect(other_answers, nullptr);
+    support::TcpRelay between;
+    TcpLink asking{between.take_left(), kRoute.peer, kRoute.shard, 50};
+    TcpLink serving{between.take_right(), {78}, kRoute.shard, 50};
+    other.add_link(std::move(asking));
+    scene.ends.responder.add_link(std::move(serving));
+    support::TcpRelay& slow = scene.ends.dial(kRoute);
+    scene.ends.dial(kOtherShard);
+    scene.ends.turn();
+    slow.limit_to_right(3000);
+    scene.put(1, std::byte{0x11});
+    for (int i = 0; i < 20; ++i) scene.ends.turn();
+    scene.give_up(1);
+    scene.ends.dial(kRoute);
+    scene.ends.turn();
+    scene.put(2, std::byte{0x22});
+    REQUIRE(scene.ends.turn_until([&] { return !scene.answers.replied.empty(); }));
+    scene.put(3, std::byte{0x33}, kOtherShard);
+    REQUIRE(scene.ends.turn_until([&] { return scene.answers.replied.size() == 2; }));
+    const Ask ask(scene.memory.region, ipc::Opcode::put, 1, kPulled);
+    REQUIRE(other.post(kRoute, 9, ask.request) == Status::ok);
+    CHECK(scene.ends.turn_until([&] {
+      other.do_work();
+      between.pump();
+      return !other_answers.replied.empty();
+    }));
+    CHECK(scene.lost_by_server() == std::map<std::uint64_t, LinkLoss>{{1, LinkLoss::given_up}});
+  }
+}
+
+TEST_CASE("roster: no more links on a route than it can name") {
+  TcpRequesterConfig many = TcpEnds::small_requester();
+  many.links_max = 12;
+  TcpResponderConfig serving = TcpEnds::small_responder();
+  serving.links_max = 12;
+  TcpEnds ends(SocketIoChoice::epoll, nullptr, many, serving);
+  Answers answers;
+  ends.requester.connect(answers, nullptr);
+  for (std::uint32_t i = 0; i <= wire::kRosterLinksMax; ++i) ends.dial(kRoute);
+  ends.dial(kOtherShard);
+  ends.turn();
+  ends.turn();
+  LinkLost lost;
+  REQUIRE(ends.requester_mail.control_take_lost(lost));
+  CHECK(lost.link == wire::kRosterLinksMax + 1);
+  CHECK(lost.cause == LinkLoss::refused);
+  CHECK_FALSE(ends.requester_mail.control_take_lost(lost));
+}
+
+}  // namespace link_roster_test
