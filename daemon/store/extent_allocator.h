@@ -88,6 +88,14 @@ public:
     });
     return largest;
   }
+  // Of the free bytes: in holes too short for an extent of `bytes`. For measurements: O(holes).
+  [[nodiscard]] std::uint64_t short_hole_bytes(std::uint64_t bytes) const noexcept {
+    std::uint64_t sum = 0;
+    visit_large_holes(holes_count_, [&](std::uint32_t hole) {
+      if (blocks_[hole].bytes < rounded(bytes)) sum += blocks_[hole].bytes;
+    });
+    return sum;
+  }
 
   // Walks everything; null, or what does not add up. For tests: O(blocks).
   [[nodiscard]] const char* audit() const noexcept;

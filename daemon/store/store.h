@@ -194,6 +194,11 @@ public:
   void tell_tenants(TenantTable& table) const noexcept {
     table.count = groups_.accounts().tell(table.rows);
   }
+  // Free bytes that an object of this length could not have as they lie. For measurements:
+  // O(holes).
+  [[nodiscard]] std::uint64_t short_hole_bytes(std::uint64_t length) const noexcept {
+    return extents_.short_hole_bytes(length);
+  }
   // Recounts everything; null, or what does not add up. For tests: O(everything).
   [[nodiscard]] const char* audit() const noexcept;
 

@@ -6,11 +6,11 @@
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
-#include <fstream>
 #include <optional>
 #include <thread>
 
 #include "libclient/tools/simm-bench/daemon_process.h"
+#include "libclient/tools/simm-bench/memory_figures.h"
 #include "libclient/tools/simm-bench/process_group.h"
 #include "libclient/tools/simm-bench/replay_rank.h"
 #include "libclient/tools/simm-bench/replay_summary.h"
@@ -27,14 +27,7 @@ constexpr std::uint64_t kAllRequests = 12'031;
 
 // A third of what the kernel says can be had, at most 8 GiB, in whole 64 MiB.
 std::uint64_t default_pool_bytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string field;
-  std::uint64_t kib = 0;
-  while (file >> field >> kib) {
-    if (field == "MemAvailable:") break;
-    file.ignore(64, '\n');
-  }
-  const std::uint64_t third = kib * 1024 / 3;
+  const std::uint64_t third = available_bytes() / 3;
   return std::clamp<std::uint64_t>(third, 256ull << 20, kPoolBytesMax) >> 26 << 26;
 }
 

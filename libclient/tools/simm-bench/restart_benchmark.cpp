@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "daemon/store/store.h"
 #include "ipc/mapping.h"
 #include "ipc/memory_file.h"
+#include "libclient/tools/simm-bench/block_key.h"
 
 namespace simm::bench {
 namespace {
@@ -20,27 +20,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr base::TimeNs kNowNs = 1000 * base::kNsPerSecond;
-
-// A key as an engine would make it: a digest in hex digits and a suffix.
-struct BlockKey {
-  explicit BlockKey(std::uint64_t number) {
-    static const base::KeyHasher s_hasher(1);
-    constexpr char kDigits[] = "0123456789abcdef";
-    std::uint64_t seed = number;
-    for (std::size_t at = 0; at < 64; at += 16) {
-      std::uint64_t word = base::splitmix64(seed);
-      for (std::size_t i = 0; i < 16; ++i, word >>= 4) bytes[at + i] = kDigits[word & 15];
-    }
-    key.bytes = bytes;
-    key.hash = s_hasher(bytes);
-    key.group = key.hash.high;
-  }
-  BlockKey(const BlockKey&) = delete;
-  BlockKey& operator=(const BlockKey&) = delete;
-
-  std::string bytes = std::string(64, '0') + "_k";
-  store::ObjectKey key;
-};
 
 // The memory of one shard. Payloads are zeros that nobody wrote, and so cost nothing; the table is
 // a file, which is mapped anew for each life.
@@ -89,7 +68,7 @@ std::uint64_t fill(store::Store& store, std::uint64_t length, std::uint64_t dige
   std::uint64_t count = 0;
   while (store.stats().free_bytes >= length + store::ExtentAllocator::kGranuleBytes) {
     const BlockKey key(count);
-    const store::WriteResult begun = store.begin_write({key.key, length, {}, 0}, kNowNs);
+    const store::WriteResult begun = store.begin_write({key.key(), length, {}, 0}, kNowNs);
     if (begun.start != store::WriteStart::reserved) break;
     store.publish(begun.reservation, digest, 1, kNowNs);
     ++count;
@@ -100,7 +79,7 @@ std::uint64_t fill(store::Store& store, std::uint64_t length, std::uint64_t dige
 bool reads_first(store::Store& store) {
   const BlockKey key(0);
   store::ReadPin pin;
-  if (store.begin_read(key.key, 0, kNowNs, pin) != Status::ok) return false;
+  if (store.begin_read(key.key(), 0, kNowNs, pin) != Status::ok) return false;
   const bool right = base::payload_digest(pin.bytes.data(), pin.bytes.size()) == pin.digest;
   if (right) store.note_verified(pin);
   store.end_read(pin);
@@ -143,7 +122,7 @@ Outcome measure_length(std::uint64_t length, const RestartOptions& options,
   meta.name = "store.meta_bytes";
   meta.unit = "B";
   meta.value = static_cast<double>(shard->table_bytes()) / static_cast<double>(objects);
-  meta.params = {{"object_bytes", length}, {"objects", objects}, {"key_bytes", 66}};
+  meta.params = {{"object_bytes", length}, {"objects", objects}, {"key_bytes", BlockKey::kBytes}};
   printer.print(meta);
   return Done{};
 }

@@ -3,6 +3,17 @@
 #include <algorithm>
 
 namespace simm::bench {
+namespace {
+
+// Series are for programs that draw them.
+nlohmann::json without_series(nlohmann::json params) {
+  for (auto& [name, value] : params.items()) {
+    if (value.is_structured()) value = "series";
+  }
+  return params;
+}
+
+}  // namespace
 
 std::optional<double> Result::ratio() const {
   if (!baseline || *baseline <= 0) return std::nullopt;
@@ -35,7 +46,7 @@ void ResultPrinter::print(const Result& result) {
     if (result.baseline) std::snprintf(baseline, sizeof baseline, "%.4g", *result.baseline);
     if (quotient) std::snprintf(ratio, sizeof ratio, "%.3f", *quotient);
     std::fprintf(out_, "%-22s %14.4g %-8s %14s %8s  %s%s\n", result.name.c_str(), result.value,
-                 result.unit.c_str(), baseline, ratio, result.params.dump().c_str(),
+                 result.unit.c_str(), baseline, ratio, without_series(result.params).dump().c_str(),
                  result.noisy ? "  (machine too noisy)" : "");
   }
   std::fflush(out_);

@@ -3,7 +3,8 @@
 //   {"name", "value", "unit", "baseline", "ratio", "params", "noisy"}
 // baseline: the same work done bare, in the same run on the same machine; null where a figure has
 // none, and then ratio is null too. noisy: a baseline was outside its sanity bounds, the figure
-// says more about the machine than about us. Thread: any; the printer belongs to one thread.
+// says more about the machine than about us. A parameter may be a series of values: the table
+// leaves its values out. Thread: any; the printer belongs to one thread.
 #pragma once
 
 #include <cstdio>

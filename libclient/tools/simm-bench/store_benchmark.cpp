@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "libclient/tools/simm-bench/cache_simulation.h"
+#include "libclient/tools/simm-bench/changeover_benchmark.h"
 #include "libclient/tools/simm-bench/index_benchmark.h"
+#include "libclient/tools/simm-bench/objects_benchmark.h"
 #include "libclient/tools/simm-bench/restart_benchmark.h"
 #include "libclient/tools/simm-bench/space_benchmark.h"
 #include "libclient/tools/simm-bench/trace_generator.h"
@@ -66,19 +68,19 @@ Outcome measure_policies(const StoreOptions& options, ResultPrinter& printer) {
   return measure_hit_rate(generate_trace(generator), "generated", printer);
 }
 
-}  // namespace
-
-Outcome run_store_benchmark(const StoreOptions& options, ResultPrinter& printer) {
-  const Outcome policies = measure_policies(options, printer);
-  if (!policies) return policies;
+Outcome measure_index_of(const StoreOptions& options, ResultPrinter& printer) {
   constexpr std::uint32_t kQuickEntries = 100'000;
   constexpr std::uint32_t kEntries = 10'000'000;
-  const Outcome indexed = measure_index(options.quick ? kQuickEntries : kEntries, printer);
-  if (!indexed) return indexed;
+  return measure_index(options.quick ? kQuickEntries : kEntries, printer);
+}
+
+Outcome measure_restart_of(const StoreOptions& options, ResultPrinter& printer) {
   RestartOptions restart;
   if (options.quick) restart.arena_bytes = std::uint64_t{256} << 20;
-  const Outcome restarted = measure_restart(restart, printer);
-  if (!restarted) return restarted;
+  return measure_restart(restart, printer);
+}
+
+Outcome measure_space_of(const StoreOptions& options, ResultPrinter& printer) {
   SpaceOptions space;
   space.seed = options.seed;
   if (options.quick) {
@@ -86,6 +88,45 @@ Outcome run_store_benchmark(const StoreOptions& options, ResultPrinter& printer)
     space.rounds = 2;
   }
   return measure_space(space, printer);
+}
+
+Outcome measure_changeover_of(const StoreOptions& options, ResultPrinter& printer) {
+  ChangeoverOptions changeover;
+  changeover.seed = options.seed;
+  if (options.quick) changeover.arena_bytes = std::uint64_t{512} << 20;
+  return measure_changeover(changeover, printer);
+}
+
+Outcome measure_objects_of(const StoreOptions& options, ResultPrinter& printer) {
+  constexpr std::uint32_t kQuickObjects = 50'000;
+  return measure_objects(options.quick ? std::min(options.objects, kQuickObjects) : options.objects,
+                         printer);
+}
+
+struct StoreCase {
+  const char* name;
+  Outcome (*measure)(const StoreOptions&, ResultPrinter&);
+};
+constexpr StoreCase kCases[] = {
+    {"hit_rate", measure_policies},        {"index", measure_index_of},
+    {"restart", measure_restart_of},       {"efficiency", measure_space_of},
+    {"changeover", measure_changeover_of}, {"objects", measure_objects_of}};
+
+}  // namespace
+
+std::vector<std::string> store_cases() {
+  std::vector<std::string> names;
+  for (const StoreCase& one : kCases) names.emplace_back(one.name);
+  return names;
+}
+
+Outcome run_store_benchmark(const StoreOptions& options, ResultPrinter& printer) {
+  for (const StoreCase& one : kCases) {
+    if (options.only != kAllStoreCases && options.only != one.name) continue;
+    const Outcome measured = one.measure(options, printer);
+    if (!measured) return measured;
+  }
+  return Done{};
 }
 
 }  // namespace simm::bench

@@ -58,11 +58,12 @@ void StoreTraffic::put_one(std::uint64_t length) {
   use_.payload_bytes_least = std::min(use_.payload_bytes_least, after.payload_bytes);
   use_.put_bytes += length;
   use_.moved_bytes += after.moved_bytes - before.moved_bytes;
+  use_.evictions += after.evicted - before.evicted;
   use_.evictions_max = std::max(use_.evictions_max, after.evicted - before.evicted);
 }
 
 void StoreTraffic::use_an_old_one() {
-  const std::uint64_t recent = std::min(number_, 2 * store_.stats().objects + 1);
+  const std::uint64_t recent = std::min(number_ - change_, 2 * store_.stats().objects + 1);
   const std::uint64_t number = number_ - random_.below(recent);
   store_.touch(key_of(number), store::kNoLease, now_ns_);
 }

@@ -21,7 +21,8 @@ struct SpaceUse {
   std::uint64_t payload_bytes_least = ~std::uint64_t{0};
   std::uint64_t put_bytes = 0;
   std::uint64_t moved_bytes = 0;
-  std::uint64_t evictions_max = 0;  // objects, for one put
+  std::uint64_t evictions = 0;      // objects
+  std::uint64_t evictions_max = 0;  // for one put
   std::uint64_t waits = 0;          // turns in which a put found no room
 
   [[nodiscard]] double payload_bytes_mean() const noexcept {
@@ -37,6 +38,8 @@ public:
 
   // Puts objects until `bytes` of them have been put.
   void put(std::uint64_t bytes, const Length& length);
+  // From now on only objects that are put from now on are used: another model was loaded.
+  void change_over() noexcept { change_ = number_; }
   // Since the last call.
   [[nodiscard]] SpaceUse take_use() noexcept { return std::exchange(use_, {}); }
   [[nodiscard]] std::uint64_t objects_put() const noexcept { return number_; }
@@ -49,6 +52,7 @@ private:
   base::SeededRandom random_;
   SpaceUse use_;
   std::uint64_t number_ = 0;  // objects put so far; the newest is called so
+  std::uint64_t change_ = 0;  // what number_ was then
   base::TimeNs now_ns_ = 1000 * base::kNsPerSecond;
 };
 

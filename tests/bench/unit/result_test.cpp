@@ -54,6 +54,13 @@ TEST_CASE("the table says when the machine was too noisy") {
   CHECK(printed(quiet, false).find("0.5") != std::string::npos);
 }
 
+TEST_CASE("the table leaves the values of a series out, JSON has them") {
+  const Result result{"a", 1, "1", std::nullopt, {{"to", "b"}, {"line", {0.125, 0.25}}}, false};
+  CHECK(printed(result, false).find("0.125") == std::string::npos);
+  CHECK(printed(result, false).find("\"to\":\"b\"") != std::string::npos);
+  CHECK(nlohmann::json::parse(printed(result, true))["params"]["line"][0] == 0.125);
+}
+
 TEST_CASE("the median of odd, even and no values") {
   CHECK(median_of({3, 1, 2}) == 2);
   CHECK(median_of({4, 1, 2, 3}) == 2.5);

@@ -54,6 +54,25 @@ TEST_CASE("an arena full of one odd size takes that size again wherever there is
   CHECK(e.allocator.audit() == nullptr);
 }
 
+TEST_CASE("of the free bytes, those in holes too short for an extent are counted") {
+  Extents e(16 * 4096, 8);
+  const std::uint32_t first = e.allocator.allocate(4096);
+  const std::uint32_t between = e.allocator.allocate(4096);
+  const std::uint32_t third = e.allocator.allocate(2 * 4096);
+  const std::uint32_t rest = e.allocator.allocate(12 * 4096);
+  REQUIRE(rest != kNone);
+  CHECK(e.allocator.short_hole_bytes(4096) == 0);  // there is no hole at all
+  e.allocator.release(first);
+  e.allocator.release(third);
+  CHECK(e.allocator.short_hole_bytes(4096) == 0);
+  CHECK(e.allocator.short_hole_bytes(4097) == 4096);
+  CHECK(e.allocator.short_hole_bytes(2 * 4096) == 4096);
+  CHECK(e.allocator.short_hole_bytes(2 * 4096 + 1) == 3 * 4096);
+  e.allocator.release(between);  // the three become one
+  CHECK(e.allocator.short_hole_bytes(4 * 4096) == 0);
+  CHECK(e.allocator.short_hole_bytes(4 * 4096 + 1) == 4 * 4096);
+}
+
 TEST_CASE("holes grow together from both sides") {
   Extents e(3 * 4096, 3);
   const std::uint32_t a = e.allocator.allocate(4096);
