@@ -25,6 +25,7 @@ using simm::bench::ResultPrinter;
 
 struct ReportOptions {
   std::string directory = "results";
+  std::string format = "png";
   std::vector<std::string> files;
 };
 
@@ -90,7 +91,15 @@ void add_replay_options(CLI::App& command, simm::bench::ReplayOptions& options) 
 void add_store_options(CLI::App& command, simm::bench::StoreOptions& options) {
   command.add_option("--trace", options.trace_path, "trace file; without it one is generated");
   command.add_option("--seed", options.seed, "of the generated trace")->capture_default_str();
-  command.add_flag("--quick", options.quick, "a short trace; figures mean nothing");
+  std::vector<std::string> cases = simm::bench::store_cases();
+  cases.insert(cases.begin(), simm::bench::kAllStoreCases);
+  command.add_option("--case", options.only, "what to measure")
+      ->check(CLI::IsMember(cases))
+      ->capture_default_str();
+  command.add_option("--objects", options.objects, "of the case objects, 440 bytes of memory each")
+      ->check(CLI::Range(1'000u, 200'000'000u))
+      ->capture_default_str();
+  command.add_flag("--quick", options.quick, "little of everything; figures mean nothing");
   command.add_flag("--json", options.json, "one JSON object per line");
 }
 
@@ -116,7 +125,8 @@ Outcome run_kv(const simm::bench::BenchOptions& options, ResultPrinter& printer)
 // Becomes the script that draws.
 Outcome run_report(const ReportOptions& options) {
   const std::string script = simm::bench::program_path("simm-bench-report.py");
-  std::vector<const char*> arguments = {"python3", script.c_str(), options.directory.c_str()};
+  std::vector<const char*> arguments = {"python3", script.c_str(), options.directory.c_str(),
+                                        options.format.c_str()};
   // The distribution's own interpreter is the one that has its packages.
   if (access("/usr/bin/python3", X_OK) == 0) arguments.front() = "/usr/bin/python3";
   for (const std::string& file : options.files) arguments.push_back(file.c_str());
@@ -136,7 +146,8 @@ int main(int argc, char** argv) {
   CLI::App* tcp = app.add_subcommand("tcp", "Pages of a storage daemon over loopback TCP");
   CLI::App* fanout =
       app.add_subcommand("fanout", "Network bytes when all ranks of a node get the same pages");
-  CLI::App* store = app.add_subcommand("store", "Hit rate and space efficiency of the store");
+  CLI::App* store =
+      app.add_subcommand("store", "The store itself: hit rate, space, restart, many objects");
   CLI::App* replay = app.add_subcommand("replay", "Replay a conversation trace, verify every byte");
   CLI::App* report = app.add_subcommand("report", "Plot result files");
   CLI::App* stats = app.add_subcommand("trace-stats", "Statistics of traces, side by side");
@@ -148,7 +159,10 @@ int main(int argc, char** argv) {
   add_replay_options(*replay, options.replay);
   add_stats_options(*stats, options.stats);
   report->add_option("files", options.report.files, "result files")->required();
-  report->add_option("--out", options.report.directory, "directory of the plots")
+  report->add_option("-o,--out", options.report.directory, "directory of the plots")
+      ->capture_default_str();
+  report->add_option("--format", options.report.format, "of the plots")
+      ->check(CLI::IsMember({"png", "svg"}))
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
