@@ -51,12 +51,22 @@ class Cluster:
         """Until the node reaches every storage daemon. SIMM_SOCKET names the node."""
         end = time.monotonic() + 60
         keys = [f"whole{time.monotonic_ns()}.{i}" for i in range(64)]
-        with kv.Store() as store:
+        with self._store(end) as store:
             block = store.allocate(1)
             while store.mput(keys, [block.view()] * len(keys), timeout_ms=500,
                              ttl_ms=1000) != [0] * len(keys):
                 assert time.monotonic() < end, (
                     self.daemons["node"].directory / "log").read_text(encoding="utf-8")
+                time.sleep(0.02)
+
+    @staticmethod
+    def _store(end: float) -> kv.Store:
+        while True:  # its socket may be there before anybody listens
+            try:
+                return kv.Store()
+            except RuntimeError:
+                if time.monotonic() > end:
+                    raise
                 time.sleep(0.02)
 
     def counter(self, name: str) -> int:
