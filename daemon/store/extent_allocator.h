@@ -63,10 +63,10 @@ public:
   // Calls visit(hole) for at most `looks` holes, those of the largest sizes first.
   template <typename Visit>
   void visit_large_holes(std::uint32_t looks, Visit&& visit) const noexcept {
-    for (std::uint32_t level = kLevels; level-- > 0 && looks > 0;) {
-      if ((levels_ >> level & 1) == 0) continue;
-      for (std::uint32_t step = kSteps; step-- > 0 && looks > 0;) {
-        const HoleList& list = holes_[level][step];
+    for (std::uint32_t level = kLevels; level > 0 && looks > 0; --level) {
+      if ((levels_ >> (level - 1) & 1) == 0) continue;
+      for (std::uint32_t step = kSteps; step > 0 && looks > 0; --step) {
+        const HoleList& list = holes_[level - 1][step - 1];
         std::uint32_t hole = list.front();
         for (; hole != kNone && looks > 0; --looks, hole = list.next(blocks_, hole)) visit(hole);
       }

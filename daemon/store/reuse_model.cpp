@@ -108,7 +108,8 @@ void ReuseModel::fill_worth(const Rates& rates, std::array<float, kBuckets>& wor
   std::array<std::uint32_t, kBuckets + 1> hull;
   std::uint32_t corners = 1;
   hull[0] = kBuckets;
-  for (std::uint32_t b = kBuckets; b-- > 0;) {
+  for (std::uint32_t below = kBuckets; below > 0; --below) {
+    const std::uint32_t b = below - 1;
     while (corners > 1 && slope(b, hull[corners - 1]) <= slope(b, hull[corners - 2])) --corners;
     worth[b] = static_cast<float>(slope(b, hull[corners - 1]));
     hull[corners++] = b;
