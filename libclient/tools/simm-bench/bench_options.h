@@ -10,11 +10,14 @@
 
 namespace simm::bench {
 
+inline constexpr const char* kAllCases = "all";
+
 struct BenchOptions {
   std::string socket_path;  // empty: each measurement starts and stops a daemon of its own
   unsigned threads = 1;     // of each client process
   unsigned processes = 1;
-  bool quick = false;  // as little as shows that it works
+  std::string only = kAllCases;  // or one of the subcommand's cases
+  bool quick = false;            // as little as shows that it works
   bool json = false;
 };
 

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
+#include <span>
 
 #include "libclient/tools/simm-bench/bench_options.h"
 #include "libclient/tools/simm-bench/fanout_benchmark.h"
@@ -22,6 +23,18 @@ namespace {
 
 using simm::Outcome;
 using simm::bench::ResultPrinter;
+
+struct BenchCase {
+  const char* name;
+  Outcome (*run)(const simm::bench::BenchOptions&, ResultPrinter&);
+};
+constexpr BenchCase kKvCases[] = {{"latency", simm::bench::run_kv_latency},
+                                  {"bandwidth", simm::bench::run_kv_bandwidth},
+                                  {"victim", simm::bench::run_kv_victim},
+                                  {"node", simm::bench::run_node_benchmark},
+                                  {"allocations", simm::bench::run_allocation_benchmark}};
+constexpr BenchCase kTcpCases[] = {{"bandwidth", simm::bench::run_tcp_bandwidth},
+                                   {"latency", simm::bench::run_tcp_latency}};
 
 struct ReportOptions {
   std::string directory = "results";
@@ -50,6 +63,19 @@ void add_bench_options(CLI::App& command, simm::bench::BenchOptions& options) {
   command.add_flag("--quick", options.quick,
                    "as little as shows that it works; figures mean nothing");
   command.add_flag("--json", options.json, "one JSON object per line");
+}
+
+void add_case_option(CLI::App& command, std::string& only, std::vector<std::string> names) {
+  names.insert(names.begin(), simm::bench::kAllCases);
+  command.add_option("--case", only, "what to measure")
+      ->check(CLI::IsMember(names))
+      ->capture_default_str();
+}
+
+std::vector<std::string> names_of(std::span<const BenchCase> cases) {
+  std::vector<std::string> names;
+  for (const BenchCase& one : cases) names.emplace_back(one.name);
+  return names;
 }
 
 void add_fanout_options(CLI::App& command, simm::bench::FanoutOptions& options) {
@@ -91,11 +117,7 @@ void add_replay_options(CLI::App& command, simm::bench::ReplayOptions& options) 
 void add_store_options(CLI::App& command, simm::bench::StoreOptions& options) {
   command.add_option("--trace", options.trace_path, "trace file; without it one is generated");
   command.add_option("--seed", options.seed, "of the generated trace")->capture_default_str();
-  std::vector<std::string> cases = simm::bench::store_cases();
-  cases.insert(cases.begin(), simm::bench::kAllStoreCases);
-  command.add_option("--case", options.only, "what to measure")
-      ->check(CLI::IsMember(cases))
-      ->capture_default_str();
+  add_case_option(command, options.only, simm::bench::store_cases());
   command.add_option("--objects", options.objects, "of the case objects, 440 bytes of memory each")
       ->check(CLI::Range(1'000u, 200'000'000u))
       ->capture_default_str();
@@ -112,11 +134,11 @@ void add_stats_options(CLI::App& command, simm::bench::TraceStatsOptions& option
   command.add_option("--write", options.write_path, "write the generated trace to this file");
 }
 
-Outcome run_kv(const simm::bench::BenchOptions& options, ResultPrinter& printer) {
-  for (const auto run :
-       {simm::bench::run_kv_latency, simm::bench::run_kv_bandwidth, simm::bench::run_kv_victim,
-        simm::bench::run_node_benchmark, simm::bench::run_allocation_benchmark}) {
-    const Outcome outcome = run(options, printer);
+Outcome run_cases(std::span<const BenchCase> cases, const simm::bench::BenchOptions& options,
+                  ResultPrinter& printer) {
+  for (const BenchCase& one : cases) {
+    if (options.only != simm::bench::kAllCases && options.only != one.name) continue;
+    const Outcome outcome = one.run(options, printer);
     if (!outcome) return outcome;
   }
   return simm::Done{};
@@ -153,7 +175,9 @@ int main(int argc, char** argv) {
   CLI::App* stats = app.add_subcommand("trace-stats", "Statistics of traces, side by side");
   add_bench_options(*ipc, options.bench);
   add_bench_options(*kv, options.bench);
+  add_case_option(*kv, options.bench.only, names_of(kKvCases));
   add_bench_options(*tcp, options.bench);
+  add_case_option(*tcp, options.bench.only, names_of(kTcpCases));
   add_fanout_options(*fanout, options.fanout);
   add_store_options(*store, options.store);
   add_replay_options(*replay, options.replay);
@@ -170,8 +194,8 @@ int main(int argc, char** argv) {
                         options.bench.json || options.fanout.bench.json || options.store.json);
   Outcome outcome = simm::Done{};
   if (ipc->parsed()) outcome = run_ipc_benchmark(options.bench, printer);
-  if (kv->parsed()) outcome = run_kv(options.bench, printer);
-  if (tcp->parsed()) outcome = run_tcp_benchmark(options.bench, printer);
+  if (kv->parsed()) outcome = run_cases(kKvCases, options.bench, printer);
+  if (tcp->parsed()) outcome = run_cases(kTcpCases, options.bench, printer);
   if (fanout->parsed()) outcome = run_fanout_benchmark(options.fanout, printer);
   if (store->parsed()) outcome = run_store_benchmark(options.store, printer);
   if (replay->parsed()) outcome = run_replay(options.replay);

@@ -122,7 +122,7 @@ std::vector<std::string> store_cases() {
 
 Outcome run_store_benchmark(const StoreOptions& options, ResultPrinter& printer) {
   for (const StoreCase& one : kCases) {
-    if (options.only != kAllStoreCases && options.only != one.name) continue;
+    if (options.only != kAllCases && options.only != one.name) continue;
     const Outcome measured = one.measure(options, printer);
     if (!measured) return measured;
   }

@@ -8,17 +8,16 @@
 #include <string>
 #include <vector>
 
+#include "libclient/tools/simm-bench/bench_options.h"
 #include "libclient/tools/simm-bench/result.h"
 #include "simm/expected.h"
 
 namespace simm::bench {
 
-inline constexpr const char* kAllStoreCases = "all";
-
 struct StoreOptions {
   std::string trace_path;  // empty: a generated trace
   std::uint64_t seed = 1;
-  std::string only = kAllStoreCases;   // or one of store_cases()
+  std::string only = kAllCases;        // or one of store_cases()
   std::uint32_t objects = 10'000'000;  // of the case `objects`
   bool quick = false;                  // little of everything
   bool json = false;

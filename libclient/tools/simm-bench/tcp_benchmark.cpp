@@ -68,25 +68,6 @@ Outcome measure_bw(const BenchOptions& options, const std::string& socket_path,
   return Done{};
 }
 
-Outcome run_bandwidths(const BenchOptions& options, ResultPrinter& printer) {
-  const std::uint64_t workers = std::uint64_t{options.processes} * options.threads;
-  ClusterOptions cluster;
-  cluster.pool_bytes =
-      workers * batch_shape(options, kDeepSeekR1.object_bytes).bytes() * 2 + 512 * kMebibyte;
-  const Expected<MeasuredNode> node = MeasuredNode::open(options, cluster);
-  if (!node) return node.error();
-  constexpr BandwidthCase kRows[] = {{"tcp.get_bw", RegionKind::shared, false},
-                                     {"tcp.put_bw", RegionKind::shared, true}};
-  for (const std::uint64_t page_bytes : {kMebibyte, kDeepSeekR1.object_bytes}) {
-    for (const BandwidthCase& row : kRows) {
-      const Outcome outcome =
-          measure_bw(options, node->socket_path(), row, batch_shape(options, page_bytes), printer);
-      if (!outcome) return outcome;
-    }
-  }
-  return Done{};
-}
-
 // Microseconds of what a small get can not do without: 4 KiB over a bare connection and back, and
 // a call of a client that sleeps meanwhile, to a node that slept.
 Expected<Baseline> bare_round_trip(const BenchOptions& options, const std::string& socket_path,
@@ -125,7 +106,28 @@ Outcome measure_4k(const BenchOptions& options, const std::string& event_socket,
   return Done{};
 }
 
-Outcome run_latencies(const BenchOptions& options, ResultPrinter& printer) {
+}  // namespace
+
+Outcome run_tcp_bandwidth(const BenchOptions& options, ResultPrinter& printer) {
+  const std::uint64_t workers = std::uint64_t{options.processes} * options.threads;
+  ClusterOptions cluster;
+  cluster.pool_bytes =
+      workers * batch_shape(options, kDeepSeekR1.object_bytes).bytes() * 2 + 512 * kMebibyte;
+  const Expected<MeasuredNode> node = MeasuredNode::open(options, cluster);
+  if (!node) return node.error();
+  constexpr BandwidthCase kRows[] = {{"tcp.get_bw", RegionKind::shared, false},
+                                     {"tcp.put_bw", RegionKind::shared, true}};
+  for (const std::uint64_t page_bytes : {kMebibyte, kDeepSeekR1.object_bytes}) {
+    for (const BandwidthCase& row : kRows) {
+      const Outcome outcome =
+          measure_bw(options, node->socket_path(), row, batch_shape(options, page_bytes), printer);
+      if (!outcome) return outcome;
+    }
+  }
+  return Done{};
+}
+
+Outcome run_tcp_latency(const BenchOptions& options, ResultPrinter& printer) {
   ClusterOptions cluster;
   cluster.pool_bytes = 512 * kMebibyte;
   cluster.wait = "event";
@@ -139,14 +141,6 @@ Outcome run_latencies(const BenchOptions& options, ResultPrinter& printer) {
   if (!adaptive) return adaptive.error();
   return measure_4k(options, sleeping->socket_path(), adaptive->socket_path(), WaitMode::adaptive,
                     printer);
-}
-
-}  // namespace
-
-Outcome run_tcp_benchmark(const BenchOptions& options, ResultPrinter& printer) {
-  const Outcome measured = run_bandwidths(options, printer);
-  if (!measured) return measured;
-  return run_latencies(options, printer);
 }
 
 }  // namespace simm::bench
