@@ -19,8 +19,9 @@ import math
 import pathlib
 import sys
 
-PARAMS_SHOWN = ("operation", "path", "wait", "page_bytes", "working_set_bytes", "object_bytes",
-                "objects", "entries", "ranks", "processes", "threads")
+PARAMS_SHOWN = ("operation", "path", "wait", "attacker_priority", "page_bytes",
+                "working_set_bytes", "object_bytes", "objects", "entries", "ranks", "processes",
+                "threads")
 FIELDS = {"name": str, "value": (int, float), "unit": str, "params": dict}
 # Figures with a plot of their own, and the parameters that it needs.
 PARAMS_NEEDED = {
@@ -101,7 +102,10 @@ def by_file(results):
 
 
 def label_of(result):
-    shown = [f"{key}={result['params'][key]}" for key in PARAMS_SHOWN if key in result["params"]]
+    params = result["params"]
+    # A parameter of the same name may be a table, which is too long for a label.
+    shown = [f"{key}={params[key]}" for key in PARAMS_SHOWN
+             if isinstance(params.get(key), (str, int, float))]
     return result["name"] + ("\n" + " ".join(shown) if shown else "")
 
 
@@ -113,6 +117,16 @@ def size_text(count):
     else:
         unit = "GiB"
     return f"{count:.3g} {unit}"
+
+
+def number_text(value):
+    for unit in ("", " k", " M"):
+        if abs(value) < 1000:
+            break
+        value /= 1000
+    else:
+        unit = " G"
+    return f"{value:.4g}{unit}"
 
 
 class Plots:
@@ -137,8 +151,11 @@ class Plots:
         axes.invert_yaxis()
         axes.set_title(title, fontsize=9)
         for place, value in zip(places, values):
-            axes.text(value, place, f" {value:.4g}", va="center", fontsize=7)
+            axes.text(value, place, f" {number_text(value)}", va="center", fontsize=7)
         axes.margins(x=0.15)
+        axes.set_xlim(left=0)
+        axes.tick_params(axis="x", labelsize=7)
+        axes.xaxis.set_major_formatter(lambda value, _: number_text(value))
 
     def efficiency(self, results):
         files = by_file(results)
@@ -237,6 +254,7 @@ class Plots:
         ticks = [100 * part for part in sorted(lines["belady"])]
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
         axes.set_xticks([], minor=True)
+        axes.set_ylim(bottom=0)
         axes.set_xlabel("cache, percent of the unique blocks")
         axes.set_ylabel("prefix hits, percent")
         axes.legend(fontsize=7)
