@@ -272,6 +272,8 @@ private:
   void count_in(const Record& record) noexcept;
   void count_out(const Record& record) noexcept;
   [[nodiscard]] const char* audit_tallies() const noexcept;
+  // `extent_bytes`: of all records.
+  [[nodiscard]] const char* audit_accounts(std::uint64_t extent_bytes) const noexcept;
   // Live to dead or, without pins, to nothing. The index entry is the caller's.
   void detach(std::uint32_t record) noexcept;
   void drop(std::uint32_t record) noexcept;  // detach and remove from the index

@@ -79,6 +79,36 @@ const char* Store::audit_tallies() const noexcept {
   return fixed_bytes == fixed_bytes_ ? nullptr : "bytes that may not move do not add up";
 }
 
+const char* Store::audit_accounts(std::uint64_t extent_bytes) const noexcept {
+  const AccountBook& accounts = groups_.accounts();
+  std::uint64_t account_bytes = 0;
+  std::uint32_t account_records = 0;
+  std::uint64_t weights = 0;
+  std::uint32_t crowded = 0;
+  for (std::uint32_t n = 1; n < accounts.end(); ++n) {
+    const Account& account = accounts[n];
+    if (account.extent_bytes > account.quota_bytes && account.records > 0)
+      return "a quota is exceeded";
+    const std::uint64_t room = account.quota_bytes - account.extent_bytes;
+    if (account.crowded ? room >= account.stock.high_bytes : room < account.stock.low_bytes) {
+      return "a tenant is taken for near its quota, or is not";
+    }
+    crowded += account.crowded ? 1 : 0;
+    account_bytes += account.extent_bytes;
+    account_records += account.records;
+    weights += account.records > 0 ? account.weight : 0;
+  }
+  if (account_bytes != extent_bytes) return "accounts do not add up";
+  const Holding bytes = accounts.mean(Scarce::bytes);
+  const Holding records = accounts.mean(Scarce::records);
+  if (bytes.amount != account_bytes || records.amount != account_records ||
+      bytes.weight != weights) {
+    return "what all accounts hold does not add up";
+  }
+  if (crowded != accounts.crowded()) return "tenants near their quota do not add up";
+  return account_records == records_.used() ? nullptr : "records do not add up";
+}
+
 const char* Store::audit() const noexcept {
   if (const char* wrong = extents_.audit()) return wrong;
   if (const char* wrong = index_.audit()) return wrong;
@@ -86,10 +116,6 @@ const char* Store::audit() const noexcept {
   if (const char* wrong = audit_tallies()) return wrong;
   StoreStats found;
   std::uint64_t extent_bytes = 0;
-  std::uint64_t account_bytes = 0;
-  std::uint32_t account_records = 0;
-  std::uint64_t weights = 0;
-  std::uint32_t crowded = 0;
   for (std::uint32_t n = 1; n <= records_.highest(); ++n) {
     const Record& record = records_[n];
     if (record.state == RecordState::unused) continue;
@@ -119,19 +145,6 @@ const char* Store::audit() const noexcept {
     if ((record.expires_ns != 0) != ttl_wheel_.scheduled(record))
       return "a TTL is not on the wheel";
   }
-  for (std::uint32_t n = 1; n < groups_.accounts().end(); ++n) {
-    const Account& account = groups_.accounts()[n];
-    if (account.extent_bytes > account.quota_bytes && account.records > 0)
-      return "a quota is exceeded";
-    const std::uint64_t room = account.quota_bytes - account.extent_bytes;
-    if (account.crowded ? room >= account.stock.high_bytes : room < account.stock.low_bytes) {
-      return "a tenant is taken for near its quota, or is not";
-    }
-    crowded += account.crowded ? 1 : 0;
-    account_bytes += account.extent_bytes;
-    account_records += account.records;
-    weights += account.records > 0 ? account.weight : 0;
-  }
   if (found.objects != counts_.objects || found.objects != index_.entries())
     return "objects differ";
   if (found.payload_bytes != counts_.payload_bytes) return "payload bytes do not add up";
@@ -144,15 +157,7 @@ const char* Store::audit() const noexcept {
   if (found.lingering != counts_.lingering) return "lingering records do not add up";
   if (extent_bytes + job_.held_bytes() != extents_.extent_bytes())
     return "extent bytes do not add up";
-  if (account_bytes != extent_bytes) return "accounts do not add up";
-  const Holding bytes = groups_.accounts().mean(Scarce::bytes);
-  const Holding records = groups_.accounts().mean(Scarce::records);
-  if (bytes.amount != account_bytes || records.amount != account_records ||
-      bytes.weight != weights) {
-    return "what all accounts hold does not add up";
-  }
-  if (crowded != groups_.accounts().crowded()) return "tenants near their quota do not add up";
-  return account_records == records_.used() ? nullptr : "records do not add up";
+  return audit_accounts(extent_bytes);
 }
 
 }  // namespace simm::store

@@ -21,7 +21,8 @@ def register(block: Any) -> Any:
     if code != 0:
         raise RuntimeError(f"cuda=True: cudaHostRegister of {block.size} bytes answers {code}")
     # A class of its own: an array's has no weak references.
-    buffer = type("CudaBytes", (ctypes.c_ubyte * block.size,), {}).from_buffer(block)
+    kind: Any = type("CudaBytes", (ctypes.c_ubyte * block.size,), {})
+    buffer = kind.from_buffer(block)
     # At the end of the process its driver's memory goes all at once.
     weakref.finalize(buffer, _forget, runtime, block, os.getpid()).atexit = False
     return buffer

@@ -71,6 +71,7 @@ class Cluster:
 
     def counter(self, name: str) -> int:
         """Of the node: the sum over its agents."""
+        time.sleep(0.1)  # a page is kept for 50 ms
         with urllib.request.urlopen(f"http://{self._metrics}/metrics", timeout=60) as answer:
             lines = answer.read().decode().splitlines()
         return sum(int(float(line.rsplit(" ", 1)[1])) for line in lines

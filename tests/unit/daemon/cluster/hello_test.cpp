@@ -90,6 +90,7 @@ TEST_CASE("what does not fit together is refused, and both ends say the same rea
 
 TEST_CASE("versions: the highest that both speak, or a refusal that names the ranges") {
   Ends ends;
+  ends.dialer_self.version_min = 2;
   ends.dialer_self.version_max = 5;
   ends.acceptor_self.version_max = 3;
   ends.run();
