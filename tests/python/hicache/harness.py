@@ -6,6 +6,7 @@ import hashlib
 import os
 import pathlib
 import sys
+import time
 import types
 
 import torch
@@ -121,6 +122,13 @@ def content(host_pool, page: int) -> list:
 def moved(host_pool, source: int, target: int) -> bool:
     """Has page `target` the bytes of page `source`?"""
     return content(host_pool, source) == content(host_pool, target)
+
+
+def wait_until(true) -> None:
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def transfer(name, keys=None, host_indices=None, window: bool = False):

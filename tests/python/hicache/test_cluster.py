@@ -13,7 +13,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="SGLang's interface is made of tensors")
 
 import harness  # noqa: E402
-from harness import CHECKOUT, backend, config, fill, hashes, indices, moved, pool  # noqa: E402
+from harness import (  # noqa: E402
+    CHECKOUT, backend, config, fill, hashes, indices, moved, pool, wait_until)
 
 FAULT_S = float(os.environ.get("SIMM_FAULT_S", "2"))
 N = 24
@@ -38,13 +39,6 @@ def attach(request, cluster):
     yield make
     for one in made:
         one.close()
-
-
-def wait_until(true) -> None:
-    end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def put_all(one, host, keys) -> bool:

@@ -3,7 +3,6 @@ wrong byte, and everything is back with the daemon."""
 
 import signal
 import threading
-import time
 
 import pytest
 
@@ -12,15 +11,9 @@ torch = pytest.importorskip("torch", reason="SGLang's interface is made of tenso
 import harness  # noqa: E402
 from conftest import CONFIG, Daemon  # noqa: E402
 from harness import (  # noqa: E402
-    HiCacheSimm, PoolName, backend, config, fill, hashes, indices, moved, pool, transfer)
+    HiCacheSimm, PoolName, backend, config, fill, hashes, indices, moved, pool, transfer,
+    wait_until)
 from simm import kv as simm_kv  # noqa: E402
-
-
-def wait_until(true) -> None:
-    end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def works(one, host, keys) -> bool:
