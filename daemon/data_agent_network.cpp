@@ -34,11 +34,18 @@ DataAgentNetwork::DataAgentNetwork(const base::Config& config, const base::Clock
                                    base::Waiter& waiter, const transport::TcpCounters& counters,
                                    bool asks, bool serves)
     : io_(std::move(io)),
+      asker_links_(kLinksMax),
+      asker_rosters_(kLinksMax),
       outgoing_(kLinkMessages, &waiter),
       incoming_(kLinkMessages, &waiter),
       maps_(&waiter) {
-  if (asks) requester_.emplace(requester_config(config), clock, *io_, mover, outgoing_, counters);
-  if (serves) responder_.emplace(responder_config(config), clock, *io_, incoming_, counters);
+  if (asks) {
+    requester_.emplace(requester_config(config), clock, *io_, mover, asker_links_, outgoing_,
+                       counters);
+  }
+  if (serves) {
+    responder_.emplace(responder_config(config), clock, *io_, asker_rosters_, incoming_, counters);
+  }
 }
 
 base::TimeNs DataAgentNetwork::next_deadline_ns() const noexcept {

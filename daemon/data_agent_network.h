@@ -55,6 +55,8 @@ public:
 
 private:
   const std::unique_ptr<transport::SocketIo> io_;
+  transport::AskerLinks asker_links_;
+  transport::AskerRosters asker_rosters_;
   transport::TcpLinkMailbox outgoing_;
   transport::TcpLinkMailbox incoming_;
   cluster::MapMailbox maps_;

@@ -138,10 +138,14 @@ private:
   conformance::BreakableMover mover_;
   BreakableIo requester_io_;
   BreakableIo responder_io_;
+  AskerLinks asker_links_{4};
+  AskerRosters asker_rosters_{4};
   TcpLinkMailbox requester_mail_{16};
   TcpLinkMailbox responder_mail_{16};
-  TcpRequester requester_{requester_config(), clock_, requester_io_, mover_, requester_mail_};
-  TcpResponder responder_{responder_config(), clock_, responder_io_, responder_mail_};
+  TcpRequester requester_{requester_config(), clock_,         requester_io_, mover_,
+                          asker_links_,       requester_mail_};
+  TcpResponder responder_{responder_config(), clock_, responder_io_, asker_rosters_,
+                          responder_mail_};
   std::map<std::uint64_t, std::unique_ptr<support::TcpRelay>> relays_;
   std::uint64_t next_link_ = 1;
 };

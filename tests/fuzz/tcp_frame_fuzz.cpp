@@ -209,10 +209,13 @@ struct World {
   FuzzRegion memory;
   FuzzServer server;
   FuzzAsker asker;
+  AskerLinks asker_links{1};
+  AskerRosters asker_rosters{1};
   TcpLinkMailbox requester_mail{2};
   TcpLinkMailbox responder_mail{2};
-  TcpRequester requester{requester_config(), clock, requester_io, mover, requester_mail};
-  TcpResponder responder{responder_config(), clock, responder_io, responder_mail};
+  TcpRequester requester{requester_config(), clock,         requester_io, mover,
+                         asker_links,        requester_mail};
+  TcpResponder responder{responder_config(), clock, responder_io, asker_rosters, responder_mail};
 };
 
 // A request as an honest asker writes it: its pages, opcode and lengths are the input's.

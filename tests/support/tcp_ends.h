@@ -33,11 +33,14 @@ public:
   explicit TcpEnds(simm::transport::SocketIoChoice choice, simm::transport::Mover* mover = nullptr,
                    simm::transport::TcpRequesterConfig asking = small_requester(),
                    simm::transport::TcpResponderConfig serving = small_responder())
-      : requester_io(simm::transport::make_socket_io(choice, nullptr).value()),
+      : asker_links(asking.links_max),
+        asker_rosters(serving.links_max),
+        requester_io(simm::transport::make_socket_io(choice, nullptr).value()),
         responder_io(simm::transport::make_socket_io(choice, nullptr).value()),
-        requester(asking, clock, *requester_io, mover == nullptr ? own_mover : *mover,
+        requester(asking, clock, *requester_io, mover == nullptr ? own_mover : *mover, asker_links,
                   requester_mail, {counters, "asking"}),
-        responder(serving, clock, *responder_io, responder_mail, {counters, "serving"}) {
+        responder(serving, clock, *responder_io, asker_rosters, responder_mail,
+                  {counters, "serving"}) {
     simm::memory::FaultGuard::install();
   }
 
@@ -87,6 +90,8 @@ public:
   simm::base::ManualClock clock;
   simm::base::CounterSet counters;
   simm::transport::RegionMover own_mover;
+  simm::transport::AskerLinks asker_links;
+  simm::transport::AskerRosters asker_rosters;
   simm::transport::TcpLinkMailbox requester_mail{16};
   simm::transport::TcpLinkMailbox responder_mail{16};
   std::unique_ptr<simm::transport::SocketIo> requester_io;

@@ -8,8 +8,7 @@
 #include <cstdint>
 #include <span>
 
-#include "daemon/transport/request.h"
-#include "daemon/transport/tcp/link_roster.h"
+#include "daemon/transport/request_codec.h"
 #include "daemon/transport/tcp/wire.h"
 
 namespace simm::transport {
@@ -24,40 +23,7 @@ void seal_header(wire::FrameHeader header, std::byte* to) noexcept;
 // its kind does not have.
 [[nodiscard]] bool open_header(const std::byte* from, wire::FrameHeader& header) noexcept;
 
-// ---- request ----
-
-// Bytes of the body without inline payloads.
-[[nodiscard]] std::uint32_t request_body_bytes(std::span<const PageRequest> pages) noexcept;
-
-// Writes the body up to the inline payloads, `request_body_bytes` long. inline_pages[i] != 0: page
-// i's payload will follow (in page order).
-void encode_request(const RequestHeader& header, std::uint64_t remaining_ns,
-                    std::span<const PageRequest> pages, std::span<const std::uint8_t> inline_pages,
-                    std::byte* to) noexcept;
-
-struct DecodedRequest {
-  RequestHeader header;  // deadline_ns: still the remaining time; wire::kNoDeadline: none
-  std::uint16_t page_count = 0;
-};
-
-// `pages` has room for ipc::kPagesPerSubmissionMax entries; keys point into `body`. inline_at[i] is
-// the offset in `body` of page i's payload, or 0. Both are defined for page_count pages.
-[[nodiscard]] bool decode_request(std::span<const std::byte> body, DecodedRequest& request,
-                                  std::span<PageRequest> pages,
-                                  std::span<std::uint32_t> inline_at) noexcept;
-
-// ---- roster ----
-
-// Writes sizeof(wire::RosterBody) bytes.
-void encode_roster(const LinkRoster& roster, std::byte* to) noexcept;
-[[nodiscard]] bool decode_roster(const wire::RosterBody& body, LinkRoster& roster) noexcept;
-
-// ---- reply and pull ----
-
-void encode_reply(std::span<const PageReply> replies, std::byte* to) noexcept;
-// `replies` has as many entries as the request has pages; the body must have exactly as many.
-[[nodiscard]] bool decode_reply(std::span<const std::byte> body,
-                                std::span<PageReply> replies) noexcept;
+// ---- pull ----
 
 // `pages` has as many entries as the body; each must be below `page_count`.
 [[nodiscard]] bool decode_pull(std::span<const std::byte> body, std::uint16_t page_count,

@@ -29,12 +29,13 @@ RequesterLink::RequesterLink(RequesterLinkShared& shared)
 }
 
 bool RequesterLink::open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) noexcept {
-  number_ = shared_.rosters.number_for(link);
-  if (number_ == 0) return false;
-  owes_roster_ = true;  // it says whose it is before anything else
+  place_ = shared_.links.open({link.peer, link.shard});
+  if (place_ == AskerLinks::kNone) return false;
   pinged_ns_ = now_ns;
   connection_.socket().owner = this;
-  return connection_.open(std::move(link), ready, now_ns);
+  if (connection_.open(std::move(link), ready, now_ns)) return true;
+  shared_.links.close(place_);
+  return false;
 }
 
 // ---- requests ----
@@ -111,7 +112,7 @@ int RequesterLink::run(base::TimeNs now_ns) noexcept {
   if (!connection_.is_open()) return 0;
   int work = 0;
   if (is_copying_out_) work += copy_out(now_ns);
-  if (owes_roster_ && !send_roster()) {
+  if (shared_.links.owes(place_) && !send_roster()) {
     connection_.start(*this);
     return work;
   }

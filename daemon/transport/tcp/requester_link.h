@@ -14,27 +14,16 @@
 
 #include "daemon/base/hash.h"
 #include "daemon/base/lazy_array.h"
+#include "daemon/transport/asker_links.h"
+#include "daemon/transport/index_queue.h"
 #include "daemon/transport/mover.h"
 #include "daemon/transport/region_faults.h"
-#include "daemon/transport/tcp/index_queue.h"
-#include "daemon/transport/tcp/link_roster.h"
 #include "daemon/transport/tcp/tcp_config.h"
 #include "daemon/transport/tcp/tcp_connection.h"
 #include "daemon/transport/tcp/tcp_posted.h"
 #include "daemon/transport/transport.h"
 
 namespace simm::transport {
-
-// Who knows all links of an asker.
-class RosterSource {
-public:
-  virtual ~RosterSource() = default;
-  // Of a new link; 0: its route has as many as a roster can name.
-  [[nodiscard]] virtual std::uint64_t number_for(const TcpLink& link) noexcept = 0;
-  // What there is to say now, over the link of that number.
-  [[nodiscard]] virtual LinkRoster roster_for(const TcpLink& link,
-                                              std::uint64_t number) noexcept = 0;
-};
 
 // What all links of one requester share.
 struct RequesterLinkShared {
@@ -43,7 +32,7 @@ struct RequesterLinkShared {
   SocketIo& io;
   TcpCounters counters;
   Mover& mover;
-  RosterSource& rosters;
+  AskerLinks& links;
   RequesterEvents* events = nullptr;
   RegionFaults* faults = nullptr;
 };
@@ -53,10 +42,8 @@ public:
   explicit RequesterLink(RequesterLinkShared& shared);
 
   [[nodiscard]] bool open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) noexcept;
-  // Among all links of this asker.
-  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
-  // The links of its route have changed: nothing is asked for over this one before it said so.
-  void owe_roster() noexcept { owes_roster_ = true; }
+  // In AskerLinks.
+  [[nodiscard]] std::uint32_t place() const noexcept { return place_; }
   [[nodiscard]] TcpConnection& connection() noexcept { return connection_; }
   [[nodiscard]] const TcpConnection& connection() const noexcept { return connection_; }
 
@@ -139,8 +126,7 @@ private:
   IndexQueue cancels_;             // slots whose cancel frame is due
   bool waits_for_copies_ = false;  // made elsewhere, with nobody to wake us
   base::TimeNs pinged_ns_ = 0;
-  std::uint64_t number_ = 0;
-  bool owes_roster_ = false;
+  std::uint32_t place_ = AskerLinks::kNone;
 
   base::LazyArray<std::byte> blocks_;
   std::array<std::uint32_t, kBlocks> free_blocks_{};

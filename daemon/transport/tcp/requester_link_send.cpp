@@ -49,11 +49,10 @@ bool RequesterLink::send_roster() noexcept {
   if (frame == nullptr) return false;
   FrameHeader header = frame_header(FrameKind::roster, 0, 0);
   header.body_bytes = sizeof(wire::RosterBody);
-  encode_roster(shared_.rosters.roster_for(connection_.link(), number_), frame + sizeof header);
+  encode_roster(shared_.links.say(place_), frame + sizeof header);
   header.digest = base::payload_digest(frame + sizeof header, header.body_bytes);
   seal_header(header, frame);
   tx.commit(sizeof header + header.body_bytes);
-  owes_roster_ = false;
   return true;
 }
 

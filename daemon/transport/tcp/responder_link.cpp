@@ -127,7 +127,7 @@ bool ResponderLink::end_roster() noexcept {
   if (!is_first && (roster.asker != asker_ || roster.link != number_)) return false;
   asker_ = roster.asker;
   number_ = roster.link;
-  shared_.rosters.on_roster(roster, is_first);
+  shared_.rosters.hear(roster, is_first);
   return true;
 }
 

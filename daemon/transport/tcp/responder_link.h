@@ -11,8 +11,8 @@
 
 #include "daemon/base/hash.h"
 #include "daemon/base/lazy_array.h"
-#include "daemon/transport/tcp/index_queue.h"
-#include "daemon/transport/tcp/link_roster.h"
+#include "daemon/transport/asker_rosters.h"
+#include "daemon/transport/index_queue.h"
 #include "daemon/transport/tcp/tcp_config.h"
 #include "daemon/transport/tcp/tcp_connection.h"
 #include "daemon/transport/tcp/tcp_incoming.h"
@@ -20,21 +20,13 @@
 
 namespace simm::transport {
 
-// Who is told what askers say of their links.
-class RosterEvents {
-public:
-  virtual ~RosterEvents() = default;
-  // `is_first`: of that link. It may end that link, and others.
-  virtual void on_roster(const LinkRoster& roster, bool is_first) noexcept = 0;
-};
-
 // What all links of one responder share.
 struct ResponderLinkShared {
   const TcpResponderConfig& config;
   const base::Clock& clock;
   SocketIo& io;
   TcpCounters counters;
-  RosterEvents& rosters;
+  AskerRosters& rosters;
   Responder* responder = nullptr;
   ResponderEvents* events = nullptr;
 };

@@ -34,13 +34,6 @@ inline constexpr std::uint32_t kCopiedBytesMax = 8 * 1024;
 // What a stop waits for ends at the next look at the kernel, or (foreign copies) with the death of
 // a process.
 inline constexpr int kStopTurns = 100'000;
-// How much of the time since the last turn was ours: an agent has a turn at least every third of
-// the time after which silence means death, else it did not listen.
-[[nodiscard]] constexpr base::TimeNs uncounted_ns(base::TimeNs last_turn_ns, base::TimeNs now_ns,
-                                                  base::TimeNs silence_ns) noexcept {
-  if (last_turn_ns == 0 || now_ns - last_turn_ns <= silence_ns / 3) return 0;
-  return now_ns - last_turn_ns - silence_ns / 3;
-}
 // Receives and sends that one do_work() makes on a link before it lets others run.
 inline constexpr int kRoundsPerTurn = 4;
 

@@ -12,6 +12,7 @@
 #include "daemon/base/ids.h"
 #include "daemon/base/mailbox.h"
 #include "daemon/base/waiter.h"
+#include "daemon/transport/link_loss.h"
 #include "ipc/fd.h"
 
 namespace simm::transport {
@@ -21,26 +22,6 @@ struct TcpLink {
   base::PeerId peer;        // who is at the other end
   std::uint16_t shard = 0;  // of the peer (requester), of ours (responder)
   std::uint64_t link = 0;   // the control thread's own name of this connection
-};
-
-// Why a connection ended.
-enum class LinkLoss : std::uint8_t {
-  closed = 0,    // by the peer
-  io_error = 1,  // the system said so
-  protocol = 2,  // the peer sent what no peer of ours sends
-  silent = 3,    // the peer did not answer within its detection time
-  reset = 4,     // a request on it had to be fenced
-  dropped = 5,   // the control thread asked for it
-  refused = 6,   // no room for another link
-  given_up = 7,  // its asker said over another link that this one is over
-};
-inline constexpr std::size_t kLinkLossCount = 8;
-
-struct LinkLost {
-  std::uint64_t link = 0;
-  base::PeerId peer;
-  std::uint16_t shard = 0;
-  LinkLoss cause = LinkLoss::closed;
 };
 
 // Thread: control_* by the control thread, agent_* by the data agent. Made and destroyed on the

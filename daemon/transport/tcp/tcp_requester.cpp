@@ -2,30 +2,15 @@
 
 #include <algorithm>
 
-#include "daemon/base/random.h"
 #include "simm/check.h"
 
 namespace simm::transport {
 
-namespace {
-
-// Of the links on one route. `seed` is random, so nobody else has the same name.
-std::uint64_t asker_on(const TcpLink& route, std::uint64_t seed) noexcept {
-  const std::uint64_t asker = seed ^ (std::uint64_t{route.peer.value} << 16 | route.shard);
-  return asker != 0 ? asker : 1;
-}
-
-bool is_on_one_route(const TcpLink& one, const TcpLink& other) noexcept {
-  return one.peer == other.peer && one.shard == other.shard;
-}
-
-}  // namespace
-
 TcpRequester::TcpRequester(const TcpRequesterConfig& config, const base::Clock& clock, SocketIo& io,
-                           Mover& mover, TcpLinkMailbox& mailbox, const TcpCounters& counters)
+                           Mover& mover, AskerLinks& links, TcpLinkMailbox& mailbox,
+                           const TcpCounters& counters)
     : config_(config),
-      asker_seed_(base::SystemRandom().next()),
-      shared_{config_, clock, io, counters, mover, *this},
+      shared_{config_, clock, io, counters, mover, links},
       links_(config.links_max, shared_, mailbox) {}
 
 void TcpRequester::connect(RequesterEvents& events, RegionFaults* faults) noexcept {
@@ -73,38 +58,6 @@ void TcpRequester::reset(Route, RequestToken culprit) noexcept {
   has_posted_ = true;
 }
 
-// ---- links ----
-
-std::uint64_t TcpRequester::number_for(const TcpLink& link) noexcept {
-  const auto siblings =
-      std::count_if(links_.used().begin(), links_.used().end(), [&link](const auto& one) {
-        const TcpConnection& connection = one->connection();
-        return connection.is_open() && is_on_one_route(connection.link(), link);
-      });
-  return siblings < wire::kRosterLinksMax ? ++last_number_ : 0;
-}
-
-LinkRoster TcpRequester::roster_for(const TcpLink& link, std::uint64_t number) noexcept {
-  LinkRoster roster;
-  roster.asker = asker_on(link, asker_seed_);
-  roster.statement = ++last_number_;
-  roster.link = number;
-  for (const auto& one : links_.used()) {
-    const TcpConnection& connection = one->connection();
-    if (!connection.is_open() || !is_on_one_route(connection.link(), link)) continue;
-    SIMM_CHECK(roster.count < roster.links.size());
-    roster.links[roster.count++] = one->number();
-  }
-  return roster;
-}
-
-// Its requests have failed. What their askers ask for from now on must not be overtaken by them.
-void TcpRequester::on_over(const RequesterLink& over) noexcept {
-  for (const auto& one : links_.used()) {
-    if (is_on_one_route(one->connection().link(), over.connection().link())) one->owe_roster();
-  }
-}
-
 // ---- turns ----
 
 int TcpRequester::do_work() noexcept {
@@ -114,7 +67,8 @@ int TcpRequester::do_work() noexcept {
   work += links_.take_mail();
   work += links_.run(now_ns);
   check_lives(now_ns);
-  return work + links_.finish_closing([this](const RequesterLink& over) { on_over(over); });
+  return work + links_.finish_closing(
+                    [this](const RequesterLink& over) { shared_.links.close(over.place()); });
 }
 
 void TcpRequester::check_lives(base::TimeNs now_ns) noexcept {

@@ -20,11 +20,12 @@
 
 namespace simm::transport {
 
-class TcpRequester final : public Requester, private RosterSource {
+class TcpRequester final : public Requester {
 public:
-  // All references outlive the requester. `io` may be shared with others of this agent.
+  // All references outlive the requester. `io` and `links` may be shared with others of this agent.
   TcpRequester(const TcpRequesterConfig& config, const base::Clock& clock, SocketIo& io,
-               Mover& mover, TcpLinkMailbox& mailbox, const TcpCounters& counters = {});
+               Mover& mover, AskerLinks& links, TcpLinkMailbox& mailbox,
+               const TcpCounters& counters = {});
   // Breaks every link and waits until the kernel has let go of all memory; nobody is told. On the
   // agent's thread, or when that has ended.
   ~TcpRequester() override = default;
@@ -53,14 +54,9 @@ public:
 
 private:
   RequesterLink* least_loaded(Route route, bool& is_reachable) noexcept;
-  [[nodiscard]] std::uint64_t number_for(const TcpLink& link) noexcept override;
-  [[nodiscard]] LinkRoster roster_for(const TcpLink& link, std::uint64_t number) noexcept override;
-  void on_over(const RequesterLink& over) noexcept;
   void check_lives(base::TimeNs now_ns) noexcept;
 
   const TcpRequesterConfig config_;
-  const std::uint64_t asker_seed_;  // random: who this is among all that ask a server
-  std::uint64_t last_number_ = 0;   // of links and of what was said of them
   RequesterLinkShared shared_;
   LinkSet<RequesterLink> links_;  // after what it uses
   base::TimeNs turn_ns_ = 0;      // when the last turn began

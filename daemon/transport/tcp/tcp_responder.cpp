@@ -14,11 +14,13 @@ TcpIncoming& tcp_incoming(Incoming& incoming) noexcept {
 }  // namespace
 
 TcpResponder::TcpResponder(const TcpResponderConfig& config, const base::Clock& clock, SocketIo& io,
-                           TcpLinkMailbox& mailbox, const TcpCounters& counters)
+                           AskerRosters& rosters, TcpLinkMailbox& mailbox,
+                           const TcpCounters& counters)
     : config_(config),
-      rosters_(config.links_max),
-      shared_{config_, clock, io, counters, *this, this},
-      links_(config.links_max, shared_, mailbox) {}
+      shared_{config_, clock, io, counters, rosters, this},
+      links_(config.links_max, shared_, mailbox) {
+  rosters.add_listener(*this);
+}
 
 // ---- the server's calls ----
 
@@ -57,19 +59,17 @@ int TcpResponder::do_work() noexcept {
     if (link->is_overdue(now_ns)) link->connection().fail(LinkLoss::silent);
   }
   return work + links_.finish_closing([this](const ResponderLink& over) {
-    if (over.asker() != 0) rosters_.leave(over.asker());
+    if (over.asker() != 0) shared_.rosters.leave(over.asker());
   });
 }
 
 // What a link that was given up still carries must not be done behind what is asked for now.
-void TcpResponder::on_roster(const LinkRoster& roster, bool is_first) noexcept {
-  const bool remembers_all = rosters_.note(roster, is_first);
+void TcpResponder::on_roster(const LinkRoster& roster, bool remembers_all) noexcept {
   for (const auto& link : links_.used()) {
     if (!link->connection().is_open()) continue;
-    if (link->asker() == roster.asker && rosters_.leaves_out(roster.asker, link->number())) {
+    if (link->asker() == roster.asker && shared_.rosters.leaves_out(roster.asker, link->number())) {
       link->connection().fail(LinkLoss::given_up);
     }
-    // It may be of an asker who was forgotten, and given up; an honest one is dialled again.
     if (link->asker() == 0 && !remembers_all) link->connection().fail(LinkLoss::dropped);
   }
 }

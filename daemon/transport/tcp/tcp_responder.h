@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "daemon/transport/tcp/asker_rosters.h"
+#include "daemon/transport/asker_rosters.h"
 #include "daemon/transport/tcp/link_set.h"
 #include "daemon/transport/tcp/responder_link.h"
 #include "daemon/transport/tcp/tcp_config.h"
@@ -17,11 +17,12 @@
 
 namespace simm::transport {
 
-class TcpResponder final : public Responder, private RosterEvents {
+class TcpResponder final : public Responder, private RosterListener {
 public:
-  // All references outlive the responder. `io` may be shared with others of this agent.
+  // All references outlive the responder. `io` and `rosters` may be shared with others of this
+  // agent.
   TcpResponder(const TcpResponderConfig& config, const base::Clock& clock, SocketIo& io,
-               TcpLinkMailbox& mailbox, const TcpCounters& counters = {});
+               AskerRosters& rosters, TcpLinkMailbox& mailbox, const TcpCounters& counters = {});
   // Breaks every link and waits until the kernel has let go of all memory; nobody is told. On the
   // agent's thread, or when that has ended.
   ~TcpResponder() override = default;
@@ -53,10 +54,9 @@ public:
   }
 
 private:
-  void on_roster(const LinkRoster& roster, bool is_first) noexcept override;
+  void on_roster(const LinkRoster& roster, bool remembers_all) noexcept override;
 
   const TcpResponderConfig config_;
-  AskerRosters rosters_;
   ResponderLinkShared shared_;
   LinkSet<ResponderLink> links_;  // after what it uses
   base::TimeNs turn_ns_ = 0;      // when the last turn began

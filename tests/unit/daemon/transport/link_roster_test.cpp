@@ -6,7 +6,7 @@
 #include <functional>
 #include <map>
 
-#include "daemon/transport/tcp/asker_rosters.h"
+#include "daemon/transport/asker_rosters.h"
 #include "daemon/transport/tcp/frame_codec.h"
 #include "tests/support/tcp_ends.h"
 #include "tests/unit/daemon/transport/local_world.h"
@@ -186,9 +186,10 @@ TEST_CASE("roster: a put that was given up is not done behind a later one") {
 TEST_CASE("roster: links of other askers and other shards are not touched") {
   for (const SocketIoChoice choice : support::io_choices()) {
     Scene scene(choice, kPulled);
+    AskerLinks other_links(4);
     TcpLinkMailbox other_mail{16};
     TcpRequester other(TcpEnds::small_requester(), scene.ends.clock, *scene.ends.requester_io,
-                       scene.ends.own_mover, other_mail);
+                       scene.ends.own_mover, other_links, other_mail);
     Answers other_answers;
     other.connect(other_answers, nullptr);
     support::TcpRelay between;

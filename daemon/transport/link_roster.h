@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <span>
 
-#include "daemon/transport/tcp/wire.h"
+#include "daemon/transport/request_wire.h"
 
 namespace simm::transport {
 

@@ -3,20 +3,41 @@
 //
 // Its room is bounded. Who has no link here may be forgotten, the one who was silent longest first;
 // note() says so, and then no link may be trusted that has not said yet whose it is.
-// Owned by a TcpResponder. Thread: the data agent. No allocation after construction.
+// Owned by the data agent, shared by its responders. Thread: the data agent. No allocation after
+// construction.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "daemon/transport/tcp/link_roster.h"
+#include "daemon/transport/link_roster.h"
 
 namespace simm::transport {
+
+// Who has links of askers.
+class RosterListener {
+public:
+  virtual ~RosterListener() = default;
+  // `roster` is known by now: every link of that asker that leaves_out() says was given up ends.
+  // Unless `remembers_all`, so does every link that has not said yet whose it is: it may be of an
+  // asker who was forgotten, and given up; an honest one is dialled again.
+  virtual void on_roster(const LinkRoster& roster, bool remembers_all) noexcept = 0;
+};
 
 class AskerRosters {
 public:
   // At most `links_max` links are open at one time.
   explicit AskerRosters(std::uint32_t links_max) : askers_(std::size_t{2} * links_max) {}
+  AskerRosters(const AskerRosters&) = delete;
+  AskerRosters& operator=(const AskerRosters&) = delete;
+
+  // Before the first roster; it outlives the use.
+  void add_listener(RosterListener& listener) { listeners_.push_back(&listener); }
+  // Notes what an asker said, and tells all listeners.
+  void hear(const LinkRoster& roster, bool is_first) noexcept {
+    const bool remembers_all = note(roster, is_first);
+    for (RosterListener* listener : listeners_) listener->on_roster(roster, remembers_all);
+  }
 
   // What an asker said. `is_first`: of that link, which counts for the asker until leave(). False:
   // somebody else had to be forgotten for it.
@@ -36,6 +57,7 @@ private:
   [[nodiscard]] Asker* find(std::uint64_t asker) noexcept;
 
   std::vector<Asker> askers_;
+  std::vector<RosterListener*> listeners_;
   std::uint64_t notes_ = 0;
 };
 

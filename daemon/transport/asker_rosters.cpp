@@ -1,4 +1,4 @@
-#include "daemon/transport/tcp/asker_rosters.h"
+#include "daemon/transport/asker_rosters.h"
 
 #include <algorithm>
 #include <utility>
