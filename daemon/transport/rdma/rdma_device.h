@@ -17,11 +17,13 @@ namespace simm::transport {
 // Who may touch a registration besides this daemon.
 enum class RemoteAccess : std::uint8_t {
   none = 0,        // the pool, message buffers: works of this end only
-  read_write = 1,  // a client's region: the owners of objects READ from it and WRITE to it
+  // A client's region: the owners of objects READ from it and WRITE to it. Its addresses are drawn
+  // by lot, at both ends of a device alike, so no LocalPart names it.
+  read_write = 1,
 };
 
 // Memory to register. Of a dma-buf (dmabuf_descriptor >= 0), `base` is null and `offset` is where
-// it begins in the dma-buf.
+// it begins in the dma-buf; `at` of a LocalPart counts from its first byte then.
 struct MemoryRange {
   std::byte* base = nullptr;
   std::uint64_t bytes = 0;
@@ -37,7 +39,7 @@ public:
   Registration(const Registration&) = delete;
   Registration& operator=(const Registration&) = delete;
 
-  std::uint32_t local_key = 0;
+  std::uint32_t local_key = 0;       // 0: remote access only; see RemoteAccess
   std::uint32_t remote_key = 0;      // 0: no remote access
   std::uint64_t remote_address = 0;  // of its first byte, as the other end names it; no pointer
   bool is_on_demand = false;         // not pinned: the device faults pages in (a reported fallback)
