@@ -39,6 +39,9 @@ public:
   virtual std::uint32_t credits() = 0;
   // True: a reset fences every request on the route. False: each request is a path of its own.
   virtual bool path_is_shared() = 0;
+  // Pages that are at most so long are copied by a CPU at the asking end: those of registered
+  // memory that a device reaches can not fail.
+  virtual std::uint64_t copied_page_bytes() { return kRegionBytes; }
   // From now on copies that touch [offset, offset + length) of the region fail.
   virtual void break_region(std::uint64_t offset, std::uint64_t length) = 0;
 };

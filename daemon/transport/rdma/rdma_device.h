@@ -16,7 +16,7 @@ namespace simm::transport {
 
 // Who may touch a registration besides this daemon.
 enum class RemoteAccess : std::uint8_t {
-  none = 0,        // the pool, message buffers: works of this end only
+  none = 0,  // the pool, message buffers: works of this end only
   // A client's region: the owners of objects READ from it and WRITE to it. Its addresses are drawn
   // by lot, at both ends of a device alike, so no LocalPart names it.
   read_write = 1,

@@ -26,8 +26,8 @@ public:
 
   // Takes what has ended, oldest first; how many.
   [[nodiscard]] virtual std::size_t poll(std::span<Completion> completions) noexcept = 0;
-  // True: the next completion makes event_descriptor() readable, which it is not before. False: some
-  // are there already.
+  // True: the next completion makes event_descriptor() readable, which it is not before. False:
+  // some are there already.
   [[nodiscard]] virtual bool prepare_sleep() noexcept = 0;
   [[nodiscard]] virtual int event_descriptor() const noexcept = 0;
 

@@ -1,0 +1,62 @@
+// The limits of the RDMA transport. What can be chosen is filled from the daemon's configuration at
+// start.
+#pragma once
+
+#include <cstdint>
+
+#include "daemon/base/clock.h"
+#include "daemon/transport/rdma/queue_pair.h"
+
+namespace simm::transport {
+
+struct RdmaRequesterConfig {
+  std::uint32_t links_max = 64;
+  std::uint32_t credits = 32;  // requests on their way on one link; at most wire::kRdmaSlotsMax
+  // Nothing heard for so long while requests are out: the peer is dead.
+  base::TimeNs peer_detection_ns = 300 * base::kNsPerMs;
+  // Pages of at most this length travel inside messages, as far as kInlineMessageBytes goes.
+  std::uint64_t inline_page_bytes = 4096;
+};
+
+struct RdmaResponderConfig {
+  std::uint32_t links_max = 128;
+  std::uint32_t credits = 32;  // at least the requesters'
+  // Nothing heard for so long while requests are served: their asker is dead.
+  base::TimeNs peer_silence_ns = base::kNsPerSecond;
+  std::uint64_t inline_page_bytes = 4096;
+};
+
+// Messages are sent in parts, each as long as a receive.
+inline constexpr std::uint32_t kPartBufferBytes = 8 * 1024;
+inline constexpr std::uint32_t kReceives = 32;     // of one link, at each end
+inline constexpr std::uint32_t kSendBuffers = 16;  // of one link, at each end
+// Credits that only messages without a body take which give credits back: so both ends can not wait
+// for each other.
+inline constexpr std::uint32_t kCreditsReserved = 2;
+// Payload inside one request or reply. More of it is cheaper where it lies: a second part costs two
+// copies and a receive.
+inline constexpr std::uint32_t kInlineMessageBytes = 8 * 1024;
+
+// Works on one queue pair that have not ended.
+inline constexpr std::uint32_t kWorksMax = 256;
+// A work without a report of its own is reported by the next that has one: one in so many has.
+inline constexpr std::uint32_t kWorksPerReport = 8;
+// Pages are moved in pieces, so that a short page waits for no more than a piece of each other one.
+inline constexpr std::uint32_t kPieceBytes = 1024 * 1024;
+// Payload on its way on one link: more than any link needs to be busy while an answer comes back
+// (400 Gbit/s for 80 us), and little enough for a reply behind it.
+inline constexpr std::uint64_t kBytesPostedMax = 4 * 1024 * 1024;
+// What is digested at a time: some 10 us.
+inline constexpr std::uint64_t kDigestBytes = 256 * 1024;
+// Steps of one link in one turn.
+inline constexpr int kStepsPerTurn = 64;
+
+[[nodiscard]] constexpr QueuePairConfig queue_pair_config(bool is_asker) noexcept {
+  QueuePairConfig config;
+  config.sends_max = kWorksMax;
+  config.receives_max = kReceives;
+  config.is_asker = is_asker;
+  return config;
+}
+
+}  // namespace simm::transport

@@ -1,0 +1,146 @@
+// RdmaLinkSet: the links of one end of the RDMA transport, all of them made at the start: taking
+// new ones from the control thread, handing them what their ports report, running those in use,
+// dropping a peer's, and giving back those that are over. Link: RdmaRequesterLink or
+// RdmaResponderLink.
+// Owned by a RdmaRequester or RdmaResponder. Thread: the data agent; made on the control thread.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "daemon/base/clock.h"
+#include "daemon/transport/rdma/rdma_channel.h"
+#include "daemon/transport/rdma/rdma_link.h"
+#include "daemon/transport/rdma/rdma_port.h"
+
+namespace simm::transport {
+
+template <typename Link>
+class RdmaLinkSet {
+public:
+  // `ports` by rail; they and `shared`, which each link is made with, outlive the set.
+  template <typename Shared>
+  RdmaLinkSet(std::uint32_t links_max, Shared& shared, std::vector<RdmaPort*> ports,
+              RdmaLinkMailbox& mailbox)
+      : clock_(shared.clock), ports_(std::move(ports)), mailbox_(mailbox), ended_(links_max) {
+    links_.reserve(links_max);
+    for (std::uint32_t i = 0; i < links_max; ++i) links_.push_back(std::make_unique<Link>(shared));
+  }
+  // Fences every link; nobody is told.
+  ~RdmaLinkSet() {
+    for (const auto& link : links_) {
+      link->channel().fail(LinkLoss::dropped);
+      if (link->channel().is_closing()) static_cast<void>(link->channel().close());
+    }
+  }
+  RdmaLinkSet(const RdmaLinkSet&) = delete;
+  RdmaLinkSet& operator=(const RdmaLinkSet&) = delete;
+
+  // All that are in use, and some that may be free.
+  [[nodiscard]] std::span<const std::unique_ptr<Link>> used() const noexcept {
+    return {links_.data(), used_};
+  }
+
+  // Takes the link; without room it is given back (refused).
+  void add(std::unique_ptr<RdmaLink> link) noexcept {
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+      // A link whose predecessor was not given back yet has no place to be given back to.
+      if (!links_[i]->channel().is_free() || ended_[i] != nullptr) continue;
+      if (!links_[i]->open(link, clock_.now_ns())) {
+        refuse(i, std::move(link));
+      }
+      used_ = std::max(used_, i + 1);
+      return;
+    }
+    // All places are taken: the control thread keeps to links_max, so this is a matter of turns.
+    link->loss = LinkLoss::refused;
+    link->queue_pair->destroy();
+    overflow_ = std::move(link);
+  }
+  int take_mail() noexcept {
+    give_back();
+    if (overflow_ != nullptr) return 0;
+    return mailbox_.agent_take([this](std::unique_ptr<RdmaLink> link) { add(std::move(link)); },
+                               [this](base::PeerId peer) { drop_peer(peer, LinkLoss::dropped); });
+  }
+  void drop_peer(base::PeerId peer, LinkLoss cause) noexcept {
+    for (const auto& link : used()) {
+      RdmaChannel& channel = link->channel();
+      if (channel.is_open() && channel.link().peer == peer) channel.fail(cause);
+    }
+  }
+  void drop_all() noexcept {
+    for (const auto& link : used()) link->channel().fail(LinkLoss::dropped);
+  }
+  // Hands out what the ports report, and starts what can be started.
+  int run(base::TimeNs now_ns) noexcept {
+    int work = 0;
+    for (RdmaPort* port : ports_) work += poll(*port, now_ns);
+    for (const auto& link : used()) work += link->run();
+    return work;
+  }
+  // Ends those that are closing.
+  int finish_closing() noexcept {
+    int work = 0;
+    for (std::size_t i = 0; i < used_; ++i) {
+      if (!links_[i]->channel().is_closing()) continue;
+      ended_[i] = links_[i]->finish_closing();
+      ++work;
+    }
+    give_back();
+    return work;
+  }
+  [[nodiscard]] bool prepare_sleep() noexcept {
+    bool may_sleep = overflow_ == nullptr;
+    for (const auto& link : used()) may_sleep &= !link->channel().is_closing();
+    for (RdmaPort* port : ports_) may_sleep &= port->prepare_sleep();
+    return may_sleep;
+  }
+
+private:
+  static constexpr std::size_t kCompletionsPerPoll = 32;
+  static constexpr int kPollsPerTurn = 8;
+
+  int poll(RdmaPort& port, base::TimeNs now_ns) noexcept {
+    std::array<Completion, kCompletionsPerPoll> completions;
+    int work = 0;
+    for (int i = 0; i < kPollsPerTurn; ++i) {
+      const std::size_t count = port.poll(completions);
+      for (const Completion& completion : std::span(completions).first(count)) {
+        // SAFETY: open() set the owner; a queue pair that was destroyed reports nothing.
+        static_cast<Link*>(completion.queue_pair->owner)->serve(completion, now_ns);
+      }
+      work += static_cast<int>(count);
+      if (count < completions.size()) break;
+    }
+    return work;
+  }
+  void refuse(std::size_t place, std::unique_ptr<RdmaLink> link) noexcept {
+    link->loss = LinkLoss::refused;
+    link->queue_pair->destroy();
+    ended_[place] = std::move(link);
+  }
+  void give_back() noexcept {
+    for (std::size_t i = 0; i < used_; ++i) {
+      if (ended_[i] != nullptr && !mailbox_.agent_ended(ended_[i])) return;
+    }
+    if (overflow_ != nullptr && !mailbox_.agent_ended(overflow_)) return;
+    while (used_ > 0 && links_[used_ - 1]->channel().is_free()) --used_;
+  }
+
+  const base::Clock& clock_;
+  const std::vector<RdmaPort*> ports_;
+  RdmaLinkMailbox& mailbox_;
+  std::vector<std::unique_ptr<Link>> links_;
+  std::vector<std::unique_ptr<RdmaLink>> ended_;  // of links_[i], until the mailbox takes it
+  std::unique_ptr<RdmaLink> overflow_;
+  std::size_t used_ = 0;  // links_[0 .. used_) may be in use
+};
+
+}  // namespace simm::transport

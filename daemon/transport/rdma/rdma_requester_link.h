@@ -1,0 +1,110 @@
+// RdmaRequesterLink: the asking side of one link: requests out on it, its life signs, and the fence
+// at its end. It moves no payload but what travels inside messages: the server's device reads the
+// pages of a put, and writes those of a get, where they lie.
+// Owned by a RdmaRequester. Thread: the engine's data agent. No allocation after construction.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "daemon/base/hash.h"
+#include "daemon/base/lazy_array.h"
+#include "daemon/transport/asker_links.h"
+#include "daemon/transport/index_queue.h"
+#include "daemon/transport/mover.h"
+#include "daemon/transport/rdma/memory_keys.h"
+#include "daemon/transport/rdma/rdma_channel.h"
+#include "daemon/transport/rdma/rdma_posted.h"
+#include "daemon/transport/region_faults.h"
+#include "daemon/transport/transport.h"
+
+namespace simm::transport {
+
+// What all links of one requester share.
+struct RdmaRequesterShared {
+  const RdmaRequesterConfig& config;
+  const base::Clock& clock;
+  const MemoryKeys& keys;
+  Mover& mover;
+  AskerLinks& links;
+  RdmaCounters counters;
+  RequesterEvents* events = nullptr;
+  RegionFaults* faults = nullptr;
+
+  // Of the request that is being encoded.
+  std::array<std::uint8_t, ipc::kPagesPerSubmissionMax> is_inline{};
+  std::array<wire::RemoteTarget, wire::kTargetsMax> targets{};
+  std::uint32_t target_count = 0;
+  base::PayloadDigest scratch_digest{};  // what a Mover wants and nobody reads
+};
+
+class RdmaRequesterLink final : private MessageHandler {
+public:
+  explicit RdmaRequesterLink(RdmaRequesterShared& shared);
+
+  // False: its route has as many links as it may; `link` stays the caller's.
+  [[nodiscard]] bool open(std::unique_ptr<RdmaLink>& link, base::TimeNs now_ns) noexcept;
+  [[nodiscard]] RdmaChannel& channel() noexcept { return channel_; }
+  [[nodiscard]] const RdmaChannel& channel() const noexcept { return channel_; }
+
+  [[nodiscard]] std::uint32_t in_flight() const noexcept { return in_flight_; }
+  [[nodiscard]] bool has_credit() const noexcept { return free_count_ > 0; }
+  // Payload of the requests that are out.
+  [[nodiscard]] std::uint64_t bytes_out() const noexcept { return bytes_out_; }
+
+  // Only with credit, on an open channel. False: memory of it is not registered (yet); nothing
+  // happened.
+  [[nodiscard]] bool post(RequestToken token, const Request& request) noexcept;
+  // False: that request is not on this link.
+  bool cancel(RequestToken token) noexcept;
+  bool reset(RequestToken culprit) noexcept;
+
+  // Takes what has ended or arrived; makes the upcalls.
+  void serve(const Completion& completion, base::TimeNs now_ns) noexcept {
+    channel_.serve(completion, *this, now_ns);
+  }
+  // Sends what there is to send; how much that was.
+  int run() noexcept;
+  // A life sign is due, or the peer's is overdue (true: it is dead).
+  [[nodiscard]] bool check_life(base::TimeNs now_ns) noexcept;
+  [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept;
+  // Of a closing channel: fences every request, and gives the link back.
+  [[nodiscard]] std::unique_ptr<RdmaLink> finish_closing() noexcept;
+
+private:
+  static constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
+
+  [[nodiscard]] bool on_part(const wire::Envelope& envelope,
+                             std::span<const std::byte> part) noexcept override;
+  void on_moved(std::uint32_t, std::uint32_t) noexcept override {}  // this side moves nothing
+
+  [[nodiscard]] bool encode(RdmaPosted& posted, const Request& request) noexcept;
+  std::uint32_t copy_inline_pages(RdmaPosted& posted, const Request& request,
+                                  std::byte* to) noexcept;
+  [[nodiscard]] bool name_targets(const RdmaPosted& posted, const Request& request) noexcept;
+  void set_remaining(RdmaPosted& posted) noexcept;
+  [[nodiscard]] bool send_roster() noexcept;
+  [[nodiscard]] bool send_part(std::uint32_t slot) noexcept;
+  [[nodiscard]] bool end_reply(std::uint32_t slot) noexcept;
+  void tell_faults(const RdmaPosted& posted) noexcept;
+  void copy_inline_replies(RdmaPosted& posted) noexcept;
+  [[nodiscard]] Status copy_out(const PageRequest& page, const std::byte* from,
+                                std::uint64_t bytes) noexcept;
+  [[nodiscard]] std::uint32_t find(RequestToken token) noexcept;
+  void release(std::uint32_t slot) noexcept;
+
+  RdmaRequesterShared& shared_;
+  RdmaChannel channel_;
+  base::LazyArray<RdmaPosted> slots_;
+  std::unique_ptr<std::uint32_t[]> free_;  // a stack of slots
+  std::uint32_t free_count_ = 0;
+  std::uint32_t in_flight_ = 0;
+  std::uint64_t bytes_out_ = 0;
+  IndexQueue work_;     // slots whose request is not all sent
+  IndexQueue cancels_;  // slots whose cancel is due, behind their request
+  std::uint32_t place_ = AskerLinks::kNone;
+  base::TimeNs pinged_ns_ = 0;
+};
+
+}  // namespace simm::transport

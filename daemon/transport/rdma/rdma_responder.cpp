@@ -1,0 +1,97 @@
+#include "daemon/transport/rdma/rdma_responder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/base/agent.h"
+
+namespace simm::transport {
+
+namespace {
+
+RdmaIncoming& rdma_incoming(Incoming& incoming) noexcept {
+  // SAFETY: every Incoming that this responder hands out is a RdmaIncoming.
+  return static_cast<RdmaIncoming&>(incoming);
+}
+
+}  // namespace
+
+RdmaResponder::RdmaResponder(const RdmaResponderConfig& config, const base::Clock& clock,
+                             std::vector<RdmaPort*> ports, const MemoryKeys& keys,
+                             AskerRosters& rosters, RdmaLinkMailbox& mailbox,
+                             const RdmaCounters& counters)
+    : config_(config),
+      shared_{config_, clock, keys, rosters, counters, this},
+      links_(config.links_max, shared_, std::move(ports), mailbox) {
+  rosters.add_listener(*this);
+}
+
+// ---- the server's calls ----
+
+void RdmaResponder::pull(Incoming& incoming, std::uint16_t page,
+                         std::span<std::byte> extent) noexcept {
+  RdmaIncoming& rdma = rdma_incoming(incoming);
+  has_orders_ = true;
+  rdma.link->pull(rdma, page, extent);
+}
+
+void RdmaResponder::push(Incoming& incoming, std::uint16_t page, std::span<const std::byte> bytes,
+                         bool whole_digest) noexcept {
+  RdmaIncoming& rdma = rdma_incoming(incoming);
+  has_orders_ = true;
+  rdma.link->push(rdma, page, bytes, whole_digest);
+}
+
+void RdmaResponder::reply(Incoming& incoming, std::span<const PageReply> pages) noexcept {
+  RdmaIncoming& rdma = rdma_incoming(incoming);
+  has_orders_ = true;
+  rdma.link->reply(rdma, pages);
+}
+
+// ---- turns ----
+
+int RdmaResponder::do_work() noexcept {
+  int work = links_.take_mail();
+  const base::TimeNs now_ns = shared_.clock.now_ns();
+  work += run_moves();
+  const base::TimeNs away_ns = uncounted_ns(turn_ns_, now_ns, config_.peer_silence_ns);
+  turn_ns_ = now_ns;
+  for (const auto& link : links_.used()) {
+    // An asker that waits for nothing may be silent.
+    link->channel().forgive(link->serving() == 0 ? now_ns : away_ns, now_ns);
+    if (link->is_overdue(now_ns)) link->channel().fail(LinkLoss::silent);
+  }
+  return work + links_.finish_closing();
+}
+
+int RdmaResponder::run_moves() noexcept {
+  has_orders_ = false;
+  return links_.run(shared_.clock.now_ns());
+}
+
+// What a link that was given up still carries must not be done behind what is asked for now.
+void RdmaResponder::on_roster(const LinkRoster& roster, bool remembers_all) noexcept {
+  for (const auto& link : links_.used()) {
+    if (!link->channel().is_open()) continue;
+    if (link->asker() == roster.asker && shared_.rosters.leaves_out(roster.asker, link->number())) {
+      link->channel().fail(LinkLoss::given_up);
+    }
+    if (link->asker() == 0 && !remembers_all) link->channel().fail(LinkLoss::dropped);
+  }
+}
+
+base::TimeNs RdmaResponder::next_deadline_ns() const noexcept {
+  constexpr base::TimeNs kKeysPollNs = 1'000'000;  // nobody wakes us when memory is registered
+  base::TimeNs next_ns = base::kNoDeadline;
+  for (const auto& link : links_.used()) {
+    if (link->waits_for_keys()) {
+      next_ns = std::min(next_ns, shared_.clock.now_ns() + kKeysPollNs);
+    }
+    if (link->serving() == 0 || !link->channel().is_open()) continue;
+    next_ns = std::min({next_ns, turn_ns_ + config_.peer_silence_ns / 3,
+                        link->channel().heard_ns + config_.peer_silence_ns});
+  }
+  return next_ns;
+}
+
+}  // namespace simm::transport

@@ -1,0 +1,56 @@
+// RdmaResponder: the server's end of the RDMA transport: links that other daemons made to this
+// shard. An asker that is silent for peer_silence_ns while requests of it are served is dead: its
+// link ends, and what it asked for is aborted.
+// Thread: the server's data agent; made on the control thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "daemon/transport/rdma/rdma_link_set.h"
+#include "daemon/transport/rdma/rdma_responder_link.h"
+#include "daemon/transport/transport.h"
+
+namespace simm::transport {
+
+class RdmaResponder final : public Responder, private RosterListener {
+public:
+  // All references outlive the responder. `ports` by rail, of this end alone.
+  RdmaResponder(const RdmaResponderConfig& config, const base::Clock& clock,
+                std::vector<RdmaPort*> ports, const MemoryKeys& keys, AskerRosters& rosters,
+                RdmaLinkMailbox& mailbox, const RdmaCounters& counters = {});
+  // Fences every link; nobody is told. On the agent's thread, or when that has ended.
+  ~RdmaResponder() override = default;
+  RdmaResponder(const RdmaResponder&) = delete;
+  RdmaResponder& operator=(const RdmaResponder&) = delete;
+
+  // Who serves; before the first turn.
+  void connect(ResponderEvents& events) noexcept { shared_.events = &events; }
+  // Every link ends (cause dropped); what was asked for over them is aborted in later turns.
+  void drop_all() noexcept { links_.drop_all(); }
+
+  void pull(Incoming& incoming, std::uint16_t page, std::span<std::byte> extent) noexcept override;
+  void push(Incoming& incoming, std::uint16_t page, std::span<const std::byte> bytes,
+            bool whole_digest) noexcept override;
+  void reply(Incoming& incoming, std::span<const PageReply> pages) noexcept override;
+  int do_work() noexcept override;
+  // A part of a turn alone: for an agent that runs it after the server's own turn, so that what the
+  // server started or answered leaves in the same pass.
+  int run_moves() noexcept;
+
+  // When do_work() has to run even if nothing arrives.
+  [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept;
+  // True: nothing to do before a port's descriptor, or that time, says so.
+  [[nodiscard]] bool prepare_sleep() noexcept { return !has_orders_ && links_.prepare_sleep(); }
+
+private:
+  void on_roster(const LinkRoster& roster, bool remembers_all) noexcept override;
+
+  const RdmaResponderConfig config_;
+  RdmaResponderShared shared_;
+  RdmaLinkSet<RdmaResponderLink> links_;  // after what it uses
+  base::TimeNs turn_ns_ = 0;              // when the last turn began
+  bool has_orders_ = false;               // of the server, since the last turn
+};
+
+}  // namespace simm::transport
