@@ -68,7 +68,8 @@ def what(schema):
 
 
 def keys_of(schema, prefix=""):
-    """(path, schema) of every key, in the schema's order."""
+    """(path, schema, whether it must be given) of every key, in the schema's order."""
+    required = schema.get("required", [])
     for name, value in schema["properties"].items():
         path = prefix + name
         items = value.get("items", {})
@@ -77,12 +78,14 @@ def keys_of(schema, prefix=""):
         elif "properties" in items:
             yield from keys_of(items, path + "[].")
         else:
-            yield path, value
+            yield path, value, name in required
 
 
-def entry(path, schema):
+def entry(path, schema, is_required):
     """The lines of one key."""
-    default = ("default " + json.dumps(schema["default"])) if "default" in schema else "required"
+    default = "required" if is_required else "optional"
+    if "default" in schema:
+        default = "default " + json.dumps(schema["default"])
     sentences = schema["description"]
     return f".It Va {path}\n{quoted(sentences)}\n.br\n{quoted(what(schema))}; {quoted(default)}\n"
 
@@ -90,7 +93,7 @@ def entry(path, schema):
 def main():
     with open(sys.argv[1], encoding="utf-8") as file:
         schema = json.load(file)
-    entries = "".join(entry(path, key) for path, key in keys_of(schema))
+    entries = "".join(entry(*key) for key in keys_of(schema))
     with open(sys.argv[2], "w", encoding="utf-8") as page:
         page.write(HEAD + ".Bl -tag -width Ds\n" + entries + ".El\n" + TAIL)
 

@@ -24,6 +24,8 @@
 #include "daemon/data_agents.h"
 #include "daemon/memory/fault_guard.h"
 #include "daemon/pool_setup.h"
+#include "daemon/transport/rdma/nic_choice.h"
+#include "daemon/transport/rdma/sysfs_nics.h"
 
 namespace simm {
 namespace {
@@ -115,6 +117,15 @@ void log_pool(base::Log& log, const store::PoolMemory& pool) {
             {"last_ended", !pool.is_kept()   ? "never"
                            : last.is_running ? "killed"
                                              : "stopped"}});
+}
+
+// What the configuration says of NICs and this host has not: without them bytes move all the same.
+void log_nics(base::Log& log, const base::Config& config) {
+  if (config.nics.empty()) return;
+  for (const std::string& problem :
+       transport::nic_problems(transport::choose_nics(transport::read_nics(), config.nics))) {
+    log.warning("nics", problem);
+  }
 }
 
 std::uint64_t seed_of(const MaybeSettings& settings, const Pool& pool) {
@@ -244,6 +255,7 @@ Expected<std::unique_ptr<NodeDaemon>> NodeDaemon::create(NodeOptions options) {
     p.log.warning("memory", "memory.foreign is off, because this daemon is in a cluster");
   }
   if (p.pool != nullptr) log_pool(p.log, *p.pool);
+  log_nics(p.log, p.options.config);
   auto data = DataAgents::create({p.options.config, p.clock, *p.counters, p.log, p.errors, p.bell,
                                   p.tenants, p.hash_seed, p.settings.has_value(),
                                   p.options.role != NodeRole::storage, p.pool.get()});

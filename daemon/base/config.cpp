@@ -13,6 +13,7 @@
 
 #include "daemon/base/config_table.h"
 #include "daemon/base/limits.h"
+#include "daemon/base/nic_name.h"
 #include "daemon/base/sanitize.h"
 
 namespace simm::base {
@@ -95,6 +96,18 @@ std::string checked_text(const json& value, const KeySpec& key, const std::strin
   if (key.path == "sockets[].mode" && !octal) {
     throw Mistake{path, shown(value), "write permission bits in octal, such as \"0660\""};
   }
+  if (key.path == "nics[].name" && !NicName::parse(text)) {
+    throw Mistake{path, shown(value),
+                  "write an RDMA device, such as \"mlx5_0\", or a port of one, \"mlx5_0/1\"; "
+                  "simmctl nics names those that there are"};
+  }
+  if (key.path == "nics[].gpu") {
+    const auto address = parse_pci_address(text);
+    if (!address) {
+      throw Mistake{path, shown(value), "write a PCI address, such as \"0000:1b:00.0\""};
+    }
+    return *address;
+  }
   return text;
 }
 
@@ -163,7 +176,9 @@ void read_object(Config& config, const json& object, const std::string& section,
       throw Mistake{full, "nothing", "this key must be given"};
     }
     const json value = given != object.end() ? *given : json::parse(key.fallback);
-    key.assign(config, list ? element : 0, checked_value(value, key, full));
+    if (given != object.end() || !value.is_null()) {
+      key.assign(config, list ? element : 0, checked_value(value, key, full));
+    }
     config.keys.push_back({full, value.dump(), given != object.end() ? "file" : "default"});
   }
   for (const auto& [name, value] : object.items()) {
@@ -188,6 +203,20 @@ void read_list(Config& config, std::vector<Element>& elements, const json& root,
   elements.resize(given->size());
   for (std::size_t i = 0; i < given->size(); ++i) {
     read_object(config, (*given)[i], section, true, i, section + "[" + std::to_string(i) + "]");
+  }
+}
+
+// No port may be described twice, be it by itself and as one of all of its device.
+void check_nics(const std::vector<NicConfig>& nics) {
+  for (std::size_t i = 0; i < nics.size(); ++i) {
+    const auto name = NicName::parse(nics[i].name).value();
+    for (std::size_t other = 0; other < i; ++other) {
+      if (!name.overlaps(NicName::parse(nics[other].name).value())) continue;
+      const std::string path = "nics[" + std::to_string(i) + "].name";
+      throw Mistake{
+          path, nics[i].name,
+          "list each NIC once; nics[" + std::to_string(other) + "].name is " + nics[other].name};
+    }
   }
 }
 
@@ -217,6 +246,7 @@ void check_together(const Config& config) {
       throw Mistake{"sockets", socket.path, "list each path once"};
     }
   }
+  check_nics(config.nics);
 }
 
 // A key that nobody gave and that follows from others.
@@ -244,6 +274,7 @@ Config config_of(const json& root) {
   }
   read_list(config, config.sockets, root, "sockets", kSocketsMax);
   read_list(config, config.tenants, root, "tenants", kTenantsMax);
+  read_list(config, config.nics, root, "nics", kNicsConfiguredMax);
   check_together(config);
 
   fill_in(config, config.run_directory, "run_directory", default_run_directory());

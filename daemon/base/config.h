@@ -33,6 +33,14 @@ struct TenantConfig {
   std::uint64_t in_flight_bytes_max = 0;
 };
 
+// What somebody says of a NIC of this host; a list of them is the choice of those that are used.
+struct NicConfig {
+  std::string name;                       // "mlx5_0": all its ports; "mlx5_0/1": this one
+  std::optional<std::int32_t> numa_node;  // nothing: what the kernel says
+  std::optional<std::uint32_t> speed_gbit_s;
+  std::string gpu;  // "0000:1b:00.0"; empty: by place on the PCI bus
+};
+
 enum class HugepageMode : std::uint8_t { off, try_, require };
 // What leaves a full pool first.
 enum class EvictionRule : std::uint8_t { reuse, lru, fifo };
@@ -60,6 +68,7 @@ struct Config {
   } wait;
   std::vector<SocketConfig> sockets;
   std::vector<TenantConfig> tenants;
+  std::vector<NicConfig> nics;  // empty: all that are found
   std::string run_directory;
   std::string admin_socket;
   std::string counters_file;

@@ -48,7 +48,8 @@ ordered_json describe(const KeySpec& key) {
       schema["items"] = {{"type", "integer"}, {"minimum", key.min}, {"maximum", key.max}};
       break;
   }
-  if (!key.fallback.empty()) schema["default"] = ordered_json::parse(key.fallback);
+  const bool has_default = !key.fallback.empty() && key.fallback != "null";
+  if (has_default) schema["default"] = ordered_json::parse(key.fallback);
   schema["description"] = key.help;
   return schema;
 }

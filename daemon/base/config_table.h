@@ -37,7 +37,8 @@ struct KeySpec {
   // Dotted; "tenants[].name" is a key of each object of the list "tenants".
   std::string_view path;
   KeyType type;
-  // As JSON text; empty: must be given (keys of list elements only).
+  // As JSON text; empty: must be given (keys of list elements only); "null": may be left out, and
+  // then nothing is assigned.
   std::string_view fallback;
   std::int64_t min;
   std::int64_t max;

@@ -17,6 +17,7 @@ namespace simm::base {
 // Sizes of tables and queues that are not configurable.
 inline constexpr std::uint32_t kSocketsMax = 64;               // listening sockets
 inline constexpr std::uint32_t kTenantsMax = 64;               // configured tenants
+inline constexpr std::uint32_t kNicsConfiguredMax = 64;        // listed in the configuration
 inline constexpr std::uint32_t kNamespacesPerTenantMax = 256;  // open in any of its sessions
 inline constexpr std::uint32_t kUnauthenticatedMax = 64;       // per listening socket, in handshake
 inline constexpr std::uint32_t kDataAgentsMax = 64;

@@ -9,6 +9,7 @@
 #include "daemon/control/admin_texts.h"
 #include "daemon/control/nics_text.h"
 #include "daemon/session/session_counters.h"
+#include "daemon/transport/rdma/nic_choice.h"
 #include "daemon/transport/rdma/sysfs_nics.h"
 #include "ipc/layout.h"
 #include "simm/version.h"
@@ -47,7 +48,8 @@ void AdminReports::report(std::string_view command, std::string_view argument, A
   if (command == "store_tenants" && store_tenants_ != nullptr) {
     return answer(store_tenants_->json());
   }
-  if (command == "nics") return answer(nics_text(transport::read_nics(sysfs_root_)));
+  if (command == "nics") return answer(nics());
+  ;
   if (command == "config") return answer(config_text(environment_.config));
   if (command == "log") return answer(log_text(environment_.log, argument));
   if (command == "limits") {
@@ -143,6 +145,11 @@ std::string AdminReports::ended_sessions() const {
                    {"ms_ago", (now_ns - session.ended_ns) / base::kNsPerMs}});
   }
   return all.dump();
+}
+
+std::string AdminReports::nics() const {
+  return nics_text(
+      transport::choose_nics(transport::read_nics(sysfs_root_), environment_.config.nics));
 }
 
 std::string AdminReports::sockets() const {

@@ -53,6 +53,7 @@ private:
   [[nodiscard]] std::string sessions() const;
   [[nodiscard]] std::string ended_sessions() const;
   [[nodiscard]] std::string regions() const;
+  [[nodiscard]] std::string nics() const;
   [[nodiscard]] std::string sockets() const;
   [[nodiscard]] std::string tenants() const;
   void report_cluster(std::string_view command, const std::string& target, AdminAnswer answer);

@@ -18,7 +18,10 @@ std::string nics_text(const transport::NicTable& table) {
                    {"numa_node", nic.numa_node},
                    {"pci", nic.pci_path.empty() ? "" : nic.pci_path.back()},
                    {"near_nodes", ordered_json::array()},
-                   {"near_gpus", ordered_json::array()}});
+                   {"near_gpus", ordered_json::array()},
+                   {"used", nic.is_chosen},
+                   {"configured", nic.configured},
+                   {"problem", nic.problem}});
   }
   for (const std::int32_t node : table.nodes()) {
     for (const std::size_t nic : table.near_node(node)) all[nic]["near_nodes"].push_back(node);

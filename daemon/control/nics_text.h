@@ -1,5 +1,5 @@
 // What `simmctl nics` is told: a row for each port of an RDMA device, with the memory that it is
-// nearest to. Thread: control.
+// nearest to, and what of it the configuration says. Thread: control.
 #pragma once
 
 #include <string>

@@ -15,6 +15,7 @@ import unittest
 BIN = pathlib.Path(sys.argv[1])
 REPORTS = ["status", "sessions", "regions", "sockets", "tenants", "nics", "store", "flights",
            "stats", "limits", "errors", "log", "config show"]
+NO_NIC = "simm_cli_test_0"  # of which no host has one
 CLUSTER_ONLY = ["nodes", "slots", "peers"]
 
 
@@ -26,6 +27,7 @@ class Daemon:
         self.path = pathlib.Path(self.home.name)
         config = {"run_directory": self.home.name, "node": {"pool_bytes": "64MiB"},
                   "tenants": [{"name": "blue", "quota_percent": 40, "weight": 3}], "hash_seed": 77,
+                  "nics": [{"name": NO_NIC, "speed_gbit_s": 100, "gpu": "1B:00.0"}],
                   "sockets": [{"path": f"{self.path}/simm.sock"},
                               {"path": f"{self.path}/blue.sock", "tenant": "blue"}]}
         (self.path / "simm.json").write_text(json.dumps(config), encoding="utf-8")
@@ -111,6 +113,18 @@ class Ctl(unittest.TestCase):
         flat = {f"{name}.{key}" for name, section in schema["properties"].items()
                 for key in section.get("properties", {})}
         self.assertEqual(flat - set(keys), set())
+
+    def test_a_configured_nic_that_is_not_there(self):
+        rows = self.daemon.json("nics")
+        self.assertEqual([row["nic"] for row in rows if row["used"]], [NO_NIC])
+        row = rows[-1]
+        self.assertEqual((row["state"], row["mbit_s"]), ("missing", 100_000))
+        self.assertEqual(row["configured"], ["speed_gbit_s", "gpu"])
+        self.assertIn("no GPU at 0000:1b:00.0", row["problem"])
+        self.assertIn(f"nics: {NO_NIC}: this host has no", (self.daemon.path / "log").read_text())
+        text = self.daemon.ctl("nics").stdout.decode().splitlines()
+        self.assertRegex(text[0], r"^nic +port .* used +configured +problem$")
+        self.assertRegex(text[-1], rf"^{NO_NIC} +0 .* missing .* .*no such RDMA device")
 
     def test_log_level(self):
         self.assertEqual(self.daemon.json("log", "debug")["level"], "debug")

@@ -12,6 +12,8 @@ const char* nic_state_name(NicState state) noexcept {
       return "armed";
     case NicState::active:
       return "active";
+    case NicState::missing:
+      return "missing";
     case NicState::unknown:
       break;
   }

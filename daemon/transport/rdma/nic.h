@@ -9,7 +9,8 @@
 
 namespace simm::transport {
 
-enum class NicState : std::uint8_t { unknown, down, init, armed, active };
+// missing: the configuration names it, and the host has none of that name.
+enum class NicState : std::uint8_t { unknown, down, init, armed, active, missing };
 enum class LinkLayer : std::uint8_t { unknown, infiniband, ethernet };
 
 // Where a device is plugged in: its ancestors from the root complex down to itself, as in
@@ -26,8 +27,14 @@ struct Nic {
   std::int32_t numa_node = -1;     // -1: unknown
   PciPath pci_path;
 
-  // Bytes can move through it now.
-  [[nodiscard]] bool is_usable() const noexcept { return state == NicState::active; }
+  // What the configuration says of it (nic_choice.h).
+  bool is_chosen = true;
+  std::string gpu;                      // the one that it is near to; empty: by the PCI paths
+  std::vector<std::string> configured;  // which of these values are the configuration's
+  std::string problem;                  // what the configuration says and this host has not
+
+  // Bytes can move through it now, and may.
+  [[nodiscard]] bool is_usable() const noexcept { return is_chosen && state == NicState::active; }
 };
 
 struct Gpu {

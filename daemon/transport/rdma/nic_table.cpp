@@ -33,9 +33,13 @@ std::vector<std::size_t> NicTable::near_node(std::int32_t node) const {
 std::vector<std::size_t> NicTable::near_gpu(std::size_t gpu) const {
   const Gpu& wanted = gpus_.at(gpu);
   std::vector<std::size_t> near;
+  for (std::size_t i = 0; i < nics_.size(); ++i) {
+    if (nics_[i].is_usable() && nics_[i].gpu == wanted.pci_address) near.push_back(i);
+  }
+  if (!near.empty()) return near;
   std::size_t longest = 0;
   for (std::size_t i = 0; i < nics_.size(); ++i) {
-    if (!nics_[i].is_usable()) continue;
+    if (!nics_[i].is_usable() || !nics_[i].gpu.empty()) continue;
     const std::size_t shared = shared_path(wanted.pci_path, nics_[i].pci_path);
     if (shared < longest || shared == 0) continue;
     if (shared > longest) near.clear();

@@ -5,7 +5,8 @@
 // The rules. Memory of a NUMA node: the usable NICs of that node; where it has none, or the node is
 // unknown, all usable ones. Memory of a GPU: the usable NICs that share the longest part of its PCI
 // path (the same switch before the same root complex); where none shares any, as for the memory of
-// the GPU's node.
+// the GPU's node. A NIC that is configured for one GPU is near to that one, alone with others that
+// are, and shares its path with no other GPU.
 // Thread: any (immutable).
 #pragma once
 

@@ -125,6 +125,47 @@ TEST_CASE("an error names the file, the key, the value and the remedy") {
   CHECK(load_config("/nonexistent/simm.json").status() == simm::Status::io_error);
 }
 
+TEST_CASE("of a NIC anything but its name may be left out") {
+  auto config = parse_config(R"({"nics": [{"name": "mlx5_0"},
+      {"name": "mlx5_1/2", "numa_node": 1, "speed_gbit_s": 400, "gpu": "00000000:1B:00.0"}]})",
+                             "simm.json");
+  REQUIRE_MESSAGE(config.has_value(), config.error().context);
+  REQUIRE(config->nics.size() == 2);
+  CHECK(config->nics[0].name == "mlx5_0");
+  CHECK_FALSE(config->nics[0].numa_node.has_value());
+  CHECK_FALSE(config->nics[0].speed_gbit_s.has_value());
+  CHECK(config->nics[0].gpu.empty());
+  CHECK(config->nics[1].numa_node == 1);
+  CHECK(config->nics[1].speed_gbit_s == 400u);
+  CHECK(config->nics[1].gpu == "0000:1b:00.0");
+  CHECK(default_config().nics.empty());
+}
+
+TEST_CASE("an error in the list of NICs says where it is and what to write") {
+  const auto of_list = [](const std::string& list) {
+    return error_of(R"({"nics": [)" + list + "]}");
+  };
+  CHECK(holds(of_list(R"({"numa_node": 0})"), "nics[0].name = nothing: this key must be given"));
+  CHECK(holds(of_list(R"({"name": "mlx5_0/0"})"), "nics[0].name"));
+  CHECK(holds(of_list(R"({"name": "mlx5_0/0"})"), "write an RDMA device"));
+  CHECK(holds(of_list(R"({"name": "a", "speed_gbit_s": 0})"),
+              "nics[0].speed_gbit_s = 0: write an integer from 1 to 100000"));
+  CHECK(holds(of_list(R"({"name": "a", "numa_node": null})"),
+              "nics[0].numa_node = null: write an integer from 0 to 1023"));
+  CHECK(holds(of_list(R"({"name": "a", "gpu": "cuda:0"})"), "write a PCI address"));
+  CHECK(holds(of_list(R"({"name": "a", "speed": 400})"), "nics[0].speed = 400: unknown key"));
+  const std::string twice = of_list(R"({"name": "a"}, {"name": "b/1"}, {"name": "b/1"})");
+  CHECK(holds(twice, "nics[2].name = b/1: list each NIC once; nics[1].name is b/1"));
+  CHECK(holds(of_list(R"({"name": "a"}, {"name": "a/2"})"), "nics[0].name is a"));
+  CHECK(holds(of_list(R"({"name": "a/2"}, {"name": "a"})"), "nics[0].name is a/2"));
+  CHECK(of_list(R"({"name": "a/1"}, {"name": "a/2"})") == "no error");
+  std::string many;
+  for (int i = 0; i < 65; ++i) {
+    many += (i == 0 ? "" : ",") + (R"({"name": "a/)" + std::to_string(i + 1)) + "\"}";
+  }
+  CHECK(holds(of_list(many), "write a list of at most 64 objects"));
+}
+
 TEST_CASE("every key accepts its own default and refuses what is one past its range") {
   for (const KeySpec& key : config_keys()) {
     INFO(std::string(key.path));

@@ -148,6 +148,31 @@ TEST_CASE("nics are those of this moment, with what they are near to") {
   CHECK(admin.ask("nics")[0].at("near_nodes").empty());
 }
 
+TEST_CASE("nics show what the configuration says of them, and what it asks for in vain") {
+  World world;
+  Admin admin(world);
+  support::SysfsTree tree(2);
+  admin.reports.read_sysfs_at(tree.root());
+  tree.add_nic("mlx5_0", "pci0000:10/0000:11:00.0", 0);
+  tree.add_nic("mlx5_1", "pci0000:20/0000:21:00.0", 1);
+  CHECK(admin.ask("nics")[0].at("configured").empty());
+  CHECK(admin.ask("nics")[1].at("used") == true);
+  world.config.nics = {{"mlx5_1", 0, 100, ""}, {"mlx5_9", {}, {}, ""}};
+  const json nics = admin.ask("nics");
+  REQUIRE(nics.size() == 3);
+  CHECK(nics[0].at("used") == false);
+  CHECK(nics[0].at("near_nodes").empty());
+  CHECK(nics[1].at("used") == true);
+  CHECK(nics[1].at("numa_node") == 0);
+  CHECK(nics[1].at("mbit_s") == 100'000);
+  CHECK(nics[1].at("near_nodes") == json::array({0, 1}));
+  CHECK(nics[1].at("configured") == json::array({"numa_node", "speed_gbit_s"}));
+  CHECK(nics[1].at("problem") == "");
+  CHECK(nics[2].at("nic") == "mlx5_9");
+  CHECK(nics[2].at("state") == "missing");
+  CHECK(nics[2].at("problem").get<std::string>().find("mlx5_0/1, mlx5_1/1") != std::string::npos);
+}
+
 TEST_CASE("who was poisoned is known after its end") {
   World world;
   Admin admin(world);
