@@ -9,6 +9,7 @@ find_package(OpenSSL REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
 pkg_check_modules(LIBURING REQUIRED IMPORTED_TARGET liburing)
+pkg_check_modules(LIBIBVERBS REQUIRED IMPORTED_TARGET libibverbs)
 find_library(NUMA_LIBRARY numa REQUIRED)
 
 add_library(boost_headers INTERFACE)
