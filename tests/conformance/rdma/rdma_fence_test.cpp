@@ -1,0 +1,103 @@
+// destroy() is the fence: whatever is on its way, when it has returned no byte of memory changes
+// any more for that queue pair. Many rounds, each at another moment.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "tests/conformance/rdma/rdma_ends.h"
+
+namespace rdma_conformance {
+namespace {
+
+constexpr int kRounds = 120;
+constexpr std::byte kCanary{0xa5};
+constexpr std::size_t kWorkBytes = 256 * 1024;
+constexpr std::size_t kWorks = 16;
+static_assert(kWorks * kWorkBytes <= kMemoryBytes);
+
+bool is_untouched(const std::vector<std::byte>& memory) {
+  return std::all_of(memory.begin(), memory.end(), [](std::byte byte) { return byte == kCanary; });
+}
+
+// The first byte that a work brings, as a device may change it meanwhile.
+bool has_begun(std::vector<std::byte>& memory) {
+  return std::atomic_ref(memory.front()).load(std::memory_order_acquire) != std::byte{0};
+}
+
+std::vector<Work> works_of(RdmaEnds& ends, WorkKind kind) {
+  std::vector<Work> works;
+  for (std::size_t i = 0; i < kWorks; ++i) {
+    works.push_back(
+        ends.server.work(i, kind, kWorkBytes, ends.asker.remote(i * kWorkBytes), false));
+    works.back().parts[0] = ends.server.part(i * kWorkBytes, kWorkBytes);
+  }
+  return works;
+}
+
+// `struck`: the memory that the works change; `fenced`: the end it belongs to. How often the works
+// were still under way when it was fenced.
+int play_rounds(RdmaEnds& ends, WorkKind kind, std::vector<std::byte>& source,
+                std::vector<std::byte>& struck, RdmaEnd& fenced) {
+  int under_way = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    CAPTURE(round);
+    std::fill(source.begin(), source.end(), std::byte{1});
+    std::fill(struck.begin(), struck.end(), std::byte{0});
+    const auto works = works_of(ends, kind);
+    REQUIRE(ends.server.queue_pair->post(works) == works.size());
+    REQUIRE(ends.turn_until([&] { return has_begun(struck); }));
+    ends.turns(round % 4);
+    if (round % 3 == 0) fenced.queue_pair->fail();
+    fenced.queue_pair->destroy();
+    under_way += std::count(struck.begin(), struck.end(), std::byte{0}) > 0 ? 1 : 0;
+    std::fill(struck.begin(), struck.end(), kCanary);
+    const QueuePair* const gone = fenced.queue_pair.get();
+    fenced.take();
+    ends.turns(20);
+    REQUIRE(is_untouched(struck));
+    const auto ended = fenced.take();
+    CHECK(std::none_of(ended.begin(), ended.end(),
+                       [gone](const Completion& c) { return c.queue_pair == gone; }));
+    ends.connect();
+    // Nor does what was meant for the old queue pair reach the new one.
+    ends.turns(5);
+    REQUIRE(is_untouched(struck));
+    ends.server.take();
+    ends.asker.take();
+  }
+  return under_way;
+}
+
+std::vector<RdmaWorldKind> worlds() {
+  std::vector<RdmaWorldKind> kinds;
+  add_sim_worlds(kinds);
+  kinds.resize(2);
+  add_verbs_worlds(kinds);
+  return kinds;
+}
+
+TEST_CASE("rdma fence: no WRITE of the other end touches memory after destroy()") {
+  for (const RdmaWorldKind& kind : worlds()) {
+    CAPTURE(kind.name);
+    RdmaEnds ends(kind);
+    const int under_way =
+        play_rounds(ends, WorkKind::write, ends.server.own, ends.asker.open, ends.asker);
+    MESSAGE(kind.name << ": " << under_way << " of " << kRounds << " with WRITEs under way");
+    CHECK(under_way > kRounds / 2);
+  }
+}
+
+TEST_CASE("rdma fence: no READ of its own touches memory after destroy()") {
+  for (const RdmaWorldKind& kind : worlds()) {
+    CAPTURE(kind.name);
+    RdmaEnds ends(kind);
+    const int under_way =
+        play_rounds(ends, WorkKind::read, ends.asker.open, ends.server.own, ends.server);
+    MESSAGE(kind.name << ": " << under_way << " of " << kRounds << " with READs under way");
+    CHECK(under_way > kRounds / 2);
+  }
+}
+
+}  // namespace
+}  // namespace rdma_conformance

@@ -1,0 +1,46 @@
+// RdmaWorld: two devices that reach each other, of one implementation of the RDMA seam. Every scene
+// of rdma_port_test.cpp plays in each of them.
+// Thread: the test's.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/transport/rdma/rdma_device.h"
+
+namespace rdma_conformance {
+
+struct RdmaWorldOptions {
+  bool gives_up_soon = false;  // a message without a receive fails after some repeats
+};
+
+class RdmaWorld {
+public:
+  virtual ~RdmaWorld() = default;
+  RdmaWorld(const RdmaWorld&) = delete;
+  RdmaWorld& operator=(const RdmaWorld&) = delete;
+
+  virtual simm::transport::RdmaDevice& serving() = 0;
+  virtual simm::transport::RdmaDevice& asking() = 0;
+  // A moment passes.
+  virtual void turn() = 0;
+  // Turns after which what has not happened does not happen.
+  [[nodiscard]] virtual int patience_turns() const = 0;
+
+protected:
+  RdmaWorld() = default;
+};
+
+struct RdmaWorldKind {
+  std::string name;
+  std::function<std::unique_ptr<RdmaWorld>(const RdmaWorldOptions&)> make;
+};
+
+// Appends its kinds.
+void add_sim_worlds(std::vector<RdmaWorldKind>& kinds);
+// SIMM_RDMA_DEVICES="rxe0 rxe1": two devices that reach each other. Unset: there are none.
+void add_verbs_worlds(std::vector<RdmaWorldKind>& kinds);
+
+}  // namespace rdma_conformance
