@@ -30,16 +30,21 @@ struct HelloSelf {
 };
 
 enum class HelloPurpose : std::uint8_t {
-  control = 1,  // messages in tagged frames
-  data = 2,     // the bare socket, for a data agent
+  control = 1,     // messages in tagged frames
+  data = 2,        // the bare socket, for a data agent
+  queue_pair = 3,  // messages in tagged frames, that connect a queue pair of a data agent
 };
+
+// Bits of HelloSelf::features.
+inline constexpr std::uint64_t kFeatureQueuePairs =
+    1;  // it has RDMA ports that others may connect to
 
 // What the dialer wants.
 struct HelloRequest {
   HelloPurpose purpose = HelloPurpose::control;
-  Incarnation target;       // data: must be set; control: zero is whoever answers there
-  std::uint16_t shard = 0;  // data: of the target
-  std::uint64_t link = 0;   // data: the dialer's number for this connection
+  Incarnation target;       // must be set; control: zero is whoever answers there
+  std::uint16_t shard = 0;  // data, queue_pair: of the target
+  std::uint64_t link = 0;   // data, queue_pair: the dialer's number for this connection
 };
 
 using HelloPeer = DaemonIdentity;

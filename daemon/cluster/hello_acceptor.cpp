@@ -9,7 +9,8 @@ namespace {
 // What no dialer of ours sends, whatever its version and configuration.
 bool is_sane(const HelloMessage& hello) noexcept {
   const bool is_control = hello.purpose == static_cast<std::uint8_t>(HelloPurpose::control);
-  const bool is_data = hello.purpose == static_cast<std::uint8_t>(HelloPurpose::data);
+  const bool is_data = hello.purpose == static_cast<std::uint8_t>(HelloPurpose::data) ||
+                       hello.purpose == static_cast<std::uint8_t>(HelloPurpose::queue_pair);
   const bool reserved_is_zero =
       hello.reserved0 == 0 && hello.reserved1 == 0 && hello.reserved2 == 0;
   return hello.version_min <= hello.version_max && is_known_role(hello.role) &&
@@ -74,8 +75,8 @@ HelloRefusal HelloAcceptor::judge() const noexcept {
   if (request_.target.is_set() && request_.target != self_.incarnation) {
     return HelloRefusal::target;
   }
-  const bool is_data = request_.purpose == HelloPurpose::data;
-  if (is_data && request_.shard >= self_.shards) return HelloRefusal::shard;
+  const bool is_for_shard = request_.purpose != HelloPurpose::control;
+  if (is_for_shard && request_.shard >= self_.shards) return HelloRefusal::shard;
   return HelloRefusal::none;
 }
 

@@ -2,29 +2,16 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <utility>
 
 #include "daemon/control/cluster_settings.h"
+#include "daemon/control/link_loss_text.h"
 
 namespace simm::control {
 namespace {
 
 // A mailbox is full only while its agent has no turns.
 constexpr base::TimeNs kRetryNs = 5 * base::kNsPerMs;
-
-constexpr std::array<std::string_view, transport::kLinkLossCount> kLossNames = {
-    "closed", "io_error", "protocol", "silent", "reset", "dropped", "refused", "given_up"};
-
-constexpr std::array<std::string_view, transport::kLinkLossCount> kLossTexts = {
-    "the peer closed the connection",
-    "the connection broke",
-    "what came is not what a daemon of this version sends",
-    "the peer did not answer in time",
-    "a request on it had to be fenced",
-    "the peer is not in the map any more",
-    "the data agent has no room for another connection",
-    "the peer said over another connection that it has given this one up"};
 
 std::size_t index_of(transport::LinkLoss cause) noexcept {
   return static_cast<std::size_t>(cause);
@@ -33,14 +20,15 @@ std::size_t index_of(transport::LinkLoss cause) noexcept {
 }  // namespace
 
 ClusterLinks::ClusterLinks(ClusterAccess& access, std::vector<AgentLinks> agents,
-                           std::uint32_t connections_per_shard)
+                           std::uint32_t connections_per_shard, QueuePairLinks& queue_pairs)
     : access_(access),
+      queue_pairs_(queue_pairs),
       agents_(std::move(agents)),
       connections_per_shard_(connections_per_shard),
       peers_(access.self.incarnation),
       retry_(access.io) {
   for (std::size_t i = 0; i < lost_.size(); ++i) {
-    lost_[i] = access.counters.counter("cluster.links.lost_" + std::string(kLossNames[i]));
+    lost_[i] = access.counters.counter("cluster.links.lost_" + std::string(kLinkLossNames[i]));
   }
   refused_ = access.counters.counter("cluster.links.refused");
 }
@@ -81,6 +69,7 @@ void ClusterLinks::dial(base::PeerId peer) {
 }
 
 void ClusterLinks::leave(base::PeerId peer, base::Epoch epoch) {
+  queue_pairs_.leave(peer);
   for (auto at = links_.begin(); at != links_.end();) {
     Link& link = at->second;
     if (link.peer == peer && link.state != State::open) {
@@ -104,7 +93,8 @@ void ClusterLinks::on_agents_use(base::Epoch epoch) {
 }
 
 bool ClusterLinks::has_links(base::PeerId peer) const {
-  return std::any_of(links_.begin(), links_.end(),
+  return queue_pairs_.has_links(peer) ||
+         std::any_of(links_.begin(), links_.end(),
                      [peer](const auto& entry) { return entry.second.peer == peer; });
 }
 
@@ -124,9 +114,12 @@ void ClusterLinks::release_peers() {
 // ---- connections ----
 
 void ClusterLinks::on_dialled(ClusterDialer& dialer, ipc::UniqueFd socket,
-                              const cluster::HelloResult&) {
+                              const cluster::HelloResult& result) {
   const std::uint64_t id = dialer.target().request.link;
   Link& link = links_.at(id);
+  if ((result.features & cluster::kFeatureQueuePairs) != 0) {
+    queue_pairs_.reach(link.peer, *peers_.who(link.peer), link.shard, link.agent);
+  }
   link.socket = std::move(socket);
   link.trouble.clear();
   hand_over(id, link);
@@ -178,6 +171,7 @@ void ClusterLinks::take(ipc::UniqueFd socket, const cluster::HelloResult& hello)
 }
 
 void ClusterLinks::deliver() {
+  queue_pairs_.deliver();
   for (std::size_t agent = 0; agent < agents_.size(); ++agent) {
     transport::LinkLost lost;
     transport::TcpLinkMailbox* const outgoing = agents_[agent].outgoing;
@@ -201,7 +195,7 @@ void ClusterLinks::on_lost(std::size_t agent, const transport::LinkLost& lost) {
     return;
   }
   link.state = State::dialling;
-  link.trouble = kLossTexts[index_of(lost.cause)];
+  link.trouble = link_loss_text(lost.cause);
   link.dialer->redial();
 }
 
@@ -248,7 +242,9 @@ std::vector<ClusterLinks::PeerView> ClusterLinks::peer_views() const {
 std::string ClusterLinks::report() const {
   using Json = nlohmann::ordered_json;
   Json peers = Json::array();
+  auto queue_pairs = queue_pairs_.views();
   for (const PeerView& view : peer_views()) {
+    const QueuePairLinks::View& rdma = queue_pairs[view.number];
     Json one;
     one["peer"] = view.number;
     one["name"] = view.name.empty() ? "(has left the map)" : view.name;
@@ -257,13 +253,19 @@ std::string ClusterLinks::report() const {
     one["connections"] = view.connections;
     one["open"] = view.open;
     one["trouble"] = view.trouble;
+    one["transport"] = rdma.open > 0 ? "rdma" : "tcp";
+    one["queue_pairs"] = rdma.connections;
+    one["queue_pairs_open"] = rdma.open;
+    one["queue_pairs_trouble"] = rdma.trouble;
     peers.push_back(std::move(one));
   }
   std::map<std::string, std::size_t> askers;
   for (const auto& [id, from] : incoming_) ++askers[cluster::full_name(from.asker)];
   Json asking = Json::array();
+  auto asking_by_rdma = queue_pairs_.askers();
   for (const auto& [name, connections] : askers) {
-    asking.push_back({{"name", name}, {"connections", connections}});
+    asking.push_back(
+        {{"name", name}, {"connections", connections}, {"queue_pairs", asking_by_rdma[name]}});
   }
   return Json{{"peers", peers}, {"askers", asking}}.dump();
 }

@@ -21,6 +21,7 @@
 #include "daemon/control/cluster_access.h"
 #include "daemon/control/cluster_dialer.h"
 #include "daemon/control/deadline.h"
+#include "daemon/control/queue_pair_links.h"
 #include "daemon/transport/tcp/tcp_link.h"
 
 namespace simm::control {
@@ -34,7 +35,7 @@ struct AgentLinks {
 class ClusterLinks final : private ClusterDialerEvents {
 public:
   ClusterLinks(ClusterAccess& access, std::vector<AgentLinks> agents,
-               std::uint32_t connections_per_shard);
+               std::uint32_t connections_per_shard, QueuePairLinks& queue_pairs);
   ClusterLinks(const ClusterLinks&) = delete;
   ClusterLinks& operator=(const ClusterLinks&) = delete;
 
@@ -112,6 +113,7 @@ private:
   [[nodiscard]] bool has_links(base::PeerId peer) const;
 
   ClusterAccess& access_;
+  QueuePairLinks& queue_pairs_;  // learns from here whom it can reach
   const std::vector<AgentLinks> agents_;
   const std::uint32_t connections_per_shard_;
   cluster::PeerTable peers_;

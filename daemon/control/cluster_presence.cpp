@@ -24,6 +24,12 @@ std::vector<AgentLinks> links_of(const std::vector<AgentPresence>& agents) {
   return links;
 }
 
+std::vector<AgentQueuePairs> queue_pairs_of(const std::vector<AgentPresence>& agents) {
+  std::vector<AgentQueuePairs> queue_pairs;
+  for (const AgentPresence& agent : agents) queue_pairs.push_back(agent.queue_pairs);
+  return queue_pairs;
+}
+
 }  // namespace
 
 Expected<std::unique_ptr<ClusterPresence>> ClusterPresence::create(Setup setup) {
@@ -38,8 +44,9 @@ ClusterPresence::ClusterPresence(Setup setup)
       access_{setup_.environment.io,       setup_.environment.clock,  setup_.random,
               setup_.environment.counters, setup_.environment.limits, setup_.environment.errors,
               setup_.settings.secret,      setup_.settings.self},
+      queue_pairs_(access_, {setup_.rails, queue_pairs_of(setup_.agents), setup_.is_rail_ready}),
       links_(access_, links_of(setup_.agents),
-             setup_.environment.config.cluster.connections_per_shard),
+             setup_.environment.config.cluster.connections_per_shard, queue_pairs_),
       listener_(access_, *this),
       spread_timer_(access_.io),
       drain_timer_(access_.io) {}
@@ -81,6 +88,7 @@ void ClusterPresence::stop() {
   manager_->stop();
   listener_.stop();
   links_.stop();
+  queue_pairs_.stop();
   drain_timer_.cancel();
   spread_timer_.cancel();
   when_drained_ = nullptr;
@@ -139,6 +147,9 @@ base::Epoch ClusterPresence::agents_epoch() const {
 void ClusterPresence::on_accepted(ipc::UniqueFd socket, const cluster::HelloResult& result) {
   if (result.request.purpose == cluster::HelloPurpose::data) {
     return links_.take(std::move(socket), result);
+  }
+  if (result.request.purpose == cluster::HelloPurpose::queue_pair) {
+    return queue_pairs_.take(std::move(socket), result);
   }
   access_.errors.record("cluster.listen", Status::invalid_argument,
                         cluster::full_name(result.peer) + " takes this daemon for its manager");

@@ -22,6 +22,7 @@
 #include "daemon/control/cluster_settings.h"
 #include "daemon/control/environment.h"
 #include "daemon/control/manager_link.h"
+#include "daemon/control/queue_pair_links.h"
 
 namespace simm::control {
 
@@ -29,6 +30,7 @@ namespace simm::control {
 struct AgentPresence {
   AgentLinks links;
   cluster::MapMailbox* maps = nullptr;
+  AgentQueuePairs queue_pairs;  // nothing where RDMA is not used
 };
 
 class ClusterPresence final : private cluster::MemberEvents, private ClusterListenerEvents {
@@ -38,7 +40,9 @@ public:
     base::Random& random;
     const ClusterSettings& settings;
     std::vector<AgentPresence> agents;
-    std::uint64_t pool_bytes = 0;  // 0: owns no slots, and listens to nobody
+    std::uint64_t pool_bytes = 0;                         // 0: owns no slots, and listens to nobody
+    std::vector<transport::RdmaDevice*> rails;            // none: RDMA is not used
+    std::function<bool(std::size_t rail)> is_rail_ready;  // the pool is registered with it
     // This daemon's place is another one's now; it must stop.
     std::function<void(const std::string& reason)> on_expelled;
     // A newer map, before anybody uses it; false: nobody shall, this daemon stops.
@@ -102,6 +106,7 @@ private:
 
   const Setup setup_;
   ClusterAccess access_;
+  QueuePairLinks queue_pairs_;
   ClusterLinks links_;
   ClusterListener listener_;
   std::unique_ptr<ManagerLink> manager_;

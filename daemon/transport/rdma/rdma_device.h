@@ -75,6 +75,8 @@ public:
   RdmaDevice& operator=(const RdmaDevice&) = delete;
 
   [[nodiscard]] virtual const RdmaDeviceInfo& info() const noexcept = 0;
+  // What a queue pair of this port tells the other end, without what is its own.
+  [[nodiscard]] virtual QueuePairAddress address() const noexcept = 0;
 
   // Errors: out_of_memory (RLIMIT_MEMLOCK, or the device has no more room), unsupported (a dma-buf
   // where the device takes none), invalid_argument, io_error; the text says what to do.

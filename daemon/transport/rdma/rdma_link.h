@@ -48,7 +48,7 @@ public:
   RdmaLinkMailbox& operator=(const RdmaLinkMailbox&) = delete;
   ~RdmaLinkMailbox() {
     Command command;
-    while (commands_.try_pop(command)) delete command.link;
+    while (commands_.try_pop(command)) delete command.added;
     while (control_take_ended() != nullptr) {
     }
   }
@@ -56,12 +56,18 @@ public:
   // False: full, and the link stays the caller's. Its receives are posted by the agent: the other
   // end's first message waits for it, as for a receiver that is slow.
   [[nodiscard]] bool control_add(std::unique_ptr<RdmaLink>& link) noexcept {
-    if (!push({link.get(), {}})) return false;
+    if (!push({link.get(), {}, 0})) return false;
     static_cast<void>(link.release());
     return true;
   }
   // Every link of that peer ends (cause dropped): what was out on it is fenced as collateral.
-  [[nodiscard]] bool control_drop_peer(base::PeerId peer) noexcept { return push({nullptr, peer}); }
+  [[nodiscard]] bool control_drop_peer(base::PeerId peer) noexcept {
+    return push({nullptr, peer, 0});
+  }
+  // The other end of that link is gone, or wants it to end (cause closed).
+  [[nodiscard]] bool control_drop_link(std::uint64_t link) noexcept {
+    return push({nullptr, {}, link});
+  }
   // A link that is over, its queue pair fenced; null: none.
   [[nodiscard]] std::unique_ptr<RdmaLink> control_take_ended() noexcept {
     RdmaLink* link = nullptr;
@@ -69,16 +75,19 @@ public:
   }
   [[nodiscard]] std::size_t capacity() const noexcept { return commands_.capacity(); }
 
-  // Calls add(std::unique_ptr<RdmaLink>) and drop(PeerId) for what has come; how many that were.
-  template <typename Add, typename Drop>
-  int agent_take(Add&& add, Drop&& drop) noexcept {
+  // Calls add(std::unique_ptr<RdmaLink>), drop_peer(PeerId) and drop_link(number) for what has
+  // come; how many that were.
+  template <typename Add, typename DropPeer, typename DropLink>
+  int agent_take(Add&& add, DropPeer&& drop_peer, DropLink&& drop_link) noexcept {
     Command command;
     int taken = 0;
     for (; commands_.try_pop(command); ++taken) {
-      if (command.link == nullptr) {
-        drop(command.peer);
+      if (command.added != nullptr) {
+        add(std::unique_ptr<RdmaLink>(command.added));
+      } else if (command.link != 0) {
+        drop_link(command.link);
       } else {
-        add(std::unique_ptr<RdmaLink>(command.link));
+        drop_peer(command.peer);
       }
     }
     return taken;
@@ -95,8 +104,9 @@ public:
 
 private:
   struct Command {
-    RdmaLink* link = nullptr;  // null: drop `peer`
+    RdmaLink* added = nullptr;  // null: a link to drop, or (0) all of a peer
     base::PeerId peer;
+    std::uint64_t link = 0;
   };
   bool push(const Command& command) noexcept {
     if (!commands_.try_push(command)) return false;

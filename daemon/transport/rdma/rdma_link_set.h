@@ -67,12 +67,19 @@ public:
     give_back();
     if (overflow_ != nullptr) return 0;
     return mailbox_.agent_take([this](std::unique_ptr<RdmaLink> link) { add(std::move(link)); },
-                               [this](base::PeerId peer) { drop_peer(peer, LinkLoss::dropped); });
+                               [this](base::PeerId peer) { drop_peer(peer); },
+                               [this](std::uint64_t link) { drop_link(link); });
   }
-  void drop_peer(base::PeerId peer, LinkLoss cause) noexcept {
+  void drop_peer(base::PeerId peer) noexcept {
     for (const auto& link : used()) {
       RdmaChannel& channel = link->channel();
-      if (channel.is_open() && channel.link().peer == peer) channel.fail(cause);
+      if (channel.is_open() && channel.link().peer == peer) channel.fail(LinkLoss::dropped);
+    }
+  }
+  void drop_link(std::uint64_t number) noexcept {
+    for (const auto& link : used()) {
+      RdmaChannel& channel = link->channel();
+      if (channel.is_open() && channel.link().link == number) channel.fail(LinkLoss::closed);
     }
   }
   void drop_all() noexcept {

@@ -37,7 +37,8 @@ Status RdmaRequester::post(Route route, RequestToken token, const Request& reque
     }
   }
   if (!is_reachable) return Status::unreachable;
-  if (best == nullptr || !best->post(token, request)) return Status::no_space;
+  if (best == nullptr) return Status::no_space;
+  if (!best->post(token, request)) return Status::unsupported;
   has_posted_ = true;
   return Status::ok;
 }

@@ -31,7 +31,8 @@ public:
   // Who is told; before the first post. `faults` may be null.
   void connect(RequesterEvents& events, RegionFaults* faults) noexcept;
 
-  // no_space also while memory of the request is not registered with any device in reach.
+  // unsupported: memory of the request is not registered with the device of that link (yet), and
+  // nothing happened; another transport may carry it.
   Status post(Route route, RequestToken token, const Request& request) noexcept override;
   void cancel(Route route, RequestToken token) noexcept override;
   void reset(Route route, RequestToken culprit) noexcept override;

@@ -24,6 +24,7 @@ public:
   static Expected<std::unique_ptr<VerbsDevice>> open(const RdmaDeviceConfig& config);
 
   [[nodiscard]] const RdmaDeviceInfo& info() const noexcept override { return info_; }
+  [[nodiscard]] QueuePairAddress address() const noexcept override { return address_; }
   Expected<std::unique_ptr<Registration>> register_memory(const MemoryRange& range,
                                                           RemoteAccess access) override;
   Expected<std::unique_ptr<RdmaPort>> make_port(std::uint32_t completions_max) override;
@@ -32,8 +33,6 @@ public:
   [[nodiscard]] const RdmaDeviceConfig& config() const noexcept { return config_; }
   [[nodiscard]] ibv_context* context() const noexcept { return context_.get(); }
   [[nodiscard]] ibv_pd* domain() const noexcept { return domain_.get(); }
-  // What a queue pair of this port tells the other end, without what is its own.
-  [[nodiscard]] QueuePairAddress address() const noexcept { return address_; }
 
 private:
   VerbsDevice(const RdmaDeviceConfig& config, VerbsHandle<ibv_context> context)

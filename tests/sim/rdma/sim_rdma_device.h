@@ -43,6 +43,7 @@ public:
   ~SimRdmaDevice() override;
 
   [[nodiscard]] const transport::RdmaDeviceInfo& info() const noexcept override { return info_; }
+  [[nodiscard]] transport::QueuePairAddress address() const noexcept override { return address_; }
   // A dma-buf may be any file that can be mapped.
   Expected<std::unique_ptr<transport::Registration>> register_memory(
       const transport::MemoryRange& range, transport::RemoteAccess access) override;

@@ -1,6 +1,7 @@
 // In the steady state the TCP transport allocates nothing, on either side.
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <new>
 
@@ -110,7 +111,9 @@ TEST_CASE("tcp allocations: none after the first requests") {
       t_is_counting = i >= 8;
       const Ask& ask = *asks[static_cast<std::size_t>(i) % asks.size()];
       REQUIRE(ends.requester.post(kRoute, 1, ask.request) == Status::ok);
-      for (int turn = 0; turn < 5000 && asker.answered == i; ++turn) {
+      // The kernel gives back what was sent without copies at its own pace, late on a busy machine.
+      const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (asker.answered == i && std::chrono::steady_clock::now() < patience) {
         ends.requester.do_work();
         ends.responder.do_work();
         t_is_counting = false;  // the relay is the test's

@@ -1,0 +1,141 @@
+// QueuePairLinks: the RDMA connections of a daemon's data agents. Where a data connection has shown
+// that a shard of a peer has RDMA ports, too, it connects a queue pair with it over each port of
+// this daemon: both ends make one, tell each other its address over a connection of purpose
+// queue_pair (queue_pair_message.h), and hand it to their data agents. That connection stays: when
+// it ends, so does the queue pair at the other end, and one that broke is made anew with back-off.
+// Until then, and where it does not work, requests go over TCP.
+//
+// What a device does may take long, so it is done on a thread of this object's own.
+// Owned by ClusterPresence; the mailboxes and devices outlive it. Thread: control.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/cluster/slot_map.h"
+#include "daemon/control/cluster_access.h"
+#include "daemon/control/cluster_channel.h"
+#include "daemon/control/cluster_dialer.h"
+#include "daemon/control/job_thread.h"
+#include "daemon/control/queue_pair_message.h"
+#include "daemon/transport/rdma/rdma_device.h"
+#include "daemon/transport/rdma/rdma_link.h"
+
+namespace simm::control {
+
+// Of one data agent.
+struct AgentQueuePairs {
+  transport::RdmaLinkMailbox* outgoing = nullptr;  // null: it asks nobody
+  std::vector<transport::RdmaPort*> asking;        // by rail
+  transport::RdmaLinkMailbox* incoming = nullptr;  // null: it serves no shard
+  std::vector<transport::RdmaPort*> serving;       // by rail
+};
+
+struct QueuePairSetup {
+  std::vector<transport::RdmaDevice*> rails;  // none: RDMA is not used
+  std::vector<AgentQueuePairs> agents;
+  // All memory that is served is registered with that rail.
+  std::function<bool(std::size_t rail)> is_ready;
+};
+
+class QueuePairLinks final : private ClusterDialerEvents, private ClusterChannelEvents {
+public:
+  QueuePairLinks(ClusterAccess& access, QueuePairSetup setup);
+  ~QueuePairLinks();
+  QueuePairLinks(const QueuePairLinks&) = delete;
+  QueuePairLinks& operator=(const QueuePairLinks&) = delete;
+
+  [[nodiscard]] bool is_used() const noexcept { return !setup_.rails.empty(); }
+
+  // That shard of that peer was reached from that agent, and has RDMA ports. Any number of times.
+  void reach(base::PeerId peer, const cluster::MapMember& member, std::uint16_t shard,
+             std::size_t agent);
+  // The peer has left the map: its queue pairs end.
+  void leave(base::PeerId peer);
+  [[nodiscard]] bool has_links(base::PeerId peer) const;
+  // A connection of that purpose that another daemon dialled, its hello over.
+  void take(ipc::UniqueFd socket, const cluster::HelloResult& hello);
+
+  // Takes what the data agents have said. Call it when the bell rings.
+  void deliver();
+  void stop();
+
+  struct View {
+    std::size_t connections = 0;
+    std::size_t open = 0;
+    std::string trouble;  // of one that is not open
+  };
+  // Of those that this daemon dials, by number of the peer.
+  [[nodiscard]] std::map<std::uint32_t, View> views() const;
+  // Of those that others have dialled, by their name.
+  [[nodiscard]] std::map<std::string, std::size_t> askers() const;
+
+private:
+  enum class State : std::uint8_t {
+    dialling,    // the dialer's
+    offering,    // a queue pair is being made, or its address is with the other end
+    connecting,  // it is being connected
+    open,        // the agent's
+    ending,      // the agent was told to end it, or will be
+  };
+  struct Link {
+    bool is_outgoing = false;
+    base::PeerId peer;
+    std::uint16_t shard = 0;
+    std::size_t agent = 0;
+    std::size_t rail = 0;
+    State state = State::dialling;
+    std::uint64_t attempt = 0;              // tells the results of jobs apart
+    std::unique_ptr<ClusterDialer> dialer;  // outgoing; none: its peer has left
+    std::unique_ptr<ClusterChannel> channel;
+    std::unique_ptr<Deadline> deadline;  // of what the other end has to say
+    std::unique_ptr<transport::RdmaLink> made;
+    cluster::DaemonIdentity asker;  // incoming
+    std::string trouble;            // why there was none the last time
+  };
+  using Made = Expected<std::unique_ptr<transport::RdmaLink>>;
+  using Links = std::map<std::uint64_t, Link>;
+
+  // ClusterDialerEvents.
+  void on_dialled(ClusterDialer& dialer, ipc::UniqueFd socket,
+                  const cluster::HelloResult& result) override;
+  void on_dial_failed(ClusterDialer& dialer, const Error& error) override;
+  // ClusterChannelEvents.
+  void on_message(ClusterChannel& channel, std::span<const std::byte> payload) override;
+  void on_closed(ClusterChannel& channel, const Error& cause) override;
+
+  Links::iterator find(const ClusterChannel& channel);
+  // Runs `work` on the thread, and then `then` here, if the link is still at this attempt.
+  void run(std::uint64_t id, std::function<Made()> work,
+           void (QueuePairLinks::*then)(std::uint64_t, Link&, Made));
+  void on_made(std::uint64_t id, Link& link, Made made);
+  void take_offer(std::uint64_t id, Link& link, std::span<const std::byte> payload);
+  void take_answer(std::uint64_t id, Link& link, std::span<const std::byte> payload);
+  void on_connected(std::uint64_t id, Link& link, Made made);
+  void refuse(Link& link, QueuePairRefusal refusal);
+  // There is no queue pair: of an outgoing link, the next attempt comes by itself.
+  void give_up(std::uint64_t id, const std::string& why);
+  void drop(std::uint64_t id, Link& link);
+  void on_ended(std::unique_ptr<transport::RdmaLink> ended);
+  void discard(std::unique_ptr<transport::RdmaLink> link);
+  [[nodiscard]] transport::RdmaLinkMailbox* mailbox(const Link& link) const noexcept;
+
+  ClusterAccess& access_;
+  const QueuePairSetup setup_;
+  std::vector<transport::QueuePairAddress> addresses_;  // by rail
+  JobThread thread_;
+  Links links_;
+  std::uint64_t next_link_ = 1;
+  std::uint64_t next_attempt_ = 1;
+  Deadline retry_;
+  std::array<base::Counter, transport::kLinkLossCount> lost_;
+  base::Counter refused_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace simm::control
