@@ -13,6 +13,7 @@
 namespace simm::memory {
 
 class ForeignCopier;
+class RegionKeys;
 class RegionPages;
 
 enum class RegionKind : std::uint8_t {
@@ -35,6 +36,7 @@ struct Region {
   std::uint16_t table_slot = 0;     // its place in its session's RegionTable
   ForeignCopier* copier = nullptr;  // of a foreign region: who copies
   RegionPages* pages = nullptr;     // which pages may be touched; null: all of them
+  RegionKeys* keys = nullptr;       // what NICs know of it; null: none does
 };
 
 // What an operation reads or writes: made by one factory (RegionTable::slice), which proved that

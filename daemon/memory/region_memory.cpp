@@ -11,6 +11,7 @@
 #include "daemon/memory/fault_guard.h"
 #include "daemon/memory/numa_node.h"
 #include "ipc/range.h"
+#include "simm/check.h"
 
 namespace simm::memory {
 
@@ -73,6 +74,12 @@ Expected<std::unique_ptr<RegionMemory>> RegionMemory::map(ipc::MemoryFile file, 
   region.can_fault = !is_whole_for_ever;
   region.numa_node = numa_node_of(made->mapping_.data(), bytes, made->pages_.get());
   return made;
+}
+
+void RegionMemory::attach(std::unique_ptr<RegionKeys> keys) noexcept {
+  SIMM_CHECK(keys_ == nullptr);
+  keys_ = std::move(keys);
+  region_.keys = keys_.get();
 }
 
 std::unique_ptr<RegionMemory> RegionMemory::foreign(const Spec& spec, PinCharge charge,

@@ -1,7 +1,7 @@
 // RegionMemory: a Region together with everything that keeps it alive: the mapping, the knowledge
-// of its pages, and what it charges to the pin budgets. Destroying it unmaps the region, so it
-// happens on a control or registrar thread: unmapping 100 GiB takes a while. Thread: made and
-// destroyed on control/registrar; in between its RegionTable's.
+// of its pages, what NICs know of it, and what it charges to the pin budgets. Destroying it unmaps
+// the region, so it happens on a control or registrar thread: unmapping 100 GiB takes a while.
+// Thread: made and destroyed on control/registrar; in between its RegionTable's.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include "daemon/memory/foreign_copier.h"
 #include "daemon/memory/pin_budget.h"
 #include "daemon/memory/region.h"
+#include "daemon/memory/region_keys.h"
 #include "daemon/memory/region_pages.h"
 #include "daemon/memory/touch_budget.h"
 #include "ipc/mapping.h"
@@ -40,6 +41,9 @@ public:
   static std::unique_ptr<RegionMemory> foreign(const Spec& spec, PinCharge charge,
                                                std::shared_ptr<ForeignCopier> copier);
 
+  // Before anybody else sees the region, once.
+  void attach(std::unique_ptr<RegionKeys> keys) noexcept;
+
   [[nodiscard]] Region& region() noexcept { return region_; }
   [[nodiscard]] const Region& region() const noexcept { return region_; }
 
@@ -53,6 +57,8 @@ private:
   std::unique_ptr<RegionPages> pages_;
   std::shared_ptr<ForeignCopier> copier_;
   PinCharge charge_;
+  // Last, so that it goes first: NICs let go of the memory while it is mapped, counted and charged.
+  std::unique_ptr<RegionKeys> keys_;
 };
 
 }  // namespace simm::memory

@@ -39,6 +39,21 @@ Status RegionPages::admit(const std::byte* address, std::uint64_t length) noexce
   return Status::ok;
 }
 
+Status RegionPages::admit_whole(const std::byte* address, std::uint64_t length,
+                                bool touch) noexcept {
+  const auto offset = static_cast<std::uint64_t>(address - config_.mapping);
+  std::uint64_t first = offset / kPageBytes * kPageBytes;
+  const std::uint64_t last = (offset + length - 1) / kPageBytes * kPageBytes + kPageBytes;
+  std::uint64_t absent = 0;
+  while (first < last && (touch || absent == 0)) {
+    const std::uint64_t end = std::min(last, first / kGranuleBytes * kGranuleBytes + kGranuleBytes);
+    absent += absent_in_granule(first, end);
+    first = end;
+  }
+  if (absent == 0) return Status::ok;
+  return touch && config_.budget->take(absent) ? Status::ok : Status::out_of_memory;
+}
+
 std::uint64_t RegionPages::absent_in_granule(std::uint64_t first, std::uint64_t last) noexcept {
   if (known_ == nullptr) return absent_bytes(first, last - first);
   std::uint64_t absent = 0;

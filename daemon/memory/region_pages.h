@@ -38,6 +38,10 @@ public:
   // out_of_memory when that would make more pages present than the budget has left.
   Status admit(const std::byte* address, std::uint64_t length) noexcept;
 
+  // The same for somebody who touches all of it at once or nothing: what is refused costs nothing.
+  // `touch` false: ok only when all of it exists. Thread: any; it takes a while for a GiB.
+  Status admit_whole(const std::byte* address, std::uint64_t length, bool touch) noexcept;
+
   // Bytes of [offset, offset + length), both whole pages, at most one granule, that do not exist.
   [[nodiscard]] std::uint64_t absent_bytes(std::uint64_t offset,
                                            std::uint64_t length) const noexcept;

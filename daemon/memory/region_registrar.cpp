@@ -71,7 +71,10 @@ Expected<std::unique_ptr<RegionMemory>> RegionRegistrar::map(RegionOwner& owner,
   Expected<PinCharge> charge = owner.pins.charge(spec.length);
   if (!charge) return std::move(charge).error();
   spec.id = next_id_++;
-  return RegionMemory::map(std::move(file).value(), spec, owner.touches, std::move(charge).value());
+  Expected<std::unique_ptr<RegionMemory>> memory =
+      RegionMemory::map(std::move(file).value(), spec, owner.touches, std::move(charge).value());
+  if (memory && nics_ != nullptr) (*memory)->attach(nics_->attach((*memory)->region()));
+  return memory;
 }
 
 Expected<MadeRegion> RegionRegistrar::make_shared(RegionOwner& owner,

@@ -49,10 +49,15 @@ struct MadeRegion {
 class RegionRegistrar {
 public:
   // `helper`: null when there is none; `no_helper` says why then. `arena`: the pool's, for the
-  // workers of foreign regions.
+  // workers of foreign regions. `nics`: who tells NICs of regions that are mapped; null: there are
+  // none.
   RegionRegistrar(const RegionPolicy& policy, AdoptClient* helper, std::string no_helper,
-                  const ForeignArena& arena)
-      : policy_(policy), helper_(helper), no_helper_(std::move(no_helper)), arena_(arena) {}
+                  const ForeignArena& arena, RegionAttach* nics = nullptr)
+      : policy_(policy),
+        helper_(helper),
+        no_helper_(std::move(no_helper)),
+        arena_(arena),
+        nics_(nics) {}
 
   // Takes the descriptor, closes it in the end. Errors: invalid_argument, permission_denied,
   // out_of_memory (pin budget), not_implemented (gpu).
@@ -76,6 +81,7 @@ private:
   AdoptClient* const helper_;
   const std::string no_helper_;
   const ForeignArena arena_;
+  RegionAttach* const nics_;
   std::uint64_t next_id_ = 1;
   std::vector<std::weak_ptr<ForeignCopier>> copiers_;
 };

@@ -26,6 +26,12 @@ inline ipc::UniqueFd plain_memfd(std::uint64_t bytes, unsigned flags = 0) {
   return fd;
 }
 
+// As a client does that touches its memory. (What fallocate() made does not count as present.)
+inline void make_present(int fd, std::uint64_t bytes) {
+  const std::string zeros(bytes, '\0');
+  REQUIRE(::pwrite(fd, zeros.data(), zeros.size(), 0) == static_cast<ssize_t>(bytes));
+}
+
 inline ipc::UniqueFd duplicate(int fd) {
   return ipc::UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
 }

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -141,6 +142,65 @@ TEST_CASE("what can not be punched is remembered, chunk by chunk, holes beside i
   CHECK(pages.admit(mapping->data() + kChunk, kChunk) == Status::ok);
   CHECK(pages.admit(mapping->data() + 3 * kChunk, 2 * kPage) == Status::ok);
   CHECK(pages.admit(mapping->data() + 2 * kChunk + kPage, kPage) == Status::out_of_memory);
+}
+
+TEST_CASE("who touches all of a range or nothing pays for what is absent, or nothing") {
+  using namespace region_memory_test;
+  constexpr std::uint64_t kBytes = 3 * RegionPages::kGranuleBytes;
+  for (const bool can_vanish : {true, false}) {
+    CAPTURE(can_vanish);
+    auto fd = plain_memfd(kBytes);
+    auto mapping = simm::ipc::Mapping::map(fd.get(), 0, kBytes);
+    REQUIRE(mapping);
+    TouchBudget budget(kBytes - 2 * kPage);
+    RegionPages pages({mapping->data(), kBytes, 0, can_vanish, &budget}, simm::ipc::UniqueFd());
+    CHECK(pages.admit_whole(mapping->data(), kBytes, true) == Status::out_of_memory);
+    CHECK(budget.left_bytes() == kBytes - 2 * kPage);
+    // Whole pages count, also where the range begins and ends inside one.
+    CHECK(pages.admit_whole(mapping->data() + kPage - 1, kBytes - 2 * kPage + 2, true) ==
+          Status::out_of_memory);
+    CHECK(pages.admit_whole(mapping->data() + kPage, 1, false) == Status::out_of_memory);
+    CHECK(budget.left_bytes() == kBytes - 2 * kPage);
+    CHECK(pages.admit_whole(mapping->data() + kPage, kBytes - 2 * kPage, true) == Status::ok);
+    CHECK(budget.left_bytes() == 0);
+    make_present(fd.get(), kBytes);
+    CHECK(pages.admit_whole(mapping->data(), kBytes, false) == Status::ok);
+    CHECK(pages.admit_whole(mapping->data(), kBytes, true) == Status::ok);
+  }
+}
+
+TEST_CASE("NICs let a region go while it is mapped and charged") {
+  using namespace region_memory_test;
+  struct Seen {
+    bool was_mapped = false;
+    std::uint64_t charged_bytes = 0;
+  };
+  class Keys final : public RegionKeys {
+  public:
+    Keys(const Region& region, const PinBudget& pins, Seen& seen)
+        : region_(region), pins_(pins), seen_(seen) {}
+    ~Keys() override {
+      unsigned char present = 0;
+      seen_.was_mapped = ::mincore(region_.base, kPage, &present) == 0;
+      seen_.charged_bytes = pins_.bytes();
+    }
+
+  private:
+    const Region& region_;
+    const PinBudget& pins_;
+    Seen& seen_;
+  };
+  Fixture fixture;
+  auto fd = plain_memfd(4 * kPage);
+  auto memory = fixture.region(fd.get(), 4 * kPage);
+  CHECK(memory->region().keys == nullptr);
+  Seen seen;
+  memory->attach(std::make_unique<Keys>(memory->region(), fixture.pins, seen));
+  CHECK(memory->region().keys != nullptr);
+  memory.reset();
+  CHECK(seen.was_mapped);
+  CHECK(seen.charged_bytes == 4 * kPage);
+  CHECK(fixture.pins.bytes() == 0);
 }
 
 TEST_CASE("a file of mode 0600 of another user is seen through as well") {

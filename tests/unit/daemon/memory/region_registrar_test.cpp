@@ -186,6 +186,40 @@ TEST_CASE("a memory file that comes along is shared, odd descriptors and ranges 
   CHECK(made->reason.find("pin budget") != std::string::npos);
 }
 
+TEST_CASE("NICs are told of every region that is mapped, and of no other") {
+  using namespace region_registrar_test;
+  class Nics final : public RegionAttach {
+  public:
+    std::unique_ptr<RegionKeys> attach(const Region& region) override {
+      class Keys final : public RegionKeys {};
+      told.push_back(region.length);
+      CHECK(region.base != nullptr);
+      return std::make_unique<Keys>();
+    }
+    std::vector<std::uint64_t> told;
+  };
+  ForkedClientSpec spec;
+  spec.uid = ::getuid();
+  spec.gid = ::getgid();
+  ForkedClient client(spec);
+  PinBudget pins("session", 1ull << 30, 100);
+  TouchBudget touches(0);
+  RegionOwner owner{*client.identity, pins, touches, nullptr};
+  Nics nics;
+  RegionRegistrar registrar({}, nullptr, "no helper", {}, &nics);
+  simm::ipc::RegisterRegion request{1, Kind::automatic, 0x10000, kBytes, 0, true, "x"};
+  auto made = registrar.make(owner, request, plain_memfd(kBytes));
+  REQUIRE(made);
+  REQUIRE(made->memory != nullptr);
+  CHECK(made->memory->region().keys != nullptr);
+  request.has_fd = false;
+  CHECK(registrar.make(owner, request, {})->kind == Kind::staged);
+  request.has_fd = true;
+  request.length = 2 * kBytes;  // not inside the file
+  CHECK(registrar.make(owner, request, plain_memfd(kBytes))->kind == Kind::staged);
+  CHECK(nics.told == std::vector<std::uint64_t>{kBytes});
+}
+
 TEST_CASE("device memory is not supported and says so") {
   using namespace region_registrar_test;
   ForkedClientSpec spec;
