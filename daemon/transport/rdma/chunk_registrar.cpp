@@ -28,7 +28,7 @@ RegisteredRange::~RegisteredRange() {
   registrar_.release(*this);
 }
 
-ChunkRegistrar::ChunkRegistrar(const RegistrarConfig& config, std::vector<RdmaDevice*> rails,
+ChunkRegistrar::ChunkRegistrar(const RegistrarConfig& config, const std::vector<RdmaDevice*>& rails,
                                const RegistrarEnvironment& environment)
     : config_(config),
       clock_(environment.clock),

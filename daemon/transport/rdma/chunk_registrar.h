@@ -68,7 +68,7 @@ struct RailProgress {
 class ChunkRegistrar {
 public:
   // 1 .. kRailsMax rails; their order is that of all RailSets and ChunkTables.
-  ChunkRegistrar(const RegistrarConfig& config, std::vector<RdmaDevice*> rails,
+  ChunkRegistrar(const RegistrarConfig& config, const std::vector<RdmaDevice*>& rails,
                  const RegistrarEnvironment& environment);
   // No range is left.
   ~ChunkRegistrar();

@@ -50,7 +50,7 @@ struct World {
     }
     const RegistrarConfig config{threads, registrations_max, retry_ns};
     registrar = std::make_unique<ChunkRegistrar>(
-        config, std::move(devices), RegistrarEnvironment{clock, errors, log, counters});
+        config, devices, RegistrarEnvironment{clock, errors, log, counters});
   }
 
   void start() {
