@@ -2,11 +2,12 @@
 // with a send queue and a receive queue of its own. Seam: on libibverbs, and simulated.
 //
 // States: made -> connect() -> works, until something on it fails, fail() is called or the other
-// end is gone; from then on nothing more is done, and what is posted comes back `flushed`. Only
-// destroy() is the fence: when it returns, the device neither reads nor writes any memory for this
-// queue pair, not for its own work and not for the other end's, whatever is still in the network;
-// and no completion of it is ever polled again. (Resetting a queue pair was tried for that and does
-// not suffice on every device: soft RoCE still placed packets that it had begun to handle.)
+// end is gone; from then on nothing more is done, and works that are posted come back `flushed`.
+// (So do receives from most devices, and none from soft RoCE if posted after that.) Only destroy()
+// is the fence: when it returns, the device neither reads nor writes any memory for this queue
+// pair, not for its own work and not for the other end's, whatever is still in the network; and no
+// completion of it is ever polled again. (Resetting a queue pair was tried for that and does not
+// suffice on every device: soft RoCE still placed packets that it had begun to handle.)
 //
 // Why without a shared receive queue: the credits of each link are strict, so sharing would save no
 // receive; and a device may have taken a shared receive for a message that never ended, about

@@ -58,17 +58,16 @@ std::uint16_t bytes_of(ibv_mtu mtu) {
   return static_cast<std::uint16_t>(128u << static_cast<unsigned>(mtu));
 }
 
-std::vector<GidEntry> read_gids(ibv_context* context, std::uint32_t port) {
-  constexpr std::size_t kGidsMax = 4096;
-  std::vector<ibv_gid_entry> table(kGidsMax);
-  const ssize_t count = ibv_query_gid_table(context, table.data(), table.size(), 0);
+// One by one: libibverbs's call for all of them finds none where a device has room for too many.
+std::vector<GidEntry> read_gids(ibv_context* context, std::uint32_t port, int places) {
   std::vector<GidEntry> gids;
-  for (ssize_t i = 0; i < count; ++i) {
-    const ibv_gid_entry& found = table[static_cast<std::size_t>(i)];
-    if (found.port_num != port) continue;
+  for (int index = 0; index < places; ++index) {
+    ibv_gid_entry found{};
+    const auto place = static_cast<std::uint32_t>(index);
+    if (ibv_query_gid_ex(context, port, place, &found, 0) != 0) continue;
     GidEntry entry;
     std::copy_n(found.gid.raw, entry.gid.size(), entry.gid.begin());
-    entry.index = static_cast<int>(found.gid_index);
+    entry.index = index;
     if (found.gid_type == IBV_GID_TYPE_ROCE_V1) entry.kind = GidKind::roce_v1;
     if (found.gid_type == IBV_GID_TYPE_ROCE_V2) entry.kind = GidKind::roce_v2;
     gids.push_back(entry);
@@ -122,7 +121,8 @@ Outcome VerbsDevice::read_port() {
     address_.mtu_bytes = std::min(config_.mtu_bytes, address_.mtu_bytes);
   }
   const LinkLayer link = address_.is_ethernet ? LinkLayer::ethernet : LinkLayer::infiniband;
-  auto gid = choose_gid(read_gids(context(), config_.port), link, config_.gid_index);
+  auto gid =
+      choose_gid(read_gids(context(), config_.port, port.gid_tbl_len), link, config_.gid_index);
   if (!gid) {
     return Error{gid.error().status, config_.device + ": " + gid.error().context};
   }

@@ -83,6 +83,8 @@ bool SimQueuePair::post_receive(std::uint64_t id, const transport::LocalPart& pa
   device_.local(part);
   const std::uint64_t index = receives_posted_++;
   if (state_ == State::failed) {
+    // Some devices forget it.
+    if (fabric_.dice_.percent(50)) return true;
     ended_receives_.push_back({index, {this, id, 0, WorkStatus::flushed, true}});
   } else {
     receives_.push_back({id, part});

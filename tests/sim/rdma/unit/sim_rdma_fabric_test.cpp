@@ -199,14 +199,16 @@ TEST_CASE("sim rdma: what the other end does not grant fails, and the rest is fl
     CHECK(ended[1].status == WorkStatus::flushed);
     CHECK(ended[2].status == WorkStatus::flushed);
     CHECK(count_of(pair.asker.open, std::byte{7}) == 0);
-    // It is posted, and comes back.
+    // It is posted, and comes back; of receives some do.
     REQUIRE(server.queue_pair->post({&works[3], 1}) == 1);
-    REQUIRE(server.queue_pair->post_receive(9, server.part(0, 64)));
+    for (std::uint64_t id = 9; id < 40; ++id) {
+      REQUIRE(server.queue_pair->post_receive(id, server.part(0, 64)));
+    }
     pair.fabric.settle();
     ended = server.poll();
-    REQUIRE(ended.size() == 2);
-    CHECK(ended[0].status == WorkStatus::flushed);
-    CHECK(ended[1].status == WorkStatus::flushed);
+    CHECK(ended.size() > 1);
+    CHECK(ended.size() < 32);
+    for (const Completion& each : ended) CHECK(each.status == WorkStatus::flushed);
   };
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     CAPTURE(seed);
