@@ -2,7 +2,7 @@
 # Runs a command as root in a guest that has what this machine may lack: RDMA devices (soft RoCE, so
 # real verbs), two NUMA nodes, or a systemd that is in charge. Ends with the command's exit status.
 #
-#   scripts/rdma-guest.sh COMMAND...            devices rxe0 and rxe1, addresses 10.77.0.1 and .2
+#   scripts/rdma-guest.sh COMMAND...            devices rxe0 to rxe3 (scripts/guest/soft_roce.sh)
 #   scripts/rdma-guest.sh --systemd COMMAND...  systemd as process 1, no RDMA devices
 #
 # The guest sees the whole file system of this machine, read-only, and keeps what it writes in

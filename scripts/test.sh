@@ -9,7 +9,8 @@
 #   compilers  g++-11 and clang compile everything
 #   demo       scripts/demo.sh --quick, with --chaos, with --standalone and with --python
 #   packages   the Debian packages, installed, used, upgraded and purged in a bare chroot
-#   guest      services under a real systemd, in a virtual machine (scripts/rdma-guest.sh)
+#   guest      in virtual machines (scripts/rdma-guest.sh): services under a real systemd, and RDMA
+#              over soft RoCE
 #
 # SIMM_JOBS (2) bounds parallel compilation. Each part prints its time.
 set -uo pipefail
@@ -108,8 +109,9 @@ part_packages() { SIMM_JOBS=$jobs scripts/package.sh && tests/packages/packages_
 
 part_guest() {
   configure release --preset release &&
-    compile --preset release --target simmd simmctl guest_client &&
-    scripts/rdma-guest.sh --systemd tests/guest/services.sh "$PWD/build/release/bin"
+    compile --preset release --target simmd simmctl guest_client conformance_rdma &&
+    scripts/rdma-guest.sh --systemd tests/guest/services.sh "$PWD/build/release/bin" &&
+    scripts/rdma-guest.sh tests/guest/rdma.sh "$PWD/build/release/bin"
 }
 
 scripts/install_packages.sh || exit 1

@@ -12,7 +12,7 @@ prepared=0
 if [ "$(cat /etc/simm-guest/mode)" = rdma ]; then
   mkdir -p /dev/shm
   mount -t tmpfs tmpfs /dev/shm
-  bash /etc/simm-guest/rdma.sh || prepared=1
+  bash /etc/simm-guest/soft_roce.sh || prepared=1
 fi
 status=125
 [ "$prepared" = 0 ] && { bash /etc/simm-guest/command; status=$?; }

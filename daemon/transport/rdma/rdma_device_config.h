@@ -17,11 +17,12 @@ struct RdmaDeviceConfig {
   // The byte of the IP header that RoCE switches choose a queue by. 0 works everywhere; only those
   // who run the network know which of its classes loses nothing (106, DSCP 26 with ECN, is usual).
   std::uint8_t traffic_class = 0;
-  // 4.096 us * 2^14 = 67 ms without an answer, eight times: a dead peer is known after half a
-  // second to two seconds (devices may wait up to four times as long), and a switch may drop some
-  // packets in a row before a connection is given up.
+  // 4.096 us * 2^14 = 67 ms without an answer, seven times: a dead peer is known after half a
+  // second to two (devices may wait up to four times as long), and a switch may drop some packets
+  // in a row before a connection is given up. Not 7 repeats, the most: soft RoCE takes that for
+  // "for ever".
   std::uint8_t timeout = 14;
-  std::uint8_t retry_count = 7;  // 7 is the most
+  std::uint8_t retry_count = 6;
   // What a message without a receive does. 7: it is repeated for ever. Credits keep that from
   // happening but for a moment after connecting; who is stuck for long is found by deadlines.
   std::uint8_t rnr_retry = 7;

@@ -69,16 +69,8 @@ int play_rounds(RdmaEnds& ends, WorkKind kind, std::vector<std::byte>& source,
   return under_way;
 }
 
-std::vector<RdmaWorldKind> worlds() {
-  std::vector<RdmaWorldKind> kinds;
-  add_sim_worlds(kinds);
-  kinds.resize(2);
-  add_verbs_worlds(kinds);
-  return kinds;
-}
-
 TEST_CASE("rdma fence: no WRITE of the other end touches memory after destroy()") {
-  for (const RdmaWorldKind& kind : worlds()) {
+  for (const RdmaWorldKind& kind : rdma_worlds(2)) {
     CAPTURE(kind.name);
     RdmaEnds ends(kind);
     const int under_way =
@@ -89,7 +81,7 @@ TEST_CASE("rdma fence: no WRITE of the other end touches memory after destroy()"
 }
 
 TEST_CASE("rdma fence: no READ of its own touches memory after destroy()") {
-  for (const RdmaWorldKind& kind : worlds()) {
+  for (const RdmaWorldKind& kind : rdma_worlds(2)) {
     CAPTURE(kind.name);
     RdmaEnds ends(kind);
     const int under_way =

@@ -13,20 +13,10 @@
 namespace rdma_conformance {
 namespace {
 
-const std::vector<RdmaWorldKind>& kinds() {
-  static const std::vector<RdmaWorldKind> all = [] {
-    std::vector<RdmaWorldKind> made;
-    add_sim_worlds(made);
-    add_verbs_worlds(made);
-    return made;
-  }();
-  return all;
-}
-
 // Plays a scene in every world.
 template <typename Scene>
 void play(Scene scene, const RdmaWorldOptions& options = {}) {
-  for (const RdmaWorldKind& kind : kinds()) {
+  for (const RdmaWorldKind& kind : rdma_worlds(5)) {
     CAPTURE(kind.name);
     RdmaEnds ends(kind, options);
     scene(ends);

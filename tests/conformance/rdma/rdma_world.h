@@ -3,6 +3,7 @@
 // Thread: the test's.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -38,9 +39,12 @@ struct RdmaWorldKind {
   std::function<std::unique_ptr<RdmaWorld>(const RdmaWorldOptions&)> make;
 };
 
-// Appends its kinds.
-void add_sim_worlds(std::vector<RdmaWorldKind>& kinds);
-// SIMM_RDMA_DEVICES="rxe0 rxe1": two devices that reach each other. Unset: there are none.
-void add_verbs_worlds(std::vector<RdmaWorldKind>& kinds);
+// Those that are played in: of real devices, where SIMM_RDMA_DEVICES="rxe0 rxe1" names two that
+// reach each other; else simulated ones, of so many seeds.
+std::vector<RdmaWorldKind> rdma_worlds(std::uint64_t seeds);
+
+RdmaWorldKind sim_world(std::uint64_t seed);
+// `names`: as above.
+RdmaWorldKind verbs_world(const std::string& names);
 
 }  // namespace rdma_conformance

@@ -22,12 +22,9 @@ private:
 
 }  // namespace
 
-void add_sim_worlds(std::vector<RdmaWorldKind>& kinds) {
-  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-    kinds.push_back({"simulated, seed " + std::to_string(seed), [seed](const RdmaWorldOptions&) {
-                       return std::make_unique<SimRdmaWorld>(seed);
-                     }});
-  }
+RdmaWorldKind sim_world(std::uint64_t seed) {
+  return {"simulated, seed " + std::to_string(seed),
+          [seed](const RdmaWorldOptions&) { return std::make_unique<SimRdmaWorld>(seed); }};
 }
 
 }  // namespace rdma_conformance

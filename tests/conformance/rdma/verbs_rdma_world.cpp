@@ -1,7 +1,6 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <sstream>
 
 #include "daemon/transport/rdma/verbs_device.h"
@@ -42,17 +41,15 @@ private:
 
 }  // namespace
 
-void add_verbs_worlds(std::vector<RdmaWorldKind>& kinds) {
-  const char* const names = std::getenv("SIMM_RDMA_DEVICES");
-  if (names == nullptr) return;
+RdmaWorldKind verbs_world(const std::string& names) {
   std::istringstream words(names);
   std::string serving;
   std::string asking;
   words >> serving >> asking;
-  kinds.push_back(
-      {"verbs, " + serving + " and " + asking, [serving, asking](const RdmaWorldOptions& options) {
-         return std::make_unique<VerbsRdmaWorld>(serving, asking, options);
-       }});
+  return {"verbs, " + serving + " and " + asking,
+          [serving, asking](const RdmaWorldOptions& options) {
+            return std::make_unique<VerbsRdmaWorld>(serving, asking, options);
+          }};
 }
 
 }  // namespace rdma_conformance

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Runs in the guest, as root, with the devices of scripts/guest/soft_roce.sh: what needs real verbs.
+#
+#   scripts/rdma-guest.sh tests/guest/rdma.sh DIRECTORY_OF_PROGRAMS
+set -euo pipefail
+readonly bin=$1
+[ "$(rdma link | grep -c 'state ACTIVE')" = 4 ] || { rdma link && exit 1; }
+# As the drop-in of the services for RDMA allows it.
+ulimit -l unlimited
+for rail in "rxe0 rxe1" "rxe2 rxe3"; do
+  # Rail B is there, and like rail A: so much is seen in one scene.
+  scenes=$([ "$rail" = "rxe0 rxe1" ] && echo '*' || echo '*many sizes*')
+  SIMM_RDMA_DEVICES=$rail "$bin/conformance_rdma" --no-colors --duration --test-case="$scenes"
+done
+echo "all passed after $(cut -d. -f1 /proc/uptime) s"
