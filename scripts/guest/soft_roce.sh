@@ -1,9 +1,10 @@
 # In the guest: four soft RoCE devices at the ends of two cables, as two hosts with two rails each.
 #
-#   rail A: rxe0 at 10.77.0.1 -- rxe1 at 10.77.0.2     rail B: rxe2 at 10.77.1.1 -- rxe3 at 10.77.1.2
+#   rail A: rxe0 at 10.77.0.1 -- rxe1 at 10.77.0.2
+#   rail B: rxe2 at 10.77.1.1 -- rxe3 at 10.77.1.2
 #
 # A daemon on rxe0 and rxe2 reaches another on rxe1 and rxe3. Network namespaces do not carry soft
-# RoCE on this kernel, so all ends are of one host, and rules force the packets between the addresses
+# RoCE on this kernel: all ends are of one host, and rules force the packets between the addresses
 # of a cable over it. `ip link set veth0 down` pulls one out.
 set -e
 modprobe -a veth crc32_generic rdma_rxe ib_uverbs rdma_ucm
