@@ -1,0 +1,106 @@
+// RdmaPeer: the other end of a link as a test plays it: an honest queue pair, and whatever bytes
+// the test wants to send over it. Thread: the one simulated thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "daemon/transport/rdma/message_codec.h"
+#include "daemon/transport/rdma/rdma_config.h"
+#include "daemon/transport/rdma/rdma_device.h"
+#include "simm/check.h"
+
+namespace support {
+
+using RdmaBytes = std::vector<std::byte>;
+
+// A message of one part, as it travels: `envelope` sealed, with body_bytes and part_bytes of the
+// body unless they are set already.
+inline RdmaBytes rdma_message(simm::transport::wire::Envelope envelope,
+                              const RdmaBytes& body = {}) {
+  const auto bytes = static_cast<std::uint32_t>(body.size());
+  if (envelope.body_bytes == 0) envelope.body_bytes = bytes;
+  envelope.part_bytes = bytes;
+  RdmaBytes message(sizeof envelope + body.size());
+  if (!body.empty()) std::memcpy(message.data() + sizeof envelope, body.data(), body.size());
+  simm::transport::seal_envelope(envelope, message.data());
+  return message;
+}
+
+class RdmaPeer {
+public:
+  RdmaPeer(simm::transport::RdmaDevice& device, bool is_asker)
+      : memory_((kReceives + kSends) * kBytes),
+        registration_(device
+                          .register_memory({memory_.data(), memory_.size(), -1, 0},
+                                           simm::transport::RemoteAccess::none)
+                          .value()),
+        port_(device.make_port(1024).value()) {
+    simm::transport::QueuePairConfig config;
+    config.sends_max = kSends;
+    config.receives_max = kReceives;
+    config.is_asker = is_asker;
+    queue_pair_ = port_->make_queue_pair(config).value();
+  }
+  ~RdmaPeer() { queue_pair_->destroy(); }
+  RdmaPeer(const RdmaPeer&) = delete;
+  RdmaPeer& operator=(const RdmaPeer&) = delete;
+
+  // Both ways; then it takes what comes.
+  void connect(simm::transport::QueuePair& far) {
+    SIMM_CHECK(far.connect(queue_pair_->address()).has_value());
+    SIMM_CHECK(queue_pair_->connect(far.address()).has_value());
+    for (std::size_t i = 0; i < kReceives; ++i) post_receive(i);
+  }
+  void send(const RdmaBytes& message) {
+    SIMM_CHECK(message.size() <= kBytes);
+    SIMM_CHECK(sent_ < kSends);  // a test says less
+    std::byte* const at = memory_.data() + (kReceives + sent_) * kBytes;
+    std::memcpy(at, message.data(), message.size());
+    simm::transport::Work work;
+    work.id = sent_++;
+    work.part_count = message.empty() ? 0 : 1;
+    work.parts[0] = {at, static_cast<std::uint32_t>(message.size()), registration_->local_key};
+    SIMM_CHECK(queue_pair_->post({&work, 1}) == 1);
+  }
+  // The messages that have come since the last call.
+  std::vector<RdmaBytes> take() {
+    std::vector<RdmaBytes> messages;
+    std::array<simm::transport::Completion, 16> completions;
+    while (const std::size_t count = port_->poll(completions)) {
+      for (std::size_t i = 0; i < count; ++i) {
+        const auto& one = completions[i];
+        if (!one.is_receive || one.status != simm::transport::WorkStatus::ok) continue;
+        const std::byte* const at = memory_.data() + one.id * kBytes;
+        messages.emplace_back(at, at + one.bytes);
+        post_receive(one.id);
+      }
+    }
+    return messages;
+  }
+  void fail() { queue_pair_->fail(); }
+
+private:
+  static constexpr std::size_t kReceives = 64;
+  static constexpr std::size_t kSends = 64;
+  static constexpr std::size_t kBytes = 2 * simm::transport::kPartBufferBytes;
+
+  void post_receive(std::uint64_t id) {
+    const simm::transport::LocalPart part{memory_.data() + id * kBytes, kBytes,
+                                          registration_->local_key};
+    SIMM_CHECK(queue_pair_->post_receive(id, part));
+  }
+
+  RdmaBytes memory_;
+  std::unique_ptr<simm::transport::Registration> registration_;
+  std::unique_ptr<simm::transport::RdmaPort> port_;
+  std::unique_ptr<simm::transport::QueuePair> queue_pair_;
+  std::size_t sent_ = 0;
+};
+
+}  // namespace support
