@@ -5,12 +5,13 @@
 namespace simm {
 
 ClientRegionOpener::ClientRegionOpener(const base::Config& config, HelperLink helper,
-                                       const memory::ForeignArena& arena)
+                                       const memory::ForeignArena& arena,
+                                       memory::RegionAttach* nics)
     : registrar_({config.memory.adopt, config.memory.foreign},
                  helper.socket.valid()
                      ? &helper_.emplace(std::move(helper.socket), config.memory.adopt_socket)
                      : nullptr,
-                 helper.why_not, arena) {}
+                 helper.why_not, arena, nics) {}
 
 control::RegionAnswer ClientRegionOpener::open(control::RegionRequest request) {
   auto made = registrar_.make(request.account->owner, request.wanted, std::move(request.fd));

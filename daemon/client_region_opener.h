@@ -15,9 +15,10 @@ namespace simm {
 
 class ClientRegionOpener final : public control::RegionOpener {
 public:
-  // `arena`: the pool's, which outlives the opener and the regions.
+  // `arena`: the pool's, `nics`: of the RDMA ports, or null; they outlive the opener and the
+  // regions.
   ClientRegionOpener(const base::Config& config, HelperLink helper,
-                     const memory::ForeignArena& arena);
+                     const memory::ForeignArena& arena, memory::RegionAttach* nics);
 
   control::RegionAnswer open(control::RegionRequest request) override;
   void maintain() override { registrar_.maintain(); }

@@ -36,7 +36,10 @@ server::ServerConfig server_config(const base::Config& config, bool has_network)
   server::ServerConfig result;
   // All credits of all engines of this process, and of all connections, may meet at one shard.
   result.requests_max = transport::LocalMeshConfig{}.credits * config.threading.data_agents;
-  if (has_network) result.requests_max += DataAgentNetwork::kLinksMax * DataAgentNetwork::kCredits;
+  if (has_network) {
+    result.requests_max += DataAgentNetwork::kLinksMax * DataAgentNetwork::kCredits;
+    result.requests_max += DataAgentRdma::kLinksMax * DataAgentRdma::kCredits;
+  }
   result.scrub_bytes_per_s = (config.store.scrub_bytes_per_s + config.threading.data_agents - 1) /
                              config.threading.data_agents;
   switch (config.store.verify) {
@@ -101,7 +104,6 @@ DataAgent::DataAgent(const DataAgentShared& shared, std::uint32_t index, Parts p
     network_.emplace(shared.config, clock_, std::move(parts.network_io), parts.mover, parts.waiter,
                      transport::TcpCounters(shared.counters, numbered("tcp", index)),
                      shared.has_clients, store_ != nullptr);
-    connect_network();
   } else {
     use_own_slots(shared.placement, static_cast<std::uint16_t>(index));
   }
@@ -110,20 +112,28 @@ DataAgent::DataAgent(const DataAgentShared& shared, std::uint32_t index, Parts p
 
 void DataAgent::connect_network() noexcept {
   if (network_->responder() != nullptr) network_->responder()->connect(*server_);
-  transport::TcpRequester* const requester = network_->requester();
+  if (network_->rdma_responder() != nullptr) network_->rdma_responder()->connect(*server_);
+  transport::Requester* const requester = network_->requester();
   if (requester == nullptr) return;
-  requester->connect(engine_, &sessions_);
+  network_->connect(engine_, &sessions_);
   requesters_.add(*requester);
   for (std::uint32_t peer = 0; peer < DataAgentNetwork::kPeersMax; ++peer) {
     if (base::PeerId{peer} != base::kSelf) requesters_.lead(base::PeerId{peer}, requester);
   }
 }
 
+Outcome DataAgent::add_rdma(const DataAgentShared& shared, std::uint32_t index,
+                            const std::vector<transport::RdmaDevice*>& rails,
+                            const transport::MemoryKeys& keys) {
+  return network_->add_rdma(rails, keys,
+                            transport::RdmaCounters(shared.counters, numbered("rdma", index)));
+}
+
 Outcome DataAgent::add_flights(const DataAgentShared& shared, std::uint32_t index,
                                const FlightParts& parts) {
   auto made = flight::FlightServer::create(
       flight_config(shared.config),
-      {engine_, clock_, parts.marks, parts.memory,
+      {engine_, clock_, parts.marks, parts.memory, parts.keys,
        flight::FlightCounters(shared.counters, numbered("flight", index))});
   if (!made) return std::move(made).error();
   flights_ = std::move(*made);
@@ -162,6 +172,10 @@ void DataAgent::end() noexcept {
     clock_.refresh();
     network_->responder()->drop_all();
     network_->responder()->do_work();
+    if (transport::RdmaResponder* const rdma = network_->rdma_responder()) {
+      rdma->drop_all();
+      rdma->do_work();
+    }
     server_->do_work();
   }
 }
@@ -169,15 +183,18 @@ void DataAgent::end() noexcept {
 int DataAgent::do_work() noexcept {
   clock_.refresh();
   transport::TcpResponder* const far = network_ ? network_->responder() : nullptr;
+  transport::RdmaResponder* const rdma = network_ ? network_->rdma_responder() : nullptr;
   int work = network_ ? take_maps() : 0;
   // What has to be told to the control thread: that a map is in use.
   bool has_news = work > 0;
   work += sessions_.do_work();
   work += responder_.do_work();
   if (far != nullptr) work += far->do_work();
+  if (rdma != nullptr) work += rdma->do_work();
   if (server_) work += server_->do_work();
   work += responder_.run_moves();  // what the server has just started
   if (far != nullptr) work += far->run_moves();
+  if (rdma != nullptr) work += rdma->run_moves();
   if (flights_ != nullptr) {
     work += flight_responder_->do_work();
     work += flights_->do_work();

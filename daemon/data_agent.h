@@ -48,6 +48,7 @@ struct FlightParts {
   transport::LocalMesh& mesh;  // to the flight shards of all data agents
   engine::WriteMarks& marks;   // shared by all data agents
   std::span<std::byte> memory;
+  memory::RegionKeys* keys = nullptr;  // what RDMA ports know of it; null: none does
 };
 
 class DataAgent final : public base::Agent {
@@ -61,8 +62,16 @@ public:
     base::Waiter& waiter;
   };
   DataAgent(const DataAgentShared& shared, std::uint32_t index, Parts parts);
+  // At set-up, in a cluster, where this host has RDMA ports.
+  Outcome add_rdma(const DataAgentShared& shared, std::uint32_t index,
+                   const std::vector<transport::RdmaDevice*>& rails,
+                   const transport::MemoryKeys& keys);
   // At set-up, when shared.has_flights. Fails when memory for its tables is refused.
   Outcome add_flights(const DataAgentShared& shared, std::uint32_t index, const FlightParts& parts);
+
+  // At set-up, in a cluster, behind add_rdma() and before the first turn: its ends of the
+  // transports know whom they serve and tell.
+  void connect_network() noexcept;
 
   int do_work() noexcept override;
   base::TimeNs next_deadline_ns() const noexcept override;
@@ -87,7 +96,6 @@ public:
 
 private:
   void use_own_slots(const engine::Placement& placement, std::uint16_t shard) noexcept;
-  void connect_network() noexcept;
   int take_maps() noexcept;
 
   session::ControlWaker& control_;

@@ -33,9 +33,13 @@ DataAgentNetwork::DataAgentNetwork(const base::Config& config, const base::Clock
                                    std::unique_ptr<transport::SocketIo> io, transport::Mover& mover,
                                    base::Waiter& waiter, const transport::TcpCounters& counters,
                                    bool asks, bool serves)
-    : io_(std::move(io)),
-      asker_links_(kLinksMax),
-      asker_rosters_(kLinksMax),
+    : config_(config),
+      clock_(clock),
+      mover_(mover),
+      waiter_(waiter),
+      io_(std::move(io)),
+      asker_links_(kLinksMax + DataAgentRdma::kLinksMax),
+      asker_rosters_(kLinksMax + DataAgentRdma::kLinksMax),
       outgoing_(kLinkMessages, &waiter),
       incoming_(kLinkMessages, &waiter),
       maps_(&waiter) {
@@ -48,23 +52,37 @@ DataAgentNetwork::DataAgentNetwork(const base::Config& config, const base::Clock
   }
 }
 
+Outcome DataAgentNetwork::add_rdma(const std::vector<transport::RdmaDevice*>& rails,
+                                   const transport::MemoryKeys& keys,
+                                   const transport::RdmaCounters& counters) {
+  auto made = DataAgentRdma::make({config_, clock_, rails, keys, mover_, waiter_, counters,
+                                   asker_links_, asker_rosters_,
+                                   requester_ ? &*requester_ : nullptr, responder_.has_value()});
+  if (!made) return std::move(made).error();
+  rdma_ = std::move(*made);
+  return Done{};
+}
+
 base::TimeNs DataAgentNetwork::next_deadline_ns() const noexcept {
   base::TimeNs next_ns = base::kNoDeadline;
   if (requester_) next_ns = requester_->next_deadline_ns();
   if (responder_) next_ns = std::min(next_ns, responder_->next_deadline_ns());
+  if (rdma_ != nullptr) next_ns = std::min(next_ns, rdma_->next_deadline_ns());
   return next_ns;
 }
 
 bool DataAgentNetwork::prepare_sleep() noexcept {
   const bool requester_may = !requester_ || requester_->prepare_sleep();
   const bool responder_may = !responder_ || responder_->prepare_sleep();
-  return requester_may && responder_may;
+  const bool rdma_may = rdma_ == nullptr || rdma_->prepare_sleep();
+  return requester_may && responder_may && rdma_may;
 }
 
 bool DataAgentNetwork::take_news() noexcept {
   const bool is_outgoing_lost = outgoing_.agent_take_news();
   const bool is_incoming_lost = incoming_.agent_take_news();
-  return is_outgoing_lost || is_incoming_lost;
+  const bool has_rdma_news = rdma_ != nullptr && rdma_->take_news();
+  return is_outgoing_lost || is_incoming_lost || has_rdma_news;
 }
 
 }  // namespace simm

@@ -12,6 +12,7 @@
 #include "daemon/base/waiter.h"
 #include "daemon/cluster/map_mailbox.h"
 #include "daemon/control/cluster_presence.h"
+#include "daemon/data_agent_rdma.h"
 #include "daemon/transport/tcp/tcp_requester.h"
 #include "daemon/transport/tcp/tcp_responder.h"
 
@@ -31,14 +32,27 @@ public:
                    std::unique_ptr<transport::SocketIo> io, transport::Mover& mover,
                    base::Waiter& waiter, const transport::TcpCounters& counters, bool asks,
                    bool serves);
+  // At set-up, where this host has RDMA ports. `counters` are written by the agent.
+  Outcome add_rdma(const std::vector<transport::RdmaDevice*>& rails,
+                   const transport::MemoryKeys& keys, const transport::RdmaCounters& counters);
 
-  // Null: it asks nobody.
-  [[nodiscard]] transport::TcpRequester* requester() noexcept {
+  // The way to other daemons; null: it asks nobody.
+  [[nodiscard]] transport::Requester* requester() noexcept {
+    if (rdma_ != nullptr && rdma_->requester() != nullptr) return rdma_->requester();
     return requester_ ? &*requester_ : nullptr;
+  }
+  // Who is told; only where it asks somebody.
+  void connect(transport::RequesterEvents& events, transport::RegionFaults* faults) noexcept {
+    requester_->connect(events, faults);
+    if (rdma_ != nullptr) rdma_->connect(events, faults);
   }
   // Null: it serves no shard.
   [[nodiscard]] transport::TcpResponder* responder() noexcept {
     return responder_ ? &*responder_ : nullptr;
+  }
+  // Null: it serves no shard, or not by RDMA.
+  [[nodiscard]] transport::RdmaResponder* rdma_responder() noexcept {
+    return rdma_ != nullptr ? rdma_->responder() : nullptr;
   }
   [[nodiscard]] cluster::MapMailbox& maps() noexcept { return maps_; }
 
@@ -50,10 +64,16 @@ public:
 
   // The control thread's ends.
   [[nodiscard]] control::AgentPresence presence() noexcept {
-    return {{requester_ ? &outgoing_ : nullptr, responder_ ? &incoming_ : nullptr}, &maps_};
+    return {{requester_ ? &outgoing_ : nullptr, responder_ ? &incoming_ : nullptr},
+            &maps_,
+            rdma_ != nullptr ? rdma_->queue_pairs() : control::AgentQueuePairs{}};
   }
 
 private:
+  const base::Config& config_;
+  const base::Clock& clock_;
+  transport::Mover& mover_;
+  base::Waiter& waiter_;
   const std::unique_ptr<transport::SocketIo> io_;
   transport::AskerLinks asker_links_;
   transport::AskerRosters asker_rosters_;
@@ -62,6 +82,7 @@ private:
   cluster::MapMailbox maps_;
   std::optional<transport::TcpRequester> requester_;
   std::optional<transport::TcpResponder> responder_;
+  std::unique_ptr<DataAgentRdma> rdma_;  // null: no RDMA ports
 };
 
 }  // namespace simm

@@ -172,12 +172,22 @@ Outcome DataAgents::add_agents(const Setup& setup) {
       if (i == 0) setup.log.info("cluster", "sockets", {{"by", is_uring ? "io_uring" : "epoll"}});
     }
     agents_.push_back(std::make_unique<DataAgent>(shared, i, std::move(parts)));
+    if (setup.rails != nullptr) {
+      Outcome added = agents_.back()->add_rdma(shared, i, setup.rails->devices(), *setup.rails);
+      if (!added) return added;
+    }
+    if (setup.clustered) agents_.back()->connect_network();
     if (flight_mesh_ != nullptr) {
       const std::size_t part = flight_memory_->bytes() / count;
       // SAFETY: i < count, so the i-th of `count` equal parts lies inside.
       const std::span<std::byte> memory(flight_memory_->data() + i * part, part);
+      memory::RegionKeys* keys = nullptr;
+      if (setup.rails != nullptr) {
+        flight_ranges_.push_back(setup.rails->add_own(memory));
+        keys = flight_ranges_.back().get();
+      }
       Outcome added =
-          agents_.back()->add_flights(shared, i, {*flight_mesh_, *write_marks_, memory});
+          agents_.back()->add_flights(shared, i, {*flight_mesh_, *write_marks_, memory, keys});
       if (!added) return added;
     }
     group_->add(i, *agents_.back());

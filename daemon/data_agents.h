@@ -15,6 +15,7 @@
 #include "daemon/local_placement.h"
 #include "daemon/memory/foreign_arena.h"
 #include "daemon/memory/prefaulter.h"
+#include "daemon/rdma_rails.h"
 #include "daemon/store/pool_memory.h"
 #include "daemon/store/reserved_memory.h"
 #include "daemon/transport/region_mover.h"
@@ -36,6 +37,7 @@ public:
     bool has_clients;  // false: a storage daemon
     // Outlives what is made; null: there is no pool.
     const store::PoolMemory* pool;
+    RdmaRails* rails;  // outlives what is made; null: no RDMA ports
   };
 
   // Recovers what the pool holds, its shards side by side. Fails when memory or threads can not be
@@ -77,6 +79,7 @@ private:
   std::unique_ptr<transport::LocalMesh> mesh_;
   // Null: every process fetches for itself what it reads.
   std::unique_ptr<store::ReservedMemory> flight_memory_;
+  std::vector<std::unique_ptr<transport::RegisteredRange>> flight_ranges_;  // with RDMA ports
   std::unique_ptr<engine::WriteMarks> write_marks_;
   std::unique_ptr<transport::LocalMesh> flight_mesh_;
   std::vector<std::unique_ptr<DataAgent>> agents_;

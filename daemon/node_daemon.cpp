@@ -24,6 +24,7 @@
 #include "daemon/data_agents.h"
 #include "daemon/memory/fault_guard.h"
 #include "daemon/pool_setup.h"
+#include "daemon/rdma_rails.h"
 #include "daemon/transport/rdma/nic_choice.h"
 #include "daemon/transport/rdma/sysfs_nics.h"
 
@@ -165,7 +166,7 @@ struct NodeDaemon::Parts {
   }
 
   NodeOptions options;
-  const MaybeSettings settings;
+  MaybeSettings settings;
   const Pool pool;
   base::SystemRandom random;
   base::RealClock clock;
@@ -185,6 +186,7 @@ struct NodeDaemon::Parts {
   boost::asio::steady_timer drain_timer;
   boost::asio::steady_timer maintenance;
   control::TenantAccounts accounts;
+  std::unique_ptr<RdmaRails> rails;  // null: no RDMA ports
   std::unique_ptr<DataAgents> data;
   std::unique_ptr<control::MailboxDataPlane> plane;
   std::unique_ptr<control::RegionOpener> opener;
@@ -256,15 +258,25 @@ Expected<std::unique_ptr<NodeDaemon>> NodeDaemon::create(NodeOptions options) {
   }
   if (p.pool != nullptr) log_pool(p.log, *p.pool);
   log_nics(p.log, p.options.config);
-  auto data = DataAgents::create({p.options.config, p.clock, *p.counters, p.log, p.errors, p.bell,
-                                  p.tenants, p.hash_seed, p.settings.has_value(),
-                                  p.options.role != NodeRole::storage, p.pool.get()});
+  if (p.settings) {
+    auto rails = RdmaRails::open(p.options.config, {p.clock, p.errors, p.log, *p.counters});
+    if (!rails) return std::move(rails).error();
+    p.rails = std::move(*rails);
+  }
+  if (p.rails != nullptr) {
+    p.settings->self.features |= cluster::kFeatureQueuePairs;
+    if (p.pool != nullptr) p.rails->serve(p.pool->payload().bytes());
+  }
+  auto data = DataAgents::create(
+      {p.options.config, p.clock, *p.counters, p.log, p.errors, p.bell, p.tenants, p.hash_seed,
+       p.settings.has_value(), p.options.role != NodeRole::storage, p.pool.get(), p.rails.get()});
   if (!data) return std::move(data).error();
   p.data = std::move(*data);
   p.plane =
       std::make_unique<control::MailboxDataPlane>(p.options.config, p.tenants, p.data->mail());
   p.opener = std::make_unique<ClientRegionOpener>(p.options.config, std::move(p.options.helper),
-                                                  p.data->foreign_arena());
+                                                  p.data->foreign_arena(),
+                                                  p.rails ? &p.rails->regions() : nullptr);
   const control::AttachServices services{p.environment, *p.plane, *p.opener, p.tenants, p.accounts};
   p.server = std::make_unique<control::AttachServer>(
       services, p.random.below(kSessionIdSpan) * kSessionIdSpan + 1);
@@ -282,6 +294,8 @@ Outcome NodeDaemon::join_cluster() {
   if (!p.settings) return Done{};
   auto presence = control::ClusterPresence::create(
       {p.environment, p.random, *p.settings, p.data->presence(), p.data->pool_bytes(),
+       p.rails ? p.rails->devices() : std::vector<transport::RdmaDevice*>(),
+       [&p](std::size_t rail) { return p.rails->is_pool_ready(rail); },
        [this](const std::string& reason) { give_up("expelled from the cluster: " + reason); },
        [this](base::Epoch epoch) { return take_map(epoch); },
        [&p](const std::string& status) {

@@ -46,6 +46,8 @@ enum class HugepageMode : std::uint8_t { off, try_, require };
 enum class EvictionRule : std::uint8_t { reuse, lru, fifo };
 // What becomes of objects that an earlier daemon left in the pool's memory.
 enum class RestartMode : std::uint8_t { keep, fresh, require };
+// Whether bytes move by RDMA: where both ends can; never; or not at all without it.
+enum class RdmaMode : std::uint8_t { automatic, off, require };
 enum class VerifyMode : std::uint8_t { never, sampled, always };
 
 // One key as it is in effect, for people.
@@ -110,6 +112,19 @@ struct Config {
     std::uint32_t fence_budget_max_ms = 0;
     std::uint32_t fence_grace_ms = 0;
   } engine;
+  // Of the ports of NICs; every daemon says its own.
+  struct {
+    RdmaMode mode = RdmaMode::automatic;
+    std::int32_t gid_index = -1;  // -1: chosen
+    std::uint32_t partition_key_index = 0;
+    std::uint32_t service_level = 0;
+    std::uint32_t traffic_class = 0;
+    std::uint32_t timeout = 0;      // 4.096 us * 2^timeout
+    std::uint32_t retry_count = 0;  // of a packet without an answer
+    std::uint32_t mtu_bytes = 0;    // 0: the port's
+    bool relaxed_ordering = true;
+    std::uint32_t inline_bytes = 0;  // longest page inside a message
+  } rdma;
   struct {
     bool foreign = false;
     bool adopt = false;

@@ -13,8 +13,8 @@
 
 namespace simm::cluster {
 
-inline constexpr std::uint16_t kHelloVersionMin = 3;  // 3: rosters of links
-inline constexpr std::uint16_t kHelloVersionMax = 3;
+inline constexpr std::uint16_t kHelloVersionMin = 4;  // 4: rosters of links over two transports
+inline constexpr std::uint16_t kHelloVersionMax = 4;
 
 // What this daemon is to all others. Outlives every hello that is made with it.
 struct HelloSelf {

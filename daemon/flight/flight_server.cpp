@@ -77,6 +77,7 @@ FlightServer::FlightServer(const FlightConfig& config, const Setup& setup,
   region_.base = setup.memory.data();
   region_.length = setup.memory.size();
   region_.can_fault = false;
+  region_.keys = setup.keys;
   for (std::uint32_t i = 0; i < free_fetch_count_; ++i) {
     free_fetches_[i] = free_fetch_count_ - 1 - i;
   }

@@ -56,6 +56,7 @@ public:
     const base::Clock& clock;
     const engine::WriteMarks& marks;
     std::span<std::byte> memory;  // this shard's part of node.cache_bytes
+    memory::RegionKeys* keys;     // what RDMA ports know of it; null: none does
     FlightCounters counters;
   };
   // Fails when address space for the tables is refused, or the memory is less than one line.

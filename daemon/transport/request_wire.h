@@ -15,7 +15,7 @@ static_assert(std::endian::native == std::endian::little, "bodies are copied, no
 
 // Limits of the format.
 inline constexpr std::uint32_t kInlineBytesMax = 64 * 1024;  // payload inside one request
-inline constexpr std::uint32_t kRosterLinksMax = 8;          // of one asker to one shard
+inline constexpr std::uint32_t kRosterLinksMax = 24;         // of one asker to one shard
 
 // RequestBody::flags.
 inline constexpr std::uint32_t kFlagExactSize = 1;
@@ -91,7 +91,7 @@ struct RosterBody {
   std::uint32_t reserved;                // zero
   std::uint64_t links[kRosterLinksMax];  // in use, `link` among them; zero behind `count`
 };
-static_assert(sizeof(RosterBody) == 96);
+static_assert(sizeof(RosterBody) == 224);
 static_assert(offsetof(RosterBody, statement) == 8);
 static_assert(offsetof(RosterBody, link) == 16);
 static_assert(offsetof(RosterBody, count) == 24);

@@ -92,8 +92,8 @@ public:
   simm::transport::RegionMover own_mover;
   simm::transport::AskerLinks asker_links;
   simm::transport::AskerRosters asker_rosters;
-  simm::transport::TcpLinkMailbox requester_mail{16};
-  simm::transport::TcpLinkMailbox responder_mail{16};
+  simm::transport::TcpLinkMailbox requester_mail{64};
+  simm::transport::TcpLinkMailbox responder_mail{64};
   std::unique_ptr<simm::transport::SocketIo> requester_io;
   std::unique_ptr<simm::transport::SocketIo> responder_io;
   simm::transport::TcpRequester requester;

@@ -38,11 +38,15 @@ TEST_CASE("roster: the bytes, and what no asker says") {
   CHECK(std::vector<std::uint64_t>(heard.in_use().begin(), heard.in_use().end()) ==
         std::vector<std::uint64_t>{11, 12, 29});
   const std::vector<std::function<void(wire::RosterBody&)>> changes = {
-      [](auto& b) { b.asker = 0; },     [](auto& b) { b.count = 0; },
-      [](auto& b) { b.count = 9; },     [](auto& b) { b.count = 2; },
-      [](auto& b) { b.reserved = 1; },  [](auto& b) { b.link = 13; },
-      [](auto& b) { b.links[1] = 13; }, [](auto& b) { b.links[2] = 30; },
-      [](auto& b) { b.links[7] = 1; },
+      [](auto& b) { b.asker = 0; },
+      [](auto& b) { b.count = 0; },
+      [](auto& b) { b.count = wire::kRosterLinksMax + 1; },
+      [](auto& b) { b.count = 2; },
+      [](auto& b) { b.reserved = 1; },
+      [](auto& b) { b.link = 13; },
+      [](auto& b) { b.links[1] = 13; },
+      [](auto& b) { b.links[2] = 30; },
+      [](auto& b) { b.links[wire::kRosterLinksMax - 1] = 1; },
   };
   for (const auto& change : changes) {
     wire::RosterBody wrong = body;
@@ -223,9 +227,9 @@ TEST_CASE("roster: links of other askers and other shards are not touched") {
 
 TEST_CASE("roster: no more links on a route than it can name") {
   TcpRequesterConfig many = TcpEnds::small_requester();
-  many.links_max = 12;
+  many.links_max = wire::kRosterLinksMax + 4;
   TcpResponderConfig serving = TcpEnds::small_responder();
-  serving.links_max = 12;
+  serving.links_max = wire::kRosterLinksMax + 4;
   TcpEnds ends(SocketIoChoice::epoll, nullptr, many, serving);
   Answers answers;
   ends.requester.connect(answers, nullptr);
