@@ -2,6 +2,8 @@
 // can be slow, can be stopped before it answers, and can fail. Thread: any.
 #pragma once
 
+#include <doctest/doctest.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -67,7 +69,10 @@ public:
   void open_gate() { set_gate(true); }
   void await_at_gate(std::size_t count) {
     std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [this, count] { return at_the_gate_ >= count; });
+    const bool are_there = changed_.wait_for(lock, std::chrono::seconds(30),
+                                             [this, count] { return at_the_gate_ >= count; });
+    if (!are_there) is_open_ = true;  // or the test could not end
+    REQUIRE(are_there);
   }
   [[nodiscard]] std::vector<Seen> seen() const {
     const std::lock_guard<std::mutex> lock(mutex_);
