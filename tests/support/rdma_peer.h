@@ -26,8 +26,8 @@ inline RdmaBytes rdma_message(simm::transport::wire::Envelope envelope,
   const auto bytes = static_cast<std::uint32_t>(body.size());
   if (envelope.body_bytes == 0) envelope.body_bytes = bytes;
   envelope.part_bytes = bytes;
-  RdmaBytes message(sizeof envelope + body.size());
-  if (!body.empty()) std::memcpy(message.data() + sizeof envelope, body.data(), body.size());
+  RdmaBytes message(sizeof envelope);
+  message.insert(message.end(), body.begin(), body.end());
   simm::transport::seal_envelope(envelope, message.data());
   return message;
 }

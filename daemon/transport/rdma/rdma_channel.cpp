@@ -40,7 +40,6 @@ void RdmaChannel::open(std::unique_ptr<RdmaLink> link, base::TimeNs now_ns) noex
   sent_ = granted_ = received_ = told_ = 0;
   posted_ = ended_ = bytes_out_ = 0;
   unreported_ = reads_out_ = 0;
-  unreported_bytes_ = 0;
   batch_count_ = 0;
   for (std::uint64_t i = 0; i < kReceives; ++i) post_receive(i);
 }
@@ -139,17 +138,13 @@ void RdmaChannel::end_until(std::uint64_t id, MessageHandler& handler) noexcept 
 
 // ---- what is posted ----
 
-void RdmaChannel::collect(Work& work, Posted posted, bool is_last) noexcept {
+void RdmaChannel::collect(Work& work, Posted posted) noexcept {
   SIMM_CHECK(posted_ - ended_ < kWorksMax);
   work.id = posted_;
-  // READs and bytes are counted against limits, too: what is not reported is never given back.
-  unreported_bytes_ += posted.bytes;
-  work.is_signaled = is_last || ++unreported_ >= kWorksPerReport ||
-                     unreported_bytes_ >= kPieceBytes || work.kind == WorkKind::read;
-  if (work.is_signaled) {
-    unreported_ = 0;
-    unreported_bytes_ = 0;
-  }
+  // Somebody waits for the end of every move, and nothing may follow it. Buffers of messages are
+  // many: the last few may wait for a report of what comes next.
+  work.is_signaled = work.kind != WorkKind::send || ++unreported_ >= kSendsPerReport;
+  if (work.is_signaled) unreported_ = 0;
   works_[posted_ % kWorksMax] = posted;
   ++posted_;
   batch_[batch_count_++] = work;
@@ -157,8 +152,9 @@ void RdmaChannel::collect(Work& work, Posted posted, bool is_last) noexcept {
 }
 
 void RdmaChannel::flush() noexcept {
-  if (batch_count_ == 0 || !is_open()) return;
   const std::size_t count = std::exchange(batch_count_, 0);
+  // Of a link that has failed nothing goes anywhere, but an agent may be in the middle of a turn.
+  if (count == 0 || !is_open()) return;
   if (link_->queue_pair->post({batch_.data(), count}) != count) fail(LinkLoss::io_error);
 }
 
@@ -179,7 +175,7 @@ void RdmaChannel::send(const Envelope& said) noexcept {
   work.parts[0] = {send_at(buffer), bytes, link_->registration->local_key};
   ++sent_;
   counters_.sent_parts.add(1);
-  collect(work, {buffer, bytes, WorkKind::send}, false);
+  collect(work, {buffer, bytes, WorkKind::send});
 }
 
 bool RdmaChannel::send_bare(const Envelope& envelope) noexcept {
@@ -192,10 +188,10 @@ void RdmaChannel::send_credit() noexcept {
   if (has_room(0)) send(make_envelope(MessageKind::credit, 0, 0));
 }
 
-void RdmaChannel::move(Work& work, std::uint32_t tag, std::uint32_t bytes, bool is_last) noexcept {
+void RdmaChannel::move(Work& work, std::uint32_t tag, std::uint32_t bytes) noexcept {
   bytes_out_ += bytes;
   if (work.kind == WorkKind::read) ++reads_out_;
-  collect(work, {tag, bytes, work.kind}, is_last);
+  collect(work, {tag, bytes, work.kind});
 }
 
 }  // namespace simm::transport

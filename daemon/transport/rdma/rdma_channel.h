@@ -70,8 +70,8 @@ public:
   // True: a read, or a write, of at most kPieceBytes can be posted now.
   [[nodiscard]] bool can_read() const noexcept { return reads_out_ < reads_max_ && can_move(); }
   [[nodiscard]] bool can_write() const noexcept { return can_move(); }
-  // kind, parts and remote are filled. `is_last`: its end is worth a report.
-  void move(Work& work, std::uint32_t tag, std::uint32_t bytes, bool is_last) noexcept;
+  // kind, parts and remote are filled.
+  void move(Work& work, std::uint32_t tag, std::uint32_t bytes) noexcept;
 
   // Gives to the device what was collected.
   void flush() noexcept;
@@ -103,7 +103,7 @@ private:
   [[nodiscard]] std::byte* receive_at(std::uint64_t buffer) const noexcept;
   [[nodiscard]] std::byte* send_at(std::uint32_t buffer) const noexcept;
   void post_receive(std::uint64_t buffer) noexcept;
-  void collect(Work& work, Posted posted, bool is_last) noexcept;
+  void collect(Work& work, Posted posted) noexcept;
   void take_message(const Completion& completion, MessageHandler& handler,
                     base::TimeNs now_ns) noexcept;
   [[nodiscard]] bool take_credit(std::uint32_t received) noexcept;
@@ -125,8 +125,7 @@ private:
   std::array<Posted, kWorksMax> works_{};
   std::uint64_t posted_ = 0;
   std::uint64_t ended_ = 0;
-  std::uint32_t unreported_ = 0;        // works since the last one with a report
-  std::uint64_t unreported_bytes_ = 0;  // likewise
+  std::uint32_t unreported_ = 0;  // sends since the last work with a report
   std::uint32_t reads_out_ = 0;
   std::uint64_t bytes_out_ = 0;
   std::array<Work, kBatch> batch_{};

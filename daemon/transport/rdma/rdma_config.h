@@ -39,8 +39,10 @@ inline constexpr std::uint32_t kInlineMessageBytes = 8 * 1024;
 
 // Works on one queue pair that have not ended.
 inline constexpr std::uint32_t kWorksMax = 256;
-// A work without a report of its own is reported by the next that has one: one in so many has.
-inline constexpr std::uint32_t kWorksPerReport = 8;
+// The end of a message is reported by the next work that has a report: every move, and one in so
+// many messages.
+inline constexpr std::uint32_t kSendsPerReport = 8;
+static_assert(kSendsPerReport <= kSendBuffers);
 // Pages are moved in pieces, so that a short page waits for no more than a piece of each other one.
 inline constexpr std::uint32_t kPieceBytes = 1024 * 1024;
 // Payload on its way on one link: more than any link needs to be busy while an answer comes back

@@ -224,7 +224,7 @@ RdmaResponderLink::Step RdmaResponderLink::post_piece(RdmaIncoming& incoming,
   work.part_count = static_cast<std::uint8_t>(parts);
   work.remote = {target.address + at, target.key};
   move.posted += bytes;
-  channel_.move(work, incoming.slot << kPageBits | page, bytes, move.posted == move.length);
+  channel_.move(work, incoming.slot << kPageBits | page, bytes);
   return Step::done;
 }
 
