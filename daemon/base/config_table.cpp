@@ -232,8 +232,9 @@ constexpr KeySpec kKeys[] = {
     {"rdma.timeout", KeyType::integer, "14", 1, 31, "",
      "Wait for an answer to a packet before it is sent again: 4.096 us times 2 to this power.",
      [](C& c, N, V& v) { c.rdma.timeout = u32(v); }},
-    {"rdma.retry_count", KeyType::integer, "7", 0, 7, "",
-     "How often a packet is sent again before its connection is given up.",
+    {"rdma.retry_count", KeyType::integer, "6", 0, 7, "",
+     "How often a packet is sent again before its connection is given up; some devices take 7 for "
+     "ever.",
      [](C& c, N, V& v) { c.rdma.retry_count = u32(v); }},
     {"rdma.mtu_bytes", KeyType::integer, "0", 0, 4096, "",
      "Longest packet, 256, 512, 1024, 2048 or 4096 bytes; 0: what the port has.",

@@ -14,6 +14,7 @@
 #include "daemon/transport/rdma/rdma_config.h"
 #include "daemon/transport/rdma/rdma_device.h"
 #include "simm/check.h"
+#include "tests/sim/rdma/sim_rdma_fabric.h"
 
 namespace support {
 
@@ -83,9 +84,29 @@ public:
     }
     return messages;
   }
-  void fail() { queue_pair_->fail(); }
+  // Writes to memory of the other end, until its end is known.
+  simm::transport::WorkStatus write(const simm::transport::RemotePart& to, std::uint32_t bytes,
+                                    simm::sim::SimRdmaFabric& fabric) {
+    simm::transport::Work work;
+    work.id = kWriteId;
+    work.kind = simm::transport::WorkKind::write;
+    work.is_signaled = true;
+    work.part_count = 1;
+    work.parts[0] = {memory_.data(), bytes, registration_->local_key};
+    work.remote = to;
+    SIMM_CHECK(queue_pair_->post({&work, 1}) == 1);
+    for (int i = 0; i < 100'000; ++i) {
+      fabric.step();
+      simm::transport::Completion completion;
+      if (port_->poll({&completion, 1}) == 1 && completion.id == kWriteId) return completion.status;
+    }
+    SIMM_CHECK(false);  // every work has an end
+    return simm::transport::WorkStatus::flushed;
+  }
+  [[nodiscard]] simm::transport::QueuePair& queue_pair() { return *queue_pair_; }
 
 private:
+  static constexpr std::uint64_t kWriteId = 1 << 20;
   static constexpr std::size_t kReceives = 64;
   static constexpr std::size_t kSends = 64;
   static constexpr std::size_t kBytes = 2 * simm::transport::kPartBufferBytes;

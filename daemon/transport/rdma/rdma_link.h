@@ -75,22 +75,20 @@ public:
   }
   [[nodiscard]] std::size_t capacity() const noexcept { return commands_.capacity(); }
 
-  // Calls add(std::unique_ptr<RdmaLink>), drop_peer(PeerId) and drop_link(number) for what has
-  // come; how many that were.
+  // Calls add(std::unique_ptr<RdmaLink>), drop_peer(PeerId) or drop_link(number) for what came
+  // first. False: nothing has.
   template <typename Add, typename DropPeer, typename DropLink>
-  int agent_take(Add&& add, DropPeer&& drop_peer, DropLink&& drop_link) noexcept {
+  [[nodiscard]] bool agent_take(Add&& add, DropPeer&& drop_peer, DropLink&& drop_link) noexcept {
     Command command;
-    int taken = 0;
-    for (; commands_.try_pop(command); ++taken) {
-      if (command.added != nullptr) {
-        add(std::unique_ptr<RdmaLink>(command.added));
-      } else if (command.link != 0) {
-        drop_link(command.link);
-      } else {
-        drop_peer(command.peer);
-      }
+    if (!commands_.try_pop(command)) return false;
+    if (command.added != nullptr) {
+      add(std::unique_ptr<RdmaLink>(command.added));
+    } else if (command.link != 0) {
+      drop_link(command.link);
+    } else {
+      drop_peer(command.peer);
     }
-    return taken;
+    return true;
   }
   // False: full, and the link stays the caller's; try again in a later turn.
   [[nodiscard]] bool agent_ended(std::unique_ptr<RdmaLink>& link) noexcept {

@@ -18,6 +18,7 @@
 #include "daemon/transport/rdma/rdma_channel.h"
 #include "daemon/transport/rdma/rdma_link.h"
 #include "daemon/transport/rdma/rdma_port.h"
+#include "simm/check.h"
 
 namespace simm::transport {
 
@@ -47,7 +48,7 @@ public:
     return {links_.data(), used_};
   }
 
-  // Takes the link; without room it is given back (refused).
+  // Takes the link; without room it is given back (refused). Only when no other waits for that.
   void add(std::unique_ptr<RdmaLink> link) noexcept {
     for (std::size_t i = 0; i < links_.size(); ++i) {
       // A link whose predecessor was not given back yet has no place to be given back to.
@@ -59,16 +60,15 @@ public:
       return;
     }
     // All places are taken: the control thread keeps to links_max, so this is a matter of turns.
+    SIMM_CHECK(overflow_ == nullptr);
     link->loss = LinkLoss::refused;
     link->queue_pair->destroy();
     overflow_ = std::move(link);
   }
   int take_mail() noexcept {
-    give_back();
-    if (overflow_ != nullptr) return 0;
-    return mailbox_.agent_take([this](std::unique_ptr<RdmaLink> link) { add(std::move(link)); },
-                               [this](base::PeerId peer) { drop_peer(peer); },
-                               [this](std::uint64_t link) { drop_link(link); });
+    int taken = 0;
+    for (give_back(); overflow_ == nullptr && take_one(); give_back()) ++taken;
+    return taken;
   }
   void drop_peer(base::PeerId peer) noexcept {
     for (const auto& link : used()) {
@@ -114,6 +114,11 @@ private:
   static constexpr std::size_t kCompletionsPerPoll = 32;
   static constexpr int kPollsPerTurn = 8;
 
+  bool take_one() noexcept {
+    return mailbox_.agent_take([this](std::unique_ptr<RdmaLink> link) { add(std::move(link)); },
+                               [this](base::PeerId peer) { drop_peer(peer); },
+                               [this](std::uint64_t link) { drop_link(link); });
+  }
   int poll(RdmaPort& port, base::TimeNs now_ns) noexcept {
     std::array<Completion, kCompletionsPerPoll> completions;
     int work = 0;

@@ -24,7 +24,8 @@ struct RdmaPosted {
   std::uint16_t targets = 0;  // at the start of the body
   base::TimeNs deadline_ns = 0;
   ipc::Opcode opcode = ipc::Opcode::noop;
-  std::span<const PageRequest> pages;
+  std::span<const PageRequest> pages;  // the engine's again with the first word of the answer
+  std::uint64_t payload_bytes = 0;     // of all slices
   std::uint32_t body_bytes = 0;
   std::uint32_t body_sent = 0;
   std::uint32_t reply_bytes = 0;     // of the whole reply, once its first part came

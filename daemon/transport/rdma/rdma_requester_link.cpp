@@ -70,7 +70,8 @@ bool RdmaRequesterLink::post(RequestToken token, const Request& request) noexcep
   posted.opcode = request.header.opcode;
   posted.pages = request.pages;
   posted.body_sent = posted.reply_bytes = posted.reply_received = 0;
-  bytes_out_ += payload_of(posted.pages);
+  posted.payload_bytes = payload_of(posted.pages);
+  bytes_out_ += posted.payload_bytes;
   if (in_flight_++ == 0) {
     // The silence of an idle link says nothing about its peer.
     const base::TimeNs now_ns = shared_.clock.now_ns();
@@ -196,7 +197,7 @@ bool RdmaRequesterLink::reset(RequestToken culprit) noexcept {
 
 void RdmaRequesterLink::release(std::uint32_t slot) noexcept {
   RdmaPosted& posted = slots_[slot];
-  bytes_out_ -= payload_of(posted.pages);
+  bytes_out_ -= posted.payload_bytes;
   posted.in_use = false;
   posted.pages = {};
   free_[free_count_++] = slot;
@@ -287,13 +288,13 @@ bool RdmaRequesterLink::end_reply(std::uint32_t slot) noexcept {
                       posted.inline_at)) {
     return false;
   }
-  if (posted.opcode == ipc::Opcode::get) {
-    for (std::size_t i = 0; i < replies.size(); ++i) {
-      const bool is_ok = replies[i].status == Status::ok;
-      if (is_ok && replies[i].bytes > posted.pages[i].slice.length) return false;
-    }
-    copy_inline_replies(posted);
+  const bool is_get = posted.opcode == ipc::Opcode::get;
+  for (std::size_t i = 0; i < replies.size(); ++i) {
+    if (posted.inline_at[i] != 0 && !is_get) return false;
+    const bool is_ok = replies[i].status == Status::ok;
+    if (is_get && is_ok && replies[i].bytes > posted.pages[i].slice.length) return false;
   }
+  if (is_get) copy_inline_replies(posted);
   if (posted.has_unread) tell_faults(posted);
   posted.in_use = false;
   shared_.events->on_reply(posted.token, replies);
