@@ -2,50 +2,16 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
-#include <cstdlib>
-#include <new>
 
 #include "tests/support/tcp_ends.h"
+#include "tests/unit/daemon/transport/counted_allocations.h"
 #include "tests/unit/daemon/transport/local_world.h"
 
 namespace tcp_allocation_test {
 
-thread_local bool t_is_counting = false;
-thread_local std::uint64_t t_allocations = 0;
-
-void* counted(std::size_t bytes) {
-  if (t_is_counting) ++t_allocations;
-  void* const memory = std::malloc(bytes);
-  SIMM_CHECK(memory != nullptr);
-  return memory;
-}
-
-}  // namespace tcp_allocation_test
-
-// Of the whole test program: all other forms come here, or need none. Not inlined: compilers warn
-// about the halves of a pair that they see.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  return tcp_allocation_test::counted(bytes);
-}
-[[gnu::noinline]] void* operator new[](std::size_t bytes) {
-  return tcp_allocation_test::counted(bytes);
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete[](void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete[](void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-
-namespace tcp_allocation_test {
-
 using namespace local_world;
+using counted_allocations::t_count;
+using counted_allocations::t_is_counting;
 using support::TcpEnds;
 
 constexpr Route kRoute{base::PeerId{1}, 0};
@@ -106,7 +72,7 @@ TEST_CASE("tcp allocations: none after the first requests") {
     ends.responder.connect(server);
     ends.dial(kRoute);
     ends.turn();
-    t_allocations = 0;
+    t_count = 0;
     for (int i = 0; i < 200; ++i) {
       t_is_counting = i >= 8;
       const Ask& ask = *asks[static_cast<std::size_t>(i) % asks.size()];
@@ -124,7 +90,7 @@ TEST_CASE("tcp allocations: none after the first requests") {
       REQUIRE(asker.answered == i + 1);
     }
     CHECK(asker.bad == 0);
-    CHECK(t_allocations == 0);
+    CHECK(t_count == 0);
   }
 }
 
