@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Runs in the guest, as root, with the devices of scripts/guest/soft_roce.sh: a cluster whose pages
+# move by RDMA. A manager and two storage daemons on the far ends of both cables, a node daemon on
+# the near ends; a conversation is replayed with every byte compared, also while a cable is out and
+# while storage daemons die.
+#
+#   scripts/rdma-guest.sh tests/guest/rdma_cluster.sh DIRECTORY_OF_PROGRAMS
+set -uo pipefail
+readonly bin=$1
+readonly run=/run/rdma-cluster
+readonly patience_s=60
+failures=0
+ulimit -l unlimited
+
+ok() { echo "ok    $1 ($(cut -d. -f1 /proc/uptime) s)"; }
+bad() {
+  echo "FAILED $1"
+  failures=$((failures + 1))
+}
+eventually() { # WHAT COMMAND...
+  local what=$1 until=$((SECONDS + patience_s))
+  shift
+  while ! "$@" >/dev/null 2>&1; do
+    [ $SECONDS -lt $until ] || { bad "$what (waited for: $*)"; return 1; }
+    sleep 0.2
+  done
+  ok "$what"
+}
+configure() { # NAME MEMBERS
+  mkdir -p "$run/$1"
+  echo "{\"run_directory\": \"$run/$1\", $2}" >"$run/$1/simmd.json"
+}
+start() { # NAME ROLE
+  "$bin/simmd" "$2" --config "$run/$1/simmd.json" >>"$run/$1/log" 2>&1 &
+  echo $! >"$run/$1.pid"
+}
+ask() { # NAME COMMAND...
+  local name=$1
+  shift
+  "$bin/simmctl" --json --admin "$run/$name/admin.sock" "$@"
+}
+counter() { # NAME COUNTER
+  ask "$1" stats | python3 -c 'import json, sys
+print(sum(v for k, v in json.load(sys.stdin).items() if k.endswith(sys.argv[1]) and
+          k.startswith(sys.argv[2])))' ".$2" "${3:-rdma}" 2>/dev/null
+}
+queue_pairs() { # EXPECTED: of all peers of the node
+  [ "$(ask node peers | python3 -c 'import json, sys
+print(sum(p["queue_pairs_open"] for p in json.load(sys.stdin)["peers"]))')" = "$1" ]
+}
+replay() { # WHAT
+  local out
+  if out=$("$bin/simm-bench" replay --daemon "$run/node/simm.sock" --model deepseek-r1 \
+    --scale 64 --requests "${2:-12}" --processes 2 --pool-bytes $((96 << 20)) 2>&1); then
+    if tail -1 <<<"$out" | grep -q '"bytes_wrong": *0[,}]'; then
+      ok "$1: $(tail -1 <<<"$out" | cut -c1-300)"
+      return
+    fi
+  fi
+  bad "$1: $(tail -3 <<<"$out")"
+}
+
+port=30001
+cluster="\"manager\": \"127.0.0.1:$port\""
+far='"nics": [{"name": "rxe1", "numa_node": 0}, {"name": "rxe3", "numa_node": 1}]'
+near='"nics": [{"name": "rxe0", "numa_node": 0}, {"name": "rxe2", "numa_node": 1}]'
+configure manager "\"cluster\": {$cluster, \"node_name\": \"manager\"},
+  \"manager\": {\"listen\": \"127.0.0.1:$port\"}"
+start manager manager
+for name in storage-1 storage-2; do
+  configure $name "\"cluster\": {$cluster, \"node_name\": \"$name\"},
+    \"node\": {\"pool_bytes\": $((48 << 20)), \"hugepages\": \"off\"},
+    \"rdma\": {\"mode\": \"require\"}, \"store\": {\"verify\": \"always\"}, $far"
+  start $name storage
+done
+configure node "\"cluster\": {$cluster, \"node_name\": \"node\"},
+  \"node\": {\"pool_bytes\": 0, \"cache_bytes\": 0}, \"rdma\": {\"mode\": \"require\"}, $near"
+start node node
+trap 'kill $(cat $run/*.pid) 2>/dev/null; [ $failures = 0 ] || tail -n 30 $run/*/log' EXIT
+
+eventually "node and storage daemons have two queue pairs each" queue_pairs 4
+replay "replay over both rails"
+for name in storage-1 storage-2; do
+  [ "$(counter $name read_bytes)" -gt 0 ] && [ "$(counter $name written_bytes)" -gt 0 ] &&
+    ok "$name moved pages by READ and WRITE" || bad "$name moved nothing: $(ask $name stats | head -c 2000)"
+done
+ask node peers
+echo "$failures failures"
+[ $failures = 0 ]
