@@ -169,6 +169,7 @@ Server::Started Server::start_put(Job& job, std::uint16_t page, base::TimeNs now
   write.length = length;
   write.mode = incoming.header.put_mode;
   write.ttl_ns = incoming.header.ttl_ms * base::kNsPerMs;
+  write.depth = request.depth;
   const store::WriteResult result = store_.begin_write(write, now_ns);
   switch (result.start) {
     case store::WriteStart::reserved:

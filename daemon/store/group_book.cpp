@@ -36,8 +36,9 @@ void GroupBook::count_kept(const Group& g, std::uint64_t bytes, Kept kept) noexc
   }
 }
 
-std::uint32_t GroupBook::find_or_make(std::uint64_t hash, std::uint32_t account,
-                                      base::TimeNs now_ns) noexcept {
+std::uint32_t GroupBook::find_or_make(const Record& member, base::TimeNs now_ns) noexcept {
+  const std::uint64_t hash = member.group_hash;
+  const std::uint32_t account = member.account;
   std::uint32_t number = index_.find(hash, [&](std::uint32_t candidate) {
     return groups_[candidate].hash == hash && groups_[candidate].account == account;
   });
@@ -47,6 +48,7 @@ std::uint32_t GroupBook::find_or_make(std::uint64_t hash, std::uint32_t account,
   Group& made = groups_[number];
   made.hash = hash;
   made.account = account;
+  made.depth_step = member.depth_step;
   policy_->note_use(number, now_ns);
   policy_->enqueue(number);
   index_.insert(hash, number);

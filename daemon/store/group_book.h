@@ -54,9 +54,9 @@ public:
   [[nodiscard]] AccountBook& accounts() noexcept { return accounts_; }
   [[nodiscard]] const AccountBook& accounts() const noexcept { return accounts_; }
 
-  // The group, made when it is not there. The table has a group for each record: it never fails.
-  [[nodiscard]] std::uint32_t find_or_make(std::uint64_t hash, std::uint32_t account,
-                                           base::TimeNs now_ns) noexcept;
+  // The group, made when it is not there: of the depth of its first member then. The table has a
+  // group for each record: it never fails.
+  [[nodiscard]] std::uint32_t find_or_make(const Record& member, base::TimeNs now_ns) noexcept;
   [[nodiscard]] Group& group(std::uint32_t number) noexcept { return groups_[number]; }
   [[nodiscard]] const Table<Group>& groups() const noexcept { return groups_; }
 

@@ -7,12 +7,15 @@ QueuePolicy::QueuePolicy(Table<Group> groups, std::uint32_t accounts, bool by_us
 
 void QueuePolicy::note_use(std::uint32_t number, base::TimeNs now_ns) noexcept {
   Group& g = groups_[number];
+  if (!by_use_) g.depth_step = 0;  // it is in no queue when it is used first
   if (by_use_ || g.uses == 0) static_cast<void>(count_use(number, now_ns));
-  if (by_use_ && g.queued) queues_[g.account].move_to_back(groups_, number);
+  if (!by_use_ || !g.queued) return;
+  queues_[g.account].remove(groups_, number);
+  queues_[g.account].enqueue(groups_, number);
 }
 
 void QueuePolicy::enqueue(std::uint32_t number) noexcept {
-  queues_[groups_[number].account].push_back(groups_, number);
+  queues_[groups_[number].account].enqueue(groups_, number);
   groups_[number].queued = true;
 }
 
@@ -31,7 +34,8 @@ EvictionPolicy::Candidate QueuePolicy::candidate(std::uint32_t account,
 const char* QueuePolicy::audit(std::uint32_t& queued) const noexcept {
   queued = 0;
   for (std::uint32_t account = 0; account < queues_.size(); ++account) {
-    const auto& queue = queues_[account];
+    const DepthQueue& queue = queues_[account];
+    if (const char* wrong = queue.audit(groups_)) return wrong;
     for (std::uint32_t n = queue.front(); n != kNone; n = queue.next(groups_, n)) {
       if (groups_[n].account != account) return "a group is queued in the wrong account";
       if (!groups_[n].queued) return "a queued group does not know it";

@@ -1,9 +1,11 @@
 // QueuePolicy: one queue per account. First in, first out; or least recently used, when a use makes
-// a group the youngest. Thread: the data agent of the store.
+// a group the youngest. Of those used at nearly the same time the
+// deepest leaves first; first in, first out heeds no depth. Thread: the data agent of the store.
 #pragma once
 
 #include <vector>
 
+#include "daemon/store/depth_queue.h"
 #include "daemon/store/eviction_policy.h"
 
 namespace simm::store {
@@ -21,7 +23,7 @@ public:
   [[nodiscard]] const char* audit(std::uint32_t& queued) const noexcept override;
 
 private:
-  std::vector<IndexList<Group, &Group::order>> queues_;  // by account; never grows
+  std::vector<DepthQueue> queues_;  // by account; never grows
   const bool by_use_;
 };
 

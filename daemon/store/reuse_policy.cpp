@@ -38,7 +38,7 @@ void ReusePolicy::note_eviction(std::uint32_t number) noexcept {
 
 void ReusePolicy::enqueue(std::uint32_t number) noexcept {
   Group& g = groups_[number];
-  queue_of(g).push_back(groups_, number);
+  queue_of(g).enqueue(groups_, number);
   g.queued = true;
   ++queued_;
 }
@@ -67,7 +67,8 @@ const char* ReusePolicy::audit(std::uint32_t& queued) const noexcept {
   queued = 0;
   for (std::uint32_t account = 0; account < queues_.size(); ++account) {
     for (std::uint32_t c = 0; c < ReuseModel::kClasses; ++c) {
-      const Queue& queue = queues_[account][c];
+      const DepthQueue& queue = queues_[account][c];
+      if (const char* wrong = queue.audit(groups_)) return wrong;
       for (std::uint32_t n = queue.front(); n != kNone; n = queue.next(groups_, n)) {
         const Group& g = groups_[n];
         if (g.account != account) return "a group is queued in the wrong account";

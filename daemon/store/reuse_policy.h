@@ -1,12 +1,14 @@
 // ReusePolicy: what is worth least by its ReuseModel goes first. An account has a queue for each
-// class of the model, in the order of last use, and only the oldest of each class are compared. A
-// group that was evicted and comes back counts on from where it was: otherwise a cache that is
-// small for its traffic never finds out what is used again. Thread: the data agent of the store.
+// class of the model, in the order of last use (of one time: of depth), and only the oldest of each
+// class are compared. A group that was evicted and comes back counts on from where it was:
+// otherwise a cache that is small for its traffic never finds out what is used again. Thread: the
+// data agent of the store.
 #pragma once
 
 #include <array>
 #include <vector>
 
+#include "daemon/store/depth_queue.h"
 #include "daemon/store/eviction_policy.h"
 #include "daemon/store/ghost_table.h"
 #include "daemon/store/reuse_model.h"
@@ -26,10 +28,9 @@ public:
   [[nodiscard]] const char* audit(std::uint32_t& queued) const noexcept override;
 
 private:
-  using Queue = IndexList<Group, &Group::order>;
-  using Queues = std::array<Queue, ReuseModel::kClasses>;
+  using Queues = std::array<DepthQueue, ReuseModel::kClasses>;
 
-  Queue& queue_of(const Group& g) noexcept {
+  DepthQueue& queue_of(const Group& g) noexcept {
     return queues_[g.account][ReuseModel::class_of(g.uses)];
   }
 

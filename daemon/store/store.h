@@ -26,6 +26,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/slot_ownership.h"
+#include "daemon/store/depth_queue.h"
 #include "daemon/store/expiry_wheel.h"
 #include "daemon/store/extent_allocator.h"
 #include "daemon/store/group_book.h"
@@ -66,6 +67,7 @@ struct WriteRequest {
   std::uint64_t length = 0;  // 1 .. ipc::kValueBytesMax
   ipc::PutMode mode = ipc::PutMode::if_absent;
   base::TimeNs ttl_ns = 0;  // from publish on; 0: no limit
+  std::uint32_t depth = 0;  // position in its prefix, in pages; 0: unknown. Tails leave first
 };
 
 enum class WriteStart : std::uint8_t {

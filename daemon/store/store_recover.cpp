@@ -85,6 +85,7 @@ void Store::readmit(std::uint32_t number) noexcept {
   record.member = {};
   record.pins = 0;
   record.unverified = true;
+  record.depth_step = 0;
   ++counts_.recovered;
   ++counts_.unverified;
   count_in(record);
@@ -92,7 +93,7 @@ void Store::readmit(std::uint32_t number) noexcept {
 
 void Store::regroup(std::uint32_t number, base::TimeNs now_ns) noexcept {
   Record& record = records_[number];
-  const std::uint32_t group = groups_.find_or_make(record.group_hash, record.account, now_ns);
+  const std::uint32_t group = groups_.find_or_make(record, now_ns);
   groups_.add_member(records_, group, number, extents_.block(record.block).bytes);
   if (record.expires_ns != 0) ttl_wheel_.schedule(records_, number, record.expires_ns);
 }

@@ -75,6 +75,7 @@ WriteResult Store::begin_write(const WriteRequest& request, base::TimeNs now_ns)
   record.length = request.length;
   record.state = RecordState::reserved;
   record.if_absent = request.mode == ipc::PutMode::if_absent;
+  record.depth_step = DepthQueue::step_of(request.depth);
   record.block = block;
   extents_.set_owner(block, number);
   record.place = place_at(record, extents_.block(block).offset);
@@ -193,7 +194,7 @@ ObjectLength Store::publish(const Reservation& reservation, std::uint64_t digest
   // The object is there from here on, for the next life of the process as well. A replaced one
   // still is too, until it is detached: the higher generation counts.
   seal(record);
-  const std::uint32_t group = groups_.find_or_make(record.group_hash, record.account, now_ns);
+  const std::uint32_t group = groups_.find_or_make(record, now_ns);
   const std::uint64_t group_bytes = groups_.group(group).extent_bytes;
   groups_.add_member(records_, group, number, extents_.block(record.block).bytes);
   groups_.touch(group, now_ns);

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "daemon/store/depth_queue.h"
 #include "daemon/store/eviction_policy.h"
 
 namespace simm::bench {
@@ -32,11 +33,13 @@ public:
 
   [[nodiscard]] bool has(std::uint32_t block) const { return group_of_[block] != store::kNone; }
 
-  void use(std::uint32_t block, base::TimeNs now_ns) {
+  // `depth`: of a block that is put; 0: not told.
+  void use(std::uint32_t block, std::uint32_t depth, base::TimeNs now_ns) {
     if (has(block)) return policy_->note_use(group_of_[block], now_ns);
     if (groups_.full()) evict(now_ns);
     const std::uint32_t group = groups_.allocate();
     groups_[group].account = kAccount;
+    groups_[group].depth_step = store::DepthQueue::step_of(depth);
     groups_[group].hash = XXH3_64bits(&block, sizeof block);
     policy_->note_use(group, now_ns);
     policy_->enqueue(group);
@@ -78,8 +81,8 @@ CacheSimulation::CacheSimulation(const Trace& trace) {
   unique_blocks_ = static_cast<std::uint32_t>(numbers.size());
 }
 
-Expected<CacheHits> CacheSimulation::run(store::EvictionKind kind,
-                                         std::uint32_t cache_blocks) const {
+Expected<CacheHits> CacheSimulation::run(store::EvictionKind kind, std::uint32_t cache_blocks,
+                                         PutStyle style) const {
   SimulatedCache cache(unique_blocks_, cache_blocks);
   const Outcome opened = cache.open(kind);
   if (!opened) return opened.error();
@@ -92,8 +95,10 @@ Expected<CacheHits> CacheSimulation::run(store::EvictionKind kind,
       hits.blocks += there ? 1 : 0;
       hits.prefix += prefix ? 1 : 0;
     }
-    for (auto block = request.blocks.rbegin(); block != request.blocks.rend(); ++block) {
-      cache.use(*block, request.now_ns);
+    const auto count = static_cast<std::uint32_t>(request.blocks.size());
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const std::uint32_t at = style.head_first ? i : count - 1 - i;
+      cache.use(request.blocks[at], style.tells_depth ? at + 1 : 0, request.now_ns);
     }
   }
   return hits;

@@ -1,9 +1,11 @@
 // Replays a trace against the store's own eviction policies and the optimal one, without a store:
 // blocks of one size, a cache of so many of them, no leases. Seconds for a trace of an hour.
 //
-// A request is looked up in the order of its prompt and stored whole, used from its last block to
-// its first, as the server does. Optimal: Belady, "A study of replacement algorithms for a
-// virtual-storage computer" (1966), which may refuse to keep a block. Thread: any; no shared state.
+// A request is looked up in the order of its prompt and stored whole. Uses are from its last block
+// to its first, as the server reports those of a batch, or the other way round, as when each block
+// is put for itself; with depths told or not. Optimal: Belady, "A study of replacement algorithms
+// for a virtual-storage computer" (1966), which may refuse to keep a block. Thread: any; no shared
+// state.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +23,12 @@ struct CacheHits {
       0;  // of those: with all blocks before them, which is what an engine can use
 };
 
+// How the blocks of a request are put.
+struct PutStyle {
+  bool head_first = false;
+  bool tells_depth = false;
+};
+
 class CacheSimulation {
 public:
   explicit CacheSimulation(const Trace& trace);
@@ -29,7 +37,8 @@ public:
   [[nodiscard]] std::uint64_t unique_blocks() const noexcept { return unique_blocks_; }
 
   // cache_blocks > 0.
-  [[nodiscard]] Expected<CacheHits> run(store::EvictionKind kind, std::uint32_t cache_blocks) const;
+  [[nodiscard]] Expected<CacheHits> run(store::EvictionKind kind, std::uint32_t cache_blocks,
+                                        PutStyle style = {}) const;
   [[nodiscard]] std::uint64_t optimal_hits(std::uint32_t cache_blocks) const;
 
 private:

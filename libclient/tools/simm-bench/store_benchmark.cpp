@@ -22,36 +22,82 @@ constexpr NamedPolicy kPolicies[] = {{"reuse", store::EvictionKind::reuse},
                                      {"lru", store::EvictionKind::lru},
                                      {"fifo", store::EvictionKind::fifo}};
 
+struct NamedStyle {
+  const char* name;
+  PutStyle style;
+};
+constexpr NamedStyle kStyles[] = {{"tail_first", {false, false}},
+                                  {"tail_first_with_depth", {false, true}},
+                                  {"head_first", {true, false}},
+                                  {"head_first_with_depth", {true, true}}};
+
+// One trace, a size of the cache.
+struct HitRateCase {
+  const CacheSimulation& simulation;
+  const char* source;
+  double part;
+  std::uint32_t blocks;
+  double optimal;
+};
+
+Outcome print_hit_rate(const HitRateCase& one, const NamedPolicy& policy, ResultPrinter& printer) {
+  const Expected<CacheHits> hits = one.simulation.run(policy.kind, one.blocks);
+  if (!hits) return hits.error();
+  for (const bool cold : {true, false}) {
+    const std::uint64_t looked_up =
+        one.simulation.lookups() - (cold ? 0 : one.simulation.unique_blocks());
+    if (looked_up == 0) continue;  // nothing is ever used again
+    const auto part_of_lookups = [&](double count) {
+      return count / static_cast<double>(looked_up);
+    };
+    Result result;
+    result.name = "store.hit_rate";
+    result.unit = "1";
+    result.value = part_of_lookups(static_cast<double>(hits->prefix));
+    result.baseline = part_of_lookups(one.optimal);
+    result.params = {{"policy", policy.name},
+                     {"cache_part", one.part},
+                     {"cache_blocks", one.blocks},
+                     {"cold_misses", cold},
+                     {"trace", one.source},
+                     {"any_block", part_of_lookups(static_cast<double>(hits->blocks))}};
+    printer.print(result);
+  }
+  return Done{};
+}
+
+Outcome print_put_styles(const HitRateCase& one, ResultPrinter& printer) {
+  for (const NamedStyle& style : kStyles) {
+    const auto hits = one.simulation.run(store::EvictionKind::reuse, one.blocks, style.style);
+    if (!hits) return hits.error();
+    const auto lookups = static_cast<double>(one.simulation.lookups());
+    Result result;
+    result.name = "store.hit_rate_by_order";
+    result.unit = "1";
+    result.value = static_cast<double>(hits->prefix) / lookups;
+    result.baseline = one.optimal / lookups;
+    result.params = {{"puts", style.name},
+                     {"cache_part", one.part},
+                     {"trace", one.source},
+                     {"any_block", static_cast<double>(hits->blocks) / lookups}};
+    printer.print(result);
+  }
+  return Done{};
+}
+
 Outcome measure_hit_rate(const Trace& trace, const char* source, ResultPrinter& printer) {
   const CacheSimulation simulation(trace);
-  const std::uint64_t cold_misses = simulation.unique_blocks();
+  const auto unique = static_cast<double>(simulation.unique_blocks());
   for (const double part : kCacheParts) {
-    const auto blocks = std::max(
-        std::uint32_t{1}, static_cast<std::uint32_t>(part * static_cast<double>(cold_misses)));
-    const auto optimal = static_cast<double>(simulation.optimal_hits(blocks));
+    const auto blocks = std::max(std::uint32_t{1}, static_cast<std::uint32_t>(part * unique));
+    const HitRateCase one{simulation, source, part, blocks,
+                          static_cast<double>(simulation.optimal_hits(blocks))};
     for (const NamedPolicy& policy : kPolicies) {
-      const Expected<CacheHits> hits = simulation.run(policy.kind, blocks);
-      if (!hits) return hits.error();
-      for (const bool cold : {true, false}) {
-        const std::uint64_t looked_up = simulation.lookups() - (cold ? 0 : cold_misses);
-        if (looked_up == 0) continue;  // nothing is ever used again
-        const auto part_of_lookups = [&](double count) {
-          return count / static_cast<double>(looked_up);
-        };
-        Result result;
-        result.name = "store.hit_rate";
-        result.unit = "1";
-        result.value = part_of_lookups(static_cast<double>(hits->prefix));
-        result.baseline = part_of_lookups(optimal);
-        result.params = {{"policy", policy.name},
-                         {"cache_part", part},
-                         {"cache_blocks", blocks},
-                         {"cold_misses", cold},
-                         {"trace", source},
-                         {"any_block", part_of_lookups(static_cast<double>(hits->blocks))}};
-        printer.print(result);
-      }
+      const Outcome printed = print_hit_rate(one, policy, printer);
+      if (!printed) return printed;
     }
+    const Outcome printed = print_put_styles(one, printer);
+    if (!printed) return printed;
   }
   return Done{};
 }

@@ -37,6 +37,17 @@ TEST_CASE("a simulated cache: what does not fit is a miss, a prefix ends at the 
   CHECK(simulation.optimal_hits(2) == 2);
 }
 
+TEST_CASE("used from the head on a prefix loses its head, unless depths are told") {
+  const Trace trace = {simulated_request(0, {1, 2, 3}), simulated_request(5, {4}),
+                       simulated_request(10, {1, 2, 3})};
+  const CacheSimulation simulation(trace);
+  for (const auto kind : {store::EvictionKind::lru, store::EvictionKind::reuse}) {
+    CHECK(simulation.run(kind, 3, {true, false})->prefix == 0);
+    CHECK(simulation.run(kind, 3, {true, true})->prefix == 2);
+    CHECK(simulation.run(kind, 3, {false, true})->prefix == 2);
+  }
+}
+
 TEST_CASE(
     "on conversations the reuse policy is never behind LRU and FIFO, nor before the optimum") {
   const Trace trace = generate_trace({});

@@ -212,6 +212,22 @@ TEST_CASE("a lease time and a TTL arrive at the store") {
   CHECK(f.store->stats().leased_bytes == 1024);
 }
 
+TEST_CASE("a depth arrives at the store: the deeper of two pages leaves first") {
+  for (const std::uint32_t depth_of_b : {1u, 9u}) {
+    ServerFixture f(4096);
+    for (const char* key : {"a", "b"}) {
+      auto put = f.request(ipc::Opcode::put, {key}, {2048}, 1);
+      put->pages[0].depth = *key == 'a' ? 5 : depth_of_b;
+      f.run(std::move(put));
+    }
+    f.put({"c"}, {2048}, 1);
+    CHECK(f.get({"a"}, {2048})->replies[0].status ==
+          (depth_of_b > 5 ? Status::ok : Status::not_found));
+    CHECK(f.get({"b"}, {2048})->replies[0].status ==
+          (depth_of_b > 5 ? Status::not_found : Status::ok));
+  }
+}
+
 TEST_CASE("an object that comes while a batched get of it waits is leased by that get") {
   ServerConfig config = ServerFixture::verifying();
   config.moves_max = 1;

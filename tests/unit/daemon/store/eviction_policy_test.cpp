@@ -31,6 +31,7 @@ struct PolicyUnderTest {
     const std::uint32_t group = groups.allocate();
     groups[group].account = account;
     groups[group].hash = XXH3_64bits(&name, sizeof name);
+    groups[group].depth_step = static_cast<std::uint8_t>(name % 7);
     policy->note_use(group, now_ns);
     policy->enqueue(group);
     return group;
