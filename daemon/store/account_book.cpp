@@ -21,7 +21,8 @@ AccountBook::AccountBook(const StoreConfig& config, std::uint64_t arena_bytes,
     made.configured = true;
     made.weight = quota.weight;
     made.quota_bytes = quota.bytes == 0 ? arena_bytes : std::min(quota.bytes, arena_bytes);
-    if (made.quota_bytes < arena_bytes) made.stock = stock_of(config, made.quota_bytes);
+    if (made.quota_bytes < arena_bytes)
+      made.stock = stock_of(config, made.quota_bytes, config.free_bytes_max);
   }
 }
 
@@ -47,7 +48,7 @@ void AccountBook::charge(std::uint32_t number, std::uint64_t extent_bytes) noexc
   a.extent_bytes += extent_bytes;
   ++held_records_;
   held_bytes_ += extent_bytes;
-  if (!a.crowded && a.extent_bytes + a.stock.low_bytes > a.quota_bytes) {
+  if (!a.crowded && a.extent_bytes + a.stock.low > a.quota_bytes) {
     a.crowded = true;
     ++crowded_;
   }
@@ -60,7 +61,7 @@ void AccountBook::discharge(std::uint32_t number, std::uint64_t extent_bytes) no
   --held_records_;
   held_bytes_ -= extent_bytes;
   if (a.records == 0) weights_ -= a.weight;
-  if (a.crowded && a.extent_bytes + a.stock.high_bytes <= a.quota_bytes) {
+  if (a.crowded && a.extent_bytes + a.stock.high <= a.quota_bytes) {
     a.crowded = false;
     --crowded_;
   }

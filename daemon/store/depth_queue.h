@@ -32,6 +32,12 @@ public:
                                    std::uint32_t number) const noexcept {
     return list_.next(groups, number);
   }
+  // Whether a use of a queued group at this time leaves it where it is.
+  [[nodiscard]] bool keeps_place(const Table<Group>& groups, std::uint32_t number,
+                                 base::TimeNs now_ns) const noexcept {
+    const std::uint32_t step = groups[number].depth_step;
+    return (steps_ >> step & 1) != 0 && last_[step] == number && now_ns <= span_end_ns_;
+  }
   // Into the newest span, or a new one, by Group::used_ns and Group::depth_step. Neither of
   // account nor depth_step may change while the group is queued.
   void enqueue(Table<Group>& groups, std::uint32_t number) noexcept;

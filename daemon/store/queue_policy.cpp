@@ -9,9 +9,10 @@ void QueuePolicy::note_use(std::uint32_t number, base::TimeNs now_ns) noexcept {
   Group& g = groups_[number];
   if (!by_use_) g.depth_step = 0;  // it is in no queue when it is used first
   if (by_use_ || g.uses == 0) static_cast<void>(count_use(number, now_ns));
-  if (!by_use_ || !g.queued) return;
-  queues_[g.account].remove(groups_, number);
-  queues_[g.account].enqueue(groups_, number);
+  DepthQueue& queue = queues_[g.account];
+  if (!by_use_ || !g.queued || queue.keeps_place(groups_, number, now_ns)) return;
+  queue.remove(groups_, number);
+  queue.enqueue(groups_, number);
 }
 
 void QueuePolicy::enqueue(std::uint32_t number) noexcept {

@@ -20,14 +20,16 @@ ReusePolicy::ReusePolicy(Table<Group> groups, std::uint32_t accounts, GhostTable
 
 void ReusePolicy::note_use(std::uint32_t number, base::TimeNs now_ns) noexcept {
   Group& g = groups_[number];
-  const bool queued = g.queued;
-  if (queued) dequeue(number);  // the queue depends on the uses
+  DepthQueue& before = queue_of(g);
   const bool returns = g.uses == 0;
   if (count_use(number, now_ns)) {
     if (returns) g.uses = later(ghosts_.take(g.hash));
     model_.note(g.hash, g.uses, queued_, now_ns);
   }
-  if (queued) enqueue(number);
+  DepthQueue& after = queue_of(g);  // it depends on the uses
+  if (!g.queued || (&after == &before && after.keeps_place(groups_, number, now_ns))) return;
+  before.remove(groups_, number);
+  after.enqueue(groups_, number);
 }
 
 void ReusePolicy::note_eviction(std::uint32_t number) noexcept {

@@ -261,8 +261,14 @@ private:
   [[nodiscard]] std::uint64_t free_soon() const noexcept {
     return extents_.free_bytes() + job_.held_bytes();
   }
-  // Sees to the stock of the arena, and of one tenant near its quota; returns how many went.
+  [[nodiscard]] std::uint64_t free_records() const noexcept {
+    return records_.capacity() - records_.used();
+  }
+  // Sees to the stocks of bytes and records, and to the stock of one tenant near its quota; returns
+  // how many went.
   int evict_in_background(base::TimeNs now_ns) noexcept;
+  // Whether something should go for a stock, and of what it is.
+  [[nodiscard]] bool stock_wants(Scarce& scarce) noexcept;
   // Evicts some members of a group; returns how many.
   std::uint32_t evict_from(std::uint32_t group, bool breaks_lease, base::TimeNs now_ns) noexcept;
   void count_eviction(const Record& record) noexcept;
@@ -295,8 +301,10 @@ private:
   StoreStats counts_;
   std::uint64_t fixed_bytes_ = 0;  // extents that may not move now: not live, or pinned
   std::uint64_t generation_ = 0;
-  const Stock stock_;
-  bool evicting_ = false;                           // the stock was below low, and is not at high
+  const Stock byte_stock_;
+  const Stock record_stock_;
+  bool evicting_bytes_ = false;  // the stock was below low, and is not at high
+  bool evicting_records_ = false;
   std::uint32_t crowded_ = kNone;                   // account whose own stock was seen to last
   const base::SlotOwnership* ownership_ = nullptr;  // set while a sweep for lost slots is under way
   std::uint32_t sweep_next_ = 0;                    // the record that it looks at next

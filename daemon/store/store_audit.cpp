@@ -90,7 +90,7 @@ const char* Store::audit_accounts(std::uint64_t extent_bytes) const noexcept {
     if (account.extent_bytes > account.quota_bytes && account.records > 0)
       return "a quota is exceeded";
     const std::uint64_t room = account.quota_bytes - account.extent_bytes;
-    if (account.crowded ? room >= account.stock.high_bytes : room < account.stock.low_bytes) {
+    if (account.crowded ? room >= account.stock.high : room < account.stock.low) {
       return "a tenant is taken for near its quota, or is not";
     }
     crowded += account.crowded ? 1 : 0;

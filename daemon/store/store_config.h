@@ -39,23 +39,24 @@ struct StoreConfig {
   // take several.
   std::uint64_t moved_bytes_per_call = std::uint64_t{8} << 20;
   // Background eviction starts when less than low is free and stops at high (of 1,000 parts): of
-  // the arena, and of each quota below that.
+  // the arena, of each quota below that, and of the records for objects.
   std::uint32_t free_low_permille = 20;
   std::uint32_t free_high_permille = 30;
   // However much that is, this is a stock large enough: it stops here, and starts at half of it.
   std::uint64_t free_bytes_max = std::uint64_t{64} << 20;
+  std::uint64_t free_records_max = 8192;
 };
 
 // The room that is kept in stock for puts: evicted for in the background from below low up to high.
 struct Stock {
-  std::uint64_t low_bytes = 0;
-  std::uint64_t high_bytes = 0;
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
 };
 
-// Of an arena or quota.
-constexpr Stock stock_of(const StoreConfig& config, std::uint64_t bytes) {
-  return {std::min(bytes * config.free_low_permille / 1000, config.free_bytes_max / 2),
-          std::min(bytes * config.free_high_permille / 1000, config.free_bytes_max)};
+// Of `all`, but no more than `most`.
+constexpr Stock stock_of(const StoreConfig& config, std::uint64_t all, std::uint64_t most) {
+  return {std::min(all * config.free_low_permille / 1000, most / 2),
+          std::min(all * config.free_high_permille / 1000, most)};
 }
 
 }  // namespace simm::store

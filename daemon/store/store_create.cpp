@@ -146,7 +146,8 @@ Store::Store(const StoreConfig& config, std::span<std::byte> arena, ReservedMemo
       index_(tables.index),
       extents_(tables.blocks, arena.size()),
       groups_(config, extents_.arena_bytes(), tables.groups, tables.group_index, std::move(policy)),
-      stock_(stock_of(config, extents_.arena_bytes())) {}
+      byte_stock_(stock_of(config, extents_.arena_bytes(), config.free_bytes_max)),
+      record_stock_(stock_of(config, records_.capacity(), config.free_records_max)) {}
 
 Store::~Store() = default;
 

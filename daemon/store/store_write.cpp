@@ -245,14 +245,25 @@ int Store::do_work(base::TimeNs now_ns) noexcept {
   return work + evict_in_background(now_ns);
 }
 
+bool Store::stock_wants(Scarce& scarce) noexcept {
+  const auto wants = [](std::uint64_t free, const Stock& stock, bool& evicting) {
+    evicting = free < (evicting ? stock.high : stock.low);
+    return evicting;
+  };
+  const bool bytes = wants(free_soon(), byte_stock_, evicting_bytes_);
+  const bool records = wants(free_records(), record_stock_, evicting_records_);
+  scarce = bytes ? Scarce::bytes : Scarce::records;
+  return bytes || records;
+}
+
 int Store::evict_in_background(base::TimeNs now_ns) noexcept {
   constexpr int kEvictionsPerTurn = 16;
   int evicted = 0;
-  if (free_soon() < stock_.low_bytes) evicting_ = true;
-  while (evicting_ && evicted < kEvictionsPerTurn) {
-    const std::uint32_t victim = groups_.victim({}, now_ns).group;
-    if (victim == kNone || free_soon() >= stock_.high_bytes) {
-      evicting_ = false;
+  Need stock;
+  while (evicted < kEvictionsPerTurn && stock_wants(stock.scarce)) {
+    const std::uint32_t victim = groups_.victim(stock, now_ns).group;
+    if (victim == kNone) {
+      evicting_bytes_ = evicting_records_ = false;
       break;
     }
     evicted += static_cast<int>(evict_from(victim, false, now_ns));

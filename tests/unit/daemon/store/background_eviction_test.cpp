@@ -65,6 +65,40 @@ TEST_CASE("without turns puts evict themselves, and the count says so") {
   CHECK(f.store->stats().evicted_inline == 100);
 }
 
+TEST_CASE("a flood of tiny objects evicts nothing inside puts: records are kept in stock too") {
+  StoreConfig config;
+  config.objects_max = 4096;
+  StoreFixture f(kArena, config);
+  Stream stream{f};
+  constexpr std::uint64_t kTiny = 128;  // all of them take a sixteenth of the arena
+  for (int i = 0; i < 2 * 4096 / 16; ++i) {
+    stream.put(16, kTiny);
+    f.store->do_work(f.now);
+  }
+  const StoreStats stats = f.store->stats();
+  CHECK(stats.evicted >= 4096);
+  CHECK(stats.evicted_inline == 0);
+  // 97 to 98 % of the records.
+  CHECK(stats.objects >= 4096 / 100 * 97 - 16);
+  CHECK(stats.objects <= 4096 - 4096 / 100 * 2 + 16);
+}
+
+TEST_CASE("for the stock of records those give way who hold most records, not most bytes") {
+  StoreConfig config;
+  config.objects_max = 4096;
+  StoreFixture f(kArena, config);
+  Stream large{f, 1};
+  large.put(100, kArena / 128);
+  Stream tiny{f, 2};
+  for (int i = 0; i < 2 * 4096 / 16; ++i) {
+    tiny.put(16, 128);
+    f.store->do_work(f.now);
+  }
+  CHECK(f.store->stats().evicted >= 4096);
+  CHECK(f.store->stats().evicted_inline == 0);
+  for (int i = 0; i < 100; ++i) CHECK(f.has(OwnedKey(std::to_string(i), 1)));
+}
+
 TEST_CASE("of objects of all lengths few are evicted inside a put") {
   base::SeededRandom random(7);
   StoreFixture f(kArena, StoreConfig{});
