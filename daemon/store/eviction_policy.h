@@ -44,6 +44,11 @@ public:
   // What should leave next of an account; kNone: nothing of it is queued.
   [[nodiscard]] virtual Candidate candidate(std::uint32_t account,
                                             base::TimeNs now_ns) const noexcept = 0;
+  // Whether a queued group may as well go instead of a candidate of its account: it is worth at
+  // most `times` times as much, or has been unused for as large a part of the candidate's time.
+  [[nodiscard]] virtual bool may_replace(std::uint32_t group, std::uint32_t candidate,
+                                         std::uint32_t times,
+                                         base::TimeNs now_ns) const noexcept = 0;
   // Walks the queues; null, or what is wrong. `queued` counts what it met. For tests.
   [[nodiscard]] virtual const char* audit(std::uint32_t& queued) const noexcept = 0;
 

@@ -188,10 +188,10 @@ bool GroupBook::over_lease_budget(const Account& a, Scarce scarce) const noexcep
 GroupBook::Victim GroupBook::quota_victim(std::uint32_t account,
                                           base::TimeNs now_ns) const noexcept {
   const std::uint32_t unleased = policy_->candidate(account, now_ns).group;
-  if (unleased != kNone) return {unleased, false};
+  if (unleased != kNone) return {unleased, false, false};
   const Account& a = accounts_[account];
   const bool over_budget = a.leased_bytes > percent_of(a.quota_bytes, lease_budget_percent_);
-  return over_budget ? Victim{a.leased.front(), true} : Victim{};
+  return over_budget ? Victim{a.leased.front(), true, false} : Victim{};
 }
 
 GroupBook::Victim GroupBook::victim(const Need& need, base::TimeNs now_ns) const noexcept {
@@ -223,9 +223,9 @@ GroupBook::Victim GroupBook::victim(const Need& need, base::TimeNs now_ns) const
     }
     if (victim.group != kNone && !most.less_than(holding)) continue;
     if (candidate.group != kNone) {
-      victim = {candidate.group, false};
+      victim = {candidate.group, false, false};
     } else if (!for_stock && over_lease_budget(accounts_[n], need.scarce)) {
-      victim = {accounts_[n].leased.front(), true};
+      victim = {accounts_[n].leased.front(), true, false};
     } else {
       continue;
     }
@@ -234,8 +234,22 @@ GroupBook::Victim GroupBook::victim(const Need& need, base::TimeNs now_ns) const
   }
   const bool unprotected_first =
       victim.group == kNone || victim.breaks_lease || unprotected.worth < worth;
-  if (unprotected.group != kNone && unprotected_first) return {unprotected.group, false};
+  if (unprotected.group != kNone && unprotected_first) return {unprotected.group, false, true};
   return victim;
+}
+
+bool GroupBook::may_give_way(std::uint32_t number, const Victim& victim,
+                             base::TimeNs now_ns) const noexcept {
+  const Group& g = groups_[number];
+  if (!g.queued || victim.group == kNone || victim.breaks_lease) return false;
+  if (g.account != groups_[victim.group].account) return false;
+  return !victim.unprotected || g.used_ns + kProtectedNs <= now_ns;
+}
+
+bool GroupBook::may_replace(std::uint32_t number, const Victim& victim, std::uint32_t times,
+                            base::TimeNs now_ns) const noexcept {
+  return may_give_way(number, victim, now_ns) &&
+         policy_->may_replace(number, victim.group, times, now_ns);
 }
 
 }  // namespace simm::store

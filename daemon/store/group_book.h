@@ -41,6 +41,7 @@ public:
   struct Victim {
     std::uint32_t group = kNone;
     bool breaks_lease = false;
+    bool unprotected = false;  // within its tenant's share, but nobody has used it for long
   };
 
   // A share protects what was used in this time; what nobody has used for longer competes with
@@ -88,6 +89,13 @@ public:
   [[nodiscard]] Victim victim(const Need& need, base::TimeNs now_ns) const noexcept;
   // The same for an account that needs room within its own quota.
   [[nodiscard]] Victim quota_victim(std::uint32_t account, base::TimeNs now_ns) const noexcept;
+  // Whether this group may go in the place of a victim: its tenant gives way by the same rule, and
+  // by its policy it is worth at most `times` times as much.
+  [[nodiscard]] bool may_replace(std::uint32_t group, const Victim& victim, std::uint32_t times,
+                                 base::TimeNs now_ns) const noexcept;
+  // The first half of that.
+  [[nodiscard]] bool may_give_way(std::uint32_t group, const Victim& victim,
+                                  base::TimeNs now_ns) const noexcept;
   // Before the members of a victim are removed.
   void note_eviction(std::uint32_t group) noexcept { policy_->note_eviction(group); }
 

@@ -1,5 +1,7 @@
 #include "daemon/store/queue_policy.h"
 
+#include <algorithm>
+
 namespace simm::store {
 
 QueuePolicy::QueuePolicy(Table<Group> groups, std::uint32_t accounts, bool by_use)
@@ -30,6 +32,14 @@ EvictionPolicy::Candidate QueuePolicy::candidate(std::uint32_t account,
   const std::uint32_t front = queues_[account].front();
   if (front == kNone) return {};
   return {front, static_cast<double>(groups_[front].used_ns)};
+}
+
+bool QueuePolicy::may_replace(std::uint32_t group, std::uint32_t candidate, std::uint32_t times,
+                              base::TimeNs now_ns) const noexcept {
+  const auto age_ns = [&](std::uint32_t number) {
+    return now_ns - std::min(now_ns, groups_[number].used_ns);
+  };
+  return times * age_ns(group) >= age_ns(candidate);
 }
 
 const char* QueuePolicy::audit(std::uint32_t& queued) const noexcept {

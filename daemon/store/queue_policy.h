@@ -20,6 +20,8 @@ public:
   void note_eviction(std::uint32_t) noexcept override {}
   [[nodiscard]] Candidate candidate(std::uint32_t account,
                                     base::TimeNs now_ns) const noexcept override;
+  [[nodiscard]] bool may_replace(std::uint32_t group, std::uint32_t candidate, std::uint32_t times,
+                                 base::TimeNs now_ns) const noexcept override;
   [[nodiscard]] const char* audit(std::uint32_t& queued) const noexcept override;
 
 private:

@@ -58,11 +58,16 @@ EvictionPolicy::Candidate ReusePolicy::candidate(std::uint32_t account,
   for (std::uint32_t c = 0; c < ReuseModel::kClasses; ++c) {
     const std::uint32_t front = queues_[account][c].front();
     if (front == kNone) continue;
-    const base::TimeNs used_ns = groups_[front].used_ns;
-    const float worth = model_.worth(c, now_ns > used_ns ? now_ns - used_ns : 0);
+    const float worth = worth_of(groups_[front], now_ns);
     if (cheapest.group == kNone || worth < cheapest.worth) cheapest = {front, worth};
   }
   return cheapest;
+}
+
+bool ReusePolicy::may_replace(std::uint32_t group, std::uint32_t candidate, std::uint32_t times,
+                              base::TimeNs now_ns) const noexcept {
+  return worth_of(groups_[group], now_ns) <=
+         static_cast<float>(times) * worth_of(groups_[candidate], now_ns);
 }
 
 const char* ReusePolicy::audit(std::uint32_t& queued) const noexcept {

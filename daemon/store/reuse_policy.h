@@ -25,9 +25,14 @@ public:
   void note_eviction(std::uint32_t group) noexcept override;
   [[nodiscard]] Candidate candidate(std::uint32_t account,
                                     base::TimeNs now_ns) const noexcept override;
+  [[nodiscard]] bool may_replace(std::uint32_t group, std::uint32_t candidate, std::uint32_t times,
+                                 base::TimeNs now_ns) const noexcept override;
   [[nodiscard]] const char* audit(std::uint32_t& queued) const noexcept override;
 
 private:
+  [[nodiscard]] float worth_of(const Group& g, base::TimeNs now_ns) const noexcept {
+    return model_.worth(ReuseModel::class_of(g.uses), now_ns > g.used_ns ? now_ns - g.used_ns : 0);
+  }
   using Queues = std::array<DepthQueue, ReuseModel::kClasses>;
 
   DepthQueue& queue_of(const Group& g) noexcept {

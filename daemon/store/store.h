@@ -250,16 +250,37 @@ private:
                                base::TimeNs now_ns, std::uint32_t& block) noexcept;
   [[nodiscard]] bool drop_replaced(const WriteRequest& request, base::TimeNs now_ns) noexcept;
   // Starts to make one hole of at least `bytes` by moving objects that nobody uses; false when that
-  // would cost more than `moves_max` bytes, or they fit nowhere else. There is no job.
-  [[nodiscard]] bool begin_moves(std::uint64_t bytes, std::uint64_t moves_max) noexcept;
+  // would cost more than `bytes` of copying, or they fit nowhere else. There is no job.
+  [[nodiscard]] bool begin_moves(std::uint64_t bytes) noexcept;
+  // The same, where those go that could leave instead of the next victim; the others are moved.
+  [[nodiscard]] bool begin_clearing(const Need& need, base::TimeNs now_ns) noexcept;
+  // How many times as much as the next victim's worth may be that of those who make way for an
+  // object of this length. 0: nobody makes way, the next victim goes. In a store that is about as
+  // full as it can be nobody goes out of turn: that costs hits. Only when more memory than usual
+  // lies idle in short holes, the more of it the dearer, or for an object as long as many others.
+  [[nodiscard]] std::uint32_t times_worth(std::uint64_t extent_bytes) const noexcept;
+  template <typename WayOutOf>
+  [[nodiscard]] bool begin_job(const HoleWindow& window, const WayOutOf& way_out_of) noexcept;
   // A part of the job, or the rest of it.
-  void continue_moves() noexcept;
-  // Whatever can be elsewhere is, when the bytes have been copied.
-  void end_moves(bool copied) noexcept;
+  void continue_moves(base::TimeNs now_ns) noexcept;
+  // An object that is in the way, with others of its group; returns how many went.
+  std::uint32_t evict_for_job(std::uint32_t record, base::TimeNs now_ns) noexcept;
+  // Whatever can be elsewhere is, when all is done.
+  void end_moves(bool done) noexcept;
+  // The hand: behind which object clearing goes on. An object that got a hole of its own is passed,
+  // and so is who is put behind it: so long objects come to lie side by side.
+  void note_place(std::uint32_t record) noexcept;
+  void set_hand(std::uint32_t record) noexcept;
+  // kNone: at the beginning of the arena.
+  [[nodiscard]] std::uint32_t block_at_hand() const noexcept;
+  // Moves the hand from this block on, to an extent beside a hole that can be evicted, or as far as
+  // a search may go; returns where it stands.
+  template <typename WayOutOf>
+  [[nodiscard]] std::uint32_t sweep(std::uint32_t block, const WayOutOf& way_out_of) noexcept;
   void rename_extent(Record& record, std::uint32_t block) noexcept;
   // With what the job will give back.
   [[nodiscard]] std::uint64_t free_soon() const noexcept {
-    return extents_.free_bytes() + job_.held_bytes();
+    return extents_.free_bytes() + job_.free_soon_bytes();
   }
   [[nodiscard]] std::uint64_t free_records() const noexcept {
     return records_.capacity() - records_.used();
@@ -269,8 +290,9 @@ private:
   int evict_in_background(base::TimeNs now_ns) noexcept;
   // Whether something should go for a stock, and of what it is.
   [[nodiscard]] bool stock_wants(Scarce& scarce) noexcept;
-  // Evicts some members of a group; returns how many.
-  std::uint32_t evict_from(std::uint32_t group, bool breaks_lease, base::TimeNs now_ns) noexcept;
+  // Evicts some members of a group, `first` (unless kNone) before the others; returns how many.
+  std::uint32_t evict_from(std::uint32_t group, bool breaks_lease, base::TimeNs now_ns,
+                           std::uint32_t first = kNone) noexcept;
   void count_eviction(const Record& record) noexcept;
   void count_lease_loss(const Record& record, LeaseLoss cause, base::TimeNs now_ns) noexcept;
   // A pin of a live record, and its end; true: nobody pins it any more.
@@ -296,6 +318,8 @@ private:
   HashIndex index_;
   ExtentAllocator extents_;
   MoveJob job_;
+  std::uint32_t hand_ = kNone;     // a record, if it still is
+  std::uint64_t hand_offset_ = 0;  // where it was then
   GroupBook groups_;
   ExpiryWheel<Record, &Record::ttl> ttl_wheel_;
   StoreStats counts_;

@@ -81,6 +81,7 @@ WriteResult Store::begin_write(const WriteRequest& request, base::TimeNs now_ns)
   record.place = place_at(record, extents_.block(block).offset);
   record.account = account;
   keep_key(record, request.key.bytes);
+  note_place(number);
   groups_.accounts().charge(account, extent_bytes);
   fixed_bytes_ += extent_bytes;
   ++counts_.reserved;
@@ -95,6 +96,7 @@ bool Store::make_room(const WriteRequest& request, std::uint32_t account, base::
   const std::uint64_t extent_bytes = ExtentAllocator::rounded(request.length);
   std::uint32_t evicted = 0;
   bool copied = false;          // a part of the job, once in a call
+  bool cleared = false;         // the dear search for one, likewise
   std::uint32_t search_at = 0;  // evictions, after which it is worth to look for a window again
   while (true) {
     const Account& holder = groups_.accounts()[account];
@@ -106,13 +108,14 @@ bool Store::make_room(const WriteRequest& request, std::uint32_t account, base::
       if (block != kNone) return true;
       if (job_.active()) {
         const bool first = !std::exchange(copied, true);
-        if (first) continue_moves();
+        if (first) continue_moves(now_ns);
         if (!job_.active()) continue;
         if (job_.serves(extent_bytes)) return false;
       } else if (evicted >= search_at && extents_.free_bytes() >= extent_bytes) {
         search_at = 2 * evicted + 1;
-        // Never more than the object that comes: moving at most doubles what a put costs.
-        if (begin_moves(extent_bytes, extent_bytes)) continue;
+        if (begin_moves(extent_bytes)) continue;
+        const Need need{account, extent_bytes, Scarce::bytes};
+        if (!std::exchange(cleared, true) && begin_clearing(need, now_ns)) continue;
       }
     }
     if (evicted >= kEvictionsPerWriteMax) return false;
@@ -150,8 +153,8 @@ bool Store::drop_replaced(const WriteRequest& request, base::TimeNs now_ns) noex
   return true;
 }
 
-std::uint32_t Store::evict_from(std::uint32_t group, bool breaks_lease,
-                                base::TimeNs now_ns) noexcept {
+std::uint32_t Store::evict_from(std::uint32_t group, bool breaks_lease, base::TimeNs now_ns,
+                                std::uint32_t first) noexcept {
   // A group may be as large as its maker likes: a part goes now, the rest in the next rounds.
   constexpr std::uint32_t kMembersPerStepMax = 16;
   std::uint32_t evicted = 0;
@@ -159,8 +162,8 @@ std::uint32_t Store::evict_from(std::uint32_t group, bool breaks_lease,
   groups_.note_eviction(group);
   while (!last && evicted < kMembersPerStepMax) {
     Group& g = groups_.group(group);
-    const std::uint32_t member = g.members.front();
-    last = g.members.next(records_, member) == kNone;
+    const std::uint32_t member = evicted == 0 && first != kNone ? first : g.members.front();
+    last = g.members.next(records_, g.members.front()) == kNone;
     if (breaks_lease) count_lease_loss(records_[member], LeaseLoss::lease_budget, now_ns);
     count_eviction(records_[member]);
     counts_.spectrum.note_eviction(now_ns - std::min(g.used_ns, now_ns), g.uses);
@@ -239,7 +242,7 @@ int Store::do_work(base::TimeNs now_ns) noexcept {
   });
   if (ownership_ != nullptr) work += sweep_slots(now_ns);
   if (job_.active()) {
-    continue_moves();
+    continue_moves(now_ns);
     ++work;
   }
   return work + evict_in_background(now_ns);
