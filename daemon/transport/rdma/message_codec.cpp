@@ -98,6 +98,7 @@ bool decode_targets(std::span<const std::byte> bytes, ipc::Opcode opcode,
       if (next == count || of_page[i].count == wire::kTargetsOfPageMax) return false;
       const wire::RemoteTarget& target = targets[next];
       if (target.page != i || target.bytes == 0 || target.bytes > left) return false;
+      if (target.bytes - 1 > ~target.address) return false;  // beyond the end of all addresses
       left -= target.bytes;
       ++next;
       ++of_page[i].count;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "daemon/transport/rdma/message_codec.h"
+#include "ipc/cursor.h"
 #include "simm/check.h"
 
 namespace simm::transport {
@@ -111,7 +112,7 @@ void RdmaChannel::take_message(const Completion& completion, MessageHandler& han
 
 // What it has taken never shrinks and is never more than was sent.
 bool RdmaChannel::take_credit(std::uint32_t received) noexcept {
-  if (sent_ - received > sent_ - granted_) return false;
+  if (ipc::cursor_distance(sent_, received) > ipc::cursor_distance(sent_, granted_)) return false;
   granted_ = received;
   return true;
 }

@@ -225,6 +225,7 @@ TEST_CASE("rdma targets: one page may have two, some have none") {
   CHECK(of_page[1].count == 0);
   CHECK(of_page[2].count == 1);
   CHECK(decodes({ipc::Opcode::put, {100}, {}, {}}));
+  CHECK(decodes({ipc::Opcode::get, {9}, {}, {{~std::uint64_t{0} - 8, 9, 7, 0}}}));  // the last
   CHECK(decodes({ipc::Opcode::exists, {0, 0}, {}, {}}));
 }
 
@@ -246,7 +247,8 @@ TEST_CASE("rdma targets: what no asker says") {
       {ipc::Opcode::put, {9}, {64}, {{1, 9, 7, 0}}},                 // is inline
       {ipc::Opcode::put, {9}, {}, {{1, 8, 7, 0}}},                   // too short
       {ipc::Opcode::put, {9, 9}, {}, {{1, 9, 7, 1}, {1, 9, 7, 0}}},  // not in order
-      {ipc::Opcode::exists, {9}, {}, {{1, 9, 7, 0}}},                // moves nothing
+      {ipc::Opcode::get, {9}, {}, {{kHuge - 7, 9, 7, 0}}},  // beyond the end of all addresses
+      {ipc::Opcode::exists, {9}, {}, {{1, 9, 7, 0}}},       // moves nothing
       {ipc::Opcode::get,
        std::vector<std::uint64_t>(9, 1),
        {},
