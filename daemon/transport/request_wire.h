@@ -1,6 +1,6 @@
 // The bytes of requests, replies and rosters between two daemons: what the transports that cross a
 // network have in common. Each of them has an envelope of its own around these bodies.
-// Little-endian words only, every offset asserted; TCP.md and RDMA.md have the tables.
+// Little-endian words only, every offset asserted; TCP.md has the tables.
 #pragma once
 
 #include <bit>
