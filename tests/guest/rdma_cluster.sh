@@ -78,12 +78,57 @@ configure node "\"cluster\": {$cluster, \"node_name\": \"node\"},
 start node node
 trap 'kill $(cat $run/*.pid) 2>/dev/null; [ $failures = 0 ] || tail -n 30 $run/*/log' EXIT
 
-eventually "node and storage daemons have two queue pairs each" queue_pairs 4
-replay "replay over both rails"
+# unrest SECONDS COMMAND: runs it when the replay that follows is under way.
+unrest() {
+  local after=$1
+  shift
+  (sleep "$after" && "$@") &
+}
+cables() { # up|down DEVICE...
+  local state=$1 device
+  shift
+  for device in "$@"; do ip link set "$device" "$state"; done
+}
+blink() { # SECONDS DEVICE...: out for so long
+  local seconds=$1
+  shift
+  cables down "$@" && sleep "$seconds" && cables up "$@"
+}
+restart() { # NAME: killed, and there again
+  kill -KILL "$(cat "$run/$1.pid")"
+  sleep 1
+  start "$1" storage
+}
+registered() { counter node registered_bytes rdma.rail; }
+
+all_open="node and storage daemons have two queue pairs each"
+eventually "$all_open" queue_pairs 4
+before=$(registered)
+replay "both rails"
 for name in storage-1 storage-2; do
-  [ "$(counter $name read_bytes)" -gt 0 ] && [ "$(counter $name written_bytes)" -gt 0 ] &&
-    ok "$name moved pages by READ and WRITE" || bad "$name moved nothing: $(ask $name stats | head -c 2000)"
+  if [ "$(counter $name read_bytes)" -gt 0 ] && [ "$(counter $name written_bytes)" -gt 0 ]; then
+    ok "$name moved pages by READ and WRITE"
+  else
+    bad "$name moved no pages by RDMA"
+  fi
 done
-ask node peers
+
+
+
+unrest 2 blink 3 veth0
+replay "the cable of one rail is out for a while" 60
+wait_for_all() { eventually "$1" queue_pairs 4; }
+wait_for_all "its queue pairs are back"
+unrest 2 blink 2 veth0 veth2
+replay "both cables are out for a while" 60
+wait_for_all "all queue pairs are back"
+unrest 2 restart storage-1
+replay "a storage daemon is killed in the middle" 60
+wait_for_all "its successor has queue pairs"
+unrest 2 pkill -KILL simm-bench
+"$bin/simm-bench" replay --daemon "$run/node/simm.sock" --model deepseek-r1 --scale 64 \
+  --requests 60 --processes 2 --pool-bytes $((96 << 20)) >/dev/null 2>&1
+eventually "regions of killed clients are deregistered" test "$(registered)" = "$before"
+replay "after all that"
 echo "$failures failures"
 [ $failures = 0 ]
