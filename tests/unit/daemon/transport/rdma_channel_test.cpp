@@ -138,21 +138,27 @@ TEST_CASE("rdma channel: two ends that send at their limit do not wait for each 
     Pair pair(random.next());
     std::uint64_t last = 0;
     int quiet = 0;
-    for (int i = 0; i < 10'000; ++i) {
-      // An end may be away for long, and comes back to full queues.
-      const std::uint64_t who = random.below(4);
-      if (who != 0) pair.asker.send_all();
-      if (who != 1) pair.server.send_all();
+    // One of them may have nothing to say: then only credits are left to say it with.
+    const bool asker_talks = round % 3 != 0;
+    const bool server_talks = round % 3 != 1;
+    std::uint64_t asker_back = 0;
+    std::uint64_t server_back = 0;
+    for (std::uint64_t i = 0; i < 10'000; ++i) {
+      // An end may be away for long, and says all it can before it looks at what has come.
+      if (i > asker_back + 20 && random.one_in(20)) asker_back = i + random.below(300);
+      if (i > server_back + 20 && random.one_in(20)) server_back = i + random.below(300);
+      if (i >= asker_back && asker_talks) pair.asker.send_all();
+      if (i >= server_back && server_talks) pair.server.send_all();
       pair.fabric.step();
-      if (who != 0) pair.asker.poll();
-      if (who != 1) pair.server.poll();
+      if (i >= asker_back) pair.asker.poll();
+      if (i >= server_back) pair.server.poll();
       const std::uint64_t taken = pair.asker.taken + pair.server.taken;
       quiet = taken == last ? quiet + 1 : 0;
       last = taken;
       REQUIRE(quiet < 1000);
     }
-    CHECK(pair.asker.taken > 5 * kReceives);
-    CHECK(pair.server.taken > 5 * kReceives);
+    CHECK((pair.asker.taken > 5 * kReceives || !server_talks));
+    CHECK((pair.server.taken > 5 * kReceives || !asker_talks));
     CHECK(pair.asker.channel.is_open());
     CHECK(pair.server.channel.is_open());
   }
