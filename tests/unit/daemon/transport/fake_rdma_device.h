@@ -36,6 +36,7 @@ public:
   }
 
   [[nodiscard]] const RdmaDeviceInfo& info() const noexcept override { return info_; }
+  [[nodiscard]] QueuePairAddress address() const noexcept override { return {}; }
 
   Expected<std::unique_ptr<Registration>> register_memory(const MemoryRange& range,
                                                           RemoteAccess access) override {
