@@ -273,7 +273,7 @@ constexpr MetricRow kRows[] = {
     {"rdma.*.written_bytes", "simm_rdma_written_bytes_total", T::counter, "agent", U::as_is,
      "Payload that this daemon's NICs wrote into memory of other daemons' clients."},
     {"rdma.*.inline_bytes", "simm_rdma_inline_bytes_total", T::counter, "agent", U::as_is,
-     "Payload of short pages that came inside messages over RDMA."},
+     "Payload inside messages over RDMA: of requests at both ends, of replies where they arrive."},
     {"rdma.*.sent_parts", "simm_rdma_sent_parts_total", T::counter, "agent", U::as_is,
      "Parts of messages, of at most 8 KiB, sent over RDMA."},
     {"rdma.*.received_parts", "simm_rdma_received_parts_total", T::counter, "agent", U::as_is,
