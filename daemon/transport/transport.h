@@ -1,5 +1,5 @@
 // Transport: the seam between engines (who ask) and servers (who own objects). Implementations:
-// local (same process), sim (simulated network), later tcp and rdma. Every implementation runs the
+// local (same process), sim (simulated network), tcp and rdma. Every implementation runs the
 // suite in tests/conformance.
 //
 // Two ends. An engine talks to a Requester; a server is called by a Responder. The serving side
