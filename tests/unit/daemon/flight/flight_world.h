@@ -355,7 +355,7 @@ private:
     added.memory.resize(config_.memory_bytes);
     counters.begin_writer();
     auto made = flight::FlightServer::create(
-        config_.flights, {*added.engine, clock, marks_, added.memory,
+        config_.flights, {*added.engine, clock, marks_, added.memory, nullptr,
                           flight::FlightCounters(counters, "flight." + std::to_string(number))});
     REQUIRE(made.has_value());
     added.flights = std::move(made).value();
