@@ -85,7 +85,8 @@ struct World {
         one(capacity),
         two(capacity),
         incoming(capacity),
-        links(*node.access, {{&one.mailbox, &incoming}, {&two.mailbox, nullptr}}, 2) {}
+        queue_pairs(*node.access, {}),
+        links(*node.access, {{&one.mailbox, &incoming}, {&two.mailbox, nullptr}}, 2, queue_pairs) {}
 
   Storage& add_storage(const std::string& name, std::uint64_t number) {
     storages.push_back(std::make_unique<Storage>(io, name, number));
@@ -115,6 +116,7 @@ struct World {
   Agent one;
   Agent two;
   TcpLinkMailbox incoming;
+  control::QueuePairLinks queue_pairs;  // without rails
   control::ClusterLinks links;
   cluster::SlotMapPtr map;
   std::vector<std::unique_ptr<Storage>> storages;
@@ -297,7 +299,8 @@ TEST_CASE("what others dialled goes to the shard that they name, or is closed") 
 TEST_CASE("an agent that asks nobody is given no connections") {
   World world;
   const Storage& a = world.add_storage("a", 2);
-  control::ClusterLinks silent(*world.node.access, {{nullptr, &world.incoming}}, 2);
+  control::ClusterLinks silent(*world.node.access, {{nullptr, &world.incoming}}, 2,
+                               world.queue_pairs);
   const auto map = cluster::build_slot_map(1, {a.member()}, nullptr, nullptr);
   silent.use(*map);
   CHECK_FALSE(silent.is_reaching_out());

@@ -55,6 +55,8 @@ struct Host : Basics {
          settings,
          agents(role, pool_bytes),
          pool_bytes,
+         {},  // no rails
+         {},
          [this](const std::string& reason) { expelled = reason; },
          {},
          [this](const std::string& status) { statuses.push_back(status); }});
@@ -271,7 +273,7 @@ TEST_CASE("a presence that can not listen says which key is at fault") {
                                      world.counters, world.limits, world.errors,
                                      world.log,      thread,       thread};
     const auto made = control::ClusterPresence::create(
-        {environment, world.random, *world.settings, {}, kGiB, {}, {}, {}});
+        {environment, world.random, *world.settings, {}, kGiB, {}, {}, {}, {}, {}});
     REQUIRE_FALSE(made.has_value());
     CHECK(made.error().context.find(key) == 0);
   }
