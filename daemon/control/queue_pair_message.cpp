@@ -113,9 +113,13 @@ std::optional<QueuePairAnswer> decode_answer(std::span<const std::byte> message)
   Wire wire;
   if (!open(message, Kind::answer, wire) || wire.refusal > kQueuePairRefusalMax) return {};
   const auto refusal = static_cast<QueuePairRefusal>(wire.refusal);
-  const bool is_refusal = refusal != QueuePairRefusal::none;
-  if (is_refusal != (wire.number == 0)) return {};
-  return QueuePairAnswer{refusal, address_of(wire)};
+  const QueuePairAnswer answer{refusal, address_of(wire)};
+  if (refusal == QueuePairRefusal::none) {
+    if (wire.number == 0) return {};
+  } else if (answer.address != transport::QueuePairAddress{}) {
+    return {};
+  }
+  return answer;
 }
 
 }  // namespace simm::control
