@@ -57,7 +57,9 @@ void QueuePairLinks::reach(base::PeerId peer, const cluster::MapMember& member, 
   if (!is_used() || setup_.agents[agent].outgoing == nullptr) return;
   const bool is_known = std::any_of(links_.begin(), links_.end(), [&](const auto& entry) {
     const Link& link = entry.second;
-    return link.is_outgoing && link.peer == peer && link.shard == shard && link.agent == agent;
+    // Those that end because the peer had left are none that it has now.
+    return link.is_outgoing && link.dialer != nullptr && link.peer == peer && link.shard == shard &&
+           link.agent == agent;
   });
   if (is_known) return;
   ClusterDialerEvents& events = *this;
@@ -88,7 +90,8 @@ void QueuePairLinks::leave(base::PeerId peer) {
     }
     link.dialer.reset();
     if (link.state == State::open) drop(at->first, link);
-    if (link.state == State::ending) {
+    // The agent has it, also when its mailbox is too full to be told now.
+    if (link.state == State::open || link.state == State::ending) {
       ++at;
       continue;
     }
@@ -123,23 +126,33 @@ void QueuePairLinks::on_dial_failed(ClusterDialer& dialer, const Error& error) {
   links_.at(dialer.target().request.link).trouble = error.context;
 }
 
-void QueuePairLinks::run(std::uint64_t id, std::function<Made()> work,
-                         void (QueuePairLinks::*then)(std::uint64_t, Link&, Made)) {
+void QueuePairLinks::run(std::uint64_t id, std::function<Made()> work, Then then) {
   const std::uint64_t attempt = links_.at(id).attempt = next_attempt_++;
   // What is made and not wanted any more ends on the thread as well.
   thread_.submit_release([this, id, attempt, then, work = std::move(work),
                           alive = std::weak_ptr<bool>(alive_), &io = access_.io] {
-    auto made = std::make_shared<Made>(work());
-    boost::asio::post(io, [this, id, attempt, then, made, alive] {
-      if (alive.expired()) return;
-      const auto found = links_.find(id);
-      if (found == links_.end() || found->second.attempt != attempt) {
-        if (*made) discard(std::move(**made));
-        return;
-      }
-      (this->*then)(id, found->second, std::move(*made));
+    Result result{id, attempt, then, work()};
+    {
+      const std::lock_guard<std::mutex> lock(results_mutex_);
+      results_.push_back(std::move(result));
+    }
+    boost::asio::post(io, [this, alive] {
+      if (!alive.expired()) take_result();
     });
   });
+}
+
+void QueuePairLinks::take_result() {
+  std::unique_lock<std::mutex> lock(results_mutex_);
+  Result result = std::move(results_.front());
+  results_.pop_front();
+  lock.unlock();
+  const auto found = links_.find(result.link);
+  if (found == links_.end() || found->second.attempt != result.attempt) {
+    if (result.made) discard(std::move(*result.made));
+    return;
+  }
+  (this->*result.then)(result.link, found->second, std::move(result.made));
 }
 
 void QueuePairLinks::on_made(std::uint64_t id, Link& link, Made made) {
@@ -183,6 +196,10 @@ void QueuePairLinks::on_message(ClusterChannel& channel, std::span<const std::by
   if (found == links_.end()) return;
   Link& link = found->second;
   // Each end says one thing, once.
+  if (link.state == State::open) {
+    link.channel.reset();
+    return drop(found->first, link);
+  }
   if (link.state != State::offering || (link.is_outgoing && link.made == nullptr)) {
     return give_up(found->first, "the peer says what no daemon of this version says");
   }

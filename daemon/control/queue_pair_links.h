@@ -11,9 +11,11 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -100,6 +102,14 @@ private:
   };
   using Made = Expected<std::unique_ptr<transport::RdmaLink>>;
   using Links = std::map<std::uint64_t, Link>;
+  using Then = void (QueuePairLinks::*)(std::uint64_t, Link&, Made);
+  // What the thread has done for a link.
+  struct Result {
+    std::uint64_t link = 0;
+    std::uint64_t attempt = 0;
+    Then then = nullptr;
+    Made made;
+  };
 
   // ClusterDialerEvents.
   void on_dialled(ClusterDialer& dialer, ipc::UniqueFd socket,
@@ -111,8 +121,8 @@ private:
 
   Links::iterator find(const ClusterChannel& channel);
   // Runs `work` on the thread, and then `then` here, if the link is still at this attempt.
-  void run(std::uint64_t id, std::function<Made()> work,
-           void (QueuePairLinks::*then)(std::uint64_t, Link&, Made));
+  void run(std::uint64_t id, std::function<Made()> work, Then then);
+  void take_result();
   void on_made(std::uint64_t id, Link& link, Made made);
   void take_offer(std::uint64_t id, Link& link, std::span<const std::byte> payload);
   void take_answer(std::uint64_t id, Link& link, std::span<const std::byte> payload);
@@ -128,7 +138,11 @@ private:
   ClusterAccess& access_;
   const QueuePairSetup setup_;
   std::vector<transport::QueuePairAddress> addresses_;  // by rail
-  JobThread thread_;
+  // By the thread, oldest first: here and not on its way to the control thread, so that none
+  // outlives its port when this object ends first.
+  std::mutex results_mutex_;
+  std::deque<Result> results_;
+  JobThread thread_;  // after what it fills
   Links links_;
   std::uint64_t next_link_ = 1;
   std::uint64_t next_attempt_ = 1;
