@@ -25,6 +25,14 @@ std::vector<TransportFactory>& transports() {
   return all;
 }
 
+std::vector<TransportFactory> chosen_transports() {
+  std::vector<TransportFactory> chosen;
+  for (const TransportFactory& factory : transports()) {
+    if (factory.name == kVerbsTransport) chosen.push_back(factory);
+  }
+  return chosen.empty() ? transports() : chosen;
+}
+
 std::vector<std::byte> pattern(std::uint64_t seed, std::uint64_t length) {
   // Random bytes repeat with a period that is no power of two, and each period begins with its
   // number: a few calls for a long object, and no two places look alike.

@@ -14,8 +14,8 @@ using simm::ipc::Opcode;
 // Runs a scene on every registered transport.
 template <typename Scene>
 void on_each_transport(Scene&& scene) {
-  REQUIRE_FALSE(transports().empty());
-  for (const TransportFactory& factory : transports()) {
+  REQUIRE_FALSE(chosen_transports().empty());
+  for (const TransportFactory& factory : chosen_transports()) {
     INFO("transport: " << factory.name);
     Stage stage(factory);
     scene(stage);

@@ -51,8 +51,13 @@ struct TransportFactory {
   std::function<std::unique_ptr<TransportWorld>()> make;
 };
 
+// Where there is a transport of this name, it is tested alone.
+inline constexpr const char* kVerbsTransport = "rdma_verbs";
+
 // Every registered transport.
 std::vector<TransportFactory>& transports();
+// Those that are tested here.
+std::vector<TransportFactory> chosen_transports();
 
 struct TransportRegistration {
   TransportRegistration(std::string name, std::function<std::unique_ptr<TransportWorld>()> make) {
