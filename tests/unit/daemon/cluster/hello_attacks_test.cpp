@@ -164,6 +164,12 @@ TEST_CASE("reserved fields that are not zero are garbage at once, not only when 
   CHECK(acceptor_after([](HelloMessage& m) { m.target = {}; }) == R::garbage);
   CHECK(acceptor_after([](HelloMessage& m) { m.incarnation = {}; }) == R::garbage);
   CHECK(acceptor_after([](HelloMessage& m) { m.purpose = 1; }) == R::garbage);  // with a shard
+  CHECK(acceptor_after([](HelloMessage& m) { m.purpose = 3; }) == R::none);
+  CHECK(acceptor_after([](HelloMessage& m) { m.purpose = 4; }) == R::garbage);
+  CHECK(acceptor_after([](HelloMessage& m) {
+          m.purpose = 3;
+          m.target = {};
+        }) == R::garbage);
   CHECK(acceptor_after([](HelloMessage& m) { m.version_min = m.version_max + 1; }) == R::garbage);
   CHECK(acceptor_after([](HelloMessage& m) { m.name[0] = '\n'; }) == R::garbage);
   auto challenge = hello_message_from<ChallengeMessage>(ends.said.at(1));

@@ -88,6 +88,48 @@ TEST_CASE("what does not fit together is refused, and both ends say the same rea
   CHECK(refusal_after([](Ends& e) { e.acceptor_self.shards = 0; }) == R::shard);
 }
 
+TEST_CASE("a connection for queue pairs is made with a shard of one incarnation") {
+  HelloRequest request = data_request();
+  request.purpose = HelloPurpose::queue_pair;
+  Ends ends(request);
+  ends.run();
+  REQUIRE(ends.both_done());
+  for (const HelloResult* result : {&ends.dialer->result(), &ends.acceptor->result()}) {
+    CHECK(result->request.purpose == HelloPurpose::queue_pair);
+    CHECK(result->request.target == Incarnation{2, 2});
+    CHECK(result->request.shard == 3);
+    CHECK(result->request.link == 0x1122334455667788);
+  }
+  ends.request.shard = 4;
+  ends.run();
+  CHECK(ends.both_failed_with(HelloRefusal::shard));
+  ends.request.shard = 0;
+  ends.run();
+  CHECK(ends.both_done());
+  ends.acceptor_self.shards = 0;
+  ends.run();
+  CHECK(ends.both_failed_with(HelloRefusal::shard));
+  ends.acceptor_self.shards = 4;
+  ends.acceptor_self.incarnation = {2, 3};
+  ends.run();
+  CHECK(ends.both_failed_with(HelloRefusal::target));
+}
+
+TEST_CASE("that a peer has ports for queue pairs is known if both say so") {
+  for (const bool dialer_has : {true, false}) {
+    for (const bool acceptor_has : {true, false}) {
+      Ends ends(data_request());
+      ends.dialer_self.features = 0b1000 | (dialer_has ? cluster::kFeatureQueuePairs : 0);
+      ends.acceptor_self.features = 0b0100 | (acceptor_has ? cluster::kFeatureQueuePairs : 0);
+      ends.run();
+      REQUIRE(ends.both_done());
+      const std::uint64_t both = dialer_has && acceptor_has ? cluster::kFeatureQueuePairs : 0;
+      CHECK(ends.dialer->result().features == both);
+      CHECK(ends.acceptor->result().features == both);
+    }
+  }
+}
+
 TEST_CASE("versions: the highest that both speak, or a refusal that names the ranges") {
   Ends ends;
   ends.dialer_self.version_min = 2;
