@@ -198,10 +198,11 @@ TEST_CASE("frames: a field that a kind does not have closes the door") {
   CHECK_FALSE(with(FrameKind::reply, [](FrameHeader& h) { h.body_bytes = 24; }));
   CHECK_FALSE(with(FrameKind::request, [](FrameHeader& h) { h.body_bytes = ~0u; }));
   CHECK_FALSE(with(static_cast<FrameKind>(0), [](FrameHeader&) {}));
-  CHECK(with(FrameKind::roster, [](FrameHeader& h) { h.body_bytes = 96; }));
-  CHECK_FALSE(with(FrameKind::roster, [](FrameHeader& h) { h.body_bytes = 95; }));
+  CHECK(with(FrameKind::roster, [](FrameHeader& h) { h.body_bytes = sizeof(wire::RosterBody); }));
+  CHECK_FALSE(
+      with(FrameKind::roster, [](FrameHeader& h) { h.body_bytes = sizeof(wire::RosterBody) - 1; }));
   CHECK_FALSE(with(FrameKind::roster, [](FrameHeader& h) {
-    h.body_bytes = 96;
+    h.body_bytes = sizeof(wire::RosterBody);
     h.slot = 1;
   }));
   CHECK_FALSE(with(static_cast<FrameKind>(10), [](FrameHeader&) {}));

@@ -209,13 +209,13 @@ TEST_CASE("rdma links: a request of as many pages, with as long keys, as there c
 
 // ---- memory whose keys are not there yet ----
 
-TEST_CASE("rdma links: a request whose memory is not registered yet waits, and goes on") {
+TEST_CASE("rdma links: a request whose memory is not registered yet is not taken, or waits there") {
   Scene scene;
   scene.ends.dial(kRoute);
   scene.ends.turn();
   scene.ends.keys.knows_remote = false;
-  CHECK(scene.post(1, ipc::Opcode::get, kPulled) == Status::no_space);
-  CHECK(scene.post(1, ipc::Opcode::put, kPulled) == Status::no_space);
+  CHECK(scene.post(1, ipc::Opcode::get, kPulled) == Status::unsupported);
+  CHECK(scene.post(1, ipc::Opcode::put, kPulled) == Status::unsupported);
   // What travels inside a message needs none.
   scene.put(1, std::byte{0x11}, kInside);
   REQUIRE(scene.replied(1));
@@ -248,10 +248,14 @@ TEST_CASE("rdma links: a request whose memory is not registered yet waits, and g
 
 TEST_CASE("rdma links: no more links on a route than a roster can name") {
   RdmaEndsConfig many;
-  many.asking.links_max = 12;
-  many.serving.links_max = 12;
+  many.asking.links_max = wire::kRosterLinksMax + 4;
+  many.serving.links_max = wire::kRosterLinksMax + 4;
   Scene scene(many);
-  for (std::uint32_t i = 0; i <= wire::kRosterLinksMax; ++i) scene.ends.dial(kRoute);
+  for (std::uint32_t i = 0; i < wire::kRosterLinksMax; ++i) {
+    scene.ends.dial(kRoute);
+    scene.ends.turn();
+  }
+  scene.ends.dial(kRoute);
   scene.ends.dial(kOtherShard);
   scene.turns(20);
   CHECK(scene.ends.lost_by_asker() == Losses{{wire::kRosterLinksMax + 1, LinkLoss::refused}});
