@@ -12,4 +12,7 @@ for rail in "rxe0 rxe1" "rxe2 rxe3"; do
   scenes=$([ "$rail" = "rxe0 rxe1" ] && echo '*' || echo '*many sizes*')
   SIMM_RDMA_DEVICES=$rail "$bin/conformance_rdma" --no-colors --duration --test-case="$scenes"
 done
+# The transport's own suite, on the same devices.
+SIMM_RDMA_DEVICES="rxe0 rxe1" SIMM_ROUNDS=1 "$bin/conformance" --no-colors --test-case="transport*"
+"$(dirname "$0")/rdma_cluster.sh" "$bin"
 echo "all passed after $(cut -d. -f1 /proc/uptime) s"

@@ -4,7 +4,7 @@
 # the near ends; a conversation is replayed with every byte compared, also while a cable is out and
 # while storage daemons die.
 #
-#   scripts/rdma-guest.sh tests/guest/rdma_cluster.sh DIRECTORY_OF_PROGRAMS
+# Called by rdma.sh; alone: scripts/rdma-guest.sh tests/guest/rdma_cluster.sh DIRECTORY_OF_PROGRAMS
 set -uo pipefail
 readonly bin=$1
 readonly run=/run/rdma-cluster
