@@ -123,9 +123,8 @@ void DataAgent::connect_network() noexcept {
 }
 
 Outcome DataAgent::add_rdma(const DataAgentShared& shared, std::uint32_t index,
-                            const std::vector<transport::RdmaDevice*>& rails,
-                            const transport::MemoryKeys& keys) {
-  return network_->add_rdma(rails, keys,
+                            const RdmaRails& rails) {
+  return network_->add_rdma(rails.devices(), rails.speeds(), rails,
                             transport::RdmaCounters(shared.counters, numbered("rdma", index)));
 }
 

@@ -21,6 +21,7 @@
 #include "daemon/engine/requester_table.h"
 #include "daemon/engine/write_marks.h"
 #include "daemon/flight/flight_server.h"
+#include "daemon/rdma_rails.h"
 #include "daemon/server/server.h"
 #include "daemon/session/session_mail.h"
 #include "daemon/session/session_set.h"
@@ -63,9 +64,7 @@ public:
   };
   DataAgent(const DataAgentShared& shared, std::uint32_t index, Parts parts);
   // At set-up, in a cluster, where this host has RDMA ports.
-  Outcome add_rdma(const DataAgentShared& shared, std::uint32_t index,
-                   const std::vector<transport::RdmaDevice*>& rails,
-                   const transport::MemoryKeys& keys);
+  Outcome add_rdma(const DataAgentShared& shared, std::uint32_t index, const RdmaRails& rails);
   // At set-up, when shared.has_flights. Fails when memory for its tables is refused.
   Outcome add_flights(const DataAgentShared& shared, std::uint32_t index, const FlightParts& parts);
 

@@ -53,9 +53,10 @@ DataAgentNetwork::DataAgentNetwork(const base::Config& config, const base::Clock
 }
 
 Outcome DataAgentNetwork::add_rdma(const std::vector<transport::RdmaDevice*>& rails,
+                                   const std::vector<std::uint64_t>& speeds,
                                    const transport::MemoryKeys& keys,
                                    const transport::RdmaCounters& counters) {
-  auto made = DataAgentRdma::make({config_, clock_, rails, keys, mover_, waiter_, counters,
+  auto made = DataAgentRdma::make({config_, clock_, rails, speeds, keys, mover_, waiter_, counters,
                                    asker_links_, asker_rosters_,
                                    requester_ ? &*requester_ : nullptr, responder_.has_value()});
   if (!made) return std::move(made).error();

@@ -7,18 +7,20 @@ namespace simm {
 namespace {
 
 // More than there can be links, and a power of two.
-constexpr std::size_t kLinkMessages = 8 * DataAgentRdma::kLinksMax;
+constexpr std::size_t kRdmaLinkMessages = 8 * DataAgentRdma::kLinksMax;
 
-transport::RdmaRequesterConfig requester_config(const base::Config& config) {
+transport::RdmaRequesterConfig rdma_requester_config(const base::Config& config,
+                                                     std::vector<std::uint64_t> speeds) {
   transport::RdmaRequesterConfig result;
   result.links_max = DataAgentRdma::kLinksMax;
   result.credits = DataAgentRdma::kCredits;
   result.peer_detection_ns = config.cluster.detection_ms * base::kNsPerMs;
   result.inline_page_bytes = config.rdma.inline_bytes;
+  result.rail_speeds = std::move(speeds);
   return result;
 }
 
-transport::RdmaResponderConfig responder_config(const base::Config& config) {
+transport::RdmaResponderConfig rdma_responder_config(const base::Config& config) {
   transport::RdmaResponderConfig result;
   result.links_max = DataAgentRdma::kLinksMax;
   result.credits = DataAgentRdma::kCredits;
@@ -39,7 +41,9 @@ std::vector<transport::RdmaPort*> pointers(
 }  // namespace
 
 DataAgentRdma::DataAgentRdma(base::Waiter& waiter)
-    : waiter_(waiter), outgoing_(kLinkMessages, &waiter), incoming_(kLinkMessages, &waiter) {}
+    : waiter_(waiter),
+      outgoing_(kRdmaLinkMessages, &waiter),
+      incoming_(kRdmaLinkMessages, &waiter) {}
 
 Expected<std::unique_ptr<DataAgentRdma>> DataAgentRdma::make(const Setup& setup) {
   std::unique_ptr<DataAgentRdma> made(new DataAgentRdma(setup.waiter));
@@ -48,14 +52,16 @@ Expected<std::unique_ptr<DataAgentRdma>> DataAgentRdma::make(const Setup& setup)
   if (done && setup.serves) done = made->make_ports(setup, made->serving_);
   if (!done) return std::move(done).error();
   if (setup.tcp != nullptr) {
-    made->requester_.emplace(requester_config(setup.config), setup.clock, pointers(made->asking_),
-                             setup.keys, setup.mover, setup.links, made->outgoing_, setup.counters);
+    made->requester_.emplace(rdma_requester_config(setup.config, setup.speeds), setup.clock,
+                             pointers(made->asking_), setup.keys, setup.mover, setup.links,
+                             made->outgoing_, setup.counters);
     made->choice_.emplace(*made->requester_, *setup.tcp,
                           setup.config.rdma.mode != base::RdmaMode::require);
   }
   if (setup.serves) {
-    made->responder_.emplace(responder_config(setup.config), setup.clock, pointers(made->serving_),
-                             setup.keys, setup.rosters, made->incoming_, setup.counters);
+    made->responder_.emplace(rdma_responder_config(setup.config), setup.clock,
+                             pointers(made->serving_), setup.keys, setup.rosters, made->incoming_,
+                             setup.counters);
   }
   return made;
 }

@@ -173,7 +173,7 @@ Outcome DataAgents::add_agents(const Setup& setup) {
     }
     agents_.push_back(std::make_unique<DataAgent>(shared, i, std::move(parts)));
     if (setup.rails != nullptr) {
-      Outcome added = agents_.back()->add_rdma(shared, i, setup.rails->devices(), *setup.rails);
+      Outcome added = agents_.back()->add_rdma(shared, i, *setup.rails);
       if (!added) return added;
     }
     if (setup.clustered) agents_.back()->connect_network();

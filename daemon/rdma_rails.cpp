@@ -61,6 +61,7 @@ Expected<std::unique_ptr<RdmaRails>> RdmaRails::open(
                           {"gid", (*device)->info().gid},
                           {"mtu", (*device)->info().mtu_bytes}});
     made->devices_.push_back(std::move(*device));
+    made->speeds_.push_back(nic.speed_mbit_s);
     rails.push_back(i);
   }
   if (rails.empty()) {

@@ -29,6 +29,8 @@ public:
   ~RdmaRails() override;
 
   [[nodiscard]] std::vector<transport::RdmaDevice*> devices() const;
+  // In Mbit/s, by rail; 0: not known.
+  [[nodiscard]] const std::vector<std::uint64_t>& speeds() const noexcept { return speeds_; }
   // For the regions of clients.
   [[nodiscard]] memory::RegionAttach& regions() noexcept { return *regions_; }
   // Registers the pool, in the background, with all rails. Once, before the data agents run.
@@ -53,6 +55,7 @@ private:
   RdmaRails() = default;
 
   std::vector<std::unique_ptr<transport::RdmaDevice>> devices_;
+  std::vector<std::uint64_t> speeds_;
   std::unique_ptr<transport::ChunkRegistrar> registrar_;
   std::unique_ptr<transport::RegionNics> regions_;
   std::span<std::byte> pool_;

@@ -278,6 +278,8 @@ constexpr MetricRow kRows[] = {
      "Parts of messages, of at most 8 KiB, sent over RDMA."},
     {"rdma.*.received_parts", "simm_rdma_received_parts_total", T::counter, "agent", U::as_is,
      "Parts of messages received over RDMA."},
+    {"rdma.*.asked_again", "simm_rdma_asked_again_total", T::counter, "agent", U::as_is,
+     "Parts of requests that were asked for over another RDMA port because the first one failed."},
     {"rdma.rail.*.registered_bytes", "simm_rdma_registered_bytes", T::gauge, "rail", U::as_is,
      "Memory that is registered with an RDMA port."},
     {"rdma.rail.*.wanted_bytes", "simm_rdma_wanted_bytes", T::gauge, "rail", U::as_is,

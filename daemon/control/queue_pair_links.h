@@ -48,7 +48,7 @@ struct QueuePairSetup {
 class QueuePairLinks final : private ClusterDialerEvents, private ClusterChannelEvents {
 public:
   QueuePairLinks(ClusterAccess& access, QueuePairSetup setup);
-  ~QueuePairLinks();
+  ~QueuePairLinks() override;
   QueuePairLinks(const QueuePairLinks&) = delete;
   QueuePairLinks& operator=(const QueuePairLinks&) = delete;
 

@@ -19,7 +19,7 @@ SIMM_BENCH = sys.argv[1]
 NAMES = ("store.hit_rate", "store.index_bytes", "store.index_ops", "store.restart",
          "store.meta_bytes", "store.efficiency", "store.changeover", "store.objects_ops",
          "store.objects_bytes")
-PLOTS = ("efficiency", "changeover", "hit_rate", "restart", "values")
+PLOTS = ("efficiency", "changeover", "hit_rate", "ratios", "restart", "values")
 
 
 def run(*arguments, environment=None):

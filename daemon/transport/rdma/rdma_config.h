@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "daemon/base/clock.h"
 #include "daemon/transport/rdma/queue_pair.h"
@@ -16,6 +17,8 @@ struct RdmaRequesterConfig {
   base::TimeNs peer_detection_ns = 300 * base::kNsPerMs;
   // Pages of at most this length travel inside messages, as far as kInlineMessageBytes goes.
   std::uint64_t inline_page_bytes = 4096;
+  // By rail, in any unit; what is not there, or 0, counts as 1.
+  std::vector<std::uint64_t> rail_speeds;
 };
 
 struct RdmaResponderConfig {
@@ -33,6 +36,9 @@ inline constexpr std::uint32_t kSendBuffers = 16;  // of one link, at each end
 // Credits that only messages without a body take which give credits back: so both ends can not wait
 // for each other.
 inline constexpr std::uint32_t kCreditsReserved = 2;
+// Requests of so much payload are shared out over several rails: less is moved as soon as the
+// messages of a second one are handled.
+inline constexpr std::uint64_t kSpreadBytesMin = 1024 * 1024;
 // Payload inside one request or reply. More of it is cheaper where it lies: a second part costs two
 // copies and a receive.
 inline constexpr std::uint32_t kInlineMessageBytes = 8 * 1024;

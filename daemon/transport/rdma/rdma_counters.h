@@ -17,13 +17,15 @@ struct RdmaCounters {
         written_bytes(set.counter(std::string(prefix) + ".written_bytes")),
         inline_bytes(set.counter(std::string(prefix) + ".inline_bytes")),
         sent_parts(set.counter(std::string(prefix) + ".sent_parts")),
-        received_parts(set.counter(std::string(prefix) + ".received_parts")) {}
+        received_parts(set.counter(std::string(prefix) + ".received_parts")),
+        asked_again(set.counter(std::string(prefix) + ".asked_again")) {}
 
   base::Counter read_bytes;     // by this end's device, from regions of askers
   base::Counter written_bytes;  // by this end's device, into regions of askers
   base::Counter inline_bytes;   // copied by the CPU out of messages
   base::Counter sent_parts;
   base::Counter received_parts;
+  base::Counter asked_again;  // parts of requests, over another rail because the first one failed
 };
 
 }  // namespace simm::transport

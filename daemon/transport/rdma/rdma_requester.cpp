@@ -14,53 +14,26 @@ RdmaRequester::RdmaRequester(const RdmaRequesterConfig& config, const base::Cloc
                              const RdmaCounters& counters)
     : config_(config),
       shared_{config_, clock, keys, mover, links, counters},
-      links_(config.links_max, shared_, std::move(ports), mailbox) {}
+      batches_(std::size_t{config.links_max} * config.credits),
+      waiting_(config.links_max * config.credits),
+      links_(config.links_max, shared_, std::move(ports), mailbox) {
+  shared_.events = this;
+  free_.resize(batches_.size());
+  for (std::size_t i = 0; i < free_.size(); ++i) {
+    free_[i] = static_cast<std::uint32_t>(free_.size() - 1 - i);
+  }
+}
 
 void RdmaRequester::connect(RequesterEvents& events, RegionFaults* faults) noexcept {
-  shared_.events = &events;
+  events_ = &events;
   shared_.faults = faults;
-}
-
-Status RdmaRequester::post(Route route, RequestToken token, const Request& request) noexcept {
-  SIMM_CHECK(!request.pages.empty() && request.pages.size() <= ipc::kPagesPerSubmissionMax);
-  RdmaRequesterLink* best = nullptr;
-  bool is_reachable = false;
-  for (const auto& link : links_.used()) {
-    if (!link->channel().is_open()) continue;
-    const RdmaLink& to = link->channel().link();
-    if (Route{to.peer, to.shard} != route) continue;
-    is_reachable = true;
-    if (!link->has_credit()) continue;
-    if (best == nullptr || link->bytes_out() < best->bytes_out() ||
-        (link->bytes_out() == best->bytes_out() && link->in_flight() < best->in_flight())) {
-      best = link.get();
-    }
-  }
-  if (!is_reachable) return Status::unreachable;
-  if (best == nullptr) return Status::no_space;
-  if (!best->post(token, request)) return Status::unsupported;
-  has_posted_ = true;
-  return Status::ok;
-}
-
-void RdmaRequester::cancel(Route, RequestToken token) noexcept {
-  for (const auto& link : links_.used()) {
-    if (link->cancel(token)) break;
-  }
-  has_posted_ = true;
-}
-
-void RdmaRequester::reset(Route, RequestToken culprit) noexcept {
-  for (const auto& link : links_.used()) {
-    if (link->reset(culprit)) break;
-  }
-  has_posted_ = true;
 }
 
 int RdmaRequester::do_work() noexcept {
   has_posted_ = false;
   const base::TimeNs now_ns = shared_.clock.now_ns();
   int work = links_.take_mail();
+  work += post_waiting();
   work += links_.run(now_ns);
   // While we were stopped ourselves, or had no CPU, the silence was ours: that time is not counted.
   const base::TimeNs away_ns = uncounted_ns(turn_ns_, now_ns, config_.peer_detection_ns);

@@ -1,6 +1,11 @@
 // RdmaRequester: the engine's end of the RDMA transport: links to the shards of other daemons, over
-// any of this daemon's ports (rails). A route may have several; a request lives on the one with the
-// fewest bytes out at that moment, and a link is what reset() breaks.
+// any of this daemon's ports (rails).
+//
+// A short request lives on the link with the least to do. The pages of a long one are shared out
+// over all rails that lead there, by their speed and by what is out on them already; each rail
+// answers for its own pages, behind their data, and the engine hears one answer. When a rail fails,
+// the pages that were out on it are asked for again over another one: only when there is none, or
+// the second one fails too, the engine is told that the request was fenced.
 //
 // A peer that is silent for peer_detection_ns while requests are out is dead on that link: the
 // link ends, and the others say for themselves.
@@ -11,13 +16,16 @@
 #include <memory>
 #include <vector>
 
+#include "daemon/base/lazy_array.h"
+#include "daemon/transport/index_queue.h"
+#include "daemon/transport/rdma/rdma_batch.h"
 #include "daemon/transport/rdma/rdma_link_set.h"
 #include "daemon/transport/rdma/rdma_requester_link.h"
 #include "daemon/transport/transport.h"
 
 namespace simm::transport {
 
-class RdmaRequester final : public Requester {
+class RdmaRequester final : public Requester, private RequesterEvents {
 public:
   // All references outlive the requester. `ports` by rail, of this end alone.
   RdmaRequester(const RdmaRequesterConfig& config, const base::Clock& clock,
@@ -31,21 +39,55 @@ public:
   // Who is told; before the first post. `faults` may be null.
   void connect(RequesterEvents& events, RegionFaults* faults) noexcept;
 
-  // unsupported: memory of the request is not registered with the device of that link (yet), and
-  // nothing happened; another transport may carry it.
+  // unsupported: memory of the request is not registered with the device of any link that leads
+  // there (yet), and nothing happened; another transport may carry it.
   Status post(Route route, RequestToken token, const Request& request) noexcept override;
   void cancel(Route route, RequestToken token) noexcept override;
+  // Every link that this request is on breaks.
   void reset(Route route, RequestToken culprit) noexcept override;
   int do_work() noexcept override;
 
   // When do_work() has to run even if nothing arrives.
   [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept;
   // True: nothing to do before a port's descriptor, or that time, says so.
-  [[nodiscard]] bool prepare_sleep() noexcept { return !has_posted_ && links_.prepare_sleep(); }
+  [[nodiscard]] bool prepare_sleep() noexcept {
+    return !has_posted_ && waiting_.empty() && links_.prepare_sleep();
+  }
 
 private:
+  using PartState = RdmaBatch::PartState;
+  // The link of each rail that has least to do, of those that lead to a route and have credit.
+  struct Choice {
+    std::array<RdmaRequesterLink*, kRailsMax> links{};
+    std::size_t count = 0;
+    bool is_reachable = false;
+  };
+
+  // RequesterEvents: of the links, about parts.
+  void on_reply(RequestToken part, std::span<const PageReply> pages) noexcept override;
+  void on_fenced(RequestToken part, FenceCause cause) noexcept override;
+
+  // rdma_requester_batches.cpp
+  [[nodiscard]] Choice choose(Route route) const noexcept;
+  [[nodiscard]] std::uint64_t weight_of(const RdmaRequesterLink& link) const noexcept;
+  void share_out(RdmaBatch& batch, const Choice& choice) const noexcept;
+  [[nodiscard]] bool post_part(RdmaBatch& batch, std::uint8_t part,
+                               RdmaRequesterLink& link) noexcept;
+  int post_waiting() noexcept;
+  void try_waiting(RdmaBatch& batch) noexcept;
+  void wait(RdmaBatch& batch) noexcept;
+  void end_part(RdmaBatch& batch, std::uint8_t part) noexcept;
+  void release(RdmaBatch& batch) noexcept;
+  [[nodiscard]] RdmaBatch* find(RequestToken token) noexcept;
+  [[nodiscard]] RequestToken part_token(const RdmaBatch& batch, std::uint8_t part) const noexcept;
+
   const RdmaRequesterConfig config_;
   RdmaRequesterShared shared_;
+  RequesterEvents* events_ = nullptr;
+  base::LazyArray<RdmaBatch> batches_;
+  std::vector<std::uint32_t> free_;       // a stack of batches
+  std::size_t batches_touched_ = 0;       // no batch from here on was ever used
+  IndexQueue waiting_;                    // batches with parts that wait
   RdmaLinkSet<RdmaRequesterLink> links_;  // after what it uses
   base::TimeNs turn_ns_ = 0;              // when the last turn began
   bool has_posted_ = false;               // since the last turn

@@ -16,7 +16,7 @@ using wire::MessageKind;
 
 namespace {
 
-std::uint64_t payload_of(std::span<const PageRequest> pages) noexcept {
+std::uint64_t payload_bytes_of(std::span<const PageRequest> pages) noexcept {
   std::uint64_t bytes = 0;
   for (const PageRequest& page : pages) bytes += page.slice.length;
   return bytes;
@@ -26,7 +26,7 @@ bool moves_payload(ipc::Opcode opcode) noexcept {
   return opcode == ipc::Opcode::put || opcode == ipc::Opcode::get;
 }
 
-bool is_mapped(const memory::Slice& slice) noexcept {
+bool has_mapping(const memory::Slice& slice) noexcept {
   return slice.region != nullptr && slice.region->copier == nullptr;
 }
 
@@ -70,7 +70,7 @@ bool RdmaRequesterLink::post(RequestToken token, const Request& request) noexcep
   posted.opcode = request.header.opcode;
   posted.pages = request.pages;
   posted.body_sent = posted.reply_bytes = posted.reply_received = 0;
-  posted.payload_bytes = payload_of(posted.pages);
+  posted.payload_bytes = payload_bytes_of(posted.pages);
   bytes_out_ += posted.payload_bytes;
   if (in_flight_++ == 0) {
     // The silence of an idle link says nothing about its peer.
@@ -113,7 +113,7 @@ std::uint32_t RdmaRequesterLink::copy_inline_pages(RdmaPosted& posted, const Req
   for (std::size_t i = 0; i < request.pages.size(); ++i) {
     const memory::Slice& slice = request.pages[i].slice;
     if (slice.length == 0 || slice.length > shared_.config.inline_page_bytes) continue;
-    if (slice.length > kInlineMessageBytes - bytes || !is_mapped(slice)) continue;
+    if (slice.length > kInlineMessageBytes - bytes || !has_mapping(slice)) continue;
     Move move;
     move.slice = slice;
     move.memory = to + bytes;

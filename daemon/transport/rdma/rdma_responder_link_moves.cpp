@@ -14,8 +14,8 @@ using MoveKind = RdmaIncoming::MoveKind;
 namespace {
 
 // Tags of works.
-constexpr std::uint32_t kPageBits = 10;
-static_assert(1u << kPageBits >= ipc::kPagesPerSubmissionMax);
+constexpr std::uint32_t kTagPageBits = 10;
+static_assert(1u << kTagPageBits >= ipc::kPagesPerSubmissionMax);
 
 }  // namespace
 
@@ -224,7 +224,7 @@ RdmaResponderLink::Step RdmaResponderLink::post_piece(RdmaIncoming& incoming,
   work.part_count = static_cast<std::uint8_t>(parts);
   work.remote = {target.address + at, target.key};
   move.posted += bytes;
-  channel_.move(work, incoming.slot << kPageBits | page, bytes);
+  channel_.move(work, incoming.slot << kTagPageBits | page, bytes);
   return Step::done;
 }
 
@@ -242,8 +242,8 @@ void RdmaResponderLink::digest_some(RdmaIncoming& incoming, std::uint16_t page) 
 // ---- ends ----
 
 void RdmaResponderLink::on_moved(std::uint32_t tag, std::uint32_t bytes) noexcept {
-  RdmaIncoming& incoming = slots_[tag >> kPageBits];
-  const auto page = static_cast<std::uint16_t>(tag & ((1u << kPageBits) - 1));
+  RdmaIncoming& incoming = slots_[tag >> kTagPageBits];
+  const auto page = static_cast<std::uint16_t>(tag & ((1u << kTagPageBits) - 1));
   RdmaIncoming::PageMove& move = incoming.moves[page];
   SIMM_CHECK(incoming.is_served && move.kind != MoveKind::none);
   move.ended += bytes;
