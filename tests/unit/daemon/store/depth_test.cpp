@@ -8,15 +8,15 @@
 namespace simm::store::testing {
 namespace {
 
-constexpr std::uint64_t kPage = 1024;
-constexpr std::uint32_t kPages = 8;
+constexpr std::uint64_t kPrefixPage = 1024;
+constexpr std::uint32_t kPrefixPages = 8;
 
 // An arena of 32 pages: 24 old ones fill it but for a prefix of eight, whose pages come one by one.
 struct Prefix : StoreFixture {
-  Prefix(EvictionKind kind, bool with_depth) : StoreFixture(32 * kPage, of(kind)) {
-    for (int i = 0; i < 24; ++i) REQUIRE(put(old(i), kPage));
+  Prefix(EvictionKind kind, bool with_depth) : StoreFixture(32 * kPrefixPage, of(kind)) {
+    for (int i = 0; i < 24; ++i) REQUIRE(put(old(i), kPrefixPage));
     now += 1000 * kSecond;
-    for (std::uint32_t depth = 1; depth <= kPages; ++depth) {
+    for (std::uint32_t depth = 1; depth <= kPrefixPages; ++depth) {
       put_at(depth, with_depth ? depth : 0);
       now += kSecond / 10;
     }
@@ -30,7 +30,7 @@ struct Prefix : StoreFixture {
   static OwnedKey page(std::uint32_t depth) { return OwnedKey("page" + std::to_string(depth)); }
   void put_at(std::uint32_t at, std::uint32_t depth) {
     const OwnedKey key = page(at);
-    WriteRequest request{key, kPage};
+    WriteRequest request{key, kPrefixPage};
     request.depth = depth;
     const WriteResult result = store->begin_write(request, now);
     REQUIRE(result.start == WriteStart::reserved);
@@ -39,9 +39,9 @@ struct Prefix : StoreFixture {
   // The pages in the order in which they leave.
   std::vector<std::uint32_t> leave() {
     std::vector<std::uint32_t> gone;
-    for (int i = 0; i < 100 && gone.size() < kPages; ++i) {
-      REQUIRE(put(OwnedKey("new" + std::to_string(i)), kPage));
-      for (std::uint32_t depth = 1; depth <= kPages; ++depth) {
+    for (int i = 0; i < 100 && gone.size() < kPrefixPages; ++i) {
+      REQUIRE(put(OwnedKey("new" + std::to_string(i)), kPrefixPage));
+      for (std::uint32_t depth = 1; depth <= kPrefixPages; ++depth) {
         const bool known = std::find(gone.begin(), gone.end(), depth) != gone.end();
         if (!known && !has(page(depth))) gone.push_back(depth);
       }
@@ -67,7 +67,7 @@ TEST_CASE("a prefix that was put from its head on, a page each time, leaves from
 
 TEST_CASE("a lease that ends, and a second use, leave the order of depth as it was") {
   Prefix f(EvictionKind::reuse, true);
-  for (std::uint32_t depth = 1; depth <= kPages; ++depth) {
+  for (std::uint32_t depth = 1; depth <= kPrefixPages; ++depth) {
     f.store->touch(f.page(depth), kSecond, f.now);
     f.now += kSecond / 100;
   }
@@ -78,9 +78,9 @@ TEST_CASE("a lease that ends, and a second use, leave the order of depth as it w
 
 TEST_CASE("however deep a page is, what is older leaves before it") {
   Prefix f(EvictionKind::reuse, true);
-  for (int i = 0; i < 24; ++i) REQUIRE(f.put(OwnedKey("more" + std::to_string(i)), kPage));
+  for (int i = 0; i < 24; ++i) REQUIRE(f.put(OwnedKey("more" + std::to_string(i)), kPrefixPage));
   for (int i = 0; i < 24; ++i) CHECK_FALSE(f.has(f.old(i)));
-  for (std::uint32_t depth = 1; depth <= kPages; ++depth) CHECK(f.has(f.page(depth)));
+  for (std::uint32_t depth = 1; depth <= kPrefixPages; ++depth) CHECK(f.has(f.page(depth)));
 }
 
 }  // namespace
