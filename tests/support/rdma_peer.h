@@ -2,10 +2,10 @@
 // the test wants to send over it. Thread: the one simulated thread.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <vector>
@@ -62,7 +62,7 @@ public:
     SIMM_CHECK(message.size() <= kBytes);
     SIMM_CHECK(sent_ < kSends);  // a test says less
     std::byte* const at = memory_.data() + (kReceives + sent_) * kBytes;
-    std::memcpy(at, message.data(), message.size());
+    std::copy(message.begin(), message.end(), at);
     simm::transport::Work work;
     work.id = sent_++;
     work.part_count = message.empty() ? 0 : 1;
