@@ -13,12 +13,6 @@ namespace {
 constexpr unsigned kPartBits = 8;
 static_assert(kRailsMax <= 1u << kPartBits);
 
-std::uint64_t bytes_of_pages(std::span<const PageRequest> pages) noexcept {
-  std::uint64_t bytes = 0;
-  for (const PageRequest& page : pages) bytes += page.slice.length;
-  return bytes;
-}
-
 }  // namespace
 
 RequestToken RdmaRequester::part_token(const RdmaBatch& batch, std::uint8_t part) const noexcept {
@@ -72,7 +66,7 @@ std::uint64_t RdmaRequester::weight_of(const RdmaRequesterLink& link) const noex
 // its part of all that is out and to be asked for, by its weight, less what is out on it already.
 void RdmaRequester::share_out(RdmaBatch& batch, const Choice& choice) const noexcept {
   std::uint64_t weights = 0;
-  std::uint64_t bytes = bytes_of_pages(batch.pages);
+  std::uint64_t bytes = payload_bytes_of(batch.pages);
   const std::uint64_t total = bytes;
   const bool is_spread = total >= kSpreadBytesMin && choice.count > 1;
   const std::size_t rails = is_spread ? choice.count : 1;

@@ -14,13 +14,13 @@ namespace simm::transport {
 using wire::Envelope;
 using wire::MessageKind;
 
-namespace {
-
 std::uint64_t payload_bytes_of(std::span<const PageRequest> pages) noexcept {
   std::uint64_t bytes = 0;
   for (const PageRequest& page : pages) bytes += page.slice.length;
   return bytes;
 }
+
+namespace {
 
 bool moves_payload(ipc::Opcode opcode) noexcept {
   return opcode == ipc::Opcode::put || opcode == ipc::Opcode::get;

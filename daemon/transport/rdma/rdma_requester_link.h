@@ -21,6 +21,9 @@
 
 namespace simm::transport {
 
+// Bytes of all slices together.
+[[nodiscard]] std::uint64_t payload_bytes_of(std::span<const PageRequest> pages) noexcept;
+
 // What all links of one requester share.
 struct RdmaRequesterShared {
   const RdmaRequesterConfig& config;

@@ -3,17 +3,18 @@
 
 #include "tests/support/rdma_ends.h"
 #include "tests/unit/daemon/transport/counted_allocations.h"
+#include "tests/unit/daemon/transport/frugal_ends.h"
 #include "tests/unit/daemon/transport/local_world.h"
 
 namespace rdma_allocation_test {
 
+using namespace frugal_ends;
 using namespace local_world;
 using counted_allocations::Pause;
 using counted_allocations::t_count;
 using counted_allocations::t_is_counting;
 
 constexpr Route kRoute{base::PeerId{1}, 0};
-constexpr std::uint64_t kPages = 3;
 
 // The simulated devices allocate as they like.
 class QuietQueuePair final : public QueuePair {
@@ -64,43 +65,6 @@ public:
 
 private:
   const std::unique_ptr<RdmaPort> inner_;
-};
-
-// Moves every page at once, into and out of one extent; keeps its state in arrays.
-struct FrugalServer final : ResponderEvents {
-  explicit FrugalServer(std::uint64_t bytes) : extent(bytes) {}
-  void on_request(Incoming& incoming) noexcept override {
-    open = incoming.pages.size();
-    for (std::uint16_t page = 0; page < incoming.pages.size(); ++page) {
-      const auto bytes = std::span(extent).first(incoming.pages[page].slice.length);
-      replies[page] = {Status::ok, bytes.size()};
-      if (incoming.header.opcode == ipc::Opcode::put) {
-        incoming.responder->pull(incoming, page, bytes);
-      } else {
-        incoming.responder->push(incoming, page, bytes, true);
-      }
-    }
-  }
-  void on_moved(Incoming& incoming, std::uint16_t, MoveResult) noexcept override {
-    if (--open == 0) {
-      incoming.responder->reply(incoming, std::span(replies).first(incoming.pages.size()));
-    }
-  }
-  void on_cancel(Incoming&) noexcept override {}
-  void on_aborted(Incoming&) noexcept override {}
-  std::vector<std::byte> extent;
-  std::array<PageReply, kPages> replies{};
-  std::size_t open = 0;
-};
-
-struct FrugalAsker final : RequesterEvents {
-  void on_reply(RequestToken, std::span<const PageReply> pages) noexcept override {
-    ++answered;
-    for (const PageReply& page : pages) bad += page.status == Status::ok ? 0 : 1;
-  }
-  void on_fenced(RequestToken, FenceCause) noexcept override { ++bad; }
-  int answered = 0;
-  int bad = 0;
 };
 
 TEST_CASE("rdma allocations: none after the first requests") {
