@@ -11,26 +11,36 @@ namespace simm::flight {
 using store::kNone;
 
 struct FlightServer::Tables {
-  // `memory` null: counts only.
-  Tables(std::byte* memory, const FlightConfig& config) noexcept
-      : memory_(memory),
-        index(take(store::HashIndex::bytes_for(config.flights_max)), config.flights_max),
-        jobs(take(store::Table<FlightJob>::bytes_for(config.requests_max)), config.requests_max),
-        flights(take(store::Table<Flight>::bytes_for(config.flights_max)), config.flights_max),
-        waiters(take(store::Table<Waiter>::bytes_for(config.waiters_max)), config.waiters_max),
-        blocks(take(store::Table<store::Block>::bytes_for(
-                   store::ExtentAllocator::blocks_for(config.flights_max))),
-               store::ExtentAllocator::blocks_for(config.flights_max)) {}
+  // Where each begins, in bytes, and where the last one ends.
+  struct Places {
+    explicit Places(const FlightConfig& config) noexcept
+        : index(0),
+          jobs(after(index, store::HashIndex::bytes_for(config.flights_max))),
+          flights(after(jobs, store::Table<FlightJob>::bytes_for(config.requests_max))),
+          waiters(after(flights, store::Table<Flight>::bytes_for(config.flights_max))),
+          blocks(after(waiters, store::Table<Waiter>::bytes_for(config.waiters_max))),
+          end(after(blocks, store::Table<store::Block>::bytes_for(blocks_of(config)))) {}
 
-  void* take(std::uint64_t bytes) noexcept {
-    constexpr std::uint64_t kPage = 4096;  // parts do not share pages
-    const std::uint64_t at = used;
-    used += (bytes + kPage - 1) / kPage * kPage;
-    return memory_ == nullptr ? nullptr : memory_ + at;
+    static std::uint64_t after(std::uint64_t begin, std::uint64_t bytes) noexcept {
+      constexpr std::uint64_t kPage = 4096;  // parts do not share pages
+      return begin + (bytes + kPage - 1) / kPage * kPage;
+    }
+
+    std::uint64_t index, jobs, flights, waiters, blocks, end;
+  };
+
+  // `memory`: as many zeroed bytes as Places(config).end says.
+  Tables(std::byte* memory, const FlightConfig& config, const Places& at) noexcept
+      : index(memory + at.index, config.flights_max),
+        jobs(memory + at.jobs, config.requests_max),
+        flights(memory + at.flights, config.flights_max),
+        waiters(memory + at.waiters, config.waiters_max),
+        blocks(memory + at.blocks, blocks_of(config)) {}
+
+  static std::uint32_t blocks_of(const FlightConfig& config) noexcept {
+    return store::ExtentAllocator::blocks_for(config.flights_max);
   }
 
-  std::byte* memory_;
-  std::uint64_t used = 0;
   store::HashIndex index;
   store::Table<FlightJob> jobs;
   store::Table<Flight> flights;
@@ -46,9 +56,10 @@ Expected<std::unique_ptr<FlightServer>> FlightServer::create(const FlightConfig&
   if (setup.memory.size() < store::ExtentAllocator::kGranuleBytes) {
     return Error{Status::invalid_argument, "a flight shard needs memory: at least 64 bytes"};
   }
-  auto memory = store::ReservedMemory::map(Tables(nullptr, config).used);
+  const Tables::Places places(config);
+  auto memory = store::ReservedMemory::map(places.end);
   if (!memory) return std::move(memory).error();
-  const Tables tables(memory->data(), config);
+  const Tables tables(memory->data(), config, places);
   return std::unique_ptr<FlightServer>(
       new FlightServer(config, setup, std::move(memory).value(), tables));
 }
