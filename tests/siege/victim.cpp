@@ -33,7 +33,7 @@ void Victim::stop() {
 
 bool Victim::does_rounds(std::uint64_t count) const {
   const std::uint64_t wanted = rounds_ + count;
-  for (int tries = 0; tries < 20'000 && rounds_ < wanted; ++tries) {
+  for (int tries = 0; tries < 60'000 && rounds_ < wanted; ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return rounds_ >= wanted;
