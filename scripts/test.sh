@@ -3,10 +3,10 @@
 #
 #   lint       tidy rules, formatting, clang-tidy
 #   release    release build, all tests: unit, conformance, hostile, model, simulation, process
-#   asan       ASan + UBSan by clang, all tests again, with line coverage (floor below)
+#   asan       ASan + UBSan, unity build, all tests again, with line coverage (floor below)
 #   tsan       ThreadSanitizer, concurrent parts only
 #   fuzz       every fuzz target for SIMM_FUZZ_SECONDS (20) seconds
-#   compilers  g++-11 compiles everything, as clang did in part asan
+#   compilers  g++-11 and clang compile everything
 #   demo       scripts/demo.sh --quick, with --chaos, with --standalone and with --python
 #   packages   the Debian packages, installed, used, upgraded and purged in a bare chroot
 #   guest      in virtual machines (scripts/rdma-guest.sh): services under a real systemd, and RDMA
@@ -59,8 +59,7 @@ part_asan() {
 # Lines of the parts that must not be wrong: the trust boundary, session, engine, store.
 coverage() {
   local percent
-  gcovr --root . --gcov-executable 'llvm-cov gcov' --gcov-ignore-parse-errors \
-    --exclude-unreachable-branches \
+  gcovr --root . --gcov-ignore-parse-errors --exclude-unreachable-branches \
     --filter 'ipc/' --filter 'daemon/session/' --filter 'daemon/engine/' --filter 'daemon/store/' \
     --json-summary build/coverage.json --txt build/coverage.txt build/asan >/dev/null 2>&1
   percent=$(python3 -c "import json; print(json.load(open('build/coverage.json'))['line_percent'])")
@@ -89,12 +88,15 @@ part_fuzz() {
   printf '%s\n' build/fuzz/bin/*_fuzz | xargs -P "$jobs" -I TARGET bash -c 'fuzz_one TARGET'
 }
 
-# clang compiles everything in the part asan.
 part_compilers() {
-  configure g++-11 -S . -B build/g++-11 -G Ninja -DCMAKE_BUILD_TYPE=Debug \
-    -DCMAKE_CXX_COMPILER=g++-11 -DCMAKE_CXX_FLAGS_DEBUG=-O0 \
-    -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=16 &&
-    compile build/g++-11 && echo "g++-11: compiles"
+  local compiler
+  for compiler in g++-11 clang++; do
+    configure "$compiler" -S . -B "build/$compiler" -G Ninja -DCMAKE_BUILD_TYPE=Debug \
+      -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS_DEBUG=-O0 \
+      -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=16 &&
+      compile "build/$compiler" || return 1
+    echo "$compiler: compiles"
+  done
 }
 
 # A cluster whose daemons die, everything in one process, and clients in Python.
