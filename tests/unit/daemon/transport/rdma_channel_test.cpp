@@ -36,7 +36,7 @@ struct End final : MessageHandler {
     channel.fail(LinkLoss::dropped);
     if (channel.is_closing()) static_cast<void>(channel.close());
   }
-  void open() { channel.open(std::move(made), 0); }
+  void open() { channel.open(std::move(made), 0, base::kNsPerSecond); }
   bool on_part(const Envelope& envelope, std::span<const std::byte> part) noexcept override {
     if (envelope.kind != static_cast<std::uint8_t>(MessageKind::roster)) return true;
     std::uint64_t number = 0;
@@ -257,7 +257,7 @@ TEST_CASE("rdma channel: the end of every move is told of, whatever follows it")
       work.part_count = 1;
       work.parts[0] = {ours.data(), 100 + i, local->local_key};
       work.remote = {remote->remote_address, remote->remote_key};
-      pair.server.channel.move(work, i, 100 + i);
+      pair.server.channel.move(work, i, 100 + i, 0);
       pair.server.channel.flush();
       for (int turn = 0; turn < 100 && pair.server.moved <= static_cast<int>(i); ++turn) {
         pair.fabric.step();
@@ -286,7 +286,7 @@ TEST_CASE("rdma channel: an end whose device refuses works is over, however much
     work.kind = WorkKind::write;
     work.part_count = 1;
     work.parts[0] = {ours.data(), 1, local->local_key};
-    pair.server.channel.move(work, i, 1);
+    pair.server.channel.move(work, i, 1, 0);
   }
   pair.server.channel.flush();
   REQUIRE(pair.server.channel.is_closing());
