@@ -36,7 +36,7 @@ void RdmaChannel::open(std::unique_ptr<RdmaLink> link, base::TimeNs now_ns,
   link_ = std::move(link);
   state_ = State::open;
   heard_ns = now_ns;
-  reads_max_ = std::max<std::uint32_t>(1, link_->queue_pair->address().reads_in);
+  reads_max_ = link_->queue_pair->reads_max();
   for (std::uint32_t i = 0; i < kSendBuffers; ++i) free_[i] = kSendBuffers - 1 - i;
   free_count_ = kSendBuffers;
   sent_ = granted_ = received_ = told_ = 0;
