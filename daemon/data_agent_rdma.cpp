@@ -27,6 +27,7 @@ transport::RdmaResponderConfig rdma_responder_config(const base::Config& config)
   // As patient as those who ask are.
   result.peer_silence_ns =
       std::max(result.peer_silence_ns, 3 * config.cluster.detection_ms * base::kNsPerMs);
+  result.payload_time_ns_max = config.cluster.detection_ms * base::kNsPerMs / 12;
   result.inline_page_bytes = config.rdma.inline_bytes;
   return result;
 }

@@ -56,6 +56,7 @@ public:
     ~Pair() override { destroy(); }
     const QueuePairAddress& address() const noexcept override { return address_; }
     Outcome connect(const QueuePairAddress&) override { return Done{}; }
+    std::uint32_t reads_max() const noexcept override { return 1; }
     std::size_t post(std::span<const Work> works) noexcept override {
       for (const Work& work : works) port_.carry(work);
       return works.size();

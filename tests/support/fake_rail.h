@@ -39,6 +39,7 @@ public:
     far = other;
     return Done{};
   }
+  [[nodiscard]] std::uint32_t reads_max() const noexcept override { return 1; }
   [[nodiscard]] std::size_t post(std::span<const Work>) noexcept override { return 0; }
   [[nodiscard]] bool post_receive(std::uint64_t, const LocalPart&) noexcept override {
     return false;

@@ -43,6 +43,8 @@ struct RdmaEndsConfig {
   simm::transport::RdmaRequesterConfig asking = small_rdma_requester();
   simm::transport::RdmaResponderConfig serving = small_rdma_responder();
   int steps_per_turn = 8;
+  simm::sim::SimDeviceConfig asking_device;
+  simm::sim::SimDeviceConfig serving_device;
   // What stands between an end and its simulated port, if anything.
   std::function<std::unique_ptr<simm::transport::RdmaPort>(
       std::unique_ptr<simm::transport::RdmaPort>)>
@@ -56,8 +58,9 @@ public:
   explicit RdmaEnds(const RdmaEndsConfig& config = {})
       : steps_per_turn(config.steps_per_turn),
         fabric(config.seed),
-        asking_devices{fabric.make_device(), fabric.make_device()},
-        serving_device(fabric.make_device()),
+        asking_devices{fabric.make_device(config.asking_device),
+                       fabric.make_device(config.asking_device)},
+        serving_device(fabric.make_device(config.serving_device)),
         asking_ports{config.wrap(asking_devices[0]->make_port(kCompletions).value()),
                      config.wrap(asking_devices[1]->make_port(kCompletions).value())},
         serving_port(config.wrap(serving_device->make_port(kCompletions).value())),

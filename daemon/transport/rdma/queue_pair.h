@@ -53,8 +53,13 @@ public:
 
   [[nodiscard]] virtual const QueuePairAddress& address() const noexcept = 0;
   // The other end's address, once. Errors: invalid_argument (it can not be reached from this port:
-  // another kind of link, an MTU or a number that does not exist), io_error (the device refused).
+  // another kind of link, an MTU or a number that does not exist, an end that answers no READ),
+  // io_error (the device refused).
   virtual Outcome connect(const QueuePairAddress& far) = 0;
+  // READs that the device has under way at a time: the lower of what it can do and what the other
+  // end answers. Those that are posted beyond it are held back, and all that is behind them. Only
+  // when connected.
+  [[nodiscard]] virtual std::uint32_t reads_max() const noexcept = 0;
 
   // Posts works in order, in one batch; how many were taken: all, unless the queue pair is broken
   // or has no room. The user keeps to sends_max.

@@ -30,17 +30,19 @@ LinkLoss loss_by(WorkStatus status) noexcept {
 
 }  // namespace
 
-void RdmaChannel::open(std::unique_ptr<RdmaLink> link, base::TimeNs now_ns) noexcept {
+void RdmaChannel::open(std::unique_ptr<RdmaLink> link, base::TimeNs now_ns,
+                       base::TimeNs payload_time_ns_max) noexcept {
   SIMM_CHECK(is_free());
   link_ = std::move(link);
   state_ = State::open;
   heard_ns = now_ns;
-  reads_max_ = std::max<std::uint32_t>(1, link_->queue_pair->address().reads_in);
+  reads_max_ = link_->queue_pair->reads_max();
   for (std::uint32_t i = 0; i < kSendBuffers; ++i) free_[i] = kSendBuffers - 1 - i;
   free_count_ = kSendBuffers;
   sent_ = granted_ = received_ = told_ = 0;
   posted_ = ended_ = bytes_out_ = 0;
   unreported_ = reads_out_ = 0;
+  window_.open(payload_time_ns_max);
   batch_count_ = 0;
   for (std::uint64_t i = 0; i < kReceives; ++i) post_receive(i);
 }
@@ -88,7 +90,7 @@ void RdmaChannel::serve(const Completion& completion, MessageHandler& handler,
     return fail(completion.is_receive ? LinkLoss::closed : loss_by(completion.status));
   }
   if (completion.is_receive) return take_message(completion, handler, now_ns);
-  end_until(completion.id, handler);
+  end_until(completion.id, handler, now_ns);
 }
 
 void RdmaChannel::take_message(const Completion& completion, MessageHandler& handler,
@@ -117,7 +119,8 @@ bool RdmaChannel::take_credit(std::uint32_t received) noexcept {
   return true;
 }
 
-void RdmaChannel::end_until(std::uint64_t id, MessageHandler& handler) noexcept {
+void RdmaChannel::end_until(std::uint64_t id, MessageHandler& handler,
+                            base::TimeNs now_ns) noexcept {
   SIMM_CHECK(id < posted_);
   while (ended_ <= id && is_open()) {
     const Posted posted = works_[ended_ % kWorksMax];
@@ -126,6 +129,7 @@ void RdmaChannel::end_until(std::uint64_t id, MessageHandler& handler) noexcept 
       free_[free_count_++] = posted.tag;
       continue;
     }
+    window_.on_ended(posted.bytes, bytes_out_, posted.at_ns, now_ns);
     bytes_out_ -= posted.bytes;
     if (posted.kind == WorkKind::read) {
       --reads_out_;
@@ -176,7 +180,7 @@ void RdmaChannel::send(const Envelope& said) noexcept {
   work.parts[0] = {send_at(buffer), bytes, link_->registration->local_key};
   ++sent_;
   counters_.sent_parts.add(1);
-  collect(work, {buffer, bytes, WorkKind::send});
+  collect(work, {buffer, bytes, WorkKind::send, 0});
 }
 
 bool RdmaChannel::send_bare(const Envelope& envelope) noexcept {
@@ -189,10 +193,12 @@ void RdmaChannel::send_credit() noexcept {
   if (has_room(0)) send(make_envelope(MessageKind::credit, 0, 0));
 }
 
-void RdmaChannel::move(Work& work, std::uint32_t tag, std::uint32_t bytes) noexcept {
+void RdmaChannel::move(Work& work, std::uint32_t tag, std::uint32_t bytes,
+                       base::TimeNs now_ns) noexcept {
+  window_.on_posted(bytes_out_, now_ns);
   bytes_out_ += bytes;
   if (work.kind == WorkKind::read) ++reads_out_;
-  collect(work, {tag, bytes, work.kind});
+  collect(work, {tag, bytes, work.kind, now_ns});
 }
 
 }  // namespace simm::transport

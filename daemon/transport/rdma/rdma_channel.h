@@ -21,6 +21,7 @@
 #include "daemon/transport/rdma/message_wire.h"
 #include "daemon/transport/rdma/rdma_counters.h"
 #include "daemon/transport/rdma/rdma_link.h"
+#include "daemon/transport/rdma/rdma_window.h"
 
 namespace simm::transport {
 
@@ -39,7 +40,9 @@ class RdmaChannel {
 public:
   explicit RdmaChannel(RdmaCounters& counters) noexcept : counters_(counters) {}
 
-  void open(std::unique_ptr<RdmaLink> link, base::TimeNs now_ns) noexcept;
+  // `payload_time_ns_max`: of the window (rdma_window.h); of no interest to who moves nothing.
+  void open(std::unique_ptr<RdmaLink> link, base::TimeNs now_ns,
+            base::TimeNs payload_time_ns_max) noexcept;
   [[nodiscard]] bool is_open() const noexcept { return state_ == State::open; }
   [[nodiscard]] bool is_closing() const noexcept { return state_ == State::closing; }
   [[nodiscard]] bool is_free() const noexcept { return state_ == State::free; }
@@ -67,11 +70,12 @@ public:
 
   // ---- moves ----
 
-  // True: a read, or a write, of at most kPieceBytes can be posted now.
+  // True: a read, or a write, of at most piece_bytes() can be posted now.
   [[nodiscard]] bool can_read() const noexcept { return reads_out_ < reads_max_ && can_move(); }
   [[nodiscard]] bool can_write() const noexcept { return can_move(); }
+  [[nodiscard]] std::uint32_t piece_bytes() const noexcept { return window_.piece_bytes(); }
   // kind, parts and remote are filled.
-  void move(Work& work, std::uint32_t tag, std::uint32_t bytes) noexcept;
+  void move(Work& work, std::uint32_t tag, std::uint32_t bytes, base::TimeNs now_ns) noexcept;
 
   // Gives to the device what was collected.
   void flush() noexcept;
@@ -89,6 +93,7 @@ private:
     std::uint32_t tag = 0;  // of a send: its buffer
     std::uint32_t bytes = 0;
     WorkKind kind = WorkKind::send;
+    base::TimeNs at_ns = 0;  // when; of a move
   };
   static constexpr std::size_t kBatch = 16;
 
@@ -98,7 +103,7 @@ private:
   }
   // Sends always find room beside moves.
   [[nodiscard]] bool can_move() const noexcept {
-    return bytes_out_ < kBytesPostedMax && posted_ - ended_ < kWorksMax - kSendBuffers;
+    return window_.is_open(bytes_out_) && posted_ - ended_ < kWorksMax - kSendBuffers;
   }
   [[nodiscard]] std::byte* receive_at(std::uint64_t buffer) const noexcept;
   [[nodiscard]] std::byte* send_at(std::uint32_t buffer) const noexcept;
@@ -107,7 +112,7 @@ private:
   void take_message(const Completion& completion, MessageHandler& handler,
                     base::TimeNs now_ns) noexcept;
   [[nodiscard]] bool take_credit(std::uint32_t received) noexcept;
-  void end_until(std::uint64_t id, MessageHandler& handler) noexcept;
+  void end_until(std::uint64_t id, MessageHandler& handler, base::TimeNs now_ns) noexcept;
 
   RdmaCounters& counters_;
   State state_ = State::free;
@@ -128,6 +133,7 @@ private:
   std::uint32_t unreported_ = 0;  // sends since the last work with a report
   std::uint32_t reads_out_ = 0;
   std::uint64_t bytes_out_ = 0;
+  RdmaWindow window_;
   std::array<Work, kBatch> batch_{};
   std::size_t batch_count_ = 0;
 };

@@ -26,6 +26,9 @@ struct RdmaResponderConfig {
   std::uint32_t credits = 32;  // at least the requesters'
   // Nothing heard for so long while requests are served: their asker is dead.
   base::TimeNs peer_silence_ns = base::kNsPerSecond;
+  // Payload that takes longer than that is too much at a time: a small part of what the askers wait
+  // for a life sign, which comes behind it.
+  base::TimeNs payload_time_ns_max = 25 * base::kNsPerMs;
   std::uint64_t inline_page_bytes = 4096;
 };
 
@@ -50,10 +53,14 @@ inline constexpr std::uint32_t kWorksMax = 256;
 inline constexpr std::uint32_t kSendsPerReport = 8;
 static_assert(kSendsPerReport <= kSendBuffers);
 // Pages are moved in pieces, so that a short page waits for no more than a piece of each other one.
+// Pieces are shorter while a link's window is (rdma_window.h).
 inline constexpr std::uint32_t kPieceBytes = 1024 * 1024;
-// Payload on its way on one link: more than any link needs to be busy while an answer comes back
-// (400 Gbit/s for 80 us), and little enough for a reply behind it.
+inline constexpr std::uint32_t kPieceBytesMin = 64 * 1024;
+// Payload on its way on one link: at most more than any link needs to be busy while an answer comes
+// back (400 Gbit/s for 80 us); at first what such a one carries in 5 us; and at least a piece.
 inline constexpr std::uint64_t kBytesPostedMax = 4 * 1024 * 1024;
+inline constexpr std::uint64_t kWindowBytesStart = 256 * 1024;
+inline constexpr std::uint64_t kWindowBytesMin = kPieceBytesMin;
 // What is digested at a time: some 10 us.
 inline constexpr std::uint64_t kDigestBytes = 256 * 1024;
 // Steps of one link in one turn.

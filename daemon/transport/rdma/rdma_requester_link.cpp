@@ -49,7 +49,7 @@ bool RdmaRequesterLink::open(std::unique_ptr<RdmaLink>& link, base::TimeNs now_n
   if (place_ == AskerLinks::kNone) return false;
   link->queue_pair->owner = this;
   pinged_ns_ = now_ns;
-  channel_.open(std::move(link), now_ns);
+  channel_.open(std::move(link), now_ns, 0);
   return true;
 }
 

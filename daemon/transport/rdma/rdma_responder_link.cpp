@@ -27,7 +27,7 @@ bool RdmaResponderLink::open(std::unique_ptr<RdmaLink>& link, base::TimeNs now_n
   asker_ = number_ = 0;
   owes_pong_ = waits_for_keys_ = false;
   link->queue_pair->owner = this;
-  channel_.open(std::move(link), now_ns);
+  channel_.open(std::move(link), now_ns, shared_.config.payload_time_ns_max);
   return true;
 }
 

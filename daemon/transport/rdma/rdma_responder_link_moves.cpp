@@ -215,7 +215,8 @@ RdmaResponderLink::Step RdmaResponderLink::post_piece(RdmaIncoming& incoming,
   while (at >= incoming.targets[index].bytes) at -= incoming.targets[index++].bytes;
   const wire::RemoteTarget& target = incoming.targets[index];
   const std::uint64_t left = std::min(move.length - move.posted, target.bytes - at);
-  const auto bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(left, kPieceBytes));
+  const auto bytes =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(left, channel_.piece_bytes()));
   Work work;
   work.kind = is_pull ? WorkKind::read : WorkKind::write;
   const std::size_t parts =
@@ -224,7 +225,7 @@ RdmaResponderLink::Step RdmaResponderLink::post_piece(RdmaIncoming& incoming,
   work.part_count = static_cast<std::uint8_t>(parts);
   work.remote = {target.address + at, target.key};
   move.posted += bytes;
-  channel_.move(work, incoming.slot << kTagPageBits | page, bytes);
+  channel_.move(work, incoming.slot << kTagPageBits | page, bytes, shared_.clock.now_ns());
   return Step::done;
 }
 

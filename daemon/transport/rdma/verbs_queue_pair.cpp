@@ -113,11 +113,12 @@ Outcome VerbsQueuePair::to_init() {
 Outcome VerbsQueuePair::connect(const QueuePairAddress& far) {
   SIMM_CHECK(queue_pair_ != nullptr && queue_pair_->state == IBV_QPS_INIT);
   if (far.is_ethernet != address_.is_ethernet || mtu_of(far.mtu_bytes) == 0 || far.number == 0 ||
-      far.number >= kNumbers24 || far.first_packet >= kNumbers24) {
+      far.number >= kNumbers24 || far.first_packet >= kNumbers24 || far.reads_in == 0) {
     return Error{Status::invalid_argument,
                  device_.info().device + ": the other end can not be connected to: " +
                      (far.is_ethernet ? "RoCE" : "InfiniBand") + ", MTU " +
-                     std::to_string(far.mtu_bytes) + ", queue pair " + std::to_string(far.number)};
+                     std::to_string(far.mtu_bytes) + ", queue pair " + std::to_string(far.number) +
+                     ", answers " + std::to_string(far.reads_in) + " READs"};
   }
   if (auto ready = to_ready_to_receive(far); !ready) return ready;
   return to_ready_to_send(far);
@@ -157,7 +158,7 @@ Outcome VerbsQueuePair::to_ready_to_send(const QueuePairAddress& far) {
   ready.timeout = config.timeout;
   ready.retry_cnt = config.retry_count;
   ready.rnr_retry = config.rnr_retry;
-  ready.max_rd_atomic = std::min(address_.reads_in, far.reads_in);
+  ready.max_rd_atomic = reads_max_ = std::min(address_.reads_in, far.reads_in);
   return modify(ready,
                 IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                     IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC,

@@ -29,6 +29,7 @@ public:
 
   [[nodiscard]] const QueuePairAddress& address() const noexcept override { return address_; }
   Outcome connect(const QueuePairAddress& far) override;
+  [[nodiscard]] std::uint32_t reads_max() const noexcept override { return reads_max_; }
   [[nodiscard]] std::size_t post(std::span<const Work> works) noexcept override;
   [[nodiscard]] bool post_receive(std::uint64_t id, const LocalPart& part) noexcept override;
   void fail() noexcept override;
@@ -67,6 +68,7 @@ private:
   ibv_qp* queue_pair_ = nullptr;  // null: destroyed
   QueuePairAddress address_;
   std::uint32_t inline_bytes_max_ = 0;
+  std::uint8_t reads_max_ = 0;
   std::optional<std::uint64_t> mark_;  // none: it has never posted
   Line sends_;
   Line receives_;

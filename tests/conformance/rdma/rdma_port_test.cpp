@@ -86,7 +86,23 @@ TEST_CASE("rdma port: an end that can not be reached is refused") {
     wrong = good;
     wrong.number = 1u << 24;
     CHECK(refused(wrong));
+    wrong = good;
+    wrong.reads_in = 0;
+    CHECK(refused(wrong));
     CHECK(ends.server.make(false)->connect(good).has_value());
+  });
+}
+
+TEST_CASE("rdma port: READs at a time are as many as both ends can do") {
+  play([](RdmaEnds& ends) {
+    const QueuePairAddress far = ends.asker.queue_pair->address();
+    CHECK(ends.server.queue_pair->reads_max() ==
+          std::min(far.reads_in, ends.server.queue_pair->address().reads_in));
+    QueuePairAddress weak = far;
+    weak.reads_in = 1;
+    const auto made = ends.server.make(false);
+    REQUIRE(made->connect(weak).has_value());
+    CHECK(made->reads_max() == 1);
   });
 }
 

@@ -52,7 +52,7 @@ SimQueuePair::~SimQueuePair() {
 Outcome SimQueuePair::connect(const transport::QueuePairAddress& far) {
   SIMM_CHECK(state_ == State::made);
   if (far.is_ethernet != address_.is_ethernet || !is_mtu(far.mtu_bytes) || far.number == 0 ||
-      far.number >= 1u << 24 || far.first_packet >= 1u << 24) {
+      far.number >= 1u << 24 || far.first_packet >= 1u << 24 || far.reads_in == 0) {
     return Error{Status::invalid_argument, "simulated queue pair: not to be reached from here"};
   }
   far_ = far;

@@ -27,6 +27,9 @@ public:
     return address_;
   }
   Outcome connect(const transport::QueuePairAddress& far) override;
+  [[nodiscard]] std::uint32_t reads_max() const noexcept override {
+    return static_cast<std::uint32_t>(reads_out_max_);
+  }
   [[nodiscard]] std::size_t post(std::span<const transport::Work> works) noexcept override;
   [[nodiscard]] bool post_receive(std::uint64_t id,
                                   const transport::LocalPart& part) noexcept override;

@@ -24,6 +24,8 @@ struct SimDeviceConfig {
   std::uint32_t queue_pairs_max = 1024;
   std::uint32_t completions_max = 65536;
   std::uint64_t registered_bytes_max = ~std::uint64_t{0};  // what RLIMIT_MEMLOCK is to real ones
+  // What leaves its port in a step, of all its queue pairs together; 0: whatever they send.
+  std::uint64_t bytes_per_step = 0;
   transport::RdmaFeatures features;
 };
 

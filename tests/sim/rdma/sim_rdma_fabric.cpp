@@ -1,5 +1,6 @@
 #include "tests/sim/rdma/sim_rdma_fabric.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "simm/check.h"
@@ -14,14 +15,25 @@ SimRdmaFabric::~SimRdmaFabric() {
 std::unique_ptr<SimRdmaDevice> SimRdmaFabric::make_device(const SimDeviceConfig& config) {
   auto device = std::make_unique<SimRdmaDevice>(*this, ++devices_made_, config);
   devices_.insert(device.get());
+  if (config.bytes_per_step > 0) allowances_[device.get()] = 0;
   return device;
 }
 
 int SimRdmaFabric::step() {
   int done = 0;
+  for (auto& [device, allowance] : allowances_) {
+    allowance = std::min<std::int64_t>(allowance, 0) +
+                static_cast<std::int64_t>(device->config_.bytes_per_step);
+  }
   for (auto& [serial, queue_pair] : queue_pairs_) done += queue_pair->turn();
-  // A packet makes no queue pair and no pipe, so both maps stay as they are.
-  for (auto& [key, pipe] : pipes_) done += deliver(pipe);
+  // A packet makes no queue pair and no pipe, so both maps stay as they are. Each time another pipe
+  // is the first one: of a slow port that is the one that gets something.
+  if (!pipes_.empty()) {
+    const auto first =
+        std::next(pipes_.begin(), static_cast<std::ptrdiff_t>(steps_++ % pipes_.size()));
+    for (auto pipe = first; pipe != pipes_.end(); ++pipe) done += deliver(pipe->second);
+    for (auto pipe = pipes_.begin(); pipe != first; ++pipe) done += deliver(pipe->second);
+  }
   for (auto entry = pipes_.begin(); entry != pipes_.end();) {
     const bool is_over =
         entry->second.packets.empty() && !queue_pairs_.contains(entry->first.first);
@@ -63,6 +75,7 @@ void SimRdmaFabric::forget(const SimRdmaDevice& device) {
     entry = entry->second.from == &device ? pipes_.erase(entry) : std::next(entry);
   }
   cut_.erase(&device);
+  allowances_.erase(&device);
   std::erase_if(held_,
                 [&](const auto& way) { return way.first == &device || way.second == &device; });
   devices_.erase(const_cast<SimRdmaDevice*>(&device));
@@ -94,6 +107,18 @@ bool SimRdmaFabric::is_cut(const SimPipe& pipe) const {
   return cut_.contains(pipe.from) || cut_.contains(device_of(pipe.receiver));
 }
 
+bool SimRdmaFabric::is_spent(const SimPipe& pipe) const {
+  const auto found = allowances_.find(pipe.from);
+  return found != allowances_.end() && found->second <= 0;
+}
+
+void SimRdmaFabric::spend(const SimPipe& pipe) {
+  constexpr std::size_t kHeaderBytes = 64;
+  const auto found = allowances_.find(pipe.from);
+  if (found == allowances_.end()) return;
+  found->second -= static_cast<std::int64_t>(pipe.packets.front().data.size() + kHeaderBytes);
+}
+
 int SimRdmaFabric::deliver(SimPipe& pipe) {
   const SimRdmaDevice* const to = device_of(pipe.receiver);
   if (pipe.packets.empty() || held_.contains({pipe.from, to})) return 0;
@@ -106,6 +131,7 @@ int SimRdmaFabric::deliver(SimPipe& pipe) {
 
   int done = 0;
   for (std::uint64_t left = dice_.between(0, 4); left > 0 && !pipe.packets.empty(); --left) {
+    if (is_spent(pipe)) return done + 1;  // something goes on, and it will go in its turn
     SimQueuePair* receiver = nullptr;
     if (!pipe.is_lost) {
       const auto entry = to->queue_pairs_.find(pipe.receiver.number);
@@ -127,6 +153,7 @@ int SimRdmaFabric::deliver(SimPipe& pipe) {
     if (taken == SimQueuePair::Taken::yes && sender != nullptr) sender->heard();
     if (taken != SimQueuePair::Taken::yes) ++counters_.dropped_packets;
     if (taken == SimQueuePair::Taken::not_yet) pipe.is_lost = true;
+    spend(pipe);
     pipe.packets.pop_front();
     ++done;
   }

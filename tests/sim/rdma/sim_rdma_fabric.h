@@ -7,7 +7,8 @@
 //   - packets that are under way outlive their sender. Only destroy() of the receiver stops them: a
 //     queue pair that has merely failed still places some;
 //   - memory is touched in step() and nowhere else;
-//   - numbers of destroyed queue pairs come back soon.
+//   - numbers of destroyed queue pairs come back soon;
+//   - a port may be slow: then its queue pairs take turns, and what they send waits.
 // What a user must not do is a CHECK: too many works, a local key that does not cover its part,
 // memory deregistered while works of its own daemon use it, use after destroy().
 // It outlives its devices. Thread: the one simulated thread.
@@ -80,6 +81,9 @@ private:
   [[nodiscard]] const SimRdmaDevice* device_of(const transport::QueuePairAddress& address) const;
   [[nodiscard]] bool is_held(const SimRdmaDevice* one, const SimRdmaDevice* other) const;
   [[nodiscard]] bool is_cut(const SimPipe& pipe) const;
+  // A slow port: its part of this step is used up.
+  [[nodiscard]] bool is_spent(const SimPipe& pipe) const;
+  void spend(const SimPipe& pipe);
 
   Dice dice_;
   SimRdmaCounters counters_;
@@ -88,6 +92,9 @@ private:
   std::set<SimRdmaDevice*> devices_;
   std::map<std::uint64_t, SimQueuePair*> queue_pairs_;       // by serial
   std::map<std::pair<std::uint64_t, bool>, SimPipe> pipes_;  // by serial of the sender
+  // Of slow ports: what may still leave in this step; less than 0: a packet was longer than that.
+  std::map<const SimRdmaDevice*, std::int64_t> allowances_;
+  std::uint64_t steps_ = 0;
   std::set<const SimRdmaDevice*> cut_;
   std::set<std::pair<const SimRdmaDevice*, const SimRdmaDevice*>> held_;
 };

@@ -24,6 +24,7 @@ public:
   }
   const QueuePairAddress& address() const noexcept override { return inner_->address(); }
   Outcome connect(const QueuePairAddress& far) override { return inner_->connect(far); }
+  std::uint32_t reads_max() const noexcept override { return inner_->reads_max(); }
   std::size_t post(std::span<const Work> works) noexcept override {
     const Pause pause;
     return inner_->post(works);

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <tuple>
 
 #include "daemon/base/random.h"
 #include "tests/sim/rdma/sim_rdma_fabric.h"
@@ -26,8 +27,8 @@ constexpr std::uint32_t kSendsMax = kReceives - kCreditsReserved;
 
 // A channel, and who takes its messages: roster bodies with a number that counts.
 struct End final : MessageHandler {
-  End(SimRdmaFabric& fabric, bool is_asker)
-      : device(fabric.make_device()),
+  End(SimRdmaFabric& fabric, bool is_asker, std::uint8_t reads_max = 16)
+      : device(fabric.make_device(config_of(reads_max))),
         port(device->make_port(1024).value()),
         made(make_rdma_link(*device, *port, is_asker).value()) {
     made->queue_pair->owner = this;
@@ -36,7 +37,12 @@ struct End final : MessageHandler {
     channel.fail(LinkLoss::dropped);
     if (channel.is_closing()) static_cast<void>(channel.close());
   }
-  void open() { channel.open(std::move(made), 0); }
+  static sim::SimDeviceConfig config_of(std::uint8_t reads_max) {
+    sim::SimDeviceConfig config;
+    config.reads_max = reads_max;
+    return config;
+  }
+  void open() { channel.open(std::move(made), 0, base::kNsPerSecond); }
   bool on_part(const Envelope& envelope, std::span<const std::byte> part) noexcept override {
     if (envelope.kind != static_cast<std::uint8_t>(MessageKind::roster)) return true;
     std::uint64_t number = 0;
@@ -88,7 +94,8 @@ struct End final : MessageHandler {
 };
 
 struct Pair {
-  explicit Pair(std::uint64_t seed) : fabric(seed), asker(fabric, true), server(fabric, false) {
+  explicit Pair(std::uint64_t seed, std::uint8_t askers_reads = 16, std::uint8_t servers_reads = 16)
+      : fabric(seed), asker(fabric, true, askers_reads), server(fabric, false, servers_reads) {
     REQUIRE(asker.made->queue_pair->connect(server.made->queue_pair->address()).has_value());
     REQUIRE(server.made->queue_pair->connect(asker.made->queue_pair->address()).has_value());
     asker.open();
@@ -257,7 +264,7 @@ TEST_CASE("rdma channel: the end of every move is told of, whatever follows it")
       work.part_count = 1;
       work.parts[0] = {ours.data(), 100 + i, local->local_key};
       work.remote = {remote->remote_address, remote->remote_key};
-      pair.server.channel.move(work, i, 100 + i);
+      pair.server.channel.move(work, i, 100 + i, 0);
       pair.server.channel.flush();
       for (int turn = 0; turn < 100 && pair.server.moved <= static_cast<int>(i); ++turn) {
         pair.fabric.step();
@@ -268,6 +275,35 @@ TEST_CASE("rdma channel: the end of every move is told of, whatever follows it")
     }
     CHECK(ours == theirs);
     // The link goes before the memory that its works name.
+    pair.server.channel.fail(LinkLoss::dropped);
+    static_cast<void>(pair.server.channel.close());
+  }
+}
+
+TEST_CASE("rdma channel: no more READs at a time than the weaker of the two devices can do") {
+  for (const auto& [askers, servers, both] : {std::tuple(3, 16, 3), {16, 5, 5}, {16, 16, 16}}) {
+    CAPTURE(askers);
+    CAPTURE(servers);
+    Pair pair(8, static_cast<std::uint8_t>(askers), static_cast<std::uint8_t>(servers));
+    std::vector<std::byte> bytes(64);
+    const auto remote =
+        pair.asker.device
+            ->register_memory({bytes.data(), bytes.size(), -1, 0}, RemoteAccess::read_write)
+            .value();
+    const auto local =
+        pair.server.device->register_memory({bytes.data(), bytes.size(), -1, 0}, RemoteAccess::none)
+            .value();
+    int posted = 0;
+    for (; pair.server.channel.can_read() && posted < 100; ++posted) {
+      Work work;
+      work.kind = WorkKind::read;
+      work.part_count = 1;
+      work.parts[0] = {bytes.data(), 1, local->local_key};
+      work.remote = {remote->remote_address + 1, remote->remote_key};
+      pair.server.channel.move(work, 0, 1, 0);
+    }
+    CHECK(posted == both);
+    CHECK(pair.server.channel.can_write());
     pair.server.channel.fail(LinkLoss::dropped);
     static_cast<void>(pair.server.channel.close());
   }
@@ -286,7 +322,7 @@ TEST_CASE("rdma channel: an end whose device refuses works is over, however much
     work.kind = WorkKind::write;
     work.part_count = 1;
     work.parts[0] = {ours.data(), 1, local->local_key};
-    pair.server.channel.move(work, i, 1);
+    pair.server.channel.move(work, i, 1, 0);
   }
   pair.server.channel.flush();
   REQUIRE(pair.server.channel.is_closing());
