@@ -121,12 +121,8 @@ void log_pool(base::Log& log, const store::PoolMemory& pool) {
 }
 
 // What the configuration says of NICs and this host has not: without them bytes move all the same.
-void log_nics(base::Log& log, const base::Config& config) {
-  if (config.nics.empty()) return;
-  for (const std::string& problem :
-       transport::nic_problems(transport::choose_nics(transport::read_nics(), config.nics))) {
-    log.warning("nics", problem);
-  }
+void log_nics(base::Log& log, const transport::NicTable& nics) {
+  for (const std::string& problem : transport::nic_problems(nics)) log.warning("nics", problem);
 }
 
 std::uint64_t seed_of(const MaybeSettings& settings, const Pool& pool) {
@@ -257,9 +253,11 @@ Expected<std::unique_ptr<NodeDaemon>> NodeDaemon::create(NodeOptions options) {
     p.log.warning("memory", "memory.foreign is off, because this daemon is in a cluster");
   }
   if (p.pool != nullptr) log_pool(p.log, *p.pool);
-  log_nics(p.log, p.options.config);
+  const transport::NicTable nics =
+      transport::choose_nics(transport::read_nics(), p.options.config.nics);
+  log_nics(p.log, nics);
   if (p.settings) {
-    auto rails = RdmaRails::open(p.options.config, {p.clock, p.errors, p.log, *p.counters});
+    auto rails = RdmaRails::open(p.options.config, nics, {p.clock, p.errors, p.log, *p.counters});
     if (!rails) return std::move(rails).error();
     p.rails = std::move(*rails);
   }

@@ -22,10 +22,12 @@ namespace simm {
 
 class RdmaRails final : public transport::MemoryKeys {
 public:
-  // Null: rdma.mode is off, or "auto" and no port can be used (the log says why). Errors:
-  // "require", and no port can be used, or the configuration names one that is not there.
+  // `nics`: of this host, as the configuration has chosen them. Null: rdma.mode is off, or "auto"
+  // and no port can be used (the log says why). Errors: "require", and no port can be used, or the
+  // configuration names one that is not there.
   static Expected<std::unique_ptr<RdmaRails>> open(
-      const base::Config& config, const transport::RegistrarEnvironment& environment);
+      const base::Config& config, const transport::NicTable& nics,
+      const transport::RegistrarEnvironment& environment);
   ~RdmaRails() override;
 
   [[nodiscard]] std::vector<transport::RdmaDevice*> devices() const;
