@@ -339,6 +339,7 @@ Outcome NodeDaemon::listen() {
   p.reports = std::make_unique<control::AdminReports>(
       p.environment, *p.server, p.presence.get(), role_text(p.options.role), p.data->pool_bytes());
   p.reports->trace_with(*p.tracing);
+  if (p.rails != nullptr) p.reports->show_rails([&p] { return p.rails->progress(); });
   if (p.pool != nullptr) {
     p.reports->show_pool(store::pool_kind_name(p.pool->kind()), p.pool->is_kept(),
                          p.pool->why_fresh());
