@@ -293,7 +293,7 @@ Outcome NodeDaemon::join_cluster() {
   auto presence = control::ClusterPresence::create(
       {p.environment, p.random, *p.settings, p.data->presence(), p.data->pool_bytes(),
        p.rails ? p.rails->devices() : std::vector<transport::RdmaDevice*>(),
-       [&p](std::size_t rail) { return p.rails->is_pool_ready(rail); },
+       [&p](std::size_t rail) { return p.rails->pool_keys(rail); },
        [this](const std::string& reason) { give_up("expelled from the cluster: " + reason); },
        [this](base::Epoch epoch) { return take_map(epoch); },
        [&p](const std::string& status) {

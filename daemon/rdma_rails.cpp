@@ -97,14 +97,9 @@ void RdmaRails::serve(std::span<std::byte> pool) {
   pool_range_ = registrar_->add(spec);
 }
 
-bool RdmaRails::is_pool_ready(std::size_t rail) const noexcept {
-  if (pool_range_ == nullptr) return false;
-  const transport::ChunkTable& chunks = pool_range_->chunks();
-  for (std::uint32_t chunk = 0; chunk < chunks.chunks(); ++chunk) {
-    const auto state = chunks.state(chunk, static_cast<std::uint32_t>(rail));
-    if (state != transport::ChunkState::registered) return false;
-  }
-  return true;
+transport::KeysFound RdmaRails::pool_keys(std::size_t rail) const noexcept {
+  if (pool_range_ == nullptr) return transport::KeysFound::later;
+  return pool_range_->chunks().find_whole(static_cast<std::uint32_t>(rail));
 }
 
 std::unique_ptr<transport::RegisteredRange> RdmaRails::add_own(std::span<std::byte> memory) {

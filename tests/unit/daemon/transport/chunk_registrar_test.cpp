@@ -174,6 +174,26 @@ TEST_CASE("registrar: what has failed is registered when it is possible again") 
   CHECK(world.registrar->progress()[0].registered_bytes == kGiB);
 }
 
+TEST_CASE("registrar: who asks for the whole range has all of it tried again that has failed") {
+  World world(1, 1, base::kNsPerMs);
+  std::atomic<bool> is_full{true};
+  world.rdma[0]->failure = [&is_full](const MemoryRange& part) {
+    return is_full && part.base != nowhere(World::kBase) ? kFails(part) : nullptr;
+  };
+  auto range = world.add(3 * kGiB, 0b01);
+  world.start();
+  until([&] { return range->chunks().find_whole(0) == KeysFound::failed; });
+  until([&] {
+    (void)range->chunks().find_whole(0);
+    return world.registrar->progress()[0].failures >= 8;
+  });
+  CHECK(world.registrar->progress()[0].registrations == 1);
+  is_full = false;
+  until([&] { return range->chunks().find_whole(0) == KeysFound::all; });
+  CHECK(world.registrar->progress()[0].failed_bytes == 0);
+  CHECK(world.registrar->progress()[0].registered_bytes == 3 * kGiB);
+}
+
 TEST_CASE("registrar: progress is of what waits, of what failed, and of ranges that are there") {
   World world;
   world.rdma[0]->close_gate();
