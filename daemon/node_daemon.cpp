@@ -121,12 +121,8 @@ void log_pool(base::Log& log, const store::PoolMemory& pool) {
 }
 
 // What the configuration says of NICs and this host has not: without them bytes move all the same.
-void log_nics(base::Log& log, const base::Config& config) {
-  if (config.nics.empty()) return;
-  for (const std::string& problem :
-       transport::nic_problems(transport::choose_nics(transport::read_nics(), config.nics))) {
-    log.warning("nics", problem);
-  }
+void log_nics(base::Log& log, const transport::NicTable& nics) {
+  for (const std::string& problem : transport::nic_problems(nics)) log.warning("nics", problem);
 }
 
 std::uint64_t seed_of(const MaybeSettings& settings, const Pool& pool) {
@@ -257,9 +253,11 @@ Expected<std::unique_ptr<NodeDaemon>> NodeDaemon::create(NodeOptions options) {
     p.log.warning("memory", "memory.foreign is off, because this daemon is in a cluster");
   }
   if (p.pool != nullptr) log_pool(p.log, *p.pool);
-  log_nics(p.log, p.options.config);
+  const transport::NicTable nics =
+      transport::choose_nics(transport::read_nics(), p.options.config.nics);
+  log_nics(p.log, nics);
   if (p.settings) {
-    auto rails = RdmaRails::open(p.options.config, {p.clock, p.errors, p.log, *p.counters});
+    auto rails = RdmaRails::open(p.options.config, nics, {p.clock, p.errors, p.log, *p.counters});
     if (!rails) return std::move(rails).error();
     p.rails = std::move(*rails);
   }
@@ -295,7 +293,7 @@ Outcome NodeDaemon::join_cluster() {
   auto presence = control::ClusterPresence::create(
       {p.environment, p.random, *p.settings, p.data->presence(), p.data->pool_bytes(),
        p.rails ? p.rails->devices() : std::vector<transport::RdmaDevice*>(),
-       [&p](std::size_t rail) { return p.rails->is_pool_ready(rail); },
+       [&p](std::size_t rail) { return p.rails->pool_keys(rail); },
        [this](const std::string& reason) { give_up("expelled from the cluster: " + reason); },
        [this](base::Epoch epoch) { return take_map(epoch); },
        [&p](const std::string& status) {
@@ -341,6 +339,7 @@ Outcome NodeDaemon::listen() {
   p.reports = std::make_unique<control::AdminReports>(
       p.environment, *p.server, p.presence.get(), role_text(p.options.role), p.data->pool_bytes());
   p.reports->trace_with(*p.tracing);
+  if (p.rails != nullptr) p.reports->show_rails([&p] { return p.rails->progress(); });
   if (p.pool != nullptr) {
     p.reports->show_pool(store::pool_kind_name(p.pool->kind()), p.pool->is_kept(),
                          p.pool->why_fresh());

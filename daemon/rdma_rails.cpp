@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "daemon/transport/rdma/nic_choice.h"
-#include "daemon/transport/rdma/sysfs_nics.h"
 #include "daemon/transport/rdma/verbs_device.h"
 #include "ipc/range.h"
 
@@ -35,19 +34,19 @@ RailSet all_rails(std::size_t count) noexcept {
 }  // namespace
 
 Expected<std::unique_ptr<RdmaRails>> RdmaRails::open(
-    const base::Config& config, const transport::RegistrarEnvironment& environment) {
+    const base::Config& config, const transport::NicTable& nics,
+    const transport::RegistrarEnvironment& environment) {
   if (config.rdma.mode == base::RdmaMode::off) return std::unique_ptr<RdmaRails>();
   const bool is_required = config.rdma.mode == base::RdmaMode::require;
-  const transport::NicTable table = transport::choose_nics(transport::read_nics(), config.nics);
   std::string trouble;
-  for (const std::string& problem : transport::nic_problems(table)) {
+  for (const std::string& problem : transport::nic_problems(nics)) {
     if (is_required) return Error{Status::invalid_argument, "rdma.mode = require: " + problem};
     trouble = problem;
   }
   std::unique_ptr<RdmaRails> made(new RdmaRails());
   std::vector<std::size_t> rails;
-  for (std::size_t i = 0; i < table.nics().size(); ++i) {
-    const transport::Nic& nic = table.nics()[i];
+  for (std::size_t i = 0; i < nics.nics().size(); ++i) {
+    const transport::Nic& nic = nics.nics()[i];
     if (!nic.is_usable() || rails.size() == transport::kRailsMax) continue;
     auto device = transport::VerbsDevice::open(device_config(config, nic));
     if (!device) {
@@ -72,7 +71,7 @@ Expected<std::unique_ptr<RdmaRails>> RdmaRails::open(
   }
   made->registrar_ = std::make_unique<transport::ChunkRegistrar>(transport::RegistrarConfig{},
                                                                  made->devices(), environment);
-  made->regions_ = std::make_unique<transport::RegionNics>(*made->registrar_, table, rails);
+  made->regions_ = std::make_unique<transport::RegionNics>(*made->registrar_, nics, rails);
   Outcome started = made->registrar_->start();
   if (!started) return std::move(started).error();
   return made;
@@ -98,14 +97,9 @@ void RdmaRails::serve(std::span<std::byte> pool) {
   pool_range_ = registrar_->add(spec);
 }
 
-bool RdmaRails::is_pool_ready(std::size_t rail) const noexcept {
-  if (pool_range_ == nullptr) return false;
-  const transport::ChunkTable& chunks = pool_range_->chunks();
-  for (std::uint32_t chunk = 0; chunk < chunks.chunks(); ++chunk) {
-    const auto state = chunks.state(chunk, static_cast<std::uint32_t>(rail));
-    if (state != transport::ChunkState::registered) return false;
-  }
-  return true;
+transport::KeysFound RdmaRails::pool_keys(std::size_t rail) const noexcept {
+  if (pool_range_ == nullptr) return transport::KeysFound::later;
+  return pool_range_->chunks().find_whole(static_cast<std::uint32_t>(rail));
 }
 
 std::unique_ptr<transport::RegisteredRange> RdmaRails::add_own(std::span<std::byte> memory) {

@@ -22,10 +22,12 @@ namespace simm {
 
 class RdmaRails final : public transport::MemoryKeys {
 public:
-  // Null: rdma.mode is off, or "auto" and no port can be used (the log says why). Errors:
-  // "require", and no port can be used, or the configuration names one that is not there.
+  // `nics`: of this host, as the configuration has chosen them. Null: rdma.mode is off, or "auto"
+  // and no port can be used (the log says why). Errors: "require", and no port can be used, or the
+  // configuration names one that is not there.
   static Expected<std::unique_ptr<RdmaRails>> open(
-      const base::Config& config, const transport::RegistrarEnvironment& environment);
+      const base::Config& config, const transport::NicTable& nics,
+      const transport::RegistrarEnvironment& environment);
   ~RdmaRails() override;
 
   [[nodiscard]] std::vector<transport::RdmaDevice*> devices() const;
@@ -35,8 +37,9 @@ public:
   [[nodiscard]] memory::RegionAttach& regions() noexcept { return *regions_; }
   // Registers the pool, in the background, with all rails. Once, before the data agents run.
   void serve(std::span<std::byte> pool);
-  // True: every byte of the pool can be moved by that rail.
-  [[nodiscard]] bool is_pool_ready(std::size_t rail) const noexcept;
+  // Whether every byte of the pool can be moved by that rail: all, later, or failed. What has
+  // failed is tried again because of this question, as ChunkTable::find() does.
+  [[nodiscard]] transport::KeysFound pool_keys(std::size_t rail) const noexcept;
   // Memory of this daemon that other daemons read and write for it; it goes before its end.
   [[nodiscard]] std::unique_ptr<transport::RegisteredRange> add_own(std::span<std::byte> memory);
   [[nodiscard]] std::vector<transport::RailProgress> progress() const {

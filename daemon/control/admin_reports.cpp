@@ -49,7 +49,6 @@ void AdminReports::report(std::string_view command, std::string_view argument, A
     return answer(store_tenants_->json());
   }
   if (command == "nics") return answer(nics());
-  ;
   if (command == "config") return answer(config_text(environment_.config));
   if (command == "log") return answer(log_text(environment_.log, argument));
   if (command == "limits") {
@@ -149,7 +148,8 @@ std::string AdminReports::ended_sessions() const {
 
 std::string AdminReports::nics() const {
   return nics_text(
-      transport::choose_nics(transport::read_nics(sysfs_root_), environment_.config.nics));
+      transport::choose_nics(transport::read_nics(sysfs_root_), environment_.config.nics),
+      rails_ ? rails_() : std::vector<transport::RailProgress>());
 }
 
 std::string AdminReports::sockets() const {

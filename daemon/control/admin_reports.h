@@ -3,9 +3,11 @@
 // Thread: control.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "daemon/control/admin_source.h"
 #include "daemon/control/attach_server.h"
@@ -13,6 +15,7 @@
 #include "daemon/control/environment.h"
 #include "daemon/control/store_tenants.h"
 #include "daemon/control/trace_recorder.h"
+#include "daemon/transport/rdma/rail_progress.h"
 
 namespace simm::control {
 
@@ -36,6 +39,10 @@ public:
 
   // Where nics are looked for in place of /sys, by tests.
   void read_sysfs_at(std::string root) { sysfs_root_ = std::move(root); }
+
+  // At set-up; asked each time. Without it no port is opened.
+  using RailsProgress = std::function<std::vector<transport::RailProgress>()>;
+  void show_rails(RailsProgress rails) { rails_ = std::move(rails); }
 
   // What status says of the pool's memory: its kind, and whether an earlier daemon's objects are
   // used; `why_not`: of contents that are not.
@@ -71,6 +78,7 @@ private:
   bool pool_is_kept_ = false;
   std::string pool_why_not_;
   std::string sysfs_root_ = "/sys";
+  RailsProgress rails_;
 };
 
 }  // namespace simm::control

@@ -40,9 +40,9 @@ public:
     base::Random& random;
     const ClusterSettings& settings;
     std::vector<AgentPresence> agents;
-    std::uint64_t pool_bytes = 0;                         // 0: owns no slots, and listens to nobody
-    std::vector<transport::RdmaDevice*> rails;            // none: RDMA is not used
-    std::function<bool(std::size_t rail)> is_rail_ready;  // the pool is registered with it
+    std::uint64_t pool_bytes = 0;               // 0: owns no slots, and listens to nobody
+    std::vector<transport::RdmaDevice*> rails;  // none: RDMA is not used
+    PoolKeys pool_keys;
     // This daemon's place is another one's now; it must stop.
     std::function<void(const std::string& reason)> on_expelled;
     // A newer map, before anybody uses it; false: nobody shall, this daemon stops.

@@ -1,13 +1,18 @@
 // What `simmctl nics` is told: a row for each port of an RDMA device, with the memory that it is
-// nearest to, and what of it the configuration says. Thread: control.
+// nearest to, how far the memory of this daemon is registered with it, and what of it the
+// configuration says. Thread: control.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "daemon/transport/rdma/nic_table.h"
+#include "daemon/transport/rdma/rail_progress.h"
 
 namespace simm::control {
 
-std::string nics_text(const transport::NicTable& table);
+// `rails`: the ports that this daemon has opened, in their order.
+std::string nics_text(const transport::NicTable& table,
+                      const std::vector<transport::RailProgress>& rails);
 
 }  // namespace simm::control

@@ -10,17 +10,20 @@
 namespace simm::control {
 namespace {
 
-// For the answer to an offer, or the offer of who has connected: its device may be slow.
-constexpr base::TimeNs kAnswerTimeNs = 5 * base::kNsPerSecond;
 // A mailbox is full only while its agent has no turns.
 constexpr base::TimeNs kRetryNs = 5 * base::kNsPerMs;
 // More than there are links: each has one job at a time.
 constexpr std::size_t kJobsMax = 1 << 16;
 
+std::string name_of(const transport::RdmaDevice& rail) {
+  return rail.info().device + "/" + std::to_string(rail.info().port);
+}
+
 }  // namespace
 
-QueuePairLinks::QueuePairLinks(ClusterAccess& access, QueuePairSetup setup)
+QueuePairLinks::QueuePairLinks(ClusterAccess& access, base::Log& log, QueuePairSetup setup)
     : access_(access),
+      log_(log),
       setup_(std::move(setup)),
       thread_("simm-queuepairs", kJobsMax),
       retry_(access.io) {
@@ -163,7 +166,7 @@ void QueuePairLinks::on_made(std::uint64_t id, Link& link, Made made) {
     return give_up(id, "the connection broke");
   }
   link.deadline = std::make_unique<Deadline>(access_.io);
-  link.deadline->after(kAnswerTimeNs, [this, id] { give_up(id, "the peer did not answer"); });
+  link.deadline->after(setup_.patience_ns, [this, id] { give_up(id, "the peer did not answer"); });
 }
 
 void QueuePairLinks::take(ipc::UniqueFd socket, const cluster::HelloResult& hello) {
@@ -182,7 +185,7 @@ void QueuePairLinks::take(ipc::UniqueFd socket, const cluster::HelloResult& hell
   ClusterChannelEvents& events = *this;
   link.channel = std::make_unique<ClusterChannel>(access_, std::move(socket), hello, events);
   link.deadline = std::make_unique<Deadline>(access_.io);
-  link.deadline->after(kAnswerTimeNs, [this, id] { give_up(id, "there was no offer"); });
+  link.deadline->after(setup_.patience_ns, [this, id] { give_up(id, "there was no offer"); });
 }
 
 QueuePairLinks::Links::iterator QueuePairLinks::find(const ClusterChannel& channel) {
@@ -213,7 +216,12 @@ void QueuePairLinks::take_answer(std::uint64_t id, Link& link, std::span<const s
   const auto answer = decode_answer(payload);
   if (!answer) return give_up(id, "the peer's answer is not that of a daemon");
   if (answer->refusal != QueuePairRefusal::none) {
-    return give_up(id, std::string(refusal_text(answer->refusal)));
+    const std::string why(refusal_text(answer->refusal));
+    // That one passes by itself; of the others a person wants to know.
+    if (answer->refusal != QueuePairRefusal::not_ready) {
+      tell("no RDMA with " + link.dialer->target().key + ": " + why);
+    }
+    return give_up(id, why);
   }
   const auto made = std::make_shared<std::unique_ptr<transport::RdmaLink>>(std::move(link.made));
   run(
@@ -230,9 +238,15 @@ void QueuePairLinks::take_offer(std::uint64_t id, Link& link, std::span<const st
   const auto far = decode_offer(payload);
   if (!far) return give_up(id, "an offer that is not that of a daemon");
   const auto rail = transport::choose_rail(addresses_, *far, static_cast<std::size_t>(id));
-  if (!rail) return refuse(link, QueuePairRefusal::no_rail);
-  if (!setup_.is_ready(*rail)) return refuse(link, QueuePairRefusal::not_ready);
+  if (!rail) return refuse(id, link, QueuePairRefusal::no_rail);
   link.rail = *rail;
+  const transport::KeysFound keys = setup_.pool_keys(*rail);
+  if (keys == transport::KeysFound::failed) {
+    tell(name_of(*setup_.rails[*rail]) +
+         ": other daemons are refused, because the pool could not be registered with it");
+    return refuse(id, link, QueuePairRefusal::not_registered);
+  }
+  if (keys != transport::KeysFound::all) return refuse(id, link, QueuePairRefusal::not_ready);
   transport::RdmaDevice& device = *setup_.rails[*rail];
   transport::RdmaPort& port = *setup_.agents[link.agent].serving[*rail];
   run(
@@ -247,10 +261,17 @@ void QueuePairLinks::take_offer(std::uint64_t id, Link& link, std::span<const st
       &QueuePairLinks::on_connected);
 }
 
-// The asker hangs up.
-void QueuePairLinks::refuse(Link& link, QueuePairRefusal refusal) {
+// The asker hangs up, or is hung up on.
+void QueuePairLinks::refuse(std::uint64_t id, Link& link, QueuePairRefusal refusal) {
   refused_.add();
+  link.deadline = std::make_unique<Deadline>(access_.io);
+  link.deadline->after(setup_.patience_ns, [this, id] { give_up(id, "it was refused"); });
   static_cast<void>(link.channel->send(encode_answer({refusal, {}})));
+}
+
+void QueuePairLinks::tell(const std::string& trouble) {
+  const bool is_new = access_.errors.record("cluster.queue_pair", Status::unreachable, trouble);
+  if (is_new) log_.warning("rdma", trouble);
 }
 
 void QueuePairLinks::on_connected(std::uint64_t id, Link& link, Made made) {
@@ -258,7 +279,7 @@ void QueuePairLinks::on_connected(std::uint64_t id, Link& link, Made made) {
     access_.errors.record("cluster.queue_pair", made.error().status, made.error().context);
     if (link.is_outgoing) return give_up(id, made.error().context);
     const bool is_full = made.error().status == Status::out_of_memory;
-    return refuse(link, is_full ? QueuePairRefusal::no_room : QueuePairRefusal::failed);
+    return refuse(id, link, is_full ? QueuePairRefusal::no_room : QueuePairRefusal::failed);
   }
   std::unique_ptr<transport::RdmaLink> finished = std::move(*made);
   finished->peer = link.peer;

@@ -19,12 +19,14 @@
 #include <string>
 #include <vector>
 
+#include "daemon/base/log.h"
 #include "daemon/cluster/slot_map.h"
 #include "daemon/control/cluster_access.h"
 #include "daemon/control/cluster_channel.h"
 #include "daemon/control/cluster_dialer.h"
 #include "daemon/control/job_thread.h"
 #include "daemon/control/queue_pair_message.h"
+#include "daemon/transport/rdma/chunk_table.h"
 #include "daemon/transport/rdma/rdma_device.h"
 #include "daemon/transport/rdma/rdma_link.h"
 
@@ -38,16 +40,22 @@ struct AgentQueuePairs {
   std::vector<transport::RdmaPort*> serving;       // by rail
 };
 
+// Whether all memory that is served is registered with that rail: all, later, or failed, which is
+// tried again since it was asked for.
+using PoolKeys = std::function<transport::KeysFound(std::size_t rail)>;
+
 struct QueuePairSetup {
   std::vector<transport::RdmaDevice*> rails;  // none: RDMA is not used
   std::vector<AgentQueuePairs> agents;
-  // All memory that is served is registered with that rail.
-  std::function<bool(std::size_t rail)> is_ready;
+  PoolKeys pool_keys;
+  // For what the other end has to do: answer an offer, make one when it has connected, hang up
+  // when it was refused. Its device may be slow.
+  base::TimeNs patience_ns = 5 * base::kNsPerSecond;
 };
 
 class QueuePairLinks final : private ClusterDialerEvents, private ClusterChannelEvents {
 public:
-  QueuePairLinks(ClusterAccess& access, QueuePairSetup setup);
+  QueuePairLinks(ClusterAccess& access, base::Log& log, QueuePairSetup setup);
   ~QueuePairLinks() override;
   QueuePairLinks(const QueuePairLinks&) = delete;
   QueuePairLinks& operator=(const QueuePairLinks&) = delete;
@@ -95,7 +103,7 @@ private:
     std::uint64_t attempt = 0;              // tells the results of jobs apart
     std::unique_ptr<ClusterDialer> dialer;  // outgoing; none: its peer has left
     std::unique_ptr<ClusterChannel> channel;
-    std::unique_ptr<Deadline> deadline;  // of what the other end has to say
+    std::unique_ptr<Deadline> deadline;  // of what the other end has to do
     std::unique_ptr<transport::RdmaLink> made;
     cluster::DaemonIdentity asker;  // incoming
     std::string trouble;            // why there was none the last time
@@ -127,7 +135,9 @@ private:
   void take_offer(std::uint64_t id, Link& link, std::span<const std::byte> payload);
   void take_answer(std::uint64_t id, Link& link, std::span<const std::byte> payload);
   void on_connected(std::uint64_t id, Link& link, Made made);
-  void refuse(Link& link, QueuePairRefusal refusal);
+  void refuse(std::uint64_t id, Link& link, QueuePairRefusal refusal);
+  // To `simmctl errors`, and once to the log.
+  void tell(const std::string& trouble);
   // There is no queue pair: of an outgoing link, the next attempt comes by itself.
   void give_up(std::uint64_t id, const std::string& why);
   void drop(std::uint64_t id, Link& link);
@@ -136,6 +146,7 @@ private:
   [[nodiscard]] transport::RdmaLinkMailbox* mailbox(const Link& link) const noexcept;
 
   ClusterAccess& access_;
+  base::Log& log_;
   const QueuePairSetup setup_;
   std::vector<transport::QueuePairAddress> addresses_;  // by rail
   // By the thread, oldest first: here and not on its way to the control thread, so that none

@@ -90,6 +90,9 @@ std::string_view refusal_text(QueuePairRefusal refusal) noexcept {
       return "the peer takes no more RDMA connections";
     case QueuePairRefusal::failed:
       return "the peer's RDMA device refused to connect";
+    case QueuePairRefusal::not_registered:
+      return "the peer could not register its pool with its RDMA port (its simmctl errors says "
+             "why)";
   }
   return "unknown";
 }

@@ -18,12 +18,13 @@ namespace simm::control {
 // Why there is none. The numbers are part of the wire; only append.
 enum class QueuePairRefusal : std::uint16_t {
   none = 0,
-  no_rail = 1,    // no port of the server reaches the asker's
-  not_ready = 2,  // its pool is not registered with that port yet
-  no_room = 3,    // the device, or the data agent, takes no more
-  failed = 4,     // the device refused to connect
+  no_rail = 1,         // no port of the server reaches the asker's
+  not_ready = 2,       // its pool is not registered with that port yet
+  no_room = 3,         // the device, or the data agent, takes no more
+  failed = 4,          // the device refused to connect
+  not_registered = 5,  // its pool could not be registered with that port
 };
-inline constexpr std::uint16_t kQueuePairRefusalMax = 4;
+inline constexpr std::uint16_t kQueuePairRefusalMax = 5;
 [[nodiscard]] std::string_view refusal_text(QueuePairRefusal refusal) noexcept;
 
 struct QueuePairAnswer {

@@ -74,6 +74,7 @@ class FakeRail final : public RdmaDevice {
 public:
   // With the IPv4 address 10.0.`network`.`host`.
   FakeRail(std::uint8_t network, std::uint8_t host, bool is_ethernet = true) {
+    info_.device = "rail-" + std::to_string(network);
     address_.gid = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, network, host};
     address_.mtu_bytes = 1024;
     address_.reads_in = 16;

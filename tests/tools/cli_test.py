@@ -120,10 +120,13 @@ class Ctl(unittest.TestCase):
         row = rows[-1]
         self.assertEqual((row["state"], row["mbit_s"]), ("missing", 100_000))
         self.assertEqual(row["configured"], ["speed_gbit_s", "gpu"])
+        # Opened by nobody, so nothing is registered with it.
+        self.assertEqual((row["rail"], row["wanted_bytes"]), (-1, 0))
         self.assertIn("no GPU at 0000:1b:00.0", row["problem"])
         self.assertIn(f"nics: {NO_NIC}: this host has no", (self.daemon.path / "log").read_text())
         text = self.daemon.ctl("nics").stdout.decode().splitlines()
-        self.assertRegex(text[0], r"^nic +port .* used +configured +problem$")
+        self.assertRegex(text[0], r"^nic +port .* used +rail +registered_bytes +waiting_bytes "
+                                  r"+failed_bytes +wanted_bytes +configured +problem$")
         self.assertRegex(text[-1], rf"^{NO_NIC} +0 .* missing .* .*no such RDMA device")
 
     def test_log_level(self):

@@ -41,7 +41,7 @@ ChunkRegistrar::ChunkRegistrar(const RegistrarConfig& config, const std::vector<
       return environment.counters.counter(prefix + name);
     };
     rails_.push_back({device, 0, RailProgress{name_of(*device)}, counter("registered_bytes"),
-                      counter("wanted_bytes"), counter("registrations"),
+                      counter("wanted_bytes"), counter("failed_bytes"), counter("registrations"),
                       counter("registration_failures")});
   }
 }
@@ -187,10 +187,14 @@ void ChunkRegistrar::collect_wishes(RegisteredRange& range, base::TimeNs now_ns)
       if (!is_wish_due(range, cell, now_ns)) continue;
       chunks.set_state(chunk, rail, ChunkState::wanted);
       range.asked_.push_back(cell);
-      // In the background all of it is counted already, and what has failed was counted then.
-      if (before == ChunkState::failed || contains(range.spec_.background, rail)) continue;
-      range.rails_[rail].wanted += chunks.chunk_bytes(chunk);
-      add_progress(rail, {.wanted = chunks.chunk_bytes(chunk)}, false);
+      const std::uint64_t bytes = chunks.chunk_bytes(chunk);
+      if (before == ChunkState::failed) {  // and was wanted before
+        range.rails_[rail].failed -= bytes;
+        add_progress(rail, {.failed = bytes}, true);
+      } else if (!contains(range.spec_.background, rail)) {  // else counted at the start
+        range.rails_[rail].wanted += bytes;
+        add_progress(rail, {.wanted = bytes}, false);
+      }
     }
   }
   if (!had_wishes && !range.asked_.empty()) asked_.push_back(&range);
@@ -276,6 +280,9 @@ void ChunkRegistrar::finish(const Job& job, Made made) {
   } else {
     range.again_[cell] = clock_.now_ns() + config_.retry_ns;
     chunks.set_state(job.chunk, job.rail, ChunkState::failed);
+    const RegisteredRange::RailBytes refused{.failed = chunks.chunk_bytes(job.chunk)};
+    range.rails_[job.rail].failed += refused.failed;
+    add_progress(job.rail, refused, false);
     Rail& rail = rails_[job.rail];
     ++rail.progress.failures;
     rail.failures.set(rail.progress.failures);
@@ -294,10 +301,12 @@ void ChunkRegistrar::add_progress(std::uint32_t rail, const RegisteredRange::Rai
   Rail& of = rails_[rail];
   move_by(of.progress.registered_bytes, more.registered, is_less);
   move_by(of.progress.wanted_bytes, more.wanted, is_less);
+  move_by(of.progress.failed_bytes, more.failed, is_less);
   move_by(of.progress.registrations, more.registrations, is_less);
   move_by(of.progress.on_demand, more.on_demand, is_less);
   of.registered_bytes.set(of.progress.registered_bytes);
   of.wanted_bytes.set(of.progress.wanted_bytes);
+  of.failed_bytes.set(of.progress.failed_bytes);
   of.registrations.set(of.progress.registrations);
 }
 

@@ -30,6 +30,7 @@
 #include "daemon/base/counters.h"
 #include "daemon/base/error_log.h"
 #include "daemon/base/log.h"
+#include "daemon/transport/rdma/rail_progress.h"
 #include "daemon/transport/rdma/rdma_device.h"
 #include "daemon/transport/rdma/registered_range.h"
 #include "simm/expected.h"
@@ -53,16 +54,6 @@ struct RegistrarEnvironment {
   base::ErrorLog& errors;
   base::Log& log;
   base::CounterSet& counters;
-};
-
-// Of all ranges that there are.
-struct RailProgress {
-  std::string name;                    // "mlx5_0/1"
-  std::uint64_t registered_bytes = 0;  // of wanted_bytes
-  std::uint64_t wanted_bytes = 0;
-  std::uint64_t registrations = 0;
-  std::uint64_t on_demand = 0;  // of these, those whose pages the device faults in
-  std::uint64_t failures = 0;   // since the start
 };
 
 class ChunkRegistrar {
@@ -95,6 +86,7 @@ private:
     RailProgress progress;
     base::Counter registered_bytes;
     base::Counter wanted_bytes;
+    base::Counter failed_bytes;
     base::Counter registrations;
     base::Counter failures;
   };

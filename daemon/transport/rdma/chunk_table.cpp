@@ -73,6 +73,18 @@ KeysFound ChunkTable::find_in(std::uint32_t chunk, std::uint32_t rail, ChunkKeys
   return state == ChunkState::failed ? KeysFound::failed : KeysFound::later;
 }
 
+KeysFound ChunkTable::find_whole(std::uint32_t rail) noexcept {
+  KeysFound found = KeysFound::all;
+  for (std::uint32_t at = 0; at < chunks_; ++at) {
+    ChunkKeys keys;
+    // What is only late has its turn in the background, and is not pushed before others.
+    const ChunkState its = state(at, rail);
+    if (its == ChunkState::registered) continue;
+    found = std::max(found, its == ChunkState::failed ? find_in(at, rail, keys) : KeysFound::later);
+  }
+  return found;
+}
+
 ChunkState ChunkTable::state(std::uint32_t chunk, std::uint32_t rail) const noexcept {
   return cell(chunk, rail).state.load(std::memory_order_acquire);
 }

@@ -10,8 +10,8 @@
 // never change again once they can be read. Data agents read them without a lock. An agent that
 // finds no keys leaves a wish in the cell, which is a word of its own, and rings the bell.
 //
-// Owned by a RegisteredRange. Thread: find() from any data agent; the rest registrar threads, under
-// the registrar's lock.
+// Owned by a RegisteredRange. Thread: find() from any data agent, find_whole() from control; the
+// rest registrar threads, under the registrar's lock.
 #pragma once
 
 #include <array>
@@ -62,6 +62,10 @@ public:
   // has no parts.
   KeysFound find(std::uint32_t rail, std::uint64_t offset, std::uint64_t bytes,
                  KeyedSpan& span) noexcept;
+
+  // Of the whole range: all, or what keeps it from that: chunks that have failed, and are asked for
+  // by this, or else chunks that come later by themselves.
+  [[nodiscard]] KeysFound find_whole(std::uint32_t rail) noexcept;
 
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] std::uint32_t rails() const noexcept { return rails_; }

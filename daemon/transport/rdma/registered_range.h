@@ -50,6 +50,7 @@ private:
   struct RailBytes {
     std::uint64_t wanted = 0;  // in the background, or on demand
     std::uint64_t registered = 0;
+    std::uint64_t failed = 0;
     std::uint64_t registrations = 0;
     std::uint64_t on_demand = 0;
   };

@@ -173,6 +173,30 @@ TEST_CASE("nics show what the configuration says of them, and what it asks for i
   CHECK(nics[2].at("problem").get<std::string>().find("mlx5_0/1, mlx5_1/1") != std::string::npos);
 }
 
+TEST_CASE("nics show how far memory is registered with those that are opened") {
+  World world;
+  Admin admin(world);
+  support::SysfsTree tree(1);
+  admin.reports.read_sysfs_at(tree.root());
+  tree.add_nic("mlx5_0", "pci0000:10/0000:11:00.0", 0);
+  tree.add_nic("mlx5_1", "pci0000:10/0000:12:00.0", 0);
+  const auto row = [&](std::size_t nic) {
+    const json at = admin.ask("nics").at(nic);
+    return std::vector<std::int64_t>{at.at("rail"), at.at("registered_bytes"),
+                                     at.at("waiting_bytes"), at.at("failed_bytes"),
+                                     at.at("wanted_bytes")};
+  };
+  CHECK(row(0) == std::vector<std::int64_t>{-1, 0, 0, 0, 0});
+  transport::RailProgress rail{.name = "mlx5_1/1", .wanted_bytes = 500};
+  admin.reports.show_rails([&] { return std::vector{rail}; });
+  rail.registered_bytes = 100;
+  CHECK(row(1) == std::vector<std::int64_t>{0, 100, 400, 0, 500});
+  rail.registered_bytes = 420;
+  rail.failed_bytes = 30;
+  CHECK(row(1) == std::vector<std::int64_t>{0, 420, 50, 30, 500});
+  CHECK(row(0) == std::vector<std::int64_t>{-1, 0, 0, 0, 0});
+}
+
 TEST_CASE("who was poisoned is known after its end") {
   World world;
   Admin admin(world);

@@ -85,7 +85,7 @@ struct World {
         one(capacity),
         two(capacity),
         incoming(capacity),
-        queue_pairs(*node.access, {}),
+        queue_pairs(*node.access, node.log, {}),
         links(*node.access, {{&one.mailbox, &incoming}, {&two.mailbox, nullptr}}, 2, queue_pairs) {}
 
   Storage& add_storage(const std::string& name, std::uint64_t number) {

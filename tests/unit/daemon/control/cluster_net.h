@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/base/log.h"
 #include "daemon/base/real_clock.h"
 #include "daemon/control/cluster_channel.h"
 #include "daemon/control/cluster_dialer.h"
@@ -50,7 +51,11 @@ inline cluster::ClusterSecret secret_of(char letter) {
 struct Daemon {
   Daemon(boost::asio::io_context& io, cluster::ClusterSecret known, std::string name,
          std::uint64_t number, cluster::ClusterRole role)
-      : random(number), errors(clock), limits(counters), secret(std::move(known)) {
+      : random(number),
+        errors(clock),
+        log(clock, base::LogLevel::error),
+        limits(counters),
+        secret(std::move(known)) {
     self.cluster = "test";
     self.name = std::move(name);
     self.incarnation = {number, number};
@@ -63,6 +68,7 @@ struct Daemon {
   base::SeededRandom random;
   base::CounterSet counters;
   base::ErrorLog errors;
+  base::Log log;
   base::LimitCounters limits;
   cluster::ClusterSecret secret;
   cluster::HelloSelf self;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -57,7 +58,8 @@ inline const FakeQueuePair& pair_of(const RdmaLink& link) {
 struct End : control::ClusterListenerEvents {
   // `networks`: of its rails, one each.
   End(boost::asio::io_context& io, const std::string& name, std::uint8_t number, bool is_asker,
-      const std::vector<std::uint8_t>& networks, bool is_ethernet = true, std::size_t capacity = 64)
+      const std::vector<std::uint8_t>& networks, bool is_ethernet = true, std::size_t capacity = 64,
+      base::TimeNs patience_ns = 5 * base::kNsPerSecond)
       : daemon(io, secret_of('s'), name, number,
                is_asker ? cluster::ClusterRole::node : cluster::ClusterRole::storage),
         one(capacity),
@@ -66,7 +68,8 @@ struct End : control::ClusterListenerEvents {
       rails.push_back(std::make_unique<FakeRail>(network, number, is_ethernet));
     }
     control::QueuePairSetup setup;
-    setup.is_ready = [this](std::size_t) { return is_ready; };
+    setup.pool_keys = [this](std::size_t) { return pool_keys; };
+    setup.patience_ns = patience_ns;
     for (Agent* agent : {&one, &two}) {
       control::AgentQueuePairs& pairs = setup.agents.emplace_back();
       if (rails.empty()) continue;
@@ -77,7 +80,7 @@ struct End : control::ClusterListenerEvents {
       }
     }
     for (auto& rail : rails) setup.rails.push_back(rail.get());
-    links = std::make_unique<control::QueuePairLinks>(*daemon.access, std::move(setup));
+    links = std::make_unique<control::QueuePairLinks>(*daemon.access, daemon.log, std::move(setup));
   }
   ~End() override = default;
 
@@ -105,7 +108,16 @@ struct End : control::ClusterListenerEvents {
     return daemon.counters.counter("cluster.queue_pairs." + name).value();
   }
 
-  bool is_ready = true;
+  // What it says of queue pairs in its simmctl errors, and how often.
+  std::map<std::string, std::uint64_t> told() const {
+    std::map<std::string, std::uint64_t> told;
+    for (const base::ErrorEntry& entry : daemon.errors.entries()) {
+      if (entry.site == "cluster.queue_pair") told[entry.text] = entry.count;
+    }
+    return told;
+  }
+
+  transport::KeysFound pool_keys = transport::KeysFound::all;
   std::size_t accepted = 0;
   Daemon daemon;
   std::vector<std::unique_ptr<FakeRail>> rails;
@@ -124,11 +136,13 @@ struct World {
     std::vector<std::uint8_t> serving = {1, 2};
     bool is_server_ethernet = true;
     std::size_t capacity = 64;  // of the asker's mailboxes
+    base::TimeNs server_patience_ns = 5 * base::kNsPerSecond;
   };
   World() : World(Shape{}) {}
   explicit World(const Shape& shape)
       : asker(io, "node-1", 1, true, shape.asking, true, shape.capacity),
-        server(io, "store-1", 2, false, shape.serving, shape.is_server_ethernet) {
+        server(io, "store-1", 2, false, shape.serving, shape.is_server_ethernet, 64,
+               shape.server_patience_ns) {
     listen(server);
   }
   void listen(control::ClusterListenerEvents& events) {

@@ -120,15 +120,40 @@ TEST_CASE("a daemon that is gone takes its queue pairs along") {
 
 TEST_CASE("a server whose memory is not registered yet is asked until it is") {
   World world;
-  world.server.is_ready = false;
+  world.server.pool_keys = transport::KeysFound::later;
   world.reach();
   world.until_trouble(std::string(refusal_text(QueuePairRefusal::not_ready)));
   CHECK(world.server.made() == 0);
   CHECK(world.server.counted("refused") > 0);
   CHECK(world.asker.held() == 0);
-  world.server.is_ready = true;
+  // It is nobody's trouble: nothing is said of it.
+  CHECK(world.server.told().empty());
+  CHECK(world.asker.told().empty());
+  world.server.pool_keys = transport::KeysFound::all;
   world.until_open(2);
   check_that_all_are_connected(world);
+}
+
+TEST_CASE("a server whose memory could not be registered says so, and both ends know it") {
+  World world;
+  world.server.pool_keys = transport::KeysFound::failed;
+  world.reach();
+  world.until_trouble(std::string(refusal_text(QueuePairRefusal::not_registered)));
+  const std::string why(refusal_text(QueuePairRefusal::not_registered));
+  // An entry, and so a line of the log, for all offers: at the server for each of its ports.
+  world.until([&] { return world.asker.told()["no RDMA with storage/store-1: " + why] >= 4; });
+  CHECK(world.asker.told().size() == 1);
+  const auto at_server = world.server.told();
+  CHECK(at_server.size() == 2);
+  for (const std::string port : {"rail-1/1", "rail-2/1"}) {
+    const std::string words =
+        ": other daemons are refused, because the pool could not be registered with it";
+    CHECK(at_server.count(port + words) == 1);
+  }
+  CHECK(world.server.made() == 0);
+  world.server.pool_keys = transport::KeysFound::all;
+  world.until_open(2);
+  CHECK(world.view().trouble.empty());
 }
 
 TEST_CASE("ports of another kind of link are not reached, and that is said") {
@@ -265,8 +290,8 @@ TEST_CASE("queue pairs that are being made when a daemon stops end before its po
     world.io.restart();
     world.io.poll();
     CHECK(end.live() == 0);
-    end.links =
-        std::make_unique<control::QueuePairLinks>(*end.daemon.access, control::QueuePairSetup{});
+    end.links = std::make_unique<control::QueuePairLinks>(*end.daemon.access, end.daemon.log,
+                                                          control::QueuePairSetup{});
   }
 }
 
@@ -339,6 +364,26 @@ TEST_CASE("an offer is answered, and whatever follows it ends the queue pair") {
   world.until([&] { return stranger.is_closed; });
   world.until([&] { return world.server.live() == 0; });
   CHECK(world.server.two.dropped == 1);
+}
+
+TEST_CASE("who was refused and does not hang up is hung up on") {
+  World::Shape shape;
+  shape.server_patience_ns = 50 * base::kNsPerMs;
+  for (const bool is_known : {false, true}) {
+    CAPTURE(is_known);
+    World world(shape);
+    // Refused at once, and after the device had its say.
+    if (!is_known) world.server.pool_keys = transport::KeysFound::later;
+    world.server.rails[1]->knobs.refuses_to_connect = is_known;
+    DialledStranger stranger(world);
+    REQUIRE(stranger.channel->send(control::encode_offer(offered())) == Status::ok);
+    world.until([&] { return stranger.heard.size() == 1; });
+    const auto answer = control::decode_answer(stranger.heard.at(0));
+    REQUIRE(answer.has_value());
+    CHECK(answer->refusal == (is_known ? QueuePairRefusal::failed : QueuePairRefusal::not_ready));
+    world.until([&] { return stranger.is_closed; });
+    CHECK(world.server.held() == 0);
+  }
 }
 
 TEST_CASE("what is no answer, or comes too early, ends its connection, and is dialled again") {

@@ -134,6 +134,9 @@ TEST_CASE("registrar: a failure is said once, and tried again only when it is us
   world.start();
   until([&] { return world.registrar->progress()[0].failures == 3; });
   CHECK(world.counters.value("rdma.rail.0.registration_failures") == 3);
+  CHECK(world.registrar->progress()[0].failed_bytes == 3 * kGiB);
+  CHECK(world.registrar->progress()[0].waiting_bytes() == 0);
+  CHECK(world.counters.value("rdma.rail.0.failed_bytes") == 3 * kGiB);
   const auto entries = world.errors.entries();
   REQUIRE(entries.size() == 1);
   CHECK(entries[0].count == 3);
@@ -167,6 +170,49 @@ TEST_CASE("registrar: what has failed is registered when it is possible again") 
   is_full = false;
   World::await(*range, 0, 0, KeysFound::all);
   CHECK(world.registrar->progress()[0].wanted_bytes == kGiB);
+  CHECK(world.registrar->progress()[0].failed_bytes == 0);
+  CHECK(world.registrar->progress()[0].registered_bytes == kGiB);
+}
+
+TEST_CASE("registrar: who asks for the whole range has all of it tried again that has failed") {
+  World world(1, 1, base::kNsPerMs);
+  std::atomic<bool> is_full{true};
+  world.rdma[0]->failure = [&is_full](const MemoryRange& part) {
+    return is_full && part.base != nowhere(World::kBase) ? kFails(part) : nullptr;
+  };
+  auto range = world.add(3 * kGiB, 0b01);
+  world.start();
+  until([&] { return range->chunks().find_whole(0) == KeysFound::failed; });
+  until([&] {
+    (void)range->chunks().find_whole(0);
+    return world.registrar->progress()[0].failures >= 8;
+  });
+  CHECK(world.registrar->progress()[0].registrations == 1);
+  is_full = false;
+  until([&] { return range->chunks().find_whole(0) == KeysFound::all; });
+  CHECK(world.registrar->progress()[0].failed_bytes == 0);
+  CHECK(world.registrar->progress()[0].registered_bytes == 3 * kGiB);
+}
+
+TEST_CASE("registrar: progress is of what waits, of what failed, and of ranges that are there") {
+  World world;
+  world.rdma[0]->close_gate();
+  world.rdma[0]->failure = [](const MemoryRange& part) {
+    return part.base == nowhere(World::kBase + kGiB) ? kFails(part) : nullptr;
+  };
+  auto range = world.add(4 * kGiB + 9, 0b01);
+  world.start();
+  world.rdma[0]->await_at_gate(1);
+  CHECK(world.registrar->progress()[0].waiting_bytes() == 4 * kGiB + 9);
+  world.rdma[0]->open_gate();
+  until([&] { return world.registrar->progress()[0].waiting_bytes() == 0; });
+  const RailProgress rail = world.registrar->progress()[0];
+  CHECK(rail.registered_bytes == 3 * kGiB + 9);
+  CHECK(rail.failed_bytes == kGiB);
+  CHECK(rail.wanted_bytes == 4 * kGiB + 9);
+  range.reset();
+  CHECK(world.registrar->progress()[0].failed_bytes == 0);
+  CHECK(world.registrar->progress()[0].wanted_bytes == 0);
 }
 
 TEST_CASE("registrar: a rail has so many registrations and no more, until some have gone") {

@@ -87,6 +87,27 @@ TEST_CASE("chunk table: a failed chunk is the answer for the span, and is asked 
   CHECK(span.part_count == 0);
 }
 
+TEST_CASE("chunk table: the whole of it is there, or late, or has failed and is asked for again") {
+  WorkBell bell;
+  ChunkTable table(3 * kGiB, 2, bell);
+  CHECK(table.find_whole(1) == KeysFound::later);
+  CHECK_FALSE(table.take_wishes());
+  table.set_state(1, 1, ChunkState::failed);
+  table.set_state(2, 1, ChunkState::wanted);
+  CHECK(table.find_whole(1) == KeysFound::failed);
+  CHECK(table.find_whole(0) == KeysFound::later);
+  CHECK(table.take_wishes());
+  CHECK(table.is_asked(1, 1));
+  CHECK_FALSE(table.is_asked(0, 1));
+  CHECK_FALSE(table.is_asked(1, 0));
+  for (std::uint32_t chunk = 0; chunk < 3; ++chunk) {
+    CHECK(table.find_whole(1) != KeysFound::all);
+    table.set_state(chunk, 1, ChunkState::wanted);
+    table.publish(chunk, 1, {});
+  }
+  CHECK(table.find_whole(1) == KeysFound::all);
+}
+
 TEST_CASE("chunk table: a span of more than two chunks is cut by the caller") {
   WorkBell bell;
   ChunkTable table(4 * kGiB, 1, bell);
