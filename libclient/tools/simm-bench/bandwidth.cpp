@@ -10,6 +10,7 @@
 
 #include "libclient/tools/simm-bench/kv_session.h"
 #include "libclient/tools/simm-bench/page_pattern.h"
+#include "libclient/tools/simm-bench/process_cpu.h"
 #include "libclient/tools/simm-bench/worker_pool.h"
 
 namespace simm::bench {
@@ -34,18 +35,26 @@ std::uint64_t now_ns() {
   return static_cast<std::uint64_t>(now.count());
 }
 
-// When each of `batches` calls began and ended, after one that warms up; `between` runs behind
-// each.
-Outcome time_batches(Worker& worker, std::size_t batches, const std::function<Outcome()>& call,
+// What a worker records of a call: when it began and ended, and the daemon's CPU time then.
+constexpr std::size_t kSamplesPerCall = 4;
+
+// Records each of `batches` calls, after one that warms up; `between` runs behind each.
+Outcome time_batches(Worker& worker, pid_t daemon, std::size_t batches,
+                     const std::function<Outcome()>& call,
                      const std::function<Outcome()>& between) {
   for (std::size_t i = 0; i <= batches; ++i) {
+    const Expected<std::uint64_t> start_cpu_ns = cpu_time_ns(daemon);
     const std::uint64_t start_ns = now_ns();
     const Outcome moved = call();
     const std::uint64_t end_ns = now_ns();
     if (!moved) return moved;
+    const Expected<std::uint64_t> end_cpu_ns = cpu_time_ns(daemon);
+    if (!start_cpu_ns) return start_cpu_ns.error();
+    if (!end_cpu_ns) return end_cpu_ns.error();
     if (i > 0) {
-      worker.record(start_ns);
-      worker.record(end_ns);
+      for (const std::uint64_t sample : {start_ns, end_ns, *start_cpu_ns, *end_cpu_ns}) {
+        worker.record(sample);
+      }
     }
     const Outcome prepared = between();
     if (!prepared) return prepared;
@@ -53,9 +62,9 @@ Outcome time_batches(Worker& worker, std::size_t batches, const std::function<Ou
   return Done{};
 }
 
-Outcome move_batches(Worker& worker, const std::string& socket_path, const BandwidthCase& row,
+Outcome move_batches(Worker& worker, const MeasuredProcess& daemon, const BandwidthCase& row,
                      const BatchShape& shape) {
-  Expected<KvSession> session = KvSession::connect(socket_path, WaitMode::adaptive);
+  Expected<KvSession> session = KvSession::connect(daemon.socket_path, WaitMode::adaptive);
   if (!session) return session.error();
   Expected<Region> region = region_for(session->client(), row.kind, shape.bytes());
   if (!region) return region.error();
@@ -68,7 +77,7 @@ Outcome move_batches(Worker& worker, const std::string& socket_path, const Bandw
   worker.line_up();
   if (row.is_put) {
     const Outcome timed = time_batches(
-        worker, shape.batches, [&] { return session->put(items); },
+        worker, daemon.pid, shape.batches, [&] { return session->put(items); },
         [&] { return session->remove(keys); });
     return timed;
   }
@@ -76,31 +85,48 @@ Outcome move_batches(Worker& worker, const std::string& socket_path, const Bandw
   if (!stored) return stored;
   std::fill_n(region->data(), shape.bytes(), std::byte{0xdb});
   const Outcome timed = time_batches(
-      worker, shape.batches, [&] { return session->get(items); }, [] { return Outcome(Done{}); });
+      worker, daemon.pid, shape.batches, [&] { return session->get(items); },
+      [] { return Outcome(Done{}); });
   if (!timed) return timed;
   const Outcome verified = KvSession::verify(items, *region);
   if (!verified) return verified;
   return session->remove(keys);
 }
 
-// Bytes per second of the median call of one worker. Of several: all bytes from the first start to
-// the last end; their medians would leave out who was kept waiting.
-double bandwidth_of(const std::vector<std::vector<std::uint64_t>>& workers, std::uint64_t bytes) {
-  std::vector<std::uint64_t> spent_ns;
+// What a clock showed at the start and at the end of calls.
+struct Spans {
+  std::vector<std::uint64_t> each_ns;
   std::uint64_t first_ns = UINT64_MAX;
   std::uint64_t last_ns = 0;
-  for (const std::vector<std::uint64_t>& times : workers) {
-    for (std::size_t i = 0; i + 1 < times.size(); i += 2) {
-      spent_ns.push_back(times[i + 1] - times[i]);
-      first_ns = std::min(first_ns, times[i]);
-      last_ns = std::max(last_ns, times[i + 1]);
+
+  void add(std::uint64_t start_ns, std::uint64_t end_ns) {
+    each_ns.push_back(end_ns - start_ns);
+    first_ns = std::min(first_ns, start_ns);
+    last_ns = std::max(last_ns, end_ns);
+  }
+  [[nodiscard]] double all_ns() const { return static_cast<double>(last_ns - first_ns); }
+};
+
+// Of the median call of one worker. Of several: all bytes from the first start to the last end;
+// their medians would leave out who was kept waiting.
+Bandwidth bandwidth_of(const std::vector<std::vector<std::uint64_t>>& workers,
+                       const BatchShape& shape) {
+  Spans time;
+  Spans cpu;
+  for (const std::vector<std::uint64_t>& samples : workers) {
+    for (std::size_t i = 0; i + kSamplesPerCall <= samples.size(); i += kSamplesPerCall) {
+      time.add(samples[i], samples[i + 1]);
+      cpu.add(samples[i + 2], samples[i + 3]);
     }
   }
+  const auto bytes = static_cast<double>(shape.bytes());
+  const auto pages = static_cast<double>(shape.pages);
   if (workers.size() == 1) {
-    return static_cast<double>(bytes) / static_cast<double>(sample_at(spent_ns, 0.5)) * 1e9;
+    return {bytes / static_cast<double>(sample_at(time.each_ns, 0.5)) * 1e9,
+            static_cast<double>(sample_at(cpu.each_ns, 0.5)) / pages / 1e3};
   }
-  const auto moved = static_cast<double>(bytes * spent_ns.size());
-  return moved / static_cast<double>(last_ns - first_ns) * 1e9;
+  const auto calls = static_cast<double>(time.each_ns.size());
+  return {bytes * calls / time.all_ns() * 1e9, cpu.all_ns() / (pages * calls) / 1e3};
 }
 
 }  // namespace
@@ -116,13 +142,14 @@ BatchShape batch_shape(const BenchOptions& options, std::uint64_t page_bytes) {
   return shape;
 }
 
-Expected<double> measure_bandwidth(const BenchOptions& options, const std::string& socket_path,
-                                   const BandwidthCase& row, const BatchShape& shape) {
+Expected<Bandwidth> measure_bandwidth(const BenchOptions& options, const MeasuredProcess& daemon,
+                                      const BandwidthCase& row, const BatchShape& shape) {
+  const std::size_t samples_max = kSamplesPerCall * shape.batches;
   const auto samples =
-      run_workers({options.processes, options.threads, 2 * shape.batches, true},
-                  [&](Worker& worker) { return move_batches(worker, socket_path, row, shape); });
+      run_workers({options.processes, options.threads, samples_max, true},
+                  [&](Worker& worker) { return move_batches(worker, daemon, row, shape); });
   if (!samples) return samples.error();
-  return bandwidth_of(*samples, shape.bytes());
+  return bandwidth_of(*samples, shape);
 }
 
 }  // namespace simm::bench

@@ -29,9 +29,14 @@ struct BatchShape {
 // Batches of a round that last long enough to be measured; with --quick as little as possible.
 BatchShape batch_shape(const BenchOptions& options, std::uint64_t page_bytes);
 
-// Bytes per second of the median batch; of several workers: of all batches together. Puts are of
-// keys that are not there; every page that is fetched is compared with what its key says.
-Expected<double> measure_bandwidth(const BenchOptions& options, const std::string& socket_path,
-                                   const BandwidthCase& row, const BatchShape& shape);
+// Of several workers: all batches together, and for puts also what removes the pages in between.
+struct Bandwidth {
+  double bytes_per_s = 0;    // of the median batch
+  double daemon_cpu_us = 0;  // CPU time of the daemon for each page
+};
+// Puts are of keys that are not there; every page that is fetched is compared with what its key
+// says.
+Expected<Bandwidth> measure_bandwidth(const BenchOptions& options, const MeasuredProcess& daemon,
+                                      const BandwidthCase& row, const BatchShape& shape);
 
 }  // namespace simm::bench

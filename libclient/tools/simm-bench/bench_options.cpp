@@ -1,5 +1,7 @@
 #include "libclient/tools/simm-bench/bench_options.h"
 
+#include <algorithm>
+
 #include "libclient/tools/simm-bench/subprocess.h"
 
 namespace simm::bench {
@@ -38,6 +40,12 @@ Expected<Baseline> run_baseline(const std::vector<std::string>& arguments, const
 void Rounds::add_baseline(const Baseline& baseline) {
   baselines.push_back(baseline.value);
   noisy = noisy || baseline.noisy;
+}
+
+void Rounds::judge_spread(double spread_max) {
+  if (baselines.empty()) return;
+  const auto [smallest, largest] = std::minmax_element(baselines.begin(), baselines.end());
+  noisy = noisy || *largest > *smallest * spread_max;
 }
 
 Result Rounds::result(std::string name, std::string unit, nlohmann::json params) const {

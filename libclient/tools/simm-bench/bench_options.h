@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "libclient/tools/simm-bench/daemon_process.h"
 #include "libclient/tools/simm-bench/result.h"
@@ -19,6 +20,8 @@ struct BenchOptions {
   std::string only = kAllCases;  // or one of the subcommand's cases
   bool quick = false;            // as little as shows that it works
   bool json = false;
+  std::vector<std::string> near_devices;  // RDMA devices: of the node,
+  std::vector<std::string> far_devices;   // ... of its storage daemon, reached by those in turn
 };
 
 // The daemon of one measurement: the one that --daemon names, or one of our own.
@@ -42,6 +45,12 @@ private:
   std::optional<DaemonProcess> own_;
 };
 
+// The process that is measured, and where its clients meet it.
+struct MeasuredProcess {
+  std::string socket_path;
+  pid_t pid = -1;
+};
+
 // A figure of a baseline program, and whether it was outside its sanity bounds.
 struct Baseline {
   double value = 0;
@@ -57,6 +66,8 @@ struct Rounds {
   bool noisy = false;
 
   void add_baseline(const Baseline& baseline);
+  // Noisy when the largest baseline is more than so many times the smallest.
+  void judge_spread(double spread_max);
   [[nodiscard]] Result result(std::string name, std::string unit, nlohmann::json params) const;
 };
 

@@ -12,7 +12,7 @@ bool is_left_out(const Error& error) {
   return error.status == Status::unsupported || error.status == Status::permission_denied;
 }
 
-Outcome measure_row(const BenchOptions& options, const std::string& socket_path,
+Outcome measure_row(const BenchOptions& options, const MeasuredProcess& daemon,
                     const BandwidthCase& row, const BatchShape& shape, ResultPrinter& printer) {
   Rounds rounds;
   for (int round = 0; round < (options.quick ? 1 : 3); ++round) {
@@ -22,13 +22,13 @@ Outcome measure_row(const BenchOptions& options, const std::string& socket_path,
         "bytes_per_s");
     if (!copy) return copy.error();
     rounds.add_baseline(*copy);
-    const Expected<double> moved = measure_bandwidth(options, socket_path, row, shape);
+    const Expected<Bandwidth> moved = measure_bandwidth(options, daemon, row, shape);
     if (!moved && is_left_out(moved.error())) {
       std::fprintf(stderr, "%s: left out: %s\n", row.name, moved.error().context.c_str());
       return Done{};
     }
     if (!moved) return Error{moved.status(), std::string(row.name) + ": " + moved.error().context};
-    rounds.values.push_back(*moved);
+    rounds.values.push_back(moved->bytes_per_s);
   }
   printer.print(rounds.result(row.name, "B/s",
                               {{"page_bytes", shape.page_bytes},
@@ -56,7 +56,7 @@ Outcome run_kv_bandwidth(const BenchOptions& options, ResultPrinter& printer) {
                                      {"kv.get_bw_foreign", RegionKind::foreign, false}};
   for (const std::uint64_t page_bytes : {kLlama70b.object_bytes, kDeepSeekR1.object_bytes}) {
     for (const BandwidthCase& row : kRows) {
-      const Outcome outcome = measure_row(options, daemon->socket_path(), row,
+      const Outcome outcome = measure_row(options, {daemon->socket_path(), daemon->pid()}, row,
                                           batch_shape(options, page_bytes), printer);
       if (!outcome) return outcome;
     }

@@ -8,6 +8,7 @@
 #include "libclient/tools/simm-bench/kv_session.h"
 #include "libclient/tools/simm-bench/page_pattern.h"
 #include "libclient/tools/simm-bench/pinning.h"
+#include "libclient/tools/simm-bench/process_cpu.h"
 #include "libclient/tools/simm-bench/worker_pool.h"
 
 namespace simm::bench {
@@ -100,8 +101,9 @@ private:
   std::string text_;
 };
 
-Outcome get_small_pages(Worker& worker, const std::string& socket_path, const SmallGets& gets) {
-  Expected<KvSession> session = KvSession::connect(socket_path, gets.wait);
+// Records how long each get took, and behind them the daemon's CPU time before and after.
+Outcome get_small_pages(Worker& worker, const MeasuredProcess& daemon, const SmallGets& gets) {
+  Expected<KvSession> session = KvSession::connect(daemon.socket_path, gets.wait);
   if (!session) return session.error();
   const std::size_t calls = gets.calls;
   const std::vector<std::string> keys = bench_keys("small", 0, gets.set_bytes / kSmallPageBytes);
@@ -116,7 +118,13 @@ Outcome get_small_pages(Worker& worker, const std::string& socket_path, const Sm
   const std::size_t warm_up = calls / 10;
   const KeyTape tape(keys, warm_up + calls, worker.index() + 1);
   worker.line_up();
+  std::uint64_t cpu_before_ns = 0;
   for (std::size_t i = 0; i < warm_up + calls; ++i) {
+    if (i == warm_up) {
+      const Expected<std::uint64_t> cpu_ns = cpu_time_ns(daemon.pid);
+      if (!cpu_ns) return cpu_ns.error();
+      cpu_before_ns = *cpu_ns;
+    }
     const auto start = std::chrono::steady_clock::now();
     const PageResult result = session->client().get(tape[i], target, call_options);
     const std::uint64_t spent_ns = since_ns(start);
@@ -127,10 +135,14 @@ Outcome get_small_pages(Worker& worker, const std::string& socket_path, const Sm
       return Error{Status::corrupt, "get: wrong bytes"};
     }
   }
+  const Expected<std::uint64_t> cpu_after_ns = cpu_time_ns(daemon.pid);
+  if (!cpu_after_ns) return cpu_after_ns.error();
+  worker.record(cpu_before_ns);
+  worker.record(*cpu_after_ns);
   return Done{};
 }
 
-Outcome get_4k(const BenchOptions& options, const std::string& socket_path, ResultPrinter& printer,
+Outcome get_4k(const BenchOptions& options, const MeasuredProcess& daemon, ResultPrinter& printer,
                std::uint64_t set_bytes, WaitMode wait) {
   const SmallGets gets{wait, set_bytes, options.quick ? 2'000u : 200'000u};
   Rounds rounds;
@@ -142,9 +154,9 @@ Outcome get_4k(const BenchOptions& options, const std::string& socket_path, Resu
                      "ns_per_copy");
     if (!copy) return copy.error();
     rounds.add_baseline({copy->value / 1e3, copy->noisy});
-    const Expected<double> p50 = small_get_p50_us(options, socket_path, gets);
-    if (!p50) return p50.error();
-    rounds.values.push_back(*p50);
+    const Expected<SmallGetTimes> times = measure_small_gets(options, daemon, gets);
+    if (!times) return times.error();
+    rounds.values.push_back(times->p50_us);
   }
   // Spinning and sleeping are two figures; only the first has a target.
   const char* name = wait == WaitMode::spin ? "kv.get_4k_p50" : "kv.get_4k_adaptive_p50";
@@ -158,10 +170,23 @@ Outcome get_4k(const BenchOptions& options, const std::string& socket_path, Resu
 
 }  // namespace
 
-Expected<double> small_get_p50_us(const BenchOptions& options, const std::string& socket_path,
-                                  const SmallGets& gets) {
-  return p50_us(options, gets.calls,
-                [&](Worker& worker) { return get_small_pages(worker, socket_path, gets); });
+Expected<SmallGetTimes> measure_small_gets(const BenchOptions& options,
+                                           const MeasuredProcess& daemon, const SmallGets& gets) {
+  auto samples = run_workers({options.processes, options.threads, gets.calls + 2, true},
+                             [&](Worker& worker) { return get_small_pages(worker, daemon, gets); });
+  if (!samples) return samples.error();
+  std::uint64_t first_ns = UINT64_MAX;
+  std::uint64_t last_ns = 0;
+  for (std::vector<std::uint64_t>& worker : *samples) {
+    last_ns = std::max(last_ns, worker.back());
+    worker.pop_back();
+    first_ns = std::min(first_ns, worker.back());
+    worker.pop_back();
+  }
+  std::vector<std::uint64_t> all = merge(*samples);
+  const auto gets_done = static_cast<double>(all.size());
+  return SmallGetTimes{static_cast<double>(sample_at(all, 0.5)) / 1e3,
+                       static_cast<double>(last_ns - first_ns) / gets_done / 1e3};
 }
 
 Outcome run_kv_latency(const BenchOptions& options, ResultPrinter& printer) {
@@ -174,11 +199,12 @@ Outcome run_kv_latency(const BenchOptions& options, ResultPrinter& printer) {
   const std::string& socket_path = daemon->socket_path();
   Outcome outcome = exists_128(options, socket_path, printer);
   if (!outcome) return outcome;
-  outcome = get_4k(options, socket_path, printer, 64ull << 20, WaitMode::spin);
+  const MeasuredProcess process{socket_path, daemon->pid()};
+  outcome = get_4k(options, process, printer, 64ull << 20, WaitMode::spin);
   if (!outcome) return outcome;
-  outcome = get_4k(options, socket_path, printer, 64ull << 20, WaitMode::adaptive);
+  outcome = get_4k(options, process, printer, 64ull << 20, WaitMode::adaptive);
   if (!outcome) return outcome;
-  return get_4k(options, socket_path, printer, large_set, WaitMode::spin);
+  return get_4k(options, process, printer, large_set, WaitMode::spin);
 }
 
 }  // namespace simm::bench

@@ -21,8 +21,11 @@ struct SmallGets {
   std::uint64_t set_bytes = 64ull << 20;
   std::size_t calls = 0;  // of each worker, after a tenth that warms up
 };
-// Microseconds of the median get of all workers.
-Expected<double> small_get_p50_us(const BenchOptions& options, const std::string& socket_path,
-                                  const SmallGets& gets);
+struct SmallGetTimes {
+  double p50_us = 0;         // of the gets of all workers
+  double daemon_cpu_us = 0;  // CPU time of the daemon for each get
+};
+Expected<SmallGetTimes> measure_small_gets(const BenchOptions& options,
+                                           const MeasuredProcess& daemon, const SmallGets& gets);
 
 }  // namespace simm::bench

@@ -16,22 +16,6 @@
 namespace simm::bench {
 namespace {
 
-// A loopback address whose port is free now.
-Expected<std::string> free_address() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t bytes = sizeof address;
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  const bool is_bound =
-      fd >= 0 && bind(fd, generic, bytes) == 0 && getsockname(fd, generic, &bytes) == 0;
-  const int error = errno;
-  if (fd >= 0) close(fd);
-  if (!is_bound) return system_error("a port on 127.0.0.1", error);
-  return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
-}
-
 // Guards a measurement against strangers on this host, and shows nothing to anybody afterwards.
 Outcome write_secret(const std::string& path) {
   char random[32] = {};
@@ -61,7 +45,19 @@ DaemonOptions member(const std::string& role, const std::string& manager,
                  {"node", {{"cache_bytes", options.cache_bytes}}},
                  {"manager", {{"listen", manager}, {"member_timeout_ms", 30'000}}},
                  {"wait", {{"mode", options.wait}}}};
+  const auto& devices = role == "node" ? options.near_devices : options.far_devices;
+  if (role == "manager" || devices.empty()) return result;
+  result.more["rdma"] = {{"mode", "require"}};
+  for (const std::string& device : devices) result.more["nics"].push_back({{"name", device}});
   return result;
+}
+
+// Whether a node has all its connections with that peer, and queue pairs over each of its devices.
+bool is_connected(const nlohmann::json& peer, std::size_t rails) {
+  const auto queue_pairs = peer.value("queue_pairs", std::size_t{0});
+  return peer.value("connections", 0) > 0 &&
+         peer.value("open", 0) == peer.value("connections", 0) && queue_pairs >= rails &&
+         peer.value("queue_pairs_open", std::size_t{0}) == queue_pairs;
 }
 
 }  // namespace
@@ -91,12 +87,12 @@ Expected<LoopbackCluster> LoopbackCluster::start(const ClusterOptions& options) 
   if (!node) return node.error();
   LoopbackCluster cluster(std::move(*directory), std::move(*manager), std::move(*storage),
                           std::move(*node));
-  const Outcome connected = cluster.wait_until_connected();
+  const Outcome connected = cluster.wait_until_connected(options.near_devices.size());
   if (!connected) return connected.error();
   return cluster;
 }
 
-Outcome LoopbackCluster::wait_until_connected() {
+Outcome LoopbackCluster::wait_until_connected(std::size_t rails) {
   using std::chrono::steady_clock;
   std::string seen;
   for (const auto end = steady_clock::now() + std::chrono::seconds(30);
@@ -109,13 +105,25 @@ Outcome LoopbackCluster::wait_until_connected() {
     if (!answer) return answer.error();
     seen = answer->dump();
     const nlohmann::json peers = answer->value("peers", nlohmann::json::array());
-    if (peers.size() == 1 && peers[0].value("connections", 0) > 0 &&
-        peers[0].value("open", 0) == peers[0].value("connections", 0)) {
-      return Done{};
-    }
+    if (peers.size() == 1 && is_connected(peers[0], rails)) return Done{};
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   return Error{Status::timeout, "the cluster did not come together within 30 s: " + seen};
+}
+
+Expected<std::string> free_address() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof address;
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  const bool is_bound =
+      fd >= 0 && bind(fd, generic, bytes) == 0 && getsockname(fd, generic, &bytes) == 0;
+  const int error = errno;
+  if (fd >= 0) close(fd);
+  if (!is_bound) return system_error("a port on 127.0.0.1", error);
+  return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
 }
 
 Expected<nlohmann::json> ask_daemon(const std::string& admin_path,

@@ -13,6 +13,7 @@
 #include "libclient/tools/simm-bench/kv_latency.h"
 #include "libclient/tools/simm-bench/kv_victim.h"
 #include "libclient/tools/simm-bench/node_benchmark.h"
+#include "libclient/tools/simm-bench/rdma_benchmark.h"
 #include "libclient/tools/simm-bench/replay_command.h"
 #include "libclient/tools/simm-bench/store_benchmark.h"
 #include "libclient/tools/simm-bench/subprocess.h"
@@ -35,6 +36,8 @@ constexpr BenchCase kKvCases[] = {{"latency", simm::bench::run_kv_latency},
                                   {"allocations", simm::bench::run_allocation_benchmark}};
 constexpr BenchCase kTcpCases[] = {{"bandwidth", simm::bench::run_tcp_bandwidth},
                                    {"latency", simm::bench::run_tcp_latency}};
+constexpr BenchCase kRdmaCases[] = {{"bandwidth", simm::bench::run_rdma_bandwidth},
+                                    {"latency", simm::bench::run_rdma_latency}};
 
 struct ReportOptions {
   std::string directory = "results";
@@ -63,6 +66,15 @@ void add_bench_options(CLI::App& command, simm::bench::BenchOptions& options) {
   command.add_flag("--quick", options.quick,
                    "as little as shows that it works; figures mean nothing");
   command.add_flag("--json", options.json, "one JSON object per line");
+}
+
+void add_device_options(CLI::App& command, simm::bench::BenchOptions& options) {
+  command.add_option("--near", options.near_devices, "RDMA devices of the node: NAME[,NAME...]")
+      ->delimiter(',');
+  command
+      .add_option("--far", options.far_devices,
+                  "as many of the storage daemon, reached by those in turn")
+      ->delimiter(',');
 }
 
 void add_case_option(CLI::App& command, std::string& only, std::vector<std::string> names) {
@@ -166,6 +178,7 @@ int main(int argc, char** argv) {
   CLI::App* ipc = app.add_subcommand("ipc", "The rings: no-op latency, descriptors per second");
   CLI::App* kv = app.add_subcommand("kv", "Latency and bandwidth of get, put and exists; the node");
   CLI::App* tcp = app.add_subcommand("tcp", "Pages of a storage daemon over loopback TCP");
+  CLI::App* rdma = app.add_subcommand("rdma", "Pages of a storage daemon over RDMA devices");
   CLI::App* fanout =
       app.add_subcommand("fanout", "Network bytes when all ranks of a node get the same pages");
   CLI::App* store =
@@ -178,6 +191,9 @@ int main(int argc, char** argv) {
   add_case_option(*kv, options.bench.only, names_of(kKvCases));
   add_bench_options(*tcp, options.bench);
   add_case_option(*tcp, options.bench.only, names_of(kTcpCases));
+  add_bench_options(*rdma, options.bench);
+  add_device_options(*rdma, options.bench);
+  add_case_option(*rdma, options.bench.only, names_of(kRdmaCases));
   add_fanout_options(*fanout, options.fanout);
   add_store_options(*store, options.store);
   add_replay_options(*replay, options.replay);
@@ -196,6 +212,7 @@ int main(int argc, char** argv) {
   if (ipc->parsed()) outcome = run_ipc_benchmark(options.bench, printer);
   if (kv->parsed()) outcome = run_cases(kKvCases, options.bench, printer);
   if (tcp->parsed()) outcome = run_cases(kTcpCases, options.bench, printer);
+  if (rdma->parsed()) outcome = run_cases(kRdmaCases, options.bench, printer);
   if (fanout->parsed()) outcome = run_fanout_benchmark(options.fanout, printer);
   if (store->parsed()) outcome = run_store_benchmark(options.store, printer);
   if (replay->parsed()) outcome = run_replay(options.replay);

@@ -1,7 +1,6 @@
 #include "libclient/tools/simm-bench/node_benchmark.h"
 
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,6 +8,7 @@
 #include <thread>
 
 #include "libclient/tools/simm-bench/kv_session.h"
+#include "libclient/tools/simm-bench/process_cpu.h"
 #include "libclient/tools/simm-bench/worker_pool.h"
 
 namespace simm::bench {
@@ -70,17 +70,6 @@ Outcome attach(const BenchOptions& options, const std::string& socket_path,
   return Done{};
 }
 
-// CPU time that a process has used so far, all its threads.
-Expected<double> cpu_seconds(pid_t pid) {
-  clockid_t clock = 0;
-  timespec time{};
-  const int error = clock_getcpuclockid(pid, &clock);
-  if (error != 0 || clock_gettime(clock, &time) != 0) {
-    return system_error("CPU clock of process " + std::to_string(pid), error != 0 ? error : errno);
-  }
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
-}
-
 Outcome idle_cpu(const BenchOptions& options, const MeasuredDaemon& daemon,
                  ResultPrinter& printer) {
   const std::chrono::milliseconds window(options.quick ? 1'000 : 20'000);
@@ -92,12 +81,12 @@ Outcome idle_cpu(const BenchOptions& options, const MeasuredDaemon& daemon,
     if (!stored) return stored;
     worker.line_up();
     std::this_thread::sleep_for(std::chrono::seconds(1));
-    const Expected<double> before_s = cpu_seconds(daemon.pid());
-    if (!before_s) return before_s.error();
+    const Expected<std::uint64_t> before_ns = cpu_time_ns(daemon.pid());
+    if (!before_ns) return before_ns.error();
     std::this_thread::sleep_for(window);
-    const Expected<double> after_s = cpu_seconds(daemon.pid());
-    if (!after_s) return after_s.error();
-    worker.record(static_cast<std::uint64_t>((*after_s - *before_s) * 1e9));
+    const Expected<std::uint64_t> after_ns = cpu_time_ns(daemon.pid());
+    if (!after_ns) return after_ns.error();
+    worker.record(*after_ns - *before_ns);
     return Done{};
   });
   if (!samples) return samples.error();
