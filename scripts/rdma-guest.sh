@@ -90,7 +90,7 @@ timeout --foreground -k 5 "${SIMM_GUEST_SECONDS:-300}" qemu-system-x86_64 \
   -nodefaults -no-user-config -display none -no-reboot \
   -serial "file:$work/console" -serial stdio -serial "file:$work/status" \
   -kernel "$kernel/boot/vmlinuz-$version" -initrd "$work/initramfs.cpio" \
-  -append "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off systemd.unit=simm-guest.target" \
+  -append "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off tsc=reliable clocksource=tsc systemd.unit=simm-guest.target" \
   -virtfs local,path=/,mount_tag=hostroot,security_model=none,readonly=on,multidevs=remap \
   </dev/null || status=$?
 if [ ! -s "$work/status" ]; then

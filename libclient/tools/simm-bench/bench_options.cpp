@@ -38,7 +38,7 @@ Expected<Baseline> run_baseline(const std::vector<std::string>& arguments, const
 }
 
 void Rounds::add_baseline(const Baseline& baseline) {
-  baselines.push_back(baseline.value);
+  if (baseline.value > 0) baselines.push_back(baseline.value);
   noisy = noisy || baseline.noisy;
 }
 

@@ -65,6 +65,7 @@ struct Rounds {
   std::vector<double> baselines;
   bool noisy = false;
 
+  // One of nought, which could not be measured, only makes the result noisy.
   void add_baseline(const Baseline& baseline);
   // Noisy when the largest baseline is more than so many times the smallest.
   void judge_spread(double spread_max);

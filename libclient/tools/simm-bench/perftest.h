@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "libclient/tools/simm-bench/bench_options.h"
 #include "simm/expected.h"
 
 namespace simm::bench {
@@ -30,7 +31,9 @@ struct DevicePair {
 Expected<double> parse_perftest(const PerftestRun& run, std::string_view text);
 
 // Runs it on all pairs at the same time: bandwidths are added up, of latencies the first counts.
-Expected<double> run_perftest(const PerftestRun& run, const std::vector<DevicePair>& pairs);
+// perftest measures how fast the CPU's counter goes before anything else. Where that fails again
+// and again, because others take the CPU meanwhile, there is no figure: noisy, and nought.
+Expected<Baseline> run_perftest(const PerftestRun& run, const std::vector<DevicePair>& pairs);
 
 // The pairs of near and far devices, one behind the other, if there are as many of both and this
 // host has them; else what to do.

@@ -40,4 +40,14 @@ TEST_CASE("one noisy baseline is enough, and a small spread does not undo it") {
   CHECK(rounds.noisy);
 }
 
+TEST_CASE("a baseline that could not be measured is left out, and the result noisy") {
+  Rounds rounds = with_baselines({2, 4});
+  rounds.add_baseline({0, true});
+  CHECK(rounds.result("a", "us", {}).baseline == 3);
+  CHECK(rounds.result("a", "us", {}).noisy);
+  Rounds none;
+  none.add_baseline({0, true});
+  CHECK_FALSE(none.result("a", "us", {}).baseline);
+}
+
 }  // namespace simm::bench::rounds_test
