@@ -194,6 +194,12 @@ void RdmaRequester::try_waiting(RdmaBatch& batch) noexcept {
       if (is_last) return;
       continue;
     }
+    if (batch.is_striped) {
+      // Its link did not take it: the others wait for it in vain.
+      lose_stripe(batch, i);
+      if (is_last) return;
+      continue;
+    }
     const Choice choice = choose(batch.route);
     bool is_on = false;
     for (std::size_t j = 0; j < choice.count && !is_on; ++j) {

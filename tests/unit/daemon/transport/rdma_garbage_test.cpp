@@ -282,20 +282,22 @@ TEST_CASE("rdma garbage: stripes that do not fit together are not served, and no
   const Bytes put = request(ipc::Opcode::put, targets, 1, 1);
   const wire::StripeBody first{1, 0, 0, 4, 0, 2, 0};
   const wire::StripeBody second{1, 0, 2, 4, 1, 2, 0};
+  const wire::StripeBody of_three{1, 0, 0, 3, 0, 2, 0};
   struct Pair {
     wire::StripeBody one;
     wire::StripeBody two;
     const Bytes& request;
   };
   const Pair pairs[] = {
-      {first, first, other},                          // twice the same
-      {first, {1, 0, 2, 4, 1, 3, 0}, other},          // of another number of stripes
-      {first, {1, 0, 2, 5, 1, 2, 0}, other},          // ... of pages
-      {first, {2, 0, 2, 4, 1, 2, 0}, other},          // of another request
-      {first, {1, 0, 1, 4, 1, 2, 0}, other},          // a page twice
-      {first, {1, kPage - 1, 1, 4, 1, 2, 0}, other},  // a byte twice
-      {first, {1, 1, 2, 4, 1, 2, 0}, other},          // a byte of nobody
-      {first, {1, ~0ull, 1, 4, 1, 2, 0}, other},
+      {first, first, other},                             // twice the same
+      {first, {1, 0, 2, 4, 1, 3, 0}, other},             // of another number of stripes
+      {first, {1, 0, 2, 5, 1, 2, 0}, other},             // ... of pages
+      {first, {2, 0, 2, 4, 1, 2, 0}, other},             // of another request
+      {first, {1, 0, 1, 4, 1, 2, 0}, other},             // a page twice
+      {of_three, {1, kPage - 1, 1, 3, 1, 2, 0}, other},  // a byte twice
+      {of_three, {1, kPage + 1, 1, 3, 1, 2, 0}, other},  // a byte of nobody
+      {of_three, {1, ~0ull, 1, 3, 1, 2, 0}, other},
+      {first, {1, 1, 2, 4, 1, 2, 0}, other},                  // ... nor that
       {{1, 0, 0, 6, 0, 2, 0}, {1, 0, 2, 6, 1, 2, 0}, other},  // not all pages
       {{1, 0, 1, 4, 0, 2, 0}, {1, 0, 2, 4, 1, 2, 0}, other},  // not the first one
       {first, second, put},
