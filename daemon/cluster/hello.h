@@ -13,8 +13,8 @@
 
 namespace simm::cluster {
 
-inline constexpr std::uint16_t kHelloVersionMin = 4;  // 4: rosters of links over two transports
-inline constexpr std::uint16_t kHelloVersionMax = 4;
+inline constexpr std::uint16_t kHelloVersionMin = 5;  // 5: stripes over RDMA
+inline constexpr std::uint16_t kHelloVersionMax = 5;
 
 // What this daemon is to all others. Outlives every hello that is made with it.
 struct HelloSelf {

@@ -1,7 +1,9 @@
 // The RDMA transport in the conformance suite, over simulated devices: a pair of them on a fabric
-// that is late, and one that is nearly at once. A lost link is made anew.
+// that is late, and one that is nearly at once; and with a link over each of two rails, between
+// which pages are cut. A lost link is made anew.
 #include <sys/mman.h>
 
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -16,9 +18,10 @@ using namespace simm::transport;
 
 class RdmaWorld final : public conformance::TransportWorld {
 public:
-  explicit RdmaWorld(int steps_per_turn) : ends_(config(steps_per_turn, mover_)) {
+  explicit RdmaWorld(int steps_per_turn, int rails = 1)
+      : rails_(rails), ends_(config(steps_per_turn, rails, mover_)) {
     ends_.keys.add(region_, kSeam);
-    dial();
+    for (int rail = 0; rail < rails; ++rail) dial();
   }
   ~RdmaWorld() override { ::munmap(region_.base, kRegionBytes); }
 
@@ -38,11 +41,15 @@ public:
     int moved = ends_.requester.do_work();
     moved += ends_.network_turn();
     ends_.lost_by_server();
-    for (std::size_t lost = ends_.lost_by_asker().size(); lost > 0; --lost) dial();
+    for (const auto& [link, loss] : ends_.lost_by_asker()) {
+      if (rails_ > 1) next_rail_ = rails_of_.at(link);
+      dial();
+    }
     return moved;
   }
   std::uint32_t credits() override { return kCredits; }
   bool path_is_shared() override { return true; }
+  bool asks_again() override { return rails_ > 1; }
   std::uint64_t copied_page_bytes() override { return 2000; }
   void break_region(std::uint64_t offset, std::uint64_t length) override {
     mover_.break_at(offset, length);
@@ -63,24 +70,32 @@ private:
     region.length = kRegionBytes;
     return region;
   }
-  static support::RdmaEndsConfig config(int steps_per_turn, Mover& mover) {
+  static support::RdmaEndsConfig config(int steps_per_turn, int rails, Mover& mover) {
     support::RdmaEndsConfig config;
     config.mover = &mover;
-    config.asking.credits = config.serving.credits = kCredits;
+    config.asking.credits = config.serving.credits = kCredits / static_cast<std::uint32_t>(rails);
+    config.asking.stripe_bytes_min = 64 * 1024;  // with two rails
     config.steps_per_turn = steps_per_turn;
     return config;
   }
-  void dial() { ends_.dial(kRoute, std::exchange(next_rail_, next_rail_ ^ 1)); }
+  void dial() {
+    const std::uint16_t rail = std::exchange(next_rail_, next_rail_ ^ 1);
+    rails_of_[ends_.dial(kRoute, rail)] = rail;
+  }
 
+  const int rails_;
   simm::memory::Region region_ = make_region();
   conformance::BreakableMover mover_;
   support::RdmaEnds ends_;
   std::uint16_t next_rail_ = 0;
+  std::map<std::uint64_t, std::uint16_t> rails_of_;  // by link
 };
 
 const conformance::TransportRegistration kLate("rdma_late",
                                                [] { return std::make_unique<RdmaWorld>(2); });
 const conformance::TransportRegistration kQuick("rdma_quick",
                                                 [] { return std::make_unique<RdmaWorld>(40); });
+const conformance::TransportRegistration kStriped("rdma_striped",
+                                                  [] { return std::make_unique<RdmaWorld>(4, 2); });
 
 }  // namespace rdma_transport_world

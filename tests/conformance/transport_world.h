@@ -39,6 +39,8 @@ public:
   virtual std::uint32_t credits() = 0;
   // True: a reset fences every request on the route. False: each request is a path of its own.
   virtual bool path_is_shared() = 0;
+  // What a path had that broke is asked for over another one.
+  virtual bool asks_again() { return false; }
   // Pages that are at most so long are copied by a CPU at the asking end: those of registered
   // memory that a device reaches can not fail.
   virtual std::uint64_t copied_page_bytes() { return kRegionBytes; }

@@ -382,15 +382,28 @@ Bytes some_reply(Reader& in) {
   return body;
 }
 
+Bytes some_stripe(Reader& in) {
+  wire::StripeBody said{};
+  const std::uint32_t how = in.byte();
+  said.number = 1 + how % 4;
+  said.first_offset = how >= 128 ? in.word() : 0;
+  said.page_count = static_cast<std::uint16_t>(1 + (how >> 2) % 4);
+  said.first_page = static_cast<std::uint16_t>((how >> 4) % 4);
+  said.stripe = static_cast<std::uint8_t>(in.byte() % 3);
+  said.stripe_count = 2;
+  const auto bytes = std::as_bytes(std::span(&said, 1));
+  return {bytes.begin(), bytes.end()};
+}
+
 // Messages out of the input, split as an honest peer splits them, most of the time.
 Script messages(Reader in, std::uint32_t use) {
   Script script;
   while (!in.empty() && script.size() < 200) {
     const std::uint32_t how = in.byte();
     const auto kind = static_cast<wire::MessageKind>(1 + how % wire::kMessageKindMax);
-    const bool names_request = kind == wire::MessageKind::request ||
-                               kind == wire::MessageKind::cancel ||
-                               kind == wire::MessageKind::reply;
+    const bool names_request =
+        kind == wire::MessageKind::request || kind == wire::MessageKind::cancel ||
+        kind == wire::MessageKind::reply || kind == wire::MessageKind::stripe;
     const std::uint32_t name = in.byte();
     wire::Envelope envelope = make_envelope(kind, names_request ? name % 3 : 0,
                                             names_request ? use + (name >> 2) % 3 : 0);
@@ -403,6 +416,8 @@ Script messages(Reader in, std::uint32_t use) {
       body = some_roster(in);
     } else if (kind == wire::MessageKind::reply) {
       body = some_reply(in);
+    } else if (kind == wire::MessageKind::stripe) {
+      body = some_stripe(in);
     }
     envelope.body_bytes = static_cast<std::uint32_t>(body.size());
     const std::uint32_t lie = how >= 224 ? in.byte() : 0;

@@ -51,7 +51,7 @@ public:
       std::uint16_t rail, const simm::memory::Slice& slice,
       std::span<simm::transport::wire::RemoteTarget, simm::transport::wire::kTargetsOfPageMax>
           targets) const noexcept override {
-    if (!knows_remote) return 0;
+    if (!knows_remote || rail == unknown_rail) return 0;
     std::size_t count = 0;
     for (const Piece& piece : pieces_) {
       const std::uint64_t from = std::max(slice.offset, piece.from);
@@ -65,6 +65,7 @@ public:
 
   bool knows_local = true;
   bool knows_remote = true;
+  int unknown_rail = -1;  // of the asking end: knows nothing
 
 private:
   struct Piece {

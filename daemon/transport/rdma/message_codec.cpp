@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "daemon/base/hash.h"
+#include "daemon/transport/rdma/chunk_table.h"
 #include "simm/status.h"
 
 namespace simm::transport {
@@ -34,6 +35,8 @@ bool fields_fit(const Envelope& envelope) noexcept {
     case MessageKind::reply:
       return names_request && bytes >= sizeof(wire::PageAnswer) &&
              bytes <= wire::kReplyMessageBytesMax;
+    case MessageKind::stripe:
+      return names_request && bytes == sizeof(wire::StripeBody);
     case MessageKind::roster:
       return envelope.slot == 0 && envelope.use == 0 && bytes == sizeof(wire::RosterBody);
     case MessageKind::ping:
@@ -105,6 +108,15 @@ bool decode_targets(std::span<const std::byte> bytes, ipc::Opcode opcode,
     }
   }
   return next == count;
+}
+
+bool decode_stripe(std::span<const std::byte> body, wire::StripeBody& stripe) noexcept {
+  if (body.size() != sizeof stripe) return false;
+  std::memcpy(&stripe, body.data(), sizeof stripe);
+  return stripe.number != 0 && stripe.reserved == 0 && stripe.page_count > 0 &&
+         stripe.page_count <= kStripedPagesMax && stripe.first_page < stripe.page_count &&
+         stripe.stripe_count >= 2 && stripe.stripe_count <= kRailsMax &&
+         stripe.stripe < stripe.stripe_count;
 }
 
 // ---- reply ----

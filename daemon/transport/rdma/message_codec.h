@@ -42,6 +42,12 @@ struct PageTargets {
                                   std::span<wire::RemoteTarget> targets,
                                   std::span<PageTargets> of_page) noexcept;
 
+// ---- stripe ----
+
+// False: no request of ours is striped like that.
+[[nodiscard]] bool decode_stripe(std::span<const std::byte> body,
+                                 wire::StripeBody& stripe) noexcept;
+
 // ---- reply ----
 
 // inline_at[i]: where in `payloads` the payload of page i is, 1 + its offset; 0: it has none.

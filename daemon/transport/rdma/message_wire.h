@@ -27,8 +27,9 @@ enum class MessageKind : std::uint8_t {
   reply = 5,    // to the asker: PageAnswer for each page, then inline payloads; the request is over
   pong = 6,     // to the asker
   credit = 7,   // both ways: only what every envelope says, how much was received
+  stripe = 8,   // to the server: StripeBody; the request with this slot and use, which follows
 };
-inline constexpr std::uint8_t kMessageKindMax = 7;
+inline constexpr std::uint8_t kMessageKindMax = 8;
 
 struct Envelope {
   std::uint64_t check;  // xxh3-64 of the rest of the envelope and the part behind it
@@ -78,6 +79,26 @@ struct PageAnswer {
 static_assert(sizeof(PageAnswer) == 16);
 static_assert(offsetof(PageAnswer, inline_bytes) == 4);
 static_assert(offsetof(PageAnswer, bytes) == 8);
+
+// What a request is of a longer one that is asked for over several links: its pages are slices of
+// that one's pages in a row, the first of them from first_offset on, the last one up to where the
+// next stripe begins.
+struct StripeBody {
+  std::uint64_t number;        // of the striped request, of its asker; not zero
+  std::uint64_t first_offset;  // in the first page
+  std::uint16_t first_page;    // of the striped request
+  std::uint16_t page_count;    // of the striped request, 1 .. kStripedPagesMax
+  std::uint8_t stripe;         // which one
+  std::uint8_t stripe_count;   // 2 .. kRailsMax
+  std::uint16_t reserved;      // zero
+};
+static_assert(sizeof(StripeBody) == 24);
+static_assert(offsetof(StripeBody, first_offset) == 8);
+static_assert(offsetof(StripeBody, first_page) == 16);
+static_assert(offsetof(StripeBody, page_count) == 18);
+static_assert(offsetof(StripeBody, stripe) == 20);
+static_assert(offsetof(StripeBody, stripe_count) == 21);
+static_assert(offsetof(StripeBody, reserved) == 22);
 
 inline constexpr std::uint32_t kTargetsMax = kTargetsOfPageMax * ipc::kPagesPerSubmissionMax;
 inline constexpr std::uint32_t kRequestMessageBytesMax = kTargetsMax * sizeof(RemoteTarget) +

@@ -10,6 +10,10 @@
 
 namespace simm::transport {
 
+// A longer page is cut into stripes, one for each rail: less is moved over one as soon as the rails
+// have found each other.
+inline constexpr std::uint64_t kStripeBytesMin = 8 * 1024 * 1024;
+
 struct RdmaRequesterConfig {
   std::uint32_t links_max = 64;
   std::uint32_t credits = 32;  // requests on their way on one link; at most wire::kRdmaSlotsMax
@@ -17,6 +21,8 @@ struct RdmaRequesterConfig {
   base::TimeNs peer_detection_ns = 300 * base::kNsPerMs;
   // Pages of at most this length travel inside messages, as far as kInlineMessageBytes goes.
   std::uint64_t inline_page_bytes = 4096;
+  // Pages above this length are cut into stripes.
+  std::uint64_t stripe_bytes_min = kStripeBytesMin;
   // By rail, in any unit; what is not there, or 0, counts as 1.
   std::vector<std::uint64_t> rail_speeds;
 };
@@ -42,6 +48,13 @@ inline constexpr std::uint32_t kCreditsReserved = 2;
 // Requests of so much payload are shared out over several rails: less is moved as soon as the
 // messages of a second one are handled.
 inline constexpr std::uint64_t kSpreadBytesMin = 1024 * 1024;
+// Pages of a request that is striped. One of more pages has enough for every rail as they are.
+inline constexpr std::uint32_t kStripedPagesMax = 16;
+inline constexpr std::uint64_t kStripeStepBytes = 64 * 1024;  // where a page may be cut
+// Striped requests of one responder at a time; more are asked for again, not striped.
+inline constexpr std::uint32_t kStripedRequestsMax = 32;
+// Of one of them, what is digested in a turn.
+inline constexpr std::uint64_t kStripeDigestBytes = 1024 * 1024;
 // Payload inside one request or reply. More of it is cheaper where it lies: a second part costs two
 // copies and a receive.
 inline constexpr std::uint32_t kInlineMessageBytes = 8 * 1024;

@@ -48,6 +48,9 @@ struct RdmaIncoming : Incoming {
   RdmaResponderLink* link = nullptr;
   std::uint32_t slot = 0;
   std::uint32_t use = 0;
+  std::uint32_t stripe_use = 0;  // what was said of the request that comes with it; 0: nothing
+  wire::StripeBody stripe;       // of a request that is one
+  bool is_stripe = false;
   bool is_served = false;    // from on_request() to reply() or on_aborted()
   bool is_replying = false;  // answered, and the reply is not all sent yet
   bool is_arriving = false;  // parts of the request are still to come

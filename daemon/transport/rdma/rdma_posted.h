@@ -21,6 +21,8 @@ struct RdmaPosted {
   bool is_cancel_listed = false;  // its cancel is due
   bool has_unread = false;
   bool is_culprit = false;    // reset() named it
+  bool owes_stripe = false;   // what it is a stripe of is not said yet
+  wire::StripeBody stripe;    // then
   std::uint16_t targets = 0;  // at the start of the body
   base::TimeNs deadline_ns = 0;
   ipc::Opcode opcode = ipc::Opcode::noop;

@@ -7,6 +7,11 @@
 // the pages that were out on it are asked for again over another one: only when there is none, or
 // the second one fails too, the engine is told that the request was fenced.
 //
+// A page above stripe_bytes_min is cut: its request is striped, a part for each rail, which the
+// server puts together (rdma_stripes.h). When one part of such a request fails, the others are
+// cancelled, and when nothing of it is under way any more, all of it is asked for once more, in one
+// part.
+//
 // A peer that is silent for peer_detection_ns while requests are out is dead on that link: the
 // link ends, and the others say for themselves.
 // Thread: the engine's data agent; made on the control thread.
@@ -69,14 +74,25 @@ private:
 
   // rdma_requester_batches.cpp
   [[nodiscard]] Choice choose(Route route) const noexcept;
+  // Whether it is to be striped; then `choice` is left with the links whose rails can.
+  [[nodiscard]] bool choose_stripes(const RdmaBatch& batch, Choice& choice) const noexcept;
   [[nodiscard]] std::uint64_t weight_of(const RdmaRequesterLink& link) const noexcept;
-  void share_out(RdmaBatch& batch, const Choice& choice) const noexcept;
+  void share_out(RdmaBatch& batch, const Choice& choice) noexcept;
   [[nodiscard]] bool post_part(RdmaBatch& batch, std::uint8_t part,
                                RdmaRequesterLink& link) noexcept;
   int post_waiting() noexcept;
   void try_waiting(RdmaBatch& batch) noexcept;
   void wait(RdmaBatch& batch) noexcept;
   void end_part(RdmaBatch& batch, std::uint8_t part) noexcept;
+  void cancel_parts(const RdmaBatch& batch) noexcept;
+  // rdma_requester_stripes.cpp
+  [[nodiscard]] static wire::StripeBody stripe_of(const RdmaBatch& batch,
+                                                  std::uint8_t part) noexcept;
+  static void add_slice(RdmaBatch& batch, std::uint8_t part, std::uint16_t page,
+                        std::uint64_t offset, std::uint64_t bytes) noexcept;
+  void end_stripe(RdmaBatch& batch, std::uint8_t part, std::span<const PageReply> pages) noexcept;
+  void lose_stripe(RdmaBatch& batch, std::uint8_t part) noexcept;
+  [[nodiscard]] bool ask_whole(RdmaBatch& batch) noexcept;
   void release(RdmaBatch& batch) noexcept;
   [[nodiscard]] RdmaBatch* find(RequestToken token) noexcept;
   [[nodiscard]] RequestToken part_token(const RdmaBatch& batch, std::uint8_t part) const noexcept;
@@ -91,6 +107,7 @@ private:
   RdmaLinkSet<RdmaRequesterLink> links_;  // after what it uses
   base::TimeNs turn_ns_ = 0;              // when the last turn began
   bool has_posted_ = false;               // since the last turn
+  std::uint64_t stripe_numbers_ = 0;      // of striped requests so far
 };
 
 }  // namespace simm::transport

@@ -62,13 +62,14 @@ std::uint64_t RdmaRequester::weight_of(const RdmaRequesterLink& link) const noex
   return speed == 0 ? 1 : speed;
 }
 
-// So that all rails are done at the same time, as far as whole pages in a row allow it: each gets
-// its part of all that is out and to be asked for, by its weight, less what is out on it already.
-void RdmaRequester::share_out(RdmaBatch& batch, const Choice& choice) const noexcept {
+// So that all rails are done at the same time, as far as pages in a row that are whole, or cut
+// where they may be, allow it: each gets its part of all that is out and to be asked for, by its
+// weight, less what is out on it already.
+void RdmaRequester::share_out(RdmaBatch& batch, const Choice& choice) noexcept {
   std::uint64_t weights = 0;
   std::uint64_t bytes = payload_bytes_of(batch.pages);
   const std::uint64_t total = bytes;
-  const bool is_spread = total >= kSpreadBytesMin && choice.count > 1;
+  const bool is_spread = batch.is_striped || (total >= kSpreadBytesMin && choice.count > 1);
   const std::size_t rails = is_spread ? choice.count : 1;
   for (std::size_t i = 0; i < rails; ++i) {
     weights += weight_of(*choice.links[i]);
@@ -76,22 +77,37 @@ void RdmaRequester::share_out(RdmaBatch& batch, const Choice& choice) const noex
   }
   batch.part_count = static_cast<std::uint8_t>(rails);
   std::uint16_t page = 0;
+  std::uint64_t offset = 0;  // in that page
+  batch.stripe_count = 0;
   std::uint64_t given = 0;
   std::uint64_t due = 0;
   const auto page_count = static_cast<std::uint16_t>(batch.pages.size());
   for (std::size_t i = 0; i < rails; ++i) {
     RdmaBatch::Part& part = batch.parts[i];
-    part = {page, 0, PartState::waiting, false};
+    part = {page, 0, PartState::waiting, false, offset};
     const std::uint64_t share = bytes / weights * weight_of(*choice.links[i]);
     const std::uint64_t out = choice.links[i]->bytes_out();
     due += share > out ? share - out : 0;
     while (page < page_count && (i + 1 == rails || given < due)) {
-      given += batch.pages[page].slice.length;
-      ++page;
+      const std::uint64_t length = batch.pages[page].slice.length;
+      std::uint64_t cut = length - offset;
+      if (batch.is_striped && length > config_.stripe_bytes_min && i + 1 < rails) {
+        cut = std::min(cut,
+                       (due - given + kStripeStepBytes - 1) / kStripeStepBytes * kStripeStepBytes);
+      }
+      if (batch.is_striped) add_slice(batch, static_cast<std::uint8_t>(i), page, offset, cut);
+      given += cut;
+      offset += cut;
       ++part.page_count;
+      if (offset < length) break;
+      offset = 0;
+      ++page;
     }
     if (part.page_count == 0) part.state = PartState::over;
+    if (part.page_count > 0) ++batch.stripe_count;
   }
+  // All of it went to one rail.
+  if (batch.stripe_count == 1) batch.is_striped = false;
 }
 
 // ---- posting ----
@@ -100,14 +116,20 @@ bool RdmaRequester::post_part(RdmaBatch& batch, std::uint8_t part,
                               RdmaRequesterLink& link) noexcept {
   RdmaBatch::Part& posted = batch.parts[part];
   const Request request{batch.header, batch.pages.subspan(posted.first_page, posted.page_count)};
-  if (!link.post(part_token(batch, part), request)) return false;
+  if (batch.is_striped) {
+    const Request stripe{batch.header, std::span(batch.stripes[part]).first(posted.page_count)};
+    const wire::StripeBody said = stripe_of(batch, part);
+    if (!link.post(part_token(batch, part), stripe, &said)) return false;
+  } else if (!link.post(part_token(batch, part), request)) {
+    return false;
+  }
   posted.state = PartState::out;
   return true;
 }
 
 Status RdmaRequester::post(Route route, RequestToken token, const Request& request) noexcept {
   SIMM_CHECK(!request.pages.empty() && request.pages.size() <= ipc::kPagesPerSubmissionMax);
-  const Choice choice = choose(route);
+  Choice choice = choose(route);
   if (!choice.is_reachable) return Status::unreachable;
   if (choice.count == 0 || free_.empty()) return Status::no_space;
   RdmaBatch& batch = batches_[free_.back()];
@@ -117,6 +139,10 @@ Status RdmaRequester::post(Route route, RequestToken token, const Request& reque
   batch.is_cancelled = batch.is_reset = batch.is_fenced = batch.is_culprit = false;
   batch.header = request.header;
   batch.pages = request.pages;
+  batch.is_undone = false;
+  batch.answered = 0;
+  batch.is_striped = choose_stripes(batch, choice);
+  if (batch.is_striped) batch.stripe_number = ++stripe_numbers_;
   share_out(batch, choice);
   // What one rail does not take waits for another one, if any took something.
   bool is_on = false;
@@ -161,7 +187,16 @@ void RdmaRequester::try_waiting(RdmaBatch& batch) noexcept {
     if (batch.is_cancelled || batch.is_reset) {
       const auto replies = std::span(batch.replies).subspan(part.first_page, part.page_count);
       std::fill(replies.begin(), replies.end(), PageReply{Status::cancelled, 0});
+      // Who was reset is fenced, though it was on no link.
+      batch.is_fenced |= batch.is_reset;
+      batch.is_culprit |= batch.is_reset;
       end_part(batch, i);
+      if (is_last) return;
+      continue;
+    }
+    if (batch.is_striped) {
+      // Its link did not take it: the others wait for it in vain.
+      lose_stripe(batch, i);
       if (is_last) return;
       continue;
     }
@@ -187,6 +222,7 @@ void RdmaRequester::on_reply(RequestToken part, std::span<const PageReply> pages
   RdmaBatch& batch = batches_[part >> kPartBits];
   const auto number = static_cast<std::uint8_t>(part & ((1u << kPartBits) - 1));
   SIMM_CHECK(batch.in_use && batch.parts[number].state == PartState::out);
+  if (batch.is_striped) return end_stripe(batch, number, pages);
   if (pages.size() == batch.pages.size()) {
     // All of it in one part: nothing has to be put together.
     const RequestToken token = batch.token;
@@ -202,6 +238,11 @@ void RdmaRequester::on_fenced(RequestToken part, FenceCause cause) noexcept {
   RdmaBatch& batch = batches_[part >> kPartBits];
   const auto number = static_cast<std::uint8_t>(part & ((1u << kPartBits) - 1));
   SIMM_CHECK(batch.in_use && batch.parts[number].state == PartState::out);
+  if (batch.is_striped) {
+    batch.is_culprit |= cause == FenceCause::reset;
+    batch.is_fenced = true;
+    return lose_stripe(batch, number);
+  }
   // Again over another rail, unless nobody waits for it any more.
   RdmaBatch::Part& fenced = batch.parts[number];
   const bool is_wanted = !batch.is_reset && !batch.is_cancelled && !batch.is_fenced;
@@ -219,6 +260,7 @@ void RdmaRequester::on_fenced(RequestToken part, FenceCause cause) noexcept {
 void RdmaRequester::end_part(RdmaBatch& batch, std::uint8_t part) noexcept {
   batch.parts[part].state = PartState::over;
   if (--batch.parts_open > 0) return;
+  if (batch.is_striped && batch.is_undone && ask_whole(batch)) return;
   const RequestToken token = batch.token;
   if (batch.is_fenced) {
     const FenceCause cause = batch.is_culprit ? FenceCause::reset : FenceCause::collateral;
@@ -241,9 +283,13 @@ void RdmaRequester::cancel(Route, RequestToken token) noexcept {
   RdmaBatch* const batch = find(token);
   if (batch == nullptr) return;
   batch->is_cancelled = true;
-  for (std::uint8_t part = 0; part < batch->part_count; ++part) {
-    if (batch->parts[part].state != PartState::out) continue;
-    const RequestToken wanted = part_token(*batch, part);
+  cancel_parts(*batch);
+}
+
+void RdmaRequester::cancel_parts(const RdmaBatch& batch) noexcept {
+  for (std::uint8_t part = 0; part < batch.part_count; ++part) {
+    if (batch.parts[part].state != PartState::out) continue;
+    const RequestToken wanted = part_token(batch, part);
     for (const auto& link : links_.used()) {
       if (link->cancel(wanted)) break;
     }

@@ -55,7 +55,13 @@ bool RdmaRequesterLink::open(std::unique_ptr<RdmaLink>& link, base::TimeNs now_n
 
 // ---- requests ----
 
-bool RdmaRequesterLink::post(RequestToken token, const Request& request) noexcept {
+bool RdmaRequesterLink::knows(const PageRequest& page) const noexcept {
+  std::array<wire::RemoteTarget, wire::kTargetsOfPageMax> found;
+  return page.slice.length == 0 || shared_.keys.remote(channel_.link().rail, page.slice, found) > 0;
+}
+
+bool RdmaRequesterLink::post(RequestToken token, const Request& request,
+                             const wire::StripeBody* stripe) noexcept {
   SIMM_CHECK(channel_.is_open() && free_count_ > 0);
   const std::uint32_t slot = free_[free_count_ - 1];
   RdmaPosted& posted = slots_[slot];
@@ -66,6 +72,8 @@ bool RdmaRequesterLink::post(RequestToken token, const Request& request) noexcep
   posted.use = posted.use + 1 == 0 ? 1 : posted.use + 1;  // 0 names no use
   posted.in_use = true;
   posted.is_cancelling = posted.is_culprit = false;
+  posted.owes_stripe = stripe != nullptr;
+  if (stripe != nullptr) posted.stripe = *stripe;
   posted.deadline_ns = request.header.deadline_ns;
   posted.opcode = request.header.opcode;
   posted.pages = request.pages;
@@ -245,9 +253,21 @@ bool RdmaRequesterLink::send_roster() noexcept {
   return true;
 }
 
+void RdmaRequesterLink::send_stripe(RdmaPosted& posted, std::uint32_t slot) noexcept {
+  posted.owes_stripe = false;
+  Envelope envelope = make_envelope(MessageKind::stripe, slot, posted.use);
+  envelope.body_bytes = envelope.part_bytes = sizeof posted.stripe;
+  std::memcpy(channel_.part(), &posted.stripe, sizeof posted.stripe);
+  channel_.send(envelope);
+}
+
 // The next part of a request; true: there are more.
 bool RdmaRequesterLink::send_part(std::uint32_t slot) noexcept {
   RdmaPosted& posted = slots_[slot];
+  if (posted.owes_stripe) {
+    send_stripe(posted, slot);
+    return true;
+  }
   if (posted.body_sent == 0) set_remaining(posted);
   Envelope envelope = make_envelope(MessageKind::request, slot, posted.use);
   envelope.targets = posted.targets;

@@ -57,8 +57,11 @@ public:
   [[nodiscard]] std::uint64_t bytes_out() const noexcept { return bytes_out_; }
 
   // Only with credit, on an open channel. False: memory of it is not registered (yet); nothing
-  // happened.
-  [[nodiscard]] bool post(RequestToken token, const Request& request) noexcept;
+  // happened. `stripe`: of what it is one, or null.
+  [[nodiscard]] bool post(RequestToken token, const Request& request,
+                          const wire::StripeBody* stripe = nullptr) noexcept;
+  // True: the memory of the page is registered with this link's device.
+  [[nodiscard]] bool knows(const PageRequest& page) const noexcept;
   // False: that request is not on this link.
   bool cancel(RequestToken token) noexcept;
   bool reset(RequestToken culprit) noexcept;
@@ -88,6 +91,7 @@ private:
   [[nodiscard]] bool name_targets(const RdmaPosted& posted, const Request& request) noexcept;
   void set_remaining(RdmaPosted& posted) noexcept;
   [[nodiscard]] bool send_roster() noexcept;
+  void send_stripe(RdmaPosted& posted, std::uint32_t slot) noexcept;
   [[nodiscard]] bool send_part(std::uint32_t slot) noexcept;
   [[nodiscard]] bool end_reply(std::uint32_t slot) noexcept;
   void tell_faults(const RdmaPosted& posted) noexcept;

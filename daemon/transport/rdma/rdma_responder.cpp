@@ -21,7 +21,7 @@ RdmaResponder::RdmaResponder(const RdmaResponderConfig& config, const base::Cloc
                              AskerRosters& rosters, RdmaLinkMailbox& mailbox,
                              const RdmaCounters& counters)
     : config_(config),
-      shared_{config_, clock, keys, rosters, counters, this},
+      shared_{config_, clock, keys, rosters, counters, this, &stripes_},
       links_(config.links_max, shared_, std::move(ports), mailbox) {
   rosters.add_listener(*this);
 }
@@ -61,12 +61,14 @@ int RdmaResponder::do_work() noexcept {
     link->channel().forgive(link->serving() == 0 ? now_ns : away_ns, now_ns);
     if (link->is_overdue(now_ns)) link->channel().fail(LinkLoss::silent);
   }
-  return work + links_.finish_closing();
+  work += links_.finish_closing();
+  return work + stripes_.do_work();
 }
 
 int RdmaResponder::run_moves() noexcept {
   has_orders_ = false;
-  return links_.run(shared_.clock.now_ns());
+  const int work = links_.run(shared_.clock.now_ns());
+  return work + stripes_.do_work();
 }
 
 // What a link that was given up still carries must not be done behind what is asked for now.

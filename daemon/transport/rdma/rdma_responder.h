@@ -9,6 +9,7 @@
 
 #include "daemon/transport/rdma/rdma_link_set.h"
 #include "daemon/transport/rdma/rdma_responder_link.h"
+#include "daemon/transport/rdma/rdma_stripes.h"
 #include "daemon/transport/transport.h"
 
 namespace simm::transport {
@@ -25,7 +26,7 @@ public:
   RdmaResponder& operator=(const RdmaResponder&) = delete;
 
   // Who serves; before the first turn.
-  void connect(ResponderEvents& events) noexcept { shared_.events = &events; }
+  void connect(ResponderEvents& events) noexcept { stripes_.connect(events); }
   // Every link ends (cause dropped); what was asked for over them is aborted in later turns.
   void drop_all() noexcept { links_.drop_all(); }
 
@@ -41,12 +42,15 @@ public:
   // When do_work() has to run even if nothing arrives.
   [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept;
   // True: nothing to do before a port's descriptor, or that time, says so.
-  [[nodiscard]] bool prepare_sleep() noexcept { return !has_orders_ && links_.prepare_sleep(); }
+  [[nodiscard]] bool prepare_sleep() noexcept {
+    return !has_orders_ && !stripes_.has_work() && links_.prepare_sleep();
+  }
 
 private:
   void on_roster(const LinkRoster& roster, bool remembers_all) noexcept override;
 
   const RdmaResponderConfig config_;
+  RdmaStripes stripes_;
   RdmaResponderShared shared_;
   RdmaLinkSet<RdmaResponderLink> links_;  // after what it uses
   base::TimeNs turn_ns_ = 0;              // when the last turn began

@@ -43,6 +43,8 @@ bool RdmaResponderLink::on_part(const Envelope& envelope,
       return envelope.part_bytes == envelope.body_bytes && take_roster(part);
     case MessageKind::request:
       return on_request_part(envelope, part);
+    case MessageKind::stripe:
+      return take_stripe(envelope, part);
     case MessageKind::cancel:
       return take_cancel(envelope);
     default:
@@ -61,6 +63,16 @@ bool RdmaResponderLink::take_roster(std::span<const std::byte> part) noexcept {
   number_ = roster.link;
   shared_.rosters.hear(roster, is_first);  // it may end this link
   return true;
+}
+
+// It comes just before its request, so its slot is free.
+bool RdmaResponderLink::take_stripe(const Envelope& envelope,
+                                    std::span<const std::byte> part) noexcept {
+  if (envelope.slot >= shared_.config.credits) return false;
+  RdmaIncoming& incoming = slots_[envelope.slot];
+  if (incoming.is_served || incoming.is_replying || incoming.is_arriving) return false;
+  incoming.stripe_use = envelope.use;
+  return decode_stripe(part, incoming.stripe);
 }
 
 bool RdmaResponderLink::take_cancel(const Envelope& envelope) noexcept {
@@ -116,6 +128,11 @@ bool RdmaResponderLink::end_request(RdmaIncoming& incoming) noexcept {
                       incoming.targets, incoming.targets_of)) {
     return false;
   }
+  incoming.is_stripe = std::exchange(incoming.stripe_use, 0u) == incoming.use;
+  if (incoming.is_stripe &&
+      decoded.page_count > incoming.stripe.page_count - incoming.stripe.first_page) {
+    return false;
+  }
   incoming.responder = shared_.responder;
   incoming.header = decoded.header;
   base::TimeNs& deadline_ns = incoming.header.deadline_ns;
@@ -166,6 +183,7 @@ std::unique_ptr<RdmaLink> RdmaResponderLink::finish_closing() noexcept {
   for (std::uint32_t slot = 0; slot < shared_.config.credits; ++slot) {
     RdmaIncoming& incoming = slots_[slot];
     incoming.is_listed = incoming.is_replying = incoming.is_arriving = false;
+    incoming.stripe_use = 0;
   }
   if (asker_ != 0) shared_.rosters.leave(asker_);
   return link;

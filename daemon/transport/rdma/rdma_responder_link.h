@@ -78,6 +78,8 @@ private:
                                      std::span<const std::byte> part) noexcept;
   [[nodiscard]] bool end_request(RdmaIncoming& incoming) noexcept;
   [[nodiscard]] bool take_roster(std::span<const std::byte> part) noexcept;
+  [[nodiscard]] bool take_stripe(const wire::Envelope& envelope,
+                                 std::span<const std::byte> part) noexcept;
   [[nodiscard]] bool take_cancel(const wire::Envelope& envelope) noexcept;
 
   // Sending and moving (rdma_responder_link_moves.cpp).

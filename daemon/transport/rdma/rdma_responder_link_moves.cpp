@@ -251,7 +251,8 @@ void RdmaResponderLink::on_moved(std::uint32_t tag, std::uint32_t bytes) noexcep
   if (move.ended < move.posted) return;
   if (incoming.is_cancelled) {
     end_move(incoming, page, {Status::cancelled, 0});
-  } else if (move.ended == move.length && move.kind == MoveKind::push) {
+  } else if (move.ended == move.length && (move.kind == MoveKind::push || incoming.is_stripe)) {
+    // A part of a page has no digest: who has all of it takes that (rdma_stripes.h).
     end_move(incoming, page, {Status::ok, move.digest});
   } else if (move.ended == move.length) {
     incoming.digests.push(page);

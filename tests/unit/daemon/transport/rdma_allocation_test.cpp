@@ -80,12 +80,14 @@ TEST_CASE("rdma allocations: none after the first requests") {
   FrugalServer server(kLong);
   FrugalAsker asker;
   support::RdmaEndsConfig config;
+  config.asking.stripe_bytes_min = kLong - 1;
   config.wrap = [](auto port) { return std::make_unique<QuietPort>(std::move(port)); };
   support::RdmaEnds ends(config);
   ends.keys.add(memory.region, kLong + 1000);
   ends.requester.connect(asker, nullptr);
   ends.responder.connect(server);
-  ends.dial(kRoute);
+  ends.dial(kRoute, 0);
+  ends.dial(kRoute, 1);
   ends.turn();
   t_count = 0;
   for (int i = 0; i < 200; ++i) {

@@ -220,6 +220,18 @@ TEST_CASE("rdma batches: a reset breaks every rail that the request is on, and f
   CHECK(scene.ends.lost_by_asker().size() == 2);
 }
 
+TEST_CASE("rdma batches: a request that is reset while it waits for its second link is fenced") {
+  Scene scene;
+  scene.dial_both();
+  REQUIRE(scene.post(ipc::Opcode::get, 1) == Status::ok);
+  scene.ends.asking_devices[0]->fail_queue_pair(scene.ends.asking_numbers[1]);
+  REQUIRE(scene.ends.turn_until([&] { return scene.asked_again() == 1; }));
+  scene.ends.requester.reset(kRoute, 1);
+  REQUIRE(scene.is_answered());
+  CHECK(scene.answers.fenced == std::vector<RequestToken>{1});
+  CHECK(scene.answers.replied.empty());
+}
+
 TEST_CASE("rdma batches: a cancel reaches all parts, and there is one answer") {
   Scene scene;
   scene.dial_both();

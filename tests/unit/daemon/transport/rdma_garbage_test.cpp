@@ -54,6 +54,11 @@ Bytes request(ipc::Opcode opcode, const std::vector<wire::RemoteTarget>& targets
   envelope.targets = static_cast<std::uint16_t>(targets.size());
   return rdma_message(envelope, request_body(opcode, targets));
 }
+Bytes stripe(const wire::StripeBody& said, std::uint32_t slot = 0, std::uint32_t use = 1) {
+  Bytes body(sizeof said);
+  std::memcpy(body.data(), &said, sizeof said);
+  return rdma_message(make_envelope(MessageKind::stripe, slot, use), body);
+}
 Bytes reply(const std::vector<PageReply>& pages, std::uint32_t slot = 0, std::uint32_t use = 1,
             bool is_inline = false) {
   const std::vector<std::uint32_t> inline_at(pages.size(), is_inline ? 1 : 0);
@@ -231,6 +236,11 @@ TEST_CASE("rdma garbage: a server ends a link on what is no message, or not for 
       {roster(0)},
       {roster(), request(ipc::Opcode::get, targets, support::small_rdma_responder().credits)},
       {roster(), bare(MessageKind::cancel, support::small_rdma_responder().credits, 1)},
+      {stripe({1, 0, 0, 2, 0, 2, 0}), get},  // nobody said who asks
+      {roster(), stripe({0, 0, 0, 2, 0, 2, 0})},
+      {roster(), stripe({1, 0, 0, 2, 0, 2, 0}, support::small_rdma_responder().credits)},
+      {roster(), stripe({1, 0, 1, 2, 0, 2, 0}), get},  // more pages than are left
+      {roster(), rdma_message(first, full), stripe({1, 0, 0, 2, 0, 2, 0})},
       {roster(), rdma_message(gap, full)},  // does not begin
       {roster(), rdma_message(first, full), rdma_message(first, full)},
       {roster(), rdma_message(first, full), rdma_message(other_use, full)},
@@ -261,6 +271,53 @@ TEST_CASE("rdma garbage: a server ends a link on what is no message, or not for 
   const Ask ask(scene.memory.region, ipc::Opcode::put, 2, kPage);
   REQUIRE(scene.ends.requester.post(kRoute, 5, ask.request) == Status::ok);
   CHECK(scene.ends.turn_until([&] { return scene.answers.replied.size() == 1; }));
+}
+
+// They are refused, and what was said of a request is not said of the next one in its slot.
+TEST_CASE("rdma garbage: stripes that do not fit together are not served, and nothing is kept") {
+  Scene scene;
+  const std::vector<wire::RemoteTarget> targets{scene.target(0), scene.target(1)};
+  const Bytes get = request(ipc::Opcode::get, targets, 0, 1);
+  const Bytes other = request(ipc::Opcode::get, targets, 1, 1);
+  const Bytes put = request(ipc::Opcode::put, targets, 1, 1);
+  const wire::StripeBody first{1, 0, 0, 4, 0, 2, 0};
+  const wire::StripeBody second{1, 0, 2, 4, 1, 2, 0};
+  const wire::StripeBody of_three{1, 0, 0, 3, 0, 2, 0};
+  struct Pair {
+    wire::StripeBody one;
+    wire::StripeBody two;
+    const Bytes& request;
+  };
+  const Pair pairs[] = {
+      {first, first, other},                             // twice the same
+      {first, {1, 0, 2, 4, 1, 3, 0}, other},             // of another number of stripes
+      {first, {1, 0, 2, 5, 1, 2, 0}, other},             // ... of pages
+      {first, {2, 0, 2, 4, 1, 2, 0}, other},             // of another request
+      {first, {1, 0, 1, 4, 1, 2, 0}, other},             // a page twice
+      {of_three, {1, kPage - 1, 1, 3, 1, 2, 0}, other},  // a byte twice
+      {of_three, {1, kPage + 1, 1, 3, 1, 2, 0}, other},  // a byte of nobody
+      {of_three, {1, ~0ull, 1, 3, 1, 2, 0}, other},
+      {first, {1, 1, 2, 4, 1, 2, 0}, other},                  // ... nor that
+      {{1, 0, 0, 6, 0, 2, 0}, {1, 0, 2, 6, 1, 2, 0}, other},  // not all pages
+      {{1, 0, 1, 4, 0, 2, 0}, {1, 0, 2, 4, 1, 2, 0}, other},  // not the first one
+      {first, second, put},
+  };
+  for (const Pair& pair : pairs) {
+    CAPTURE(&pair - pairs);
+    CHECK(scene.serve({roster(), stripe(pair.one), get, stripe(pair.two, 1), pair.request}) ==
+          LinkLoss::dropped);
+    CHECK(scene.server.requests == 0);
+  }
+  // There was room for all of them, and so there is for more than were ever at a time.
+  for (std::uint32_t i = 0; i < 2 * kStripedRequestsMax; ++i) {
+    CHECK(scene.serve({roster(), stripe(first), get}) == LinkLoss::dropped);
+  }
+  CHECK(scene.server.requests == 0);
+  CHECK(scene.serve({roster(), stripe(first), get, stripe(second, 1), other}) == LinkLoss::dropped);
+  CHECK(scene.server.requests == 1);
+  CHECK(scene.server.stored == 4);
+  CHECK(scene.serve({roster(), stripe(first, 0, 2), get}) == LinkLoss::dropped);
+  CHECK(scene.server.requests == 2);
 }
 
 // Keys and addresses that are not registered are the device's to refuse.

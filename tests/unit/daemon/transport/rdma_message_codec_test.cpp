@@ -21,8 +21,8 @@ using wire::MessageKind;
 using Bytes = std::vector<std::byte>;
 
 Envelope named(MessageKind kind) {
-  const bool has_name =
-      kind == MessageKind::request || kind == MessageKind::cancel || kind == MessageKind::reply;
+  const bool has_name = kind == MessageKind::request || kind == MessageKind::cancel ||
+                        kind == MessageKind::reply || kind == MessageKind::stripe;
   return has_name ? make_envelope(kind, 5, 9) : make_envelope(kind, 0, 0);
 }
 
@@ -35,6 +35,8 @@ Bytes body_of(MessageKind kind) {
       return Bytes(sizeof(wire::RosterBody), std::byte{2});
     case MessageKind::reply:
       return Bytes(sizeof(wire::PageAnswer), std::byte{3});
+    case MessageKind::stripe:
+      return Bytes(sizeof(wire::StripeBody), std::byte{4});
     default:
       return {};
   }
@@ -47,7 +49,7 @@ bool opens(const Bytes& message) {
 
 constexpr MessageKind kKinds[] = {MessageKind::request, MessageKind::cancel, MessageKind::ping,
                                   MessageKind::roster,  MessageKind::reply,  MessageKind::pong,
-                                  MessageKind::credit};
+                                  MessageKind::credit,  MessageKind::stripe};
 static_assert(std::size(kKinds) == wire::kMessageKindMax);
 
 TEST_CASE("rdma messages: every kind is read as it was written") {
@@ -123,6 +125,28 @@ TEST_CASE("rdma messages: a field that its kind does not have is refused, sealed
   }
 }
 
+TEST_CASE("rdma messages: what no request of ours is a stripe of") {
+  const wire::StripeBody good{9, 65536, 1, 2, 1, 2, 0};
+  const auto decodes = [](const wire::StripeBody& said) {
+    wire::StripeBody heard{};
+    return decode_stripe(std::as_bytes(std::span(&said, 1)), heard) &&
+           std::memcmp(&said, &heard, sizeof said) == 0;
+  };
+  CHECK(decodes(good));
+  const std::function<void(wire::StripeBody&)> wrongs[] = {
+      [](auto& b) { b.number = 0; },        [](auto& b) { b.first_page = 2; },
+      [](auto& b) { b.page_count = 0; },    [](auto& b) { b.page_count = kStripedPagesMax + 1; },
+      [](auto& b) { b.stripe = 2; },        [](auto& b) { b.stripe_count = 1, b.stripe = 0; },
+      [](auto& b) { b.stripe_count = 17; }, [](auto& b) { b.reserved = 1; },
+  };
+  for (const auto& change : wrongs) {
+    CAPTURE(&change - wrongs);
+    wire::StripeBody wrong = good;
+    change(wrong);
+    CHECK_FALSE(decodes(wrong));
+  }
+}
+
 TEST_CASE("rdma messages: lengths of bodies have bounds by kind") {
   struct Length {
     MessageKind kind;
@@ -138,6 +162,8 @@ TEST_CASE("rdma messages: lengths of bodies have bounds by kind") {
       {MessageKind::credit, 1, false},
       {MessageKind::roster, sizeof(wire::RosterBody) - 1, false},
       {MessageKind::roster, sizeof(wire::RosterBody) + 1, false},
+      {MessageKind::stripe, sizeof(wire::StripeBody) - 1, false},
+      {MessageKind::stripe, sizeof(wire::StripeBody) + 1, false},
       {MessageKind::reply, sizeof(wire::PageAnswer) - 1, false},
       {MessageKind::reply, 0, false},
       {MessageKind::reply, wire::kPartBytesMax, true},
