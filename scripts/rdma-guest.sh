@@ -80,6 +80,9 @@ kernel=$(kernel_directory)
 version=$(basename "$kernel"/lib/modules/*)
 make_initramfs "$kernel" "$work/initramfs" "$version" "$@"
 
+# Read without a system call, as on machines that are not emulated.
+readonly clock="tsc=reliable clocksource=tsc"
+
 # Three serial lines: what the kernel says, what the command says, and how it ended.
 status=0
 timeout --foreground -k 5 "${SIMM_GUEST_SECONDS:-300}" qemu-system-x86_64 \
@@ -90,7 +93,8 @@ timeout --foreground -k 5 "${SIMM_GUEST_SECONDS:-300}" qemu-system-x86_64 \
   -nodefaults -no-user-config -display none -no-reboot \
   -serial "file:$work/console" -serial stdio -serial "file:$work/status" \
   -kernel "$kernel/boot/vmlinuz-$version" -initrd "$work/initramfs.cpio" \
-  -append "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off tsc=reliable clocksource=tsc systemd.unit=simm-guest.target" \
+  -append "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off $clock \
+systemd.unit=simm-guest.target" \
   -virtfs local,path=/,mount_tag=hostroot,security_model=none,readonly=on,multidevs=remap \
   </dev/null || status=$?
 if [ ! -s "$work/status" ]; then
