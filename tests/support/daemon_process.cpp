@@ -201,7 +201,8 @@ std::string DaemonProcess::ask(const std::string& command, const std::string& ar
 
 nlohmann::json DaemonProcess::report(const std::string& command,
                                      const std::string& argument) const {
-  return nlohmann::json::parse(ask(command, argument), nullptr, false);
+  nlohmann::json reply = nlohmann::json::parse(ask(command, argument), nullptr, false);
+  return reply.is_discarded() ? nlohmann::json::object() : reply;
 }
 
 std::size_t DaemonProcess::sessions_settled_to(std::size_t wanted) const {

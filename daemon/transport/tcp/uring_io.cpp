@@ -221,7 +221,7 @@ int UringIo::poll() noexcept {
   submit();
   // The second look of a sleeper goes into the kernel, whose locks order it behind the bell's
   // switch: a completion is either seen now, or rings.
-  if (is_bell_on_) {
+  if (std::exchange(looks_again_, false)) {
     ::syscall(__NR_io_uring_enter, ring_.ring_fd, 0, 0, IORING_ENTER_GETEVENTS, nullptr, 0);
   }
   int ended = 0;
@@ -245,6 +245,7 @@ bool UringIo::prepare_sleep() noexcept {
     is_bell_on_ = true;
     static_cast<void>(::io_uring_cq_eventfd_toggle(&ring_, true));
   }
+  looks_again_ = is_bell_on_;
   return waiting_ == 0 && ::io_uring_cq_ready(&ring_) == 0;
 }
 
