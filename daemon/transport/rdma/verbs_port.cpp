@@ -108,8 +108,11 @@ std::size_t VerbsPort::poll(std::span<Completion> completions) noexcept {
 
 bool VerbsPort::prepare_sleep() noexcept {
   if (kept_begin_ < kept_end_) return false;
-  drain_events();
-  if (ibv_req_notify_cq(queue_.get(), 0) != 0) return false;
+  // A request is good for one event, which may still be on its way when its completion was polled;
+  // until it has come nobody need ask again, a system call on some devices: it wakes us then.
+  if (drain_events()) is_armed_ = false;
+  if (!is_armed_ && ibv_req_notify_cq(queue_.get(), 0) != 0) return false;
+  is_armed_ = true;
   // What came before the request rings no bell.
   kept_begin_ = 0;
   kept_end_ = fetch(kept_);
@@ -141,12 +144,13 @@ bool VerbsPort::translate(const ibv_wc& from, Completion& to) noexcept {
   return true;
 }
 
-void VerbsPort::drain_events() noexcept {
+bool VerbsPort::drain_events() noexcept {
   ibv_cq* queue = nullptr;
   void* context = nullptr;
   unsigned count = 0;
   while (ibv_get_cq_event(channel_.get(), &queue, &context) == 0) ++count;
   if (count > 0) ibv_ack_cq_events(queue_.get(), count);
+  return count > 0;
 }
 
 std::uint64_t VerbsPort::take_place(VerbsQueuePair& queue_pair) noexcept {

@@ -53,7 +53,8 @@ private:
 
   std::size_t fetch(std::span<ibv_wc> found) noexcept;
   bool translate(const ibv_wc& from, Completion& to) noexcept;
-  void drain_events() noexcept;
+  // Whether there were any.
+  bool drain_events() noexcept;
 
   VerbsDevice& device_;
   const VerbsHandle<ibv_comp_channel> channel_;
@@ -63,6 +64,7 @@ private:
   std::uint32_t left_behind_ = 0;  // of these, by queue pairs that are gone, until all is polled
   std::vector<Place> places_;
   std::vector<std::uint16_t> free_places_;
+  bool is_armed_ = false;               // the next completion makes an event
   std::array<ibv_wc, kBatchMax> kept_;  // found by prepare_sleep()
   std::size_t kept_begin_ = 0;
   std::size_t kept_end_ = 0;

@@ -19,7 +19,6 @@ namespace {
 
 // A device that does not reach the other one may retry for ever.
 constexpr std::chrono::seconds kRunTimeout{120};
-constexpr std::chrono::seconds kListenTimeout{20};
 constexpr int kTries = 3;
 
 // The table of each kind of program, blanks pressed together. Later versions call the unit by its
@@ -131,11 +130,12 @@ Expected<Ends> start_server(const PerftestRun& run, const std::string& device) {
   const std::string port = address->substr(address->rfind(':') + 1);
   Expected<CapturedProcess> server = start_end(run, device, port, "");
   if (!server) return server.error();
-  const auto end = std::chrono::steady_clock::now() + kListenTimeout;
+  const auto end = std::chrono::steady_clock::now() + kRunTimeout;
   while (!is_listened_on(port)) {
     if (!server->is_running()) return failed_end(run, device, server->finish(kRunTimeout));
     if (std::chrono::steady_clock::now() >= end) {
-      return Error{Status::timeout, run.program + " on " + device + " does not listen within 20 s"};
+      return Error{Status::timeout, run.program + " on " + device + " does not listen within " +
+                                        std::to_string(kRunTimeout.count()) + " s"};
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
