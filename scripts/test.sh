@@ -122,8 +122,8 @@ part_packages() { SIMM_JOBS=$jobs scripts/package.sh && tests/packages/packages_
 
 part_guest() {
   configure release --preset release &&
-    compile --preset release --target simmd simmctl simm-bench guest_client conformance \
-      conformance_rdma &&
+    compile --preset release --target simmd simmctl simm-bench guest_client rdma_client \
+      conformance conformance_rdma &&
     scripts/rdma-guest.sh --systemd tests/guest/services.sh "$PWD/build/release/bin" &&
     SIMM_GUEST_SECONDS=${SIMM_GUEST_SECONDS:-480} \
       scripts/rdma-guest.sh tests/guest/rdma.sh "$PWD/build/release/bin"

@@ -113,8 +113,6 @@ for name in storage-1 storage-2; do
   fi
 done
 
-
-
 unrest 2 blink 3 veth0
 replay "the cable of one rail is out for a while" 60
 wait_for_all() { eventually "$1" queue_pairs 4; }
@@ -128,7 +126,55 @@ wait_for_all "its successor has queue pairs"
 unrest 2 pkill -KILL simm-bench
 "$bin/simm-bench" replay --daemon "$run/node/simm.sock" --model deepseek-r1 --scale 64 \
   --requests 60 --processes 2 --pool-bytes $((96 << 20)) >/dev/null 2>&1
-eventually "regions of killed clients are deregistered" test "$(registered)" = "$before"
+as_before() { [ "$(registered)" = "$before" ]; }
+eventually "regions of killed clients are deregistered" as_before
 replay "after all that"
+
+client() { timeout $patience_s "$bin/rdma_client" "$run/node/simm.sock" "$@" 2>&1; }
+scene() { # WHAT COMMAND...: ends well; what it says is shown
+  local what=$1 out
+  shift
+  if out=$("$@"); then ok "$what: $out"; else bad "$what: $out"; fi
+}
+moved() { # of the node and the storage daemons together: READ, WRITTEN, copied by a CPU
+  local name
+  for name in node storage-1 storage-2; do
+    "$bin/simmctl" --admin "$run/$name/admin.sock" stats
+  done | awk '/^rdma.*\.read_bytes/ {read += $2} /^rdma.*\.written_bytes/ {written += $2}
+    /^rdma.*\.inline_bytes|^flight.*\.copied_bytes|^tcp.*_bytes/ {copied += $2}
+    END {printf "%.0f %.0f %.0f\n", read, written, copied}'
+}
+uncopied() { # KIND: each byte moves by RDMA, and none otherwise
+  local before after out put got staged
+  before=($(moved))
+  out=$(client uncopied "$1") || { echo "$out"; return 1; }
+  read -r put got staged <<<"$out"
+  after=($(moved))
+  local copied=$((after[2] - before[2] + staged))
+  echo "$put bytes put, $got got, $((after[0] - before[0])) READ, $((after[1] - before[1]))" \
+    "WRITTEN, $copied copied"
+  # What a link had that was lost is moved again. Over TCP goes less than a page: life signs.
+  [ "$put" = "$got" ] && [ $((after[0] - before[0])) -ge "$put" ] &&
+    [ $((after[1] - before[1])) -ge "$got" ] && [ $copied -lt $((256 << 10)) ]
+}
+for kind in shared adopted; do
+  scene "pages of $kind memory move by RDMA, and no CPU copies them" uncopied $kind
+done
+scene "nothing happens" client gaps 2
+unrest 2 blink 2 veth0
+scene "fail-over" client gaps 6
+wait_for_all "its queue pairs are back"
+troubled() { # COMMAND...: while one cable or the other is out most of the time
+  (while sleep 1; do blink 1 veth0 && sleep 1 && blink 1 veth2; done) &
+  local trouble=$! status=0
+  "$@" || status=$?
+  kill $trouble
+  wait $trouble 2>/dev/null
+  cables up veth0 veth2
+  return $status
+}
+scene "what was cut off leaves its memory alone" client canary 8
+scene "and so it does when a link breaks meanwhile" troubled client canary 12
+wait_for_all "all queue pairs are back after that"
 echo "$failures failures"
 [ $failures = 0 ]
