@@ -201,8 +201,7 @@ std::string DaemonProcess::ask(const std::string& command, const std::string& ar
 
 nlohmann::json DaemonProcess::report(const std::string& command,
                                      const std::string& argument) const {
-  nlohmann::json reply = nlohmann::json::parse(ask(command, argument), nullptr, false);
-  return reply.is_discarded() ? nlohmann::json::object() : reply;
+  return nlohmann::json::parse(ask(command, argument), nullptr, false);
 }
 
 std::size_t DaemonProcess::sessions_settled_to(std::size_t wanted) const {

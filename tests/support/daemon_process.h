@@ -59,7 +59,7 @@ public:
   [[nodiscard]] std::uint64_t counter(const std::string& name) const;
   // The reply of the admin socket, all pages of it; of an error its words.
   [[nodiscard]] std::string ask(const std::string& command, const std::string& argument = "") const;
-  // The same reply, parsed; an empty object when it is an error.
+  // The same reply, parsed; discarded when it is no JSON.
   [[nodiscard]] nlohmann::json report(const std::string& command,
                                       const std::string& argument = "") const;
   // Open sessions as soon as there are at most `wanted`, or after 5 s.
