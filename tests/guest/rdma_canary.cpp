@@ -13,8 +13,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::byte kCanary{0xa5};
 constexpr std::byte kStored{0x11};
-constexpr std::size_t kPages = 8;  // of one get
-constexpr std::size_t kBytes = kPages * kPageBytes;
+constexpr std::size_t kPagesOfGet = 8;  // of one get
+constexpr std::size_t kBytes = kPagesOfGet * kPageBytes;
 constexpr std::size_t kAreas = 6;  // the last gets, each with memory of its own
 constexpr auto kWatched = std::chrono::milliseconds(500);
 
@@ -50,15 +50,15 @@ int canary(const std::string& socket, int seconds) {
   wish.stopped_daemon = simm::StoppedDaemon::wait;
   auto region = client.allocate_region((kAreas + 1) * kBytes, wish);
   if (!region) fail("region", region.error().context);
-  const Pages pages("canary", kPages);
+  const Pages pages("canary", kPagesOfGet);
   std::byte* const source = region->data() + kAreas * kBytes;
   fill(source, kBytes, kStored);
-  put(client, pages.at(*region, kAreas * kPages));
+  put(client, pages.at(*region, kAreas * kPagesOfGet));
   fill(region->data(), kAreas * kBytes, kCanary);
 
   const unsigned seed = std::random_device()();
   std::mt19937 random(seed);
-  std::vector<simm::PageResult> results(kPages);
+  std::vector<simm::PageResult> results(kPagesOfGet);
   std::size_t cut = 0;  // gets that ended when some of their bytes had come, and some had not
   std::size_t rounds = 0;
   // However slow the machine is, some have to be cut off; who calls this loses patience.
@@ -68,7 +68,8 @@ int canary(const std::string& socket, int seconds) {
     if (!is_canary(area, kBytes)) fail("canary", "a byte has changed after its get was over");
     simm::CallOptions options;
     options.timeout_ms = 1 + static_cast<std::uint32_t>(random() % 60);
-    static_cast<void>(client.get(pages.at(*region, rounds % kAreas * kPages), results, options));
+    static_cast<void>(
+        client.get(pages.at(*region, rounds % kAreas * kPagesOfGet), results, options));
     cut += is_cut(area, kBytes) ? 1U : 0U;
     fill(area, kBytes, kCanary);
     ++rounds;
