@@ -105,7 +105,8 @@ part_compilers() {
   local compiler
   for compiler in g++-11 clang++; do
     configure "$compiler" -S . -B "build/$compiler" -G Ninja -DCMAKE_BUILD_TYPE=Debug \
-      -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=16 &&
+      -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS_DEBUG=-O0 \
+      -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=16 &&
       compile "build/$compiler" --target simm_schema simm_cluster_schema &&
       checks_of "build/$compiler" | xargs -P "$jobs" -d '\n' -n 1 bash -c || return 1
     echo "$compiler: accepts everything"
