@@ -10,7 +10,7 @@
 namespace rdma_conformance {
 namespace {
 
-constexpr int kRounds = 120;
+constexpr int kRounds = 60;
 constexpr std::byte kCanary{0xa5};
 constexpr std::size_t kCanaryStride = 1024;
 constexpr std::size_t kWorkBytes = 256 * 1024;
