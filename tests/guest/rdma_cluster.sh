@@ -130,7 +130,7 @@ as_before() { [ "$(registered)" = "$before" ]; }
 eventually "regions of killed clients are deregistered" as_before
 replay "after all that"
 
-# The rest takes another minute or two, by hand: SIMM_GUEST_LONG=1.
+# The rest takes another minute or two: "env SIMM_GUEST_LONG=1" before the script.
 if [ "${SIMM_GUEST_LONG:-0}" = 0 ]; then
   echo "$failures failures"
   [ $failures = 0 ]
