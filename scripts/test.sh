@@ -126,7 +126,7 @@ part_guest() {
     compile --preset release --target simmd simmctl simm-bench guest_client rdma_client \
       conformance conformance_rdma &&
     scripts/rdma-guest.sh --systemd tests/guest/services.sh "$PWD/build/release/bin" &&
-    SIMM_GUEST_SECONDS=${SIMM_GUEST_SECONDS:-600} \
+    SIMM_GUEST_SECONDS=${SIMM_GUEST_SECONDS:-900} \
       scripts/rdma-guest.sh tests/guest/rdma.sh "$PWD/build/release/bin"
 }
 

@@ -1,18 +1,23 @@
 #include "libclient/tools/simm-bench/perftest.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <thread>
 
 #include "libclient/tools/simm-bench/loopback_cluster.h"
 #include "libclient/tools/simm-bench/pinning.h"
 #include "libclient/tools/simm-bench/subprocess.h"
+#include "simm/check.h"
 
 namespace simm::bench {
 namespace {
@@ -71,24 +76,21 @@ bool parse_number(const std::string& word, Number& number) {
   return error == std::errc() && stopped == end;
 }
 
-// Waits until somebody listens on the port of 127.0.0.1 or of all addresses. To connect and see
-// would be to be taken for the other end.
-bool is_listened_on(const std::string& port) {
-  std::uint32_t wanted = 0;
-  if (!parse_number(port, wanted)) return false;
-  for (const char* path : {"/proc/net/tcp", "/proc/net/tcp6"}) {
-    std::ifstream table(path);
-    for (std::string line; std::getline(table, line);) {
-      const std::vector<std::string> words = words_of(line);
-      if (words.size() < 4 || words[3] != "0A") continue;  // TCP_LISTEN
-      const std::size_t colon = words[1].rfind(':');
-      if (colon != std::string::npos &&
-          std::strtoul(words[1].c_str() + colon + 1, nullptr, 16) == wanted) {
-        return true;
-      }
-    }
-  }
-  return false;
+// Whether somebody listens on that port of 127.0.0.1, or of all addresses. To connect and see would
+// be to be taken for the other end; and of two who share an address none may listen.
+bool is_listened_on(std::uint16_t port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  const int on = 1;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  const bool is_taken = setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+                        bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0;
+  const int error = errno;
+  close(fd);
+  return is_taken && error == EADDRINUSE;
 }
 
 struct Ends {
@@ -128,16 +130,18 @@ Expected<Ends> start_server(const PerftestRun& run, const std::string& device) {
   const Expected<std::string> address = free_address();
   if (!address) return address.error();
   const std::string port = address->substr(address->rfind(':') + 1);
+  std::uint16_t number = 0;
+  SIMM_CHECK(parse_number(port, number));
   Expected<CapturedProcess> server = start_end(run, device, port, "");
   if (!server) return server.error();
   const auto end = std::chrono::steady_clock::now() + kRunTimeout;
-  while (!is_listened_on(port)) {
+  while (!is_listened_on(number)) {
     if (!server->is_running()) return failed_end(run, device, server->finish(kRunTimeout));
     if (std::chrono::steady_clock::now() >= end) {
       return Error{Status::timeout, run.program + " on " + device + " does not listen within " +
                                         std::to_string(kRunTimeout.count()) + " s"};
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   return Ends{std::move(*server), port};
 }
