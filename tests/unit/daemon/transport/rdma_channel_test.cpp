@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <random>
-#include <tuple>
 
 #include "daemon/base/random.h"
 #include "tests/sim/rdma/sim_rdma_fabric.h"
@@ -281,7 +280,13 @@ TEST_CASE("rdma channel: the end of every move is told of, whatever follows it")
 }
 
 TEST_CASE("rdma channel: no more READs at a time than the weaker of the two devices can do") {
-  for (const auto& [askers, servers, both] : {std::tuple(3, 16, 3), {16, 5, 5}, {16, 16, 16}}) {
+  struct Reads {
+    int askers, servers, both;
+  };
+  for (const Reads& reads : {Reads{3, 16, 3}, Reads{16, 5, 5}, Reads{16, 16, 16}}) {
+    const int askers = reads.askers;
+    const int servers = reads.servers;
+    const int both = reads.both;
     CAPTURE(askers);
     CAPTURE(servers);
     Pair pair(8, static_cast<std::uint8_t>(askers), static_cast<std::uint8_t>(servers));
