@@ -80,10 +80,10 @@ kernel=$(kernel_directory)
 version=$(basename "$kernel"/lib/modules/*)
 make_initramfs "$kernel" "$work/initramfs" "$version" "$@"
 
-# Three serial lines: what the kernel says, what the command says, and how it ended.
 # An emulated counter is as good as any clock, and is read without a system call.
 kernel_options="console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off"
 kernel_options+=" tsc=reliable clocksource=tsc systemd.unit=simm-guest.target"
+# Three serial lines: what the kernel says, what the command says, and how it ended.
 status=0
 timeout --foreground -k 5 "${SIMM_GUEST_SECONDS:-300}" qemu-system-x86_64 \
   -accel "${SIMM_GUEST_ACCEL:-tcg},thread=multi" -cpu max -smp 2 -m $memory_mib \
