@@ -104,9 +104,13 @@ def test_leases(store, key):
 
 @pytest.fixture
 def short_leases(tmp_path, monkeypatch):
-    """A Store of a daemon whose leases are 1 ms unless a call asks for more."""
-    config = '{"node": {"pool_bytes": "64MiB"}, "store": {"lease_default_ms": 1}, ' \
-        '"session": {"handshake_ms": 60000}}'
+    """A Store of a daemon whose leases are 1 ms unless a call asks for more.
+
+    First in, first out: with "reuse" a page that is looked at long enough after its put, as on a
+    slow machine, counts as used again and may stay for that.
+    """
+    config = '{"node": {"pool_bytes": "64MiB"}, "session": {"handshake_ms": 60000}, ' \
+        '"store": {"lease_default_ms": 1, "eviction": "fifo"}}'
     running = Daemon(tmp_path, config=config).start()
     monkeypatch.setenv("SIMM_SOCKET", running.socket)
     with kv.Store() as opened:
