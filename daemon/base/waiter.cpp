@@ -3,8 +3,10 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <ctime>
@@ -31,8 +33,6 @@ EpollWaiter::~EpollWaiter() {
 }
 
 void EpollWaiter::wait_until(TimeNs deadline_ns) noexcept {
-  // ppoll on the epoll descriptor, because epoll_wait only knows milliseconds (and epoll_pwait2 is
-  // younger than the kernels we run on).
   timespec timeout{};
   const timespec* limit = nullptr;
   if (deadline_ns != kNoDeadline) {
@@ -42,13 +42,8 @@ void EpollWaiter::wait_until(TimeNs deadline_ns) noexcept {
     timeout.tv_nsec = static_cast<long>(left % kNsPerSecond);
     limit = &timeout;
   }
-  pollfd polled{epoll_, POLLIN, 0};
-  if (::ppoll(&polled, 1, limit, nullptr) <= 0) return;
-
   std::array<epoll_event, 64> events;
-  const int count = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), 0);
-  for (int i = 0; i < count; ++i) {
-    const epoll_event& event = events[static_cast<std::size_t>(i)];
+  for (const epoll_event& event : std::span(events).first(wait(limit, events))) {
     if (event.data.ptr == nullptr) {
       std::uint64_t wakes = 0;
       [[maybe_unused]] const ssize_t drained = ::read(event_, &wakes, sizeof wakes);
@@ -56,6 +51,21 @@ void EpollWaiter::wait_until(TimeNs deadline_ns) noexcept {
       static_cast<FdWatch*>(event.data.ptr)->on_fd_ready(event.events);
     }
   }
+}
+
+std::size_t EpollWaiter::wait(const timespec* limit, std::span<epoll_event> events) noexcept {
+  const auto room = static_cast<int>(events.size());
+  if (has_pwait2_) {
+    // Not through the C library: older ones lack it.
+    const long ready = ::syscall(__NR_epoll_pwait2, epoll_, events.data(), room, limit, nullptr, 0);
+    if (ready >= 0) return static_cast<std::size_t>(ready);
+    if (errno == EINTR) return 0;
+    has_pwait2_ = false;  // younger than this kernel (Linux 5.11), or forbidden by a filter
+  }
+  // Two calls, because epoll_wait only knows milliseconds.
+  pollfd polled{epoll_, POLLIN, 0};
+  if (::ppoll(&polled, 1, limit, nullptr) <= 0) return 0;
+  return static_cast<std::size_t>(std::max(0, ::epoll_wait(epoll_, events.data(), room, 0)));
 }
 
 Outcome EpollWaiter::watch(int descriptor, FdWatch& handler) {

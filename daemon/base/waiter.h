@@ -8,8 +8,13 @@
 // EpollWaiter sleeps in epoll, so descriptors (the bells of sessions) wake it as well.
 #pragma once
 
+#include <sys/epoll.h>
+
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <ctime>
+#include <span>
 
 #include "daemon/base/clock.h"
 #include "simm/expected.h"
@@ -60,9 +65,13 @@ public:
   [[nodiscard]] bool usable() const noexcept { return epoll_ >= 0 && event_ >= 0; }
 
 private:
+  // How many of `events` are filled; `limit` null: however long that takes.
+  std::size_t wait(const timespec* limit, std::span<epoll_event> events) noexcept;
+
   const Clock& clock_;
   int epoll_ = -1;
   int event_ = -1;
+  bool has_pwait2_ = true;  // until the kernel says otherwise
   alignas(128) std::atomic<std::uint32_t> sleeping_{0};
 };
 

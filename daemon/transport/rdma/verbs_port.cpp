@@ -110,7 +110,7 @@ bool VerbsPort::prepare_sleep() noexcept {
   if (kept_begin_ < kept_end_) return false;
   // A request is good for one event, which may still be on its way when its completion was polled;
   // until it has come nobody need ask again, a system call on some devices: it wakes us then.
-  if (drain_events()) is_armed_ = false;
+  if (take_event()) is_armed_ = false;
   if (!is_armed_ && ibv_req_notify_cq(queue_.get(), 0) != 0) return false;
   is_armed_ = true;
   // What came before the request rings no bell.
@@ -144,13 +144,13 @@ bool VerbsPort::translate(const ibv_wc& from, Completion& to) noexcept {
   return true;
 }
 
-bool VerbsPort::drain_events() noexcept {
+// The channel has one queue, and that one request at a time: there is never a second event.
+bool VerbsPort::take_event() noexcept {
   ibv_cq* queue = nullptr;
   void* context = nullptr;
-  unsigned count = 0;
-  while (ibv_get_cq_event(channel_.get(), &queue, &context) == 0) ++count;
-  if (count > 0) ibv_ack_cq_events(queue_.get(), count);
-  return count > 0;
+  if (ibv_get_cq_event(channel_.get(), &queue, &context) != 0) return false;
+  ibv_ack_cq_events(queue_.get(), 1);
+  return true;
 }
 
 std::uint64_t VerbsPort::take_place(VerbsQueuePair& queue_pair) noexcept {

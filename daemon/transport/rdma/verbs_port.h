@@ -53,8 +53,8 @@ private:
 
   std::size_t fetch(std::span<ibv_wc> found) noexcept;
   bool translate(const ibv_wc& from, Completion& to) noexcept;
-  // Whether there were any.
-  bool drain_events() noexcept;
+  // Whether there was one.
+  bool take_event() noexcept;
 
   VerbsDevice& device_;
   const VerbsHandle<ibv_comp_channel> channel_;

@@ -219,8 +219,8 @@ void UringIo::complete(const io_uring_cqe& entry) noexcept {
 
 int UringIo::poll() noexcept {
   submit();
-  // The second look of a sleeper goes into the kernel, whose locks order it behind the bell's
-  // switch: a completion is either seen now, or rings.
+  // The first look of a sleeper behind the bell's switch goes into the kernel, whose locks order
+  // it: a completion is either seen now, or rings.
   if (std::exchange(looks_again_, false)) {
     ::syscall(__NR_io_uring_enter, ring_.ring_fd, 0, 0, IORING_ENTER_GETEVENTS, nullptr, 0);
   }
@@ -243,9 +243,11 @@ int UringIo::poll() noexcept {
 bool UringIo::prepare_sleep() noexcept {
   if (waiter_ != nullptr && !is_bell_on_) {
     is_bell_on_ = true;
+    // Once for each switch: what came since the look behind it has rung, and rings until it is
+    // read.
+    looks_again_ = true;
     static_cast<void>(::io_uring_cq_eventfd_toggle(&ring_, true));
   }
-  looks_again_ = is_bell_on_;
   return waiting_ == 0 && ::io_uring_cq_ready(&ring_) == 0;
 }
 

@@ -55,7 +55,7 @@ private:
   io_uring ring_{};
   ipc::UniqueFd bell_;
   bool is_bell_on_ = false;   // until a completion comes, however many turns that takes
-  bool looks_again_ = false;  // the next poll() is the second look of a sleeper
+  bool looks_again_ = false;  // the next poll() is the first one behind the bell's switch
   bool is_set_up_ = false;
   bool is_enabled_ = false;    // by the first turn, which makes its thread the ring's
   std::uint32_t waiting_ = 0;  // entries that the kernel has not seen yet

@@ -1,6 +1,4 @@
 #include <doctest/doctest.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
@@ -151,41 +149,6 @@ TEST_CASE("a CPU that does not exist is an error that names the key") {
   const auto started = (*group)->start();
   REQUIRE_FALSE(started.has_value());
   CHECK(started.error().context.find("threading.cpus") != std::string::npos);
-}
-
-class Drain : public FdWatch {
-public:
-  explicit Drain(int descriptor) : fd(descriptor) {}
-  void on_fd_ready(std::uint32_t) noexcept override {
-    char byte = 0;
-    while (::recv(fd, &byte, 1, MSG_DONTWAIT) > 0) ++messages;
-  }
-  int fd;
-  int messages = 0;
-};
-
-TEST_CASE("a watched descriptor ends the wait and its handler runs on the waiting thread") {
-  RealClock clock;
-  EpollWaiter waiter(clock);
-  int ends[2];
-  REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
-  Drain drain(ends[0]);
-  REQUIRE(waiter.watch(ends[0], drain).has_value());
-  CHECK_FALSE(waiter.watch(ends[0], drain).has_value());
-  REQUIRE(::send(ends[1], "xy", 1, 0) == 1);
-  waiter.announce();
-  waiter.wait_until(kNoDeadline);
-  waiter.retract();
-  CHECK(drain.messages == 1);
-  waiter.unwatch(ends[0]);
-  REQUIRE(::send(ends[1], "xy", 1, 0) == 1);
-  waiter.wait_until(clock.now_ns() + kNsPerMs);
-  CHECK(drain.messages == 1);
-  waiter.announce();
-  waiter.wake();
-  waiter.wait_until(kNoDeadline);  // returns at once, else this test hangs
-  ::close(ends[0]);
-  ::close(ends[1]);
 }
 
 }  // namespace runner_test
