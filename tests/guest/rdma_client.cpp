@@ -3,10 +3,16 @@
 //   rdma_client SOCKET uncopied shared|adopted
 //       puts pages and gets them again, from and to memory of that kind; compares them, and prints
 //       the bytes that were put, that were got, and that the library copied
+//   rdma_client SOCKET large BYTES COUNT
+//       puts a batch of so many pages of so many bytes in one call, gets it in one, compares, and
+//       prints the bytes
 //   rdma_client SOCKET gaps SECONDS
 //       gets the same pages again and again; prints the longest time between two answers
 //   rdma_client SOCKET canary SECONDS
 //       gets that run out of time; no byte of their memory changes after they have returned
+//   rdma_client SOCKET killed ROUNDS COMMAND
+//       clients that are killed meanwhile; no byte changes when their memory is not registered any
+//       more, as the command says
 #include "tests/guest/rdma_client.h"
 
 #include <sys/mman.h>
@@ -34,14 +40,19 @@ simm::Region region_of(simm::Client& client, const std::string& kind, std::size_
   return std::move(*region);
 }
 
+// Bytes that no other page has.
+void fill_with_noise(std::byte* at, std::size_t bytes) {
+  unsigned seed = 1;
+  for (std::size_t i = 0; i < bytes; ++i) {
+    at[i] = std::byte((seed = seed * 1664525 + 1013904223) >> 24);
+  }
+}
+
 int uncopied(const std::string& socket, const std::string& kind) {
   simm::Client client = attach(socket);
   simm::Region region = region_of(client, kind, 2 * kPages * kPageBytes);
   const std::size_t half = kPages * kPageBytes;
-  unsigned seed = 1;
-  for (std::size_t i = 0; i < half; ++i) {
-    region.data()[i] = std::byte((seed = seed * 1664525 + 1013904223) >> 24);
-  }
+  fill_with_noise(region.data(), half);
   // One page first: the answer says that the memory is registered.
   const Pages first("uncopied/first", 1);
   const Pages rest("uncopied/" + kind, kPages);
@@ -53,6 +64,19 @@ int uncopied(const std::string& socket, const std::string& kind) {
   std::printf("%llu %llu %llu\n", static_cast<unsigned long long>(bytes_put),
               static_cast<unsigned long long>(bytes_got),
               static_cast<unsigned long long>(client.stats().bytes_staged));
+  return EXIT_SUCCESS;
+}
+
+int large(const std::string& socket, std::size_t page_bytes, std::size_t count) {
+  simm::Client client = attach(socket);
+  const std::size_t half = page_bytes * count;
+  simm::Region region = region_of(client, "shared", 2 * half);
+  fill_with_noise(region.data(), half);
+  const Pages pages("large/" + std::to_string(page_bytes), count, page_bytes);
+  put(client, pages.at(region, 0));
+  const std::uint64_t bytes = get(client, pages.at(region, count));
+  if (std::memcmp(region.data(), region.data() + half, half) != 0) fail("get", "other bytes");
+  std::printf("%llu bytes\n", static_cast<unsigned long long>(bytes));
   return EXIT_SUCCESS;
 }
 
@@ -92,5 +116,12 @@ int main(int argc, char** argv) {
   if (command == "uncopied") return rdma_client::uncopied(words[1], words[3]);
   if (command == "gaps") return rdma_client::gaps(words[1], std::atoi(argv[3]));
   if (command == "canary") return rdma_client::canary(words[1], std::atoi(argv[3]));
-  rdma_client::fail("usage", "rdma_client SOCKET uncopied|gaps|canary ...");
+  if (words.size() > 4) {
+    if (command == "killed") return rdma_client::killed(words[1], std::atoi(argv[3]), words[4]);
+    if (command == "large") {
+      return rdma_client::large(words[1], std::strtoul(argv[3], nullptr, 10),
+                                std::strtoul(argv[4], nullptr, 10));
+    }
+  }
+  rdma_client::fail("usage", "rdma_client SOCKET uncopied|large|gaps|canary|killed ...");
 }

@@ -36,19 +36,21 @@ inline simm::Client attach(const std::string& socket) {
 // Objects "<prefix>/0", "<prefix>/1", ..., and a page of a region for each, from `first_page` on.
 class Pages {
 public:
-  Pages(const std::string& prefix, std::size_t count) {
+  Pages(const std::string& prefix, std::size_t count, std::size_t page_bytes = kPageBytes)
+      : page_bytes_(page_bytes) {
     for (std::size_t i = 0; i < count; ++i) keys_.push_back(prefix + "/" + std::to_string(i));
   }
   [[nodiscard]] std::vector<simm::Item> at(const simm::Region& region,
                                            std::size_t first_page) const {
     std::vector<simm::Item> items;
     for (std::size_t i = 0; i < keys_.size(); ++i) {
-      items.push_back({keys_[i], simm::View(region, (first_page + i) * kPageBytes, kPageBytes)});
+      items.push_back({keys_[i], simm::View(region, (first_page + i) * page_bytes_, page_bytes_)});
     }
     return items;
   }
 
 private:
+  const std::size_t page_bytes_;
   std::vector<std::string> keys_;
 };
 
@@ -60,7 +62,11 @@ std::uint64_t insist(const char* what, const std::vector<simm::Item>& items, con
   for (int tries = 0; tries < 600; ++tries) {
     bool are_done = call(items, results) == simm::Status::ok;
     for (const simm::PageResult& result : results) are_done = are_done && result.ok();
-    if (are_done) return items.size() * kPageBytes;
+    if (are_done) {
+      std::uint64_t bytes = 0;
+      for (const simm::Item& item : items) bytes += item.view.bytes();
+      return bytes;
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   fail(what, std::string(simm::status_name(results[0].status)));
@@ -81,5 +87,8 @@ inline std::uint64_t get(simm::Client& client, const std::vector<simm::Item>& it
 
 // Gets that run out of time while bytes come, each followed by a canary.
 int canary(const std::string& socket, int seconds);
+// Clients that are killed while bytes come into memory that outlives them. `registered`: a command
+// that prints how many bytes the daemon has registered with its devices.
+int killed(const std::string& socket, int rounds, const std::string& registered);
 
 }  // namespace rdma_client

@@ -130,12 +130,6 @@ as_before() { [ "$(registered)" = "$before" ]; }
 eventually "regions of killed clients are deregistered" as_before
 replay "after all that"
 
-# The rest takes another minute or two: "env SIMM_GUEST_LONG=1" before the script.
-if [ "${SIMM_GUEST_LONG:-0}" = 0 ]; then
-  echo "$failures failures"
-  [ $failures = 0 ]
-  exit
-fi
 client() { timeout $patience_s "$bin/rdma_client" "$run/node/simm.sock" "$@" 2>&1; }
 scene() { # WHAT COMMAND...: ends well; what it says is shown
   local what=$1 out
@@ -166,6 +160,17 @@ uncopied() { # KIND: each byte moves by RDMA, and none otherwise
 for kind in shared adopted; do
   scene "pages of $kind memory move by RDMA, and no CPU copies them" uncopied $kind
 done
+sent() { cat "/sys/class/net/$1/statistics/tx_bytes"; }
+over_both() { # BYTES COUNT: pages whose storage daemons need both cables
+  local first second
+  first=$(sent veth1) second=$(sent veth3)
+  client large "$@" || return 1
+  first=$(($(sent veth1) - first)) second=$(($(sent veth3) - second))
+  echo "$first bytes came over one cable, $second over the other"
+  [ $first -ge $(($1 * $2 / 4)) ] && [ $second -ge $(($1 * $2 / 4)) ]
+}
+scene "a batch of full-size pages is spread over both rails" over_both 4497408 8
+scene "a page that is too long for one rail is cut over both" over_both $((12 << 20)) 1
 scene "nothing happens" client gaps 2
 unrest 2 blink 2 veth0
 scene "fail-over" client gaps 6
@@ -182,5 +187,8 @@ troubled() { # COMMAND...: while one cable or the other is out most of the time
 scene "what was cut off leaves its memory alone" client canary 8
 scene "and so it does when a link breaks meanwhile" troubled client canary 12
 wait_for_all "all queue pairs are back after that"
+registered_by="'$bin/simmctl' --admin $run/node/admin.sock stats rdma.rail |
+  awk '/registered_bytes/ {n += \$2} END {print n + 0}'"
+scene "memory of who was killed is let go before it is another's" client killed 5 "$registered_by"
 echo "$failures failures"
 [ $failures = 0 ]
