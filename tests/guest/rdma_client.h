@@ -64,7 +64,7 @@ std::uint64_t insist(const char* what, const std::vector<simm::Item>& items, con
     for (const simm::PageResult& result : results) are_done = are_done && result.ok();
     if (are_done) {
       std::uint64_t bytes = 0;
-      for (const simm::Item& item : items) bytes += item.view.bytes();
+      for (const simm::Item& item : items) bytes += item.view.length();
       return bytes;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
