@@ -91,10 +91,14 @@ int gaps(const std::string& socket, int seconds) {
   Clock::duration longest{};
   std::uint64_t gets = 0;
   std::uint64_t failed = 0;
+  std::string_view why = "none";
   const auto end = Clock::now() + std::chrono::seconds(seconds);
   for (auto last = Clock::now(); last < end;) {
     bool is_ok = client.get(items, results) == simm::Status::ok;
-    for (const simm::PageResult& result : results) is_ok = is_ok && result.ok();
+    for (const simm::PageResult& result : results) {
+      is_ok = is_ok && result.ok();
+      if (!result.ok()) why = simm::status_name(result.status);
+    }
     ++gets;
     failed += is_ok ? 0U : 1U;
     if (!is_ok && Clock::now() < end) continue;
@@ -102,9 +106,10 @@ int gaps(const std::string& socket, int seconds) {
     last = Clock::now();
   }
   const auto gap_ms = std::chrono::duration_cast<std::chrono::milliseconds>(longest).count();
-  std::printf("longest gap %lld ms, of %llu gets %llu failed\n", static_cast<long long>(gap_ms),
-              static_cast<unsigned long long>(gets), static_cast<unsigned long long>(failed));
-  return EXIT_SUCCESS;
+  std::printf("longest gap %lld ms, of %llu gets %llu failed (the last one: %s)\n",
+              static_cast<long long>(gap_ms), static_cast<unsigned long long>(gets),
+              static_cast<unsigned long long>(failed), std::string(why).c_str());
+  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 }  // namespace

@@ -146,10 +146,10 @@ moved() { # of the node and the storage daemons together: READ, WRITTEN, copied 
 }
 uncopied() { # KIND: each byte moves by RDMA, and none otherwise
   local before after out put got staged
-  read -ra before < <(moved)
+  read -ra before <<<"$(moved)"
   out=$(client uncopied "$1") || { echo "$out"; return 1; }
   read -r put got staged <<<"$out"
-  read -ra after < <(moved)
+  read -ra after <<<"$(moved)"
   local copied=$((after[2] - before[2] + staged))
   echo "$put bytes put, $got got, $((after[0] - before[0])) READ, $((after[1] - before[1]))" \
     "WRITTEN, $copied copied"
