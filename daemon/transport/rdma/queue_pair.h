@@ -69,8 +69,16 @@ public:
 
   // To the error state: everything outstanding is flushed. Nothing is fenced by it.
   virtual void fail() noexcept = 0;
-  // The fence; see above. May be called more than once.
+  // The fence; see above. May be called more than once. It waits for the device, which may take
+  // seconds: soft RoCE waits for its packets, and these for a cable that is out.
   virtual void destroy() noexcept = 0;
+  // The same for a data agent, which has other links: begins it with the first call, behind fail(),
+  // and waits for nothing. True: it is done, as when destroy() has returned. Nothing is posted
+  // behind the first call.
+  [[nodiscard]] virtual bool try_destroy() noexcept {
+    destroy();
+    return true;
+  }
 
   // The user's own mark: who it belongs to.
   void* owner = nullptr;

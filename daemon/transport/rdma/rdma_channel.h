@@ -6,9 +6,9 @@
 // taken; so nobody sends what has no receive. Who has taken half of them and has nothing to say
 // sends a message for that alone.
 //
-// fail() is the beginning of the end, close() the fence: behind it the device touches no memory for
-// this link. Thread: the data agent. No allocation after construction, and none but the device's
-// own at the end.
+// fail() is the beginning of the end; try_fence() is tried until the device touches no memory for
+// this link any more; then close(). Thread: the data agent. No allocation after construction, and
+// none but the device's own at the end.
 #pragma once
 
 #include <array>
@@ -48,7 +48,9 @@ public:
   [[nodiscard]] bool is_free() const noexcept { return state_ == State::free; }
   // The first cause stays. Nothing happens unless it is open.
   void fail(LinkLoss cause) noexcept;
-  // Of a failed one: destroys the queue pair and gives the link back.
+  // Of a failed one: begins to destroy the queue pair, or goes on; true: it is fenced.
+  [[nodiscard]] bool try_fence() noexcept { return link_->queue_pair->try_destroy(); }
+  // Gives a failed one's link back, fenced; where try_fence() was not true, it waits.
   [[nodiscard]] std::unique_ptr<RdmaLink> close() noexcept;
 
   // Takes one of its completions. Those of a failed link are of no interest.

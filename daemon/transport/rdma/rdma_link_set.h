@@ -92,20 +92,27 @@ public:
     for (const auto& link : used()) work += link->run();
     return work;
   }
-  // Ends those that are closing.
+  // Ends those that are closing and fenced. The others go on meanwhile.
   int finish_closing() noexcept {
     int work = 0;
     for (std::size_t i = 0; i < used_; ++i) {
-      if (!links_[i]->channel().is_closing()) continue;
+      RdmaChannel& channel = links_[i]->channel();
+      if (!channel.is_closing() || !channel.try_fence()) continue;
       ended_[i] = links_[i]->finish_closing();
       ++work;
     }
     give_back();
     return work;
   }
+  // Nobody wakes the agent when a link is fenced.
+  [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept {
+    const bool any_closing = std::any_of(used().begin(), used().end(), [](const auto& link) {
+      return link->channel().is_closing();
+    });
+    return any_closing ? clock_.now_ns() + kFencePollNs : base::kNoDeadline;
+  }
   [[nodiscard]] bool prepare_sleep() noexcept {
     bool may_sleep = overflow_ == nullptr;
-    for (const auto& link : used()) may_sleep &= !link->channel().is_closing();
     for (RdmaPort* port : ports_) may_sleep &= port->prepare_sleep();
     return may_sleep;
   }
@@ -113,6 +120,7 @@ public:
 private:
   static constexpr std::size_t kCompletionsPerPoll = 32;
   static constexpr int kPollsPerTurn = 8;
+  static constexpr base::TimeNs kFencePollNs = base::kNsPerMs;
 
   bool take_one() noexcept {
     return mailbox_.agent_take([this](std::unique_ptr<RdmaLink> link) { add(std::move(link)); },

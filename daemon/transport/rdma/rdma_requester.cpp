@@ -46,7 +46,7 @@ int RdmaRequester::do_work() noexcept {
 }
 
 base::TimeNs RdmaRequester::next_deadline_ns() const noexcept {
-  base::TimeNs next_ns = base::kNoDeadline;
+  base::TimeNs next_ns = links_.next_deadline_ns();
   for (const auto& link : links_.used()) next_ns = std::min(next_ns, link->next_deadline_ns());
   return next_ns;
 }

@@ -84,7 +84,7 @@ void RdmaResponder::on_roster(const LinkRoster& roster, bool remembers_all) noex
 
 base::TimeNs RdmaResponder::next_deadline_ns() const noexcept {
   constexpr base::TimeNs kKeysPollNs = 1'000'000;  // nobody wakes us when memory is registered
-  base::TimeNs next_ns = base::kNoDeadline;
+  base::TimeNs next_ns = links_.next_deadline_ns();
   for (const auto& link : links_.used()) {
     if (link->waits_for_keys()) {
       next_ns = std::min(next_ns, shared_.clock.now_ns() + kKeysPollNs);

@@ -96,6 +96,7 @@ Expected<std::unique_ptr<VerbsDevice>> VerbsDevice::open(const RdmaDeviceConfig&
                        "the device has no room for another user");
   }
   device->try_features();
+  if (auto started = device->ender_.start(); !started) return std::move(started).error();
   return device;
 }
 

@@ -13,6 +13,7 @@
 #include "daemon/transport/rdma/gid_choice.h"
 #include "daemon/transport/rdma/rdma_device.h"
 #include "daemon/transport/rdma/rdma_device_config.h"
+#include "daemon/transport/rdma/verbs_ender.h"
 #include "daemon/transport/rdma/verbs_handles.h"
 
 namespace simm::transport {
@@ -33,6 +34,7 @@ public:
   [[nodiscard]] const RdmaDeviceConfig& config() const noexcept { return config_; }
   [[nodiscard]] ibv_context* context() const noexcept { return context_.get(); }
   [[nodiscard]] ibv_pd* domain() const noexcept { return domain_.get(); }
+  [[nodiscard]] VerbsEnder& ender() noexcept { return ender_; }
 
 private:
   VerbsDevice(const RdmaDeviceConfig& config, VerbsHandle<ibv_context> context)
@@ -50,6 +52,7 @@ private:
   VerbsHandle<ibv_pd> domain_;
   RdmaDeviceInfo info_;
   QueuePairAddress address_;
+  VerbsEnder ender_;
 };
 
 }  // namespace simm::transport

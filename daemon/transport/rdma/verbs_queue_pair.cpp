@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <utility>
 
 #include "daemon/base/random.h"
 #include "daemon/transport/rdma/verbs_device.h"
@@ -250,10 +251,24 @@ void VerbsQueuePair::fail() noexcept {
 
 void VerbsQueuePair::destroy() noexcept {
   if (queue_pair_ == nullptr) return;
-  fail();
-  // It can not fail but for our mistake: nothing refers to a queue pair. To go on would be to
-  // believe in a fence that is none.
-  SIMM_CHECK(ibv_destroy_qp(queue_pair_) == 0);
+  if (!is_ending_) fail();
+  if (try_destroy()) return;
+  VerbsEnder::wait_for(ending_);
+  leave_port();
+}
+
+bool VerbsQueuePair::try_destroy() noexcept {
+  if (queue_pair_ == nullptr) return true;
+  if (!std::exchange(is_ending_, true)) {
+    ending_.queue_pair = queue_pair_;
+    device_.ender().submit(ending_);
+  }
+  if (!ending_.is_done.load(std::memory_order_acquire)) return false;
+  leave_port();
+  return true;
+}
+
+void VerbsQueuePair::leave_port() noexcept {
   queue_pair_ = nullptr;
   const std::uint32_t reserved = config_.sends_max + config_.receives_max;
   if (mark_) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "daemon/transport/rdma/queue_pair.h"
+#include "daemon/transport/rdma/verbs_ender.h"
 #include "daemon/transport/rdma/verbs_handles.h"
 
 namespace simm::transport {
@@ -34,6 +35,7 @@ public:
   [[nodiscard]] bool post_receive(std::uint64_t id, const LocalPart& part) noexcept override;
   void fail() noexcept override;
   void destroy() noexcept override;
+  [[nodiscard]] bool try_destroy() noexcept override;
 
 private:
   friend class VerbsPort;
@@ -59,6 +61,8 @@ private:
   // A batch that fits into fixed arrays.
   std::size_t post_batch(std::span<const Work> works) noexcept;
   std::uint64_t mark() noexcept;
+  // Behind the fence: what it had of its port is the port's again.
+  void leave_port() noexcept;
   // The user's number of a work, or of a receive, that has ended.
   std::uint64_t ended(std::uint32_t number, bool is_receive) noexcept;
 
@@ -66,6 +70,8 @@ private:
   VerbsPort& port_;
   const QueuePairConfig config_;
   ibv_qp* queue_pair_ = nullptr;  // null: destroyed
+  VerbsEnder::Job ending_;
+  bool is_ending_ = false;
   QueuePairAddress address_;
   std::uint32_t inline_bytes_max_ = 0;
   std::uint8_t reads_max_ = 0;

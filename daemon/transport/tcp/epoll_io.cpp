@@ -11,10 +11,6 @@ namespace simm::transport {
 
 namespace {
 
-void list_ready(IoSocket& socket) noexcept {
-  if (!socket.base::ListLink<IoReadyTag>::linked()) socket.ready->push_back(socket);
-}
-
 bool would_block(ssize_t result) noexcept {
   return result < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }

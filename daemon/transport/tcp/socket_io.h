@@ -75,6 +75,11 @@ struct IoSocket : base::ListLink<IoReadyTag>, base::ListLink<IoTryTag> {
   }
 };
 
+// For implementations: something of it has ended.
+inline void list_ready(IoSocket& socket) noexcept {
+  if (!socket.base::ListLink<IoReadyTag>::linked()) socket.ready->push_back(socket);
+}
+
 enum class SocketIoKind : std::uint8_t { uring, epoll };
 // uring_uncopied: io_uring whose users send without copies even where the kernel copies after all.
 enum class SocketIoChoice : std::uint8_t { automatic, uring, uring_uncopied, epoll };

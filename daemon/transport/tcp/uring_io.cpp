@@ -53,10 +53,6 @@ void release(IoSocket& socket, std::uint32_t number) noexcept {
   socket.released |= 1u << number;
 }
 
-void list_ready(IoSocket& socket) noexcept {
-  if (!socket.base::ListLink<IoReadyTag>::linked()) socket.ready->push_back(socket);
-}
-
 }  // namespace
 
 Expected<std::unique_ptr<SocketIo>> UringIo::make(base::Waiter* waiter, UncopiedSends wanted) {

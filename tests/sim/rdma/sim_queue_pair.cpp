@@ -105,6 +105,13 @@ void SimQueuePair::destroy() noexcept {
   device_.used_numbers_.push_back(address_.number);
 }
 
+bool SimQueuePair::try_destroy() noexcept {
+  SIMM_CHECK(state_ == State::failed || state_ == State::destroyed);
+  if (state_ != State::destroyed && device_.fences_are_held_) return false;
+  destroy();
+  return true;
+}
+
 int SimQueuePair::turn() {
   int done = complete(ended_) + complete(ended_receives_);
   if (state_ == State::connected) done += ask() + answer() + grow_impatient();

@@ -35,6 +35,7 @@ public:
                                   const transport::LocalPart& part) noexcept override;
   void fail() noexcept override;
   void destroy() noexcept override;
+  [[nodiscard]] bool try_destroy() noexcept override;
 
 private:
   friend class SimRdmaDevice;

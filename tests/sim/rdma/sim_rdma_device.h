@@ -56,6 +56,8 @@ public:
   // A queue pair takes `works` more works, no receive, and then nothing until allow_posts().
   void refuse_posts(std::uint32_t number, std::size_t works = 0);
   void allow_posts(std::uint32_t number);
+  // No fence is done for now: try_destroy() is not true.
+  void hold_fences(bool are_held) noexcept { fences_are_held_ = are_held; }
 
 private:
   friend class SimQueuePair;
@@ -77,6 +79,7 @@ private:
   transport::QueuePairAddress address_;                 // without what is a queue pair's own
   std::map<std::uint32_t, SimQueuePair*> queue_pairs_;  // by number
   std::vector<std::uint32_t> used_numbers_;
+  bool fences_are_held_ = false;
   std::uint32_t next_number_ = 17;
   std::map<std::uint32_t, SimRegistration*> by_local_key_;
   std::map<std::uint32_t, SimRegistration*> by_remote_key_;

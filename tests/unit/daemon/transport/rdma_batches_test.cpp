@@ -63,6 +63,11 @@ struct Store final : ResponderEvents {
     ++aborted;
     status.erase(&incoming);
   }
+  std::size_t moving() const {  // pages
+    std::size_t pages = 0;
+    for (const auto& [incoming, left] : open) pages += left;
+    return pages;
+  }
   std::array<std::vector<std::byte>, kPages> objects;
   std::array<std::vector<std::byte>, kPages> put_to = make_room();
   std::vector<std::size_t> sizes;  // of requests, in pages
@@ -183,6 +188,55 @@ TEST_CASE("rdma batches: what a rail had that failed goes over the other one") {
       if (opcode == ipc::Opcode::get) scene.check_slices();
       CHECK(scene.asked_again() == 1);
     }
+  }
+}
+
+// Some devices need seconds for a fence.
+TEST_CASE("rdma batches: while a rail is being fenced the other one goes on, and its pages wait") {
+  for (const bool is_server : {false, true}) {
+    CAPTURE(is_server);
+    Scene scene;
+    scene.dial_both();
+    RdmaEnds& ends = scene.ends;
+    sim::SimRdmaDevice& device = is_server ? *ends.serving_device : *ends.asking_devices[1];
+    device.hold_fences(true);
+    REQUIRE(scene.post(ipc::Opcode::get) == Status::ok);
+    for (int i = 0; i < 3; ++i) ends.turn();
+    device.fail_queue_pair(is_server ? ends.serving_numbers[2] : ends.asking_numbers[2]);
+    if (!is_server) {
+      for (int i = 0; i < 500; ++i) ends.turn();
+      CHECK(scene.answers.replied.empty());
+      CHECK(scene.asked_again() == 0);
+      CHECK(ends.lost_by_asker().empty());
+      CHECK(ends.requester.prepare_sleep());
+      CHECK(ends.requester.next_deadline_ns() == ends.clock.now_ns() + base::kNsPerMs);
+    }
+    REQUIRE(scene.post(ipc::Opcode::get, 1, 2) == Status::ok);
+    const auto has_answer = [&](RequestToken token) {
+      const auto& replied = scene.answers.replied;
+      return std::find(replied.begin(), replied.end(), token) != replied.end();
+    };
+    REQUIRE(ends.turn_until([&] { return has_answer(2); }, 50'000));
+    if (is_server) {
+      // Its asker hears nothing, fences its own end, and asks again.
+      for (int i = 0; i < 5; ++i) {
+        ends.clock.advance_ns(100 * base::kNsPerMs);
+        for (int turns = 0; turns < 100; ++turns) ends.turn();
+      }
+      REQUIRE(ends.turn_until([&] { return has_answer(1); }, 50'000));
+      CHECK(scene.store.moving() == kPages / 2);
+      CHECK(RdmaEnds::take_lost(ends.responder_mail).empty());
+      CHECK(ends.responder.prepare_sleep());
+      CHECK(ends.responder.next_deadline_ns() <= ends.clock.now_ns() + base::kNsPerMs);
+    }
+    device.hold_fences(false);
+    REQUIRE(ends.turn_until([&] { return has_answer(1); }, 50'000));
+    for (int i = 0; i < 10; ++i) ends.turn();
+    CHECK(scene.asked_again() == 1);
+    CHECK(scene.answers.fenced.empty());
+    CHECK(scene.store.moving() == 0);
+    CHECK(RdmaEnds::take_lost(is_server ? ends.responder_mail : ends.requester_mail).size() == 1);
+    scene.check_slices();
   }
 }
 
