@@ -125,9 +125,10 @@ part_guest() {
   configure release --preset release &&
     compile --preset release --target simmd simmctl simm-bench guest_client rdma_client \
       conformance conformance_rdma &&
+    configure asan --preset asan && compile --preset asan --target conformance_rdma &&
     scripts/rdma-guest.sh --systemd tests/guest/services.sh "$PWD/build/release/bin" &&
     SIMM_GUEST_SECONDS=${SIMM_GUEST_SECONDS:-900} \
-      scripts/rdma-guest.sh tests/guest/rdma.sh "$PWD/build/release/bin"
+      scripts/rdma-guest.sh tests/guest/rdma.sh "$PWD/build/release/bin" "$PWD/build/asan/bin"
 }
 
 scripts/install_packages.sh || exit 1

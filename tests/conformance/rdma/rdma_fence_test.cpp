@@ -1,16 +1,16 @@
 // destroy() is the fence: whatever is on its way, when it has returned no byte of memory changes
-// any more for that queue pair. Many rounds, each at another moment.
+// any more for that queue pair. Many rounds, each at another moment: SIMM_ROUNDS.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <atomic>
 
 #include "tests/conformance/rdma/rdma_ends.h"
+#include "tests/support/number_from.h"
 
 namespace rdma_conformance {
 namespace {
 
-constexpr int kRounds = 60;
 constexpr std::byte kCanary{0xa5};
 constexpr std::size_t kCanaryStride = 1024;
 constexpr std::size_t kWorkBytes = 256 * 1024;
@@ -35,6 +35,10 @@ bool has_begun(std::vector<std::byte>& memory) {
   return std::atomic_ref(memory.front()).load(std::memory_order_acquire) != std::byte{0};
 }
 
+int rounds() {
+  return static_cast<int>(test_support::rounds_from("SIMM_ROUNDS", 60));
+}
+
 std::vector<Work> works_of(RdmaEnds& ends, WorkKind kind) {
   std::vector<Work> works;
   for (std::size_t i = 0; i < kWorks; ++i) {
@@ -50,7 +54,7 @@ std::vector<Work> works_of(RdmaEnds& ends, WorkKind kind) {
 int play_rounds(RdmaEnds& ends, WorkKind kind, std::vector<std::byte>& source,
                 std::vector<std::byte>& struck, RdmaEnd& fenced) {
   int under_way = 0;
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < rounds(); ++round) {
     CAPTURE(round);
     std::fill(source.begin(), source.end(), std::byte{1});
     std::fill(struck.begin(), struck.end(), std::byte{0});
@@ -58,8 +62,12 @@ int play_rounds(RdmaEnds& ends, WorkKind kind, std::vector<std::byte>& source,
     REQUIRE(ends.server.queue_pair->post(works) == works.size());
     REQUIRE(ends.turn_until([&] { return has_begun(struck); }));
     ends.turns(round % 4);
-    if (round % 3 == 0) fenced.queue_pair->fail();
-    fenced.queue_pair->destroy();
+    if (round % 3 == 0) {
+      fenced.queue_pair->fail();
+      REQUIRE(ends.turn_until([&] { return fenced.queue_pair->try_destroy(); }));
+    } else {
+      fenced.queue_pair->destroy();
+    }
     set_canaries(struck);
     const auto after = struck;
     under_way += std::count(after.begin(), after.end(), std::byte{0}) > 0 ? 1 : 0;
@@ -87,8 +95,8 @@ TEST_CASE("rdma fence: no WRITE of the other end touches memory after destroy()"
     RdmaEnds ends(kind);
     const int under_way =
         play_rounds(ends, WorkKind::write, ends.server.own, ends.asker.open, ends.asker);
-    MESSAGE(kind.name << ": " << under_way << " of " << kRounds << " with WRITEs under way");
-    CHECK(under_way > kRounds / 2);
+    MESSAGE(kind.name << ": " << under_way << " of " << rounds() << " with WRITEs under way");
+    CHECK(under_way > rounds() / 2);
   }
 }
 
@@ -98,8 +106,8 @@ TEST_CASE("rdma fence: no READ of its own touches memory after destroy()") {
     RdmaEnds ends(kind);
     const int under_way =
         play_rounds(ends, WorkKind::read, ends.asker.open, ends.server.own, ends.server);
-    MESSAGE(kind.name << ": " << under_way << " of " << kRounds << " with READs under way");
-    CHECK(under_way > kRounds / 2);
+    MESSAGE(kind.name << ": " << under_way << " of " << rounds() << " with READs under way");
+    CHECK(under_way > rounds() / 2);
   }
 }
 
