@@ -36,7 +36,7 @@ bool has_begun(std::vector<std::byte>& memory) {
 }
 
 int rounds() {
-  return static_cast<int>(test_support::rounds_from("SIMM_ROUNDS", 60));
+  return static_cast<int>(simm::test_support::rounds_from("SIMM_ROUNDS", 60));
 }
 
 std::vector<Work> works_of(RdmaEnds& ends, WorkKind kind) {
