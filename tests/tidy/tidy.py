@@ -42,7 +42,7 @@ MAY_INCLUDE = {
 DATA_PATH = ("daemon/session/", "daemon/engine/", "daemon/transport/", "daemon/server/",
              "daemon/store/", "daemon/flight/")
 # Inside those, yet with threads of its own, on which no data agent waits.
-OFF_DATA_PATH = ("daemon/transport/rdma/chunk_registrar.",)
+OFF_DATA_PATH = ("daemon/transport/rdma/chunk_registrar.", "daemon/transport/rdma/verbs_ender.")
 BLOCKING = re.compile(r"std::(mutex|shared_mutex|recursive_mutex|lock_guard|unique_lock|"
                       r"scoped_lock|condition_variable|this_thread::sleep|jthread)")
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX|HA" r"CK)\b")
