@@ -41,7 +41,7 @@ MAY_INCLUDE = {
 }
 DATA_PATH = ("daemon/session/", "daemon/engine/", "daemon/transport/", "daemon/server/",
              "daemon/store/", "daemon/flight/")
-# Inside those, yet with threads of its own, on which no data agent waits.
+# Inside those, yet with threads of their own, on which no data agent waits while links are in use.
 OFF_DATA_PATH = ("daemon/transport/rdma/chunk_registrar.", "daemon/transport/rdma/verbs_ender.")
 BLOCKING = re.compile(r"std::(mutex|shared_mutex|recursive_mutex|lock_guard|unique_lock|"
                       r"scoped_lock|condition_variable|this_thread::sleep|jthread)")
