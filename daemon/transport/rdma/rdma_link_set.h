@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/base/agent.h"
 #include "daemon/base/clock.h"
 #include "daemon/transport/rdma/rdma_channel.h"
 #include "daemon/transport/rdma/rdma_link.h"
