@@ -1,5 +1,6 @@
 """A real daemon for each test module, and Stores that talk to it."""
 
+import json
 import os
 import pathlib
 import re
@@ -46,6 +47,13 @@ class Daemon:
             self._process.send_signal(number)
             self._process.wait(60)
             self._process = None
+
+    def stats(self, part: str) -> dict:
+        """Its counters whose names begin with the part's."""
+        printed = subprocess.run(
+            [re.sub("simmd$", "simmctl", SIMMD), "--admin", str(self.directory / "admin.sock"),
+             "--json", "stats", part], check=True, capture_output=True, timeout=60).stdout
+        return json.loads(printed)
 
     def stop(self) -> None:
         """Returns when none of its threads runs any more."""

