@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what scripts/packages.txt lists. Does nothing (and asks nothing) when all of it is there.
-# A line "a|b" means the first of the two that the distribution has.
+# A line "a|b" means the first of the two that the distribution has; "a?" is left out, aloud, where
+# the distribution has no a.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -11,7 +12,7 @@ while read -r line; do
   line=${line%%#*}
   line=${line//[[:space:]]/}
   [ -n "$line" ] || continue
-  IFS='|' read -ra names <<<"$line"
+  IFS='|' read -ra names <<<"${line%\?}"
   found=0
   for name in "${names[@]}"; do
     if is_installed "$name"; then found=1; break; fi
@@ -21,16 +22,35 @@ done <packages.txt
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
-as_root apt-get update -q
-wanted=()
-for line in "${missing[@]}"; do
-  IFS='|' read -ra names <<<"$line"
-  chosen=${names[0]}
-  for name in "${names[@]}"; do
-    if apt-cache show "$name" >/dev/null 2>&1; then chosen=$name; break; fi
+
+# Fills `wanted` with what the distribution has of `missing`, and `unknown` with what it has not:
+# apt-get would take such a name for a pattern, and install what matches it.
+choose() {
+  local line name names chosen
+  wanted=() unknown=()
+  for line in "${missing[@]}"; do
+    IFS='|' read -ra names <<<"${line%\?}"
+    chosen=
+    for name in "${names[@]}"; do
+      if [ -n "$(apt-cache show "$name" 2>/dev/null)" ]; then chosen=$name; break; fi
+    done
+    if [ -n "$chosen" ]; then wanted+=("$chosen"); else unknown+=("$line"); fi
   done
-  wanted+=("$chosen")
+}
+
+# The mirrors are not asked at every run for what is optional and not there.
+for line in "${missing[@]}"; do
+  [ "${line%\?}" != "$line" ] || { as_root apt-get update -q; break; }
 done
+choose
+for line in "${unknown[@]}"; do
+  if [ "${line%\?}" = "$line" ]; then
+    echo "scripts/packages.txt: apt finds no package '$line' here: give apt a source that has it" >&2
+    exit 1
+  fi
+  echo "left out: this distribution has no ${line%\?}"
+done
+[ ${#wanted[@]} -gt 0 ] || exit 0
 echo "installing: ${wanted[*]}"
 # Installed for its programs: Debian starts what it installs, where there is a service manager.
 had_prometheus=0

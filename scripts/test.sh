@@ -18,6 +18,7 @@ cd "$(dirname "$0")/.."
 readonly all_parts=(lint release asan tsan fuzz compilers demo packages guest)
 readonly jobs=${SIMM_JOBS:-2}
 readonly coverage_percent_min=85
+readonly formatter_version=14
 # What one clone has compiled serves the next one, wherever it lies.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 
@@ -37,7 +38,13 @@ build() { configure "$1" --preset "$1" && compile --preset "$1"; }
 
 part_lint() {
   python3 tests/tidy/tidy.py --self-test && python3 tests/tidy/tidy.py || return 1
-  git ls-files '*.h' '*.cpp' '*.c' | xargs clang-format --dry-run --Werror || return 1
+  # Versions differ in what they want: one decides.
+  if clang-format --version | grep -q "version $formatter_version[.]"; then
+    git ls-files '*.h' '*.cpp' '*.c' | xargs clang-format --dry-run --Werror || return 1
+  else
+    echo "lint: formatting SKIPPED: clang-format $formatter_version decides, here is" \
+      "$(clang-format --version)"
+  fi
   # As a unity build: common headers are read once for sixteen files. The schema headers have to
   # exist before a checker can read what includes them.
   configure lint -S . -B build/lint -G Ninja -DCMAKE_BUILD_TYPE=Debug -DBUILD_TESTING=OFF \
@@ -104,6 +111,10 @@ EOF
 part_compilers() {
   local compiler
   for compiler in g++-11 clang++; do
+    if ! command -v "$compiler" >/dev/null; then
+      echo "compilers: $compiler SKIPPED: this distribution has none"
+      continue
+    fi
     configure "$compiler" -S . -B "build/$compiler" -G Ninja -DCMAKE_BUILD_TYPE=Debug \
       -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS_DEBUG=-O0 \
       -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=16 &&
