@@ -45,7 +45,7 @@ done
 choose
 for line in "${unknown[@]}"; do
   if [ "${line%\?}" = "$line" ]; then
-    echo "scripts/packages.txt: apt finds no package '$line' here: give apt a source that has it" >&2
+    echo "scripts/packages.txt: apt finds no package '$line': give apt a source that has it" >&2
     exit 1
   fi
   echo "left out: this distribution has no ${line%\?}"
