@@ -39,8 +39,11 @@ Expected<ipc::FdListener> listen_for_daemon(const base::Config& config, const st
   auto listener = ipc::FdListener::listen(path, kOwnerOnly, kBacklog);
   if (!listener || config.user.empty()) return listener;
   const passwd* account = ::getpwnam(config.user.c_str());  // start-up: no other thread
-  if (account == nullptr || ::chown(path.c_str(), account->pw_uid, account->pw_gid) != 0) {
+  if (account == nullptr) {
     return system_error("user = " + config.user + ": can not own " + path, errno);
+  }
+  if (Outcome given = listener->give_to(account->pw_uid, account->pw_gid); !given) {
+    return std::move(given).error();
   }
   return listener;
 }

@@ -70,6 +70,7 @@ int serve(simm::NodeRole role, const CommandLine& line) {
   simm::NodeOptions options;
   options.role = role;
   options.inherited = simm::control::take_inherited_sockets();
+  if (const auto raised = simm::raise_descriptor_limit(); !raised) return fail(raised.error());
   if (const auto made = simm::prepare_run_directory(*config); !made) return fail(made.error());
   // Only clients have memory to adopt.
   if (role != simm::NodeRole::storage) options.helper = simm::reach_adopt_helper(*config);
@@ -85,6 +86,7 @@ int manage(const CommandLine& line) {
   if (!config) return fail(config.error());
   if (line.check_config) return EXIT_SUCCESS;
   std::signal(SIGPIPE, SIG_IGN);
+  if (const auto raised = simm::raise_descriptor_limit(); !raised) return fail(raised.error());
   if (const auto made = simm::prepare_run_directory(*config); !made) return fail(made.error());
   if (const auto became = simm::become_user(config->user); !became) return fail(became.error());
   auto daemon = simm::ManagerDaemon::create(std::move(*config));

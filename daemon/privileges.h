@@ -10,8 +10,12 @@
 
 namespace simm {
 
-// Makes the run directory when it is missing (not its parents), owned by the configured user.
+// Makes the run directory when it is missing (not its parents), owned by the configured user. One
+// that others own, or that everybody may write to, is refused.
 Outcome prepare_run_directory(const base::Config& config);
+
+// Each region and session takes descriptors: the soft limit becomes the hard one.
+Outcome raise_descriptor_limit();
 
 // Becomes `user` with its groups; an error when it does not exist or we are not root. Nothing is
 // done for an empty name. There is no way back, and that is checked.

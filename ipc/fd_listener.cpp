@@ -4,9 +4,10 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
-#include <filesystem>
+#include <ctime>
 #include <utility>
 
 #include "ipc/unix_address.h"
@@ -14,14 +15,30 @@
 namespace simm::ipc {
 namespace {
 
-// Two daemons that start at once must not each find the other's file stale: who replaces a socket
-// file holds the lock of its directory until the new one listens.
-Expected<UniqueFd> lock_directory_of(const std::string& path) {
-  std::string directory = std::filesystem::path(path).parent_path().string();
-  if (directory.empty()) directory = ".";
-  UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd) return system_error("open directory " + directory, errno);
-  if (::flock(fd.get(), LOCK_EX) != 0) return system_error("lock directory " + directory, errno);
+constexpr int kLockTriesMax = 200;
+constexpr timespec kLockPause = {0, 10'000'000};
+
+// Two daemons that start at once must not each find the other's file stale: a daemon that replaces
+// a socket file holds a lock until the new one listens. The lock is of a file that nobody else may
+// open: whoever can open a file can lock that file for as long as they like.
+Expected<UniqueFd> lock_beside(const std::string& path) {
+  const std::string name = path + ".lock";
+  UniqueFd fd(::open(name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600));
+  if (!fd) return system_error("open the lock file " + name, errno);
+  struct stat file {};
+  if (::fstat(fd.get(), &file) != 0) return system_error("fstat " + name, errno);
+  if (!S_ISREG(file.st_mode) || file.st_uid != ::geteuid() || (file.st_mode & 077) != 0) {
+    return Error{Status::permission_denied,
+                 name + " is not a file of this user alone (mode 0600): remove it"};
+  }
+  for (int tries = 0; ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0; ++tries) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return system_error("lock " + name, errno);
+    if (tries == kLockTriesMax) {
+      return Error{Status::exists, "another process of this user holds the lock of " + name +
+                                       " (fuser " + name + " names it): end that process"};
+    }
+    ::nanosleep(&kLockPause, nullptr);
+  }
   return fd;
 }
 
@@ -49,7 +66,7 @@ Outcome remove_stale(const std::string& path, const UnixAddress& address) {
 Expected<FdListener> FdListener::listen(const std::string& path, mode_t mode, int backlog) {
   Expected<UnixAddress> address = UnixAddress::of(path);
   if (!address) return std::move(address).error();
-  Expected<UniqueFd> lock = lock_directory_of(path);
+  Expected<UniqueFd> lock = lock_beside(path);
   if (!lock) return std::move(lock).error();
   if (Outcome clear = remove_stale(path, *address); !clear) return std::move(clear).error();
 
@@ -64,8 +81,11 @@ Expected<FdListener> FdListener::listen(const std::string& path, mode_t mode, in
   result.path_ = path;
   result.device_ = file.st_dev;
   result.inode_ = file.st_ino;
-  // Before listen() nobody can connect, so the umask's permissions never count.
-  if (::chmod(path.c_str(), mode) != 0) return system_error("chmod " + path, errno);
+  // Before listen() nobody can connect, so the umask's permissions never count. A link that
+  // somebody has put there meanwhile is not followed.
+  if (::fchmodat(AT_FDCWD, path.c_str(), mode, AT_SYMLINK_NOFOLLOW) != 0) {
+    return system_error("chmod " + path, errno);
+  }
   if (::listen(result.fd(), backlog) != 0) return system_error("listen on " + path, errno);
   return result;
 }
@@ -88,6 +108,19 @@ Expected<FdListener> FdListener::adopt(UniqueFd fd) {
     return system_error("flags of the inherited socket", errno);
   }
   return FdListener(std::move(fd));
+}
+
+Outcome FdListener::give_to(uid_t user, gid_t group) {
+  const UniqueFd file(::open(path_.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  struct stat facts {};
+  if (!file || ::fstat(file.get(), &facts) != 0) return system_error("open " + path_, errno);
+  if (facts.st_dev != device_ || facts.st_ino != inode_) {
+    return Error{Status::permission_denied, path_ + " was replaced by another file"};
+  }
+  if (::fchownat(file.get(), "", user, group, AT_EMPTY_PATH) != 0) {
+    return system_error("chown " + path_, errno);
+  }
+  return Done{};
 }
 
 FdListener::FdListener(FdListener&& other) noexcept

@@ -17,12 +17,16 @@ class FdListener {
 public:
   // Makes a socket file at `path` with exactly these permission bits and listens on it. A socket
   // file that is there already is replaced only if nobody listens on it; any other file is an error
-  // (exists). The file goes when the listener goes.
+  // (exists). The file goes when the listener goes. Beside it stays `path`.lock (mode 0600), which
+  // keeps two daemons from starting at once; waits at most two seconds for it.
   static Expected<FdListener> listen(const std::string& path, mode_t mode, int backlog);
 
   // Takes a socket that listens already (socket activation); its file is not ours to remove.
   // invalid_argument unless it is a listening SEQPACKET Unix socket.
   static Expected<FdListener> adopt(UniqueFd fd);
+
+  // Makes that user the owner of the file that listen() made.
+  Outcome give_to(uid_t user, gid_t group);
 
   FdListener(FdListener&& other) noexcept;
   FdListener& operator=(FdListener&& other) noexcept;

@@ -30,7 +30,9 @@ void copy_clean(std::array<char, N>& out, std::string_view text) noexcept {
 }  // namespace
 
 ErrorLog::ErrorLog(const Clock& clock)
-    : clock_(clock), table_(std::make_unique<std::array<Entry, kDistinctErrorsMax>>()) {}
+    : clock_(clock),
+      table_(std::make_unique<std::array<Entry, kDistinctErrorsMax>>()),
+      sites_(std::make_unique<std::array<Site, kSitesMax>>()) {}
 
 bool ErrorLog::record(std::string_view site, Status status, std::string_view text) noexcept {
   const std::uint64_t parts[] = {payload_digest(site.data(), site.size()),
@@ -43,6 +45,7 @@ bool ErrorLog::record(std::string_view site, Status status, std::string_view tex
     std::uint64_t holder = entry.identity.load(std::memory_order_acquire);
     bool claimed = false;
     if (holder == 0) {
+      if (!has_room(payload_digest(site.data(), site.size()))) break;
       claimed = entry.identity.compare_exchange_strong(holder, identity, std::memory_order_acq_rel);
       if (claimed) holder = identity;
     }
@@ -58,6 +61,22 @@ bool ErrorLog::record(std::string_view site, Status status, std::string_view tex
     return true;
   }
   dropped_.fetch_add(1, std::memory_order_relaxed);
+  return false;
+}
+
+bool ErrorLog::has_room(std::uint64_t site) noexcept {
+  const std::uint64_t identity = site | 1;  // 0 means free
+  for (std::size_t probe = 0; probe < kSitesMax; ++probe) {
+    Site& of = (*sites_)[(identity + probe) % kSitesMax];
+    std::uint64_t holder = of.identity.load(std::memory_order_acquire);
+    if (holder == 0 &&
+        of.identity.compare_exchange_strong(holder, identity, std::memory_order_acq_rel)) {
+      holder = identity;
+    }
+    if (holder != identity) continue;
+    return of.entries.load(std::memory_order_relaxed) < kErrorsOfSiteMax &&
+           of.entries.fetch_add(1, std::memory_order_relaxed) < kErrorsOfSiteMax;
+  }
   return false;
 }
 

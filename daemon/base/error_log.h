@@ -1,6 +1,7 @@
 // ErrorLog: the distinct errors of a daemon. A repeated error is one entry with a count and the
 // first and last time it happened, so a flood stays a number. Entries are distinguished by
-// (site, status, text). The table is fixed: when it is full, further kinds only count as dropped.
+// (site, status, text). The table is fixed, and a site has a part of it, so that what a client says
+// at one place hides no error of another place: further kinds only count as dropped.
 //
 // Thread: record() from any thread, also data agents: no lock, no allocation, bounded probing.
 // entries() from any thread.
@@ -63,8 +64,18 @@ private:
     std::array<char, kTextBytesMax> text{};
   };
 
+  struct Site {
+    std::atomic<std::uint64_t> identity{0};  // as in Entry
+    std::atomic<std::uint32_t> entries{0};
+  };
+  static constexpr std::size_t kSitesMax = 128;  // that this daemon's sources name, twice over
+
+  // Counts one more entry of the site; false: it has had its part.
+  bool has_room(std::uint64_t site) noexcept;
+
   const Clock& clock_;
   const std::unique_ptr<std::array<Entry, kDistinctErrorsMax>> table_;
+  const std::unique_ptr<std::array<Site, kSitesMax>> sites_;
   std::atomic<std::uint64_t> dropped_{0};
 };
 

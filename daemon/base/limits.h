@@ -26,6 +26,7 @@ inline constexpr std::uint32_t kRegistrarJobsMax = 1024;  // waiting for a regis
 inline constexpr std::uint32_t kAdminConnectionsMax = 16;
 inline constexpr std::uint32_t kMetricsConnectionsMax = 32;  // to metrics.listen
 inline constexpr std::uint32_t kDistinctErrorsMax = 256;
+inline constexpr std::uint32_t kErrorsOfSiteMax = 32;  // of these, that one place may take
 
 // What the control thread counts. Data agents count theirs where they happen: "session.N.held_*",
 // "engine.N.*", "server.N.*", "store.N.*".

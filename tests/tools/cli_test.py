@@ -337,6 +337,26 @@ class Ctl(unittest.TestCase):
         self.assertEqual(done.returncode, 4, done.stderr)
         self.assertIn(b"only root", done.stderr)
 
+    def test_a_run_directory_that_others_could_change(self):
+        with tempfile.TemporaryDirectory() as home:
+            def refused(path):
+                config = pathlib.Path(home, "config.json")
+                config.write_text(json.dumps({"run_directory": str(path)}))
+                done = subprocess.run([BIN / "simmd", "all", "--config", config],
+                                      capture_output=True, check=False, timeout=60)
+                self.assertEqual(done.returncode, 1, done)
+                self.assertEqual(list(path.iterdir()), [])
+                return done.stderr.decode()
+            open_to_all = pathlib.Path(home, "open")
+            open_to_all.mkdir()
+            open_to_all.chmod(0o777)
+            self.assertIn("everybody may write to it", refused(open_to_all))
+            if os.geteuid() == 0:
+                theirs = pathlib.Path(home, "theirs")
+                theirs.mkdir()
+                os.chown(theirs, 65534, 65534)
+                self.assertIn("belongs to user 65534", refused(theirs))
+
     def test_wrong_use(self):
         for arguments in ([], ["nonsense"], ["get"], ["status", "--nonsense"], ["config"],
                           ["--timeout-ms", "0", "status"], ["config", "check", "king", "x"]):

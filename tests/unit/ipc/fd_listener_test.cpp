@@ -2,11 +2,14 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -44,7 +47,93 @@ void leave_stale_socket(const std::string& path) {
   REQUIRE(::listen(fd.get(), 1) == 0);
 }
 
+// A process of another user that holds a lock of everything in the directory that it may open.
+class Locker {
+public:
+  explicit Locker(const std::string& directory) {
+    std::array<int, 2> said{};
+    REQUIRE(::pipe(said.data()) == 0);
+    pid_ = ::fork();
+    REQUIRE(pid_ >= 0);
+    if (pid_ == 0) hold(directory, said[1]);
+    ::close(said[1]);
+    char done = 0;
+    CHECK(::read(said[0], &done, 1) == 1);
+    ::close(said[0]);
+  }
+  Locker(const Locker&) = delete;
+  Locker& operator=(const Locker&) = delete;
+  ~Locker() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+
+private:
+  [[noreturn]] static void hold(const std::string& directory, int said) {
+    if (::setresuid(65534, 65534, 65534) != 0) ::_exit(1);
+    const int held = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY);
+    if (held < 0 || ::flock(held, LOCK_EX) != 0) ::_exit(1);
+    for (const char* const name : {"/s", "/s.lock"}) {
+      const int file = ::open((directory + name).c_str(), O_RDONLY);
+      if (file >= 0) ::flock(file, LOCK_EX);
+    }
+    if (::write(said, "x", 1) != 1) ::_exit(1);
+    for (;;) ::pause();
+  }
+
+  pid_t pid_ = -1;
+};
+
 }  // namespace fd_listener_test
+
+TEST_CASE("another user's locks do not keep a listener from starting") {
+  using namespace fd_listener_test;
+  if (::geteuid() != 0) {
+    MESSAGE("SKIPPED: only root can become somebody else");
+    return;
+  }
+  Directory directory;
+  REQUIRE(::chmod(directory.path.c_str(), 0755) == 0);
+  { REQUIRE(FdListener::listen(directory.socket(), 0666, 4)); }  // leaves its lock file
+  const Locker locker(directory.path);
+  CHECK(FdListener::listen(directory.socket(), 0666, 4));
+}
+
+TEST_CASE("a lock file that is not this user's alone is refused, by name") {
+  using namespace fd_listener_test;
+  Directory directory;
+  const std::string name = directory.socket() + ".lock";
+  SUBCASE("others may open it") {
+    std::ofstream(name) << "";
+    REQUIRE(::chmod(name.c_str(), 0644) == 0);
+  }
+  SUBCASE("a link leads elsewhere") {
+    REQUIRE(::symlink("/etc/passwd", name.c_str()) == 0);
+  }
+  const auto listener = FdListener::listen(directory.socket(), 0600, 4);
+  REQUIRE_FALSE(listener);
+  CHECK(listener.error().context.find(name) != std::string::npos);
+}
+
+TEST_CASE("a listener's file is given to another user, and a file in its place is not") {
+  using namespace fd_listener_test;
+  if (::geteuid() != 0) {
+    MESSAGE("SKIPPED: only root can give files away");
+    return;
+  }
+  Directory directory;
+  Expected<FdListener> listener = FdListener::listen(directory.socket(), 0600, 4);
+  REQUIRE(listener);
+  CHECK(listener->give_to(65534, 65534));
+  struct stat facts {};
+  REQUIRE(::lstat(directory.socket().c_str(), &facts) == 0);
+  CHECK(facts.st_uid == 65534);
+  REQUIRE(::unlink(directory.socket().c_str()) == 0);
+  std::ofstream(directory.socket()) << "";
+  CHECK_FALSE(listener->give_to(65534, 65534));
+  REQUIRE(::lstat(directory.socket().c_str(), &facts) == 0);
+  CHECK(facts.st_uid == 0);
+}
 
 TEST_CASE("clients connect to a listener, which removes its file when it goes") {
   using namespace fd_listener_test;

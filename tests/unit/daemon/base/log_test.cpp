@@ -159,8 +159,20 @@ TEST_CASE("text of a client is sanitised and cut, and kinds beyond the table onl
   for (int i = 0; i < 2000; ++i) {
     errors.record("site", simm::Status::poisoned, "kind " + std::to_string(i));
   }
-  CHECK(errors.entries().size() <= kDistinctErrorsMax);
-  CHECK(errors.dropped() >= 2001 - kDistinctErrorsMax);
+  CHECK(errors.entries().size() == kErrorsOfSiteMax);
+  CHECK(errors.dropped() == 2001 - kErrorsOfSiteMax);
+}
+
+TEST_CASE("what one place says 2,000 times otherwise hides no error of another place") {
+  ManualClock clock;
+  ErrorLog errors(clock);
+  for (int i = 0; i < 2000; ++i) {
+    errors.record("attach", simm::Status::poisoned, "packet of " + std::to_string(i) + " bytes");
+  }
+  CHECK(errors.record("pool", simm::Status::corrupt, "a record is damaged"));
+  const auto all = errors.entries();
+  CHECK(
+      std::any_of(all.begin(), all.end(), [](const auto& entry) { return entry.site == "pool"; }));
 }
 
 TEST_CASE("several threads record the same and different errors at once") {

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <thread>
 
+#include "daemon/base/agent.h"
 #include "daemon/base/real_clock.h"
 #include "ipc/fd.h"
 
