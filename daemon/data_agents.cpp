@@ -27,7 +27,7 @@ store::StoreConfig store_config(const DataAgents::Setup& setup, std::uint64_t sh
   const base::Config& config = setup.config;
   store::StoreConfig result;
   result.objects_max = config.store.objects_max / config.threading.data_agents;
-  result.tenants_max = base::kTenantsMax;
+  result.tenants_max = base::kTenantsServedMax;
   for (const control::Tenant& tenant : setup.tenants.tenants()) {
     if (tenant.quota_percent == 100 && tenant.weight == 1) continue;
     const bool limited = tenant.quota_percent < 100;

@@ -183,11 +183,11 @@ void Attachment::on_mapped() {
 }
 
 void Attachment::on_opened(Status status) {
+  if (state_ != State::opening) return;  // it is closing already
   if (status != Status::ok) {
     send(ipc::Refused{status, "no memory for another session on the data agents"});
-    return finish();
+    return close("refused");
   }
-  if (state_ != State::opening) return;  // it is closing already
   state_ = State::open;
   was_open_ = true;
   deadline_.cancel();

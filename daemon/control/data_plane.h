@@ -27,7 +27,8 @@ struct SessionStart {
 class DataPlaneEvents {
 public:
   virtual ~DataPlaneEvents() = default;
-  // The rings are read from now on. Not ok: no memory, and the session is gone already.
+  // The rings are read from now on. Not ok: no memory, nothing of it is served, and it is to be
+  // closed.
   virtual void on_session_opened(std::uint64_t session_id, Status status) = 0;
   virtual void on_name_space_opened(std::uint64_t session_id, Status status, std::uint16_t id) = 0;
   // kNoRegion: the table is full, and `refused` is handed back.

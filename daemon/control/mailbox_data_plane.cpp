@@ -76,7 +76,7 @@ void MailboxDataPlane::close_session(std::uint64_t session_id, ipc::PoisonReason
 
 void MailboxDataPlane::send(std::uint64_t session_id, SessionCommand command) {
   const auto found = running_.find(session_id);
-  if (found == running_.end()) return;  // refused by its agent a moment ago
+  SIMM_CHECK(found != running_.end());
   command.session = found->second.session.get();
   Agent& agent = agents_[found->second.agent];
   agent.waiting.push_back(command);
@@ -108,7 +108,7 @@ void MailboxDataPlane::on_event(const SessionEvent& event) {
     case SessionEvent::Kind::attached:
       return events_->on_session_opened(id, Status::ok);
     case SessionEvent::Kind::refused:
-      (void)take(id);
+      // Commands may be on their way to the agent that name the session: gone comes behind them.
       return events_->on_session_opened(id, Status::out_of_memory);
     case SessionEvent::Kind::region_added: {
       const bool refused = event.handle == ipc::kNoRegion;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/limits.h"
 
 namespace simm::flight {
 
@@ -11,7 +12,7 @@ struct FlightConfig {
   std::uint32_t requests_max = 256;       // served at once; at least all credits of the transport
   std::uint32_t flights_max = 4096;       // objects that are fetched, or kept, or copied from
   std::uint32_t waiters_max = 64 * 1024;  // pages that wait for a flight
-  std::uint32_t tenants_max = 64;         // more than these share what one of them may use
+  std::uint32_t tenants_max = base::kTenantsServedMax;  // more share what one of them may use
   // One fetch: so many pages, which come as soon as they are there, before the rest of a batch.
   std::uint32_t fetches_max = 64;
   std::uint32_t fetch_pages_max = 16;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/limits.h"
 #include "ipc/layout.h"
 
 namespace simm::server {
@@ -32,8 +33,8 @@ struct ServerConfig {
 
   // Sharing among tenants: deficit round robin by bytes.
   std::uint64_t quantum_bytes = 256 * 1024;
-  std::uint64_t page_cost_bytes = 512;  // what a page counts besides its bytes
-  std::uint32_t tenants_max = 64;       // more than these share one turn
+  std::uint64_t page_cost_bytes = 512;                  // what a page counts besides its bytes
+  std::uint32_t tenants_max = base::kTenantsServedMax;  // more than these share one turn
   std::uint32_t pages_per_turn = 256;
 };
 

@@ -15,12 +15,12 @@ namespace simm::session {
 // Control thread -> data agent. `cookie` comes back in the event that answers.
 struct SessionCommand {
   enum class Kind : std::uint8_t {
-    attach,           // the set owns the session until `gone` (or `refused`)
+    attach,           // the session is the set's until `gone`
     add_region,       // hands `region` over -> region_added
     remove_region,    // -> region_removed, when nothing uses it any more
     open_name_space,  // -> name_space_opened
     poison,           // with `reason`, found on the control connection -> poisoned
-    drain,            // the client left or has to leave -> gone
+    drain,            // the client left or has to leave, or was refused -> gone
   };
   Kind kind = Kind::attach;
   ipc::PoisonReason reason = ipc::PoisonReason::none;
@@ -35,7 +35,7 @@ struct SessionCommand {
 struct SessionEvent {
   enum class Kind : std::uint8_t {
     attached,
-    refused,            // no room for another session or tenant; the session is the caller's again
+    refused,            // no room for another session or tenant: nothing of it is served; drain it
     region_added,       // `handle`; kNoRegion: the table is full, `region` is the caller's again
     region_removed,     // `region` is handed back, to be destroyed; null: the handle named none
     name_space_opened,  // `name_space_id`; NameSpaceTable::kFull: no room

@@ -66,11 +66,14 @@ void SessionSet::run(const SessionCommand& command) noexcept {
       answer.name_space_id = session.name_spaces().open(command.name_space);
       return emit(answer);
     case SessionCommand::Kind::poison:
-      session.poison(command.reason);
+      if (member_of(session) != nullptr) session.poison(command.reason);
       return;
     case SessionCommand::Kind::drain: {
       Member* const member = member_of(session);
-      SIMM_CHECK(member != nullptr);
+      if (member == nullptr) {  // refused: nothing of it is in use
+        answer.kind = SessionEvent::Kind::gone;
+        return emit(answer);
+      }
       member->leaving = true;
       session.drain();
       return;

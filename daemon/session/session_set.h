@@ -27,7 +27,7 @@ namespace simm::session {
 
 struct SessionSetLimits {
   std::uint32_t sessions_max = 256;
-  std::uint32_t tenants_max = base::kTenantsMax;
+  std::uint32_t tenants_max = base::kTenantsServedMax;
 };
 
 class SessionSet final : public base::Agent, public transport::RegionFaults {

@@ -113,6 +113,26 @@ TEST_CASE("no room for a session or a tenant is an answer") {
   CHECK(rig.set->sessions() == 2);
 }
 
+TEST_CASE("a refused session whose client goes meanwhile is handed back, and nothing ends") {
+  session::SessionSetLimits limits;
+  limits.tenants_max = 1;
+  Rig rig(8, limits);
+  rig.attach(Rig::config(1, 1));
+  const Client refused(Rig::config(2, 2));
+  // All of it is on its way before the agent looks.
+  rig.command(refused.session.get(), Rig::Kind::attach);
+  rig.command(refused.session.get(), Rig::Kind::poison);
+  rig.command(refused.session.get(), Rig::Kind::drain);
+  rig.set->do_work();
+  for (const auto kind : {Rig::EventKind::refused, Rig::EventKind::gone}) {
+    session::SessionEvent event;
+    REQUIRE(rig.events.try_pop(event));
+    CHECK(event.kind == kind);
+    CHECK(event.session == refused.session.get());
+  }
+  CHECK(rig.set->sessions() == 1);
+}
+
 TEST_CASE("an announced sleep sees every lane, and is not disturbed by what only waits") {
   Rig rig(1);
   Client& client = rig.attach(Rig::config(1, 1, 3));
