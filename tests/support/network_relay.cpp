@@ -82,6 +82,10 @@ void NetworkRelay::make_both(const RelayTrouble& trouble) {
   wish([&](Wishes& wishes) { wishes.troubles = {trouble, trouble}; });
 }
 
+void NetworkRelay::keep(RelayWay way) {
+  wish([&](Wishes& wishes) { ++wishes.keeps[static_cast<std::size_t>(way)]; });
+}
+
 void NetworkRelay::conceal_ends(bool conceals) {
   wish([&](Wishes& wishes) { wishes.conceals = conceals; });
 }
@@ -99,6 +103,7 @@ void NetworkRelay::mend() {
     wishes.troubles = {};
     wishes.conceals = false;
     wishes.is_cut = false;
+    ++wishes.mends;
   });
 }
 
@@ -124,6 +129,13 @@ void NetworkRelay::run() {
     }
     connections_.remove_if([](const Connection& one) { return one.is_over; });
     if (polled[1].revents != 0) accept();
+    std::uint64_t kept_bytes = 0;
+    for (const Connection& one : connections_) {
+      for (const std::size_t side : {0U, 1U}) {
+        if (one.is_kept[side]) kept_bytes += one.streams[side].held_bytes();
+      }
+    }
+    kept_bytes_ = kept_bytes;
     open_ = connections_.size();
   }
 }
@@ -133,13 +145,24 @@ void NetworkRelay::obey(Wishes& wishes) {
   wishes = wishes_;
   for (Connection& one : connections_) {
     const bool is_revealed = one.is_concealed && !wishes.conceals;
+    mark_kept(wishes, one);
     if (wishes.is_cut || wishes.resets != resets_ || is_revealed) reset(one);
   }
   connections_.remove_if([](const Connection& one) { return one.is_over; });
   open_ = connections_.size();
   resets_ = wishes.resets;
+  keeps_ = wishes.keeps;
+  mends_ = wishes.mends;
   obeyed_number_ = wishes.number;
   obeyed_.notify_all();
+}
+
+void NetworkRelay::mark_kept(const Wishes& wishes, Connection& connection) const {
+  if (wishes.mends != mends_) connection.is_kept = {false, false};
+  for (const std::size_t side : {0U, 1U}) {
+    if (wishes.keeps[side] != keeps_[side])
+      connection.is_kept[side] = connection.was_kept[side] = true;
+  }
 }
 
 void NetworkRelay::accept() {
@@ -170,7 +193,8 @@ Time NetworkRelay::watch(const Wishes& wishes, const Connection& connection,
           connection.is_concealed || connection.streams[other].wants(wishes.troubles[other]);
       if (!connection.has_ended[side] && is_read) events |= POLLIN;
       const Time given = connection.streams[side].due();
-      if (given <= now && !wishes.troubles[side].holds) events |= POLLOUT;
+      const bool is_held = wishes.troubles[side].holds || connection.is_kept[side];
+      if (given <= now && !is_held) events |= POLLOUT;
       if (given > now) due = std::min(due, given);
     }
     polled.push_back({events == 0 ? -1 : connection.sockets[side].get(), events, 0});
@@ -187,7 +211,12 @@ void NetworkRelay::serve(const Wishes& wishes, Connection& connection, const pol
   for (const std::size_t to : {0U, 1U}) {
     if (!connection.is_over) move(wishes, connection, to, polled);
   }
-  if (connection.was_told[0] && connection.was_told[1]) connection.is_over = true;
+  const auto is_done = [&](std::size_t to) {
+    const bool is_never_told = connection.was_kept[to] && !connection.is_kept[to];
+    return connection.was_told[to] ||
+           (is_never_told && connection.has_ended[1 - to] && connection.streams[to].is_empty());
+  };
+  if (is_done(0) && is_done(1)) connection.is_over = true;
 }
 
 void NetworkRelay::look_at_connect(const Wishes& wishes, Connection& connection) {
@@ -213,14 +242,14 @@ void NetworkRelay::move(const Wishes& wishes, Connection& connection, std::size_
     }
   }
   damages_ += stream.damages() - damages;
-  if (connection.is_concealed || wishes.troubles[to].holds) return;
+  if (connection.is_concealed || wishes.troubles[to].holds || connection.is_kept[to]) return;
   const std::uint64_t given = stream.given_bytes();
   const bool is_taken = stream.give(connection.sockets[to].get(), Time::clock::now());
   bytes_[to] += stream.given_bytes() - given;
   if (!is_taken) return lose(wishes, connection, to);
   if (!stream.is_empty() || connection.was_told[to]) return;
   if (stream.is_cut_short()) connection.is_over = true;
-  if (connection.has_ended[from]) {
+  if (connection.has_ended[from] && !connection.was_kept[to]) {
     connection.was_told[to] = true;
     ::shutdown(connection.sockets[to].get(), SHUT_WR);
   }

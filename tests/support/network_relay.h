@@ -41,6 +41,10 @@ public:
 
   void make(RelayWay way, const RelayTrouble& trouble);
   void make_both(const RelayTrouble& trouble);
+  // What the connections that there are carry that way is kept until mend(), as with packets that
+  // are lost and sent again, also when who sent it has gone meanwhile; that it has gone is not
+  // told. New ones are not touched.
+  void keep(RelayWay way);
   // Half-open: while this is so, a side whose peer has ended its connection is not told.
   void conceal_ends(bool conceals);
   // All connections are reset, and all new ones until mend().
@@ -55,6 +59,8 @@ public:
   [[nodiscard]] std::uint64_t bytes(RelayWay way) const {
     return bytes_[static_cast<std::size_t>(way)];
   }
+  // Of keep(): what waits now.
+  [[nodiscard]] std::uint64_t kept_bytes() const { return kept_bytes_; }
   [[nodiscard]] std::uint64_t damages() const { return damages_; }
 
 private:
@@ -65,6 +71,8 @@ private:
     std::array<RelayedStream, 2> streams;         // to that side
     std::array<bool, 2> has_ended{false, false};  // that side has said that nothing more comes
     std::array<bool, 2> was_told{false, false};   // that side, that the other one has ended
+    std::array<bool, 2> is_kept{false, false};    // what goes to that side
+    std::array<bool, 2> was_kept{false, false};   // so it is not told of the other's end
     bool is_connecting = true;                    // to the server
     bool is_concealed = false;                    // one side has gone, and the other is not told
     bool is_over = false;
@@ -74,6 +82,8 @@ private:
     bool conceals = false;
     bool is_cut = false;
     bool is_stopped = false;
+    std::array<std::uint64_t, 2> keeps{};
+    std::uint64_t mends = 0;
     std::uint64_t resets = 0;
     std::uint64_t number = 0;
   };
@@ -82,6 +92,7 @@ private:
   void wish(Change&& change);
   void run();
   void obey(Wishes& now);
+  void mark_kept(const Wishes& wishes, Connection& connection) const;
   void accept();
   // Adds what to wait for; returns when something will be due.
   RelayedStream::Time watch(const Wishes& wishes, const Connection& connection,
@@ -107,9 +118,12 @@ private:
   std::atomic<std::uint64_t> accepted_{0};
   std::array<std::atomic<std::uint64_t>, 2> bytes_{};
   std::atomic<std::uint64_t> damages_{0};
+  std::atomic<std::uint64_t> kept_bytes_{0};
 
   std::list<Connection> connections_;  // the relay's thread's
   std::uint64_t resets_ = 0;           // of it too
+  std::array<std::uint64_t, 2> keeps_{};
+  std::uint64_t mends_ = 0;
   std::thread thread_;
 };
 

@@ -35,6 +35,7 @@ public:
   // The damage was the end of the stream.
   [[nodiscard]] bool is_cut_short() const { return is_cut_short_; }
 
+  [[nodiscard]] std::uint64_t held_bytes() const { return held_bytes_; }
   [[nodiscard]] std::uint64_t given_bytes() const { return given_bytes_; }
   [[nodiscard]] std::uint64_t damages() const { return damages_; }
 

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 namespace network_relay_test {
 
@@ -131,6 +132,24 @@ TEST_CASE("relay: what is held back comes in the end") {
   CHECK(hear(line.caller, 1, kSilenceMs).empty());
   line.relay.mend();
   CHECK(hear(line.caller, 14) == "to the caller|");
+}
+
+TEST_CASE("relay: what is kept of a connection comes in the end, and new ones are not touched") {
+  Line line;
+  say(line.caller, "before");
+  CHECK(hear(line.called, 6) == "before");
+  line.relay.keep(RelayWay::to_server);
+  say(line.caller, "kept");
+  line.caller.reset();
+  while (line.relay.kept_bytes() < 4) ::poll(nullptr, 0, 1);
+  const UniqueFd old = std::move(line.called);
+  line.redial();
+  say(line.caller, "new");
+  CHECK(hear(line.called, 3) == "new");
+  CHECK(hear(old, 1, kSilenceMs).empty());
+  line.relay.mend();
+  CHECK(hear(old, 5, kSilenceMs) == "kept");
+  while (line.relay.kept_bytes() != 0) ::poll(nullptr, 0, 1);
 }
 
 TEST_CASE("relay: what is swallowed never comes, and nothing after it") {
