@@ -27,6 +27,7 @@ struct HelloSelf {
   std::uint64_t hash_seed_fingerprint = 0;  // ClusterSecret::fingerprint_of
   std::uint16_t version_min = kHelloVersionMin;
   std::uint16_t version_max = kHelloVersionMax;
+  std::uint32_t process = 0;  // random, below 1 << kProcessBits: an incarnation may outlive one
 };
 
 enum class HelloPurpose : std::uint8_t {
@@ -46,6 +47,15 @@ struct HelloRequest {
   std::uint16_t shard = 0;  // data, queue_pair: of the target
   std::uint64_t link = 0;   // data, queue_pair: the dialer's number for this connection
 };
+
+// The upper bits of a connection's number say which process has dialled it.
+inline constexpr unsigned kProcessBits = 24;
+[[nodiscard]] inline std::uint64_t first_link_of(const HelloSelf& self) noexcept {
+  return std::uint64_t{self.process} << (64 - kProcessBits) | 1;
+}
+[[nodiscard]] inline std::uint32_t process_of(const HelloRequest& request) noexcept {
+  return static_cast<std::uint32_t>(request.link >> (64 - kProcessBits));
+}
 
 using HelloPeer = DaemonIdentity;
 

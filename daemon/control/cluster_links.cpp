@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "daemon/control/cluster_settings.h"
@@ -26,6 +27,8 @@ ClusterLinks::ClusterLinks(ClusterAccess& access, std::vector<AgentLinks> agents
       agents_(std::move(agents)),
       connections_per_shard_(connections_per_shard),
       peers_(access.self.incarnation),
+      asking_daemons_(access.errors),
+      next_link_(cluster::first_link_of(access.self)),
       retry_(access.io) {
   for (std::size_t i = 0; i < lost_.size(); ++i) {
     lost_[i] = access.counters.counter("cluster.links.lost_" + std::string(kLinkLossNames[i]));
@@ -161,13 +164,21 @@ void ClusterLinks::flush() {
 void ClusterLinks::take(ipc::UniqueFd socket, const cluster::HelloResult& hello) {
   const std::uint16_t shard = hello.request.shard;
   if (shard >= agents_.size() || agents_[shard].incoming == nullptr) return refused_.add();
+  std::optional<AskingDaemons::Link> owned = asking_daemons_.greet(hello);
+  if (!owned) return refused_.add();
   const std::uint64_t id = next_link_++;
   // Nobody looks for the askers of a server by number, so each connection has one of its own.
   transport::TcpLink link{std::move(socket), base::PeerId{static_cast<std::uint32_t>(id)}, shard,
-                          id};
+                          id, owned->owner};
   // Not taken: closed, and dialled again after a while.
   if (!agents_[shard].incoming->control_add(link)) return refused_.add();
-  incoming_.emplace(id, Incoming{hello.peer, shard});
+  incoming_.emplace(id, Incoming{hello.peer, shard, std::move(*owned)});
+}
+
+void ClusterLinks::take_queue_pair(ipc::UniqueFd socket, const cluster::HelloResult& hello) {
+  std::optional<AskingDaemons::Link> owned = asking_daemons_.greet(hello);
+  if (!owned) return refused_.add();
+  queue_pairs_.take(std::move(socket), hello, std::move(*owned));
 }
 
 void ClusterLinks::deliver() {

@@ -18,6 +18,7 @@
 
 #include "daemon/cluster/peer_table.h"
 #include "daemon/cluster/slot_map.h"
+#include "daemon/control/asking_daemons.h"
 #include "daemon/control/cluster_access.h"
 #include "daemon/control/cluster_dialer.h"
 #include "daemon/control/deadline.h"
@@ -51,6 +52,8 @@ public:
 
   // A data connection that another daemon dialled, its hello over.
   void take(ipc::UniqueFd socket, const cluster::HelloResult& hello);
+  // The same, of a connection that makes a queue pair.
+  void take_queue_pair(ipc::UniqueFd socket, const cluster::HelloResult& hello);
 
   // Takes what the data agents have said. Call it when the bell rings.
   void deliver();
@@ -93,6 +96,7 @@ private:
   struct Incoming {
     cluster::DaemonIdentity asker;
     std::uint16_t shard = 0;
+    AskingDaemons::Link link;
   };
   struct Leaving {
     base::Epoch epoch = 0;              // of the first map without it
@@ -117,8 +121,9 @@ private:
   const std::vector<AgentLinks> agents_;
   const std::uint32_t connections_per_shard_;
   cluster::PeerTable peers_;
+  AskingDaemons asking_daemons_;
   base::Epoch agents_epoch_ = 0;
-  std::uint64_t next_link_ = 1;
+  std::uint64_t next_link_;
   std::map<std::uint64_t, Link> links_;
   std::map<std::uint64_t, Incoming> incoming_;
   std::map<std::uint32_t, Leaving> leaving_;  // by number

@@ -150,7 +150,7 @@ void ClusterPresence::on_accepted(ipc::UniqueFd socket, const cluster::HelloResu
     return links_.take(std::move(socket), result);
   }
   if (result.request.purpose == cluster::HelloPurpose::queue_pair) {
-    return queue_pairs_.take(std::move(socket), result);
+    return links_.take_queue_pair(std::move(socket), result);
   }
   access_.errors.record("cluster.listen", Status::invalid_argument,
                         cluster::full_name(result.peer) + " takes this daemon for its manager");

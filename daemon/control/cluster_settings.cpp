@@ -75,6 +75,7 @@ Expected<ClusterSettings> ClusterSettings::make(const base::Config& config,
   settings.self.cluster = config.cluster.name;
   settings.self.name = std::move(*name);
   settings.self.incarnation = cluster::Incarnation::draw(random);
+  settings.self.process = static_cast<std::uint32_t>(random.next() >> (64 - cluster::kProcessBits));
   settings.self.role = role;
   settings.self.shards = shards;
   settings.self.hash_seed_fingerprint = settings.secret.fingerprint_of(settings.hash_seed);

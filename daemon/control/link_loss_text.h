@@ -10,7 +10,8 @@
 namespace simm::control {
 
 inline constexpr std::array<std::string_view, transport::kLinkLossCount> kLinkLossNames = {
-    "closed", "io_error", "protocol", "silent", "reset", "dropped", "refused", "given_up"};
+    "closed",  "io_error", "protocol", "silent",    "reset",
+    "dropped", "refused",  "given_up", "superseded"};
 
 inline constexpr std::array<std::string_view, transport::kLinkLossCount> kLinkLossTexts = {
     "the peer closed the connection",
@@ -20,7 +21,8 @@ inline constexpr std::array<std::string_view, transport::kLinkLossCount> kLinkLo
     "a request on it had to be fenced",
     "the peer is not in the map any more",
     "the data agent has no room for another connection",
-    "the peer said over another connection that it has given this one up"};
+    "the peer said over another connection that it has given this one up",
+    "another life of the peer's daemon has connected"};
 
 [[nodiscard]] constexpr std::string_view link_loss_name(transport::LinkLoss loss) noexcept {
   return kLinkLossNames[static_cast<std::size_t>(loss)];

@@ -26,6 +26,7 @@ QueuePairLinks::QueuePairLinks(ClusterAccess& access, base::Log& log, QueuePairS
       log_(log),
       setup_(std::move(setup)),
       thread_("simm-queuepairs", kJobsMax),
+      next_link_(cluster::first_link_of(access.self)),
       retry_(access.io) {
   for (const transport::RdmaDevice* rail : setup_.rails) addresses_.push_back(rail->address());
   for (std::size_t i = 0; i < lost_.size(); ++i) {
@@ -169,7 +170,8 @@ void QueuePairLinks::on_made(std::uint64_t id, Link& link, Made made) {
   link.deadline->after(setup_.patience_ns, [this, id] { give_up(id, "the peer did not answer"); });
 }
 
-void QueuePairLinks::take(ipc::UniqueFd socket, const cluster::HelloResult& hello) {
+void QueuePairLinks::take(ipc::UniqueFd socket, const cluster::HelloResult& hello,
+                          AskingDaemons::Link owned) {
   const std::uint16_t shard = hello.request.shard;
   const bool is_served =
       shard < setup_.agents.size() && is_used() && setup_.agents[shard].incoming != nullptr;
@@ -181,6 +183,7 @@ void QueuePairLinks::take(ipc::UniqueFd socket, const cluster::HelloResult& hell
   link.shard = shard;
   link.agent = shard;
   link.asker = hello.peer;
+  link.owned = std::move(owned);
   link.state = State::offering;
   ClusterChannelEvents& events = *this;
   link.channel = std::make_unique<ClusterChannel>(access_, std::move(socket), hello, events);
@@ -286,6 +289,7 @@ void QueuePairLinks::on_connected(std::uint64_t id, Link& link, Made made) {
   finished->shard = link.shard;
   finished->rail = static_cast<std::uint16_t>(link.rail);
   finished->link = id;
+  finished->owner = link.owned.owner;
   const QueuePairMessage answer =
       encode_answer({QueuePairRefusal::none, finished->queue_pair->address()});
   if (link.channel == nullptr || !mailbox(link)->control_add(finished)) {

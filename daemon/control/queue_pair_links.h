@@ -21,6 +21,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/cluster/slot_map.h"
+#include "daemon/control/asking_daemons.h"
 #include "daemon/control/cluster_access.h"
 #include "daemon/control/cluster_channel.h"
 #include "daemon/control/cluster_dialer.h"
@@ -69,7 +70,7 @@ public:
   void leave(base::PeerId peer);
   [[nodiscard]] bool has_links(base::PeerId peer) const;
   // A connection of that purpose that another daemon dialled, its hello over.
-  void take(ipc::UniqueFd socket, const cluster::HelloResult& hello);
+  void take(ipc::UniqueFd socket, const cluster::HelloResult& hello, AskingDaemons::Link owned);
 
   // Takes what the data agents have said. Call it when the bell rings.
   void deliver();
@@ -106,6 +107,7 @@ private:
     std::unique_ptr<Deadline> deadline;  // of what the other end has to do
     std::unique_ptr<transport::RdmaLink> made;
     cluster::DaemonIdentity asker;  // incoming
+    AskingDaemons::Link owned;      // incoming
     std::string trouble;            // why there was none the last time
   };
   using Made = Expected<std::unique_ptr<transport::RdmaLink>>;
@@ -155,7 +157,7 @@ private:
   std::deque<Result> results_;
   JobThread thread_;  // after what it fills
   Links links_;
-  std::uint64_t next_link_ = 1;
+  std::uint64_t next_link_;
   std::uint64_t next_attempt_ = 1;
   Deadline retry_;
   std::array<base::Counter, transport::kLinkLossCount> lost_;

@@ -3,6 +3,9 @@
 //
 // Its room is bounded. Who has no link here may be forgotten, the one who was silent longest first;
 // note() says so, and then no link may be trusted that has not said yet whose it is.
+//
+// A roster speaks for one process. That a daemon was killed its successor's links say: the first
+// one ends all those of the lives before, whatever they still carry (meet()).
 // Owned by the data agent, shared by its responders. Thread: the data agent. No allocation after
 // construction.
 #pragma once
@@ -10,6 +13,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "daemon/transport/link_owner.h"
 #include "daemon/transport/link_roster.h"
 
 namespace simm::transport {
@@ -22,12 +26,15 @@ public:
   // Unless `remembers_all`, so does every link that has not said yet whose it is: it may be of an
   // asker who was forgotten, and given up; an honest one is dialled again.
   virtual void on_roster(const LinkRoster& roster, bool remembers_all) noexcept = 0;
+  // A new life of that daemon: every link that is_superseded() says is of an older one ends.
+  virtual void on_new_life(std::uint32_t daemon) noexcept = 0;
 };
 
 class AskerRosters {
 public:
   // At most `links_max` links are open at one time.
-  explicit AskerRosters(std::uint32_t links_max) : askers_(std::size_t{2} * links_max) {}
+  explicit AskerRosters(std::uint32_t links_max)
+      : askers_(std::size_t{2} * links_max), lives_(kAskingDaemonsMax) {}
   AskerRosters(const AskerRosters&) = delete;
   AskerRosters& operator=(const AskerRosters&) = delete;
 
@@ -37,6 +44,17 @@ public:
   void hear(const LinkRoster& roster, bool is_first) noexcept {
     const bool remembers_all = note(roster, is_first);
     for (RosterListener* listener : listeners_) listener->on_roster(roster, remembers_all);
+  }
+
+  // There is a link of that owner; before anything that came over it is looked at.
+  void meet(LinkOwner owner) noexcept {
+    if (owner.life == 0 || lives_[owner.daemon] >= owner.life) return;
+    lives_[owner.daemon] = owner.life;
+    for (RosterListener* listener : listeners_) listener->on_new_life(owner.daemon);
+  }
+  // A later life of that daemon was met.
+  [[nodiscard]] bool is_superseded(LinkOwner owner) const noexcept {
+    return owner.life != 0 && owner.life < lives_[owner.daemon];
   }
 
   // What an asker said. `is_first`: of that link, which counts for the asker until leave(). False:
@@ -57,6 +75,7 @@ private:
   [[nodiscard]] Asker* find(std::uint64_t asker) noexcept;
 
   std::vector<Asker> askers_;
+  std::vector<std::uint64_t> lives_;  // the newest that was met, by daemon
   std::vector<RosterListener*> listeners_;
   std::uint64_t notes_ = 0;
 };

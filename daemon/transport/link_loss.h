@@ -12,16 +12,17 @@ namespace simm::transport {
 
 // Why a connection ended.
 enum class LinkLoss : std::uint8_t {
-  closed = 0,    // by the peer
-  io_error = 1,  // the system said so
-  protocol = 2,  // the peer sent what no peer of ours sends
-  silent = 3,    // the peer did not answer within its detection time
-  reset = 4,     // a request on it had to be fenced
-  dropped = 5,   // the control thread asked for it
-  refused = 6,   // no room for another link
-  given_up = 7,  // its asker said over another link that this one is over
+  closed = 0,      // by the peer
+  io_error = 1,    // the system said so
+  protocol = 2,    // the peer sent what no peer of ours sends
+  silent = 3,      // the peer did not answer within its detection time
+  reset = 4,       // a request on it had to be fenced
+  dropped = 5,     // the control thread asked for it
+  refused = 6,     // no room for another link
+  given_up = 7,    // its asker said over another link that this one is over
+  superseded = 8,  // its daemon has a later life
 };
-inline constexpr std::size_t kLinkLossCount = 8;
+inline constexpr std::size_t kLinkLossCount = 9;
 
 struct LinkLost {
   std::uint64_t link = 0;

@@ -76,7 +76,8 @@ public:
   }
 
   // A link with a name of its own. Both ends have it after their next turns.
-  std::uint64_t dial(simm::transport::Route route, std::uint16_t rail = 0) {
+  std::uint64_t dial(simm::transport::Route route, std::uint16_t rail = 0,
+                     simm::transport::LinkOwner owner = {}) {
     auto asking = simm::transport::make_rdma_link(*asking_devices[rail], *asking_ports[rail], true);
     auto serving = simm::transport::make_rdma_link(*serving_device, *serving_port, false);
     const std::uint64_t name = ++links_dialled_;
@@ -84,6 +85,7 @@ public:
     asking.value()->peer = route.peer;
     asking.value()->rail = rail;
     serving.value()->peer = simm::base::PeerId{77};
+    serving.value()->owner = owner;
     asking.value()->shard = serving.value()->shard = route.shard;
     asking_numbers[name] = asking.value()->queue_pair->address().number;
     serving_numbers[name] = serving.value()->queue_pair->address().number;

@@ -58,12 +58,12 @@ public:
   }
 
   // A link through a relay. Both ends have it after their next turns.
-  TcpRelay& dial(simm::transport::Route route) {
+  TcpRelay& dial(simm::transport::Route route, simm::transport::LinkOwner owner = {}) {
     relays.push_back(std::make_unique<TcpRelay>());
     TcpRelay& relay = *relays.back();
     const std::uint64_t name = relays.size();
     simm::transport::TcpLink asking{relay.take_left(), route.peer, route.shard, name};
-    simm::transport::TcpLink serving{relay.take_right(), {77}, route.shard, name};
+    simm::transport::TcpLink serving{relay.take_right(), {77}, route.shard, name, owner};
     SIMM_CHECK(requester_mail.control_add(asking));
     SIMM_CHECK(responder_mail.control_add(serving));
     return relay;

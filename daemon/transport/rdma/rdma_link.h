@@ -12,6 +12,7 @@
 #include "daemon/base/mailbox.h"
 #include "daemon/base/waiter.h"
 #include "daemon/transport/link_loss.h"
+#include "daemon/transport/link_owner.h"
 #include "daemon/transport/rdma/queue_pair.h"
 #include "daemon/transport/rdma/rdma_config.h"
 #include "daemon/transport/rdma/rdma_device.h"
@@ -28,6 +29,7 @@ struct RdmaLink {
   std::uint16_t shard = 0;  // of the peer (requester), of ours (responder)
   std::uint16_t rail = 0;   // which of this daemon's ports it goes over
   std::uint64_t link = 0;   // the control thread's own name of it
+  LinkOwner owner{};        // responder
   LinkLoss loss = LinkLoss::closed;
 
   [[nodiscard]] LinkLost lost() const noexcept { return {link, peer, shard, loss}; }

@@ -66,9 +66,11 @@ public:
     link->queue_pair->destroy();
     overflow_ = std::move(link);
   }
-  int take_mail() noexcept {
+  // meet(link) is called for each new one, before a place is looked for.
+  template <typename Meet>
+  int take_mail(Meet&& meet) noexcept {
     int taken = 0;
-    for (give_back(); overflow_ == nullptr && take_one(); give_back()) ++taken;
+    for (give_back(); overflow_ == nullptr && take_one(meet); give_back()) ++taken;
     return taken;
   }
   void drop_peer(base::PeerId peer) noexcept {
@@ -123,10 +125,15 @@ private:
   static constexpr int kPollsPerTurn = 8;
   static constexpr base::TimeNs kFencePollNs = base::kNsPerMs;
 
-  bool take_one() noexcept {
-    return mailbox_.agent_take([this](std::unique_ptr<RdmaLink> link) { add(std::move(link)); },
-                               [this](base::PeerId peer) { drop_peer(peer); },
-                               [this](std::uint64_t link) { drop_link(link); });
+  template <typename Meet>
+  bool take_one(Meet&& meet) noexcept {
+    const auto take = [this, &meet](std::unique_ptr<RdmaLink> link) {
+      meet(*link);
+      add(std::move(link));
+    };
+    return mailbox_.agent_take(
+        take, [this](base::PeerId peer) { drop_peer(peer); },
+        [this](std::uint64_t link) { drop_link(link); });
   }
   int poll(RdmaPort& port, base::TimeNs now_ns) noexcept {
     std::array<Completion, kCompletionsPerPoll> completions;

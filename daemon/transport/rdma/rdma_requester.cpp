@@ -32,7 +32,7 @@ void RdmaRequester::connect(RequesterEvents& events, RegionFaults* faults) noexc
 int RdmaRequester::do_work() noexcept {
   has_posted_ = false;
   const base::TimeNs now_ns = shared_.clock.now_ns();
-  int work = links_.take_mail();
+  int work = links_.take_mail([](const RdmaLink&) {});
   work += post_waiting();
   work += links_.run(now_ns);
   // While we were stopped ourselves, or had no CPU, the silence was ours: that time is not counted.

@@ -51,7 +51,7 @@ void RdmaResponder::reply(Incoming& incoming, std::span<const PageReply> pages) 
 // ---- turns ----
 
 int RdmaResponder::do_work() noexcept {
-  int work = links_.take_mail();
+  int work = links_.take_mail([this](const RdmaLink& link) { shared_.rosters.meet(link.owner); });
   const base::TimeNs now_ns = shared_.clock.now_ns();
   work += run_moves();
   const base::TimeNs away_ns = uncounted_ns(turn_ns_, now_ns, config_.peer_silence_ns);
@@ -79,6 +79,15 @@ void RdmaResponder::on_roster(const LinkRoster& roster, bool remembers_all) noex
       link->channel().fail(LinkLoss::given_up);
     }
     if (link->asker() == 0 && !remembers_all) link->channel().fail(LinkLoss::dropped);
+  }
+}
+
+// Nor behind what the successor of its daemon asks for.
+void RdmaResponder::on_new_life(std::uint32_t daemon) noexcept {
+  for (const auto& link : links_.used()) {
+    RdmaChannel& channel = link->channel();
+    if (!channel.is_open() || channel.link().owner.daemon != daemon) continue;
+    if (shared_.rosters.is_superseded(channel.link().owner)) channel.fail(LinkLoss::superseded);
   }
 }
 

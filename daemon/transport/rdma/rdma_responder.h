@@ -48,6 +48,7 @@ public:
 
 private:
   void on_roster(const LinkRoster& roster, bool remembers_all) noexcept override;
+  void on_new_life(std::uint32_t daemon) noexcept override;
 
   const RdmaResponderConfig config_;
   RdmaStripes stripes_;

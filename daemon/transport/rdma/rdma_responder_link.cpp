@@ -27,7 +27,9 @@ bool RdmaResponderLink::open(std::unique_ptr<RdmaLink>& link, base::TimeNs now_n
   asker_ = number_ = 0;
   owes_pong_ = waits_for_keys_ = false;
   link->queue_pair->owner = this;
+  const bool is_superseded = shared_.rosters.is_superseded(link->owner);
   channel_.open(std::move(link), now_ns, shared_.config.payload_time_ns_max);
+  if (is_superseded) channel_.fail(LinkLoss::superseded);
   return true;
 }
 

@@ -65,9 +65,15 @@ public:
   // True: nothing that has ended waits to be taken.
   [[nodiscard]] bool has_none_ready() const noexcept { return ready_.empty(); }
 
-  int take_mail() noexcept {
+  // meet(link) is called for each new one, before a place is looked for.
+  template <typename Meet>
+  int take_mail(Meet&& meet) noexcept {
     if (!lost_.has_room()) return 0;
-    return mailbox_.agent_take([this](TcpLink link) { add(std::move(link)); },
+    const auto take = [this, &meet](TcpLink link) {
+      meet(link);
+      add(std::move(link));
+    };
+    return mailbox_.agent_take(take,
                                [this](base::PeerId peer) { drop_peer(peer, LinkLoss::dropped); });
   }
   void drop_peer(base::PeerId peer, LinkLoss cause) noexcept {

@@ -25,7 +25,10 @@ ResponderLink::ResponderLink(ResponderLinkShared& shared)
 bool ResponderLink::open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) noexcept {
   asker_ = number_ = 0;
   connection_.socket().owner = this;
-  return connection_.open(std::move(link), ready, now_ns);
+  const bool is_superseded = shared_.rosters.is_superseded(link.owner);
+  if (!connection_.open(std::move(link), ready, now_ns)) return false;
+  if (is_superseded) connection_.fail(LinkLoss::superseded);
+  return true;
 }
 
 int ResponderLink::serve(base::TimeNs now_ns) noexcept {

@@ -13,6 +13,7 @@
 #include "daemon/base/mailbox.h"
 #include "daemon/base/waiter.h"
 #include "daemon/transport/link_loss.h"
+#include "daemon/transport/link_owner.h"
 #include "ipc/fd.h"
 
 namespace simm::transport {
@@ -22,6 +23,7 @@ struct TcpLink {
   base::PeerId peer;        // who is at the other end
   std::uint16_t shard = 0;  // of the peer (requester), of ours (responder)
   std::uint64_t link = 0;   // the control thread's own name of this connection
+  LinkOwner owner{};        // responder
 };
 
 // Thread: control_* by the control thread, agent_* by the data agent. Made and destroyed on the
@@ -43,13 +45,15 @@ public:
 
   // False: full, and the link stays the caller's.
   [[nodiscard]] bool control_add(TcpLink& link) noexcept {
-    if (!push({Kind::add, link.socket.get(), link.peer, link.shard, link.link})) return false;
+    if (!push({Kind::add, link.socket.get(), link.peer, link.shard, link.link, link.owner})) {
+      return false;
+    }
     static_cast<void>(link.socket.release());
     return true;
   }
   // Every link of that peer ends (cause dropped): what was out on it is fenced as collateral.
   [[nodiscard]] bool control_drop_peer(base::PeerId peer) noexcept {
-    return push({Kind::drop_peer, -1, peer, 0, 0});
+    return push({Kind::drop_peer, -1, peer, 0, 0, {}});
   }
   [[nodiscard]] std::size_t capacity() const noexcept { return commands_.capacity(); }
   [[nodiscard]] bool control_take_lost(LinkLost& lost) noexcept { return lost_.try_pop(lost); }
@@ -63,7 +67,8 @@ public:
       if (command.kind == Kind::drop_peer) {
         drop(command.peer);
       } else {
-        add(TcpLink{ipc::UniqueFd(command.socket), command.peer, command.shard, command.link});
+        add(TcpLink{ipc::UniqueFd(command.socket), command.peer, command.shard, command.link,
+                    command.owner});
       }
     }
     return taken;
@@ -85,6 +90,7 @@ private:
     base::PeerId peer;
     std::uint16_t shard = 0;
     std::uint64_t link = 0;
+    LinkOwner owner;
   };
   bool push(const Command& command) noexcept {
     if (!commands_.try_push(command)) return false;

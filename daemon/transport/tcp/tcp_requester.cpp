@@ -64,7 +64,7 @@ int TcpRequester::do_work() noexcept {
   has_posted_ = false;
   const base::TimeNs now_ns = shared_.clock.now_ns();
   int work = shared_.mover.do_work();
-  work += links_.take_mail();
+  work += links_.take_mail([](const TcpLink&) {});
   work += links_.run(now_ns);
   check_lives(now_ns);
   return work + links_.finish_closing(

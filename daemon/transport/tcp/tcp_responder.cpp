@@ -48,7 +48,7 @@ void TcpResponder::reply(Incoming& incoming, std::span<const PageReply> pages) n
 // ---- turns ----
 
 int TcpResponder::do_work() noexcept {
-  int work = links_.take_mail();
+  int work = links_.take_mail([this](const TcpLink& link) { shared_.rosters.meet(link.owner); });
   const base::TimeNs now_ns = shared_.clock.now_ns();
   work += run_moves();
   const base::TimeNs away_ns = uncounted_ns(turn_ns_, now_ns, config_.peer_silence_ns);
@@ -71,6 +71,17 @@ void TcpResponder::on_roster(const LinkRoster& roster, bool remembers_all) noexc
       link->connection().fail(LinkLoss::given_up);
     }
     if (link->asker() == 0 && !remembers_all) link->connection().fail(LinkLoss::dropped);
+  }
+}
+
+// Nor behind what the successor of its daemon asks for.
+void TcpResponder::on_new_life(std::uint32_t daemon) noexcept {
+  for (const auto& link : links_.used()) {
+    TcpConnection& connection = link->connection();
+    if (!connection.is_open() || connection.link().owner.daemon != daemon) continue;
+    if (shared_.rosters.is_superseded(connection.link().owner)) {
+      connection.fail(LinkLoss::superseded);
+    }
   }
 }
 

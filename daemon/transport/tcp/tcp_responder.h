@@ -32,7 +32,10 @@ public:
   // Who serves; before the first turn.
   void connect(ResponderEvents& events) noexcept { shared_.events = &events; }
   // Takes the link; without room it is reported as lost (refused).
-  void add_link(TcpLink link) noexcept { links_.add(std::move(link)); }
+  void add_link(TcpLink link) noexcept {
+    shared_.rosters.meet(link.owner);
+    links_.add(std::move(link));
+  }
   // Every link ends (cause dropped); what was asked for over them is aborted in later turns.
   void drop_all() noexcept { links_.drop_all(); }
 
@@ -55,6 +58,7 @@ public:
 
 private:
   void on_roster(const LinkRoster& roster, bool remembers_all) noexcept override;
+  void on_new_life(std::uint32_t daemon) noexcept override;
 
   const TcpResponderConfig config_;
   ResponderLinkShared shared_;

@@ -296,6 +296,30 @@ TEST_CASE("what others dialled goes to the shard that they name, or is closed") 
   CHECK(world.node.counters.value("cluster.links.lost_protocol") == 1);
 }
 
+TEST_CASE("what others dialled says whose it is, and of which life of that daemon") {
+  World world;
+  Net net;
+  std::vector<transport::TcpLink> got;
+  const auto arrive = [&](const std::string& name, std::uint64_t incarnation) {
+    auto [mine, theirs] = net.connect(Net::data_request(0));
+    theirs.result.peer.name = name;
+    theirs.result.peer.incarnation = {0, incarnation};
+    world.links.take(std::move(theirs.socket), theirs.result);
+    world.incoming.agent_take([&](transport::TcpLink link) { got.push_back(std::move(link)); },
+                              [](base::PeerId) {});
+    return got.back().owner;
+  };
+  const transport::LinkOwner first = arrive("n", 1);
+  const transport::LinkOwner other = arrive("m", 2);
+  const transport::LinkOwner successor = arrive("n", 3);
+  REQUIRE(got.size() == 3);
+  CHECK(first.life != 0);
+  CHECK(other.daemon != first.daemon);
+  CHECK(successor.daemon == first.daemon);
+  CHECK(successor.life > first.life);
+  CHECK(arrive("n", 3).life == successor.life);
+}
+
 TEST_CASE("an agent that asks nobody is given no connections") {
   World world;
   const Storage& a = world.add_storage("a", 2);

@@ -86,7 +86,7 @@ struct End : control::ClusterListenerEvents {
 
   void on_accepted(ipc::UniqueFd socket, const cluster::HelloResult& hello) override {
     ++accepted;
-    links->take(std::move(socket), hello);
+    links->take(std::move(socket), hello, {});
   }
   void turn() {
     one.turn();

@@ -225,6 +225,117 @@ TEST_CASE("roster: links of other askers and other shards are not touched") {
   }
 }
 
+// ---- a daemon that was killed, and its successor ----
+
+constexpr LinkOwner kKilled{3, 1};
+constexpr LinkOwner kSuccessor{3, 2};
+constexpr LinkOwner kOther{4, 1};
+
+// Another process, which asks the responder of a scene.
+struct Process {
+  Process(Scene& asked, LinkOwner who)
+      : scene(asked),
+        owner(who),
+        requester(TcpEnds::small_requester(), asked.ends.clock, *asked.ends.requester_io,
+                  asked.ends.own_mover, links, mail) {
+    requester.connect(answers, nullptr);
+  }
+  void dial(std::uint64_t name) {
+    requester.add_link({relay.take_left(), kRoute.peer, kRoute.shard, name});
+    scene.ends.responder.add_link({relay.take_right(), {78}, kRoute.shard, name, owner});
+  }
+  // Until it is answered.
+  bool put(RequestToken token, std::byte what) {
+    asks.push_back(std::make_unique<Ask>(scene.memory.region, ipc::Opcode::put, 1, scene.page_bytes,
+                                         token * (256u << 10)));
+    std::memset(scene.memory.region.base + token * (256u << 10), static_cast<int>(what),
+                scene.page_bytes);
+    const std::size_t before = answers.replied.size();
+    if (requester.post(kRoute, token, asks.back()->request) != Status::ok) return false;
+    for (int i = 0; i < 5000 && answers.replied.size() == before; ++i) {
+      requester.do_work();
+      relay.pump();
+      scene.ends.responder.do_work();
+      relay.pump();
+    }
+    return answers.replied.size() > before;
+  }
+
+  Scene& scene;
+  const LinkOwner owner;
+  std::vector<std::unique_ptr<Ask>> asks;
+  AskerLinks links{4};
+  TcpLinkMailbox mail{16};
+  Answers answers;
+  support::TcpRelay relay;
+  TcpRequester requester;
+};
+
+TEST_CASE("lives: a put of a daemon that was killed is not done behind its successor's") {
+  for (const SocketIoChoice choice : support::io_choices()) {
+    for (const std::uint64_t page_bytes : {kInside, kPulled}) {
+      for (const std::uint64_t in_time : {0u, 144u, 3000u, 90'000u}) {
+        if (in_time >= page_bytes) continue;
+        CAPTURE(static_cast<int>(choice));
+        CAPTURE(page_bytes);
+        CAPTURE(in_time);
+        Scene scene(choice, page_bytes);
+        support::TcpRelay& slow = scene.ends.dial(kRoute, kKilled);
+        slow.limit_to_right(in_time);
+        scene.ends.turn();
+        scene.put(1, std::byte{0x11});
+        for (int i = 0; i < 50; ++i) scene.ends.turn();
+        REQUIRE(scene.answers.replied.empty());
+        Process bystander(scene, kOther);
+        bystander.dial(50);
+        REQUIRE(bystander.put(2, std::byte{0x44}));
+        // From here on the first one has no turns. The network has its bytes.
+        Process successor(scene, kSuccessor);
+        successor.dial(51);
+        REQUIRE(successor.put(3, std::byte{0x22}));
+        REQUIRE(scene.shelf.stored == std::byte{0x22});
+        slow.open();
+        for (int i = 0; i < 100; ++i) {
+          scene.ends.network_turn();
+          scene.ends.responder.do_work();
+        }
+        CHECK(scene.shelf.stored == std::byte{0x22});
+        CHECK(scene.lost_by_server() ==
+              std::map<std::uint64_t, LinkLoss>{{1, LinkLoss::superseded}});
+        CHECK(bystander.put(4, std::byte{0x55}));
+        CHECK(successor.put(5, std::byte{0x33}));
+      }
+    }
+  }
+}
+
+TEST_CASE("lives: a link of an older life that is handed over last ends at once") {
+  for (const SocketIoChoice choice : support::io_choices()) {
+    Scene scene(choice, kPulled);
+    Process successor(scene, kSuccessor);
+    successor.dial(51);
+    Process killed(scene, kKilled);
+    killed.dial(50);
+    CHECK_FALSE(killed.put(1, std::byte{0x11}));
+    CHECK(scene.shelf.requests == 0);
+    CHECK(scene.lost_by_server() == std::map<std::uint64_t, LinkLoss>{{50, LinkLoss::superseded}});
+    CHECK(successor.put(2, std::byte{0x22}));
+  }
+}
+
+TEST_CASE("lives: links of the killed daemon that fill every place do not keep its successor out") {
+  Scene scene(SocketIoChoice::epoll, kPulled);
+  for (int i = 0; i < 4; ++i) scene.ends.dial(kRoute, kKilled);
+  scene.ends.turn();
+  // The first one finds no place, and is dialled again.
+  for (int i = 0; i < 2; ++i) {
+    Process successor(scene, kSuccessor);
+    successor.dial(50);
+    const bool has_place = successor.put(1, std::byte{0x22});
+    CHECK(has_place == (i == 1));
+  }
+}
+
 TEST_CASE("roster: no more links on a route than it can name") {
   TcpRequesterConfig many = TcpEnds::small_requester();
   many.links_max = wire::kRosterLinksMax + 4;

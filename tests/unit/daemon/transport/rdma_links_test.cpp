@@ -172,6 +172,50 @@ TEST_CASE("rdma links: a link to another shard is not touched by what becomes of
   CHECK(scene.ends.lost_by_asker() == Losses{{slow, LinkLoss::reset}});
 }
 
+TEST_CASE("rdma links: a put of a daemon that was killed is not done behind its successor's") {
+  for (const std::uint64_t page_bytes : {kInside, kPulled}) {
+    for (const bool roster_in_time : {false, true}) {
+      CAPTURE(page_bytes);
+      CAPTURE(roster_in_time);
+      Scene scene;
+      const std::uint64_t old = scene.ends.dial(kRoute, 0, {3, 1});
+      if (!roster_in_time) scene.ends.hold_to_server(0);
+      scene.turns(20);
+      if (roster_in_time) scene.ends.hold_to_server(0);
+      scene.put(1, std::byte{0x11}, page_bytes);
+      scene.turns(20);
+      REQUIRE(scene.shelf.requests == 0);
+      // Of one process a roster would name both links; what counts here is the owner.
+      scene.ends.dial(kOtherShard, 1, {3, 2});
+      scene.turns(20);
+      scene.put(2, std::byte{0x22}, page_bytes, kOtherShard);
+      REQUIRE(scene.replied(1));
+      REQUIRE(scene.shelf.stored == std::byte{0x22});
+      scene.ends.release_to_server(0);
+      scene.turns(100);
+      CHECK(scene.shelf.stored == std::byte{0x22});
+      CHECK(scene.ends.lost_by_server() == Losses{{old, LinkLoss::superseded}});
+    }
+  }
+}
+
+TEST_CASE("rdma links: a successor's connection over TCP ends the queue pairs of the killed one") {
+  Scene scene;
+  const std::uint64_t old = scene.ends.dial(kRoute, 0, {3, 1});
+  const std::uint64_t other = scene.ends.dial(kRoute, 1, {4, 2});
+  scene.turns(20);
+  scene.ends.asker_rosters.meet({3, 3});
+  scene.turns(20);
+  CHECK(scene.ends.lost_by_server() == Losses{{old, LinkLoss::superseded}});
+  // One that was on its way to the data agent meanwhile.
+  const std::uint64_t late = scene.ends.dial(kRoute, 0, {3, 1});
+  scene.turns(20);
+  CHECK(scene.ends.lost_by_server() == Losses{{late, LinkLoss::superseded}});
+  scene.ends.asker_rosters.meet({4, 4});
+  scene.turns(20);
+  CHECK(scene.ends.lost_by_server() == Losses{{other, LinkLoss::superseded}});
+}
+
 // ---- requests of any size ----
 
 TEST_CASE("rdma links: a request of as many pages, with as long keys, as there can be") {

@@ -1,0 +1,19 @@
+// LinkOwner: the daemon that has dialled a link, as its hello has proved: which one by its name,
+// and which of its lives. A daemon that was killed and its successor have one number and two lives.
+// The control thread counts them (AskingDaemons). A plain value. Thread: any.
+#pragma once
+
+#include <cstdint>
+
+namespace simm::transport {
+
+// Daemons with data connections to one server; others are hung up on. Each data agent keeps eight
+// bytes for each of them.
+inline constexpr std::uint32_t kAskingDaemonsMax = 4096;
+
+struct LinkOwner {
+  std::uint32_t daemon = 0;  // below kAskingDaemonsMax
+  std::uint64_t life = 0;    // greater: later, over all daemons; 0: nobody was named
+};
+
+}  // namespace simm::transport
