@@ -234,10 +234,25 @@ void RdmaStripes::on_aborted(Incoming& incoming) noexcept {
 void RdmaStripes::cancel(Striped& striped) noexcept {
   if (striped.state == State::gathering) {
     dissolve(striped);
-  } else if (!striped.is_cancelled) {
-    striped.is_cancelled = true;
-    events_->on_cancel(striped);
+    return;
   }
+  if (striped.is_cancelled) return;
+  striped.is_cancelled = true;
+  // What has arrived is not digested any more, and so not stored.
+  for (Move& move : striped.moves) {
+    if (move.is_open && move.status == Status::ok) move.status = Status::cancelled;
+  }
+  has_work_ = true;
+  events_->on_cancel(striped);
+}
+
+// Its asker may have said so, and be answered for what it asked for after that, long before the
+// device is done with the queue pair. So a link's end counts when it begins.
+bool RdmaStripes::has_lost_link(const Striped& striped) noexcept {
+  return std::any_of(striped.stripes.begin(), striped.stripes.end(),
+                     [](const RdmaIncoming* stripe) {
+                       return stripe != nullptr && !stripe->link->channel().is_open();
+                     });
 }
 
 // ---- turns ----
@@ -254,6 +269,10 @@ int RdmaStripes::do_work() noexcept {
 
 int RdmaStripes::run(Striped& striped) noexcept {
   int work = 0;
+  if (!striped.is_cancelled && has_lost_link(striped)) {
+    cancel(striped);
+    if (striped.state != State::served) return 1;
+  }
   for (std::uint16_t page = 0; page < striped.page_count; ++page) {
     Move& move = striped.moves[page];
     if (!move.is_open) continue;

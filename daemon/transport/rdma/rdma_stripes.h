@@ -96,6 +96,7 @@ private:
   Move& begin(Striped& striped, std::uint16_t page, std::span<const std::byte> memory,
               bool is_pull) noexcept;
   void cancel(Striped& striped) noexcept;
+  [[nodiscard]] static bool has_lost_link(const Striped& striped) noexcept;
   int run(Striped& striped) noexcept;
   static bool digest_some(Striped& striped, std::uint16_t page) noexcept;
 

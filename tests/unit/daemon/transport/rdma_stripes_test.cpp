@@ -371,6 +371,40 @@ TEST_CASE("rdma stripes: a cancel has one answer, whichever stripes have come") 
   }
 }
 
+// Its bytes are all there and are being digested; the queue pairs stay for as long as their device
+// likes.
+TEST_CASE("rdma stripes: a put that was given up is not stored behind a later one") {
+  constexpr std::uint64_t kLong = 7 << 20;
+  constexpr std::uint64_t kShort = 4096;
+  Scene scene;
+  RdmaEnds& ends = scene.ends;
+  std::fill_n(scene.memory.region.base, kLong, std::byte{0x11});
+  std::fill_n(scene.memory.region.base + kLong, kShort, std::byte{0x22});
+  REQUIRE(scene.post(1, ipc::Opcode::put, {kLong}) == Status::ok);
+  REQUIRE(ends.turn_until([&] { return ends.counters.value("serving.read_bytes") == kLong; }));
+  REQUIRE(scene.store.stored == 0);
+  ends.serving_device->hold_fences(true);
+  ends.requester.reset(kRoute, 1);
+  while (scene.answers.fenced.empty()) ends.requester.do_work();
+  ends.dial(kRoute, 0);
+  ends.turn();
+  REQUIRE(scene.store.stored == 0);
+  ends.steps_per_turn = 200;
+  REQUIRE(scene.post(2, ipc::Opcode::put, {kShort}, kLong) == Status::ok);
+  REQUIRE(ends.turn_until([&] { return !scene.answers.replied.empty(); }));
+  CHECK(scene.store.objects[0] == Bytes(kShort, std::byte{0x22}));
+  scene.turns(50);
+  CHECK(scene.store.objects[0] == Bytes(kShort, std::byte{0x22}));
+  CHECK(scene.store.stored == 1);
+  CHECK(scene.store.cancels == 1);
+  ends.serving_device->hold_fences(false);
+  scene.turns(50);
+  CHECK(scene.store.stored == 1);
+  CHECK(scene.store.jobs.empty());
+  CHECK(ends.lost_by_server() ==
+        RdmaEnds::Losses{{1, LinkLoss::given_up}, {2, LinkLoss::given_up}});
+}
+
 // More than a server takes at a time: those are asked for again, in one part.
 TEST_CASE("rdma stripes: what finds no place at the server is moved whole") {
   RdmaEndsConfig config = striped_ends();
