@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "daemon/base/config_table.h"
+#include "daemon/base/json_text.h"
 #include "daemon/base/limits.h"
 #include "daemon/base/nic_name.h"
 #include "daemon/base/sanitize.h"
@@ -179,7 +180,7 @@ void read_object(Config& config, const json& object, const std::string& section,
     if (given != object.end() || !value.is_null()) {
       key.assign(config, list ? element : 0, checked_value(value, key, full));
     }
-    config.keys.push_back({full, value.dump(), given != object.end() ? "file" : "default"});
+    config.keys.push_back({full, json_text(value), given != object.end() ? "file" : "default"});
   }
   for (const auto& [name, value] : object.items()) {
     if (known.count(name) != 0) continue;
@@ -254,7 +255,7 @@ template <typename Value>
 void fill_in(Config& config, std::string& key, std::string_view path, const Value& value) {
   if (!key.empty()) return;
   key = value;
-  note_override(config, path, json(value).dump(), "default");
+  note_override(config, path, json_text(json(value)), "default");
 }
 
 std::string default_state_file(const Config& config) {
@@ -281,7 +282,7 @@ Config config_of(const json& root) {
   const std::string directory = config.run_directory + "/";
   if (config.sockets.empty()) {
     config.sockets.push_back({directory + "simm.sock", "", 0660});
-    note_override(config, "sockets[0].path", json(config.sockets[0].path).dump(), "default");
+    note_override(config, "sockets[0].path", json_text(json(config.sockets[0].path)), "default");
   }
   fill_in(config, config.admin_socket, "admin_socket", directory + "admin.sock");
   fill_in(config, config.counters_file, "counters_file", directory + "counters");
@@ -325,10 +326,11 @@ void use_socket(Config& config, const std::string& path) {
       {"admin_socket", &config.admin_socket},
       {"counters_file", &config.counters_file}};
   for (const auto& [key, value] : changed) {
-    note_override(config, key, json(*value).dump(), "command line");
+    note_override(config, key, json_text(json(*value)), "command line");
   }
   if (!is_state_elsewhere) {
-    note_override(config, "manager.state_file", json(config.manager.state_file).dump(), "default");
+    note_override(config, "manager.state_file", json_text(json(config.manager.state_file)),
+                  "default");
   }
 }
 

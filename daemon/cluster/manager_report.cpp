@@ -1,6 +1,7 @@
 // What a manager tells about itself and its cluster.
 #include <nlohmann/json.hpp>
 
+#include "daemon/base/json_text.h"
 #include "daemon/cluster/manager.h"
 
 namespace simm::cluster {
@@ -63,14 +64,14 @@ std::string Manager::report(Topic topic) const {
   if (topic == Topic::slots) {
     out["slots"] = base::kSlotCount;
     out["members"] = map_ == nullptr ? Json::array() : describe_slots(*map_);
-    return out.dump();
+    return base::json_text(out);
   }
   if (topic == Topic::nodes) {
     out["nodes"] = Json::array();
     for (const auto& [name, member] : membership_.members()) {
       out["nodes"].push_back(describe(member, map_.get(), now_ns));
     }
-    return out.dump();
+    return base::json_text(out);
   }
   out["connections"] = connections_.size();
   out["daemons"] = membership_.members().size();
@@ -79,7 +80,7 @@ std::string Manager::report(Topic topic) const {
   out["questions_under_way"] = forwarded_.size();
   out["map_due"] = changed_ns_ != 0;
   out["store_error"] = store_error_;
-  return out.dump();
+  return base::json_text(out);
 }
 
 }  // namespace simm::cluster

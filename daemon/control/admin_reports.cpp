@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "daemon/base/json_text.h"
 #include "daemon/cluster/hello.h"
 #include "daemon/control/admin_texts.h"
 #include "daemon/control/nics_text.h"
@@ -111,7 +112,7 @@ std::string AdminReports::status() const {
       {"counters_file", config.counters_file},
       {"metrics", metrics_address_.empty() ? "off" : metrics_address_}};
   if (cluster_ != nullptr) status["cluster"] = ordered_json::parse(cluster_->membership());
-  return status.dump();
+  return base::json_text(status);
 }
 
 std::string AdminReports::sessions() const {
@@ -127,7 +128,7 @@ std::string AdminReports::sessions() const {
                    {"lanes", attachment->lanes()},
                    {"regions", attachment->regions().size()}});
   }
-  return all.dump();
+  return base::json_text(all);
 }
 
 std::string AdminReports::ended_sessions() const {
@@ -143,7 +144,7 @@ std::string AdminReports::ended_sessions() const {
                    {"poisoned", session::poison_reason_name(session.poison)},
                    {"ms_ago", (now_ns - session.ended_ns) / base::kNsPerMs}});
   }
-  return all.dump();
+  return base::json_text(all);
 }
 
 std::string AdminReports::nics() const {
@@ -161,7 +162,7 @@ std::string AdminReports::sockets() const {
                    {"sessions_max", environment_.config.session.sessions_max},
                    {"in_handshake", listener.unauthenticated}});
   }
-  return all.dump();
+  return base::json_text(all);
 }
 
 std::string AdminReports::tenants() const {
@@ -182,7 +183,7 @@ std::string AdminReports::tenants() const {
                    {"weight", tenant.weight},
                    {"in_flight_bytes_max", tenant.in_flight_bytes_max}});
   }
-  return all.dump();
+  return base::json_text(all);
 }
 
 std::string AdminReports::regions() const {
@@ -199,7 +200,7 @@ std::string AdminReports::regions() const {
                      {"reason", region.reason}});
     }
   }
-  return all.dump();
+  return base::json_text(all);
 }
 
 }  // namespace simm::control

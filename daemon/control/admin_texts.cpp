@@ -5,6 +5,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "daemon/base/json_text.h"
 #include "daemon/base/limits.h"
 #include "daemon/base/sanitize.h"
 
@@ -85,7 +86,7 @@ std::string config_text(const base::Config& config) {
     if (key.path == "hash_seed" && value != 0) value = "(hidden)";
     all.push_back({{"key", key.path}, {"value", value}, {"from", key.from}});
   }
-  return all.dump();
+  return base::json_text(all);
 }
 
 std::string limits_text(const base::CounterSet& counters, const base::Config& config) {
@@ -107,7 +108,7 @@ std::string limits_text(const base::CounterSet& counters, const base::Config& co
                    {"unit", limit.what},
                    {"configured_by", ""}});
   }
-  return all.dump();
+  return base::json_text(all);
 }
 
 Expected<std::string> log_text(base::Log& log, std::string_view level) {
@@ -121,7 +122,7 @@ Expected<std::string> log_text(base::Log& log, std::string_view level) {
   }
   const ordered_json out = {{"level", base::log_level_name(log.level())},
                             {"suppressed", log.suppressed()}};
-  return out.dump();
+  return base::json_text(out);
 }
 
 std::string stats_text(const base::CounterSet& counters, std::string_view prefix) {
@@ -129,7 +130,7 @@ std::string stats_text(const base::CounterSet& counters, std::string_view prefix
   for (const auto& [name, value] : counters.snapshot()) {
     if (name.compare(0, prefix.size(), prefix) == 0) all[name] = value;
   }
-  return all.dump();
+  return base::json_text(all);
 }
 
 std::string errors_text(const base::ErrorLog& errors, base::TimeNs now_ns) {
@@ -142,7 +143,7 @@ std::string errors_text(const base::ErrorLog& errors, base::TimeNs now_ns) {
                    {"first_ms_ago", (now_ns - entry.first_ns) / base::kNsPerMs},
                    {"last_ms_ago", (now_ns - entry.last_ns) / base::kNsPerMs}});
   }
-  return ordered_json{{"errors", all}, {"dropped", errors.dropped()}}.dump();
+  return base::json_text(ordered_json{{"errors", all}, {"dropped", errors.dropped()}});
 }
 
 Error unknown_command(std::string_view known) {

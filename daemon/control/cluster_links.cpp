@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "daemon/base/json_text.h"
 #include "daemon/control/cluster_settings.h"
 #include "daemon/control/link_loss_text.h"
 
@@ -278,7 +279,7 @@ std::string ClusterLinks::report() const {
     asking.push_back(
         {{"name", name}, {"connections", connections}, {"queue_pairs", asking_by_rdma[name]}});
   }
-  return Json{{"peers", peers}, {"askers", asking}}.dump();
+  return base::json_text(Json{{"peers", peers}, {"askers", asking}});
 }
 
 }  // namespace simm::control

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "daemon/base/json_text.h"
 #include "daemon/cluster/map_ownership.h"
 #include "daemon/cluster/map_placement.h"
 #include "daemon/control/admin_texts.h"
@@ -255,7 +256,7 @@ std::string ClusterPresence::membership() const {
   out["epoch"] = member.epoch();
   out["agents_epoch"] = agents_epoch();
   out["slots"] = slots_here();
-  return out.dump();
+  return base::json_text(out);
 }
 
 std::uint32_t ClusterPresence::slots_here() const {

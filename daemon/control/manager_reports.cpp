@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "daemon/base/json_text.h"
 #include "daemon/cluster/hello.h"
 #include "daemon/control/admin_texts.h"
 #include "ipc/layout.h"
@@ -51,7 +52,7 @@ std::string ManagerReports::status() const {
       {"metrics", metrics_address_.empty() ? "off" : metrics_address_}};
   status["manager"] =
       nlohmann::ordered_json::parse(service_.manager().report(cluster::Topic::stats));
-  return status.dump();
+  return base::json_text(status);
 }
 
 }  // namespace simm::control

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "daemon/base/json_text.h"
+
 namespace simm::control {
 
 using nlohmann::ordered_json;
@@ -53,7 +55,7 @@ std::string nics_text(const transport::NicTable& table,
       all[nic]["near_gpus"].push_back(table.gpus()[gpu].pci_address);
     }
   }
-  return all.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  return base::json_text(all);
 }
 
 }  // namespace simm::control

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "daemon/base/json_text.h"
+
 namespace simm::control {
 namespace {
 
@@ -114,7 +116,7 @@ std::string StoreTenants::json() const {
     shown["tenant"] = row.name;
     for (const TenantNumber& number : kNumbers) shown[number.name] = number.read(row.use);
   }
-  return all.dump();
+  return base::json_text(all);
 }
 
 void StoreTenants::write_metrics(MetricsText& text) const {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "daemon/base/json_text.h"
 #include "ipc/layout.h"
 
 namespace simm::control {
@@ -191,10 +192,13 @@ std::string TraceRecorder::report() const {
                        {"peer", record.is_request ? "" : names_.peer(record.peer)},
                        {"stamps_ns", record.stamps_ns}});
   }
-  return ordered_json{{"daemon", names_.daemon}, {"pid", ::getpid()},  {"one_in", one_in_},
-                      {"begun", begun},          {"sampled", sampled}, {"dropped", dropped},
-                      {"records", records}}
-      .dump();
+  return base::json_text(ordered_json{{"daemon", names_.daemon},
+                                      {"pid", ::getpid()},
+                                      {"one_in", one_in_},
+                                      {"begun", begun},
+                                      {"sampled", sampled},
+                                      {"dropped", dropped},
+                                      {"records", records}});
 }
 
 }  // namespace simm::control
