@@ -28,7 +28,18 @@ capnp::ReaderOptions limits_of_reading() {
 }
 
 std::string line(std::string_view field, capnp::Text::Reader text, std::size_t most) {
-  return packet::line_of(field, text, most);
+  std::string said = packet::line_of(field, text, most);
+  if (!is_printable(said)) refuse(std::string(field) + " is not printable ASCII");
+  return said;
+}
+
+// For people: what is not printable is no reason to refuse the rest.
+std::string reason_of(std::string_view said) {
+  std::string reason(said.substr(0, kReasonBytesMax));
+  for (char& c : reason) {
+    if (!is_printable({&c, 1})) c = ' ';
+  }
+  return reason;
 }
 
 // ---- identities and maps ----
@@ -199,11 +210,8 @@ struct ManagerEncoder {
   void operator()(const Refused& refused) {
     auto to = root.initRefused();
     to.setFinal(refused.final);
-    // For people: the end of a long one is no loss, where an error would be.
-    cut = refused.reason.substr(0, kReasonBytesMax);
-    for (char& c : cut) {
-      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-    }
+    // The end of a long one is no loss, where an error would be.
+    cut = reason_of(refused.reason);
     to.setReason(capnp::Text::Reader(cut.c_str(), cut.size()));
   }
   void operator()(const HeartbeatAck& ack) {
@@ -255,9 +263,12 @@ ManagerMessage read_manager_message(schema::ManagerMessage::Reader root) {
   switch (root.which()) {
     case schema::ManagerMessage::JOINED:
       return read(root.getJoined());
-    case schema::ManagerMessage::REFUSED:
-      return Refused{root.getRefused().getFinal(),
-                     line("reason", root.getRefused().getReason(), kReasonBytesMax)};
+    case schema::ManagerMessage::REFUSED: {
+      const auto reason = root.getRefused().getReason();
+      return Refused{
+          root.getRefused().getFinal(),
+          reason_of(packet::checked("reason", {reason.begin(), reason.size()}, kReasonBytesMax))};
+    }
     case schema::ManagerMessage::HEARTBEAT_ACK:
       return HeartbeatAck{root.getHeartbeatAck().getSequence(), root.getHeartbeatAck().getEpoch()};
     case schema::ManagerMessage::MAP_PUSH:

@@ -128,10 +128,18 @@ void Manager::take(ConnectionId from, const Heartbeat& heartbeat) {
   if (heartbeat.map_epoch < epoch() && !asked) push(from, connection);
 }
 
-void Manager::take(ConnectionId, const MapReport& report) {
-  if (report.map->epoch() <= epoch()) return;
-  if (reported_ != nullptr && report.map->epoch() <= reported_->epoch()) return;
-  reported_ = report.map;
+void Manager::take(ConnectionId from, const MapReport& report) {
+  // No cluster has had so many maps, and the next one needs an epoch as well.
+  if (report.map->epoch() > kEpochMax / 2) {
+    return drop(from, "its map has epoch " + std::to_string(report.map->epoch()));
+  }
+  take_over(report.map);
+}
+
+void Manager::take_over(const SlotMapPtr& map) {
+  if (map->epoch() <= epoch()) return;
+  if (reported_ != nullptr && map->epoch() <= reported_->epoch()) return;
+  reported_ = map;
   membership_.restore(*reported_);
 }
 
@@ -206,22 +214,30 @@ bool Manager::map_is_due() const {
   return changed_ns_ != 0 && clock_.now_ns() >= map_due_ns();
 }
 
+// Nobody has seen that map. The last one stays, and the next is tried again.
+bool Manager::put_off(const Error& cause) {
+  store_error_ = cause.context;
+  store_again_ns_ = clock_.now_ns() + config_.store_retry_ns;
+  return false;
+}
+
 bool Manager::publish() {
   const SlotMap* base = reported_ != nullptr ? reported_.get() : map_.get();
   const base::Epoch next = (base == nullptr ? 0 : base->epoch()) + 1;
   ManagerState state;
   // A map that was taken over may contradict those that this manager has issued meanwhile.
   const SlotMap* const issued = issued_ && reported_ != nullptr ? map_.get() : nullptr;
-  state.map = build_slot_map(next, membership_.owners(), base, issued);
+  auto built = build_slot_map(next, membership_.owners(), base, issued);
+  if (!built) return put_off(built.error());
+  state.map = std::move(*built);
   state.retired = membership_.retired();
   auto bytes = encode(state);
+  if (!bytes) return put_off(bytes.error());
   auto message = encode(ManagerMessage(MapPush{state.map}));
-  SIMM_CHECK(bytes.has_value() && message.has_value());
+  if (!message) return put_off(message.error());
   const Outcome stored = coordinator_.store(stored_, StoredState{next, std::move(*bytes)});
   if (!stored) {
-    // Nobody has seen that map.
-    store_error_ = stored.error().context;
-    store_again_ns_ = clock_.now_ns() + config_.store_retry_ns;
+    put_off(stored.error());
     take_over_stored();
     return false;
   }
@@ -249,7 +265,7 @@ void Manager::take_over_stored() {
   stored_ = there->has_value() ? there.value()->epoch : 0;
   if (stored_ <= epoch()) return;
   if (const auto state = decode_manager_state(there.value()->bytes)) {
-    take(ConnectionId{0}, MapReport{state->map});
+    take_over(state->map);
   } else {
     store_error_ = state.error().context;
   }

@@ -70,7 +70,7 @@ public:
   [[nodiscard]] const SlotMapPtr& map() const noexcept { return map_; }
   [[nodiscard]] const Membership& membership() const noexcept { return membership_; }
   [[nodiscard]] std::size_t connections() const noexcept { return connections_.size(); }
-  // Why the newest map can not be stored; empty: it is.
+  // Why the newest map can not be made or stored; empty: it is.
   [[nodiscard]] const std::string& store_error() const noexcept { return store_error_; }
   // The same as the answer to that question (JSON).
   [[nodiscard]] std::string report(Topic topic) const;
@@ -111,6 +111,8 @@ private:
   [[nodiscard]] base::TimeNs map_due_ns() const;
   void note_changes();
   bool publish();
+  bool put_off(const Error& cause);
+  void take_over(const SlotMapPtr& map);
   void take_over_stored();
   void use(const ManagerState& state);
   int drop_late();

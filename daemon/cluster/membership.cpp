@@ -10,6 +10,12 @@ MapMember as_map_member(const DaemonIdentity& identity, const Join& join) {
   return MapMember{identity, join.address, join.port, join.shards, join.weight_bytes};
 }
 
+// Of the next map.
+bool is_owner(const KnownMember& member) {
+  return member.owns_slots() &&
+         (member.state == MemberState::live || member.state == MemberState::away);
+}
+
 }  // namespace
 
 const char* member_state_name(MemberState state) noexcept {
@@ -30,15 +36,26 @@ Membership::Membership(const MembershipConfig& config, const base::Clock& clock)
     : config_(config), clock_(clock) {}
 
 void Membership::restore(const SlotMap& map) {
+  std::size_t owners_known = owners().size();
   for (const MapMember& member : map.members()) {
-    const auto [found, fresh] = members_.try_emplace(full_name(member.identity));
-    if (!fresh) continue;
-    KnownMember& known = found->second;
+    const std::string name = full_name(member.identity);
+    if (members_.count(name) != 0 || namesake_of(member.identity) != nullptr) continue;
+    if (owners_known == kMembersMax) return;
+    ++owners_known;
+    KnownMember& known = members_[name];
     known.identity = member.identity;
     known.joined =
         Join{member.address, member.port, member.shards, member.weight_bytes, map.epoch(), false};
     go_away(known, clock_.now_ns());
   }
+}
+
+const KnownMember* Membership::namesake_of(const DaemonIdentity& identity) const {
+  for (const auto& [name, member] : members_) {
+    const bool is_same = member.identity.incarnation == identity.incarnation;
+    if (is_same && full_name(identity) != name) return &member;
+  }
+  return nullptr;
 }
 
 void Membership::restore(const std::vector<DaemonIdentity>& retired) {
@@ -91,14 +108,21 @@ std::optional<JoinVerdict> Membership::refusal(const KnownMember* holder,
                            "); names are unique: stop that one, or choose another name",
                        0};
   }
+  if (const KnownMember* namesake = namesake_of(identity)) {
+    return JoinVerdict{Kind::refused,
+                       "the incarnation of " + name + " is that of " +
+                           full_name(namesake->identity) + "; start one of both anew",
+                       0};
+  }
+  const bool is_new_owner = join.weight_bytes > 0 && (holder == nullptr || !is_owner(*holder));
+  if (is_new_owner && !has_room_for_an_owner()) {
+    return JoinVerdict{Kind::refused, "the cluster has as many owners of slots as it may", 0};
+  }
   if (holder == nullptr) {
     if (members_.size() >= config_.daemons_max) {
       return JoinVerdict{
           Kind::refused,
           "the cluster has " + std::to_string(members_.size()) + " daemons, that is its limit", 0};
-    }
-    if (join.weight_bytes > 0 && owners().size() >= kMembersMax) {
-      return JoinVerdict{Kind::refused, "the cluster has as many owners of slots as it may", 0};
     }
   }
   return std::nullopt;
@@ -133,9 +157,10 @@ bool Membership::heard(ConnectionId connection, const Heartbeat& heartbeat) {
   if (member == nullptr) return false;
   member->heard_ns = clock_.now_ns();
   member->last = heartbeat;
-  if (member->state == MemberState::away || member->state == MemberState::gone) {
-    member->state = MemberState::live;
-  }
+  // Its place may have been taken while it was gone.
+  const bool comes_back =
+      member->state == MemberState::gone && (!member->owns_slots() || has_room_for_an_owner());
+  if (member->state == MemberState::away || comes_back) member->state = MemberState::live;
   return true;
 }
 
@@ -194,8 +219,7 @@ void Membership::forget() {
 std::vector<MapMember> Membership::owners() const {
   std::vector<MapMember> owners;
   for (const auto& [name, member] : members_) {
-    if (!member.owns_slots()) continue;
-    if (member.state != MemberState::live && member.state != MemberState::away) continue;
+    if (!is_owner(member)) continue;
     owners.push_back(as_map_member(member.identity, member.joined));
   }
   return owners;

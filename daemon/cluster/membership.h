@@ -60,7 +60,8 @@ public:
   Membership(const MembershipConfig& config, const base::Clock& clock);
 
   // What a manager that died knew, or what a member's map tells: its owners are away from now on
-  // and have the whole grace to come back. Members already known stay as they are.
+  // and have the whole grace to come back. Members already known stay as they are; of the others
+  // as many are taken as a map has room for, and none whose incarnation is known by another name.
   void restore(const SlotMap& map);
   void restore(const std::vector<DaemonIdentity>& retired);
 
@@ -90,6 +91,9 @@ private:
   [[nodiscard]] std::optional<JoinVerdict> refusal(const KnownMember* holder,
                                                    const DaemonIdentity& identity,
                                                    const Join& join) const;
+  [[nodiscard]] bool has_room_for_an_owner() const { return owners().size() < kMembersMax; }
+  // Null: nobody has that incarnation under another name.
+  [[nodiscard]] const KnownMember* namesake_of(const DaemonIdentity& identity) const;
   void retire(const DaemonIdentity& identity);
   void go_away(KnownMember& member, base::TimeNs now_ns);
   // Forgets subscribers and gone members that are not connected.

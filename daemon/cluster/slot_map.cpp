@@ -14,10 +14,37 @@ Error bad(std::string what) {
   return Error{Status::invalid_argument, "slot map: " + std::move(what)};
 }
 
-bool is_line(const std::string& text, std::size_t most) {
-  return !text.empty() && text.size() <= most && std::all_of(text.begin(), text.end(), [](char c) {
-    return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f;
-  });
+bool is_address(const std::string& text) {
+  return !text.empty() && text.size() <= kAddressBytesMax && is_printable(text);
+}
+
+}  // namespace
+
+std::string full_name(const DaemonIdentity& identity) {
+  return std::string(role_name(identity.role)) + "/" + identity.name;
+}
+
+bool is_printable(std::string_view text) noexcept {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7f; });
+}
+
+Outcome check_member(const MapMember& member) {
+  const DaemonIdentity& identity = member.identity;
+  if (!is_cluster_name(identity.name)) return bad("the name of a member");
+  const std::string name = full_name(identity);
+  if (!identity.incarnation.is_set()) return bad(name + " has no incarnation");
+  if (identity.role != ClusterRole::storage && identity.role != ClusterRole::node) {
+    return bad(name + " can not own slots");
+  }
+  if (!is_address(member.address)) return bad("the address of " + name);
+  if (member.port == 0) return bad("the port of " + name);
+  if (member.shards == 0 || member.shards > base::kDataAgentsMax) {
+    return bad(name + " has " + std::to_string(member.shards) + " shards");
+  }
+  if (member.weight_bytes == 0 || member.weight_bytes > kWeightBytesMax) {
+    return bad(name + " weighs " + std::to_string(member.weight_bytes) + " bytes");
+  }
+  return Done{};
 }
 
 Outcome check_members(const std::vector<MapMember>& members) {
@@ -35,34 +62,9 @@ Outcome check_members(const std::vector<MapMember>& members) {
   return Done{};
 }
 
-}  // namespace
-
-std::string full_name(const DaemonIdentity& identity) {
-  return std::string(role_name(identity.role)) + "/" + identity.name;
-}
-
-Outcome check_member(const MapMember& member) {
-  const DaemonIdentity& identity = member.identity;
-  if (!is_cluster_name(identity.name)) return bad("the name of a member");
-  const std::string name = full_name(identity);
-  if (!identity.incarnation.is_set()) return bad(name + " has no incarnation");
-  if (identity.role != ClusterRole::storage && identity.role != ClusterRole::node) {
-    return bad(name + " can not own slots");
-  }
-  if (!is_line(member.address, kAddressBytesMax)) return bad("the address of " + name);
-  if (member.port == 0) return bad("the port of " + name);
-  if (member.shards == 0 || member.shards > base::kDataAgentsMax) {
-    return bad(name + " has " + std::to_string(member.shards) + " shards");
-  }
-  if (member.weight_bytes == 0 || member.weight_bytes > kWeightBytesMax) {
-    return bad(name + " weighs " + std::to_string(member.weight_bytes) + " bytes");
-  }
-  return Done{};
-}
-
 Expected<SlotMapPtr> SlotMap::make(base::Epoch epoch, std::vector<MapMember> members,
                                    std::vector<SlotOwner> owners) {
-  if (epoch == 0) return bad("epoch 0");
+  if (epoch == 0 || epoch > kEpochMax) return bad("epoch " + std::to_string(epoch));
   if (Outcome checked = check_members(members); !checked) return std::move(checked).error();
   if (owners.size() != base::kSlotCount) return bad(std::to_string(owners.size()) + " slots");
   for (const SlotOwner& owner : owners) {

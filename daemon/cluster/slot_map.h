@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "daemon/base/ids.h"
@@ -25,6 +26,8 @@ inline constexpr std::uint32_t kMembersMax = 1024;  // that own slots
 inline constexpr std::size_t kAddressBytesMax = 255;
 // So that slots times weight, and the sum of all weights, stay inside 64 bits.
 inline constexpr std::uint64_t kWeightBytesMax = std::uint64_t{1} << 48;
+// Of any map. A manager takes over no map above the half of it, so it never runs out of them.
+inline constexpr base::Epoch kEpochMax = base::Epoch{1} << 62;
 
 // Index into SlotMap::members().
 using MemberIndex = std::uint16_t;
@@ -88,7 +91,13 @@ using SlotMapPtr = std::shared_ptr<const SlotMap>;
 // "storage/rack1-host7": what a member is called in every map, whatever its incarnation.
 std::string full_name(const DaemonIdentity& identity);
 
+// Only of printable ASCII: fit for logs, JSON and terminals without quoting. Names, addresses and
+// whatever else a peer says of itself.
+[[nodiscard]] bool is_printable(std::string_view text) noexcept;
+
 // Checks the fields of one member; the error names the one at fault.
 Outcome check_member(const MapMember& member);
+// And those of all members of a map together.
+Outcome check_members(const std::vector<MapMember>& members);
 
 }  // namespace simm::cluster

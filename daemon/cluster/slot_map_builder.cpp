@@ -189,8 +189,10 @@ private:
 
 }  // namespace
 
-SlotMapPtr build_slot_map(base::Epoch epoch, std::vector<MapMember> members,
-                          const SlotMap* previous, const SlotMap* current) {
+Expected<SlotMapPtr> build_slot_map(base::Epoch epoch, std::vector<MapMember> members,
+                                    const SlotMap* previous, const SlotMap* current) {
+  // Before the work: its sums and indices rely on it.
+  if (Outcome checked = check_members(members); !checked) return std::move(checked).error();
   std::sort(members.begin(), members.end(), [](const MapMember& a, const MapMember& b) {
     return full_name(a.identity) < full_name(b.identity);
   });
@@ -205,9 +207,7 @@ SlotMapPtr build_slot_map(base::Epoch epoch, std::vector<MapMember> members,
     const bool broken = current != nullptr && now.since(owner[i], slot) == 0;
     owners[i] = {owner[i], since == 0 || broken ? epoch : since};
   }
-  Expected<SlotMapPtr> made = SlotMap::make(epoch, std::move(members), std::move(owners));
-  SIMM_CHECK(made.has_value());
-  return std::move(made).value();
+  return SlotMap::make(epoch, std::move(members), std::move(owners));
 }
 
 }  // namespace simm::cluster

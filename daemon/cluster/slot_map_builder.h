@@ -24,13 +24,13 @@
 
 namespace simm::cluster {
 
-// `members` pass check_member() and have distinct names; there are at most kMembersMax.
+// `members` pass check_member(), have distinct names and incarnations, and are at most kMembersMax.
 // `previous`: whose assignment is to be kept as far as possible (by name: a restarted daemon gets
 // the slots of its former incarnation); null: none. A slot stays owned without a break when its
 // owner is the same incarnation in `previous` and in `current`; `current` is the map in force,
 // where that is another one than `previous` (a manager that has lost its state takes over an older
-// map).
-SlotMapPtr build_slot_map(base::Epoch epoch, std::vector<MapMember> members,
-                          const SlotMap* previous, const SlotMap* current);
+// map). An error: what SlotMap::make() refuses, members that are no such ones among it.
+Expected<SlotMapPtr> build_slot_map(base::Epoch epoch, std::vector<MapMember> members,
+                                    const SlotMap* previous, const SlotMap* current);
 
 }  // namespace simm::cluster

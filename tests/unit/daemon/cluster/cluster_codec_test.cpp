@@ -16,10 +16,10 @@ using simm::Status;
 using Packet = std::vector<std::byte>;
 
 SlotMapPtr sample_map() {
-  const SlotMapPtr first = build_slot_map(7, members(3), nullptr, nullptr);
+  const SlotMapPtr first = slot_map_of(7, members(3), nullptr, nullptr);
   auto more = members(5);
   more[0].identity.role = ClusterRole::node;
-  return build_slot_map(9, more, first.get(), first.get());
+  return slot_map_of(9, more, first.get(), first.get());
 }
 
 std::vector<MemberMessage> member_messages() {
@@ -28,7 +28,7 @@ std::vector<MemberMessage> member_messages() {
       Join{},
       Heartbeat{4, 17, 1000, 2 * kGiB},
       MapReport{sample_map()},
-      MapReport{build_slot_map(1, {}, nullptr, nullptr)},
+      MapReport{slot_map_of(1, {}, nullptr, nullptr)},
       Leave{},
       Question{3, Topic::peers, "storage/a"},
       Answer{3, Status::not_found, "{\n \"a\": 1\n}"},

@@ -11,7 +11,7 @@ using namespace manager_rig;
 using simm::Status;
 
 Bytes push_of(base::Epoch epoch, std::uint32_t count) {
-  return encode(ManagerMessage(MapPush{build_slot_map(epoch, members(count), nullptr, nullptr)}))
+  return encode(ManagerMessage(MapPush{slot_map_of(epoch, members(count), nullptr, nullptr)}))
       .value();
 }
 

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -40,6 +42,27 @@ inline std::vector<MapMember> members(std::uint32_t count, std::uint64_t weight_
     made.push_back(member("s" + std::to_string(i), i + 1, weight_bytes));
   }
   return made;
+}
+
+// `packet` with the bytes `was`, which are in it once, replaced by as many of `now`.
+inline std::vector<std::byte> patched(std::vector<std::byte> packet, std::string_view was,
+                                      std::string_view now) {
+  const auto* const text = reinterpret_cast<const char*>(packet.data());
+  const std::size_t at = std::string_view(text, packet.size()).find(was);
+  if (was.size() != now.size() || at == std::string_view::npos) std::abort();
+  std::memcpy(packet.data() + at, now.data(), now.size());
+  return packet;
+}
+inline std::vector<std::byte> patched(std::vector<std::byte> packet, std::uint64_t was,
+                                      std::uint64_t now) {
+  return patched(std::move(packet), std::string_view(reinterpret_cast<const char*>(&was), 8),
+                 std::string_view(reinterpret_cast<const char*>(&now), 8));
+}
+
+// A map that can be built.
+inline SlotMapPtr slot_map_of(base::Epoch epoch, std::vector<MapMember> list,
+                              const SlotMap* previous, const SlotMap* current) {
+  return build_slot_map(epoch, std::move(list), previous, current).value();
 }
 
 inline std::uint64_t seed_of_run() {

@@ -10,7 +10,7 @@ TEST_CASE("a placement routes every slot to its owner's peer and shard") {
   using namespace cluster_samples;
   auto some = members(3);
   some[2].shards = 5;
-  const SlotMapPtr map = build_slot_map(4, some, nullptr, nullptr);
+  const SlotMapPtr map = slot_map_of(4, some, nullptr, nullptr);
   PeerTable peers(some[1].identity.incarnation);
   const PeerTable::Change change = peers.use(*map);
   CHECK(change.added.size() == 2);
@@ -39,7 +39,7 @@ TEST_CASE("without a map, and without owners, every route leads to nobody") {
   CHECK(none.epoch() == 0);
   CHECK(none.route(77).peer == kNoPeer);
   PeerTable peers(incarnation(1));
-  const SlotMapPtr empty = build_slot_map(3, {}, nullptr, nullptr);
+  const SlotMapPtr empty = slot_map_of(3, {}, nullptr, nullptr);
   peers.use(*empty);
   const MapPlacement placement(*empty, peers);
   CHECK(placement.epoch() == 3);
@@ -50,10 +50,10 @@ TEST_CASE("a restarted peer is another peer; its number is free only when it is 
   using namespace cluster_samples;
   auto some = members(2);
   PeerTable peers(incarnation(50));
-  peers.use(*build_slot_map(1, some, nullptr, nullptr));
+  peers.use(*slot_map_of(1, some, nullptr, nullptr));
   const base::PeerId old = peers.find(some[1].identity.incarnation);
   some[1].identity.incarnation = incarnation(60);
-  const PeerTable::Change change = peers.use(*build_slot_map(2, some, nullptr, nullptr));
+  const PeerTable::Change change = peers.use(*slot_map_of(2, some, nullptr, nullptr));
   CHECK(change.removed == std::vector<base::PeerId>{old});
   REQUIRE(change.added.size() == 1);
   CHECK(change.added[0] != old);
@@ -62,13 +62,13 @@ TEST_CASE("a restarted peer is another peer; its number is free only when it is 
   CHECK(peers.who(base::kSelf) == nullptr);
   peers.release(old);
   some.push_back(member("s2", 70));
-  peers.use(*build_slot_map(3, some, nullptr, nullptr));
+  peers.use(*slot_map_of(3, some, nullptr, nullptr));
   CHECK(peers.find(incarnation(70)) == old);
   CHECK(peers.size() == 3);
   // One that came back at another address is to be dialled there, and its old links are dropped.
   const base::PeerId before = peers.find(incarnation(1));
   some[0].port = 4711;
-  const PeerTable::Change moved = peers.use(*build_slot_map(4, some, nullptr, nullptr));
+  const PeerTable::Change moved = peers.use(*slot_map_of(4, some, nullptr, nullptr));
   CHECK(moved.removed == std::vector<base::PeerId>{before});
   REQUIRE(moved.added.size() == 1);
   CHECK(peers.find(incarnation(1)) == moved.added[0]);

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -157,7 +158,7 @@ TEST_CASE("who drains owns nothing, at once") {
   Fixture f;
   f.join(1, storage("a", 1));
   f.join(2, storage("b", 2));
-  const SlotMapPtr map = build_slot_map(1, f.membership.owners(), nullptr, nullptr);
+  const SlotMapPtr map = slot_map_of(1, f.membership.owners(), nullptr, nullptr);
   f.membership.drain(1);
   CHECK(f.owners() == 1);
   CHECK(f.membership.someone_drains(*map));
@@ -230,7 +231,7 @@ TEST_CASE("restored members have the grace to come back, as they are or restarte
   before.join(1, storage("a", 1));
   before.join(2, storage("b", 2));
   before.join(3, storage("c", 3));
-  const SlotMapPtr map = build_slot_map(5, before.membership.owners(), nullptr, nullptr);
+  const SlotMapPtr map = slot_map_of(5, before.membership.owners(), nullptr, nullptr);
 
   Fixture f;
   f.membership.restore(*map);
@@ -275,6 +276,53 @@ TEST_CASE("what a member says about itself is checked, and the tables have an en
   }
   CHECK(small.retired().size() == kRetiredMax);
   CHECK(small.retired().back() == storage("s1", 100 + kRetiredMax + 9));
+}
+
+TEST_CASE("an incarnation has one name, whoever else says that it is his") {
+  using namespace membership_test;
+  Fixture f;
+  CHECK(f.join(1, storage("a", 1)) == Kind::accepted);
+  // Not for ever: the other one may be the liar.
+  const JoinVerdict verdict = f.membership.join(2, storage("b", 1), join_of());
+  CHECK(verdict.kind == Kind::refused);
+  CHECK(verdict.reason.find("storage/a") != std::string::npos);
+  CHECK(f.join(3, {incarnation(1), ClusterRole::node, "a"}, join_of(0)) == Kind::refused);
+  f.membership.restore(*slot_map_of(7, {member("c", 1), member("d", 2)}, nullptr, nullptr));
+  CHECK(f.state("c").empty());
+  CHECK(f.state("d") == "away");
+  CHECK(f.owners() == 2);
+  CHECK(f.join(4, storage("a", 1)) == Kind::accepted);
+  CHECK(build_slot_map(8, f.membership.owners(), nullptr, nullptr).has_value());
+}
+
+TEST_CASE("there are never more owners than a map holds, whichever way they come") {
+  using namespace membership_test;
+  Fixture f;
+  CHECK(f.join(1, storage("x", 5000)) == Kind::accepted);
+  CHECK(f.join(2, storage("y", 5001)) == Kind::accepted);
+  CHECK(f.join(3, storage("z", 5002)) == Kind::accepted);
+  CHECK(f.join(4, storage("w", 5003), join_of(0)) == Kind::accepted);
+  f.membership.drain(2);
+  // The others are heard, z is not.
+  for (const base::TimeNs silence_ns : {f.config.member_timeout_ns, f.config.rejoin_grace_ns}) {
+    f.clock.advance_ns(silence_ns);
+    for (const ConnectionId id : {1u, 2u, 4u}) CHECK(f.membership.heard(id, {}));
+    f.membership.tick();
+  }
+  CHECK(f.state("z") == "gone");
+  f.membership.restore(*slot_map_of(7, members(kMembersMax), nullptr, nullptr));
+  CHECK(f.owners() == kMembersMax);
+  // One that drained, one that was gone, one that had no slots, a new one.
+  CHECK(f.join(2, storage("y", 5001)) == Kind::refused);
+  CHECK(f.membership.heard(3, {}));
+  CHECK(f.state("z") == "gone");
+  CHECK(f.join(4, storage("w", 5003)) == Kind::refused);
+  CHECK(f.join(5, storage("v", 5004)) == Kind::refused);
+  CHECK(f.owners() == kMembersMax);
+  CHECK(build_slot_map(8, f.membership.owners(), nullptr, nullptr).has_value());
+  // Those who are there go on.
+  CHECK(f.join(6, storage("x", 5000), join_of(2 * kGiB)) == Kind::accepted);
+  CHECK(f.owners() == kMembersMax);
 }
 
 TEST_CASE("random membership histories against a model") {
@@ -322,10 +370,14 @@ TEST_CASE("random membership histories against a model") {
         if (held != model.end() && random() % 3 == 0) number = held->second.number;
         if (!retired.empty() && random() % 5 == 0) number = retired.begin()->first;
         const bool is_retired = retired.count({number, name}) > 0;
-        const bool blocked = held != model.end() && held->second.number != number &&
+        const bool has_namesake = std::any_of(model.begin(), model.end(), [&](const auto& other) {
+          return other.first != name && other.second.number == number;
+        });
+        const bool is_held = held != model.end() && held->second.number != number &&
                              held->second.connection != 0 && held->second.away_ns == 0 &&
                              !held->second.gone &&
                              f.clock.now_ns() - held->second.heard_ns < f.config.member_timeout_ns;
+        const bool blocked = has_namesake || is_held;
         const Kind kind = f.join(next_connection, storage(name, number));
         REQUIRE(kind ==
                 (is_retired ? Kind::refused_for_ever : (blocked ? Kind::refused : Kind::accepted)));

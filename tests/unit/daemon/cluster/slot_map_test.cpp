@@ -81,7 +81,7 @@ std::uint32_t least_movement(const SlotMap& a, const SlotMap& b) {
 TEST_CASE("every member gets its share, within two percent or one slot") {
   using namespace slot_map_test;
   for (const std::uint32_t count : {1u, 2u, 3u, 7u, 16u, 100u}) {
-    const SlotMapPtr map = build_slot_map(1, members(count), nullptr, nullptr);
+    const SlotMapPtr map = slot_map_of(1, members(count), nullptr, nullptr);
     CHECK(imbalance_of(*map).slots < 1);
     CHECK(imbalance_of(*map).percent <= 2);
   }
@@ -94,7 +94,7 @@ TEST_CASE("extreme weights: shares hold, nobody is off by a whole slot, tiny one
   for (std::size_t i = 0; i < heavy.size(); ++i) {
     odd.push_back(member("w" + std::to_string(i), i + 1, heavy[i]));
   }
-  const SlotMapPtr map = build_slot_map(1, odd, nullptr, nullptr);
+  const SlotMapPtr map = slot_map_of(1, odd, nullptr, nullptr);
   CHECK(imbalance_of(*map).slots < 1);
   CHECK(counts_of(*map)["w1"] == 0);
   CHECK(counts_of(*map)["w0"] == 12288);
@@ -102,13 +102,13 @@ TEST_CASE("extreme weights: shares hold, nobody is off by a whole slot, tiny one
 
   // As many members as there may be, as heavy as they may be: 16 slots each, exactly.
   auto all_heaviest = members(kMembersMax, kWeightBytesMax);
-  CHECK(imbalance_of(*build_slot_map(1, all_heaviest, nullptr, nullptr)).slots == 0);
+  CHECK(imbalance_of(*slot_map_of(1, all_heaviest, nullptr, nullptr)).slots == 0);
 }
 
 TEST_CASE("one of equals comes: only the newcomer gets slots") {
   using namespace slot_map_test;
-  const SlotMapPtr before = build_slot_map(1, members(4), nullptr, nullptr);
-  const SlotMapPtr after = build_slot_map(2, members(5), before.get(), before.get());
+  const SlotMapPtr before = slot_map_of(1, members(4), nullptr, nullptr);
+  const SlotMapPtr after = slot_map_of(2, members(5), before.get(), before.get());
   const std::uint32_t got = counts_of(*after)["s4"];
   CHECK(moved_slots(*before, *after) == got);
   CHECK(got >= base::kSlotCount / 5);
@@ -120,10 +120,10 @@ TEST_CASE("one of equals comes: only the newcomer gets slots") {
 
 TEST_CASE("one goes: only its slots move; it comes back: it gets most of them back") {
   using namespace slot_map_test;
-  const SlotMapPtr whole = build_slot_map(1, members(5), nullptr, nullptr);
-  const SlotMapPtr less = build_slot_map(2, members(4), whole.get(), whole.get());
+  const SlotMapPtr whole = slot_map_of(1, members(5), nullptr, nullptr);
+  const SlotMapPtr less = slot_map_of(2, members(4), whole.get(), whole.get());
   CHECK(moved_slots(*whole, *less) == counts_of(*whole)["s4"]);
-  const SlotMapPtr again = build_slot_map(3, members(5), less.get(), less.get());
+  const SlotMapPtr again = slot_map_of(3, members(5), less.get(), less.get());
   CHECK(moved_slots(*less, *again) == counts_of(*again)["s4"]);
   std::uint32_t same = 0;
   for (std::uint32_t slot = 0; slot < base::kSlotCount; ++slot) {
@@ -134,10 +134,10 @@ TEST_CASE("one goes: only its slots move; it comes back: it gets most of them ba
 
 TEST_CASE("a restarted daemon keeps its slots and none of its tenures") {
   using namespace slot_map_test;
-  const SlotMapPtr before = build_slot_map(4, members(3), nullptr, nullptr);
+  const SlotMapPtr before = slot_map_of(4, members(3), nullptr, nullptr);
   auto changed = members(3);
   changed[1].identity.incarnation = incarnation(99);
-  const SlotMapPtr after = build_slot_map(5, changed, before.get(), before.get());
+  const SlotMapPtr after = slot_map_of(5, changed, before.get(), before.get());
   CHECK(moved_slots(*before, *after) == 0);
   for (std::uint32_t slot = 0; slot < base::kSlotCount; ++slot) {
     const bool restarted = owner_name(*after, slot) == "s1";
@@ -147,9 +147,9 @@ TEST_CASE("a restarted daemon keeps its slots and none of its tenures") {
 
 TEST_CASE("a slot that goes and comes back is not owned without a break") {
   using namespace slot_map_test;
-  const SlotMapPtr first = build_slot_map(1, members(3), nullptr, nullptr);
-  const SlotMapPtr without = build_slot_map(2, members(2), first.get(), first.get());
-  const SlotMapPtr again = build_slot_map(3, members(3), without.get(), without.get());
+  const SlotMapPtr first = slot_map_of(1, members(3), nullptr, nullptr);
+  const SlotMapPtr without = slot_map_of(2, members(2), first.get(), first.get());
+  const SlotMapPtr again = slot_map_of(3, members(3), without.get(), without.get());
   const auto self = members(3)[2].identity.incarnation;
   auto was = std::make_unique<base::SlotOwnership>();
   auto now = std::make_unique<base::SlotOwnership>();
@@ -174,9 +174,9 @@ TEST_CASE("a slot that goes and comes back is not owned without a break") {
 
 TEST_CASE("a map that is taken over keeps only tenures that the map in force does not contradict") {
   using namespace slot_map_test;
-  const SlotMapPtr reported = build_slot_map(57, members(3), nullptr, nullptr);
-  const SlotMapPtr issued = build_slot_map(1, members(1), nullptr, nullptr);
-  const SlotMapPtr merged = build_slot_map(58, members(3), reported.get(), issued.get());
+  const SlotMapPtr reported = slot_map_of(57, members(3), nullptr, nullptr);
+  const SlotMapPtr issued = slot_map_of(1, members(1), nullptr, nullptr);
+  const SlotMapPtr merged = slot_map_of(58, members(3), reported.get(), issued.get());
   CHECK(moved_slots(*reported, *merged) == 0);
   for (std::uint32_t slot = 0; slot < base::kSlotCount; ++slot) {
     const bool kept = owner_name(*merged, slot) == "s0";
@@ -186,20 +186,20 @@ TEST_CASE("a map that is taken over keeps only tenures that the map in force doe
 
 TEST_CASE("nobody left: slots belong to nobody, and to the next who comes") {
   using namespace slot_map_test;
-  const SlotMapPtr one = build_slot_map(1, members(1), nullptr, nullptr);
-  const SlotMapPtr none = build_slot_map(2, {}, one.get(), one.get());
+  const SlotMapPtr one = slot_map_of(1, members(1), nullptr, nullptr);
+  const SlotMapPtr none = slot_map_of(2, {}, one.get(), one.get());
   CHECK(none->owner_of(17) == nullptr);
-  const SlotMapPtr next = build_slot_map(3, members(2), none.get(), none.get());
+  const SlotMapPtr next = slot_map_of(3, members(2), none.get(), none.get());
   CHECK(imbalance_of(*next).slots < 1);
 }
 
 TEST_CASE("the same arguments make the same map, in whatever order members are named") {
   using namespace slot_map_test;
   auto some = members(9);
-  const SlotMapPtr before = build_slot_map(1, members(7), nullptr, nullptr);
-  const SlotMapPtr a = build_slot_map(2, some, before.get(), before.get());
+  const SlotMapPtr before = slot_map_of(1, members(7), nullptr, nullptr);
+  const SlotMapPtr a = slot_map_of(2, some, before.get(), before.get());
   std::reverse(some.begin(), some.end());
-  const SlotMapPtr b = build_slot_map(2, some, before.get(), before.get());
+  const SlotMapPtr b = slot_map_of(2, some, before.get(), before.get());
   CHECK(*a == *b);
 }
 
@@ -224,7 +224,7 @@ TEST_CASE("random histories of members: shares hold, and nothing moves without n
       }
       std::vector<MapMember> list;
       for (const auto& [key, value] : present) list.push_back(value);
-      const SlotMapPtr next = build_slot_map(epoch, list, map.get(), map.get());
+      const SlotMapPtr next = slot_map_of(epoch, list, map.get(), map.get());
       REQUIRE(imbalance_of(*next).slots < 1);
       if (map != nullptr && !map->members().empty() && !list.empty()) {
         REQUIRE(moved_slots(*map, *next) == least_movement(*map, *next));
@@ -244,9 +244,28 @@ TEST_CASE("random histories of members: shares hold, and nothing moves without n
   }
 }
 
+TEST_CASE("what no map can be made of is an error, and not the end of who tries") {
+  using namespace slot_map_test;
+  const auto status_of = [](base::Epoch epoch, const std::vector<MapMember>& list) {
+    return build_slot_map(epoch, list, nullptr, nullptr).status();
+  };
+  auto twins = members(3);
+  twins[2].identity.incarnation = twins[0].identity.incarnation;
+  CHECK(status_of(1, twins) == simm::Status::invalid_argument);
+  auto weightless = members(2);
+  for (MapMember& member : weightless) member.weight_bytes = 0;
+  CHECK(status_of(1, weightless) == simm::Status::invalid_argument);
+  auto heaviest = members(kMembersMax, kWeightBytesMax);
+  CHECK(status_of(kEpochMax, heaviest) == simm::Status::ok);
+  CHECK(status_of(kEpochMax + 1, heaviest) == simm::Status::invalid_argument);
+  heaviest[7].weight_bytes = ~std::uint64_t{0};
+  CHECK(status_of(1, heaviest) == simm::Status::invalid_argument);
+  CHECK(status_of(1, members(kMembersMax + 1)) == simm::Status::invalid_argument);
+}
+
 TEST_CASE("a map that no builder makes is refused") {
   using namespace slot_map_test;
-  const SlotMapPtr good = build_slot_map(5, members(2), nullptr, nullptr);
+  const SlotMapPtr good = slot_map_of(5, members(2), nullptr, nullptr);
   const auto refused = [&](auto change) {
     base::Epoch epoch = good->epoch();
     auto list = good->members();
@@ -258,6 +277,15 @@ TEST_CASE("a map that no builder makes is refused") {
   using Owners = std::vector<SlotOwner>;
   CHECK_FALSE(refused([](base::Epoch&, List&, Owners&) {}));
   CHECK(refused([](base::Epoch& epoch, List&, Owners&) { epoch = 0; }));
+  CHECK_FALSE(refused([](base::Epoch& epoch, List&, Owners&) { epoch = kEpochMax; }));
+  CHECK(refused([](base::Epoch& epoch, List&, Owners&) { epoch = kEpochMax + 1; }));
+  CHECK(refused([](base::Epoch& epoch, List&, Owners&) { epoch = ~base::Epoch{0}; }));
+  for (unsigned byte = 0; byte < 0x100; ++byte) {
+    const bool is_fine = byte >= 0x20 && byte < 0x7f;
+    CHECK(refused([byte](base::Epoch&, List& list, Owners&) {
+            list[1].address = std::string("host") + static_cast<char>(byte);
+          }) != is_fine);
+  }
   CHECK(refused([](base::Epoch&, List&, Owners& owners) { owners.pop_back(); }));
   CHECK(refused([](base::Epoch&, List&, Owners& owners) { owners[3].member = 2; }));
   CHECK(refused([](base::Epoch&, List&, Owners& owners) { owners[3] = {}; }));

@@ -94,7 +94,8 @@ struct World {
   }
   void use(const std::vector<MapMember>& members) {
     map = cluster::build_slot_map(map == nullptr ? 1 : map->epoch() + 1, members, map.get(),
-                                  map.get());
+                                  map.get())
+              .value();
     links.use(*map);
   }
   // `agents_run`: the data agents have their turns.
@@ -325,13 +326,13 @@ TEST_CASE("an agent that asks nobody is given no connections") {
   const Storage& a = world.add_storage("a", 2);
   control::ClusterLinks silent(*world.node.access, {{nullptr, &world.incoming}}, 2,
                                world.queue_pairs);
-  const auto map = cluster::build_slot_map(1, {a.member()}, nullptr, nullptr);
+  const auto map = cluster::build_slot_map(1, {a.member()}, nullptr, nullptr).value();
   silent.use(*map);
   CHECK_FALSE(silent.is_reaching_out());
   CHECK(silent.peers().find(a.daemon.self.incarnation) != cluster::kNoPeer);
   silent.deliver();
   // Its number is free as soon as its agents have the next map.
-  silent.use(*cluster::build_slot_map(2, {}, map.get(), map.get()));
+  silent.use(*cluster::build_slot_map(2, {}, map.get(), map.get()).value());
   CHECK(silent.leaving_peers() == 1);
   silent.on_agents_use(2);
   CHECK(silent.leaving_peers() == 0);
