@@ -259,7 +259,7 @@ StoreStats Store::stats() const noexcept {
   s.pinned_groups = groups_.pinned_groups();
   s.holes = extents_.holes();
   s.largest_hole_bytes = extents_.largest_hole_bytes();
-  s.movable_bytes = extents_.extent_bytes() - job_.held_bytes() - fixed_bytes_;
+  s.movable_bytes = extents_.extent_bytes() - held_bytes() - fixed_bytes_;
   s.spectrum.reused_by_age = groups_.reused_by_age();
   return s;
 }

@@ -155,8 +155,7 @@ const char* Store::audit() const noexcept {
   if (found.unverified != counts_.unverified) return "unverified objects do not add up";
   if (found.reserved != counts_.reserved) return "reservations do not add up";
   if (found.lingering != counts_.lingering) return "lingering records do not add up";
-  if (extent_bytes + job_.held_bytes() != extents_.extent_bytes())
-    return "extent bytes do not add up";
+  if (extent_bytes + held_bytes() != extents_.extent_bytes()) return "extent bytes do not add up";
   return audit_accounts(extent_bytes);
 }
 
