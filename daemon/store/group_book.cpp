@@ -114,8 +114,12 @@ void GroupBook::set_leased(std::uint32_t number, bool leased) noexcept {
 }
 
 void GroupBook::lease(std::uint32_t number, base::TimeNs now_ns, base::TimeNs lease_ns) noexcept {
-  Group& g = groups_[number];
   note_use(number, now_ns);
+  keep(number, now_ns, lease_ns);
+}
+
+void GroupBook::keep(std::uint32_t number, base::TimeNs now_ns, base::TimeNs lease_ns) noexcept {
+  Group& g = groups_[number];
   g.lease_until_ns = std::max(g.lease_until_ns, now_ns + lease_ns);
   if (g.pinned) return;
   if (g.leased) {

@@ -138,7 +138,7 @@ public:
                        base::TimeNs now_ns) noexcept;
   void abandon(const Reservation& reservation) noexcept;
 
-  // Leases the group when the object is there.
+  // Leases the group when the object is there. That is no use: only a read or a put is.
   [[nodiscard]] ObjectLength exists(const ObjectKey& key, base::TimeNs lease_ns,
                                     base::TimeNs now_ns) noexcept;
   // Keeps the object's group from eviction until it is unpinned, or all its objects are gone by
