@@ -34,6 +34,8 @@ public:
   EvictionPolicy(const EvictionPolicy&) = delete;
   EvictionPolicy& operator=(const EvictionPolicy&) = delete;
 
+  // From now on the account is another tenant's; it has no group. Nothing to be told of the first.
+  virtual void begin_account(std::uint32_t account) noexcept = 0;
   // A use of a group, queued or not; a new group's first one is its making.
   virtual void note_use(std::uint32_t group, base::TimeNs now_ns) noexcept = 0;
   // As the youngest of its account, or by its last use when that was before all of those queued.

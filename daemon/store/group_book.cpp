@@ -49,6 +49,7 @@ std::uint32_t GroupBook::find_or_make(const Record& member, base::TimeNs now_ns)
   made.hash = hash;
   made.account = account;
   made.depth_step = member.depth_step;
+  if (std::exchange(accounts_[account].renamed, false)) policy_->begin_account(account);
   policy_->note_use(number, now_ns);
   policy_->enqueue(number);
   index_.insert(hash, number);

@@ -35,7 +35,7 @@ double ReuseModel::start_s(std::uint32_t bucket) noexcept {
   return units / 4 * (static_cast<double>(kFirstBucketNs) / 1e9);
 }
 
-ReuseModel::ReuseModel() : sets_(std::make_unique<Set[]>(kSets)) {
+ReuseModel::ReuseModel() {
   refresh();
 }
 

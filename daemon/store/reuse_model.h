@@ -15,12 +15,11 @@
 // as often as its tail and at the same time, never goes before it.
 //
 // A use is O(1); every kUsesPerRefresh watched ones the table of worth is made anew, a few
-// microseconds. No allocation after the constructor. Thread: the data agent of the store.
+// microseconds. Some 300 KiB, no allocation. Thread: the data agent of the store.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <memory>
 
 #include "daemon/base/clock.h"
 
@@ -73,7 +72,7 @@ private:
   static Rates rates_of(const Row& row, const Rates& prior, double weight) noexcept;
   static void fill_worth(const Rates& rates, std::array<float, kBuckets>& worth) noexcept;
 
-  std::unique_ptr<Set[]> sets_;
+  std::array<Set, kSets> sets_{};
   std::array<Row, kClasses> rows_{};
   std::array<std::array<float, kBuckets>, kClasses> worth_{};
   std::uint32_t sample_shift_ = 1;  // one group of 2^shift is watched
