@@ -1,5 +1,7 @@
 #include "daemon/store/policy_contest.h"
 
+#include <algorithm>
+
 #include "simm/check.h"
 
 namespace simm::store {
@@ -9,26 +11,26 @@ namespace {
 // Hits fade: half of what they count is gone after 5,700 uses of the sample, some turnovers of the
 // simulated caches.
 constexpr float kFading = 1 - 1.0f / 8192;
-// A lead of a point of the uses that count then: more than chance makes of caches of this size.
-constexpr float kLeadMin = 96;
+// One leads when it has so many hits more, and more than chance makes of those that only one of
+// the two had: three standard deviations.
+constexpr float kLeadMin = 24;
+constexpr float kDeviations = 3;
 
 }  // namespace
 
-void PolicyContest::note(std::uint64_t hash, std::uint32_t uses, std::uint32_t groups,
+void PolicyContest::play(std::uint64_t mixed, std::uint32_t uses, std::uint32_t groups,
                          const ReuseModel& model, base::TimeNs now_ns) noexcept {
-  const std::uint64_t mixed = hash * 0xbf58476d1ce4e5b9u;
-  const auto sample = static_cast<std::uint32_t>(mixed >> 44);
-  if ((sample & ((1u << sample_shift_) - 1)) != 0) return;
   follow(groups);
-  if ((sample & ((1u << sample_shift_) - 1)) != 0) return;  // the sample has just been halved
+  if (!in_sample(sample_of(mixed))) return;  // the sample has just been halved
   const auto tag = static_cast<std::uint32_t>(mixed >> 12);
   std::uint32_t name = find(tag);
   if (name == kNone) {
-    name = make(tag, sample);
+    name = make(tag, sample_of(mixed));
   } else {
     judge(names_[name].aged, names_[name].rated);
   }
   lead_ *= kFading;
+  differing_ *= kFading;
   const auto group_class = static_cast<std::uint8_t>(ReuseModel::class_of(uses));
   use_by_age(name);
   use_by_worth(name, group_class);
@@ -40,8 +42,11 @@ void PolicyContest::note(std::uint64_t hash, std::uint32_t uses, std::uint32_t g
 void PolicyContest::judge(bool hit_by_age, bool hit_by_worth) noexcept {
   if (hit_by_age == hit_by_worth) return;
   lead_ += hit_by_age ? 1.0f : -1.0f;
-  if (lead_ > kLeadMin) prefers_age_ = true;
-  if (lead_ < -kLeadMin) prefers_age_ = false;
+  differing_ += 1;
+  if (lead_ * lead_ <= std::max(kLeadMin * kLeadMin, kDeviations * kDeviations * differing_)) {
+    return;
+  }
+  prefers_age_ = lead_ > 0;
 }
 
 // The sample is as large as fits, and its caches grow and shrink with the tenant's part: by one for
@@ -53,7 +58,7 @@ void PolicyContest::follow(std::uint32_t groups) noexcept {
     capacity_ /= 2;
     for (std::uint32_t n = 1; n <= names_.highest(); ++n) {
       const Name& name = names_[n];  // one that was released is of sample 0
-      if ((name.sample & ((1u << sample_shift_) - 1)) == 0) continue;
+      if (in_sample(name.sample)) continue;
       if (name.aged) drop_by_age(n);
       if (name.rated) drop_by_worth(n);
       release_unused(n);

@@ -22,18 +22,6 @@ class PolicyContest {
 public:
   static constexpr std::uint32_t kContestGroupsMax = 2048;  // in each of the simulated caches
 
-  PolicyContest() noexcept : names_(memory_.data(), kNames) {}
-  PolicyContest(const PolicyContest&) = delete;
-  PolicyContest& operator=(const PolicyContest&) = delete;
-
-  // A use of the group with this hash, as ReuseModel::note() has it. `groups`: how many the tenant
-  // has in the store.
-  void note(std::uint64_t hash, std::uint32_t uses, std::uint32_t groups, const ReuseModel& model,
-            base::TimeNs now_ns) noexcept;
-  // The least recently used should leave first.
-  [[nodiscard]] bool prefers_age() const noexcept { return prefers_age_; }
-
-private:
   static constexpr std::uint32_t kNames = 2 * (kContestGroupsMax + 2);
   static constexpr std::uint32_t kChains = 4096;
 
@@ -49,9 +37,40 @@ private:
     bool aged;   // the one cache has it,
     bool rated;  // and the other
   };
+  struct Memory {
+    std::array<Name, kNames + 1> names;
+    std::array<std::uint32_t, kChains> chains;  // the first name of each
+  };
+
+  // `memory` is zeroed, of this contest alone, and outlives it.
+  explicit PolicyContest(Memory& memory) noexcept
+      : names_(memory.names.data(), kNames), chains_(memory.chains) {}
+  PolicyContest(const PolicyContest&) = delete;
+  PolicyContest& operator=(const PolicyContest&) = delete;
+
+  // A use of the group with this hash, as ReuseModel::note() has it. `groups`: how many the tenant
+  // has in the store.
+  void note(std::uint64_t hash, std::uint32_t uses, std::uint32_t groups, const ReuseModel& model,
+            base::TimeNs now_ns) noexcept {
+    const std::uint64_t mixed = hash * 0xbf58476d1ce4e5b9u;
+    if (in_sample(sample_of(mixed))) play(mixed, uses, groups, model, now_ns);
+  }
+  // The least recently used should leave first.
+  [[nodiscard]] bool prefers_age() const noexcept { return prefers_age_; }
+
+private:
   using AgeQueue = IndexList<Name, &Name::by_age>;
   using WorthQueue = IndexList<Name, &Name::by_worth>;
 
+  [[nodiscard]] static std::uint32_t sample_of(std::uint64_t mixed) noexcept {
+    return static_cast<std::uint32_t>(mixed >> 44);
+  }
+  [[nodiscard]] bool in_sample(std::uint32_t sample) const noexcept {
+    return (sample & ((1u << sample_shift_) - 1)) == 0;
+  }
+  // A use of a group in the sample.
+  void play(std::uint64_t mixed, std::uint32_t uses, std::uint32_t groups, const ReuseModel& model,
+            base::TimeNs now_ns) noexcept;
   [[nodiscard]] std::uint32_t find(std::uint32_t tag) const noexcept;
   [[nodiscard]] std::uint32_t make(std::uint32_t tag, std::uint32_t sample) noexcept;
   void judge(bool hit_by_age, bool hit_by_worth) noexcept;
@@ -64,16 +83,16 @@ private:
   void drop_by_worth(std::uint32_t name) noexcept;
   void release_unused(std::uint32_t name) noexcept;
 
-  std::array<Name, kNames + 1> memory_{};
   Table<Name> names_;
-  std::array<std::uint32_t, kChains> chains_{};  // the first name of each
+  std::array<std::uint32_t, kChains>& chains_;
   AgeQueue by_age_;
   std::array<WorthQueue, ReuseModel::kClasses> by_worth_;
   std::uint32_t aged_ = 0;          // names in the one cache,
   std::uint32_t rated_ = 0;         // and in the other
   std::uint32_t capacity_ = 1;      // of each
   std::uint32_t sample_shift_ = 0;  // one group of 2^shift is in the sample
-  float lead_ = 0;  // hits that only age had, less those that only worth had; they fade
+  float lead_ = 0;       // hits that only age had, less those that only worth had; they fade
+  float differing_ = 0;  // both together; they fade likewise
   bool prefers_age_ = false;
 };
 

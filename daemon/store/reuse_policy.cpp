@@ -1,6 +1,7 @@
 #include "daemon/store/reuse_policy.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <new>
 #include <type_traits>
@@ -27,8 +28,11 @@ ReusePolicy::ReusePolicy(Table<Group> groups, std::uint32_t accounts, ReservedMe
 }
 
 void ReusePolicy::begin_account(std::uint32_t account) noexcept {
-  // SAFETY: page-aligned memory of a Tenancy for each account; what was there needs no destructor.
-  tenancies_[account] = new (memory_.data() + account * sizeof(Tenancy)) Tenancy;
+  // SAFETY: page-aligned zeroed memory of a Place for each account, and zeros are a valid one.
+  Place& place = reinterpret_cast<Place*>(memory_.data())[account];
+  if (tenancies_[account] != nullptr) std::memset(static_cast<void*>(&place), 0, sizeof place);
+  tenancies_[account] = new (place.tenancy.data())
+      Tenancy{{}, 0, ReuseModel(place.model), PolicyContest(place.contest)};
 }
 
 void ReusePolicy::note_use(std::uint32_t number, base::TimeNs now_ns) noexcept {

@@ -11,6 +11,8 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <type_traits>
 #include <vector>
 
 #include "daemon/store/depth_queue.h"
@@ -30,9 +32,7 @@ public:
   // `memory`: bytes_for(accounts) of it.
   ReusePolicy(Table<Group> groups, std::uint32_t accounts, ReservedMemory memory,
               GhostTable ghosts);
-  static std::size_t bytes_for(std::uint32_t accounts) noexcept {
-    return accounts * sizeof(Tenancy);
-  }
+  static std::size_t bytes_for(std::uint32_t accounts) noexcept { return accounts * sizeof(Place); }
 
   void begin_account(std::uint32_t account) noexcept override;
   void note_use(std::uint32_t group, base::TimeNs now_ns) noexcept override;
@@ -47,13 +47,19 @@ public:
 
 private:
   // What is known of one account.
-  struct alignas(64) Tenancy {
+  struct Tenancy {
     std::array<DepthQueue, ReuseModel::kClasses> queues;
     std::uint32_t queued = 0;
     ReuseModel model;
     PolicyContest contest;
   };
-  static_assert(sizeof(Tenancy) <= kReuseBytesMax);
+  // Where that is: memory that is zero until it is used.
+  struct alignas(64) Place {
+    ReuseModel::Memory model;
+    PolicyContest::Memory contest;
+    alignas(Tenancy) std::array<std::byte, sizeof(Tenancy)> tenancy;
+  };
+  static_assert(sizeof(Place) <= kReuseBytesMax && std::is_trivially_copyable_v<Place>);
 
   [[nodiscard]] static base::TimeNs age_of(const Group& g, base::TimeNs now_ns) noexcept {
     return now_ns > g.used_ns ? now_ns - g.used_ns : 0;

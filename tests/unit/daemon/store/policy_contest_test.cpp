@@ -19,46 +19,51 @@ std::uint64_t contest_seed() {
   return text ? std::strtoull(text, nullptr, 10) : std::random_device{}();
 }
 
+struct ContestInMemory {
+  std::unique_ptr<ReuseModel::Memory> watched = std::make_unique<ReuseModel::Memory>();
+  ReuseModel model{*watched};
+  std::unique_ptr<PolicyContest::Memory> names = std::make_unique<PolicyContest::Memory>();
+  PolicyContest contest{*names};
+};
+
 // A model that has learned that groups come back after 1,000 s, once and not before.
-std::unique_ptr<ReuseModel> late_model() {
-  auto model = std::make_unique<ReuseModel>();
+void teach_late(ReuseModel& model) {
   for (std::uint64_t second = 1; second < 6000; ++second) {
     for (std::uint64_t i = 0; i < 20; ++i) {
-      model->note((second * 20 + i) * 7919, 1, 1000, second * kContestSecond);
+      model.note((second * 20 + i) * 7919, 1, 1000, second * kContestSecond);
       if (second <= 1000) continue;
-      model->note(((second - 1000) * 20 + i) * 7919, 2, 1000, second * kContestSecond);
+      model.note(((second - 1000) * 20 + i) * 7919, 2, 1000, second * kContestSecond);
     }
   }
-  return model;
 }
 
 }  // namespace
 
 TEST_CASE("who comes back soon, against what was learned: age decides") {
-  const auto model = late_model();
-  const auto contest = std::make_unique<PolicyContest>();
-  CHECK_FALSE(contest->prefers_age());
+  ContestInMemory in;
+  teach_late(in.model);
+  CHECK_FALSE(in.contest.prefers_age());
   base::TimeNs now_ns = 10'000 * kContestSecond;
   // Five groups a second, each used every 10 s five times, and five that never come back: a store
   // of 400 has room for the former. Worth would rather wait for the latter.
   for (std::uint64_t second = 100; second < 2000; ++second, now_ns += kContestSecond) {
     for (std::uint64_t i = 0; i < 5; ++i) {
-      contest->note((second * 10 + i + 5) * 7919, 1, 400, *model, now_ns);
+      in.contest.note((second * 10 + i + 5) * 7919, 1, 400, in.model, now_ns);
       for (std::uint32_t turn = 0; turn < 5; ++turn) {
-        contest->note(((second - 10 * turn) * 10 + i) * 7919, turn + 1, 400, *model, now_ns);
+        in.contest.note(((second - 10 * turn) * 10 + i) * 7919, turn + 1, 400, in.model, now_ns);
       }
     }
   }
-  CHECK(contest->prefers_age());
+  CHECK(in.contest.prefers_age());
 }
 
 TEST_CASE("without experience worth is age, and neither leads") {
-  const ReuseModel model;
-  const auto contest = std::make_unique<PolicyContest>();
+  ContestInMemory in;
   base::SeededRandom random(7);
   for (int i = 0; i < 100'000; ++i) {
-    contest->note(random.below(3000), 1, 1000, model, static_cast<base::TimeNs>(i) * 10'000'000);
-    REQUIRE_FALSE(contest->prefers_age());
+    in.contest.note(random.below(3000), 1, 1000, in.model,
+                    static_cast<base::TimeNs>(i) * 10'000'000);
+    REQUIRE_FALSE(in.contest.prefers_age());
   }
 }
 
@@ -66,15 +71,15 @@ TEST_CASE("random contests: the sample follows the tenant's part, up and down") 
   const std::uint64_t seed = contest_seed();
   INFO("repeat: SIMM_SEED=" << seed << " unit_store -tc='random contests*'");
   base::SeededRandom random(seed);
-  const auto model = late_model();
-  const auto contest = std::make_unique<PolicyContest>();
+  ContestInMemory in;
+  teach_late(in.model);
   base::TimeNs now_ns = 10'000 * kContestSecond;
   std::uint32_t groups = 100;
   for (int i = 0; i < 200'000; ++i) {
     now_ns += random.below(kContestSecond);
     if (random.below(10'000) == 0) groups = 1u << random.below(22);
     const std::uint64_t name = random.below(2 * std::uint64_t{groups} + 1) * 0x9e3779b97f4a7c15u;
-    contest->note(name, static_cast<std::uint32_t>(random.below(6)), groups, *model, now_ns);
+    in.contest.note(name, static_cast<std::uint32_t>(random.below(6)), groups, in.model, now_ns);
   }
 }
 

@@ -67,6 +67,15 @@ public:
     }
   }
 
+  // Jobs at `rate` a second whose `count` pages come back after exactly 10 s and 20 s, never later.
+  void burst(double until_s, double rate, std::uint64_t count) {
+    for (double at = 0; at < until_s; at += 1 / rate) {
+      PolicyRequest one{at, 1, false, {}};
+      add(one, count);
+      for (int i = 0; i < 3; ++i, one.at_s += 10) requests_.push_back(one);
+    }
+  }
+
   // In the order of time, when all has been made.
   void sort() {
     std::stable_sort(

@@ -68,6 +68,14 @@ TEST_CASE("what is better than age is not given up: unread puts beside a convers
   check_loss(w, 0.05, -1);  // it is better by that at least
 }
 
+TEST_CASE("after two hours of jobs that come back at once a conversation is soon served by age") {
+  PolicyWorkload w(workload_seed());
+  w.burst(7200, 2, 20);
+  w.chat(7200, 7200 + 1200, 1.2, 90);
+  w.sort();
+  check_loss(w, 0.05, 3);
+}
+
 TEST_CASE("an account that another tenant gets begins with nothing learned") {
   StoreConfig config = StoreFixture::quiet();
   config.tenants_max = 1;
