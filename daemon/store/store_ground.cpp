@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::uint32_t kGroundLooksPerCall = 1024;
 constexpr std::uint32_t kGroundEvictionsPerCall = 128;
-// An object as long as so many of those that are there gets ground: windows have twice the blocks.
-constexpr std::uint64_t kLongInOthers = HoleWindow::kBlocksMax / 2;
+// An object as long as so many of those that are there gets ground: no window has more blocks.
+constexpr std::uint64_t kLongInOthers = HoleWindow::kBlocksMax;
 
 }  // namespace
 
