@@ -194,7 +194,7 @@ constexpr MetricRow kRows[] = {
     {"store.*.space_waits", "simm_store_space_waits_total", T::counter, "agent", U::as_is,
      "Reservations that had to be asked for again because eviction was under way."},
     {"store.*.refused_no_space", "simm_store_refused_no_space_total", T::counter, "agent", U::as_is,
-     "Reservations refused for their size or quota."},
+     "Reservations refused for their size, their quota, or what they had evicted."},
     {"store.*.pins_refused", "simm_store_pins_refused_total", T::counter, "agent", U::as_is,
      "Pins refused because their budget was used up."},
     {"store.*.pins_outgrown", "simm_store_pins_outgrown_total", T::counter, "agent", U::as_is,

@@ -40,6 +40,7 @@ struct Job : base::ListLink<JobTag> {
   std::uint32_t next = 0;  // the first page that was not started
   std::uint32_t moves = 0;
   std::uint64_t move_bytes = 0;
+  std::uint64_t evicted_bytes = 0;  // for the page that waits for room
   base::Epoch epoch = 0;
   base::TimeNs deadline_ns = 0;
   base::TimeNs space_deadline_ns = 0;  // until when a put waits for room

@@ -175,6 +175,7 @@ void Server::start_job(transport::Incoming& incoming, base::TimeNs now_ns) noexc
   job.next = 0;
   job.moves = 0;
   job.move_bytes = 0;
+  job.evicted_bytes = 0;
   job.epoch = header.epoch;
   job.deadline_ns = header.deadline_ns;
   job.space_deadline_ns =

@@ -17,7 +17,8 @@
 //   size_mismatch     exact_size, and the object (or the range asked for) has another length
 //   invalid_argument  a length, offset or key out of range; a whole get into too small a slice
 //   corrupt           the payload did not match its checksum; the object is quarantined
-//   no_space          no room within half of the time that the request had left; pin: no budget
+//   no_space          no room within half of the time that the request had left, or not without
+//                     evicting far more than the object has; pin: no budget
 //   out_of_memory     requests_max or the store's tenants_max is reached
 //   wrong_epoch       the slot is not this server's, or was not at some time since the asker's map;
 //                     or the server does not know the asker's map yet

@@ -170,7 +170,9 @@ Server::Started Server::start_put(Job& job, std::uint16_t page, base::TimeNs now
   write.mode = incoming.header.put_mode;
   write.ttl_ns = incoming.header.ttl_ms * base::kNsPerMs;
   write.depth = request.depth;
+  write.evicted_bytes = job.evicted_bytes;
   const store::WriteResult result = store_.begin_write(write, now_ns);
+  job.evicted_bytes = result.start == store::WriteStart::wait ? result.evicted_bytes : 0;
   switch (result.start) {
     case store::WriteStart::reserved:
       break;

@@ -36,6 +36,7 @@ std::uint32_t AccountBook::account_of(base::TenantId tenant) noexcept {
   if (named_ + 1 < end()) vacant = ++named_;
   if (vacant == kNone) return kNone;
   accounts_[vacant].tenant = tenant;
+  accounts_[vacant].renamed = true;
   accounts_[vacant].quota_bytes = arena_bytes_;
   tallies_[vacant] = {};
   return last_ = vacant;

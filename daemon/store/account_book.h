@@ -36,6 +36,7 @@ struct Account {
   std::uint64_t leased_bytes = 0;
   std::uint64_t pinned_bytes = 0;
   std::uint32_t records = 0;
+  bool renamed = true;  // another tenant has it than the policy knows of
   IndexList<Group, &Group::order> leased;
 
   [[nodiscard]] std::uint64_t held(Scarce scarce) const noexcept {

@@ -20,8 +20,11 @@ void DepthQueue::enqueue(Table<Group>& groups, std::uint32_t number) noexcept {
     const base::TimeNs age_ns =
         oldest == kNone || groups[oldest].used_ns > used_ns ? 0 : used_ns - groups[oldest].used_ns;
     older_ = list_.back(groups);
+    span_begin_ns_ = used_ns;
     span_end_ns_ = used_ns + age_ns / kSpansPerAge;
     steps_ = 0;
+  } else if (used_ns < span_begin_ns_ && enqueue_old(groups, number)) {
+    return;
   }
   const std::uint32_t step = groups[number].depth_step;
   const std::uint64_t as_deep = steps_ >> step << step;
@@ -37,9 +40,27 @@ void DepthQueue::enqueue(Table<Group>& groups, std::uint32_t number) noexcept {
   last_[step] = number;
 }
 
+bool DepthQueue::enqueue_old(Table<Group>& groups, std::uint32_t number) noexcept {
+  if (older_ == kNone) return false;  // all are of one span
+  const base::TimeNs used_ns = groups[number].used_ns;
+  const std::uint32_t after_returned = returned_ == kNone ? kNone : list_.next(groups, returned_);
+  if (after_returned != kNone && groups[returned_].used_ns <= used_ns &&
+      used_ns < groups[after_returned].used_ns) {
+    list_.insert_after(groups, returned_, number);
+    if (older_ == returned_) older_ = number;
+  } else if (used_ns < groups[list_.front()].used_ns) {
+    list_.push_front(groups, number);
+  } else {
+    return false;
+  }
+  returned_ = number;
+  return true;
+}
+
 void DepthQueue::remove(Table<Group>& groups, std::uint32_t number) noexcept {
   const std::uint32_t previous = before(groups, number);
   const std::uint32_t step = groups[number].depth_step;
+  if (number == returned_) returned_ = previous;
   if (number == older_) {
     older_ = previous;
   } else if ((steps_ >> step & 1) != 0 && last_[step] == number) {

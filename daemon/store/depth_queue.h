@@ -7,6 +7,10 @@
 // each step. Equal steps keep the order in which they came, and groups without a hint (step 0) are
 // the last: where nobody gives hints, this is a plain queue.
 //
+// Who comes with a last use before that of the oldest (a lease kept it, and nobody used it
+// meanwhile) takes its place at the old end; several that come one after the other keep their
+// order.
+//
 // Every call is O(1) and allocates nothing. Thread: the data agent of the store.
 #pragma once
 
@@ -49,6 +53,8 @@ public:
 private:
   static constexpr base::TimeNs kSpansPerAge = 128;
 
+  // True when it belongs to the old end, where it is then.
+  [[nodiscard]] bool enqueue_old(Table<Group>& groups, std::uint32_t number) noexcept;
   [[nodiscard]] std::uint32_t before(const Table<Group>& groups,
                                      std::uint32_t number) const noexcept {
     return number == list_.front() ? kNone : groups[number].order.previous;
@@ -56,6 +62,8 @@ private:
 
   IndexList<Group, &Group::order> list_;
   std::uint32_t older_ = kNone;               // the last group before the newest span
+  std::uint32_t returned_ = kNone;            // the last one that took a place at the old end
+  base::TimeNs span_begin_ns_ = 0;            // use of the first of the newest span
   base::TimeNs span_end_ns_ = 0;              // who was used later begins another span
   std::uint64_t steps_ = 0;                   // bit: the newest span has a group of this step,
   std::array<std::uint32_t, kSteps> last_{};  // and which of these is the last

@@ -26,7 +26,10 @@ Expected<std::unique_ptr<EvictionPolicy>> make_eviction_policy(EvictionKind kind
   }
   auto ghosts = GhostTable::create(groups.capacity());
   if (!ghosts) return std::move(ghosts).error();
-  made = std::make_unique<ReusePolicy>(groups, accounts, std::move(ghosts).value());
+  auto memory = ReservedMemory::map(ReusePolicy::bytes_for(accounts));
+  if (!memory) return std::move(memory).error();
+  made = std::make_unique<ReusePolicy>(groups, accounts, std::move(memory).value(),
+                                       std::move(ghosts).value());
   return made;
 }
 

@@ -27,16 +27,18 @@ public:
     double worth = 0;
   };
 
-  // A probe, the get behind it and the members of a group one after the other are one use.
+  // The members of a group one after the other are one use, and so are a put and a get behind it.
   static constexpr base::TimeNs kSameUseNs = base::kNsPerSecond;
 
   virtual ~EvictionPolicy() = default;
   EvictionPolicy(const EvictionPolicy&) = delete;
   EvictionPolicy& operator=(const EvictionPolicy&) = delete;
 
+  // From now on the account is another tenant's; it has no group. Nothing to be told of the first.
+  virtual void begin_account(std::uint32_t account) noexcept = 0;
   // A use of a group, queued or not; a new group's first one is its making.
   virtual void note_use(std::uint32_t group, base::TimeNs now_ns) noexcept = 0;
-  // As the youngest of its account.
+  // As the youngest of its account, or by its last use when that was before all of those queued.
   virtual void enqueue(std::uint32_t group) noexcept = 0;
   virtual void dequeue(std::uint32_t group) noexcept = 0;
   // The group leaves because it was a victim; before it is dequeued.

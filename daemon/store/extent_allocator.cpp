@@ -86,6 +86,23 @@ void ExtentAllocator::withhold(std::uint32_t number) noexcept {
   blocks_[number].in_use = 1;
 }
 
+std::uint32_t ExtentAllocator::absorb(std::uint32_t extent, std::uint32_t hole) noexcept {
+  SIMM_CHECK(blocks_[extent].in_use == 1 && (before(extent) == hole || after(extent) == hole));
+  const std::uint32_t first = after(extent) == hole ? extent : hole;
+  withhold(hole);
+  merge_next(first);
+  return first;
+}
+
+void ExtentAllocator::trim(std::uint32_t extent, std::uint64_t bytes) noexcept {
+  const std::uint64_t kept = rounded(bytes);
+  SIMM_CHECK(blocks_[extent].in_use == 1 && kept <= blocks_[extent].bytes);
+  if (kept == blocks_[extent].bytes) return;
+  const std::uint32_t rest = split(extent, kept);
+  blocks_[rest].in_use = 1;
+  release(rest);
+}
+
 void ExtentAllocator::release(std::uint32_t number) noexcept {
   SIMM_CHECK(blocks_[number].in_use == 1);
   blocks_[number].in_use = 0;

@@ -52,6 +52,10 @@ public:
 
   // Takes a whole hole as if it were an extent, so that allocate() leaves it alone until release().
   void withhold(std::uint32_t hole) noexcept;
+  // An extent takes in a hole that is its neighbour; returns the number of both together.
+  [[nodiscard]] std::uint32_t absorb(std::uint32_t extent, std::uint32_t hole) noexcept;
+  // An extent keeps its first rounded(bytes) bytes; the rest is free.
+  void trim(std::uint32_t extent, std::uint64_t bytes) noexcept;
   [[nodiscard]] std::uint32_t first() const noexcept { return by_address_.front(); }
   // Neighbours by address, kNone at the ends of the arena.
   [[nodiscard]] std::uint32_t before(std::uint32_t block) const noexcept {

@@ -8,7 +8,8 @@ namespace simm::store {
 
 namespace {
 
-constexpr std::uint32_t kUsesMask = 0xff;
+constexpr std::uint32_t kUsesMask = 0x1f;
+constexpr std::uint32_t kAccountMask = 0x7f << 5;
 
 }  // namespace
 
@@ -29,18 +30,36 @@ GhostTable::GhostTable(ReservedMemory memory, std::uint64_t sets_max) noexcept
       sets_(reinterpret_cast<Set*>(memory_.data())),
       sets_max_(sets_max) {}
 
-void GhostTable::put(std::uint64_t hash, std::uint8_t uses) noexcept {
-  std::uint32_t moving = tag_of(hash) | uses;
-  const std::uint32_t tag = tag_of(hash);
-  for (std::uint32_t& entry : set_of(hash)) {
-    std::swap(entry, moving);
-    if (moving == 0 || (moving & ~kUsesMask) == tag) return;
+// The place that is given up: of the same group; of the account's oldest when it has its part; an
+// empty one; or of the others' oldest.
+std::uint32_t GhostTable::place_for(const Set& set, std::uint32_t tag,
+                                    std::uint32_t ways) noexcept {
+  std::uint32_t own = 0;
+  std::uint32_t oldest_own = 0;
+  std::uint32_t oldest_other = 0;
+  std::uint32_t place = 0;
+  for (; place < kWays && set[place] != 0; ++place) {
+    if ((set[place] & ~kUsesMask) == tag) return place;
+    const bool is_own = (set[place] & kAccountMask) == (tag & kAccountMask);
+    own += is_own ? 1 : 0;
+    (is_own ? oldest_own : oldest_other) = place;
   }
+  if (own >= ways) return oldest_own;
+  return place < kWays ? place : oldest_other;
 }
 
-std::uint8_t GhostTable::take(std::uint64_t hash) noexcept {
+void GhostTable::put(std::uint64_t hash, std::uint32_t account, std::uint8_t uses,
+                     std::uint32_t ways) noexcept {
   Set& set = set_of(hash);
-  const std::uint32_t tag = tag_of(hash);
+  const std::uint32_t tag = tag_of(hash, account);
+  const std::uint32_t place = place_for(set, tag, ways);
+  std::copy_backward(set.begin(), set.begin() + place, set.begin() + place + 1);
+  set.front() = tag | std::min(uses, kUsesMost);
+}
+
+std::uint8_t GhostTable::take(std::uint64_t hash, std::uint32_t account) noexcept {
+  Set& set = set_of(hash);
+  const std::uint32_t tag = tag_of(hash, account);
   for (std::uint32_t i = 0; i < kWays && set[i] != 0; ++i) {
     if ((set[i] & ~kUsesMask) != tag) continue;
     const auto uses = static_cast<std::uint8_t>(set[i] & kUsesMask);

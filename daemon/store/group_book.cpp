@@ -49,6 +49,7 @@ std::uint32_t GroupBook::find_or_make(const Record& member, base::TimeNs now_ns)
   made.hash = hash;
   made.account = account;
   made.depth_step = member.depth_step;
+  if (std::exchange(accounts_[account].renamed, false)) policy_->begin_account(account);
   policy_->note_use(number, now_ns);
   policy_->enqueue(number);
   index_.insert(hash, number);
@@ -114,8 +115,12 @@ void GroupBook::set_leased(std::uint32_t number, bool leased) noexcept {
 }
 
 void GroupBook::lease(std::uint32_t number, base::TimeNs now_ns, base::TimeNs lease_ns) noexcept {
-  Group& g = groups_[number];
   note_use(number, now_ns);
+  keep(number, now_ns, lease_ns);
+}
+
+void GroupBook::keep(std::uint32_t number, base::TimeNs now_ns, base::TimeNs lease_ns) noexcept {
+  Group& g = groups_[number];
   g.lease_until_ns = std::max(g.lease_until_ns, now_ns + lease_ns);
   if (g.pinned) return;
   if (g.leased) {

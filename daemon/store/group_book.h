@@ -3,8 +3,9 @@
 // EvictionPolicy to say.
 //
 // Groups under a lease are on a list of their account, oldest grant first; all others are in the
-// policy's queues, where a group comes back as the youngest when its lease ends. Finding the next
-// victim is O(1) in groups and O(accounts).
+// policy's queues, where a group comes back when its lease ends: among the oldest when it was not
+// used for longer than those, else as the youngest. Finding the next victim is O(1) in groups and
+// O(accounts).
 //
 // Who gives way is the tenant that holds most for its weight (AccountBook), with what its policy
 // chooses; when all that is left of it is leased, its oldest lease breaks while leases keep more
@@ -69,9 +70,11 @@ public:
 
   // A use of a group without a lease; a lease's age does not change by this.
   void touch(std::uint32_t group, base::TimeNs now_ns) noexcept;
-  // Grants or renews: a lease never gets shorter.
+  // A use, and a lease: grants or renews, a lease never gets shorter.
   void lease(std::uint32_t group, base::TimeNs now_ns, base::TimeNs lease_ns) noexcept;
-  // The same, but a group under a lease keeps its age.
+  // The same without a use: its place in the order of use is what it would be without the lease.
+  void keep(std::uint32_t group, base::TimeNs now_ns, base::TimeNs lease_ns) noexcept;
+  // As lease(), but a group under a lease keeps its age.
   void extend_lease(std::uint32_t group, base::TimeNs now_ns, base::TimeNs lease_ns) noexcept;
 
   // Keeps the group until it is unpinned or has no members any more; a lease goes on beside. False:

@@ -14,6 +14,7 @@ class QueuePolicy final : public EvictionPolicy {
 public:
   QueuePolicy(Table<Group> groups, std::uint32_t accounts, bool by_use);
 
+  void begin_account(std::uint32_t) noexcept override {}
   void note_use(std::uint32_t group, base::TimeNs now_ns) noexcept override;
   void enqueue(std::uint32_t group) noexcept override;
   void dequeue(std::uint32_t group) noexcept override;

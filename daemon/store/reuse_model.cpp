@@ -9,13 +9,21 @@ namespace simm::store {
 namespace {
 
 constexpr base::TimeNs kFirstBucketNs = base::kNsPerSecond / 4;
-// Of what is known, at each refresh: half of it is gone after 350,000 watched uses.
-constexpr double kForgetting = 0.999;
+// Of what is known, at each refresh: half of it is gone after 71,000 watched uses.
+constexpr double kForgetting = 0.995;
 // Before anything is known: one group in so many is used again while its age doubles. Any number
 // that is the same for all ages makes the worth fall with age, which is least recently used.
 constexpr double kPriorOdds = 0.005;
 constexpr double kPriorUsesOfAll = 2;     // how many observed uses the prior counts as
 constexpr double kPriorUsesOfClass = 10;  // the same, of all classes together for a single one
+
+constexpr std::uint32_t kShiftMax = 12;
+
+// Groups are watched for several times as long as they stay in the store.
+bool too_many(std::uint32_t groups, std::uint32_t sample_shift) noexcept {
+  constexpr std::uint64_t kWatched = std::uint64_t{ReuseModel::kSets} * ReuseModel::kWays;
+  return std::uint64_t{groups} * 4 > kWatched << sample_shift;
+}
 
 double width_s(std::uint32_t bucket) noexcept {
   return ReuseModel::start_s(bucket + 1) - ReuseModel::start_s(bucket);
@@ -35,7 +43,7 @@ double ReuseModel::start_s(std::uint32_t bucket) noexcept {
   return units / 4 * (static_cast<double>(kFirstBucketNs) / 1e9);
 }
 
-ReuseModel::ReuseModel() : sets_(std::make_unique<Set[]>(kSets)) {
+ReuseModel::ReuseModel(Memory& memory) noexcept : sets_(memory) {
   refresh();
 }
 
@@ -52,11 +60,13 @@ void ReuseModel::count_exposure(Set& set, base::TimeNs now_ns) noexcept {
   set.counted_ns = now_ns;
 }
 
-void ReuseModel::note(std::uint64_t hash, std::uint32_t uses, std::uint32_t groups,
-                      base::TimeNs now_ns) noexcept {
-  // The low half finds the place, the high half is the name: a mix-up costs one wrong observation.
-  const std::uint64_t mixed = hash * 0x9e3779b97f4a7c15u;
-  if (((mixed >> 20) & ((std::uint64_t{1} << sample_shift_) - 1)) != 0) return;
+// The low half finds the place, the high half is the name: a mix-up costs one wrong observation.
+void ReuseModel::watch(std::uint64_t mixed, std::uint32_t uses, std::uint32_t groups,
+                       base::TimeNs now_ns) noexcept {
+  // Far fewer groups than before: at once, a use that is watched is rare by then.
+  if (sample_shift_ > 1 && !too_many(groups, sample_shift_ - 2)) {
+    while (sample_shift_ > 1 && !too_many(groups, sample_shift_ - 1)) --sample_shift_;
+  }
   const auto tag = static_cast<std::uint32_t>(mixed >> 32);
   Set& set = sets_[(mixed >> 8) % kSets];
   count_exposure(set, now_ns);
@@ -73,9 +83,7 @@ void ReuseModel::note(std::uint64_t hash, std::uint32_t uses, std::uint32_t grou
   count_exposure(sets_[sweep_], now_ns);
   sweep_ = (sweep_ + 1) % kSets;
   if (++watched_uses_ % kUsesPerRefresh != 0) return;
-  // Watches groups for several times as long as they stay in the store.
-  constexpr std::uint64_t kWatched = std::uint64_t{kSets} * kWays;
-  if (std::uint64_t{groups} * 4 > kWatched << sample_shift_ && sample_shift_ < 12) ++sample_shift_;
+  if (too_many(groups, sample_shift_) && sample_shift_ < kShiftMax) ++sample_shift_;
   refresh();
 }
 

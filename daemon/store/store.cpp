@@ -115,7 +115,7 @@ ObjectLength Store::exists(const ObjectKey& key, base::TimeNs lease_ns,
   ++counts_.exists_hits;
   // The group has it on a line that is read anyway.
   ++groups_.accounts().tally(groups_.group(records_[number].group).account).exists_hits;
-  groups_.lease(records_[number].group, now_ns, clamped_lease(lease_ns));
+  groups_.keep(records_[number].group, now_ns, clamped_lease(lease_ns));
   return records_[number].length;
 }
 
@@ -259,7 +259,7 @@ StoreStats Store::stats() const noexcept {
   s.pinned_groups = groups_.pinned_groups();
   s.holes = extents_.holes();
   s.largest_hole_bytes = extents_.largest_hole_bytes();
-  s.movable_bytes = extents_.extent_bytes() - job_.held_bytes() - fixed_bytes_;
+  s.movable_bytes = extents_.extent_bytes() - held_bytes() - fixed_bytes_;
   s.spectrum.reused_by_age = groups_.reused_by_age();
   return s;
 }

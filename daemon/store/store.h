@@ -29,6 +29,7 @@
 #include "daemon/store/depth_queue.h"
 #include "daemon/store/expiry_wheel.h"
 #include "daemon/store/extent_allocator.h"
+#include "daemon/store/ground.h"
 #include "daemon/store/group_book.h"
 #include "daemon/store/hash_index.h"
 #include "daemon/store/meta_table.h"
@@ -68,13 +69,14 @@ struct WriteRequest {
   ipc::PutMode mode = ipc::PutMode::if_absent;
   base::TimeNs ttl_ns = 0;  // from publish on; 0: no limit
   std::uint32_t depth = 0;  // position in its prefix, in pages; 0: unknown. Tails leave first
+  std::uint64_t evicted_bytes = 0;  // what the last answer about this put said; 0: it is the first
 };
 
 enum class WriteStart : std::uint8_t {
   reserved,
   already_present,   // if_absent: present_length says how long the object is
   wait,              // no room in this turn, eviction goes on: ask again in a later one
-  no_space,          // longer than the arena or the tenant's quota: never
+  no_space,          // longer than the arena or the tenant's quota, or it has cost too many others
   too_many_tenants,  // no account for the tenant now
 };
 
@@ -82,7 +84,13 @@ struct WriteResult {
   WriteStart start = WriteStart::wait;
   Reservation reservation;
   std::uint64_t present_length = 0;
+  std::uint64_t evicted_bytes = 0;  // for this put until now, in this call and those before it
 };
+
+// A put that has evicted so many times its own bytes, and this much beside, is refused: what it
+// costs others has a limit even when nothing that goes makes a hole that is long enough.
+inline constexpr std::uint64_t kEvictionTimesMax = 2;
+inline constexpr std::uint64_t kEvictionSlackBytes = std::uint64_t{64} << 20;
 
 // An object's length; 0: not there (no object is empty).
 using ObjectLength = std::uint64_t;
@@ -130,7 +138,7 @@ public:
                        base::TimeNs now_ns) noexcept;
   void abandon(const Reservation& reservation) noexcept;
 
-  // Leases the group when the object is there.
+  // Leases the group when the object is there. That is no use: only a read or a put is.
   [[nodiscard]] ObjectLength exists(const ObjectKey& key, base::TimeNs lease_ns,
                                     base::TimeNs now_ns) noexcept;
   // Keeps the object's group from eviction until it is unpinned, or all its objects are gone by
@@ -246,8 +254,20 @@ private:
   void regroup(std::uint32_t record, base::TimeNs now_ns) noexcept;
   void release_unproved(std::uint32_t highest);
 
+  [[nodiscard]] Reservation reserve(const WriteRequest& request, std::uint32_t account,
+                                    std::uint32_t block) noexcept;
+  // `bytes_before`: what had been evicted in all when this put began to make room.
   [[nodiscard]] bool make_room(const WriteRequest& request, std::uint32_t account,
-                               base::TimeNs now_ns, std::uint32_t& block) noexcept;
+                               base::TimeNs now_ns, std::uint32_t& block,
+                               std::uint64_t bytes_before) noexcept;
+  // Something is being made that the put does well to wait for.
+  [[nodiscard]] bool is_served(const WriteRequest& request) const noexcept;
+  // The next victim, or the object that is replaced; returns how many went.
+  std::uint32_t evict_next(const WriteRequest& request, const Need& need, bool for_quota,
+                           base::TimeNs now_ns) noexcept;
+  [[nodiscard]] bool over_quota(std::uint32_t account, std::uint64_t extent_bytes) const noexcept;
+  // How many bytes one put may evict.
+  [[nodiscard]] std::uint64_t eviction_budget(std::uint64_t extent_bytes) const noexcept;
   [[nodiscard]] bool drop_replaced(const WriteRequest& request, base::TimeNs now_ns) noexcept;
   // Starts to make one hole of at least `bytes` by moving objects that nobody uses; false when that
   // would cost more than `bytes` of copying, or they fit nowhere else. There is no job.
@@ -267,6 +287,47 @@ private:
   std::uint32_t evict_for_job(std::uint32_t record, base::TimeNs now_ns) noexcept;
   // Whatever can be elsewhere is, when all is done.
   void end_moves(bool done) noexcept;
+  // Of one extent, which was pinned for it: it has its new place (unless kNone) or stays.
+  void end_move(std::uint32_t block, std::uint32_t place, bool done) noexcept;
+
+  // Ground for an object as long as thousands of others (store_ground.cpp).
+  struct Neighbour {
+    enum class What : std::uint8_t { none, hole, move, evict };
+    std::uint32_t block = kNone;
+    What what = What::none;
+    std::uint64_t cost = ~std::uint64_t{0};  // in bytes; copying one is twice evicting one
+  };
+  [[nodiscard]] bool needs_ground(std::uint64_t extent_bytes,
+                                  std::uint64_t evicted_bytes) const noexcept;
+  // Begins or goes on. False: it is not possible, or not until something else goes.
+  [[nodiscard]] bool ask_for_ground(const WriteRequest& request, const Need& need,
+                                    std::uint64_t evicted_bytes, base::TimeNs now_ns) noexcept;
+  void begin_ground(const WriteRequest& request, const Need& need) noexcept;
+  void end_ground() noexcept;
+  // An extent for this put, when its ground is ready; kNone: it is not.
+  [[nodiscard]] std::uint32_t take_ground(const WriteRequest& request) noexcept;
+  [[nodiscard]] bool ground_is_ready() const noexcept {
+    return ground_.active() && extents_.block(ground_.block).bytes >= ground_.need.extent_bytes;
+  }
+  // A bounded step; false: nothing changed.
+  [[nodiscard]] bool grow_ground(base::TimeNs now_ns) noexcept;
+  int tend_ground(base::TimeNs now_ns) noexcept;
+  [[nodiscard]] Neighbour neighbour(std::uint32_t block, const GroupBook::Victim& victim,
+                                    std::uint32_t times, base::TimeNs now_ns) const noexcept;
+  // A record in the way (unless kNone), or the next victim; returns how many went.
+  std::uint32_t evict_for_ground(const GroupBook::Victim& victim, std::uint32_t record,
+                                 base::TimeNs now_ns) noexcept;
+  std::uint32_t move_from_ground(std::uint32_t record, const GroupBook::Victim& victim,
+                                 base::TimeNs now_ns) noexcept;
+  // Goes on with the copy; false: it is not done yet.
+  [[nodiscard]] bool copy_from_ground(std::uint64_t& copies_left) noexcept;
+  void end_ground_move(bool done) noexcept;
+  [[nodiscard]] GroupBook::Victim victim_of(const Need& need, base::TimeNs now_ns) const noexcept;
+  // In use, but of no record.
+  [[nodiscard]] std::uint64_t held_bytes() const noexcept {
+    return job_.held_bytes() + (ground_.active() ? extents_.block(ground_.block).bytes : 0) +
+           (ground_.place != kNone ? extents_.block(ground_.place).bytes : 0);
+  }
   // The hand: behind which object clearing goes on. An object that got a hole of its own is passed,
   // and so is who is put behind it: so long objects come to lie side by side.
   void note_place(std::uint32_t record) noexcept;
@@ -318,6 +379,7 @@ private:
   HashIndex index_;
   ExtentAllocator extents_;
   MoveJob job_;
+  Ground ground_;
   std::uint32_t hand_ = kNone;     // a record, if it still is
   std::uint64_t hand_offset_ = 0;  // where it was then
   GroupBook groups_;

@@ -32,14 +32,11 @@ const char* GroupBook::audit(const Table<Record>& records) const noexcept {
   for (std::uint32_t a = 1; a < accounts_.end(); ++a) {
     const Account& account = accounts_[a];
     std::uint64_t leased_bytes = 0;
-    base::TimeNs granted_ns = 0;
     const auto& list = account.leased;
     for (std::uint32_t n = list.front(); n != kNone; n = list.next(groups_, n)) {
       const Group& g = groups_[n];
       if (!g.leased) return "a group is on the wrong list";
       if (g.account != a) return "a group is in the wrong account";
-      if (g.used_ns < granted_ns) return "leases are out of order";
-      granted_ns = g.used_ns;
       leased_bytes += g.extent_bytes;
       ++leased;
     }
@@ -155,8 +152,7 @@ const char* Store::audit() const noexcept {
   if (found.unverified != counts_.unverified) return "unverified objects do not add up";
   if (found.reserved != counts_.reserved) return "reservations do not add up";
   if (found.lingering != counts_.lingering) return "lingering records do not add up";
-  if (extent_bytes + job_.held_bytes() != extents_.extent_bytes())
-    return "extent bytes do not add up";
+  if (extent_bytes + held_bytes() != extents_.extent_bytes()) return "extent bytes do not add up";
   return audit_accounts(extent_bytes);
 }
 

@@ -40,9 +40,10 @@ struct Store::Tables {
     constexpr std::uint64_t kPage = 4096;
     return (bytes + kPage - 1) / kPage * kPage;
   }
-  // Of the objects, and of what a job holds: each block of its window, or a new place for it.
+  // Of the objects, and of what a job holds: each block of its window, or a new place for it. And
+  // of the ground, and a place for who moves out of it.
   static std::uint32_t blocks_for(std::uint32_t objects) noexcept {
-    return ExtentAllocator::blocks_for(objects + HoleWindow::kBlocksMax);
+    return ExtentAllocator::blocks_for(objects + HoleWindow::kBlocksMax + 2);
   }
 
   Carver carver;

@@ -179,21 +179,26 @@ void Store::end_moves(bool done) noexcept {
       extents_.release(block);
       continue;
     }
-    Record& record = records_[number];
-    const bool unused = end_pin(record);
-    if (place != kNone && done && unused && record.state == RecordState::live) {
-      rename_extent(record, place);
-      extents_.set_owner(place, number);
-      extents_.release(block);
-      continue;
-    }
-    if (place != kNone) extents_.release(place);
-    if (!unused || record.state != RecordState::dead) continue;
-    --counts_.lingering;
-    free_record(number);
+    end_move(block, place, done);
   }
   job_.count = 0;
   job_.made_bytes = done ? job_.bytes : 0;
+}
+
+void Store::end_move(std::uint32_t block, std::uint32_t place, bool done) noexcept {
+  const std::uint32_t number = extents_.block(block).owner;
+  Record& record = records_[number];
+  const bool unused = end_pin(record);
+  if (place != kNone && done && unused && record.state == RecordState::live) {
+    rename_extent(record, place);
+    extents_.set_owner(place, number);
+    extents_.release(block);
+    return;
+  }
+  if (place != kNone) extents_.release(place);
+  if (!unused || record.state != RecordState::dead) return;
+  --counts_.lingering;
+  free_record(number);
 }
 
 void Store::note_place(std::uint32_t number) noexcept {

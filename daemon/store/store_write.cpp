@@ -57,12 +57,29 @@ WriteResult Store::begin_write(const WriteRequest& request, base::TimeNs now_ns)
   }
   std::uint32_t block = kNone;
   const std::uint64_t evicted_before = counts_.evicted;
-  const bool has_room = make_room(request, account, now_ns, block);
-  counts_.evicted_inline += counts_.evicted - evicted_before;
-  if (!has_room) {
-    ++counts_.space_waits;
-    return result;
+  std::uint64_t bytes_before = counts_.evicted_bytes - request.evicted_bytes;
+  if (ground_.is_for(request.key.hash, extent_bytes)) {
+    bytes_before -= std::exchange(ground_.evicted_bytes, 0);
   }
+  const bool has_room = make_room(request, account, now_ns, block, bytes_before);
+  counts_.evicted_inline += counts_.evicted - evicted_before;
+  result.evicted_bytes = counts_.evicted_bytes - bytes_before;
+  if (has_room) {
+    result.start = WriteStart::reserved;
+    result.reservation = reserve(request, account, block);
+  } else if (result.evicted_bytes < eviction_budget(extent_bytes) || is_served(request) ||
+             counts_.lingering > 0) {  // what is read at the moment comes free
+    ++counts_.space_waits;
+  } else {
+    if (ground_.is_for(request.key.hash, extent_bytes)) end_ground();
+    ++counts_.refused_no_space;
+    result.start = WriteStart::no_space;
+  }
+  return result;
+}
+
+Reservation Store::reserve(const WriteRequest& request, std::uint32_t account,
+                           std::uint32_t block) noexcept {
   const std::uint32_t number = records_.allocate();
   SIMM_CHECK(number != kNone);  // make_room saw to it
   meta_.note_highest(number);
@@ -82,30 +99,42 @@ WriteResult Store::begin_write(const WriteRequest& request, base::TimeNs now_ns)
   record.account = account;
   keep_key(record, request.key.bytes);
   note_place(number);
+  const std::uint64_t extent_bytes = extents_.block(block).bytes;
   groups_.accounts().charge(account, extent_bytes);
   fixed_bytes_ += extent_bytes;
   ++counts_.reserved;
-  result.start = WriteStart::reserved;
-  result.reservation.record = number;
-  result.reservation.extent = arena_.subspan(extent_offset(record), record.length);
-  return result;
+  return {number, arena_.subspan(extent_offset(record), record.length)};
+}
+
+bool Store::is_served(const WriteRequest& request) const noexcept {
+  const std::uint64_t extent_bytes = ExtentAllocator::rounded(request.length);
+  return job_.serves(extent_bytes) ||
+         (ground_.is_for(request.key.hash, extent_bytes) && ground_is_ready());
 }
 
 bool Store::make_room(const WriteRequest& request, std::uint32_t account, base::TimeNs now_ns,
-                      std::uint32_t& block) noexcept {
+                      std::uint32_t& block, std::uint64_t bytes_before) noexcept {
   const std::uint64_t extent_bytes = ExtentAllocator::rounded(request.length);
+  const std::uint64_t budget = eviction_budget(extent_bytes);
   std::uint32_t evicted = 0;
   bool copied = false;          // a part of the job, once in a call
   bool cleared = false;         // the dear search for one, likewise
+  bool asked = false;           // for ground, likewise
   std::uint32_t search_at = 0;  // evictions, after which it is worth to look for a window again
   while (true) {
-    const Account& holder = groups_.accounts()[account];
-    // Who may have the whole arena has no quota: then it is the arena that is full, for everybody.
-    const bool over_quota = holder.quota_bytes < extents_.arena_bytes() &&
-                            extent_bytes > holder.quota_bytes - holder.extent_bytes;
-    if (!over_quota && !records_.full() && records_.grow()) {
-      block = extents_.allocate(request.length);
+    const Need need{account, extent_bytes, records_.full() ? Scarce::records : Scarce::bytes};
+    const bool for_quota = over_quota(account, extent_bytes);
+    const bool only_bytes = !records_.full() && records_.grow();
+    const std::uint64_t evicted_bytes = counts_.evicted_bytes - bytes_before;
+    if (!for_quota && only_bytes) {
+      block = take_ground(request);
+      if (block == kNone) block = extents_.allocate(request.length);
       if (block != kNone) return true;
+    }
+    if (only_bytes && !is_served(request) && needs_ground(extent_bytes, evicted_bytes)) {
+      if (std::exchange(asked, true)) return false;
+      if (ask_for_ground(request, need, evicted_bytes, now_ns)) continue;
+    } else if (!for_quota && only_bytes) {
       if (job_.active()) {
         const bool first = !std::exchange(copied, true);
         if (first) continue_moves(now_ns);
@@ -114,24 +143,25 @@ bool Store::make_room(const WriteRequest& request, std::uint32_t account, base::
       } else if (evicted >= search_at && extents_.free_bytes() >= extent_bytes) {
         search_at = 2 * evicted + 1;
         if (begin_moves(extent_bytes)) continue;
-        const Need need{account, extent_bytes, Scarce::bytes};
         if (!std::exchange(cleared, true) && begin_clearing(need, now_ns)) continue;
       }
     }
-    if (evicted >= kEvictionsPerWriteMax) return false;
-    const Need need{account, extent_bytes, records_.full() ? Scarce::records : Scarce::bytes};
-    const GroupBook::Victim victim =
-        over_quota ? groups_.quota_victim(account, now_ns) : groups_.victim(need, now_ns);
-    if (victim.group == kNone) {
-      // Nothing else can go: a replacement may cost the old object.
-      if (!drop_replaced(request, now_ns)) return false;
-      ++evicted;
-      continue;
-    }
-    const std::uint32_t gone = evict_from(victim.group, victim.breaks_lease, now_ns);
-    if (over_quota) counts_.evicted_for_quota += gone;
+    if (evicted >= kEvictionsPerWriteMax || evicted_bytes >= budget) return false;
+    const std::uint32_t gone = evict_next(request, need, for_quota, now_ns);
+    if (gone == 0) return false;
     evicted += gone;
   }
+}
+
+std::uint32_t Store::evict_next(const WriteRequest& request, const Need& need, bool for_quota,
+                                base::TimeNs now_ns) noexcept {
+  const GroupBook::Victim victim =
+      for_quota ? groups_.quota_victim(need.account, now_ns) : groups_.victim(need, now_ns);
+  // Nothing else can go: a replacement may cost the old object.
+  if (victim.group == kNone) return drop_replaced(request, now_ns) ? 1 : 0;
+  const std::uint32_t gone = evict_from(victim.group, victim.breaks_lease, now_ns);
+  if (for_quota) counts_.evicted_for_quota += gone;
+  return gone;
 }
 
 void Store::count_eviction(const Record& record) noexcept {
@@ -245,6 +275,7 @@ int Store::do_work(base::TimeNs now_ns) noexcept {
     continue_moves(now_ns);
     ++work;
   }
+  if (ground_.active()) work += tend_ground(now_ns);
   return work + evict_in_background(now_ns);
 }
 

@@ -81,9 +81,26 @@ TEST_CASE("depth counts only among those of nearly the same age") {
   q.make(2, 130'000);
   q.make(3, 130'001);
   CHECK(q.order() == Numbers{1, 3, 2, 4});
-  // Used before the others, but it comes back now: among the newest.
-  q.make(9, 500);
+  // Used before these, but it comes back now: among the newest.
+  q.make(9, 60'000);
   CHECK(q.order() == Numbers{1, 3, 2, 5, 4});
+}
+
+TEST_CASE("who was used before the oldest comes back before it, several in their order") {
+  QueueUnderTest q(10);
+  q.make(1, 10'000);
+  q.make(1, 200'000);
+  q.make(9, 500);
+  q.make(1, 500);
+  q.make(1, 600);
+  CHECK(q.order() == Numbers{3, 4, 5, 1, 2});
+  q.make(1, 400);
+  q.make(1, 450);
+  CHECK(q.order() == Numbers{6, 7, 3, 4, 5, 1, 2});
+  q.queue.remove(q.groups, 7);
+  q.make(1, 420);
+  CHECK(q.order() == Numbers{6, 8, 3, 4, 5, 1, 2});
+  CHECK(q.queue.audit(q.groups) == nullptr);
 }
 
 TEST_CASE("random depth queues: spans in the order of time, each by depth, each depth as it came") {

@@ -54,6 +54,31 @@ TEST_CASE("an arena full of one odd size takes that size again wherever there is
   CHECK(e.allocator.audit() == nullptr);
 }
 
+TEST_CASE("an extent takes in the holes beside it, and gives back what is behind its first bytes") {
+  Extents e(4 * 4096, 8);
+  const std::uint32_t first = e.allocator.allocate(4096);
+  const std::uint32_t middle = e.allocator.allocate(4096);
+  const std::uint32_t last = e.allocator.allocate(2 * 4096);
+  const std::uint32_t second = e.allocator.after(first);
+  REQUIRE(second == middle);
+  e.allocator.release(first);
+  e.allocator.release(last);
+  std::uint32_t all = e.allocator.absorb(middle, e.allocator.after(middle));
+  CHECK(e.allocator.block(all).bytes == 3 * 4096);
+  CHECK(e.allocator.audit() == nullptr);
+  all = e.allocator.absorb(all, e.allocator.before(all));
+  CHECK(e.allocator.block(all).bytes == 4 * 4096);
+  CHECK(e.allocator.free_bytes() == 0);
+  CHECK(e.allocator.audit() == nullptr);
+  e.allocator.trim(all, 4096 + 1);
+  CHECK(e.allocator.block(all).bytes == 4096 + 64);
+  CHECK(e.allocator.block(all).offset == 0);
+  CHECK(e.allocator.holes() == 1);
+  CHECK(e.allocator.audit() == nullptr);
+  e.allocator.release(all);
+  CHECK(e.allocator.largest_hole_bytes() == 4 * 4096);
+}
+
 TEST_CASE("of the free bytes, those in holes too short for an extent are counted") {
   Extents e(16 * 4096, 8);
   const std::uint32_t first = e.allocator.allocate(4096);

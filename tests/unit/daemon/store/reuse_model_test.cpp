@@ -10,21 +10,32 @@ namespace {
 
 constexpr base::TimeNs kReuseSecond = base::kNsPerSecond;
 
-// Groups come at 20 a second. Of those with an even number each is used a second time 100 s later;
-// those never again, the odd ones not at all.
-std::unique_ptr<ReuseModel> model_of_returning_groups() {
-  auto model = std::make_unique<ReuseModel>();
-  constexpr std::uint64_t kPerSecond = 20;
-  for (std::uint64_t second = 1000; second < 4000; ++second) {
-    for (std::uint64_t i = 0; i < kPerSecond; ++i) {
-      const std::uint64_t made = second * kPerSecond + i;
-      model->note(made * 7919, 1, 1000, second * kReuseSecond);
-      const std::uint64_t before = made - 100 * kPerSecond;
-      if (second >= 1100 && before % 2 == 0) {
-        model->note(before * 7919, 2, 1000, second * kReuseSecond);
+struct ModelInMemory {
+  std::unique_ptr<ReuseModel::Memory> memory = std::make_unique<ReuseModel::Memory>();
+  ReuseModel model{*memory};
+  ReuseModel* operator->() { return &model; }
+
+  // New groups come, so many a second; of one in `part` each is used once more after `delay_s`.
+  void teach(std::uint64_t from_s, std::uint64_t until_s, std::uint64_t per_second,
+             std::uint64_t delay_s, std::uint64_t part) {
+    for (std::uint64_t second = from_s; second < until_s; ++second) {
+      for (std::uint64_t i = 0; i < per_second; ++i) {
+        const std::uint64_t made = second * per_second + i;
+        model.note(made * 7919, 1, 1000, second * kReuseSecond);
+        const std::uint64_t before = made - delay_s * per_second;
+        if (second >= from_s + delay_s && before % part == 0) {
+          model.note(before * 7919, 2, 1000, second * kReuseSecond);
+        }
       }
     }
   }
+};
+
+// Groups come at 20 a second. Of those with an even number each is used a second time 100 s later;
+// those never again, the odd ones not at all.
+ModelInMemory model_of_returning_groups() {
+  ModelInMemory model;
+  model.teach(1000, 4000, 20, 100, 2);
   return model;
 }
 
@@ -45,7 +56,8 @@ TEST_CASE("buckets of age follow each other without a gap, four to the octave") 
 }
 
 TEST_CASE("before anything is known, worth falls with age: least recently used") {
-  const ReuseModel model;
+  ModelInMemory made;
+  const ReuseModel& model = made.model;
   for (std::uint32_t c = 0; c < ReuseModel::kClasses; ++c) {
     float last = model.worth(c, 0);
     for (base::TimeNs age = kReuseSecond; age < 10'000 * kReuseSecond; age *= 2) {
@@ -58,7 +70,7 @@ TEST_CASE("before anything is known, worth falls with age: least recently used")
 }
 
 TEST_CASE("worth rises until the usual time of the next use, and is lost after it") {
-  const auto model = model_of_returning_groups();
+  auto model = model_of_returning_groups();
   const float young = model->worth(0, 5 * kReuseSecond);
   const float due = model->worth(0, 90 * kReuseSecond);
   const float late = model->worth(0, 200 * kReuseSecond);
@@ -70,12 +82,32 @@ TEST_CASE("worth rises until the usual time of the next use, and is lost after i
 }
 
 TEST_CASE("more uses are never worth less at the same age") {
-  const auto model = model_of_returning_groups();
+  auto model = model_of_returning_groups();
   for (base::TimeNs age = 0; age < 1000 * kReuseSecond; age += kReuseSecond) {
     for (std::uint32_t c = 1; c < ReuseModel::kClasses; ++c) {
       CHECK(model->worth(c, age) >= model->worth(c - 1, age));
     }
   }
+}
+
+TEST_CASE("a habit that is over is forgotten after as many uses as a large store sees in minutes") {
+  ModelInMemory model;
+  model.teach(1000, 11'000, 100, 10, 1);
+  CHECK(model->worth(0, 5 * kReuseSecond) > 1 / 30.0f);
+  model.teach(11'000, 16'000, 100, 100, 1);
+  CHECK(model->worth(0, 5 * kReuseSecond) < 1 / 50.0f);
+  CHECK(model->worth(0, 90 * kReuseSecond) > model->worth(0, 5 * kReuseSecond));
+}
+
+TEST_CASE("after a flood of tiny groups few groups are learned as quickly as before it") {
+  ModelInMemory model;
+  for (std::uint64_t i = 0; i < 6'000'000; ++i) {
+    model->note(i * 7919, 1, 8'000'000, 500 * kReuseSecond + i * 10'000);
+  }
+  model.teach(1000, 4000, 20, 100, 2);
+  const float young = model->worth(0, 5 * kReuseSecond);
+  CHECK(model->worth(0, 90 * kReuseSecond) > 2 * young);
+  CHECK(young > 1 / 250.0f);
 }
 
 }  // namespace simm::store::testing

@@ -89,8 +89,9 @@ TEST_CASE(
     for (const std::uint64_t age : {1u, 3u, 4u, 11u, 100u, 2999u, 20'000u}) {
       f.now += age * kSecond;
       REQUIRE(f.store->do_work(f.now) >= 0);
-      CHECK(f.store->exists(OwnedKey("a"), 0, f.now) == 64);
-      CHECK(f.has(OwnedKey("a")));  // the same use
+      CHECK(f.store->exists(OwnedKey("a"), 0, f.now) == 64);  // none
+      f.store->touch(OwnedKey("a"), 0, f.now);
+      f.store->touch(OwnedKey("a"), 0, f.now);  // the same use
       ++expected[StoreSpectrum::reuse_class(age * kSecond)];
       check();
     }
