@@ -101,7 +101,8 @@ struct Submission {
 static_assert(sizeof(Submission) == 64);
 
 // What became of one page; written by the daemon into the slot of the same index as its descriptor,
-// before the completion is published.
+// before the completion is published. It counts only with a completion whose status is ok: before
+// that the slice may still be written.
 struct PageResult {
   std::int32_t status;   // simm::Status
   std::uint32_t detail;  // reserved, zero

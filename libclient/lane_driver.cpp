@@ -335,6 +335,7 @@ void LaneDriver::finish_page(Lane& lane, BatchRun& run, std::uint32_t index,
                              Status status) noexcept {
   const PageSlot& slot = lane.slots[index];
   ipc::PageResult result{};
+  // Of a submission that was not carried out, or has no completion, no result of a page counts.
   if (status == Status::ok) {
     (void)lane.ring->read_result(index, result);  // the index is one that the lane gave out
     status = known_status(result.status);

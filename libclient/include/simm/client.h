@@ -128,9 +128,9 @@ public:
   Status ping(const CallOptions& options = {});
 
   // --- batches: lists of any length, results[i] answers items[i]
-  // ---------------------------------- ok: carried out, each page has its own result. Else why it
-  // was not, and each page that was not carried out has that status as its result. results.size()
-  // must equal the list's length.
+  // ---------------------------------- ok: carried out, each page has its own result: `timeout`
+  // where its owner did not answer in time. Else why it was not, and each page that was not carried
+  // out has that status as its result. results.size() must equal the list's length.
   Status put(std::span<const Item> items, std::span<PageResult> results,
              const CallOptions& options = {});
   Status get(std::span<const Item> items, std::span<PageResult> results,

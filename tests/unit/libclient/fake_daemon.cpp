@@ -358,11 +358,17 @@ void FakeDaemon::Loop::carry_out(Session& session, const Held& held) {
       session.gone = true;
       return;
     }
-    const ipc::PageResult result = page(session, submission, pages[i], key);
+    ipc::PageResult result = page(session, submission, pages[i], key);
+    const std::string& late = daemon.options_.late;
+    if (!late.empty() && key.compare(0, late.size(), late) == 0) {
+      result = {static_cast<std::int32_t>(Status::timeout), 0, 0};
+      if (daemon.options_.is_older) completion.status = result.status;
+    }
     completion.pages_ok += result.status == 0 ? 1 : 0;
     completion.bytes_moved += result.bytes;
     lane.write_result(submission.page_first + i, result);
   }
+  if (daemon.options_.loses_completions) return;
   if (lane.publish_completion(completion) == ipc::Wake::bell) (void)session.bell.ring();
 }
 

@@ -26,7 +26,10 @@ struct FakeOptions {
   bool does_foreign = false;
   std::string refuses;  // not empty: every hello, with this reason
   std::string manager_address;
-  bool silent = false;  // accepts and never answers
+  bool silent = false;             // accepts and never answers
+  std::string late;                // not empty: pages whose keys begin so get no answer in time
+  bool is_older = false;           // then it says of the whole submission that it was late
+  bool loses_completions = false;  // writes the results of pages, and no completion
 };
 
 // What is stored: outlives the daemons that serve it one after the other.

@@ -171,6 +171,85 @@ TEST_CASE("daemon dies with calls in flight: they end unreachable, well before t
   }
 }
 
+// Four keys, the second and the fourth of them late.
+struct LateWorld {
+  explicit LateWorld(const FakeOptions& changes = {}) : fake(changes) {
+    fake.path = place.path();
+    for (const char* key : kKeys) store->objects["/" + std::string(key)].assign(100, 'v');
+    daemon.emplace(fake, store);
+    ClientOptions options;
+    options.socket_path = place.path();
+    client.emplace(Client::connect(options).value());
+    region = client->allocate_region(4 * 4096).value();
+    for (std::size_t i = 0; i < 4; ++i) {
+      items.push_back({kKeys[i], View(region, i * 4096, 200), 0, 0});
+    }
+  }
+  static constexpr const char* kKeys[] = {"a", "late/b", "c", "late/d"};
+  SocketPlace place;
+  FakeOptions fake;
+  std::shared_ptr<FakeStore> store = std::make_shared<FakeStore>();
+  std::optional<FakeDaemon> daemon;
+  std::optional<Client> client;
+  Region region;
+  std::vector<Item> items;
+  std::vector<PageResult> results = std::vector<PageResult>(4);
+};
+
+TEST_CASE("pages that came too late cost no other page its result") {
+  FakeOptions fake;
+  fake.late = "late/";
+  LateWorld world(fake);
+  const auto check = [&] {
+    for (std::size_t i = 0; i < 4; ++i) {
+      CHECK(world.results[i].status == (i % 2 == 0 ? Status::ok : Status::timeout));
+      CHECK(world.results[i].bytes == (i % 2 == 0 ? 100 : 0));
+    }
+  };
+  CHECK(world.client->get(world.items, world.results) == Status::ok);
+  check();
+  CHECK(world.client->stats().timeouts == 2);
+  world.results.assign(4, {});
+  REQUIRE(world.client->get_async(world.items, world.results).has_value());
+  std::vector<simm::Completed> out(1);
+  while (world.client->drain(out) == 0) world.client->wait(100);
+  CHECK(out[0].status == Status::ok);
+  check();
+}
+
+TEST_CASE("an older daemon says that a submission was late: none of its pages counts") {
+  FakeOptions fake;
+  fake.late = "late/";
+  fake.is_older = true;
+  LateWorld world(fake);
+  CHECK(world.client->get(world.items, world.results) == Status::timeout);
+  for (const PageResult& result : world.results) CHECK(result.status == Status::timeout);
+}
+
+TEST_CASE("results of pages without a completion are not believed") {
+  FakeOptions fake;
+  fake.loses_completions = true;
+  LateWorld world(fake);
+  Status expected = Status::timeout;
+  std::thread killer;
+  SUBCASE("the daemon stays and does not answer") {}
+  SUBCASE("the daemon dies") {
+    expected = Status::unreachable;
+    killer = std::thread([&] {
+      while (world.daemon->counts().submissions == 0) std::this_thread::yield();
+      CHECK(world.daemon->wait_until_idle());
+      world.daemon.reset();
+    });
+  }
+  const bool dies = killer.joinable();
+  CHECK(world.client->get(world.items, world.results, within(dies ? 20'000 : 100)) == expected);
+  if (dies) killer.join();
+  for (const PageResult& result : world.results) {
+    CHECK(result.status == expected);
+    CHECK(result.bytes == 0);
+  }
+}
+
 TEST_CASE("stopped daemon, shared region: the call ends, late writes and reads touch nothing") {
   World world;
   Region region = world.client->allocate_region(64 * 4096).value();

@@ -36,6 +36,33 @@ TEST_CASE("results, completion and counts come back for the submission they belo
   CHECK(client.session->in_flight() == 0);
 }
 
+TEST_CASE("pages that were answered in time are told beside those that were not") {
+  Rig rig;
+  Client& client = rig.attach(Rig::config(1));
+  push(client, Opcode::get, 3, 100, 11);
+  rig.set->do_work();
+  engine::Operation& operation = *rig.engine.submitted.front();
+  rig.engine.submitted.clear();
+  operation.replies[0] = {Status::ok, 100};
+  operation.replies[1] = {Status::timeout, 0};
+  operation.replies[2] = {Status::ok, 70};
+  operation.status = Status::timeout;
+  operation.bytes_moved = 170;
+  operation.owner->on_complete(operation);
+  rig.engine.release(operation);
+  const ipc::Completion get = take(client);
+  CHECK(get.token == 11);
+  CHECK(get.status == 0);  // else no client may believe any of its page results
+  CHECK(get.pages_ok == 2);
+  CHECK(get.bytes_moved == 170);
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    ipc::PageResult result{};
+    REQUIRE(client.lanes[0].read_result(i, result) == Status::ok);
+    const Status expected = i == 1 ? Status::timeout : Status::ok;
+    CHECK(result.status == static_cast<std::int32_t>(expected));
+  }
+}
+
 TEST_CASE("results follow the client's order although the engine sorts the pages") {
   Rig rig;
   Client& client = rig.attach(Rig::config(1));
