@@ -248,6 +248,11 @@ void FakeDaemon::Loop::welcome(Session& session, const ipc::Hello& hello) {
   spec.prefault = true;
   session.file.emplace(ipc::MemoryFile::create(spec).value());
   session.memory = ipc::Mapping::map(session.file->fd(), 0, spec.bytes).value();
+  if (daemon.options_.knows_patience) {
+    // SAFETY: the memory begins with the header.
+    reinterpret_cast<ipc::SessionHeader*>(session.memory.data())->progress.word =
+        ipc::kProgressBegin;
+  }
   session.words.emplace(reinterpret_cast<ipc::SessionHeader*>(session.memory.data()));
   for (std::uint32_t i = 0; i < lanes; ++i) {
     session.lanes.emplace_back(ipc::LaneMemory(ipc::lane_base(session.memory.data(), i)));
@@ -326,6 +331,7 @@ bool FakeDaemon::Loop::take(Session& session) {
       daemon.last_ = submission;
     }
   }
+  if (daemon.tells_progress_) session.words->tell_progress();
   if (daemon.stopped_) return worked;
   // Newest first: completions need not come in the order of the submissions.
   while (!session.held.empty() && !session.gone) {

@@ -34,8 +34,9 @@ using simm::View;
 using Clock = std::chrono::steady_clock;
 
 struct World {
-  explicit World(bool adopts = false) {
+  explicit World(bool adopts = false, bool knows_patience = false) {
     fake.path = place.path();
+    fake.knows_patience = knows_patience;
     fake.adopts = adopts;
     daemon = std::make_unique<FakeDaemon>(fake, store);
     options.socket_path = place.path();
@@ -310,6 +311,49 @@ TEST_CASE("stopped daemon, staged region: the call ends, its staging memory is g
   for (const std::byte byte : memory) REQUIRE(byte == std::byte{'C'});
   REQUIRE(world.wait_until_back());
   CHECK(world.client->get("value", View(region, 0, 3000)).ok());
+}
+
+TEST_CASE("a daemon that tells of progress is waited for, one that is stopped is not") {
+  constexpr std::uint32_t kPatienceMs = 1000;
+  constexpr std::chrono::milliseconds kPatience(kPatienceMs);
+  World world(false, true);
+  ClientOptions options = world.options;
+  options.sync_timeout_ms = options.async_timeout_ms = kPatienceMs;
+  Client client = Client::connect(options).value();
+  Region region = client.allocate_region(2 * 4096).value();
+  REQUIRE(client.put("k", View(region, 0, 100)).ok());
+  const Item item{"k", View(region, 4096, 100), 0, 0};
+  PageResult result;
+  std::vector<simm::Completed> out(1);
+  const auto get = [&](bool is_async) {
+    if (!is_async) return client.get({&item, 1}, {&result, 1});
+    REQUIRE(client.get_async({&item, 1}, {&result, 1}).has_value());
+    while (client.drain(out) == 0) client.wait(100);
+    return out[0].status;
+  };
+  for (const bool is_async : {false, true}) {
+    CAPTURE(is_async);
+    world.daemon->be_slow();
+    const auto began = Clock::now();
+    std::thread waker([&] {
+      // More than the patience and all that is added to it.
+      while (Clock::now() < began + 2 * kPatience) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+      world.daemon->go_on();
+    });
+    CHECK(get(is_async) == Status::ok);
+    waker.join();
+    CHECK(result.ok());
+    CHECK(Clock::now() >= began + 2 * kPatience);
+  }
+  world.daemon->stop();
+  const auto began = Clock::now();
+  CHECK(get(false) == Status::timeout);
+  CHECK(result.status == Status::timeout);
+  CHECK(Clock::now() - began < 5 * kPatience);  // not the latest deadline, of ten
+  CHECK(region.kind() == RegionKind::staged);
+  world.daemon->go_on();
 }
 
 TEST_CASE("stopped daemon, memory that can not be taken back: the call waits for the fence") {
