@@ -358,9 +358,23 @@ TEST_CASE("a daemon that tells of progress is waited for, one that is stopped is
 
 TEST_CASE("stopped daemon, memory that can not be taken back: the call waits for the fence") {
   World world;
-  simm::AllocateOptions options;
-  options.stopped_daemon = simm::StoppedDaemon::wait;
-  Region region = world.client->allocate_region(8192, options).value();
+  Region region;
+  std::vector<std::byte> memory(8192);
+  SUBCASE("by its owner's wish") {
+    simm::AllocateOptions options;
+    options.stopped_daemon = simm::StoppedDaemon::wait;
+    region = world.client->allocate_region(memory.size(), options).value();
+  }
+  SUBCASE("foreign") {
+    world.die();
+    world.fake.does_foreign = true;
+    world.come_back();
+    REQUIRE(world.wait_until_back());
+    simm::RegisterOptions options;
+    options.kind = RegionKind::foreign;
+    region = world.client->register_region(memory.data(), memory.size(), options).value();
+  }
+  const RegionKind kind = region.kind();
   std::memset(region.data(), 'v', 3000);
   REQUIRE(world.client->put("value", View(region, 0, 3000)).ok());
   world.daemon->stop();
@@ -375,7 +389,7 @@ TEST_CASE("stopped daemon, memory that can not be taken back: the call waits for
   CHECK_FALSE(ended);
   world.daemon->go_on();
   caller.join();
-  CHECK(region.kind() == RegionKind::shared);
+  CHECK(region.kind() == kind);
   REQUIRE(world.wait_until_back());
   CHECK(world.client->get("value", View(region, 0, 3000)).ok());
 }
