@@ -85,23 +85,28 @@ static_assert(sizeof(PageDescriptor) == 64);
 
 // One batch. 64 bytes.
 struct Submission {
-  std::uint64_t token;        // the client's own; returned in the completion, never interpreted
-  std::uint64_t timeout_ns;   // from the moment the daemon takes it; 0 = the daemon's default
-  std::uint32_t page_first;   // index into the lane's page descriptors (and page results)
-  std::uint32_t page_count;   // 1 .. kPagesPerSubmissionMax; 0 for noop
-  std::uint32_t ttl_ms;       // put: 0 = no limit of its own
-  std::uint32_t lease_ms;     // exists, get: 0 = the daemon's default
-  std::uint16_t name_space;   // id from OpenNamespace of this session; 0 = the default namespace
-  std::uint16_t flags;        // kFlag*
-  std::uint8_t opcode;        // Opcode
-  std::uint8_t put_mode;      // PutMode
-  std::uint16_t reserved0;    // zero
-  std::uint64_t reserved[3];  // zero
+  std::uint64_t token;       // the client's own; returned in the completion, never interpreted
+  std::uint64_t timeout_ns;  // from the moment the daemon takes it; 0 = the daemon's default
+  std::uint32_t page_first;  // index into the lane's page descriptors (and page results)
+  std::uint32_t page_count;  // 1 .. kPagesPerSubmissionMax; 0 for noop
+  std::uint32_t ttl_ms;      // put: 0 = no limit of its own
+  std::uint32_t lease_ms;    // exists, get: 0 = the daemon's default
+  std::uint16_t name_space;  // id from OpenNamespace of this session; 0 = the default namespace
+  std::uint16_t flags;       // kFlag*
+  std::uint8_t opcode;       // Opcode
+  std::uint8_t put_mode;     // PutMode
+  std::uint16_t reserved0;   // zero
+  // Above 0: it is given up when nothing of it has moved for so long; timeout_ns is the latest end.
+  // 0 where SessionHeader::progress is 0.
+  std::uint64_t patience_ns;
+  std::uint64_t reserved[2];  // zero
 };
 static_assert(sizeof(Submission) == 64);
+static_assert(offsetof(Submission, patience_ns) == 40);
 
 // What became of one page; written by the daemon into the slot of the same index as its descriptor,
-// before the completion is published.
+// before the completion is published. It counts only with a completion whose status is ok: before
+// that the slice may still be written.
 struct PageResult {
   std::int32_t status;   // simm::Status
   std::uint32_t detail;  // reserved, zero
@@ -203,11 +208,14 @@ struct SessionHeader {
   SharedLine poison_reason;    // daemon: PoisonReason
   SharedLine daemon_sleeping;  // daemon sets to 1 before it sleeps; the client that clears it sends
                                // one message on the bell socket
-  SharedLine pad1[28];
+  SharedLine progress;         // daemon: 0: it knows no Submission::patience_ns; else a number that
+                               // changes whenever some submission is given more time
+  SharedLine pad1[27];
 };
 static_assert(offsetof(SessionHeader, layout_version) == 44);
 static_assert(offsetof(SessionHeader, state) == 128);
 static_assert(offsetof(SessionHeader, daemon_sleeping) == 384);
+static_assert(offsetof(SessionHeader, progress) == 512);
 static_assert(sizeof(SessionHeader) == 4096);
 
 constexpr std::size_t session_bytes(std::uint32_t lane_count) {

@@ -20,6 +20,9 @@
 
 namespace simm::ipc {
 
+// SessionHeader::progress when a session begins.
+inline constexpr std::uint32_t kProgressBegin = 1;
+
 // Thread: the data agent that owns the session.
 template <typename Access>
 class BasicDaemonSessionWords {
@@ -27,7 +30,8 @@ public:
   explicit BasicDaemonSessionWords(SessionHeader* header) noexcept
       : state_(&header->state.word),
         poison_reason_(&header->poison_reason.word),
-        sleeping_(&header->daemon_sleeping.word) {}
+        sleeping_(&header->daemon_sleeping.word),
+        progress_(&header->progress.word) {}
 
   // The reason becomes visible before the state.
   void publish_poisoned(PoisonReason reason) noexcept {
@@ -42,10 +46,18 @@ public:
   void announce_sleep() noexcept { sleeping_.store_seq_cst(1); }
   void withdraw_sleep() noexcept { sleeping_.store_relaxed(0); }
 
+  // Some submission got more time than its client knows of.
+  void tell_progress() noexcept {
+    if (++told_ == 0) ++told_;
+    progress_.store_release(told_);
+  }
+
 private:
   BasicUntrustedWord<Access> state_;
   BasicUntrustedWord<Access> poison_reason_;
   BasicUntrustedWord<Access> sleeping_;
+  BasicUntrustedWord<Access> progress_;
+  std::uint32_t told_ = kProgressBegin;  // what progress_ holds
 };
 
 // Thread: any. Lives as long as any thread of the client uses the session.
@@ -55,7 +67,8 @@ public:
   explicit BasicClientSessionWords(SessionHeader* header) noexcept
       : state_(&header->state.word),
         poison_reason_(&header->poison_reason.word),
-        sleeping_(&header->daemon_sleeping.word) {}
+        sleeping_(&header->daemon_sleeping.word),
+        progress_(&header->progress.word) {}
 
   // After a push: sends one message if the daemon sleeps. False when the daemon's end is closed.
   bool ring_if_sleeping(const BellSocket& bell) noexcept { return !take_sleep() || bell.ring(); }
@@ -87,6 +100,10 @@ public:
     return static_cast<PoisonReason>(poison_reason_.load_acquire());
   }
 
+  // 0: the daemon is older than Submission::patience_ns. Else it changes when some submission of
+  // the session was given more time.
+  [[nodiscard]] std::uint32_t progress() const noexcept { return progress_.load_acquire(); }
+
   // The socket to the daemon hung up. The caller then interrupts every lane
   // (ClientLane::interrupt).
   void mark_lost() noexcept { lost_.store(true, std::memory_order_seq_cst); }
@@ -95,6 +112,7 @@ private:
   BasicUntrustedWord<Access> state_;
   BasicUntrustedWord<Access> poison_reason_;
   BasicUntrustedWord<Access> sleeping_;
+  BasicUntrustedWord<Access> progress_;
   std::atomic<bool> lost_{false};
 };
 

@@ -84,12 +84,9 @@ void AsyncEngine::watch(Lane& lane, std::uint64_t now_ns) noexcept {
       return driver_.give_up(lane, poisoned ? Status::poisoned : Status::unreachable);
     }
   }
-  for (std::uint32_t sequence = lane.head; sequence != lane.tail; ++sequence) {
-    const InFlight& entry = lane.entry(sequence);
-    if (entry.run == nullptr || now_ns < entry.give_up_ns) continue;
-    lane.session->shut_down();
-    return end_lane(lane, Status::timeout);
-  }
+  if (now_ns < driver_.overdue_ns(lane, now_ns)) return;
+  lane.session->shut_down();
+  end_lane(lane, Status::timeout);
 }
 
 // The daemon is alive and of no use. What can not be made safe stays in flight until it hangs up.

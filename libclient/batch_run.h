@@ -3,6 +3,7 @@
 // Thread: the one that holds the lane it runs on.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -14,6 +15,9 @@
 namespace simm::detail {
 
 struct BatchRun;
+
+// A call without a timeout of its own ends at the latest after so many times its patience.
+inline constexpr std::uint64_t kPatiencesMax = 10;
 
 // Runs whose last completion was read: how an asynchronous batch hears of its end.
 struct FinishedRuns {
@@ -28,7 +32,10 @@ struct BatchRun {
   std::uint32_t ttl_ms = 0;
   std::uint32_t lease_ms = 0;
   NamespaceRecord* name_space = nullptr;  // null: the default one
-  std::uint64_t deadline_ns = 0;          // absolute, monotonic
+  std::uint64_t deadline_ns = 0;          // absolute, monotonic: the latest end
+  // Above 0: given up before the deadline when nothing of it has moved for so long.
+  std::uint64_t patience_ns = 0;
+  std::uint64_t first_deadline_ns = 0;  // its end when nothing moves
 
   std::size_t next = 0;                // pages before it are submitted or have their result
   std::uint32_t submissions_open = 0;  // pushed, completion not read
@@ -44,6 +51,17 @@ struct BatchRun {
   [[nodiscard]] bool finished() const noexcept { return all_submitted() && submissions_open == 0; }
   [[nodiscard]] bool moves_bytes() const noexcept {
     return opcode == ipc::Opcode::put || opcode == ipc::Opcode::get;
+  }
+
+  // Its daemon knows of no patience.
+  void forget_patience() noexcept {
+    deadline_ns = first_deadline_ns;
+    patience_ns = 0;
+  }
+  // When something that is asked of a daemon now is over, unless the daemon tells of progress.
+  [[nodiscard]] std::uint64_t end_ns(std::uint64_t now_ns) const noexcept {
+    if (patience_ns == 0 || now_ns >= deadline_ns) return deadline_ns;
+    return now_ns + std::min(patience_ns, deadline_ns - now_ns);
   }
 
   // After the last completion.

@@ -26,13 +26,15 @@ Status Core::prepare(BatchRun& run, const CallOptions& options, std::uint32_t de
                      std::uint64_t floor_bytes_per_s) noexcept {
   const std::uint64_t now_ns = ipc::monotonic_now_ns();
   if (options.timeout_ms != 0) {
-    run.deadline_ns = now_ns + options.timeout_ms * kNsPerMs;
+    run.deadline_ns = run.first_deadline_ns = now_ns + options.timeout_ms * kNsPerMs;
   } else {
-    run.deadline_ns = now_ns + default_timeout_ms * kNsPerMs;
+    run.patience_ns = default_timeout_ms * kNsPerMs;
     if (floor_bytes_per_s != 0) {
-      run.deadline_ns += static_cast<std::uint64_t>(static_cast<double>(bytes_of(run)) * 1e9 /
+      run.patience_ns += static_cast<std::uint64_t>(static_cast<double>(bytes_of(run)) * 1e9 /
                                                     static_cast<double>(floor_bytes_per_s));
     }
+    run.first_deadline_ns = now_ns + run.patience_ns;
+    run.deadline_ns = now_ns + kPatiencesMax * run.patience_ns;
   }
   run.put_mode = static_cast<ipc::PutMode>(options.mode);
   run.ttl_ms = options.ttl_ms;
@@ -59,7 +61,7 @@ Status Core::prepare(BatchRun& run, const CallOptions& options, std::uint32_t de
 Status Core::carry_out(BatchRun& run, bool reattach) noexcept {
   if (run.all_submitted()) return run.outcome;  // an empty list
   Lane* lane = nullptr;
-  if (!link_.ready(reattach, run.deadline_ns)) {
+  if (!link_.ready(reattach, run.first_deadline_ns)) {
     run.stop(fail(Status::unreachable, "no daemon at %s at the moment: start it again",
                   link_.socket_path().c_str()));
   } else if (lane = pool_.borrow(run.deadline_ns); lane == nullptr) {
@@ -97,7 +99,6 @@ bool Core::name_space_known(const Lane& lane, const BatchRun& run) noexcept {
 }
 
 void Core::run_on(Lane& lane, BatchRun& run) noexcept {
-  const std::uint64_t give_up_ns = run.deadline_ns + kFenceGraceNs + kStoppedAfterNs;
   while (!run.finished()) {
     bool pushed = false;
     while (driver_.push_next(lane, run) == LaneDriver::Push::pushed) pushed = true;
@@ -106,7 +107,7 @@ void Core::run_on(Lane& lane, BatchRun& run) noexcept {
     if (pushed) (void)lane.session->ring();
     Status reason = Status::ok;
     if (!lane.ring->has_completion()) {
-      reason = driver_.wait(lane, ipc::monotonic_now_ns(), give_up_ns);
+      reason = driver_.wait(lane, ipc::monotonic_now_ns());
     }
     if (reason == Status::ok && !driver_.collect(lane)) reason = Status::io_error;
     if (reason != Status::ok) return abandon(lane, run, reason);

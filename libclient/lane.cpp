@@ -9,6 +9,7 @@ void Lane::bind(std::shared_ptr<Session> to) {
   session = std::move(to);
   ring.emplace(session->lane(index_));
   wait = ipc::WaitStrategy(wait_mode_);
+  progress_seen = session->words().progress();
 }
 
 void Lane::unbind() noexcept {

@@ -95,8 +95,9 @@ public:
   ipc::WaitStrategy sleeper{ipc::WaitMode::event};  // for long waits, so that `wait` learns nothing
   RegionRecord* last_region = nullptr;              // find()'s last answer, a guess
 
-  std::uint32_t head = 0;  // oldest submission not given back; free-running
-  std::uint32_t tail = 0;  // next submission; its token
+  std::uint32_t progress_seen = 0;  // of its session; 0: the daemon knows no patience
+  std::uint32_t head = 0;           // oldest submission not given back; free-running
+  std::uint32_t tail = 0;           // next submission; its token
   std::array<InFlight, kInFlightMax> in_flight{};
   std::array<PageSlot, ipc::kPageSlots> slots{};
   RangeRing pages{ipc::kPageSlots};

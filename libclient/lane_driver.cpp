@@ -37,6 +37,7 @@ struct LaneDriver::Draft {
 
 LaneDriver::Push LaneDriver::push_next(Lane& lane, BatchRun& run) noexcept {
   if (run.all_submitted()) return Push::nothing_left;
+  if (run.patience_ns != 0 && lane.progress_seen == 0) run.forget_patience();
   const std::uint64_t now_ns = ipc::monotonic_now_ns();
   if (now_ns >= run.deadline_ns) {
     run.stop(Status::timeout);
@@ -256,6 +257,7 @@ bool LaneDriver::publish(Lane& lane, BatchRun& run, const Draft& draft,
   ipc::Submission submission{};
   submission.token = lane.tail;
   submission.timeout_ns = run.deadline_ns - now_ns;
+  submission.patience_ns = run.patience_ns;
   submission.page_first = draft.page_first;
   submission.page_count = draft.count;
   submission.opcode = static_cast<std::uint8_t>(run.opcode);
@@ -273,7 +275,7 @@ bool LaneDriver::publish(Lane& lane, BatchRun& run, const Draft& draft,
   }
   InFlight& entry = lane.entry(lane.tail);
   entry.run = &run;
-  entry.give_up_ns = run.deadline_ns + kFenceGraceNs + kStoppedAfterNs;
+  entry.give_up_ns = run.end_ns(now_ns) + kFenceGraceNs + kStoppedAfterNs;
   entry.page_first = draft.page_first;
   entry.page_count = draft.count;
   entry.pages_mark = lane.pages.mark();
@@ -335,6 +337,7 @@ void LaneDriver::finish_page(Lane& lane, BatchRun& run, std::uint32_t index,
                              Status status) noexcept {
   const PageSlot& slot = lane.slots[index];
   ipc::PageResult result{};
+  // Of a submission that was not carried out, or has no completion, no result of a page counts.
   if (status == Status::ok) {
     (void)lane.ring->read_result(index, result);  // the index is one that the lane gave out
     status = known_status(result.status);

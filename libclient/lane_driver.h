@@ -14,7 +14,8 @@
 
 namespace simm::detail {
 
-// The daemon completes a batch by its deadline plus this (and fences what is still running)...
+// The daemon completes a batch by its deadline plus this (and fences what is still running). Of one
+// with patience it tells within its patience that the end is later (SessionHeader::progress)...
 inline constexpr std::uint64_t kFenceGraceNs = 100'000'000;
 // ... and is taken for stopped when that has passed by this much: what its turn and ours may take.
 inline constexpr std::uint64_t kStoppedAfterNs = 100'000'000;
@@ -39,9 +40,12 @@ public:
   // Takes every completion that is there. False when the lane is broken: the session is of no use.
   [[nodiscard]] bool collect(Lane& lane) noexcept;
 
-  // Waits until there is a completion (ok), or says why there will be none: timeout (give_up_ns has
-  // passed), or unreachable or poisoned when the daemon has hung up.
-  [[nodiscard]] Status wait(Lane& lane, std::uint64_t now_ns, std::uint64_t give_up_ns) noexcept;
+  // When something in flight on the lane is overdue, so that the daemon must be stopped:
+  // kNoDeadline where nothing is. Later than before when the daemon has told of progress.
+  [[nodiscard]] std::uint64_t overdue_ns(Lane& lane, std::uint64_t now_ns) noexcept;
+  // Waits until there is a completion (ok), or says why there will be none: timeout (something is
+  // overdue), or unreachable or poisoned when the daemon has hung up.
+  [[nodiscard]] Status wait(Lane& lane, std::uint64_t now_ns) noexcept;
 
   // Tries to make the pages of everything in flight on the lane safe from a daemon that is alive.
   // False when some can not be: then nothing of the lane may be given up yet.

@@ -15,12 +15,26 @@ constexpr int kHangUpWaitMs = 5;
 
 }  // namespace
 
-Status LaneDriver::wait(Lane& lane, std::uint64_t now_ns, std::uint64_t give_up_ns) noexcept {
+std::uint64_t LaneDriver::overdue_ns(Lane& lane, std::uint64_t now_ns) noexcept {
+  const std::uint32_t told = lane.session->words().progress();
+  // Whichever submission it was about: the daemon runs, and keeps the times of all of them.
+  const bool is_news = told != lane.progress_seen;
+  lane.progress_seen = told;
+  std::uint64_t earliest_ns = ipc::kNoDeadlineNs;
+  for (std::uint32_t sequence = lane.head; sequence != lane.tail; ++sequence) {
+    InFlight& entry = lane.entry(sequence);
+    if (entry.run == nullptr) continue;
+    if (is_news) entry.give_up_ns = entry.run->end_ns(now_ns) + kFenceGraceNs + kStoppedAfterNs;
+    earliest_ns = std::min(earliest_ns, entry.give_up_ns);
+  }
+  return earliest_ns;
+}
+
+Status LaneDriver::wait(Lane& lane, std::uint64_t now_ns) noexcept {
   Session& session = *lane.session;
   ipc::WaitStrategy* strategy = &lane.wait;
   for (;;) {
-    const Status waited =
-        strategy->wait(*lane.ring, session.words(), std::min(now_ns + kLookIntervalNs, give_up_ns));
+    const Status waited = strategy->wait(*lane.ring, session.words(), now_ns + kLookIntervalNs);
     if (waited == Status::ok) return Status::ok;
     // The daemon closed, poisoned or lost the session. The hang-up is the fence: until then it may
     // still be finishing what is in flight.
@@ -31,7 +45,7 @@ Status LaneDriver::wait(Lane& lane, std::uint64_t now_ns, std::uint64_t give_up_
                                                                     : Status::unreachable;
     }
     now_ns = ipc::monotonic_now_ns();
-    if (now_ns >= give_up_ns) return Status::timeout;
+    if (now_ns >= overdue_ns(lane, now_ns)) return Status::timeout;
     // What a long wait does must not teach the strategy about short ones.
     if (lane.wait_mode() != ipc::WaitMode::spin) strategy = &lane.sleeper;
   }
@@ -45,7 +59,10 @@ bool LaneDriver::take_back_all(Lane& lane) noexcept {
     for (std::uint32_t i = 0; i < entry.page_count; ++i) {
       PageSlot& slot = lane.slots[entry.page_first + i];
       if (slot.staging != nullptr || slot.taken_back) continue;
-      const bool allowed = slot.region->memory().stopped_daemon == StoppedDaemon::take_back;
+      // A helper of the daemon reads and writes foreign memory by its address: no mapping of ours
+      // keeps it away.
+      const bool allowed = slot.region->memory().stopped_daemon == StoppedDaemon::take_back &&
+                           slot.region->kind() != RegionKind::foreign;
       if (!allowed || !take_back(*slot.region, slot.offset, slot.length)) {
         all = false;
         continue;

@@ -39,6 +39,8 @@ constexpr MetricRow kRows[] = {
      "Messages posted to owners of keys."},
     {"engine.*.timeouts", "simm_engine_timeouts_total", T::counter, "agent", U::as_is,
      "Batches with a page that got no answer in time."},
+    {"engine.*.extended", "simm_engine_extended_total", T::counter, "agent", U::as_is,
+     "Times that a batch got more time because its bytes move, if slowly."},
     {"engine.*.cancels", "simm_engine_cancels_total", T::counter, "agent", U::as_is,
      "Messages that were asked to end because their deadline was near."},
     {"engine.*.resets", "simm_engine_resets_total", T::counter, "agent", U::as_is,

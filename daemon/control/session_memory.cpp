@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "ipc/session_words.h"
+
 namespace simm::control {
 
 Expected<SessionMemory> SessionMemory::create(std::uint64_t session_id, std::uint32_t lanes) {
@@ -32,6 +34,7 @@ Expected<SessionMemory> SessionMemory::create(std::uint64_t session_id, std::uin
   header.completion_slots = ipc::kCompletionSlots;
   header.page_slots = ipc::kPageSlots;
   header.key_arena_bytes = ipc::kKeyArenaBytes;
+  header.progress.word = ipc::kProgressBegin;
   std::atomic_ref<std::uint32_t>(header.layout_version)
       .store(ipc::kLayoutVersion, std::memory_order_release);
   return memory;

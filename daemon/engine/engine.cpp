@@ -96,7 +96,7 @@ void Engine::submit(Operation& operation) noexcept {
     operation.stamp_ns(base::OperationStamp::queued) = progress.stage_ns;
     operation.first_peer = kNobodyYet;
   }
-  operation.cancel_ns = cancel_time(now_ns, operation.header.deadline_ns);
+  begin_patience(progress);
   ++in_flight_;
   counters_.batches.add();
   counters_.pages.add(operation.page_count);
@@ -106,7 +106,7 @@ void Engine::submit(Operation& operation) noexcept {
   for (std::uint32_t i = 0; i < operation.page_count; ++i) {
     PageHasher::hash(scope, operation.pages[i]);
   }
-  timers_.arm(progress, operation.cancel_ns);
+  timers_.arm(progress, next_look_ns(progress, now_ns));
   SubRequest* entry = nullptr;
   if (operation.is_fetch) {
     entry = requests_.acquire();
@@ -382,6 +382,7 @@ void Engine::on_reply(RequestToken token, std::span<const PageReply> replies) no
       take_reply(operation, operation.pages[at], reply);
     }
   }
+  progress_of(*request).answered += request->first - first;
   go_on(*request);
 }
 
@@ -434,9 +435,10 @@ void Engine::close_request(SubRequest& request) noexcept {
 // ---- deadlines ----
 
 void Engine::on_timer(Progress& progress) noexcept {
-  const base::TimeNs deadline_ns = progress.operation->header.deadline_ns;
+  const base::TimeNs deadline_ns = progress.deadline_ns;
   switch (progress.phase) {
     case Phase::running:
+      if (goes_on(progress)) return;
       progress.phase = Phase::cancelling;
       timers_.arm(progress, deadline_ns);
       return cancel_open(progress);

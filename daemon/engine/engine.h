@@ -9,6 +9,11 @@
 //   posts, retries,    | cancels, waits for   | resets the paths that | complete: a transport
 //   reroutes           | the acknowledgements | are still open        | fences within the grace
 //
+// `deadline` is the header's. Where that has a patience_ns it is the latest end, and the batch is
+// given up earlier: patience_ns after it was submitted, or after one of a few looks in that time
+// which found that bytes had moved on the ways to its owners, or an answer of it had come. So a
+// slow line is waited for, and one that stands is not (engine_patience.cpp).
+//
 // Giving up is not completing: pages without an answer get `timeout` only when their request has
 // been answered or fenced. Before cancel_ns
 //  - pages that met wrong_epoch, which did nothing, are routed again as soon as the placement has
@@ -101,6 +106,10 @@ private:
     bool accepted = false;  // some message of it was
     bool timed_out = false;
     base::TimeNs submitted_ns = 0;
+    base::TimeNs deadline_ns = 0;  // as far as is known; the header's is the latest
+    std::uint64_t answered = 0;    // pages
+    std::uint64_t moved = 0;       // by the last look
+    bool has_looked = false;
     bool timed = false;         // its stages go into the histograms
     base::TimeNs stage_ns = 0;  // when its last stage ended; 0: neither timed nor traced
     base::IntrusiveList<SubRequest, OpenTag> open;
@@ -140,6 +149,12 @@ private:
   void answer(SubRequest& request, std::uint32_t first, std::uint32_t end, Status status) noexcept;
   void go_on(SubRequest& request) noexcept;
   void close_request(SubRequest& request) noexcept;
+
+  // Patience.
+  void begin_patience(Progress& progress) noexcept;
+  base::TimeNs next_look_ns(const Progress& progress, base::TimeNs now_ns) const noexcept;
+  std::uint64_t moved_of(Progress& progress) noexcept;
+  bool goes_on(Progress& progress) noexcept;
 
   // Deadlines.
   void on_timer(Progress& progress) noexcept;

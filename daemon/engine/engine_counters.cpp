@@ -81,6 +81,7 @@ EngineCounters::EngineCounters(base::CounterSet& set, std::string_view prefix) {
   no_credit = set.counter(name + ".no_credit");
   unreachable = set.counter(name + ".unreachable");
   requests = set.counter(name + ".requests");
+  extended = set.counter(name + ".extended");
   cancels = set.counter(name + ".cancels");
   resets = set.counter(name + ".resets");
   retries = set.counter(name + ".retries");

@@ -42,6 +42,7 @@ struct EngineCounters {
   base::Counter no_credit;        // posts that had to wait
   base::Counter unreachable;      // posts without a path
   base::Counter requests;         // messages posted
+  base::Counter extended;         // looks that gave a batch more time, because its bytes move
   base::Counter cancels;          // asked politely
   base::Counter resets;           // and not politely
   base::Counter retries;          // after a collateral fence

@@ -36,9 +36,9 @@ struct Operation {
   bool is_fetch = false;
 
   // The engine's own state.
-  base::TimeNs cancel_ns = 0;       // deadline minus fence budget
+  base::TimeNs cancel_ns = 0;       // the deadline that it has now minus fence budget
   std::uint32_t requests_open = 0;  // posted and neither replied nor fenced
-  Status status = Status::ok;       // of the batch as a whole; pages have their own
+  Status status = Status::ok;       // timeout: a page of it got no answer in time
   std::uint64_t bytes_moved = 0;
 
   // When its stages ended, by OperationStamp. Of a sampled one (header.trace_id) the session fills
@@ -56,6 +56,8 @@ public:
   virtual ~OperationEvents() = default;
   // The operation goes back to the pool when this returns.
   virtual void on_complete(Operation& operation) noexcept = 0;
+  // Something of it has moved, and it has more time than was known before (patience_ns).
+  virtual void on_progress(Operation&) noexcept {}
 };
 
 // What a session sees of the engine.

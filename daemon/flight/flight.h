@@ -43,6 +43,7 @@ struct Flight {
 
   base::TimeNs begun_ns;         // of the fetch: what it returns is not older
   base::TimeNs deadline_ns;      // the last one of its waiters
+  base::TimeNs patience_ns;      // the longest one of its waiters
   std::uint32_t mark;            // of this node's writes when the fetch began
   std::uint32_t lease_ms;        // that the fetch asks for
   std::uint32_t users;           // copies under way

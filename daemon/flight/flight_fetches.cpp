@@ -57,6 +57,7 @@ void FlightServer::fetch_some(std::uint32_t share, engine::Operation& operation)
     if (flight.age.next != kNone) by_age_.remove(flights_, number);  // it is fetched once more
     by_age_.push_back(flights_, number);
     header.deadline_ns = std::max(header.deadline_ns, flight.deadline_ns);
+    header.patience_ns = std::max(header.patience_ns, flight.patience_ns);
     transport::PageRequest page;
     page.key = flight.key;  // stays: a flight that is being fetched is not released
     page.key_bytes = flight.key_bytes;
@@ -73,6 +74,20 @@ void FlightServer::fetch_some(std::uint32_t share, engine::Operation& operation)
   shares_.add_fetch(share);
   counters_.fetched_pages.add(count);
   engine_.submit(operation);
+}
+
+// Whoever waits for a fetch that moves has to hear of it: nothing else of his moves meanwhile.
+void FlightServer::on_progress(engine::Operation& operation) noexcept {
+  const auto fetch = static_cast<std::uint32_t>(operation.owner_data);
+  const std::uint32_t* const numbers = &fetched_[std::size_t{fetch} * config_.fetch_pages_max];
+  for (std::uint32_t page = 0; page < operation.page_count; ++page) {
+    const Flight& flight = flights_[numbers[page]];
+    for (std::uint32_t w = flight.waiters.front(); w != kNone;
+         w = flight.waiters.next(waiters_, w)) {
+      transport::Incoming& incoming = *jobs_[waiters_[w].job].incoming;
+      incoming.responder->note_progress(incoming);
+    }
+  }
 }
 
 void FlightServer::on_complete(engine::Operation& operation) noexcept {

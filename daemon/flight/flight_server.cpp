@@ -192,7 +192,12 @@ void FlightServer::wait_for(std::uint32_t number, FlightJob& job, std::uint16_t 
   waiters_[waiter].flight = number;
   waiters_[waiter].page = page;
   flight.waiters.push_back(waiters_, waiter);
-  flight.deadline_ns = std::max(flight.deadline_ns, job.incoming->header.deadline_ns);
+  const transport::RequestHeader& header = job.incoming->header;
+  flight.deadline_ns = std::max(flight.deadline_ns, header.deadline_ns);
+  base::TimeNs patience_ns = header.patience_ns;
+  if (patience_ns == 0)
+    patience_ns = header.deadline_ns - std::min(header.deadline_ns, clock_.now_ns());
+  flight.patience_ns = std::max(flight.patience_ns, patience_ns);
   shares_.add_waiter(job.share);
   pages_[job.number - 1].waiters[page] = waiter;
 }

@@ -71,6 +71,7 @@ public:
   void on_aborted(transport::Incoming& incoming) noexcept override;
 
   void on_complete(engine::Operation& operation) noexcept override;
+  void on_progress(engine::Operation& operation) noexcept override;
 
   // Looks at pages, starts fetches and copies. Its turn comes after that of its responder, and
   // before those of the moves and of the engine.

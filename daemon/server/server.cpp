@@ -219,13 +219,14 @@ void Server::on_moved(transport::Incoming& incoming, std::uint16_t page,
   finish_if_over(job);
 }
 
+// Of a put that waits for room, this is what its asker wants to know.
 void Server::on_cancel(transport::Incoming& incoming) noexcept {
   // SAFETY: as in on_moved().
   Job& job = *static_cast<Job*>(incoming.server_data);
   SIMM_CHECK(job.incoming == &incoming);
   counters_.cancels.add();
   job.cancelled = true;
-  stop(job, Status::cancelled);
+  stop(job, job.waits_for_space ? Status::no_space : Status::cancelled);
   finish_if_over(job);
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "daemon/base/agent.h"
 #include "simm/check.h"
 
 namespace simm::session {
@@ -28,6 +27,13 @@ base::TimeNs deadline_of(ipc::Submission submission, const SessionLimits& limits
   const base::TimeNs asked =
       submission.timeout_ns == 0 ? limits.timeout_default_ns : submission.timeout_ns;
   return now_ns + std::min(asked, limits.timeout_max_ns);
+}
+
+// Half of its patience is left then for the way of the news.
+base::TimeNs tell_time(const ipc::Submission& submission, base::TimeNs now_ns) noexcept {
+  const base::TimeNs half_ns = submission.patience_ns / 2;
+  if (half_ns == 0 || half_ns > base::kNoDeadline - now_ns) return base::kNoDeadline;
+  return now_ns + half_ns;
 }
 
 }  // namespace
@@ -96,6 +102,7 @@ Session::Step Session::take_from(std::uint32_t lane_index) noexcept {
   lane.held.trace_id = 0;
   if (context_->tracer.on()) begin_trace(lane.held);
   lane.held.deadline_ns = deadline_of(submission, config_.limits, lane.held.taken_ns);
+  lane.held.tell_ns = tell_time(submission, lane.held.taken_ns);
   ++held_count_;
   return advance(lane_index);
 }
@@ -158,6 +165,9 @@ Session::Step Session::submit(std::uint32_t lane_index) noexcept {
   engine::Operation& operation = *held.operation;
   operation.header.tenant = config_.tenant;
   operation.header.deadline_ns = held.deadline_ns;
+  operation.header.patience_ns = held.submission.patience_ns;
+  // Its patience begins anew.
+  if (held.waited && held.tell_ns != base::kNoDeadline) words_.tell_progress();
   operation.header.trace_id = held.trace_id;
   if (held.trace_id != 0) operation.stamps_ns = held.stamps_ns;
   operation.owner = this;
@@ -233,7 +243,8 @@ void Session::on_complete(engine::Operation& operation) noexcept {
   --share_->operations;
   --in_flight_;
   drop_regions(operation);
-  publish(lane, {operation.client_token, static_cast<std::int32_t>(operation.status), pages_ok,
+  // Carried out, also where a page got no answer in time: each page has its own result.
+  publish(lane, {operation.client_token, static_cast<std::int32_t>(Status::ok), pages_ok,
                  operation.bytes_moved, 0});
   if (operation.header.trace_id != 0) end_trace(operation, pages_ok);
   end_if_empty();
@@ -301,7 +312,11 @@ int Session::expire_held(base::TimeNs now_ns) noexcept {
   if (held_count_ == 0) return 0;
   int expired = 0;
   for (Lane& lane : lanes_) {
-    if (!lane.held.present || now_ns < lane.held.deadline_ns) continue;
+    if (!lane.held.present) continue;
+    if (now_ns < lane.held.deadline_ns) {
+      tell_if_due(lane.held, now_ns);
+      continue;
+    }
     context_->counters.held_timeouts.add();
     answer(lane, Status::timeout);
     ++expired;
@@ -309,11 +324,18 @@ int Session::expire_held(base::TimeNs now_ns) noexcept {
   return expired;
 }
 
+void Session::tell_if_due(Held& held, base::TimeNs now_ns) noexcept {
+  if (now_ns < held.tell_ns) return;
+  held.tell_ns = tell_time(held.submission, now_ns);
+  words_.tell_progress();
+}
+
 base::TimeNs Session::next_deadline_ns() const noexcept {
   base::TimeNs earliest = base::kNoDeadline;
   if (held_count_ == 0) return earliest;
   for (const Lane& lane : lanes_) {
-    if (lane.held.present) earliest = std::min(earliest, lane.held.deadline_ns);
+    if (!lane.held.present) continue;
+    earliest = std::min({earliest, lane.held.deadline_ns, lane.held.tell_ns});
   }
   return earliest;
 }

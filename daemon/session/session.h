@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "daemon/base/agent.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/intrusive_list.h"
 #include "daemon/base/waiter.h"
@@ -73,7 +74,8 @@ public:
   Step take_one() noexcept;
   // True when some lane has an entry to take. Part of the announced sleep, so it really looks.
   [[nodiscard]] bool has_submissions() const noexcept;
-  // Completes what waited for a limit beyond its deadline. Returns how many.
+  // Completes what waited for a limit beyond its deadline, and tells of what still waits before its
+  // client has to believe that this daemon is stopped. Returns how many were completed.
   int expire_held(base::TimeNs now_ns) noexcept;
   [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept;
 
@@ -85,6 +87,7 @@ public:
 
   // OperationEvents. Results, completion, wake.
   void on_complete(engine::Operation& operation) noexcept override;
+  void on_progress(engine::Operation&) noexcept override { words_.tell_progress(); }
   // FdWatch: the bell. What to look at is decided by the turn that follows.
   void on_fd_ready(std::uint32_t epoll_events) noexcept override;
 
@@ -108,7 +111,8 @@ private:
     ipc::Submission submission;
     base::TimeNs taken_ns = 0;
     base::TimeNs deadline_ns = 0;
-    engine::Operation* operation = nullptr;  // decoded; waits for bytes
+    base::TimeNs tell_ns = base::kNoDeadline;  // when its client has to hear that it waits
+    engine::Operation* operation = nullptr;    // decoded; waits for bytes
     std::uint64_t slice_bytes = 0;
     std::uint64_t trace_id = 0;                                 // 0: not sampled
     std::array<base::TimeNs, base::kTraceStampsMax> stamps_ns;  // when it is
@@ -125,6 +129,7 @@ private:
 
   Step take_from(std::uint32_t lane_index) noexcept;
   Step advance(std::uint32_t lane_index) noexcept;
+  void tell_if_due(Held& held, base::TimeNs now_ns) noexcept;
   void begin_trace(Held& held) noexcept;
   void end_trace(const Held& held, Status status) noexcept;
   void end_trace(engine::Operation& operation, std::uint32_t pages_ok) noexcept;

@@ -10,8 +10,11 @@ namespace {
 
 constexpr std::uint8_t kPutModeCount = 2;
 
-bool all_zero(const std::uint64_t (&words)[3]) noexcept {
-  return (words[0] | words[1] | words[2]) == 0;
+template <std::size_t kCount>
+bool all_zero(const std::uint64_t (&words)[kCount]) noexcept {
+  std::uint64_t any = 0;
+  for (const std::uint64_t word : words) any |= word;
+  return any == 0;
 }
 
 bool moves_bytes(ipc::Opcode opcode) noexcept {

@@ -32,6 +32,9 @@ public:
     better_.reset(route, culprit);
     second_.reset(route, culprit);
   }
+  [[nodiscard]] std::uint64_t moved(Route route) const noexcept override {
+    return better_.moved(route) + second_.moved(route);
+  }
   int do_work() noexcept override { return better_.do_work() + second_.do_work(); }
 
 private:

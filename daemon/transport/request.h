@@ -42,6 +42,9 @@ struct RequestHeader {
   base::NamespaceId name_space;
   base::Epoch epoch = 0;         // of the map under which the owner was chosen
   base::TimeNs deadline_ns = 0;  // absolute, on the asking daemon's clock
+  // Above 0: given up before the deadline when nothing of it has moved for so long. It decides at
+  // the asking node and does not leave it.
+  base::TimeNs patience_ns = 0;
   std::uint32_t ttl_ms = 0;
   std::uint32_t lease_ms = 0;  // 0 = the owner's default
   std::uint64_t trace_id = 0;  // of a sampled operation (base/tracer.h), else 0

@@ -67,6 +67,9 @@ public:
   // happens when the culprit was answered, or its path was broken, already. What counts as one
   // path is the transport's: a connection, or (local) each request by itself.
   virtual void reset(Route route, RequestToken culprit) noexcept = 0;
+  // Changes whenever payload, or an answer, moves between this end and that shard: what tells a
+  // slow path from one that stands. The same for ever: this transport does not see it.
+  [[nodiscard]] virtual std::uint64_t moved(Route) const noexcept { return 0; }
   virtual int do_work() noexcept = 0;
 };
 
@@ -110,6 +113,9 @@ public:
                     bool whole_digest) noexcept = 0;
   // True: every push of a whole slice takes the digest, asked for or not, because it travels along.
   [[nodiscard]] virtual bool always_digests() const noexcept { return false; }
+  // Something is done for this request that the asker does not see: it shows in moved(), where that
+  // is of use.
+  virtual void note_progress(Incoming&) noexcept {}
   // `pages` is parallel to incoming.pages; copied before the call returns.
   virtual void reply(Incoming& incoming, std::span<const PageReply> pages) noexcept = 0;
   virtual int do_work() noexcept = 0;

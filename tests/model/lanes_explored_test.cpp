@@ -27,11 +27,11 @@ Submission submission(std::uint64_t token) {
   Submission s{};
   s.token = token;
   s.timeout_ns = token + 1;
-  s.reserved[2] = ~token;
+  s.reserved[1] = ~token;
   return s;
 }
 bool is_whole(const Submission& s) {
-  return s.timeout_ns == s.token + 1 && s.reserved[2] == ~s.token;
+  return s.timeout_ns == s.token + 1 && s.reserved[1] == ~s.token;
 }
 Completion completion(std::uint64_t token) {
   return {token, 0, 1, token * 3, ~token};

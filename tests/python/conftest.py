@@ -88,9 +88,15 @@ def own_daemon(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def cluster(tmp_path, monkeypatch, clean_settings):
+def detection_ms():
+    """How long a silent storage daemon is waited for."""
+    return 300
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch, clean_settings, detection_ms):
     from real_cluster import Cluster
-    running = Cluster(tmp_path)
+    running = Cluster(tmp_path, detection_ms)
     monkeypatch.setenv("SIMM_SOCKET", running.socket)
     try:
         running.start().wait_until_whole()

@@ -21,19 +21,20 @@ def free_address() -> str:
 class Cluster:
     """A storage daemon that dies loses its pages; it has its slots again when it is back."""
 
-    def __init__(self, directory: pathlib.Path) -> None:
+    def __init__(self, directory: pathlib.Path, detection_ms: int = 300) -> None:
         secret = directory / "secret"
         secret.write_text("a secret of these tests, nobody else's")
         secret.chmod(0o600)
         self.manager_address, self._metrics = free_address(), free_address()
         common = f'"cluster": {{"secret_file": "{secret}", "node_name": "%s"%s}}'
         at = f', "manager": "{self.manager_address}"'
+        detection = f', "detection_ms": {detection_ms}'  # of a storage daemon that is silent
         roles = {
             "manager": ("manager", f'{common % ("m", "")}, "manager": {{"listen": '
                         f'"{self.manager_address}", "rejoin_grace_ms": 60000}}'),
             "a": ("storage", f'{common % ("a", at)}, "node": {{"pool_bytes": "64MiB"}}'),
             "b": ("storage", f'{common % ("b", at)}, "node": {{"pool_bytes": "64MiB"}}'),
-            "node": ("node", f'{common % ("n", at)}, "node": {{"pool_bytes": "0", '
+            "node": ("node", f'{common % ("n", at + detection)}, "node": {{"pool_bytes": "0", '
                      '"flight_linger_ms": 60000}, "session": {"handshake_ms": 60000}, '
                      f'"metrics": {{"listen": "{self._metrics}"}}')}
         self.daemons = {}

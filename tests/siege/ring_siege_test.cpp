@@ -88,7 +88,7 @@ TEST_CASE("every malformed submission poisons its session, with its reason, and 
          s.submission.put_mode = 9;
        }},
       {"reserved0", PoisonReason::bad_submission, [](Shot& s) { s.submission.reserved0 = 1; }},
-      {"reserved", PoisonReason::bad_submission, [](Shot& s) { s.submission.reserved[2] = 1; }},
+      {"reserved", PoisonReason::bad_submission, [](Shot& s) { s.submission.reserved[1] = 1; }},
       {"no page", PoisonReason::bad_submission, [](Shot& s) { s.submission.page_count = 0; }},
       {"pages", PoisonReason::bad_submission, [](Shot& s) { s.submission.page_count = 1025; }},
       {"page range", PoisonReason::bad_submission,

@@ -4,6 +4,7 @@
 // Thread: requester_* members by the requester's data agent, responder_* by the server's.
 #pragma once
 
+#include <atomic>
 #include <bit>
 #include <cstdint>
 #include <memory>
@@ -55,11 +56,17 @@ public:
     if (responder_waiter_ != nullptr) responder_waiter_->wake();
   }
   bool requester_pop(LocalEvent& event) noexcept { return events_.try_pop(event); }
+  [[nodiscard]] std::uint64_t requester_moved() const noexcept {
+    return moved_.load(std::memory_order_relaxed);
+  }
 
   bool responder_pop(LocalCommand& command) noexcept { return commands_.try_pop(command); }
   void responder_push(LocalEvent event) noexcept {
     SIMM_CHECK(events_.try_push(event));
     if (requester_waiter_ != nullptr) requester_waiter_->wake();
+  }
+  void responder_note_moved() noexcept {
+    moved_.store(moved_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 
 private:
@@ -70,6 +77,8 @@ private:
   base::SpscMailbox<LocalEvent> events_;
   base::Waiter* const requester_waiter_;
   base::Waiter* const responder_waiter_;
+  // Written by the responder, and read now and then: on a line of its own.
+  alignas(128) std::atomic<std::uint64_t> moved_{0};
 };
 
 }  // namespace simm::transport

@@ -73,6 +73,11 @@ void LocalRequester::reset(Route route, RequestToken culprit) noexcept {
   lane->channel->requester_push({LocalCommand::Kind::reset, index, posted->use});
 }
 
+std::uint64_t LocalRequester::moved(Route route) const noexcept {
+  if (route.peer != peer_ || route.shard >= lanes_.size()) return 0;
+  return lanes_[route.shard].channel->requester_moved();
+}
+
 int LocalRequester::do_work() noexcept {
   int work = 0;
   for (Lane& lane : lanes_) {

@@ -122,6 +122,10 @@ void LocalResponder::give_back(LocalRequest& request, LocalEvent::Kind kind) noe
   lane.channel->responder_push({kind, index});
 }
 
+void LocalResponder::note_progress(Incoming& incoming) noexcept {
+  lanes_[request_of(incoming).lane].channel->responder_note_moved();
+}
+
 // ---- moves ----
 
 void LocalResponder::pull(Incoming& incoming, std::uint16_t page,
@@ -207,6 +211,7 @@ bool LocalResponder::run_request(LocalRequest& request, std::uint64_t& budget_by
     const std::uint64_t moved = move.moved - before;
     const std::uint64_t spent = moved + (is_over ? config_.move_cost_bytes : 0);
     allowance -= std::min(allowance, spent);
+    if (spent > 0) lane.channel->responder_note_moved();
     if (is_over) {
       end_front(request);
       if (lane.serving[index] != use) break;  // answered meanwhile: no longer ours

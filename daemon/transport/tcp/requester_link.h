@@ -48,6 +48,8 @@ public:
   [[nodiscard]] const TcpConnection& connection() const noexcept { return connection_; }
 
   [[nodiscard]] std::uint32_t in_flight() const noexcept { return in_flight_; }
+  // Changes whenever payload or an answer has moved; life signs are none.
+  [[nodiscard]] std::uint64_t moved() const noexcept { return moved_; }
   [[nodiscard]] bool has_credit() const noexcept { return free_count_ > 0; }
   // Only with credit, on an open connection.
   void post(RequestToken token, const Request& request) noexcept;
@@ -126,6 +128,7 @@ private:
   IndexQueue cancels_;             // slots whose cancel frame is due
   bool waits_for_copies_ = false;  // made elsewhere, with nobody to wake us
   base::TimeNs pinged_ns_ = 0;
+  std::uint64_t moved_ = 0;
   std::uint32_t place_ = AskerLinks::kNone;
 
   base::LazyArray<std::byte> blocks_;

@@ -120,6 +120,7 @@ bool RequesterLink::on_frame_end() noexcept {
   const auto kind = static_cast<FrameKind>(frame_.kind);
   bool is_fine = true;
   if (kind != FrameKind::pong) {
+    ++moved_;
     TcpPosted& posted = slots_[frame_.slot];
     if (kind == FrameKind::data) {
       is_fine = end_data(posted);

@@ -40,6 +40,7 @@ bool RequesterLink::take_block(const PageRequest& page, std::uint32_t& block) no
 
 void RequesterLink::on_payload_sent(std::uint32_t tag) noexcept {
   free_blocks_[free_block_count_++] = tag;
+  ++moved_;
 }
 
 // False: no room now.

@@ -58,6 +58,15 @@ void TcpRequester::reset(Route, RequestToken culprit) noexcept {
   has_posted_ = true;
 }
 
+std::uint64_t TcpRequester::moved(Route route) const noexcept {
+  std::uint64_t moved = 0;
+  for (const auto& link : links_.used()) {
+    const TcpLink& end = link->connection().link();
+    if (end.peer == route.peer && end.shard == route.shard) moved += link->moved();
+  }
+  return moved;
+}
+
 // ---- turns ----
 
 int TcpRequester::do_work() noexcept {

@@ -88,7 +88,8 @@ enum class PutMode : std::uint8_t {
 // How a call is carried out. A field that means nothing for an operation is ignored by it.
 struct CallOptions {
   Namespace name_space = {};
-  // 0: the Client's default (sync_timeout_ms, async_timeout_ms) plus bytes / floor_bytes_per_s.
+  // 0: the Client's patience (sync_timeout_ms or async_timeout_ms, plus bytes / floor_bytes_per_s):
+  // a page is given up when nothing moves for so long, and after ten times that at the latest.
   // Otherwise the whole deadline. The call returns by its deadline plus the fence grace (100 ms).
   std::uint32_t timeout_ms = 0;
   PutMode mode = PutMode::if_absent;

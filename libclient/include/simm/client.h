@@ -62,6 +62,8 @@ struct ClientOptions {
       2;  // of these, for asynchronous batches; at least 1, fewer than lanes
   WaitMode wait = WaitMode::adaptive;
   std::string manager_address;  // "host:port": the daemon refuses when its own is another one
+  // How long a call without a timeout of its own waits when nothing moves
+  // (CallOptions::timeout_ms).
   std::uint32_t sync_timeout_ms = 1000;
   std::uint32_t async_timeout_ms = 3000;
   std::uint64_t floor_bytes_per_s = 400'000'000;  // 0: no allowance for the size of a batch
@@ -128,9 +130,9 @@ public:
   Status ping(const CallOptions& options = {});
 
   // --- batches: lists of any length, results[i] answers items[i]
-  // ---------------------------------- ok: carried out, each page has its own result. Else why it
-  // was not, and each page that was not carried out has that status as its result. results.size()
-  // must equal the list's length.
+  // ---------------------------------- ok: carried out, each page has its own result: `timeout`
+  // where its owner did not answer in time. Else why it was not, and each page that was not carried
+  // out has that status as its result. results.size() must equal the list's length.
   Status put(std::span<const Item> items, std::span<PageResult> results,
              const CallOptions& options = {});
   Status get(std::span<const Item> items, std::span<PageResult> results,

@@ -62,6 +62,7 @@ typedef struct simm_client_options {
   uint32_t lanes;              /* 0: 8 */
   uint32_t async_lanes;        /* 0: 2 */
   uint32_t wait;               /* enum simm_wait */
+  /* Of calls without a timeout of their own: how long they wait when nothing moves. */
   uint32_t sync_timeout_ms;    /* 0: 1000 */
   uint32_t async_timeout_ms;   /* 0: 3000 */
   uint32_t connect_timeout_ms; /* 0: 5000 */

@@ -41,7 +41,8 @@ class _Batch:
 class SimmL2Client:
     """manager_address, socket, namespace: as in simm/settings.py, which says what they are without.
     lease_ms: how long what a lookup has found stays (0: the daemon's default); timeout_ms: of a
-    batch (0: 3 s, and its bytes at 0.4 GB/s). A daemon that is not there is no error: it may come.
+    batch (0: 3 s and its bytes at 0.4 GB/s without progress). A daemon that is not there is no
+    error: it may come.
 
     ValueError, RuntimeError: a parameter or setting, and the remedy. Thread: any, concurrently.
     """

@@ -38,11 +38,11 @@ Submission submission(std::uint64_t token) {
   Submission s{};
   s.token = token;
   s.timeout_ns = ~token;
-  s.reserved[2] = token;
+  s.reserved[1] = token;
   return s;
 }
 bool is_whole(const Submission& s) {
-  return s.timeout_ns == ~s.token && s.reserved[2] == s.token;
+  return s.timeout_ns == ~s.token && s.reserved[1] == s.token;
 }
 Completion completion(std::uint64_t token) {
   return {token, 0, 7, ~token, token};

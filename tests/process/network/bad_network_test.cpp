@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -86,6 +87,50 @@ TEST_CASE("a far and narrow network: everything is late, and right") {
       },
       30'000));
   load.check();
+}
+
+TEST_CASE("a narrow line that moves is waited for, with the default options") {
+  constexpr std::size_t kPage = 4'500'000;
+  constexpr std::size_t kCount = 32;
+  RelayedCluster world(30'000, 1, R"(, "node": {"pool_bytes": "256MiB", "hugepages": "off"})");
+  for (RelayedDaemon* one : {&world.a, &world.b}) one->data.make_both(narrow(37'000'000));
+  simm::ClientOptions options;
+  options.socket_path = world.node.process.socket();
+  simm::Client client = simm::Client::connect(options).value();
+  simm::Region region = client.allocate_region(kCount * kPage).value();
+  std::string prefix;  // with `__k` behind a hash the reads are shared ones
+  std::string suffix;
+  SUBCASE("each reader for itself") {
+    prefix = "page/";
+  }
+  SUBCASE("one fetch for the node") {
+    prefix = "0123456789abcdef0123456789abcd";
+    suffix = "__k";
+  }
+  std::vector<std::string> keys;
+  std::vector<simm::Item> items;
+  for (std::size_t i = 0; i < kCount; ++i) keys.push_back(prefix + std::to_string(10 + i) + suffix);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    items.push_back({keys[i], simm::View(region, i * kPage, kPage), 0, 0});
+    std::memset(region.data() + i * kPage, static_cast<int>(i + 1), kPage);
+  }
+  std::vector<simm::PageResult> results(kCount);
+  // Longer than a line of 0.4 GB/s needs for them, and a second: what would be given up if it
+  // stood.
+  const auto check_slow = [&](auto&& call) {
+    const auto began = std::chrono::steady_clock::now();
+    CHECK(call() == Status::ok);
+    CHECK(std::chrono::steady_clock::now() - began > milliseconds(1000 + kCount * kPage / 400'000));
+    for (const simm::PageResult& page : results) CHECK(page.status == Status::ok);
+  };
+  check_slow([&] { return client.put(items, results); });
+  std::memset(region.data(), 0, region.size());
+  check_slow([&] { return client.get(items, results); });
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const std::vector<std::byte> expected(kPage, static_cast<std::byte>(i + 1));
+    CHECK(std::memcmp(region.data() + i * kPage, expected.data(), kPage) == 0);
+  }
+  CHECK(world.node.process.counter("engine.0.extended") > 0);
 }
 
 TEST_CASE("what a storage daemon is told or answers is lost: misses, until the way is mended") {

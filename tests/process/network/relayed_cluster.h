@@ -39,16 +39,18 @@ struct RelayedDaemon {
 struct RelayedCluster {
   static constexpr int kPages = 48;
 
-  // `grace_ms`: how long a daemon that is away keeps its slots.
-  explicit RelayedCluster(int grace_ms = 30'000, std::uint64_t seed = 1)
+  // `grace_ms`: how long a daemon that is away keeps its slots. `storage_keys`: more of the storage
+  // daemons' configuration.
+  explicit RelayedCluster(int grace_ms = 30'000, std::uint64_t seed = 1,
+                          const std::string& storage_keys = "")
       : address(free_address()),
         manager("\"cluster\": {\"secret_file\": \"" + secret.path() +
                     "\", \"node_name\": \"m\"}, \"manager\": {\"listen\": \"" + address +
                     "\", \"member_timeout_ms\": " + std::to_string(std::min(grace_ms, 1000)) +
                     ", \"rejoin_grace_ms\": " + std::to_string(grace_ms) + "}",
                 "manager"),
-        a("a", "storage", secret.path(), address, seed, ""),
-        b("b", "storage", secret.path(), address, seed + 100, ""),
+        a("a", "storage", secret.path(), address, seed, storage_keys),
+        b("b", "storage", secret.path(), address, seed + 100, storage_keys),
         node("n", "node", secret.path(), address, seed + 200,
              kEngineKeys + R"(, "node": {"pool_bytes": 0})") {
     REQUIRE(manager.start());

@@ -15,6 +15,8 @@ torch = pytest.importorskip("torch", reason="SGLang's interface is made of tenso
 import harness  # noqa: E402
 from harness import (  # noqa: E402
     CHECKOUT, backend, config, fill, hashes, indices, moved, pool, wait_until)
+from simm import kv  # noqa: E402
+from simm.results import TIMEOUT  # noqa: E402
 
 FAULT_S = float(os.environ.get("SIMM_FAULT_S", "2"))
 N = 24
@@ -66,6 +68,36 @@ def test_killed_between_exists_and_get(cluster, attach, victim):
     wait_until(lambda: put_all(one, host, keys) and one.batch_exists(keys) == N)
     assert all(one.batch_get_v1(keys, indices(TARGET, host)))
     assert all(moved(host, page, N + page) for page in SOURCE)
+
+
+@pytest.mark.parametrize("detection_ms", [60_000])
+def test_a_stopped_storage_daemon_costs_its_own_pages_only(cluster, attach, detection_ms):
+    """The calls' own deadline ends the waiting for it."""
+    kv.set_flag("clnt_sync_req_timeout_ms", "3000")
+    host = pool("mha")
+    one = attach(host)
+    keys = hashes(N, "stopped")
+    fill(host, SOURCE, 1)
+    fill(host, TARGET, 99)
+    assert put_all(one, host, keys)
+    names = [f"stopped{i}" for i in range(64)]
+    with kv.Store() as store:
+        block = store.allocate(8)
+        views = [block.view()] * len(names)
+        assert store.mput(names, views) == [0] * len(names)
+        cluster.daemons["b"].stop()
+        try:
+            got = one.batch_get_v1(keys, indices(TARGET, host))
+            lengths = store.mget(names, views)
+            codes = store.mput(names, views)
+        finally:
+            cluster.daemons["b"].go_on()
+    assert 0 < sum(got) < N
+    assert all(moved(host, page, N + page) for page, hit in enumerate(got) if hit)
+    assert set(lengths) == {8, TIMEOUT}
+    assert [code == 0 for code in codes] == [length == 8 for length in lengths]
+    if harness.HiCacheSimm is type(one):
+        assert not one.facts()["breaker"]["open"]
 
 
 def test_killed_again_and_again_while_pages_move(cluster, attach):

@@ -51,12 +51,12 @@ inline simm::ipc::Submission submission(std::uint64_t token) {
   s.token = token;
   s.timeout_ns = token * 3;
   s.page_first = static_cast<std::uint32_t>(token);
-  s.reserved[2] = ~token;
+  s.reserved[1] = ~token;
   return s;
 }
 inline bool is_whole(const simm::ipc::Submission& s) {
   return s.timeout_ns == s.token * 3 && s.page_first == static_cast<std::uint32_t>(s.token) &&
-         s.reserved[2] == ~s.token;
+         s.reserved[1] == ~s.token;
 }
 inline simm::ipc::Completion completion(std::uint64_t token) {
   return {token, 0, static_cast<std::uint32_t>(token), token * 5, ~token};

@@ -158,6 +158,27 @@ TEST_CASE("the deadline grows with the bytes of a call, unless one is given") {
   CHECK(daemon.last_submission().timeout_ns <= 300'000'000);
 }
 
+TEST_CASE("a daemon that knows patience gets it, and a far deadline; given deadlines stay") {
+  SocketPlace place;
+  libclient_test::FakeOptions fake = daemon_at(place);
+  fake.knows_patience = true;
+  FakeDaemon daemon(fake);
+  ClientOptions options = options_for(place);
+  options.sync_timeout_ms = 1000;
+  options.floor_bytes_per_s = 1'000'000;
+  Client client = Client::connect(options).value();
+  simm::Region region = client.allocate_region(1'000'000).value();
+  REQUIRE(client.put("k", View(region, 0, 500'000)).ok());
+  CHECK(daemon.last_submission().patience_ns == 1'500'000'000);
+  CHECK(daemon.last_submission().timeout_ns > 14'000'000'000);
+  CHECK(daemon.last_submission().timeout_ns <= 15'000'000'000);
+  CallOptions given;
+  given.timeout_ms = 300;
+  REQUIRE(client.put("k", View(region, 0, 500'000), given).ok());
+  CHECK(daemon.last_submission().patience_ns == 0);
+  CHECK(daemon.last_submission().timeout_ns <= 300'000'000);
+}
+
 TEST_CASE("lists of any length, with pages of any size, in every wait mode") {
   for (const simm::WaitMode wait :
        {simm::WaitMode::spin, simm::WaitMode::adaptive, simm::WaitMode::event}) {

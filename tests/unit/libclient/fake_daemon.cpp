@@ -248,6 +248,11 @@ void FakeDaemon::Loop::welcome(Session& session, const ipc::Hello& hello) {
   spec.prefault = true;
   session.file.emplace(ipc::MemoryFile::create(spec).value());
   session.memory = ipc::Mapping::map(session.file->fd(), 0, spec.bytes).value();
+  if (daemon.options_.knows_patience) {
+    // SAFETY: the memory begins with the header.
+    reinterpret_cast<ipc::SessionHeader*>(session.memory.data())->progress.word =
+        ipc::kProgressBegin;
+  }
   session.words.emplace(reinterpret_cast<ipc::SessionHeader*>(session.memory.data()));
   for (std::uint32_t i = 0; i < lanes; ++i) {
     session.lanes.emplace_back(ipc::LaneMemory(ipc::lane_base(session.memory.data(), i)));
@@ -326,6 +331,7 @@ bool FakeDaemon::Loop::take(Session& session) {
       daemon.last_ = submission;
     }
   }
+  if (daemon.tells_progress_) session.words->tell_progress();
   if (daemon.stopped_) return worked;
   // Newest first: completions need not come in the order of the submissions.
   while (!session.held.empty() && !session.gone) {
@@ -358,11 +364,17 @@ void FakeDaemon::Loop::carry_out(Session& session, const Held& held) {
       session.gone = true;
       return;
     }
-    const ipc::PageResult result = page(session, submission, pages[i], key);
+    ipc::PageResult result = page(session, submission, pages[i], key);
+    const std::string& late = daemon.options_.late;
+    if (!late.empty() && key.compare(0, late.size(), late) == 0) {
+      result = {static_cast<std::int32_t>(Status::timeout), 0, 0};
+      if (daemon.options_.is_older) completion.status = result.status;
+    }
     completion.pages_ok += result.status == 0 ? 1 : 0;
     completion.bytes_moved += result.bytes;
     lane.write_result(submission.page_first + i, result);
   }
+  if (daemon.options_.loses_completions) return;
   if (lane.publish_completion(completion) == ipc::Wake::bell) (void)session.bell.ring();
 }
 

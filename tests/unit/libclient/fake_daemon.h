@@ -26,7 +26,11 @@ struct FakeOptions {
   bool does_foreign = false;
   std::string refuses;  // not empty: every hello, with this reason
   std::string manager_address;
-  bool silent = false;  // accepts and never answers
+  bool knows_patience = false;
+  bool silent = false;             // accepts and never answers
+  std::string late;                // not empty: pages whose keys begin so get no answer in time
+  bool is_older = false;           // then it says of the whole submission that it was late
+  bool loses_completions = false;  // writes the results of pages, and no completion
 };
 
 // What is stored: outlives the daemons that serve it one after the other.
@@ -73,7 +77,9 @@ public:
   // While stopped it takes submissions and goes no further, as a process stopped between taking a
   // batch and moving its bytes; it then also answers no message.
   void stop() { stopped_ = true; }
-  void go_on() { stopped_ = false; }
+  void go_on() { stopped_ = tells_progress_ = false; }
+  // While it is slow it does nothing but tell of progress.
+  void be_slow() { stopped_ = tells_progress_ = true; }
   [[nodiscard]] bool wait_until_holding(std::uint32_t submissions) const;
   [[nodiscard]] bool wait_until_idle() const;  // nothing is held any more
   void poison() { poison_ = true; }
@@ -92,6 +98,7 @@ private:
   std::shared_ptr<FakeStore> store_;
   FakeCounts counts_;
   std::atomic<bool> stopped_{false};
+  std::atomic<bool> tells_progress_{false};
   std::atomic<bool> poison_{false};
   std::atomic<bool> dying_{false};
   mutable std::mutex mutex_;

@@ -34,8 +34,9 @@ using simm::View;
 using Clock = std::chrono::steady_clock;
 
 struct World {
-  explicit World(bool adopts = false) {
+  explicit World(bool adopts = false, bool knows_patience = false) {
     fake.path = place.path();
+    fake.knows_patience = knows_patience;
     fake.adopts = adopts;
     daemon = std::make_unique<FakeDaemon>(fake, store);
     options.socket_path = place.path();
@@ -171,6 +172,85 @@ TEST_CASE("daemon dies with calls in flight: they end unreachable, well before t
   }
 }
 
+// Four keys, the second and the fourth of them late.
+struct LateWorld {
+  explicit LateWorld(const FakeOptions& changes = {}) : fake(changes) {
+    fake.path = place.path();
+    for (const char* key : kKeys) store->objects["/" + std::string(key)].assign(100, 'v');
+    daemon.emplace(fake, store);
+    ClientOptions options;
+    options.socket_path = place.path();
+    client.emplace(Client::connect(options).value());
+    region = client->allocate_region(4 * 4096).value();
+    for (std::size_t i = 0; i < 4; ++i) {
+      items.push_back({kKeys[i], View(region, i * 4096, 200), 0, 0});
+    }
+  }
+  static constexpr const char* kKeys[] = {"a", "late/b", "c", "late/d"};
+  SocketPlace place;
+  FakeOptions fake;
+  std::shared_ptr<FakeStore> store = std::make_shared<FakeStore>();
+  std::optional<FakeDaemon> daemon;
+  std::optional<Client> client;
+  Region region;
+  std::vector<Item> items;
+  std::vector<PageResult> results = std::vector<PageResult>(4);
+};
+
+TEST_CASE("pages that came too late cost no other page its result") {
+  FakeOptions fake;
+  fake.late = "late/";
+  LateWorld world(fake);
+  const auto check = [&] {
+    for (std::size_t i = 0; i < 4; ++i) {
+      CHECK(world.results[i].status == (i % 2 == 0 ? Status::ok : Status::timeout));
+      CHECK(world.results[i].bytes == (i % 2 == 0 ? 100 : 0));
+    }
+  };
+  CHECK(world.client->get(world.items, world.results) == Status::ok);
+  check();
+  CHECK(world.client->stats().timeouts == 2);
+  world.results.assign(4, {});
+  REQUIRE(world.client->get_async(world.items, world.results).has_value());
+  std::vector<simm::Completed> out(1);
+  while (world.client->drain(out) == 0) world.client->wait(100);
+  CHECK(out[0].status == Status::ok);
+  check();
+}
+
+TEST_CASE("an older daemon says that a submission was late: none of its pages counts") {
+  FakeOptions fake;
+  fake.late = "late/";
+  fake.is_older = true;
+  LateWorld world(fake);
+  CHECK(world.client->get(world.items, world.results) == Status::timeout);
+  for (const PageResult& result : world.results) CHECK(result.status == Status::timeout);
+}
+
+TEST_CASE("results of pages without a completion are not believed") {
+  FakeOptions fake;
+  fake.loses_completions = true;
+  LateWorld world(fake);
+  Status expected = Status::timeout;
+  std::thread killer;
+  SUBCASE("the daemon stays and does not answer") {}
+  SUBCASE("the daemon dies") {
+    expected = Status::unreachable;
+    killer = std::thread([&] {
+      while (world.daemon->counts().submissions == 0) std::this_thread::yield();
+      CHECK(world.daemon->wait_until_idle());
+      world.daemon.reset();
+    });
+  }
+  const bool dies = killer.joinable();
+  CHECK(world.client->get(world.items, world.results, within(dies ? 20'000 : 100)) == expected);
+  if (dies) killer.join();
+  for (const PageResult& result : world.results) {
+    CHECK(result.status == expected);
+    CHECK(result.bytes == 0);
+  }
+}
+
 TEST_CASE("stopped daemon, shared region: the call ends, late writes and reads touch nothing") {
   World world;
   Region region = world.client->allocate_region(64 * 4096).value();
@@ -233,11 +313,68 @@ TEST_CASE("stopped daemon, staged region: the call ends, its staging memory is g
   CHECK(world.client->get("value", View(region, 0, 3000)).ok());
 }
 
+TEST_CASE("a daemon that tells of progress is waited for, one that is stopped is not") {
+  constexpr std::uint32_t kPatienceMs = 1000;
+  constexpr std::chrono::milliseconds kPatience(kPatienceMs);
+  World world(false, true);
+  ClientOptions options = world.options;
+  options.sync_timeout_ms = options.async_timeout_ms = kPatienceMs;
+  Client client = Client::connect(options).value();
+  Region region = client.allocate_region(2 * 4096).value();
+  REQUIRE(client.put("k", View(region, 0, 100)).ok());
+  const Item item{"k", View(region, 4096, 100), 0, 0};
+  PageResult result;
+  std::vector<simm::Completed> out(1);
+  const auto get = [&](bool is_async) {
+    if (!is_async) return client.get({&item, 1}, {&result, 1});
+    REQUIRE(client.get_async({&item, 1}, {&result, 1}).has_value());
+    while (client.drain(out) == 0) client.wait(100);
+    return out[0].status;
+  };
+  for (const bool is_async : {false, true}) {
+    CAPTURE(is_async);
+    world.daemon->be_slow();
+    const auto began = Clock::now();
+    std::thread waker([&] {
+      // More than the patience and all that is added to it.
+      while (Clock::now() < began + 2 * kPatience) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+      world.daemon->go_on();
+    });
+    CHECK(get(is_async) == Status::ok);
+    waker.join();
+    CHECK(result.ok());
+    CHECK(Clock::now() >= began + 2 * kPatience);
+  }
+  world.daemon->stop();
+  const auto began = Clock::now();
+  CHECK(get(false) == Status::timeout);
+  CHECK(result.status == Status::timeout);
+  CHECK(Clock::now() - began < 5 * kPatience);  // not the latest deadline, of ten
+  CHECK(region.kind() == RegionKind::staged);
+  world.daemon->go_on();
+}
+
 TEST_CASE("stopped daemon, memory that can not be taken back: the call waits for the fence") {
   World world;
-  simm::AllocateOptions options;
-  options.stopped_daemon = simm::StoppedDaemon::wait;
-  Region region = world.client->allocate_region(8192, options).value();
+  Region region;
+  std::vector<std::byte> memory(8192);
+  SUBCASE("by its owner's wish") {
+    simm::AllocateOptions options;
+    options.stopped_daemon = simm::StoppedDaemon::wait;
+    region = world.client->allocate_region(memory.size(), options).value();
+  }
+  SUBCASE("foreign") {
+    world.die();
+    world.fake.does_foreign = true;
+    world.come_back();
+    REQUIRE(world.wait_until_back());
+    simm::RegisterOptions options;
+    options.kind = RegionKind::foreign;
+    region = world.client->register_region(memory.data(), memory.size(), options).value();
+  }
+  const RegionKind kind = region.kind();
   std::memset(region.data(), 'v', 3000);
   REQUIRE(world.client->put("value", View(region, 0, 3000)).ok());
   world.daemon->stop();
@@ -252,7 +389,7 @@ TEST_CASE("stopped daemon, memory that can not be taken back: the call waits for
   CHECK_FALSE(ended);
   world.daemon->go_on();
   caller.join();
-  CHECK(region.kind() == RegionKind::shared);
+  CHECK(region.kind() == kind);
   REQUIRE(world.wait_until_back());
   CHECK(world.client->get("value", View(region, 0, 3000)).ok());
 }

@@ -74,6 +74,24 @@ TEST_CASE("one open request holds the whole batch until it is fenced") {
   CHECK(world.outcomes[0].bytes_moved == 10 * world.requester.posts[0].request.pages.size());
 }
 
+TEST_CASE("pages of an owner that answers are hits, whatever another owner does") {
+  World world({}, 2);
+  world.submit(Opcode::get, 40, 100 * kNsPerMs);
+  REQUIRE(world.requester.posts.size() == 2);
+  std::vector<bool> is_answered(40);
+  for (const auto& page : world.requester.posts[0].request.pages) is_answered[page.index] = true;
+  world.requester.reply_all_pages(0, Status::ok, 4096);
+  world.pass(120 * kNsPerMs);
+  world.requester.fence(1, FenceCause::reset);
+  world.engine->do_work();
+  REQUIRE(world.outcomes.size() == 1);
+  for (std::size_t i = 0; i < 40; ++i) {
+    const PageReply& page = world.outcomes[0].pages[i];
+    CHECK(page.status == (is_answered[i] ? Status::ok : Status::timeout));
+    CHECK(page.bytes == (is_answered[i] ? 4096 : 0));
+  }
+}
+
 TEST_CASE("what was never posted times out at the fence budget, without a cancel") {
   engine::EngineConfig config;
   config.requests = 2;

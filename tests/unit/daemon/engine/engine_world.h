@@ -56,6 +56,7 @@ struct ScriptedRequester final : transport::Requester {
   std::uint32_t credits = ~0u;
   std::vector<Route> unreachable;
   bool upcall_running = false;
+  std::uint64_t moved_count = 0;  // on the ways to all shards
 
   std::size_t open_posts() const {
     return static_cast<std::size_t>(
@@ -77,6 +78,7 @@ struct ScriptedRequester final : transport::Requester {
   }
   void cancel(Route route, RequestToken token) noexcept override { ++at(route, token).cancels; }
   void reset(Route route, RequestToken token) noexcept override { ++at(route, token).resets; }
+  std::uint64_t moved(Route) const noexcept override { return moved_count; }
   int do_work() noexcept override {
     int work = 0;
     for (; !due.empty(); ++work) {
@@ -172,6 +174,9 @@ struct World : engine::OperationEvents {
     engine->submit(operation);
     return token;
   }
+  void on_progress(Operation& operation) noexcept override {
+    told.push_back({operation.client_token, clock.now_ns()});
+  }
   void on_complete(Operation& operation) noexcept override {
     Completed outcome;
     outcome.client_token = operation.client_token;
@@ -199,6 +204,7 @@ struct World : engine::OperationEvents {
   TestPlacement placement;
   std::unique_ptr<engine::Engine> engine;
   std::vector<Completed> outcomes;
+  std::vector<std::pair<std::uint64_t, base::TimeNs>> told;  // of progress: of whom, when
   std::uint64_t last_token = 0;
 };
 

@@ -280,4 +280,41 @@ TEST_CASE("turns of flights allocate nothing") {
   CHECK(world.flight_allocations == 0);
 }
 
+TEST_CASE("who waits for a fetch over a slow line waits as long as the line moves") {
+  WorldConfig config;
+  config.agents = 2;
+  World world(config);
+  const auto names = keys("key", 4);
+  store_all(world, names, 100);
+  world.remote.holds_answers = true;
+  World::Options patient;
+  patient.timeout_ns = 10 * kNsPerSecond;
+  patient.patience_ns = kNsPerSecond;
+  std::vector<Ask*> ranks;
+  for (const std::uint32_t agent : {0u, 1u}) {
+    patient.agent = agent;
+    ranks.push_back(&world.get(names, 100, patient));
+  }
+  for (int step = 0; step < 60; ++step) {
+    ++world.remote.moved;
+    world.pass(50 * kNsPerMs);
+  }
+  for (const Ask* rank : ranks) CHECK_FALSE(rank->done);
+  const base::TimeNs stands_ns = world.clock.now_ns();
+  SUBCASE("it brings the objects") {
+    world.remote.holds_answers = false;
+    world.settle();
+    for (Ask* rank : ranks) CHECK(has_all(*rank, 100));
+    CHECK(world.remote.get_pages == names.size());
+  }
+  SUBCASE("it stands: they give up long before their deadline") {
+    world.pass(3 * kNsPerSecond);
+    for (const Ask* rank : ranks) {
+      REQUIRE(rank->done);
+      CHECK(rank->done_ns <= stands_ns + 2 * kNsPerSecond);
+      for (const auto& page : rank->replies) CHECK(page.status == Status::timeout);
+    }
+  }
+}
+
 }  // namespace flight_fault_test

@@ -33,6 +33,7 @@ struct Remote {
   std::function<bool()> may_go = [] { return true; };  // asked for each step of each request
   bool holds_answers = false;                          // answers nothing but cancels
   bool ignores_cancels = false;                        // not even those
+  std::uint64_t moved = 0;                             // on the ways to them
   std::map<std::string, Status> failures;              // keys whose gets end so
   // Something has changed; empty: it was removed.
   std::function<void(const Name&, const Bytes&)> on_write = [](const Name&, const Bytes&) {};
@@ -58,6 +59,7 @@ public:
   void reset(transport::Route, transport::RequestToken token) noexcept override {
     for (Post& post : posts_) post.reset |= post.token == token;
   }
+  std::uint64_t moved(transport::Route) const noexcept override { return remote_.moved; }
   int do_work() noexcept override {
     int work = 0;
     for (std::size_t i = 0; i < posts_.size();) {
@@ -233,6 +235,7 @@ public:
     bool exact = false;
     std::uint32_t lease_ms = 0;
     base::TimeNs timeout_ns = base::kNsPerSecond;
+    base::TimeNs patience_ns = 0;
   };
 
   Ask& ask(ipc::Opcode opcode, std::vector<std::string> keys, std::uint64_t view_bytes,
@@ -255,6 +258,7 @@ public:
     operation->header.tenant = {options.tenant};
     operation->header.name_space = {options.name_space};
     operation->header.deadline_ns = clock.now_ns() + options.timeout_ns;
+    operation->header.patience_ns = options.patience_ns;
     operation->owner = this;
     operation->owner_data = asks_.size() - 1;
     operation->page_count = static_cast<std::uint32_t>(added.keys.size());

@@ -36,6 +36,33 @@ TEST_CASE("results, completion and counts come back for the submission they belo
   CHECK(client.session->in_flight() == 0);
 }
 
+TEST_CASE("pages that were answered in time are told beside those that were not") {
+  Rig rig;
+  Client& client = rig.attach(Rig::config(1));
+  push(client, Opcode::get, 3, 100, 11);
+  rig.set->do_work();
+  engine::Operation& operation = *rig.engine.submitted.front();
+  rig.engine.submitted.clear();
+  operation.replies[0] = {Status::ok, 100};
+  operation.replies[1] = {Status::timeout, 0};
+  operation.replies[2] = {Status::ok, 70};
+  operation.status = Status::timeout;
+  operation.bytes_moved = 170;
+  operation.owner->on_complete(operation);
+  rig.engine.release(operation);
+  const ipc::Completion get = take(client);
+  CHECK(get.token == 11);
+  CHECK(get.status == 0);  // else no client may believe any of its page results
+  CHECK(get.pages_ok == 2);
+  CHECK(get.bytes_moved == 170);
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    ipc::PageResult result{};
+    REQUIRE(client.lanes[0].read_result(i, result) == Status::ok);
+    const Status expected = i == 1 ? Status::timeout : Status::ok;
+    CHECK(result.status == static_cast<std::int32_t>(expected));
+  }
+}
+
 TEST_CASE("results follow the client's order although the engine sorts the pages") {
   Rig rig;
   Client& client = rig.attach(Rig::config(1));
@@ -136,6 +163,46 @@ TEST_CASE("what waits for a limit beyond its deadline is answered with timeout")
   REQUIRE(client.lanes[1].read_result(1, result) == Status::ok);
   CHECK(result.status == static_cast<std::int32_t>(Status::timeout));
   CHECK(rig.set->next_deadline_ns() == base::kNoDeadline);
+}
+
+TEST_CASE("what waits for a limit with patience is told of, and waits until its latest end") {
+  Rig rig(1);
+  Client& client = rig.attach(Rig::config(1, 1, 2));
+  push(client, Opcode::put, 1, 10, 1, 0);
+  rig.set->do_work();
+  ipc::Submission patient = submission(Opcode::put, 1, 2);
+  patient.timeout_ns = 10 * base::kNsPerSecond;
+  patient.patience_ns = base::kNsPerSecond;
+  REQUIRE(client.lanes[1].write_page(0, page(client, 0, 10)) == Status::ok);
+  REQUIRE(client.lanes[1].write_key(0, "key10000", 8) == Status::ok);
+  REQUIRE(client.lanes[1].push(patient) == Status::ok);
+  rig.set->do_work();
+  const base::TimeNs begun_ns = rig.clock.now_ns();
+  std::uint32_t told = client.words->progress();
+  for (int half_s = 1; half_s <= 8; ++half_s) {
+    CAPTURE(half_s);
+    rig.clock.set_ns(begun_ns + static_cast<base::TimeNs>(half_s) * base::kNsPerSecond / 2);
+    CHECK(rig.set->next_deadline_ns() == rig.clock.now_ns());
+    rig.set->do_work();
+    CHECK(client.words->progress() != told);
+    told = client.words->progress();
+  }
+  SUBCASE("it goes on: its patience begins, and its client hears of it") {
+    rig.engine.complete_one();
+    rig.set->do_work();
+    REQUIRE(rig.engine.submitted.size() == 1);
+    CHECK(rig.engine.submitted[0]->header.patience_ns == base::kNsPerSecond);
+    CHECK(rig.engine.submitted[0]->header.deadline_ns == begun_ns + 10 * base::kNsPerSecond);
+    CHECK(client.words->progress() != told);
+    told = client.words->progress();
+    rig.engine.submitted[0]->owner->on_progress(*rig.engine.submitted[0]);
+    CHECK(client.words->progress() != told);
+  }
+  SUBCASE("it ends") {
+    rig.clock.set_ns(begun_ns + 10 * base::kNsPerSecond);
+    CHECK(rig.set->do_work() == 1);
+    CHECK(take(client, 1).status == static_cast<std::int32_t>(Status::timeout));
+  }
 }
 
 TEST_CASE("deadlines: the default, the client's own, and the longest") {

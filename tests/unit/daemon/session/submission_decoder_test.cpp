@@ -51,7 +51,7 @@ TEST_CASE("each malformed field of a submission poisons on the first one") {
       [](S& s, P&) { s.flags = 0x8000; },
       [](S& s, P&) { s.reserved0 = 1; },
       [](S& s, P&) { s.reserved[0] = 1; },
-      [](S& s, P&) { s.reserved[2] = std::uint64_t{1} << 63; },
+      [](S& s, P&) { s.reserved[1] = std::uint64_t{1} << 63; },
       [](S& s, P&) { s.page_count = 0; },
       [](S& s, P&) { s.page_count = ipc::kPagesPerSubmissionMax + 1; },
       [](S& s, P&) { s.page_first = ipc::kPageSlots; },
