@@ -27,6 +27,7 @@
 #include "daemon/rdma_rails.h"
 #include "daemon/transport/rdma/nic_choice.h"
 #include "daemon/transport/rdma/sysfs_nics.h"
+#include "ipc/peer_identity.h"
 
 namespace simm {
 namespace {
@@ -171,6 +172,7 @@ struct NodeDaemon::Parts {
   base::Log log;
   base::LimitCounters limits;
   const std::uint64_t hash_seed;
+  ipc::UniqueFd process;  // names this process to clients that devices write to
   control::TenantRules tenants;
   boost::asio::io_context io{1};
   control::JobThread registrar;
@@ -275,7 +277,10 @@ Expected<std::unique_ptr<NodeDaemon>> NodeDaemon::create(NodeOptions options) {
   p.opener = std::make_unique<ClientRegionOpener>(p.options.config, std::move(p.options.helper),
                                                   p.data->foreign_arena(),
                                                   p.rails ? &p.rails->regions() : nullptr);
-  const control::AttachServices services{p.environment, *p.plane, *p.opener, p.tenants, p.accounts};
+  if (p.rails != nullptr) p.process = ipc::own_pidfd();
+  const control::ReachEnd reach{p.rails != nullptr, p.process.get()};
+  const control::AttachServices services{p.environment, *p.plane,   *p.opener,
+                                         p.tenants,     p.accounts, reach};
   p.server = std::make_unique<control::AttachServer>(
       services, p.random.below(kSessionIdSpan) * kSessionIdSpan + 1);
   p.plane->connect(*p.server);

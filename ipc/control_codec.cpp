@@ -28,6 +28,7 @@ struct ClientEncoder {
     auto to = root.initHello();
     to.setLayoutVersion(hello.layout_version);
     to.setFeatureBits(hello.feature_bits);
+    to.setExtensions(hello.extensions);
     to.setLibraryVersion(text_of("libraryVersion", hello.library_version, kNameBytesMax));
     to.setClientName(text_of("clientName", hello.client_name, kNameBytesMax));
     to.setLaneCount(hello.lane_count);
@@ -67,6 +68,7 @@ struct DaemonEncoder {
     auto to = root.initWelcome();
     to.setLayoutVersion(welcome.layout_version);
     to.setFeatureBits(welcome.feature_bits);
+    to.setExtensions(welcome.extensions);
     to.setDaemonVersion(text_of("daemonVersion", welcome.daemon_version, kNameBytesMax));
     to.setSessionId(welcome.session_id);
     to.setTenant(text_of("tenant", welcome.tenant, kNameBytesMax));
@@ -122,6 +124,7 @@ Hello read(schema::Hello::Reader from) {
   Hello hello;
   hello.layout_version = from.getLayoutVersion();
   hello.feature_bits = from.getFeatureBits();
+  hello.extensions = from.getExtensions();
   hello.library_version = line_of("libraryVersion", from.getLibraryVersion(), kNameBytesMax);
   hello.client_name = line_of("clientName", from.getClientName(), kNameBytesMax);
   hello.lane_count = from.getLaneCount();
@@ -159,6 +162,7 @@ Welcome read(schema::Welcome::Reader from) {
   Welcome welcome;
   welcome.layout_version = from.getLayoutVersion();
   welcome.feature_bits = from.getFeatureBits();
+  welcome.extensions = from.getExtensions();
   welcome.daemon_version = line_of("daemonVersion", from.getDaemonVersion(), kNameBytesMax);
   welcome.session_id = from.getSessionId();
   welcome.tenant = line_of("tenant", from.getTenant(), kNameBytesMax);

@@ -31,6 +31,15 @@ inline constexpr std::uint16_t kRegionRequestKindCount = 6;
 const char* region_kind_name(RegionRequestKind kind) noexcept;
 
 // Client to daemon.
+// Extensions of the attach protocol: Hello says which ones the library understands, Welcome which
+// of those hold. Either side ignores bits that are new to that side (feature bits refuse the
+// attach). The daemon's devices or helpers may touch the client's memory for a while after the
+// socket's hang-up: the end of its process is the fence.
+inline constexpr std::uint32_t kReachOutlivesSocket = 1;
+// Behind the other descriptors of Welcome comes the daemon's pidfd.
+inline constexpr std::uint32_t kProcessDescriptor = 2;
+inline constexpr std::uint32_t kExtensions = kReachOutlivesSocket | kProcessDescriptor;
+
 struct Hello {
   std::uint32_t layout_version = kLayoutVersion;
   std::uint32_t feature_bits = kFeatureBits;
@@ -38,6 +47,7 @@ struct Hello {
   std::string client_name;
   std::uint32_t lane_count = 0;  // wanted; 0 = the daemon's default
   std::string manager_address;   // empty, or the daemon refuses when its own differs
+  std::uint32_t extensions = 0;
   bool operator==(const Hello&) const = default;
 };
 struct Mapped {
@@ -91,9 +101,10 @@ struct Welcome {
   std::uint64_t session_bytes = 0;
   std::uint32_t lane_count = 0;
   SessionLimits limits;
+  std::uint32_t extensions = 0;
   bool operator==(const Welcome&) const = default;
 };
-inline constexpr std::size_t kWelcomeFds = 2;
+inline constexpr std::size_t kWelcomeFds = 2;  // one more with kProcessDescriptor
 struct Opened {
   bool operator==(const Opened&) const = default;
 };

@@ -60,6 +60,10 @@ std::uint64_t process_start_time_ticks(pid_t pid) noexcept {
   return cursor == nullptr ? 0 : std::strtoull(cursor + 1, nullptr, 10);
 }
 
+UniqueFd own_pidfd() noexcept {
+  return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+}
+
 bool pidfd_is_alive(int pidfd) noexcept {
   pollfd entry{pidfd, POLLIN, 0};
   int ready = 0;

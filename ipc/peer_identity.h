@@ -52,6 +52,9 @@ private:
 
 // Start time of a process in clock ticks since boot, 0 when there is none or it can not be read.
 std::uint64_t process_start_time_ticks(pid_t pid) noexcept;
+// A pidfd of the calling process; invalid where the kernel has none (before 5.3). It is readable
+// once the process has ended: every thread is gone and every descriptor is released.
+UniqueFd own_pidfd() noexcept;
 // True while the process of a pidfd has not exited.
 bool pidfd_is_alive(int pidfd) noexcept;
 

@@ -76,17 +76,23 @@ void AsyncEngine::watch(Lane& lane, std::uint64_t now_ns) noexcept {
       lane.generation() != link_.generation() || lane.session->words().usable() != Status::ok;
   if (doubtful || now_ns - last_look_ns_ >= kHangUpLookNs) {
     last_look_ns_ = now_ns;
-    if (lane.session->hung_up()) {
-      // What was completed before the end still counts.
-      (void)driver_.collect(lane);
-      const bool poisoned = lane.session->words().state() == ipc::SessionState::poisoned;
-      link_.lost(lane.generation());
-      return driver_.give_up(lane, poisoned ? Status::poisoned : Status::unreachable);
-    }
+    if (lane.session->hung_up()) return end_hung_up(lane, now_ns);
   }
   if (now_ns < driver_.overdue_ns(lane, now_ns)) return;
   lane.session->shut_down();
   end_lane(lane, Status::timeout);
+}
+
+void AsyncEngine::end_hung_up(Lane& lane, std::uint64_t now_ns) noexcept {
+  // What was completed before the end still counts.
+  (void)driver_.collect(lane);
+  const bool poisoned = lane.session->words().state() == ipc::SessionState::poisoned;
+  link_.lost(lane.generation());
+  if (!lane.session->fenced()) {
+    const bool is_late = now_ns - lane.session->hung_up_ns() >= Session::kFenceWaitNs;
+    if (!is_late || !driver_.take_back_all(lane)) return;  // looks again soon
+  }
+  driver_.give_up(lane, poisoned ? Status::poisoned : Status::unreachable);
 }
 
 // The daemon is alive and of no use. What can not be made safe stays in flight until it hangs up.

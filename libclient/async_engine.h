@@ -52,6 +52,8 @@ private:
   void step(bool reattach);
   void drain_bell() noexcept;
   void watch(Lane& lane, std::uint64_t now_ns) noexcept;
+  // The daemon has hung up: ends the lane once nothing can touch the pages in flight any more.
+  void end_hung_up(Lane& lane, std::uint64_t now_ns) noexcept;
   void end_lane(Lane& lane, Status reason) noexcept;
   void submit_waiting(bool reattach, std::uint64_t now_ns);
   bool push(AsyncBatch& batch);

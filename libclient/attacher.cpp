@@ -106,9 +106,12 @@ Attacher::State Attacher::on_message(std::span<const std::byte> packet, ipc::Rec
 
 Attacher::State Attacher::on_welcome(const ipc::Welcome& welcome, ipc::Received& received) {
   if (Outcome fits = ipc::check_welcome(welcome); !fits) return fail(std::move(fits).error());
-  if (received.fd_count != ipc::kWelcomeFds) {
+  const bool has_process = (welcome.extensions & ipc::kProcessDescriptor) != 0;
+  const std::size_t expected = ipc::kWelcomeFds + (has_process ? 1 : 0);
+  if (received.fd_count != expected) {
     return fail(Error{Status::incompatible, "the daemon sent " + std::to_string(received.fd_count) +
-                                                " descriptors with its welcome, not 2"});
+                                                " descriptors with its welcome, not " +
+                                                std::to_string(expected)});
   }
   if (welcome.lane_count < settings_.lanes_min) {
     return fail(Error{Status::incompatible,
@@ -126,6 +129,7 @@ Attacher::State Attacher::on_welcome(const ipc::Welcome& welcome, ipc::Received&
   // The pages are there already: this fills the page table, so that no call pays for it later.
   prefault(memory_.data(), memory_.bytes());
   bell_ = ipc::BellSocket(received.fds[1].release());
+  if (has_process) process_ = std::move(received.fds[ipc::kWelcomeFds]);
   welcome_ = welcome;
   if (!send(ipc::Mapped{})) return state_;
   return state_ = State::waiting_opened;
@@ -166,8 +170,9 @@ Attacher::State Attacher::send_restores() {
     ++unanswered_;
   }
   if (unanswered_ > 0) return state_;
-  session_ = std::make_shared<Session>(settings_.generation, std::move(socket_), std::move(bell_),
-                                       std::move(memory_), std::move(welcome_));
+  session_ =
+      std::make_shared<Session>(settings_.generation, std::move(socket_), std::move(bell_),
+                                std::move(memory_), std::move(welcome_), std::move(process_));
   return state_ = State::done;
 }
 

@@ -80,6 +80,7 @@ private:
   ipc::FdSocket socket_;
   ipc::BellSocket bell_{-1};
   ipc::Mapping memory_;
+  ipc::UniqueFd process_;
   ipc::Welcome welcome_;
   std::shared_ptr<Session> session_;
   std::deque<RestoreTask> waiting_;               // to be sent

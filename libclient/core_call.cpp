@@ -118,19 +118,22 @@ void Core::run_on(Lane& lane, BatchRun& run) noexcept {
 void Core::abandon(Lane& lane, BatchRun& run, Status reason) noexcept {
   link_.lost(lane.generation());
   run.stop(reason);
-  if (reason == Status::timeout || reason == Status::io_error) {
+  const bool is_silent = reason == Status::timeout || reason == Status::io_error;
+  if (is_silent) {
     (void)fail(reason, "the daemon at %s does not answer: is it stopped?",
                link_.socket_path().c_str());
     lane.session->shut_down();
-    constexpr int kLookMs = 10;
-    while (!driver_.take_back_all(lane)) {
-      // Memory that can not be made safe: until the daemon runs on or dies.
-      if (lane.session->hung_up(kLookMs)) break;
-      if (driver_.collect(lane) && lane.idle()) break;
-    }
   } else {
     (void)fail(reason, "the daemon at %s has gone in the middle of the call",
                link_.socket_path().c_str());
+  }
+  constexpr int kLookMs = 10;
+  constexpr auto kFenceWaitMs = static_cast<int>(Session::kFenceWaitNs / kNsPerMs);
+  const bool is_over = !is_silent && lane.session->fenced(run.moves_bytes() ? kFenceWaitMs : 0);
+  while (!is_over && !driver_.take_back_all(lane)) {
+    // Memory that can not be made safe: until the daemon runs on or its process has ended.
+    if (lane.session->hung_up(kLookMs) && lane.session->fenced(kLookMs)) break;
+    if (driver_.collect(lane) && lane.idle()) break;
   }
   driver_.give_up(lane, reason);
 }

@@ -134,6 +134,7 @@ void Link::start_attempt(std::uint64_t now_ns) {
   settings.hello.client_name = options_.name;
   settings.hello.lane_count = options_.lanes;
   settings.hello.manager_address = manager_address_;
+  settings.hello.extensions = ipc::kExtensions;
   settings.generation = ++last_generation_;
   settings.lanes_min = options_.async_lanes + 1;
   settings.restore = restore_;

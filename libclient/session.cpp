@@ -3,6 +3,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "ipc/futex.h"
+
 namespace simm::detail {
 
 bool Session::hung_up(int timeout_ms) noexcept {
@@ -11,7 +13,18 @@ bool Session::hung_up(int timeout_ms) noexcept {
   if (::poll(&entry, 1, timeout_ms) <= 0) return false;
   if ((entry.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) == 0) return false;
   words_.mark_lost();
+  std::uint64_t not_yet = 0;
+  hung_up_ns_.compare_exchange_strong(not_yet, ipc::monotonic_now_ns(), std::memory_order_relaxed);
   return true;
+}
+
+bool Session::fenced(int timeout_ms) const noexcept {
+  const ipc::SessionState state = words_.state();
+  if (state == ipc::SessionState::closed || state == ipc::SessionState::poisoned) return true;
+  if ((welcome_.extensions & ipc::kReachOutlivesSocket) == 0) return true;
+  if (!process_) return false;
+  pollfd entry{process_.get(), POLLIN, 0};
+  return ::poll(&entry, 1, timeout_ms) > 0;
 }
 
 void Session::shut_down() noexcept {

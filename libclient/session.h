@@ -4,12 +4,14 @@
 // Thread: any; the control socket's messages by ControlChannel under its mutex.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <utility>
 
 #include "ipc/bell_socket.h"
 #include "ipc/control_message.h"
+#include "ipc/fd.h"
 #include "ipc/fd_socket.h"
 #include "ipc/lane_memory.h"
 #include "ipc/mapping.h"
@@ -20,12 +22,13 @@ namespace simm::detail {
 class Session {
 public:
   Session(std::uint32_t generation, ipc::FdSocket control, ipc::BellSocket bell,
-          ipc::Mapping memory, ipc::Welcome welcome)
+          ipc::Mapping memory, ipc::Welcome welcome, ipc::UniqueFd process)
       : generation_(generation),
         control_(std::move(control)),
         bell_(std::move(bell)),
         memory_(std::move(memory)),
         welcome_(std::move(welcome)),
+        process_(std::move(process)),
         // SAFETY: check_welcome() proved that the mapping holds a header and its lanes.
         words_(reinterpret_cast<ipc::SessionHeader*>(memory_.data())) {}
 
@@ -44,9 +47,21 @@ public:
   // After pushes: wakes the daemon if it sleeps. False when it has gone.
   bool ring() noexcept { return words_.ring_if_sleeping(bell_); }
 
-  // Looks whether the daemon has hung up, which is also the fence: a dead process touches nothing,
-  // and a living one closes only after the last operation. Waits up to `timeout_ms` for it.
+  // Looks whether the daemon has hung up. Waits up to `timeout_ms` for it.
   bool hung_up(int timeout_ms = 0) noexcept;
+
+  // After the hang-up: whether nothing of the daemon can touch this process's memory any more.
+  // A daemon that lives closes a session only after the last operation, and says so in the state
+  // word. Of a daemon that dies the kernel closes the socket first and the devices later, so queue
+  // pairs and helpers may still move bytes: then the end of the process is the fence. Waits up to
+  // `timeout_ms` for it.
+  [[nodiscard]] bool fenced(int timeout_ms = 0) const noexcept;
+  // How long fenced() is waited for before the pages are taken back, counted from the first
+  // hung_up() that was true.
+  static constexpr std::uint64_t kFenceWaitNs = 100'000'000;
+  [[nodiscard]] std::uint64_t hung_up_ns() const noexcept {
+    return hung_up_ns_.load(std::memory_order_relaxed);
+  }
 
   // Says that we are done with a daemon that does not answer: should it run on, it ends the
   // session.
@@ -56,6 +71,7 @@ public:
   // memory is not the child's to unmap: dont_fork kept it away.
   void close_in_child() noexcept {
     control_.close();
+    process_.reset();
     bell_ = ipc::BellSocket(-1);
     memory_.forget();
   }
@@ -66,7 +82,9 @@ private:
   ipc::BellSocket bell_;
   ipc::Mapping memory_;
   ipc::Welcome welcome_;
+  ipc::UniqueFd process_;  // the daemon's pidfd, if the daemon gave it
   ipc::ClientSessionWords words_;
+  std::atomic<std::uint64_t> hung_up_ns_{0};  // 0: not yet
 };
 
 }  // namespace simm::detail

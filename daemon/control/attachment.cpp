@@ -1,5 +1,7 @@
 #include "daemon/control/attachment.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <span>
 #include <string>
@@ -164,11 +166,25 @@ void Attachment::on_hello(const ipc::Hello& hello) {
       ipc::kValueBytesMax,           ipc::kKeyBytesMax,
       config.session.regions_max,    config.engine.timeout_default_ms * base::kNsPerMs,
       config.store.lease_default_ms, config.store.lease_max_ms};
-  const std::array<int, ipc::kWelcomeFds> fds = {memory_->file.fd(), memory_->client_bell.fd()};
-  if (!send(welcome, fds)) return close("unreachable");
+  welcome.extensions = hello.extensions & granted_extensions();
+  const bool has_process = (welcome.extensions & ipc::kProcessDescriptor) != 0;
+  const std::array<int, ipc::kWelcomeFds + 1> fds = {memory_->file.fd(), memory_->client_bell.fd(),
+                                                     services_.reach.process_fd};
+  if (!send(welcome, std::span(fds).first(ipc::kWelcomeFds + (has_process ? 1 : 0)))) {
+    return close("unreachable");
+  }
   memory_->client_bell = ipc::BellSocket(-1);
   state_ = State::mapping;
   read_next();
+}
+
+std::uint32_t Attachment::granted_extensions() const noexcept {
+  if (!services_.reach.outlives_socket) return 0;
+  // A pidfd lets a process of the daemon's own user do what that user may do to the daemon. Where
+  // such a client can not name the daemon's process, it does not get a name for it here.
+  const bool is_hidden_twin = peer().pid() == 0 && peer().uid() == ::geteuid();
+  const bool has_process = services_.reach.process_fd >= 0 && !is_hidden_twin;
+  return ipc::kReachOutlivesSocket | (has_process ? ipc::kProcessDescriptor : 0u);
 }
 
 void Attachment::on_mapped() {

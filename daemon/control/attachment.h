@@ -45,12 +45,19 @@ public:
   virtual void on_closed(Attachment& attachment) = 0;
 };
 
+// What ends this daemon's reach into the memory of clients when the daemon dies.
+struct ReachEnd {
+  bool outlives_socket = false;  // devices move bytes: the hang-up of a session is no fence
+  int process_fd = -1;           // a pidfd of this process; -1: the kernel has none
+};
+
 struct AttachServices {
   Environment& environment;
   DataPlane& plane;
   RegionOpener& opener;
   const TenantRules& tenants;
   TenantAccounts& accounts;
+  ReachEnd reach = {};
 };
 
 class Attachment : public std::enable_shared_from_this<Attachment> {
@@ -104,6 +111,7 @@ private:
   void on_readable();
   void handle(ipc::ClientMessage message, std::vector<ipc::UniqueFd> fds);
   void on_hello(const ipc::Hello& hello);
+  [[nodiscard]] std::uint32_t granted_extensions() const noexcept;
   void on_mapped();
   void on_open_name_space(const ipc::OpenNamespace& wanted);
   void on_register_region(const ipc::RegisterRegion& wanted, std::vector<ipc::UniqueFd> fds);

@@ -2,13 +2,20 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cinttypes>
+#include <cstdio>
 #include <utility>
+
+#include "ipc/peer_identity.h"
 
 namespace simm::store {
 namespace {
@@ -26,6 +33,48 @@ Error wrong(Status status, const std::string& path, const std::string& what) {
 std::string parent_of(const std::string& path) {
   const std::size_t slash = path.find_last_of('/');
   return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// Who wrote itself into the lock file: the last daemon that had the lock.
+struct Holder {
+  pid_t pid = 0;  // 0: nobody, or a daemon that wrote no name
+  std::uint64_t start_time_ticks = 0;
+};
+
+Holder read_holder(int lock) {
+  std::array<char, 64> text{};
+  Holder holder;
+  if (::pread(lock, text.data(), text.size() - 1, 0) <= 0) return holder;
+  if (std::sscanf(text.data(), "%d %" SCNu64, &holder.pid, &holder.start_time_ticks) != 2) {
+    holder = {};
+  }
+  return holder;
+}
+
+Outcome write_holder(int lock, const std::string& name) {
+  const std::string text = std::to_string(::getpid()) + " " +
+                           std::to_string(ipc::process_start_time_ticks(::getpid())) + "\n";
+  if (::ftruncate(lock, 0) != 0 ||
+      ::pwrite(lock, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+    return system_error("write " + name, errno);
+  }
+  return Done{};
+}
+
+// The kernel frees the lock of a process that ends before the process has given up its devices,
+// whose queue pairs then still read into the pool. False: the process has not ended in time. A
+// process of another pid namespace is not seen from here: there the lock alone counts.
+bool await_end(const Holder& former) {
+  constexpr int kEndWaitMs = 60'000;
+  if (former.pid <= 0 || former.pid == ::getpid()) return true;
+  const auto is_same = [&former] {
+    return ipc::process_start_time_ticks(former.pid) == former.start_time_ticks;
+  };
+  if (!is_same()) return true;
+  const ipc::UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, former.pid, 0)));
+  if (!process.valid() || !is_same()) return true;
+  pollfd ended{process.get(), POLLIN, 0};
+  return ::poll(&ended, 1, kEndWaitMs) > 0;
 }
 
 }  // namespace
@@ -77,17 +126,25 @@ Expected<PoolDirectory> PoolDirectory::open(const std::string& path) {
 Outcome PoolDirectory::take_lock() {
   lock_.reset(::openat(directory_.get(), "lock", kOpenFlags | O_CREAT, 0600));
   if (!lock_.valid()) return system_error("open " + where("lock"), errno);
+  const Holder former = read_holder(lock_.get());
   struct flock wanted {};
   wanted.l_type = F_WRLCK;
   wanted.l_whence = SEEK_SET;
-  if (::fcntl(lock_.get(), F_SETLK, &wanted) == 0) return Done{};
-  const int why = errno;
-  if (why != EACCES && why != EAGAIN) return system_error("lock " + where("lock"), why);
-  const bool is_known = ::fcntl(lock_.get(), F_GETLK, &wanted) == 0 && wanted.l_type == F_WRLCK;
-  return wrong(Status::invalid_state, path_,
-               "is in use by another daemon" +
-                   (is_known ? " (pid " + std::to_string(wanted.l_pid) + ")" : std::string()) +
-                   ": stop that one, or write another directory");
+  if (::fcntl(lock_.get(), F_OFD_SETLK, &wanted) != 0) {
+    const int why = errno;
+    if (why != EACCES && why != EAGAIN) return system_error("lock " + where("lock"), why);
+    return wrong(
+        Status::invalid_state, path_,
+        "is in use by another daemon" +
+            (former.pid > 0 ? " (pid " + std::to_string(former.pid) + ")" : std::string()) +
+            ": stop that one, or write another directory");
+  }
+  if (!await_end(former)) {
+    return wrong(Status::invalid_state, path_,
+                 "was in use by a daemon that is still ending (pid " + std::to_string(former.pid) +
+                     "), whose devices may write there: start again when that process has gone");
+  }
+  return write_holder(lock_.get(), where("lock"));
 }
 
 Expected<ipc::UniqueFd> PoolDirectory::open_file(const char* name, std::uint64_t bytes,

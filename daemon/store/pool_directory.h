@@ -16,7 +16,8 @@ namespace simm::store {
 class PoolDirectory {
 public:
   // Makes the directory if there is none, and takes the lock. Errors say what to do;
-  // invalid_state: another daemon has it, which is named.
+  // invalid_state: another daemon has it, which is named. A former holder that is still ending is
+  // waited for, up to a minute: until its end its devices may write into the pool.
   static Expected<PoolDirectory> open(const std::string& path);
 
   [[nodiscard]] bool is_hugetlbfs() const noexcept { return huge_; }
@@ -42,7 +43,7 @@ private:
 
   std::string path_;
   ipc::UniqueFd directory_;
-  ipc::UniqueFd lock_;  // a lock of fcntl(): it ends with the process, and names its holder
+  ipc::UniqueFd lock_;  // of the open file: held until the last copy of this descriptor is closed
   bool huge_ = false;
   std::uint64_t page_bytes_ = 0;
 };

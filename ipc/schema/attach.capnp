@@ -25,6 +25,7 @@ struct Hello {
   clientName @3 :Text;
   laneCount @4 :UInt32;       # wanted; 0 = the daemon's default
   managerAddress @5 :Text;    # empty: whatever the daemon has
+  extensions @6 :UInt32;      # bits that the library understands; a daemon ignores others
 }
 
 struct OpenNamespace {
@@ -71,6 +72,7 @@ struct Welcome {
   sessionBytes @5 :UInt64;
   laneCount @6 :UInt32;
   limits @7 :Limits;
+  extensions @8 :UInt32;      # those of the client's that hold for this session
 }
 
 struct Limits {

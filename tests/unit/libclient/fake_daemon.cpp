@@ -271,8 +271,10 @@ void FakeDaemon::Loop::welcome(Session& session, const ipc::Hello& hello) {
                   1'000'000'000,
                   15'000,
                   60'000};
-  const int fds[] = {session.file->fd(), bells.second.fd()};
-  send(session, reply, fds);
+  const int process = daemon.options_.process_fd;
+  if (process >= 0) reply.extensions = hello.extensions;
+  const int fds[] = {session.file->fd(), bells.second.fd(), process};
+  send(session, reply, std::span(fds).first(reply.extensions != 0 ? 3 : 2));
 }
 
 void FakeDaemon::Loop::register_region(Session& session, const ipc::RegisterRegion& request,

@@ -31,6 +31,8 @@ struct FakeOptions {
   std::string late;                // not empty: pages whose keys begin so get no answer in time
   bool is_older = false;           // then it says of the whole submission that it was late
   bool loses_completions = false;  // writes the results of pages, and no completion
+  // As of a daemon whose devices outlive its sockets: stands for the pidfd. -1: none.
+  int process_fd = -1;
 };
 
 // What is stored: outlives the daemons that serve it one after the other.

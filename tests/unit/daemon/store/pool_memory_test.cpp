@@ -7,9 +7,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -296,6 +299,39 @@ TEST_CASE("one daemon at a time: a second one is refused, and told who has it") 
   REQUIRE(::waitpid(child, &status, 0) == child);
   CHECK(status == 0);
   CHECK(pool::has_the_mark(*first));
+}
+
+TEST_CASE("a pool whose daemon is still ending is not touched before that process has ended") {
+  const pool::Scratch scratch;
+  const PoolConfig config = pool::config_of(PoolKind::named, scratch.pool());
+  int locked[2];
+  int end[2];
+  REQUIRE(::pipe(locked) == 0);
+  REQUIRE(::pipe(end) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(end[1]);
+    // Its lock has gone, and the process has not: as while the kernel ends its queue pairs.
+    { const auto held = pool::make(config); }
+    char byte = 'x';
+    if (::write(locked[1], &byte, 1) != 1) ::_exit(1);
+    (void)!::read(end[0], &byte, 1);
+    ::_exit(0);
+  }
+  char byte = 0;
+  REQUIRE(::read(locked[0], &byte, 1) == 1);
+  std::thread ender([&end] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    ::close(end[1]);
+  });
+  const auto next = pool::make(config);
+  siginfo_t ended{};
+  const int waited = ::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG);
+  CHECK(waited == 0);
+  CHECK(ended.si_pid == child);  // had ended when we got the pool
+  ender.join();
+  if (ended.si_pid != child) ::waitpid(child, nullptr, 0);
+  for (const int fd : {locked[0], locked[1], end[0]}) ::close(fd);
 }
 
 TEST_CASE("handed files are used when they are what was made, and only then") {
