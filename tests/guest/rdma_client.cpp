@@ -13,6 +13,9 @@
 //   rdma_client SOCKET killed ROUNDS COMMAND
 //       clients that are killed meanwhile; no byte changes when their memory is not registered any
 //       more, as the command says
+//   rdma_client SOCKET bereft ROUNDS KILL RESTART
+//       the node daemon is killed by one command and started by the other; no page changes when its
+//       call has ended, and no object has bytes that nobody put
 #include "tests/guest/rdma_client.h"
 
 #include <sys/mman.h>
@@ -123,10 +126,13 @@ int main(int argc, char** argv) {
   if (command == "canary") return rdma_client::canary(words[1], std::atoi(argv[3]));
   if (words.size() > 4) {
     if (command == "killed") return rdma_client::killed(words[1], std::atoi(argv[3]), words[4]);
+    if (command == "bereft" && words.size() > 5) {
+      return rdma_client::bereft(words[1], std::atoi(argv[3]), words[4], words[5]);
+    }
     if (command == "large") {
       return rdma_client::large(words[1], std::strtoul(argv[3], nullptr, 10),
                                 std::strtoul(argv[4], nullptr, 10));
     }
   }
-  rdma_client::fail("usage", "rdma_client SOCKET uncopied|large|gaps|canary|killed ...");
+  rdma_client::fail("usage", "rdma_client SOCKET uncopied|large|gaps|canary|killed|bereft ...");
 }

@@ -90,5 +90,8 @@ int canary(const std::string& socket, int seconds);
 // Clients that are killed while bytes come into memory that outlives them. `registered`: a command
 // that prints how many bytes the daemon has registered with its devices.
 int killed(const std::string& socket, int rounds, const std::string& registered);
+// The node daemon is killed, by the command `kill`, under gets and puts, and started again.
+int bereft(const std::string& socket, int rounds, const std::string& kill,
+           const std::string& restart);
 
 }  // namespace rdma_client

@@ -191,5 +191,17 @@ wait_for_all "all queue pairs are back after that"
 registered_by="'$bin/simmctl' --admin $run/node/admin.sock stats rdma.rail |
   awk '/registered_bytes/ {n += \$2} END {print n + 0}'"
 scene "memory of who was killed is let go before it is another's" client killed 5 "$registered_by"
+# As files, for a client that calls them.
+cat >"$run/kill-node" <<END
+kill -KILL \$(cat $run/node.pid)
+END
+cat >"$run/start-node" <<END
+$bin/simmd node --config $run/node/simmd.json >>$run/node/log 2>&1 &
+echo \$! >$run/node.pid
+END
+bereft() { timeout 300 "$bin/rdma_client" "$run/node/simm.sock" bereft "$@" 2>&1; }
+scene "the death of the node daemon leaves pages and objects alone" \
+  bereft "${SIMM_KILLS:-12}" "bash $run/kill-node" "bash $run/start-node"
+wait_for_all "its successor has queue pairs as well"
 echo "$failures failures"
 [ $failures = 0 ]
