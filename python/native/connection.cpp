@@ -48,6 +48,7 @@ py::list Connection::run(Operation operation, const py::object& keys, const py::
   options.exact_size = options.exact_size || (exact_size_ && !options.ranged);
   Batch batch(operation, keys, views, offsets, options);
   const std::shared_ptr<Client> client = client_;  // close() in another thread does not hurt
+  if (client != nullptr && !batch.refused()) batch.begin_transfer();
   std::string text = batch.reason();
   if (client == nullptr) {
     batch.refuse(Status::invalid_state);
@@ -129,8 +130,10 @@ py::object Channel::start(Operation operation, const py::object& keys, const py:
   options.name_space = connection_->name_space_;
   options.exact_size = options.exact_size || (connection_->exact_size_ && !options.ranged);
   auto batch = std::make_unique<Batch>(operation, keys, views, offsets, options);
+  const std::shared_ptr<Client> client = connection_->closed() ? nullptr : client_;
+  if (client != nullptr && !batch->refused()) batch->begin_transfer();
   std::string text = batch->reason();
-  if (client_ == nullptr || connection_->closed()) {
+  if (client == nullptr) {
     batch->refuse(Status::invalid_state);
     text = "the Store is closed: make another";
   } else if (!batch->refused()) {
@@ -138,7 +141,7 @@ py::object Channel::start(Operation operation, const py::object& keys, const py:
     std::uint64_t ticket = 0;
     {
       const GilRelease released;
-      Expected<std::uint64_t> started = batch->start(*client_);
+      Expected<std::uint64_t> started = batch->start(client);
       status = started.status();
       if (started) ticket = *started;
       if (!started) text = started.error().context;

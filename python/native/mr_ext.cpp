@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "python/native/extent.h"
+#include "python/native/gil_release.h"
 
 namespace simm::python {
 
@@ -68,10 +69,18 @@ void MrExt::add(std::uintptr_t address, std::uint64_t length, const py::object& 
   const PieceOptions options{fd, fd_offset, is_pinned(owner)};
   pieces_.push_back({address, length, owner,
                      RegistrationBook::instance().cover(address, length, owner, options)});
+  ranges_.push_back({address, length});
 }
 
 void MrExt::deregister() noexcept {
-  if (std::exchange(closed_, true)) return;
+  const bool first = !std::exchange(closed_, true);
+  {
+    // Whoever comes second waits as well: its caller may use the memory again, too. A piece that
+    // others have registered stays, so that its region waits for nothing.
+    const GilRelease released;
+    Transfers::instance().wait(ranges_);
+  }
+  if (!first) return;
   for (Piece& piece : pieces_) piece.registration->release();
 }
 
