@@ -3,6 +3,7 @@
 #include <array>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "python/native/gil_release.h"
 #include "python/native/registration.h"
@@ -32,7 +33,7 @@ Connection::Connection(const ClientOptions& options, const std::string& name_spa
   }
   if (!trouble.empty()) throw std::runtime_error(trouble);
   const std::string unplaced = RegistrationBook::instance().open_session(session_, client_);
-  if (!unplaced.empty()) report_("register_mr", -1000, 1, unplaced);
+  if (!unplaced.empty()) report_("register_mr", -1000, 1, unplaced, 0);
 }
 
 void Connection::close() noexcept {
@@ -63,14 +64,27 @@ py::list Connection::run(Operation operation, const py::object& keys, const py::
   return results;
 }
 
-void Connection::report(const Batch& batch, const std::string& text) const noexcept {
+void Connection::report(const Batch& batch, const std::string& text) {
   const auto [status, count] = batch.failures();
   if (count == 0) return;
-  try {
-    report_(operation_name(batch.operation()), static_cast<int>(status), count, text);
-  } catch (py::error_already_set& error) {
-    error.discard_as_unraisable("simm: reporting a failed call");  // a data call never raises
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  constexpr std::chrono::seconds kRepeatAfter(60);
+  const auto [found, is_new] = reported_.try_emplace({batch.operation(), status});
+  Reported& entry = found->second;
+  if (!is_new && std::chrono::steady_clock::now() - entry.last < kRepeatAfter) {
+    ++entry.unsaid;
+    return;
   }
+  const std::uint64_t before = std::exchange(entry.unsaid, 0);
+  entry.last = std::chrono::steady_clock::now();
+  try {
+    report_(operation_name(batch.operation()), static_cast<int>(status), count, text, before);
+  } catch (py::error_already_set& error) {
+    // A data call never raises; KeyboardInterrupt and SystemExit are no errors of the report.
+    if (!error.matches(PyExc_Exception)) throw;
+    error.discard_as_unraisable("simm: reporting a failed call");
+  }
+  entry.last = std::chrono::steady_clock::now();
 }
 
 std::shared_ptr<Channel> Connection::open_channel() {
@@ -158,7 +172,7 @@ py::object Channel::start(Operation operation, const py::object& keys, const py:
 }
 
 py::list Channel::drain() {
-  py::list list;
+  std::vector<std::unique_ptr<Batch>> ended;
   std::array<Completed, 64> done;
   std::size_t count = done.size();
   while (client_ != nullptr && count == done.size()) {
@@ -169,24 +183,25 @@ py::list Channel::drain() {
     for (std::size_t i = 0; i < count; ++i) {
       auto node = batches_.extract(done[i].ticket);
       if (node.empty()) continue;  // of a parent process
-      list.append(py::make_tuple(done[i].ticket, node.mapped()->results()));
-      connection_->report(*node.mapped(), node.mapped()->reason());
+      completed_.append(py::make_tuple(done[i].ticket, node.mapped()->results()));
+      ended.push_back(std::move(node.mapped()));
     }
   }
-  return list;
+  for (const std::unique_ptr<Batch>& batch : ended) connection_->report(*batch, batch->reason());
+  return take_completed();
 }
 
 py::list Channel::finish() {
-  py::list list = drain();
+  completed_ = drain();
   while (client_ != nullptr && client_->pending() != 0) {
     {
       const GilRelease released;
       constexpr std::uint32_t kLookMs = 100;
       client_->wait(kLookMs);
     }
-    list += drain();
+    completed_ = drain();
   }
-  return list;
+  return take_completed();
 }
 
 int Channel::fileno() {
