@@ -139,12 +139,28 @@ py::dict Connection::facts() const {
   return facts;
 }
 
+Channel::Channel(std::shared_ptr<Connection> connection, std::unique_ptr<Client> client)
+    : connection_(std::move(connection)), started_(std::make_shared<Started>(std::move(client))) {}
+
+Channel::Started::~Started() {
+  const GilRelease released;
+  std::array<Completed, 64> done;
+  // Not the end of the Client: another thread may have a reference to it.
+  while (client->pending() != 0) {
+    constexpr std::uint32_t kLookMs = 100;
+    client->wait(kLookMs);
+    (void)client->drain(done);
+  }
+  client.reset();
+}
+
 py::object Channel::start(Operation operation, const py::object& keys, const py::object& views,
                           const py::object& offsets, CallOptions options) {
   options.name_space = connection_->name_space_;
   options.exact_size = options.exact_size || (connection_->exact_size_ && !options.ranged);
   auto batch = std::make_unique<Batch>(operation, keys, views, offsets, options);
-  const std::shared_ptr<Client> client = connection_->closed() ? nullptr : client_;
+  const std::shared_ptr<Started> mine = connection_->closed() ? nullptr : started_;
+  const std::shared_ptr<Client> client = mine ? mine->client : nullptr;
   if (client != nullptr && !batch->refused()) batch->begin_transfer();
   std::string text = batch->reason();
   if (client == nullptr) {
@@ -161,7 +177,7 @@ py::object Channel::start(Operation operation, const py::object& keys, const py:
       if (!started) text = started.error().context;
     }
     if (status == Status::ok) {
-      batches_.emplace(ticket, std::move(batch));
+      mine->batches.emplace(ticket, std::move(batch));
       return py::int_(ticket);
     }
     batch->refuse(status);
@@ -172,50 +188,50 @@ py::object Channel::start(Operation operation, const py::object& keys, const py:
 }
 
 py::list Channel::drain() {
+  take(started_);
+  return take_completed();
+}
+
+void Channel::take(std::shared_ptr<Started> mine) {
   std::vector<std::unique_ptr<Batch>> ended;
   std::array<Completed, 64> done;
   std::size_t count = done.size();
-  while (client_ != nullptr && count == done.size()) {
+  while (mine != nullptr && count == done.size()) {
     {
       const GilRelease released;
-      count = client_->drain(done);
+      count = mine->client->drain(done);
     }
     for (std::size_t i = 0; i < count; ++i) {
-      auto node = batches_.extract(done[i].ticket);
+      auto node = mine->batches.extract(done[i].ticket);
       if (node.empty()) continue;  // of a parent process
       completed_.append(py::make_tuple(done[i].ticket, node.mapped()->results()));
       ended.push_back(std::move(node.mapped()));
     }
   }
   for (const std::unique_ptr<Batch>& batch : ended) connection_->report(*batch, batch->reason());
-  return take_completed();
 }
 
 py::list Channel::finish() {
-  completed_ = drain();
-  while (client_ != nullptr && client_->pending() != 0) {
+  const std::shared_ptr<Started> mine = started_;
+  take(mine);
+  while (mine != nullptr && mine->client->pending() != 0) {
     {
       const GilRelease released;
       constexpr std::uint32_t kLookMs = 100;
-      client_->wait(kLookMs);
+      mine->client->wait(kLookMs);
     }
-    completed_ = drain();
+    take(mine);
   }
   return take_completed();
 }
 
 int Channel::fileno() {
-  return client_ == nullptr ? -1 : client_->completion_fd();
+  const std::shared_ptr<Started> mine = started_;
+  return mine == nullptr ? -1 : mine->client->completion_fd();
 }
 
 void Channel::close() noexcept {
-  std::shared_ptr<Client> client = std::move(client_);
-  client_.reset();
-  {
-    const GilRelease released;
-    client.reset();  // waits for its batches
-  }
-  batches_.clear();
+  std::exchange(started_, nullptr).reset();
 }
 
 }  // namespace simm::python

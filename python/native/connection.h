@@ -2,7 +2,8 @@
 // without the interpreter's lock while it waits. Channel: the same for the asynchronous calls of
 // one event loop: a descriptor becomes readable, drain() says what has completed. No threads.
 //
-// Thread: any, with the interpreter's lock. A Channel belongs to its event loop's thread.
+// Thread: any, with the interpreter's lock. A Channel is for its event loop's thread;
+// close() is for any.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -68,8 +69,7 @@ private:
 
 class Channel {
 public:
-  Channel(std::shared_ptr<Connection> connection, std::unique_ptr<Client> client)
-      : connection_(std::move(connection)), client_(std::move(client)) {}
+  Channel(std::shared_ptr<Connection> connection, std::unique_ptr<Client> client);
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
   ~Channel() { close(); }
@@ -85,14 +85,29 @@ public:
   // The same, after waiting until nothing is pending: at most the deadlines and the fence grace.
   pybind11::list finish();
   [[nodiscard]] int fileno();
-  [[nodiscard]] std::size_t pending() const noexcept { return batches_.size(); }
+  [[nodiscard]] std::size_t pending() const noexcept {
+    return started_ ? started_->batches.size() : 0;
+  }
+  // Waits for the batches; calls of other threads end as they would. Safe twice.
   void close() noexcept;
 
 private:
+  // What a call holds on to while another thread closes the channel. With the last of them it
+  // waits for the batches, whose memory libsimm uses until then.
+  struct Started {
+    explicit Started(std::unique_ptr<Client> mine) : client(std::move(mine)) {}
+    Started(const Started&) = delete;
+    Started& operator=(const Started&) = delete;
+    ~Started();
+    std::shared_ptr<Client> client;
+    std::unordered_map<std::uint64_t, std::unique_ptr<Batch>> batches;
+  };
+  // Appends what has completed. A copy of the pointer: close() may take ours away.
+  void take(std::shared_ptr<Started> mine);
+
   std::shared_ptr<Connection> connection_;
-  std::shared_ptr<Client> client_;
-  std::unordered_map<std::uint64_t, std::unique_ptr<Batch>> batches_;
-  pybind11::list completed_;  // and not yet returned
+  std::shared_ptr<Started> started_;  // null: closed
+  pybind11::list completed_;          // and not yet returned
 };
 
 void bind_connection(pybind11::module_& module);

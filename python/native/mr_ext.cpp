@@ -61,7 +61,11 @@ void MrExt::add(const py::object& memory) {
     throw std::runtime_error(
         "memory of a GPU: not supported by this version: register host memory");
   }
-  if (extent.length != 0) add(extent.address, extent.length, extent.owner);
+  if (extent.length == 0) return;
+  if (!is_writable(extent)) {
+    throw py::type_error("memory of a tensor: it is mapped read-only: use tensor.clone()");
+  }
+  add(extent.address, extent.length, extent.owner);
 }
 
 void MrExt::add(std::uintptr_t address, std::uint64_t length, const py::object& owner, int fd,
@@ -124,8 +128,11 @@ std::string MrExt::description() const {
 BlockView BlockView::from_tensor(const py::object& tensor, std::shared_ptr<MrExt> mr) {
   Extent extent = extent_of(tensor);
   if (extent.on_device) throw py::value_error("tensor: on a GPU: use a tensor of host memory");
+  if (extent.lazy != nullptr) throw py::value_error(std::string("tensor: ") + extent.lazy);
   if (!extent.contiguous) {
-    throw py::value_error("tensor: not contiguous: use tensor.contiguous(), or one view a piece");
+    throw py::value_error(
+        "tensor: not contiguous in C's order: use tensor.contiguous(), numpy.ascontiguousarray(), "
+        "or one view a piece");
   }
   check_inside(extent.address, extent.length, mr);
   return {extent.address, extent.length, std::move(extent.owner), std::move(mr), nullptr};

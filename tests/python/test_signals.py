@@ -1,5 +1,5 @@
-"""What a signal's handler raises comes out of a call that fails: each program runs in a process of its
-own, which a watchdog ends when it goes on."""
+"""What a signal's handler raises comes out of a call that fails: each program runs in a process of
+its own, which a watchdog ends when it goes on."""
 
 import pytest
 

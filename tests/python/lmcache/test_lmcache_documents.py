@@ -1,5 +1,5 @@
-"""The configurations that python/README.md shows, by LMCache's rules: a backend for `remote_url` and
-one for each of `remote_storage_plugins`. Each of them gives exactly one, which works."""
+"""The configurations that python/README.md shows, by LMCache's rules: a backend for `remote_url`
+and one for each of `remote_storage_plugins`. Each of them gives exactly one, which works."""
 
 import json
 import pathlib
