@@ -96,6 +96,12 @@ std::deque<RestoreTask> Core::restore(std::uint32_t generation) {
 }
 
 Expected<Region> Core::add_region(const std::shared_ptr<Core>& core, RegionMemory memory) {
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 127; };
+  if (std::any_of(memory.name.begin(), memory.name.end(), is_control)) {
+    return Error{Status::invalid_argument,
+                 "name: of " + std::to_string(memory.name.size()) +
+                     " bytes, one of them a control character: use a line of text"};
+  }
   (void)core->link_.ready_to_set_up();
   Expected<RegionRecord*> added = core->regions_.add(std::move(memory));
   if (!added) return std::move(added).error();

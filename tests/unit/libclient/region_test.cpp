@@ -283,4 +283,40 @@ TEST_CASE("regions come and go while other threads use them") {
   CHECK(world.client->allocate_region(4096).has_value());
 }
 
+TEST_CASE("an argument that the daemon would take for a breach is refused here, by its field") {
+  World world;
+  simm::Region region = world.client->allocate_region(4096).value();
+  const View view(region, 0, 100);
+  REQUIRE(world.client->put("k", view).ok());
+  constexpr std::uint64_t kLongest = 1 << 30;
+  simm::CallOptions ranged;
+  ranged.ranged = true;
+  for (const std::uint64_t offset :
+       {kLongest + 1, kLongest << 1, kLongest << 2, kLongest << 33, UINT64_MAX}) {
+    CAPTURE(offset);
+    const Item item{"k", view, offset, 0};
+    PageResult result;
+    REQUIRE(world.client->get({&item, 1}, {&result, 1}, ranged) == Status::ok);
+    CHECK(result.status == Status::invalid_argument);
+    CHECK(std::string(simm::last_error()).find("items[0].object_offset") == 0);
+  }
+  for (const int mode : {2, 7, 255}) {
+    CAPTURE(mode);
+    simm::CallOptions options;
+    options.mode = static_cast<simm::PutMode>(mode);
+    CHECK(world.client->put("k", view, options).status == Status::invalid_argument);
+    CHECK(std::string(simm::last_error()).find("mode: ") == 0);
+    CHECK(world.client->get("k", view, options).ok());  // it means nothing there
+  }
+  for (const char* name : {"x\n", "\t", "a\x7f", "\x1b[1m"}) {
+    simm::AllocateOptions options;
+    options.name = name;
+    const auto refused = world.client->allocate_region(4096, options);
+    REQUIRE(refused.status() == Status::invalid_argument);
+    CHECK(refused.error().context.find("name: ") == 0);
+  }
+  CHECK(world.client->put("k", view).ok());
+  CHECK(world.client->stats().attaches == 1);
+}
+
 }  // namespace region_test
