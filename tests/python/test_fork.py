@@ -92,3 +92,30 @@ print("done")
     finally:
         own_daemon.go_on()
     assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr
+
+
+def test_a_child_closes_a_store_whose_lock_a_thread_of_its_parent_held(daemon):
+    text = PROGRAM + """
+store = kv.Store()
+held, over = threading.Event(), threading.Event()
+
+def allocate():
+    with store._slabs._lock:  # as in the middle of allocate()
+        held.set()
+        over.wait()
+
+thread = threading.Thread(target=allocate, daemon=True)
+thread.start()
+held.wait()
+child = os.fork()
+if child == 0:
+    import signal; signal.alarm(20)
+    store.close()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+over.set()
+thread.join()
+print("done")
+"""
+    ended = run_python(text, SIMM_SOCKET=daemon.socket)
+    assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr

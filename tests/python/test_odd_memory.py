@@ -1,5 +1,5 @@
 """Tensors and arrays whose elements are not simply one behind the other: what is registered is
-memory that they have, and a view of them is right or refused. A crash is that of a process of its own."""
+memory that they have. A view of them is right or refused. A crash is that of another process."""
 
 import mmap
 
