@@ -328,6 +328,9 @@ std::size_t Client::drain(std::span<Completed> out) {
 void Client::wait(std::uint32_t timeout_ms) {
   queue_->wait(timeout_ms, options_.wait, options_.reattach);
 }
+bool Client::has_completed(std::uint64_t ticket) {
+  return queue_->has_completed(ticket, options_.reattach);
+}
 std::size_t Client::pending() const noexcept {
   return queue_->pending();
 }

@@ -104,6 +104,14 @@ void CompletionQueue::wait(std::uint32_t timeout_ms, WaitMode mode, bool reattac
   }
 }
 
+bool CompletionQueue::has_completed(std::uint64_t ticket, bool reattach) {
+  engine_.advance(nullptr, reattach);  // whoever drains is signalled
+  const std::lock_guard lock(engine_.mutex());
+  const auto is_it = [ticket](const auto& batch) { return batch->completed.ticket == ticket; };
+  return std::any_of(with_callback_.begin(), with_callback_.end(), is_it) ||
+         std::any_of(without_callback_.begin(), without_callback_.end(), is_it);
+}
+
 void CompletionQueue::sleep(std::uint64_t until_ns) noexcept {
   const std::uint64_t now_ns = ipc::monotonic_now_ns();
   if (!epoll_) until_ns = std::min(until_ns, now_ns + kNapNs);

@@ -32,6 +32,7 @@ public:
   std::size_t poll(bool reattach);
   std::size_t drain(std::span<Completed> out, bool reattach);
   void wait(std::uint32_t timeout_ms, WaitMode mode, bool reattach);
+  [[nodiscard]] bool has_completed(std::uint64_t ticket, bool reattach);
   [[nodiscard]] int fd();
   [[nodiscard]] std::size_t pending() const noexcept {
     return pending_.load(std::memory_order_acquire);

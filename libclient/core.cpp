@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "ipc/futex.h"
@@ -95,6 +96,12 @@ std::deque<RestoreTask> Core::restore(std::uint32_t generation) {
 }
 
 Expected<Region> Core::add_region(const std::shared_ptr<Core>& core, RegionMemory memory) {
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 127; };
+  if (std::any_of(memory.name.begin(), memory.name.end(), is_control)) {
+    return Error{Status::invalid_argument,
+                 "name: of " + std::to_string(memory.name.size()) +
+                     " bytes, one of them a control character: use a line of text"};
+  }
   (void)core->link_.ready_to_set_up();
   Expected<RegionRecord*> added = core->regions_.add(std::move(memory));
   if (!added) return std::move(added).error();
@@ -246,10 +253,17 @@ ClientStats Core::stats() const noexcept {
 }
 
 void Core::before_fork() noexcept {
-  open_mutex_.lock();
+  open_held_ = open_mutex_.try_lock();
+  while (!open_held_ && !link_.opening()) {
+    std::this_thread::yield();  // whoever holds it waits for nobody
+    open_held_ = open_mutex_.try_lock();
+  }
   // Most cores of a long life are closed; holding the locks of those too could be very many.
   fork_held_ = users_ != 0;
-  if (!fork_held_) return open_mutex_.unlock();
+  if (!fork_held_) {
+    if (open_held_) open_mutex_.unlock();
+    return;
+  }
   engine_.mutex().lock();
   regions_.before_fork();
   namespace_mutex_.lock();
@@ -262,7 +276,7 @@ void Core::after_fork_parent() noexcept {
   namespace_mutex_.unlock();
   regions_.after_fork_parent();
   engine_.mutex().unlock();
-  open_mutex_.unlock();
+  if (open_held_) open_mutex_.unlock();
 }
 
 void Core::after_fork_child() noexcept {

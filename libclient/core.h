@@ -6,6 +6,7 @@
 // Thread: any. A data call takes no lock and allocates nothing, once its lane is bound.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -71,9 +72,10 @@ private:
   LaneDriver driver_;
   AsyncEngine engine_;
 
-  std::mutex open_mutex_;
-  std::uint32_t users_ = 0;
-  bool fork_held_ = false;  // before_fork() locked everything
+  std::mutex open_mutex_;  // fork() does not wait for it while Link::opening()
+  std::atomic<std::uint32_t> users_{0};
+  bool open_held_ = false;  // by before_fork()
+  bool fork_held_ = false;  // before_fork() locked everything else
   ClientOptions options_;   // the session's part of them: the first user's
 
   std::mutex namespace_mutex_;

@@ -36,6 +36,13 @@ Status Core::prepare(BatchRun& run, const CallOptions& options, std::uint32_t de
     run.first_deadline_ns = now_ns + run.patience_ns;
     run.deadline_ns = now_ns + kPatiencesMax * run.patience_ns;
   }
+  if (run.opcode == ipc::Opcode::put && options.mode != PutMode::if_absent &&
+      options.mode != PutMode::replace) {
+    run.stop(Status::invalid_argument);
+    return fail(Status::invalid_argument, "mode: %d; a put has if_absent (%d) or replace (%d)",
+                static_cast<int>(options.mode), static_cast<int>(PutMode::if_absent),
+                static_cast<int>(PutMode::replace));
+  }
   run.put_mode = static_cast<ipc::PutMode>(options.mode);
   run.ttl_ms = options.ttl_ms;
   run.lease_ms = options.lease_ms;

@@ -9,6 +9,13 @@
 #include "simm/check.h"
 
 namespace simm::detail {
+namespace {
+
+// The handlers of fork() are there as soon as the library is. Those that come later are called
+// first: a program may hold a lock of its own over its calls of libsimm.
+[[maybe_unused]] const CoreRegistry& registered_first = CoreRegistry::instance();
+
+}  // namespace
 
 CoreRegistry& CoreRegistry::instance() {
   // Leaked on purpose: static destructors of the program may still close Clients.

@@ -128,6 +128,11 @@ Status LaneDriver::check_page(const Lane& lane, const BatchRun& run,
                 ": split the value or raise the limit",
                 run.next, length, value_max);
   }
+  if (run.opcode == ipc::Opcode::get && page.object_offset > ipc::kValueBytesMax) [[unlikely]] {
+    return fail(Status::invalid_argument,
+                "items[%zu].object_offset: %" PRIu64 "; no value has more than %" PRIu64 " bytes",
+                run.next, page.object_offset, ipc::kValueBytesMax);
+  }
   return Status::ok;
 }
 

@@ -22,7 +22,10 @@ Outcome Link::open(const ClientOptions& options) {
   if (generation() != 0) return Done{};
   const std::uint64_t now_ns = ipc::monotonic_now_ns();
   if (!attempt_) start_attempt(now_ns);
-  if (drive(now_ns + options.connect_timeout_ms * kNsPerMs)) return Done{};
+  opening_.store(true, std::memory_order_release);
+  const bool attached = drive(now_ns + options.connect_timeout_ms * kNsPerMs);
+  opening_.store(false, std::memory_order_release);
+  if (attached) return Done{};
   if (!attempt_) {
     open_ = false;
     return Error{Status::unreachable, "no attempt"};
@@ -236,6 +239,7 @@ void Link::after_fork_parent() noexcept {
 }
 
 void Link::after_fork_child() noexcept {
+  opening_.store(false, std::memory_order_relaxed);
   generation_.store(0, std::memory_order_relaxed);
   attempt_running_.store(false, std::memory_order_relaxed);
   next_try_ns_.store(0, std::memory_order_relaxed);

@@ -33,6 +33,8 @@ public:
 
   // Attaches and waits for it; ok at once when attached.
   Outcome open(const ClientOptions& options);
+  // Is open() waiting for a daemon, which may be stopped? Then a fork() finds nothing half done.
+  [[nodiscard]] bool opening() const noexcept { return opening_.load(std::memory_order_acquire); }
   // Says goodbye. Lanes may keep the session's memory for a while.
   void close() noexcept;
 
@@ -96,6 +98,7 @@ private:
   std::atomic<bool> attempt_running_{false};
   std::atomic<bool> forked_{false};  // a child that has not attached yet
   std::atomic<std::uint64_t> attaches_{0};
+  std::atomic<bool> opening_{false};
 
   std::mutex control_mutex_;  // requests and attempts, one at a time
   bool open_ = false;

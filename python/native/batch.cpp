@@ -1,5 +1,6 @@
 #include "python/native/batch.h"
 
+#include <algorithm>
 #include <span>
 
 #include "python/native/extent.h"
@@ -12,6 +13,8 @@ namespace py = pybind11;
 
 namespace {
 
+constexpr const char* kDeregistered =
+    "its region was deregistered: register the memory again and make new views";
 constexpr const char* kFreed =
     "its tensor has lost its memory: register the tensor again and make new views";
 
@@ -153,11 +156,22 @@ const char* Batch::trouble_of(const MrExt& mr) {
   if (&mr != looked_at_) {
     looked_at_ = &mr;
     found_ = looked_at_->is_there() ? nullptr : kFreed;
-    if (looked_at_->closed()) {
-      found_ = "its region was deregistered: register the memory again and make new views";
-    }
+    if (looked_at_->closed()) found_ = kDeregistered;
+    if (found_ == nullptr) regions_.push_back(looked_at_);
   }
   return found_;
+}
+
+void Batch::begin_transfer() {
+  if (items_.empty()) return;
+  transfer_.begin(items_);
+  // Looking at tensors runs Python: another thread may have deregistered a region since.
+  const bool open = std::none_of(regions_.begin(), regions_.end(),
+                                 [](const MrExt* region) { return region->closed(); });
+  if (open) return;
+  transfer_.end();
+  refuse(Status::invalid_state);
+  reason_ = kDeregistered;
 }
 
 void Batch::preset(std::size_t index, Status status, std::string reason) {
@@ -177,6 +191,12 @@ void Batch::refuse(Status status) noexcept {
 }
 
 Status Batch::carry_out(Client& client) noexcept {
+  const Status status = call(client);
+  transfer_.end();
+  return status;
+}
+
+Status Batch::call(Client& client) noexcept {
   switch (operation_) {
     case Operation::put:
       return client.put(items_, results_, options_);
@@ -194,7 +214,14 @@ Status Batch::carry_out(Client& client) noexcept {
   return Status::invalid_argument;
 }
 
-Expected<std::uint64_t> Batch::start(Client& client) {
+Expected<std::uint64_t> Batch::start(const std::shared_ptr<Client>& client) {
+  Expected<std::uint64_t> started = call_async(*client);
+  if (started && !items_.empty()) transfer_.goes_on(client, *started);
+  if (!started) transfer_.end();
+  return started;
+}
+
+Expected<std::uint64_t> Batch::call_async(Client& client) {
   switch (operation_) {
     case Operation::put:
       return client.put_async(items_, results_, options_);

@@ -1,17 +1,19 @@
 // Batch: the pages of one call on their way between Python's lists and libsimm's. It owns copies of
 // the lists, and with them keys, views and their memory, until the call has ended, whatever other
 // threads do to the lists meanwhile.
-// Thread: with the interpreter's lock, except carry_out().
+// Thread: with the interpreter's lock, except carry_out() and start().
 #pragma once
 
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "python/native/transfers.h"
 #include "simm/client.h"
 
 namespace simm::python {
@@ -35,9 +37,12 @@ public:
   [[nodiscard]] bool refused() const noexcept { return refused_; }
   // Ends every page with that status.
   void refuse(Status status) noexcept;
+  // Before the interpreter's lock is given up: from now on deregister_mr() waits for the pages.
+  // Refuses the batch when a region was deregistered while it was made.
+  void begin_transfer();
   Status carry_out(Client& client) noexcept;  // without the interpreter's lock
   // Throws nothing; the ticket, or the error. The batch must stay until it has completed.
-  Expected<std::uint64_t> start(Client& client);
+  Expected<std::uint64_t> start(const std::shared_ptr<Client>& client);
 
   // The list that the call returns: Code, Length or bool for each page.
   [[nodiscard]] pybind11::list results();
@@ -48,6 +53,8 @@ public:
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
 
 private:
+  Status call(Client& client) noexcept;
+  Expected<std::uint64_t> call_async(Client& client);
   void add_key(PyObject* key, std::size_t index);
   void add_views(const Views& views, const std::vector<std::uint64_t>& starts);
   void add_view(PyObject* view, std::size_t index, std::uint64_t offset);
@@ -69,6 +76,8 @@ private:
   std::string reason_;
   const MrExt* looked_at_ = nullptr;  // the pages of one call mostly are in one region
   const char* found_ = nullptr;
+  std::vector<const MrExt*> regions_;  // those that were open; the views keep them alive
+  Transfer transfer_;
   bool refused_ = false;
 };
 

@@ -86,6 +86,7 @@ void bind_connection(py::module_& module) {
   bind_call(connection, "run", call<Connection>(&Connection::run));
   py::class_<Channel, std::shared_ptr<Channel>> channel(module, "Channel");
   channel.def("drain", &Channel::drain)
+      .def("take_completed", &Channel::take_completed)
       .def("finish", &Channel::finish)
       .def("fileno", &Channel::fileno)
       .def("close", &Channel::close)

@@ -3,6 +3,7 @@
 #include <array>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "python/native/gil_release.h"
 #include "python/native/registration.h"
@@ -32,7 +33,7 @@ Connection::Connection(const ClientOptions& options, const std::string& name_spa
   }
   if (!trouble.empty()) throw std::runtime_error(trouble);
   const std::string unplaced = RegistrationBook::instance().open_session(session_, client_);
-  if (!unplaced.empty()) report_("register_mr", -1000, 1, unplaced);
+  if (!unplaced.empty()) report_("register_mr", -1000, 1, unplaced, 0);
 }
 
 void Connection::close() noexcept {
@@ -48,6 +49,7 @@ py::list Connection::run(Operation operation, const py::object& keys, const py::
   options.exact_size = options.exact_size || (exact_size_ && !options.ranged);
   Batch batch(operation, keys, views, offsets, options);
   const std::shared_ptr<Client> client = client_;  // close() in another thread does not hurt
+  if (client != nullptr && !batch.refused()) batch.begin_transfer();
   std::string text = batch.reason();
   if (client == nullptr) {
     batch.refuse(Status::invalid_state);
@@ -62,14 +64,27 @@ py::list Connection::run(Operation operation, const py::object& keys, const py::
   return results;
 }
 
-void Connection::report(const Batch& batch, const std::string& text) const noexcept {
+void Connection::report(const Batch& batch, const std::string& text) {
   const auto [status, count] = batch.failures();
   if (count == 0) return;
-  try {
-    report_(operation_name(batch.operation()), static_cast<int>(status), count, text);
-  } catch (py::error_already_set& error) {
-    error.discard_as_unraisable("simm: reporting a failed call");  // a data call never raises
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  constexpr std::chrono::seconds kRepeatAfter(60);
+  const auto [found, is_new] = reported_.try_emplace({batch.operation(), status});
+  Reported& entry = found->second;
+  if (!is_new && std::chrono::steady_clock::now() - entry.last < kRepeatAfter) {
+    ++entry.unsaid;
+    return;
   }
+  const std::uint64_t before = std::exchange(entry.unsaid, 0);
+  entry.last = std::chrono::steady_clock::now();
+  try {
+    report_(operation_name(batch.operation()), static_cast<int>(status), count, text, before);
+  } catch (py::error_already_set& error) {
+    // A data call never raises; KeyboardInterrupt and SystemExit are no errors of the report.
+    if (!error.matches(PyExc_Exception)) throw;
+    error.discard_as_unraisable("simm: reporting a failed call");
+  }
+  entry.last = std::chrono::steady_clock::now();
 }
 
 std::shared_ptr<Channel> Connection::open_channel() {
@@ -124,13 +139,31 @@ py::dict Connection::facts() const {
   return facts;
 }
 
+Channel::Channel(std::shared_ptr<Connection> connection, std::unique_ptr<Client> client)
+    : connection_(std::move(connection)), started_(std::make_shared<Started>(std::move(client))) {}
+
+Channel::Started::~Started() {
+  const GilRelease released;
+  std::array<Completed, 64> done;
+  // Not the end of the Client: another thread may have a reference to it.
+  while (client->pending() != 0) {
+    constexpr std::uint32_t kLookMs = 100;
+    client->wait(kLookMs);
+    (void)client->drain(done);
+  }
+  client.reset();
+}
+
 py::object Channel::start(Operation operation, const py::object& keys, const py::object& views,
                           const py::object& offsets, CallOptions options) {
   options.name_space = connection_->name_space_;
   options.exact_size = options.exact_size || (connection_->exact_size_ && !options.ranged);
   auto batch = std::make_unique<Batch>(operation, keys, views, offsets, options);
+  const std::shared_ptr<Started> mine = connection_->closed() ? nullptr : started_;
+  const std::shared_ptr<Client> client = mine ? mine->client : nullptr;
+  if (client != nullptr && !batch->refused()) batch->begin_transfer();
   std::string text = batch->reason();
-  if (client_ == nullptr || connection_->closed()) {
+  if (client == nullptr) {
     batch->refuse(Status::invalid_state);
     text = "the Store is closed: make another";
   } else if (!batch->refused()) {
@@ -138,13 +171,13 @@ py::object Channel::start(Operation operation, const py::object& keys, const py:
     std::uint64_t ticket = 0;
     {
       const GilRelease released;
-      Expected<std::uint64_t> started = batch->start(*client_);
+      Expected<std::uint64_t> started = batch->start(client);
       status = started.status();
       if (started) ticket = *started;
       if (!started) text = started.error().context;
     }
     if (status == Status::ok) {
-      batches_.emplace(ticket, std::move(batch));
+      mine->batches.emplace(ticket, std::move(batch));
       return py::int_(ticket);
     }
     batch->refuse(status);
@@ -155,49 +188,50 @@ py::object Channel::start(Operation operation, const py::object& keys, const py:
 }
 
 py::list Channel::drain() {
-  py::list list;
+  take(started_);
+  return take_completed();
+}
+
+void Channel::take(std::shared_ptr<Started> mine) {
+  std::vector<std::unique_ptr<Batch>> ended;
   std::array<Completed, 64> done;
   std::size_t count = done.size();
-  while (client_ != nullptr && count == done.size()) {
+  while (mine != nullptr && count == done.size()) {
     {
       const GilRelease released;
-      count = client_->drain(done);
+      count = mine->client->drain(done);
     }
     for (std::size_t i = 0; i < count; ++i) {
-      auto node = batches_.extract(done[i].ticket);
+      auto node = mine->batches.extract(done[i].ticket);
       if (node.empty()) continue;  // of a parent process
-      list.append(py::make_tuple(done[i].ticket, node.mapped()->results()));
-      connection_->report(*node.mapped(), node.mapped()->reason());
+      completed_.append(py::make_tuple(done[i].ticket, node.mapped()->results()));
+      ended.push_back(std::move(node.mapped()));
     }
   }
-  return list;
+  for (const std::unique_ptr<Batch>& batch : ended) connection_->report(*batch, batch->reason());
 }
 
 py::list Channel::finish() {
-  py::list list = drain();
-  while (client_ != nullptr && client_->pending() != 0) {
+  const std::shared_ptr<Started> mine = started_;
+  take(mine);
+  while (mine != nullptr && mine->client->pending() != 0) {
     {
       const GilRelease released;
       constexpr std::uint32_t kLookMs = 100;
-      client_->wait(kLookMs);
+      mine->client->wait(kLookMs);
     }
-    list += drain();
+    take(mine);
   }
-  return list;
+  return take_completed();
 }
 
 int Channel::fileno() {
-  return client_ == nullptr ? -1 : client_->completion_fd();
+  const std::shared_ptr<Started> mine = started_;
+  return mine == nullptr ? -1 : mine->client->completion_fd();
 }
 
 void Channel::close() noexcept {
-  std::shared_ptr<Client> client = std::move(client_);
-  client_.reset();
-  {
-    const GilRelease released;
-    client.reset();  // waits for its batches
-  }
-  batches_.clear();
+  std::exchange(started_, nullptr).reset();
 }
 
 }  // namespace simm::python

@@ -2,15 +2,19 @@
 // without the interpreter's lock while it waits. Channel: the same for the asynchronous calls of
 // one event loop: a descriptor becomes readable, drain() says what has completed. No threads.
 //
-// Thread: any, with the interpreter's lock. A Channel belongs to its event loop's thread.
+// Thread: any, with the interpreter's lock. A Channel is for its event loop's thread;
+// close() is for any.
 #pragma once
 
 #include <pybind11/pybind11.h>
 
+#include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "python/native/batch.h"
 #include "python/native/registration.h"
@@ -22,8 +26,9 @@ class Channel;
 
 class Connection : public std::enable_shared_from_this<Connection> {
 public:
-  // `report(operation, code, pages, text)` is told of failures. Throws RuntimeError with what is
-  // wrong and the remedy.
+  // `report(operation, code, pages, text, before)` is told of a failure when it is new, then at
+  // most once a minute, with the number of calls that failed so before. Throws RuntimeError with
+  // what is wrong and the remedy.
   Connection(const ClientOptions& options, const std::string& name_space, bool exact_size,
              pybind11::object report);
   Connection(const Connection&) = delete;
@@ -46,7 +51,8 @@ public:
 private:
   friend class Channel;
   void apply_defaults(CallOptions& options, const Batch* batch) const;
-  void report(const Batch& batch, const std::string& text) const noexcept;
+  // Throws what a signal's handler raises, which the interpreter would else call inside `report`.
+  void report(const Batch& batch, const std::string& text);
 
   ClientOptions options_;
   std::string session_;  // what its regions belong to
@@ -54,12 +60,16 @@ private:
   Namespace name_space_;
   bool exact_size_;
   pybind11::object report_;
+  struct Reported {
+    std::chrono::steady_clock::time_point last;
+    std::uint64_t unsaid = 0;  // calls since then
+  };
+  std::map<std::pair<Operation, Status>, Reported> reported_;  // at most one for each pair
 };
 
 class Channel {
 public:
-  Channel(std::shared_ptr<Connection> connection, std::unique_ptr<Client> client)
-      : connection_(std::move(connection)), client_(std::move(client)) {}
+  Channel(std::shared_ptr<Connection> connection, std::unique_ptr<Client> client);
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
   ~Channel() { close(); }
@@ -68,18 +78,36 @@ public:
   pybind11::object start(Operation operation, const pybind11::object& keys,
                          const pybind11::object& views, const pybind11::object& offsets,
                          CallOptions options);
-  // [(ticket, results)] of what has completed.
+  // [(ticket, results)] of what has completed. When a signal's handler raises meanwhile, the next
+  // call has them, and take_completed(), which calls no Python.
   pybind11::list drain();
+  pybind11::list take_completed() { return std::exchange(completed_, pybind11::list()); }
   // The same, after waiting until nothing is pending: at most the deadlines and the fence grace.
   pybind11::list finish();
   [[nodiscard]] int fileno();
-  [[nodiscard]] std::size_t pending() const noexcept { return batches_.size(); }
+  [[nodiscard]] std::size_t pending() const noexcept {
+    return started_ ? started_->batches.size() : 0;
+  }
+  // Waits for the batches; calls of other threads end as they would. Safe twice.
   void close() noexcept;
 
 private:
+  // What a call holds on to while another thread closes the channel. With the last of them it
+  // waits for the batches, whose memory libsimm uses until then.
+  struct Started {
+    explicit Started(std::unique_ptr<Client> mine) : client(std::move(mine)) {}
+    Started(const Started&) = delete;
+    Started& operator=(const Started&) = delete;
+    ~Started();
+    std::shared_ptr<Client> client;
+    std::unordered_map<std::uint64_t, std::unique_ptr<Batch>> batches;
+  };
+  // Appends what has completed. A copy of the pointer: close() may take ours away.
+  void take(std::shared_ptr<Started> mine);
+
   std::shared_ptr<Connection> connection_;
-  std::shared_ptr<Client> client_;
-  std::unordered_map<std::uint64_t, std::unique_ptr<Batch>> batches_;
+  std::shared_ptr<Started> started_;  // null: closed
+  pybind11::list completed_;          // and not yet returned
 };
 
 void bind_connection(pybind11::module_& module);

@@ -1,19 +1,45 @@
 #include "python/native/extent.h"
 
+#include <pybind11/stl.h>
+
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
 #include <string>
+#include <vector>
 
 namespace simm::python {
 namespace {
 
 namespace py = pybind11;
 
+bool answers_true(const py::object& tensor, const char* question) {
+  return py::hasattr(tensor, question) && tensor.attr(question)().cast<bool>();
+}
+
+// Elements of a view may share bytes (expand) or leave bytes out (steps). torch's strides are not
+// negative.
+std::uint64_t elements_between(const py::object& tensor) {
+  const auto sizes = tensor.attr("size")().cast<std::vector<std::uint64_t>>();
+  const auto strides = tensor.attr("stride")().cast<std::vector<std::uint64_t>>();
+  std::uint64_t last = 0;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 0) return 0;
+    last += (sizes[i] - 1) * strides[i];
+  }
+  return last + 1;
+}
+
 // torch is never imported here: what looks like a tensor is asked like one.
 Extent of_tensor(const py::object& tensor) {
   Extent extent;
   extent.address = tensor.attr("data_ptr")().cast<std::uintptr_t>();
-  extent.length = tensor.attr("numel")().cast<std::uint64_t>() *
-                  tensor.attr("element_size")().cast<std::uint64_t>();
   extent.contiguous = tensor.attr("is_contiguous")().cast<bool>();
+  const std::uint64_t elements =
+      extent.contiguous ? tensor.attr("numel")().cast<std::uint64_t>() : elements_between(tensor);
+  extent.length = elements * tensor.attr("element_size")().cast<std::uint64_t>();
+  if (answers_true(tensor, "is_conj")) extent.lazy = "conjugated: use tensor.resolve_conj()";
+  if (answers_true(tensor, "is_neg")) extent.lazy = "negated: use tensor.resolve_neg()";
   extent.on_device = tensor.attr("device").attr("type").cast<std::string>() != "cpu";
   extent.owner = tensor;
   return extent;
@@ -39,9 +65,23 @@ Extent of_buffer(const py::object& object) {
     throw py::type_error(std::string("memory of ") + Py_TYPE(object.ptr())->tp_name +
                          ": it is read-only: copy it into a bytearray, array or tensor");
   }
+  if (buffer->suboffsets != nullptr) {
+    throw py::type_error(std::string("memory of ") + Py_TYPE(object.ptr())->tp_name +
+                         ": in several pieces: copy it into a bytearray, array or tensor");
+  }
   extent.address = reinterpret_cast<std::uintptr_t>(buffer->buf);
   extent.length = static_cast<std::uint64_t>(buffer->len);
-  extent.contiguous = PyBuffer_IsContiguous(buffer, 'A') != 0;
+  extent.contiguous = PyBuffer_IsContiguous(buffer, 'C') != 0;
+  if (extent.contiguous || buffer->len == 0) return extent;
+  // SAFETY: numbers only. The first element may be the last in memory, elements may share bytes.
+  Py_ssize_t before = 0;
+  Py_ssize_t behind = buffer->itemsize;
+  for (int i = 0; i < buffer->ndim; ++i) {
+    const Py_ssize_t reach = (buffer->shape[i] - 1) * buffer->strides[i];
+    (reach < 0 ? before : behind) += reach;
+  }
+  extent.address -= static_cast<std::uintptr_t>(-before);
+  extent.length = static_cast<std::uint64_t>(behind - before);
   return extent;
 }
 
@@ -68,6 +108,25 @@ Extent extent_of(const py::object& object) {
   if (py::hasattr(object, "__cuda_array_interface__")) return of_device_array(object);
   throw py::type_error(std::string("memory of ") + Py_TYPE(object.ptr())->tp_name +
                        ": a torch tensor, a numpy array or an object with the buffer protocol");
+}
+
+bool is_writable(const Extent& extent) {
+  if (PyMemoryView_Check(extent.owner.ptr())) return true;  // of_buffer() has looked
+  std::ifstream maps("/proc/self/maps");
+  std::string line;
+  std::uintptr_t at = extent.address;
+  const std::uintptr_t end = extent.address + extent.length;
+  while (at < end && std::getline(maps, line)) {
+    std::uintptr_t first = 0;
+    std::uintptr_t last = 0;
+    char permissions[5] = "";
+    const int read =
+        std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %4s", &first, &last, permissions);
+    if (read != 3 || last <= at) continue;
+    if (first > at || permissions[1] != 'w') return false;
+    at = last;
+  }
+  return true;
 }
 
 }  // namespace simm::python

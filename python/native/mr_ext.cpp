@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "python/native/extent.h"
+#include "python/native/gil_release.h"
 
 namespace simm::python {
 
@@ -60,7 +61,11 @@ void MrExt::add(const py::object& memory) {
     throw std::runtime_error(
         "memory of a GPU: not supported by this version: register host memory");
   }
-  if (extent.length != 0) add(extent.address, extent.length, extent.owner);
+  if (extent.length == 0) return;
+  if (!is_writable(extent)) {
+    throw py::type_error("memory of a tensor: it is mapped read-only: use tensor.clone()");
+  }
+  add(extent.address, extent.length, extent.owner);
 }
 
 void MrExt::add(std::uintptr_t address, std::uint64_t length, const py::object& owner, int fd,
@@ -68,10 +73,18 @@ void MrExt::add(std::uintptr_t address, std::uint64_t length, const py::object& 
   const PieceOptions options{fd, fd_offset, is_pinned(owner)};
   pieces_.push_back({address, length, owner,
                      RegistrationBook::instance().cover(address, length, owner, options)});
+  ranges_.push_back({address, length});
 }
 
 void MrExt::deregister() noexcept {
-  if (std::exchange(closed_, true)) return;
+  const bool first = !std::exchange(closed_, true);
+  {
+    // Whoever comes second waits as well: its caller may use the memory again, too. A piece that
+    // others have registered stays, so that its region waits for nothing.
+    const GilRelease released;
+    Transfers::instance().wait(ranges_);
+  }
+  if (!first) return;
   for (Piece& piece : pieces_) piece.registration->release();
 }
 
@@ -115,8 +128,11 @@ std::string MrExt::description() const {
 BlockView BlockView::from_tensor(const py::object& tensor, std::shared_ptr<MrExt> mr) {
   Extent extent = extent_of(tensor);
   if (extent.on_device) throw py::value_error("tensor: on a GPU: use a tensor of host memory");
+  if (extent.lazy != nullptr) throw py::value_error(std::string("tensor: ") + extent.lazy);
   if (!extent.contiguous) {
-    throw py::value_error("tensor: not contiguous: use tensor.contiguous(), or one view a piece");
+    throw py::value_error(
+        "tensor: not contiguous in C's order: use tensor.contiguous(), numpy.ascontiguousarray(), "
+        "or one view a piece");
   }
   check_inside(extent.address, extent.length, mr);
   return {extent.address, extent.length, std::move(extent.owner), std::move(mr), nullptr};

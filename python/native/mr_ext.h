@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "python/native/registration.h"
+#include "python/native/transfers.h"
 
 namespace simm::python {
 
@@ -27,7 +28,7 @@ public:
   MrExt& operator=(const MrExt&) = delete;
   ~MrExt() { deregister(); }
 
-  // Waits for the operations on its memory. Safe twice.
+  // Waits for the operations on its memory. Safe twice and from several threads.
   void deregister() noexcept;
   [[nodiscard]] bool closed() const noexcept { return closed_; }
   [[nodiscard]] bool covers(std::uintptr_t address, std::uint64_t length) const noexcept;
@@ -50,6 +51,7 @@ private:
            std::uint64_t fd_offset = 0);
 
   std::vector<Piece> pieces_;
+  std::vector<MemoryRange> ranges_;  // of the pieces
   bool closed_ = false;
 };
 

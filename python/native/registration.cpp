@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -64,39 +65,64 @@ RegistrationBook& RegistrationBook::instance() {
 }
 
 RegistrationBook::RegistrationBook() {
-  // A child must not inherit the mutex from a thread that it does not have.
+  // A child must not inherit the mutex from a thread that it does not have. Whoever names memory to
+  // a daemon may do so for seconds: fork() does not wait for that one.
   (void)::pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
-                         [] { instance().mutex_.unlock(); });
+                         [] {
+                           new (&instance().placing_) std::mutex;
+                           instance().mutex_.unlock();
+                         });
+}
+
+std::shared_ptr<Registration> RegistrationBook::find(std::uintptr_t address, std::uint64_t length,
+                                                     Pieces& alive) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Registration> found;
+  for (const std::weak_ptr<Registration>& entry : pieces_) {
+    std::shared_ptr<Registration> other = entry.lock();
+    if (!other) continue;
+    if (!found && !other->ended_ && other->covers(address, length)) found = other;
+    alive.push_back(std::move(other));
+  }
+  if (found) ++found->users_;
+  return found;
 }
 
 std::shared_ptr<Registration> RegistrationBook::cover(std::uintptr_t address, std::uint64_t length,
                                                       const py::object& owner,
                                                       const PieceOptions& options) {
   auto piece = std::make_shared<Registration>(address, length, owner, options);
-  // Promoted pointers live until the interpreter's lock is back: one may be a piece's last owner.
-  std::vector<std::shared_ptr<Registration>> alive;
+  Pieces alive;  // outlives the scope without the lock
+  std::shared_ptr<Registration> found;
   std::string reason;
   {
     const GilRelease released;
-    const std::lock_guard lock(mutex_);
-    for (const std::weak_ptr<Registration>& entry : pieces_) {
-      if (std::shared_ptr<Registration> other = entry.lock()) alive.push_back(std::move(other));
+    found = find(address, length, alive);
+    if (!found) {
+      const std::lock_guard placing(placing_);
+      found = find(address, length, alive);
+      if (!found) reason = place_everywhere(piece);
+      if (!found && reason.empty()) found = piece;
     }
-    const auto found = std::find_if(alive.begin(), alive.end(), [&](const auto& other) {
-      return !other->ended_ && other->covers(address, length);
-    });
-    if (found == alive.end()) {
-      forget_closed();
-      for (const Session& session : sessions_) {
-        if (reason.empty()) reason = place(*piece, session);
-      }
-      if (reason.empty()) pieces_.push_back(piece);
-    }
-    alive.push_back(found == alive.end() ? piece : *found);
-    ++alive.back()->users_;
   }
-  if (!reason.empty()) throw std::runtime_error(reason);
-  return alive.back();
+  if (!found) throw std::runtime_error(reason);
+  return found;
+}
+
+std::string RegistrationBook::place_everywhere(const std::shared_ptr<Registration>& piece) {
+  std::vector<Session> sessions;
+  {
+    const std::lock_guard lock(mutex_);
+    forget_closed();
+    sessions = sessions_;
+  }
+  for (const Session& session : sessions) {
+    if (std::string reason = place(*piece, session); !reason.empty()) return reason;
+  }
+  const std::lock_guard lock(mutex_);
+  pieces_.push_back(piece);
+  piece->users_ = 1;
+  return {};
 }
 
 std::shared_ptr<Registration> RegistrationBook::allocate(const std::string& session,
@@ -127,29 +153,35 @@ std::shared_ptr<Registration> RegistrationBook::allocate(const std::string& sess
 
 std::string RegistrationBook::open_session(const std::string& session,
                                            const std::shared_ptr<Client>& client) {
-  std::vector<std::shared_ptr<Registration>> alive;  // outlives the scope without the lock
+  Pieces alive;  // outlives the scope without the lock
   const GilRelease released;
-  const std::lock_guard lock(mutex_);
-  forget_closed();
-  sessions_.push_back({session, client});
+  const std::lock_guard placing(placing_);
+  {
+    const std::lock_guard lock(mutex_);
+    forget_closed();
+    sessions_.push_back({session, client});
+    for (const std::weak_ptr<Registration>& entry : pieces_) {
+      if (std::shared_ptr<Registration> piece = entry.lock()) alive.push_back(std::move(piece));
+    }
+  }
   std::string first;
-  for (const std::weak_ptr<Registration>& entry : pieces_) {
-    std::shared_ptr<Registration> piece = entry.lock();
-    if (!piece) continue;
-    std::string reason = piece->ended_ ? std::string() : place(*piece, sessions_.back());
+  for (const std::shared_ptr<Registration>& piece : alive) {
+    std::string reason = place(*piece, {session, client});
     if (first.empty()) first = std::move(reason);
-    alive.push_back(std::move(piece));
   }
   return first;
 }
 
 std::string RegistrationBook::place(Registration& piece, const Session& session) {
-  const auto is_there = [&](const Registration::Placed& placed) {
-    return placed.session == session.name;
-  };
-  if (std::any_of(piece.regions_.begin(), piece.regions_.end(), is_there)) return {};
   const std::shared_ptr<Client> client = session.client.lock();
   if (!client) return {};
+  {
+    const std::lock_guard lock(mutex_);
+    const bool is_there =
+        std::any_of(piece.regions_.begin(), piece.regions_.end(),
+                    [&](const auto& placed) { return placed.session == session.name; });
+    if (is_there || piece.ended_) return {};
+  }
   // SAFETY: the piece's owner keeps the memory where it is for as long as the region lives.
   void* const memory = reinterpret_cast<void*>(piece.address());
   RegisterOptions wish;
@@ -161,7 +193,9 @@ std::string RegistrationBook::place(Registration& piece, const Session& session)
   }
   if (!region) region = client->register_region(memory, piece.length(), wish);
   if (!region) return std::move(region).error().context;
-  piece.regions_.push_back({session.name, std::move(*region)});
+  const std::lock_guard lock(mutex_);
+  // Where it ended meanwhile the region goes with this handle, behind the lock.
+  if (!piece.ended_) piece.regions_.push_back({session.name, *region});
   return {};
 }
 

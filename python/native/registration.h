@@ -89,11 +89,17 @@ private:
     std::string name;
     std::weak_ptr<Client> client;
   };
-  // Both with the mutex and without the interpreter's lock.
+  // Promoted pointers live until the interpreter's lock is back: one may be a piece's last owner.
+  using Pieces = std::vector<std::shared_ptr<Registration>>;
+  // All without the interpreter's lock. A piece that covers the range, with one more user, or null.
+  std::shared_ptr<Registration> find(std::uintptr_t address, std::uint64_t length, Pieces& alive);
+  // The reason why not, or an empty text. Both with placing_ held.
+  std::string place_everywhere(const std::shared_ptr<Registration>& piece);
   std::string place(Registration& piece, const Session& session);
-  void forget_closed();
+  void forget_closed();  // with mutex_ held
 
-  std::mutex mutex_;  // never waits for the interpreter's lock
+  std::mutex placing_;  // held over requests to daemons; comes before mutex_
+  std::mutex mutex_;    // waits for nobody
   std::vector<std::weak_ptr<Registration>> pieces_;
   std::vector<Session> sessions_;
 };

@@ -2,7 +2,7 @@
 descriptor of libsimm: no thread is involved, and nothing runs while nothing is pending."""
 
 import asyncio
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List
 
 from simm import _native
 
@@ -42,7 +42,14 @@ class EventChannel:
         return results
 
     def _on_readable(self) -> None:
-        self._deliver(self._channel.drain())
+        self._deliver_what(self._channel.drain)
+
+    def _deliver_what(self, get: Callable[[], List[Any]]) -> None:
+        try:
+            self._deliver(get())
+        except BaseException:  # of a signal's handler: whoever waits for a batch still gets it
+            self._deliver(self._channel.take_completed())
+            raise
 
     def _deliver(self, completed: List[Any]) -> None:
         for ticket, results in completed:
@@ -57,7 +64,7 @@ class EventChannel:
             self._channel.close()
             return
         if _is_running_here(loop):
-            self._deliver(self._channel.finish())
+            self._deliver_what(self._channel.finish)
             loop.remove_reader(descriptor)
             self._channel.close()
         else:

@@ -44,17 +44,20 @@ def log_to_file(path: str) -> None:
         before.close()
 
 
-def report_failure(operation: str, code: int, pages: int, reason: str) -> None:
+def report_failure(operation: str, code: int, pages: int, reason: str,
+                   before: int = 0) -> None:
     """Log a failed data call: at once when it is new, then at most once a minute with a count.
 
-    `pages`: how many pages of the call failed; `code`: of the first of them; `reason`: libsimm's.
+    `pages`: how many pages of the call failed; `code`: of the first of them; `reason`: libsimm's;
+    `before`: calls that failed in the same way before and were not reported.
     """
     now = time.monotonic()
     last, unsaid = _seen.get((operation, code), (None, 0))
     if last is not None and now - last < _REPEAT_AFTER_S:
-        _seen[(operation, code)] = (last, unsaid + 1)
+        _seen[(operation, code)] = (last, unsaid + 1 + before)
         return
     _seen[(operation, code)] = (now, 0)
     text = reason if code in _EXPLAINED and reason else _REMEDIES.get(code, "see `simmctl errors`")
+    unsaid += before
     again = f" (and {unsaid} calls before)" if unsaid else ""
     logger.warning("%s: %d page(s) failed with %d: %s%s", operation, pages, code, text, again)

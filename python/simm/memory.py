@@ -13,8 +13,8 @@ def register_mr(memory: Any, size: Optional[int] = None, *,
 
     memory: a torch tensor, a numpy array, anything with a writable buffer; a list or tuple of
     those; None (nothing; some pools have that); or, with `size`, an address and a number of bytes.
-    Registered is [data_ptr, data_ptr + numel * element_size). Any number of regions of any size,
-    before or after Store(); memory inside a registered region shares its registration.
+    Registered are the bytes from the first to the last that an element has. Any number of regions,
+    of any size, before or after Store(); memory inside a registered region shares its registration.
 
     fds: memory files (memfd, /dev/shm, hugetlbfs) one of which `memory` may be a mapping of: it is
     then handed to the daemon, which so needs no privilege to reach it. Others do no harm.

@@ -6,24 +6,29 @@ environment, in that order.
 | manager | cm_primary_node_ip, _port | manager_address | SIMM_CLUSTER_MANAGER |
 | socket | | socket | SIMM_SOCKET (comes first) |
 | namespace | | namespace | SIMM_NAMESPACE (comes first) |
-| exact size | | exact_size (default true) | SIMM_EXACT_SIZE (comes first; 0 or 1) |
+| exact size | | exact_size | SIMM_EXACT_SIZE (comes first; 0 or 1) |
 | profile | | enable_profile (default false) | SIMM_PROFILE (comes first; 0 or 1) |
 
 Above all of them stand the `overrides` of a caller that has a configuration of its own, with the
 file's keys (simm.sglang: SGLang's extra config).
 
 The file is the one that SGLANG_HICACHE_SIMM_CONFIG_PATH names, else FLEXKV_SIMM_CONFIG_PATH: their
-engines read it too. Without a socket libsimm looks for
+engines read it too. Exact size is on unless something says otherwise where there is a file, and for
+SGLang's own backend however it is configured. Without a socket libsimm looks for
 one; without a manager any daemon will do.
 """
 
 import dataclasses
 import json
 import os
+import sys
 from typing import Any, Dict, Mapping, Optional
 
 from simm.flags import EFFECTIVE, flag, flag_number
 
+# Where SGLang defines what its backends are, and the name of its own one for SiMM.
+SGLANG_INTERFACE = "sglang.srt.mem_cache.hicache_storage"
+SGLANG_BACKEND = "HiCacheSiMM"
 CONFIG_PATH_VARIABLE = "SGLANG_HICACHE_SIMM_CONFIG_PATH"
 _CONFIG_PATH_VARIABLES = (CONFIG_PATH_VARIABLE, "FLEXKV_SIMM_CONFIG_PATH")
 
@@ -52,7 +57,8 @@ class Settings:
                 name_space=(_text(first, "namespace", "extra config")
                             or os.environ.get("SIMM_NAMESPACE") or _text(config, "namespace")),
                 exact_size=first.get("exact_size") is True
-                or _truth(config, "exact_size", "SIMM_EXACT_SIZE", bool(config)),
+                or _truth(config, "exact_size", "SIMM_EXACT_SIZE",
+                          bool(config) or _is_for_sglang()),
                 enable_profile=_truth(config, "enable_profile", "SIMM_PROFILE", False),
                 sync_timeout_ms=flag_number("clnt_sync_req_timeout_ms"),
                 async_timeout_ms=flag_number("clnt_async_req_timeout_ms"),
@@ -97,14 +103,20 @@ def _manager(config: Dict[str, Any]) -> str:
     return _text(config, "manager_address") or os.environ.get("SIMM_CLUSTER_MANAGER", "")
 
 
+def _is_for_sglang() -> bool:
+    """Has this process SGLang's own backend? Its keys do not name the model: a page of another size
+    is another model's, or has another dtype, and would fill a part of what is asked for."""
+    interface = getattr(sys.modules.get(SGLANG_INTERFACE), "HiCacheStorage", None)
+    return interface is not None and any(
+        kind.__name__ == SGLANG_BACKEND for kind in interface.__subclasses__())
+
+
 def _truth(config: Mapping[str, Any], key: str, variable: str, otherwise: bool) -> bool:
     text = os.environ.get(variable)
     if text is not None and text != "":
         if text not in ("0", "1"):
             raise ValueError(f"{variable}={text}: 0 or 1")
         return text == "1"
-    # SGLang's keys do not name the model: a page of another size is another model's. So exact
-    # sizes are what whoever has a file gets, unless it says otherwise.
     wanted = config.get(key, otherwise)
     if not isinstance(wanted, bool):
         raise ValueError(f"{key} = {wanted!r} in the file of {CONFIG_PATH_VARIABLE}: true or false")

@@ -17,11 +17,10 @@ import types
 from typing import Any, Optional, Sequence
 
 from simm.log import logger
-from simm.settings import CONFIG_PATH_VARIABLE
+from simm.settings import (CONFIG_PATH_VARIABLE, SGLANG_BACKEND as BACKEND,
+                           SGLANG_INTERFACE as INTERFACE)
 
 SWITCH = "SIMM_SGLANG_REPAIR"
-INTERFACE = "sglang.srt.mem_cache.hicache_storage"
-BACKEND = "HiCacheSiMM"
 NIC_DIRECTORY = "/sys/class/infiniband"
 MANAGER = "SIMM_CLUSTER_MANAGER"
 

@@ -27,8 +27,7 @@ class SlabAllocator:
         rounded = -(-size // ALIGNMENT) * ALIGNMENT
         if rounded > SLAB_BYTES // 4:
             return self._allocate(rounded).block(0, size)
-        if self._pid != os.getpid():
-            self._start()  # a child shares the slab's memory with its parent, who goes on with it
+        self._check_process()
         with self._lock:
             if self._slab is None or self._used + rounded > SLAB_BYTES:
                 self._slab, self._used = self._allocate(SLAB_BYTES), 0
@@ -36,7 +35,14 @@ class SlabAllocator:
             self._used += rounded
         return block
 
+    def _check_process(self) -> None:
+        if self._pid != os.getpid():
+            # A child shares the slab's memory with its parent, who goes on with it; and the lock
+            # may be held by a thread that the child has not.
+            self._start()
+
     def close(self) -> None:
         """Blocks that are there keep their slab."""
+        self._check_process()
         with self._lock:
             self._slab = None

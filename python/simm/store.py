@@ -262,8 +262,14 @@ class Store:
         channel = self._channels.get(loop)
         if channel is None:
             if self._connection.closed:
-                return _Closed(self._connection)
-            channel = self._channels[loop] = EventChannel(self._connection, loop)
+                return _WithoutChannel(self._connection)
+            try:
+                channel = EventChannel(self._connection, loop)
+            except RuntimeError:
+                if self._connection.attached:
+                    raise
+                return _WithoutChannel(self._connection)
+            self._channels[loop] = channel
         return ProfiledChannel(channel.call) if self._settings.enable_profile else channel
 
     # --- about ------------------------------------------------------------------------------------
@@ -303,8 +309,9 @@ class Store:
         self.close()
 
 
-class _Closed:
-    """What asynchronous calls of a closed Store go to: the answers of its synchronous ones."""
+class _WithoutChannel:
+    """What asynchronous calls go to when the Store is closed, or its daemon away before the loop's
+    first call: the answers of the synchronous ones, which come at once."""
 
     def __init__(self, connection: _native.Connection) -> None:
         self._connection = connection

@@ -158,3 +158,14 @@ def test_a_loop_that_is_closed_with_work_in_flight(store, key):
     loop.run_until_complete(asyncio.wait([task]))
     loop.close()
     assert store.put(key, view) == 0
+
+
+def test_the_first_call_of_a_loop_while_the_daemon_is_away(own_daemon, key):
+    with kv.Store() as store:
+        view = store.allocate(8).view()
+        own_daemon.kill()
+        assert asyncio.run(store.exists_async(key)) is False
+        assert asyncio.run(store.get_async(key, view)) == -2300
+        assert asyncio.run(store.mput_async([key, key], [view, view])) == [-2300] * 2
+        own_daemon.start()
+        assert asyncio.run(store.put_async(key, view)) in (0, -2300)

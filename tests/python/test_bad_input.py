@@ -138,3 +138,15 @@ def test_results_do_not_depend_on_a_broken_logger(store, monkeypatch, capsys):
         assert store.put("", store.allocate(8).view()) == INVALID_ARGUMENT
     finally:
         logging.getLogger("simm").removeHandler(handler)
+
+
+@pytest.mark.parametrize("offset", [2**30 + 1, 2**31, 2**32, 2**63, 2**64 - 1])
+def test_an_offset_behind_every_value_ends_nobodys_session(store, key, offset):
+    view = fill(store.allocate(8), 1).view()
+    assert store.put(key, view) == 0
+    before = store.stats()["attaches"]
+    for _ in range(20):
+        assert store.get_range(key, view, offset) == INVALID_ARGUMENT
+        assert store.get(key, view) == 8
+    assert store.get_range(key, view, 2**30) == INVALID_ARGUMENT  # the daemon's answer
+    assert store.stats()["attaches"] == before

@@ -175,6 +175,9 @@ public:
   // Sleeps until poll() or drain() has something to do, nothing is pending, or the time has passed.
   void wait(std::uint32_t timeout_ms);
   [[nodiscard]] std::size_t pending() const noexcept;  // batches not yet handed back
+  // Advances. Has that pending batch completed? Its memory is free then; the batch itself is still
+  // handed back by poll() or drain(). False for a ticket that is not pending.
+  [[nodiscard]] bool has_completed(std::uint64_t ticket);
 
   // --- about ------------------------------------------------------------------------------------
   [[nodiscard]] bool attached() const noexcept;  // false: the daemon is away, or not yet back

@@ -94,6 +94,27 @@ TEST_CASE("drain hands out completions without callback, a few at a time") {
   for (const PageResult& result : results) CHECK(result.status == Status::not_found);
 }
 
+TEST_CASE("has_completed says that a batch's memory is free before anybody drains") {
+  World world(simm::WaitMode::event);
+  const std::string_view key = "absent";
+  PageResult result;
+  const int fd = world.client->completion_fd();
+  world.daemon->stop();
+  const std::uint64_t ticket = world.client->exists_async({&key, 1}, {&result, 1}).value();
+  REQUIRE(world.daemon->wait_until_holding(1));
+  CHECK_FALSE(world.client->has_completed(ticket));
+  world.daemon->go_on();
+  while (!world.client->has_completed(ticket)) std::this_thread::yield();
+  CHECK_FALSE(world.client->has_completed(ticket + 1));
+  CHECK(result.status == Status::not_found);
+  CHECK(world.client->pending() == 1);
+  CHECK(readable(fd, 5000));  // whoever drains is still told
+  std::vector<Completed> out(3);
+  CHECK(world.client->drain(out) == 1);
+  CHECK(out[0].ticket == ticket);
+  CHECK_FALSE(world.client->has_completed(ticket));
+}
+
 TEST_CASE("the descriptor is readable when something is done, and quiet otherwise") {
   World world(simm::WaitMode::event);
   const int fd = world.client->completion_fd();

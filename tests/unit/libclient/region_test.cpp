@@ -206,18 +206,21 @@ TEST_CASE("deregistering waits for the region's own operations only") {
   world.daemon->stop();
   std::thread caller([&] { CHECK(world.client->put("k", View(region, 0, 4096)).ok()); });
   REQUIRE(world.daemon->wait_until_holding(1));
-  std::atomic<bool> gone{false};
-  std::thread ender([&] {
-    CHECK(region.deregister().has_value());
-    gone = true;
-  });
+  std::atomic<int> gone{0};
+  std::vector<std::thread> enders;
+  for (int i = 0; i < 2; ++i) {  // the second one as well
+    enders.emplace_back([&, mine = region]() mutable {
+      CHECK(mine.deregister().has_value());
+      ++gone;
+    });
+  }
   while (region.valid()) std::this_thread::yield();
   CHECK(world.client->put("late", View(region, 0, 10)).status == Status::invalid_state);
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
-  CHECK_FALSE(gone);
+  CHECK(gone == 0);
   world.daemon->go_on();
   caller.join();
-  ender.join();
+  for (std::thread& ender : enders) ender.join();
   CHECK(other.valid());
   CHECK(world.daemon->store()->value("/k").size() == 4096);
 }
@@ -278,6 +281,42 @@ TEST_CASE("regions come and go while other threads use them") {
   done = true;
   for (std::thread& user : users) user.join();
   CHECK(world.client->allocate_region(4096).has_value());
+}
+
+TEST_CASE("an argument that the daemon would take for a breach is refused here, by its field") {
+  World world;
+  simm::Region region = world.client->allocate_region(4096).value();
+  const View view(region, 0, 100);
+  REQUIRE(world.client->put("k", view).ok());
+  constexpr std::uint64_t kLongest = 1 << 30;
+  simm::CallOptions ranged;
+  ranged.ranged = true;
+  for (const std::uint64_t offset :
+       {kLongest + 1, kLongest << 1, kLongest << 2, kLongest << 33, UINT64_MAX}) {
+    CAPTURE(offset);
+    const Item item{"k", view, offset, 0};
+    PageResult result;
+    REQUIRE(world.client->get({&item, 1}, {&result, 1}, ranged) == Status::ok);
+    CHECK(result.status == Status::invalid_argument);
+    CHECK(std::string(simm::last_error()).find("items[0].object_offset") == 0);
+  }
+  for (const int mode : {2, 7, 255}) {
+    CAPTURE(mode);
+    simm::CallOptions options;
+    options.mode = static_cast<simm::PutMode>(mode);
+    CHECK(world.client->put("k", view, options).status == Status::invalid_argument);
+    CHECK(std::string(simm::last_error()).find("mode: ") == 0);
+    CHECK(world.client->get("k", view, options).ok());  // it means nothing there
+  }
+  for (const char* name : {"x\n", "\t", "a\x7f", "\x1b[1m"}) {
+    simm::AllocateOptions options;
+    options.name = name;
+    const auto refused = world.client->allocate_region(4096, options);
+    REQUIRE(refused.status() == Status::invalid_argument);
+    CHECK(refused.error().context.find("name: ") == 0);
+  }
+  CHECK(world.client->put("k", view).ok());
+  CHECK(world.client->stats().attaches == 1);
 }
 
 }  // namespace region_test
