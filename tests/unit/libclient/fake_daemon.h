@@ -26,7 +26,10 @@ struct FakeOptions {
   bool does_foreign = false;
   std::string refuses;  // not empty: every hello, with this reason
   std::string manager_address;
-  bool silent = false;  // accepts and never answers
+  // Makes no absent page of a region present, as a daemon whose budget is used up.
+  bool checks_presence = false;
+  bool maps_in_vain = false;  // says so of every page that is not in staging memory
+  bool silent = false;        // accepts and never answers
 };
 
 // What is stored: outlives the daemons that serve it one after the other.
@@ -62,6 +65,7 @@ struct FakeCounts {
   std::atomic<std::uint32_t> pages{0};
   std::atomic<std::uint32_t> pages_most{0};        // of one submission
   std::atomic<std::uint32_t> outstanding_most{0};  // of one lane
+  std::atomic<std::uint32_t> absent{0};            // pages refused for it
   std::atomic<std::uint32_t> holding{0};           // taken while stopped
 };
 
