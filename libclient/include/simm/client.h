@@ -26,6 +26,8 @@
 // No exception leaves a method, apart from what a callback throws (which must not).
 #pragma once
 
+#include "simm/compiler.h"
+
 #include <cstdint>
 #include <functional>
 #include <memory>
