@@ -104,12 +104,16 @@ struct Submission {
 static_assert(sizeof(Submission) == 64);
 static_assert(offsetof(Submission, patience_ns) == 40);
 
+// Of out_of_memory: the page's slice may have pages that are not present, and the daemon makes no
+// more of them present. The client faults them in and submits the page again.
+inline constexpr std::uint32_t kDetailAbsent = 1;
+
 // What became of one page; written by the daemon into the slot of the same index as its descriptor,
 // before the completion is published. It counts only with a completion whose status is ok: before
 // that the slice may still be written.
 struct PageResult {
   std::int32_t status;   // simm::Status
-  std::uint32_t detail;  // reserved, zero
+  std::uint32_t detail;  // kDetail*, zero for all else
   std::uint64_t bytes;   // get: bytes written into the slice; put, exists: the object's length
 };
 static_assert(sizeof(PageResult) == 16);

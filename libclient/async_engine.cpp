@@ -28,6 +28,7 @@ void AsyncEngine::remove_queue(CompletionQueue* queue) noexcept {
 }
 
 void AsyncEngine::start(std::unique_ptr<AsyncBatch> batch, bool reattach) {
+  driver_.make_present(*batch);
   const std::lock_guard lock(mutex_);
   CompletionQueue* const queue = batch->queue;
   drain_bell();
@@ -61,8 +62,23 @@ void AsyncEngine::step(bool reattach) {
       Lane& lane = pool_.async_lane(i);
       if (!lane.idle()) watch(lane, now_ns);
     }
+    take_up_again();
     submit_waiting(reattach, now_ns);
   } while (bell_wanted_ && !announce());
+}
+
+void AsyncEngine::take_up_again() {
+  BatchRun** place = &finished_.first;
+  while (*place != nullptr) {
+    BatchRun* const run = *place;
+    if (run->finished()) {
+      place = &run->next_finished;
+      continue;
+    }
+    *place = run->next_finished;
+    run->finished_to = &finished_;
+    waiting_.push_back(static_cast<AsyncBatch*>(run));
+  }
 }
 
 // Takes completions of a lane and notices a daemon that has gone or does not answer.

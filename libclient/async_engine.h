@@ -57,6 +57,8 @@ private:
   void end_lane(Lane& lane, Status reason) noexcept;
   void submit_waiting(bool reattach, std::uint64_t now_ns);
   bool push(AsyncBatch& batch);
+  // Batches with pages for another attempt wait for room again.
+  void take_up_again();
   void time_out_waiting(std::uint64_t now_ns);
   void deliver(CompletionQueue* caller);
   // False: something completed while announcing.

@@ -24,6 +24,14 @@ struct FinishedRuns {
   BatchRun* first = nullptr;
 };
 
+// How the pages of a run are submitted. A page that the daemon answers with absent memory is
+// submitted again in the next way, when all others have their results.
+enum class Attempt : std::uint8_t {
+  first,
+  made_present,  // after its memory was faulted in whatever is known of it
+  staged,        // through the lane's staging memory
+};
+
 struct BatchRun {
   PageList pages;
   ipc::Opcode opcode = ipc::Opcode::noop;
@@ -39,8 +47,10 @@ struct BatchRun {
 
   std::size_t next = 0;                // pages before it are submitted or have their result
   std::uint32_t submissions_open = 0;  // pushed, completion not read
-  bool noop_pushed = false;            // a noop has no pages, and one submission
-  Status outcome = Status::ok;         // of the call
+  std::size_t absent_pages = 0;        // of this attempt, to be submitted once more
+  Attempt attempt = Attempt::first;
+  bool noop_pushed = false;     // a noop has no pages, and one submission
+  Status outcome = Status::ok;  // of the call
 
   FinishedRuns* finished_to = nullptr;  // null: the caller looks itself
   BatchRun* next_finished = nullptr;
@@ -64,21 +74,30 @@ struct BatchRun {
     return now_ns + std::min(patience_ns, deadline_ns - now_ns);
   }
 
-  // After the last completion.
+  // Whether the page is to be submitted in this attempt.
+  [[nodiscard]] bool is_due(std::size_t index) const noexcept {
+    return attempt == Attempt::first || pages.is_absent(index);
+  }
+  void keep_absent(std::size_t index) noexcept {
+    pages.set_absent(index);
+    ++absent_pages;
+  }
+  // Once everything is submitted and completed: begins the next attempt if there are pages for it.
+  void end_pass() noexcept;
+  // Its result when no attempt is left, or possible.
+  static Status refuse_absent(std::size_t index) noexcept;
+
+  // After the last completion of an attempt: when it was the last one, or the next one began.
   void report_if_finished() noexcept {
-    if (finished_to == nullptr || !finished()) return;
+    const bool again = attempt != Attempt::first && next == 0 && submissions_open == 0;
+    if (finished_to == nullptr || !(finished() || again)) return;
     next_finished = finished_to->first;
     finished_to->first = this;
     finished_to = nullptr;
   }
 
   // Nothing more is submitted; pages that were not have this result.
-  void stop(Status reason) noexcept {
-    if (all_submitted()) return;
-    for (; next < pages.size(); ++next) pages.set(next, reason, 0);
-    noop_pushed = true;
-    outcome = reason;
-  }
+  void stop(Status reason) noexcept;
 };
 
 }  // namespace simm::detail

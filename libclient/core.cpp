@@ -247,6 +247,7 @@ ClientStats Core::stats() const noexcept {
     sum.unreachable += counters.unreachable.load(std::memory_order_relaxed);
     sum.taken_back += counters.taken_back.load(std::memory_order_relaxed);
   }
+  sum.bytes_made_present = driver_.made_present_bytes();
   sum.lane_waits = pool_.waits();
   sum.attaches = link_.attaches();
   return sum;

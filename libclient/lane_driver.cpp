@@ -28,6 +28,7 @@ struct LaneDriver::Draft {
   std::uint32_t page_first = 0;
   std::uint32_t count = 0;
   std::uint64_t staged_bytes = 0;
+  bool has_waited = false;       // pages were faulted in
   RegionRecord* held = nullptr;  // by the slots of this draft, up to the last page
   // The page at hand.
   Status refusal = Status::ok;
@@ -53,13 +54,23 @@ LaneDriver::Push LaneDriver::push_next(Lane& lane, BatchRun& run) noexcept {
   Draft draft;
   draft.page_first = static_cast<std::uint32_t>(room.offset);
   while (draft.count < most && run.next < run.pages.size()) {
+    if (!run.is_due(run.next)) {
+      ++run.next;
+      continue;
+    }
     const Added added = add_page(lane, run, draft);
     if (added == Added::no_room) break;
     ++run.next;
   }
-  if (draft.count == 0) return run.all_submitted() ? Push::nothing_left : Push::no_room;
+  if (draft.count == 0) {
+    if (!run.all_submitted()) return Push::no_room;
+    run.end_pass();
+    return Push::nothing_left;
+  }
   lane.pages.take(room.offset, draft.count);
-  return publish(lane, run, draft, now_ns) ? Push::pushed : Push::no_room;
+  const std::uint64_t sent_ns =
+      draft.has_waited ? std::min(ipc::monotonic_now_ns(), run.deadline_ns - 1) : now_ns;
+  return publish(lane, run, draft, sent_ns) ? Push::pushed : Push::no_room;
 }
 
 LaneDriver::Push LaneDriver::push_noop(Lane& lane, BatchRun& run, std::uint64_t now_ns) noexcept {
@@ -206,15 +217,17 @@ LaneDriver::Added LaneDriver::place(Lane& lane, BatchRun& run, Draft& draft,
     // A view may be longer than any object; the daemon's word for its length has a limit.
     draft.descriptor.length = std::min(draft.slot.length, ipc::kValueBytesMax);
     draft.descriptor.object_offset = run.opcode == ipc::Opcode::get ? page.object_offset : 0;
-    if (handle != ipc::kNoRegion) {
-      draft.descriptor.region = handle;
-      draft.descriptor.offset = draft.slot.offset;
-      added = Added::added;
-    } else if (region.kind() == RegionKind::staged) {
+    const bool is_mapped = handle != ipc::kNoRegion;
+    if (is_mapped ? run.attempt == Attempt::staged : region.kind() == RegionKind::staged) {
       added = place_staged(lane, run, draft);
       status = draft.refusal;
-    } else {
+    } else if (!is_mapped) {
       status = Status::unreachable;  // registered with a session that came or went just now
+    } else {
+      status = make_present(run, draft.slot, draft.descriptor.length, draft.has_waited);
+      draft.descriptor.region = handle;
+      draft.descriptor.offset = draft.slot.offset;
+      if (status == Status::ok) added = Added::added;
     }
   }
   if (added != Added::added && draft.slot.held != nullptr) draft.slot.held->end_use();
@@ -224,6 +237,13 @@ LaneDriver::Added LaneDriver::place(Lane& lane, BatchRun& run, Draft& draft,
 
 LaneDriver::Added LaneDriver::place_staged(Lane& lane, BatchRun& run, Draft& draft) noexcept {
   const std::uint64_t length = draft.descriptor.length;
+  // Memory that the daemon maps comes here when its pages would not come: the copy must not fault.
+  if (run.attempt == Attempt::staged &&
+      !draft.slot.region->present().may_copy(draft.slot.offset, length,
+                                             run.opcode == ipc::Opcode::get)) {
+    draft.refusal = BatchRun::refuse_absent(run.next);
+    return Added::refused;
+  }
   const std::uint64_t wanted = Staging::rounded(length);
   if (lane.staging.capacity() < wanted) {
     if (!lane.staging.empty()) return Added::no_room;
@@ -327,6 +347,7 @@ void LaneDriver::finish(Lane& lane, InFlight& entry, Status status) noexcept {
   if (status != Status::ok) run.outcome = status;
   entry.run = nullptr;
   --run.submissions_open;
+  run.end_pass();
   run.report_if_finished();
 }
 
@@ -346,6 +367,10 @@ void LaneDriver::finish_page(Lane& lane, BatchRun& run, std::uint32_t index,
   if (status == Status::ok) {
     (void)lane.ring->read_result(index, result);  // the index is one that the lane gave out
     status = known_status(result.status);
+  }
+  const bool is_absent = status == Status::out_of_memory && result.detail == ipc::kDetailAbsent;
+  if (is_absent && slot.staging == nullptr && slot.region->wants_presence()) {
+    return run.keep_absent(slot.item);
   }
   std::uint64_t bytes = status == Status::ok ? result.bytes : 0;
   if (run.opcode == ipc::Opcode::get && status == Status::ok) {

@@ -6,6 +6,7 @@
 // staging memory and when an address is looked up in another region than the last one.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 
@@ -30,12 +31,21 @@ public:
       : regions_(regions), make_staging_(std::move(make_staging)) {}
   void set_staging_bytes(std::uint64_t bytes) noexcept { staging_bytes_ = bytes; }
 
+  // Of views whose memory was faulted in here. Any thread.
+  [[nodiscard]] std::uint64_t made_present_bytes() const noexcept {
+    return made_present_bytes_.load(std::memory_order_relaxed);
+  }
+
   enum class Push : std::uint8_t {
     pushed,        // one submission more is in flight; the caller rings the daemon
     nothing_left,  // the rest of the run is submitted or has its results
     no_room,       // not before something in flight has completed
   };
   Push push_next(Lane& lane, BatchRun& run) noexcept;
+
+  // Faults in what the run is about to use, without a lane: before locks that others wait for.
+  // What it could not do is seen to by push_next().
+  void make_present(const BatchRun& run) noexcept;
 
   // Takes every completion that is there. False when the lane is broken: the session is of no use.
   [[nodiscard]] bool collect(Lane& lane) noexcept;
@@ -67,6 +77,10 @@ private:
                              std::uint64_t length) noexcept;
   // What it holds is in draft.slot.held, also when it fails.
   Status resolve(Lane& lane, Draft& draft, const Item& page) noexcept;
+  // Faults a page's memory in where the daemon would have to. timeout: not by the deadline.
+  // `has_waited` is set when that took some time.
+  Status make_present(const BatchRun& run, const PageSlot& slot, std::uint64_t length,
+                      bool& has_waited) noexcept;
   bool publish(Lane& lane, BatchRun& run, const Draft& draft, std::uint64_t now_ns) noexcept;
   void finish(Lane& lane, InFlight& entry, Status status) noexcept;
   void release(Lane& lane, const InFlight& entry) noexcept;
@@ -75,6 +89,7 @@ private:
   RegionTable& regions_;
   MakeStaging make_staging_;
   std::uint64_t staging_bytes_ = 32ull << 20;
+  std::atomic<std::uint64_t> made_present_bytes_{0};
 };
 
 }  // namespace simm::detail

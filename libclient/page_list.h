@@ -47,6 +47,19 @@ public:
     }
   }
 
+  // A result for the time until the page is submitted once more. No page that has failed says
+  // bytes.
+  void set_absent(std::size_t index) const noexcept { set(index, Status::out_of_memory, 1); }
+  [[nodiscard]] bool is_absent(std::size_t index) const noexcept {
+    // SAFETY: as page().
+    if (source_ == Source::c_items) {
+      const simm_result& result = static_cast<const simm_result*>(results_)[index];
+      return result.status == static_cast<std::int32_t>(Status::out_of_memory) && result.bytes == 1;
+    }
+    const PageResult& result = static_cast<const PageResult*>(results_)[index];
+    return result.status == Status::out_of_memory && result.bytes == 1;
+  }
+
 private:
   enum class Source : std::uint8_t { items, keys, c_items };
   static Item page_of_c_item(const simm_item& item) noexcept;  // c_api.cpp

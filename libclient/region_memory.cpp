@@ -105,6 +105,7 @@ Expected<RegionMemory> make_shared_memory(std::uint64_t bytes, const AllocateOpt
   memory.name = options.name;
   memory.page_bytes = file->page_bytes();
   memory.huge_pages = file->huge_pages();
+  memory.is_present = options.prefault;
   memory.mapping = std::move(*mapping);
   memory.fd = file->release();
   memory.wish = RegionKind::shared;

@@ -21,6 +21,7 @@ bool RegionRecord::covers(std::uint64_t address, std::uint64_t length) const noe
 }
 
 void RegionRecord::open(RegionMemory memory, std::uint32_t generation) {
+  present_.open(memory.address, memory.length, memory.is_present);
   memory_ = std::move(memory);
   address_.store(memory_.address, std::memory_order_relaxed);
   length_.store(memory_.length, std::memory_order_relaxed);
@@ -49,6 +50,7 @@ void RegionRecord::release() noexcept {
   address_.store(nullptr, std::memory_order_relaxed);
   wire_.store(0, std::memory_order_relaxed);
   memory_ = RegionMemory{};
+  present_.close();
 }
 
 void RegionRecord::set_wire(std::uint32_t session_generation, ipc::RegionHandle handle,

@@ -17,6 +17,7 @@
 #include "ipc/fd.h"
 #include "ipc/layout.h"
 #include "ipc/mapping.h"
+#include "libclient/present_pages.h"
 #include "simm/region.h"
 
 namespace simm::detail {
@@ -33,6 +34,7 @@ struct RegionMemory {
   std::uint64_t fd_offset = 0;  // of byte 0
   std::uint64_t page_bytes = 4096;
   bool huge_pages = false;
+  bool is_present = false;  // every page was touched
   RegionKind wish = RegionKind::automatic;
   bool allow_foreign = false;
   StoppedDaemon stopped_daemon = StoppedDaemon::take_back;
@@ -75,6 +77,13 @@ public:
                ? static_cast<ipc::RegionHandle>(wire)
                : ipc::kNoRegion;
   }
+  // The daemon reads and writes the memory itself, so its pages should be present. (Huge pages are
+  // not charged to memory cgroups, and the daemon may fault them in.)
+  [[nodiscard]] bool wants_presence() const noexcept {
+    const RegionKind kind = this->kind();
+    return (kind == RegionKind::shared || kind == RegionKind::adopted) && !memory_.huge_pages;
+  }
+  [[nodiscard]] PresentPages& present() noexcept { return present_; }
   // True once pages of the region were taken back from a stopped daemon: what it still writes goes
   // nowhere, so a get that completes later in the old session has not filled the caller's pages.
   [[nodiscard]] bool taken_back() const noexcept {
@@ -117,6 +126,7 @@ private:
   std::atomic<std::uint64_t> length_{0};
   std::atomic<std::uint64_t> wire_{0};  // session generation << 32 | handle
   RegionMemory memory_;
+  PresentPages present_;
   mutable std::mutex reason_mutex_;
   std::string reason_;
 };

@@ -67,7 +67,8 @@ function(simm_install_library name)
 
   # Of ipc/include only what the public headers are made of.
   file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/libclient/include/simm/*.h)
-  install(FILES ${headers} ${CMAKE_SOURCE_DIR}/ipc/include/simm/status.h
+  install(FILES ${headers} ${CMAKE_SOURCE_DIR}/ipc/include/simm/compiler.h
+    ${CMAKE_SOURCE_DIR}/ipc/include/simm/status.h
     ${CMAKE_SOURCE_DIR}/ipc/include/simm/expected.h
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/simm COMPONENT development)
 

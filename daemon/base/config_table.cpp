@@ -210,7 +210,7 @@ constexpr KeySpec kKeys[] = {
      "Bytes of client memory that all sessions together may have mapped.",
      [](C& c, N, V& v) { c.memory.map_bytes_total_max = v.share.bytes; }},
     {"memory.touch_budget_bytes", KeyType::bytes, "\"64MiB\"", 0, 1LL << 50, "",
-     "Absent client pages that the daemon makes present by touching, per session.",
+     "Absent client pages that the daemon makes present by touching, per session and ten minutes.",
      [](C& c, N, V& v) { c.memory.touch_budget_bytes = v.share.bytes; }},
     {"rdma.mode", KeyType::choice, "\"auto\"", 0, 0, "auto|off|require",
      "auto: pages move by RDMA to and from daemons that have it, too, else over TCP; off: never; "

@@ -28,7 +28,7 @@ Attachment::Attachment(AttachServices services, AttachmentOwner& owner, std::uin
           std::move(peer), services.environment.config.memory.map_bytes_max,
           services.environment.config.session.regions_max,
           services.environment.config.memory.touch_budget_bytes,
-          services.accounts.of(tenant).pins())),
+          services.accounts.of(tenant).pins(), services.accounts.of(tenant).touches())),
       tenant_(tenant),
       listener_(listener),
       readable_(services.environment.io),

@@ -86,6 +86,8 @@ constexpr MetricRow kRows[] = {
      ""},
     {"session.*.held_timeouts", "simm_session_held_timeouts_total", T::counter, "agent", U::as_is,
      "Submissions whose deadline passed while they waited for a limit."},
+    {"session.*.absent_pages", "simm_session_absent_pages_total", T::counter, "agent", U::as_is,
+     "Pages refused because their client's memory was absent and the touch budget used up."},
     {"session.*.turn_entries_max", "simm_session_turn_entries_max", T::gauge, "agent", U::as_is,
      "Most submissions taken in one turn since the start, of all tenants."},
     {"session.*.entries_max", "simm_session_tenant_turn_entries_max", T::gauge, "agent", U::as_is,

@@ -22,10 +22,11 @@ namespace simm::control {
 // What the regions of one session need and may cost. Outlives them.
 struct RegionAccount {
   RegionAccount(ipc::PeerIdentity client, std::uint64_t map_bytes_max, std::uint64_t regions_max,
-                std::uint64_t touch_bytes_max, memory::PinBudget& tenant)
+                std::uint64_t touch_bytes_max, memory::PinBudget& tenant,
+                memory::TouchBudget& tenant_touches)
       : peer(std::move(client)),
         pins("session", map_bytes_max, regions_max, &tenant),
-        touches(touch_bytes_max) {}
+        touches(touch_bytes_max, &tenant_touches) {}
   const ipc::PeerIdentity peer;
   memory::PinBudget pins;
   memory::TouchBudget touches;

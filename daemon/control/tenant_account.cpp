@@ -7,9 +7,10 @@
 namespace simm::control {
 
 TenantAccounts::TenantAccounts(const TenantRules& rules, const base::Config& config)
-    : daemon_("daemon", config.memory.map_bytes_total_max, config.memory.regions_total_max) {
+    : daemon_("daemon", config.memory.map_bytes_total_max, config.memory.regions_total_max),
+      daemon_touches_(config.memory.touch_budget_bytes * memory::kTouchDaemonShare) {
   for (const Tenant& tenant : rules.tenants()) {
-    accounts_.push_back(std::make_unique<TenantAccount>(tenant, config, daemon_));
+    accounts_.push_back(std::make_unique<TenantAccount>(tenant, config, daemon_, daemon_touches_));
   }
 }
 

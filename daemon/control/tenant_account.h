@@ -1,7 +1,8 @@
 // TenantAccount: what all sessions of one tenant together may use of this daemon: client memory
-// mapped for them (bytes and regions) and namespaces open at once. TenantAccounts has one for every
+// mapped for them (bytes and regions), its pages that the daemon touches first, and namespaces open
+// at once. TenantAccounts has one for every
 // tenant, and the budget of the whole daemon above them.
-// Owned by the composition root; outlives sessions and regions. Thread: control; the pin budgets
+// Owned by the composition root; outlives sessions and regions. Thread: control; the budgets
 // are charged from any.
 #pragma once
 
@@ -16,18 +17,22 @@
 #include "daemon/base/limits.h"
 #include "daemon/control/tenant_rules.h"
 #include "daemon/memory/pin_budget.h"
+#include "daemon/memory/touch_budget.h"
 
 namespace simm::control {
 
 class TenantAccount {
 public:
-  TenantAccount(const Tenant& tenant, const base::Config& config, memory::PinBudget& daemon)
+  TenantAccount(const Tenant& tenant, const base::Config& config, memory::PinBudget& daemon,
+                memory::TouchBudget& daemon_touches)
       : id_(tenant.id),
         pins_("tenant " + tenant.name, config.memory.map_bytes_tenant_max,
-              config.memory.regions_tenant_max, &daemon) {}
+              config.memory.regions_tenant_max, &daemon),
+        touches_(config.memory.touch_budget_bytes * memory::kTouchTenantShare, &daemon_touches) {}
 
   [[nodiscard]] base::TenantId id() const noexcept { return id_; }
   [[nodiscard]] memory::PinBudget& pins() noexcept { return pins_; }
+  [[nodiscard]] memory::TouchBudget& touches() noexcept { return touches_; }
   // The default one included.
   [[nodiscard]] std::size_t name_spaces() const noexcept {
     return sessions_by_name_space_.size() + 1;
@@ -55,6 +60,7 @@ public:
 private:
   const base::TenantId id_;
   memory::PinBudget pins_;
+  memory::TouchBudget touches_;
   std::map<std::uint64_t, std::uint32_t> sessions_by_name_space_;
 };
 
@@ -67,6 +73,7 @@ public:
 
 private:
   memory::PinBudget daemon_;
+  memory::TouchBudget daemon_touches_;
   std::vector<std::unique_ptr<TenantAccount>> accounts_;
 };
 

@@ -33,7 +33,7 @@ Status RegionPages::admit(const std::byte* address, std::uint64_t length) noexce
   while (first < last) {
     const std::uint64_t end = std::min(last, first / kGranuleBytes * kGranuleBytes + kGranuleBytes);
     const std::uint64_t absent = absent_in_granule(first, end);
-    if (absent != 0 && !config_.budget->take(absent)) return Status::out_of_memory;
+    if (absent != 0 && !may_touch(absent)) return Status::out_of_memory;
     first = end;
   }
   return Status::ok;
@@ -52,6 +52,12 @@ Status RegionPages::admit_whole(const std::byte* address, std::uint64_t length,
   }
   if (absent == 0) return Status::ok;
   return touch && config_.budget->take(absent) ? Status::ok : Status::out_of_memory;
+}
+
+bool RegionPages::may_touch(std::uint64_t absent) noexcept {
+  if (config_.budget->take(absent)) return true;
+  has_refused_.store(true, std::memory_order_relaxed);
+  return false;
 }
 
 std::uint64_t RegionPages::absent_in_granule(std::uint64_t first, std::uint64_t last) noexcept {

@@ -42,6 +42,11 @@ public:
   // `touch` false: ok only when all of it exists. Thread: any; it takes a while for a GiB.
   Status admit_whole(const std::byte* address, std::uint64_t length, bool touch) noexcept;
 
+  // Whether admit() ever refused: pages of the region that fail may have failed of that.
+  [[nodiscard]] bool has_refused() const noexcept {
+    return has_refused_.load(std::memory_order_relaxed);
+  }
+
   // Bytes of [offset, offset + length), both whole pages, at most one granule, that do not exist.
   [[nodiscard]] std::uint64_t absent_bytes(std::uint64_t offset,
                                            std::uint64_t length) const noexcept;
@@ -60,8 +65,12 @@ private:
   [[nodiscard]] std::uint64_t absent_in_granule(std::uint64_t first, std::uint64_t last) noexcept;
   [[nodiscard]] std::uint64_t absent_in_chunk(std::uint64_t first, std::uint64_t last) noexcept;
 
+  // Whether so many absent bytes may be touched.
+  [[nodiscard]] bool may_touch(std::uint64_t absent) noexcept;
+
   const RegionPagesConfig config_;
   const ipc::UniqueFd seek_fd_;
+  std::atomic<bool> has_refused_{false};
   std::unique_ptr<std::atomic<std::uint64_t>[]> known_;  // a bit for each chunk all present
 };
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "daemon/base/agent.h"
+#include "daemon/memory/region_pages.h"
 #include "simm/check.h"
 
 namespace simm::session {
@@ -233,12 +235,15 @@ void Session::on_complete(engine::Operation& operation) noexcept {
   const auto lane_index = static_cast<std::uint32_t>(operation.owner_data & 0xff);
   Lane& lane = lanes_[lane_index];
   std::uint32_t pages_ok = 0;
+  bool has_refused = false;
   for (std::uint32_t i = 0; i < operation.page_count; ++i) {
     const transport::PageReply& reply = operation.replies[i];
     if (reply.status == Status::ok) ++pages_ok;
+    if (reply.status == Status::out_of_memory) has_refused = true;
     lane.end.write_result(operation.page_first + i,
                           {static_cast<std::int32_t>(reply.status), 0, reply.bytes});
   }
+  if (has_refused) name_absent_pages(lane, operation);
   share_->bytes -= operation.owner_data >> kBytesShift;
   --share_->operations;
   --in_flight_;
@@ -248,6 +253,20 @@ void Session::on_complete(engine::Operation& operation) noexcept {
                  operation.bytes_moved, 0});
   if (operation.header.trace_id != 0) end_trace(operation, pages_ok);
   end_if_empty();
+}
+
+// Tells the client of pages that failed because their memory is absent: it can do something.
+void Session::name_absent_pages(Lane& lane, const engine::Operation& operation) noexcept {
+  for (std::uint32_t i = 0; i < operation.page_count; ++i) {
+    const transport::PageRequest& page = operation.pages[i];
+    const transport::PageReply& reply = operation.replies[page.index];
+    const memory::Region* const region = page.slice.region;
+    if (reply.status != Status::out_of_memory || region == nullptr) continue;
+    if (region->pages == nullptr || !region->pages->has_refused()) continue;
+    context_->counters.absent_pages.add();
+    lane.end.write_result(operation.page_first + page.index,
+                          {static_cast<std::int32_t>(reply.status), ipc::kDetailAbsent, 0});
+  }
 }
 
 // Completes the lane's held submission as a whole with `status`, without the engine.

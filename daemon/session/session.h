@@ -137,6 +137,7 @@ private:
   Step submit(std::uint32_t lane_index) noexcept;
   void give_back(Held& held) noexcept;
   void hold_regions(const engine::Operation& operation) noexcept;
+  void name_absent_pages(Lane& lane, const engine::Operation& operation) noexcept;
   void drop_regions(const engine::Operation& operation) noexcept;
   void answer(Lane& lane, Status status) noexcept;
   void end_held(Status status) noexcept;

@@ -40,6 +40,7 @@ SessionCounters::SessionCounters(base::CounterSet& set, std::string_view prefix)
   held_operations = set.counter(dotted + "held_operations");
   held_bytes = set.counter(dotted + "held_bytes");
   held_timeouts = set.counter(dotted + "held_timeouts");
+  absent_pages = set.counter(dotted + "absent_pages");
   turn_entries_max = set.counter(dotted + "turn_entries_max");
   entries_max = set.counter(dotted + "entries_max");
   for (std::uint32_t reason = 1; reason < ipc::kPoisonReasonCount; ++reason) {

@@ -25,9 +25,10 @@ struct SessionCounters {
   base::Counter completions;
   base::Counter wakes_futex;
   base::Counter wakes_bell;
-  base::Counter held_operations;   // had to wait: the tenant's or the engine's operations
-  base::Counter held_bytes;        // had to wait: the tenant's bytes under way
-  base::Counter held_timeouts;     // their deadline passed while they waited
+  base::Counter held_operations;  // had to wait: the tenant's or the engine's operations
+  base::Counter held_bytes;       // had to wait: the tenant's bytes under way
+  base::Counter held_timeouts;    // their deadline passed while they waited
+  base::Counter absent_pages;  // refused: their memory is absent, and the touch budget is used up
   base::Counter turn_entries_max;  // most entries taken in one turn, all tenants
   base::Counter entries_max;       // most entries of one tenant in one turn
   std::array<base::Counter, ipc::kPoisonReasonCount> poisoned;

@@ -36,9 +36,17 @@ struct Account {
   std::uint64_t leased_bytes = 0;
   std::uint64_t pinned_bytes = 0;
   std::uint32_t records = 0;
-  bool renamed = true;  // another tenant has it than the policy knows of
-  IndexList<Group, &Group::order> leased;
+  bool renamed = true;                     // another tenant has it than the policy knows of
+  IndexList<Group, &Group::order> leased;  // oldest grant first
+  IndexList<Group, &Group::order> probed;  // the same of leases that nothing but probes asked for
 
+  // The one that gives way first; kNone: nothing is leased.
+  [[nodiscard]] std::uint32_t first_lease() const noexcept {
+    return probed.empty() ? leased.front() : probed.front();
+  }
+  [[nodiscard]] IndexList<Group, &Group::order>& leases_like(const Group& group) noexcept {
+    return group.probed ? probed : leased;
+  }
   [[nodiscard]] std::uint64_t held(Scarce scarce) const noexcept {
     return scarce == Scarce::bytes ? extent_bytes : records;
   }

@@ -76,7 +76,7 @@ void GroupBook::remove_member(Table<Record>& records, std::uint32_t record,
   if (!g.members.empty()) return;
   wheel_.cancel(groups_, number);
   if (g.leased) {
-    accounts_[g.account].leased.remove(groups_, number);
+    accounts_[g.account].leases_like(g).remove(groups_, number);
   } else if (g.queued) {
     policy_->dequeue(number);
   } else {
@@ -98,36 +98,41 @@ void GroupBook::touch(std::uint32_t number, base::TimeNs now_ns) noexcept {
   if (!groups_[number].leased) note_use(number, now_ns);
 }
 
-void GroupBook::set_leased(std::uint32_t number, bool leased) noexcept {
+void GroupBook::set_leased(std::uint32_t number, bool leased, bool probed) noexcept {
   Group& g = groups_[number];
   Account& holder = accounts_[g.account];
   if (leased) {
     policy_->dequeue(number);
-    holder.leased.push_back(groups_, number);
     g.leased = true;
+    g.probed = probed;
+    holder.leases_like(g).push_back(groups_, number);
     count_kept(g, g.extent_bytes, Kept::more);
   } else {
     count_kept(g, g.extent_bytes, Kept::less);
     g.leased = false;
-    holder.leased.remove(groups_, number);
+    holder.leases_like(g).remove(groups_, number);
     policy_->enqueue(number);
   }
 }
 
 void GroupBook::lease(std::uint32_t number, base::TimeNs now_ns, base::TimeNs lease_ns) noexcept {
   note_use(number, now_ns);
-  keep(number, now_ns, lease_ns);
+  keep(number, now_ns, lease_ns, false);
 }
 
-void GroupBook::keep(std::uint32_t number, base::TimeNs now_ns, base::TimeNs lease_ns) noexcept {
+void GroupBook::keep(std::uint32_t number, base::TimeNs now_ns, base::TimeNs lease_ns,
+                     bool probed) noexcept {
   Group& g = groups_[number];
   g.lease_until_ns = std::max(g.lease_until_ns, now_ns + lease_ns);
   if (g.pinned) return;
   if (g.leased) {
-    accounts_[g.account].leased.move_to_back(groups_, number);
+    Account& holder = accounts_[g.account];
+    holder.leases_like(g).remove(groups_, number);
+    g.probed = g.probed && probed;
+    holder.leases_like(g).push_back(groups_, number);
     return;  // the wheel meets it at its old end and finds out
   }
-  set_leased(number, true);
+  set_leased(number, true, probed);
   wheel_.schedule(groups_, number, g.lease_until_ns);
 }
 
@@ -184,19 +189,28 @@ int GroupBook::end_leases(base::TimeNs now_ns, int budget) noexcept {
 }
 
 bool GroupBook::over_lease_budget(const Account& a, Scarce scarce) const noexcept {
-  // Asked when nothing of the account is without a lease: then leases keep all its records.
-  const std::uint64_t leased = scarce == Scarce::bytes ? a.leased_bytes : a.records;
-  return !a.leased.empty() &&
-         leased > percent_of(accounts_.share_of(a, scarce), lease_budget_percent_);
+  if (a.first_lease() == kNone) return false;
+  const std::uint64_t budget = percent_of(accounts_.share_of(a, scarce), lease_budget_percent_);
+  if (scarce == Scarce::bytes) return a.leased_bytes > budget;
+  // Records of groups are not counted: leases keep as many of them as of the bytes.
+  const double kept = static_cast<double>(a.leased_bytes) / static_cast<double>(a.extent_bytes);
+  return kept * a.records > static_cast<double>(budget);
+}
+
+bool GroupBook::outlives_lease(std::uint32_t candidate, const Account& a,
+                               base::TimeNs now_ns) const noexcept {
+  if (candidate == kNone) return true;
+  const base::TimeNs used_ns = groups_[candidate].used_ns;
+  return used_ns + kFreshNs > now_ns || used_ns > groups_[a.first_lease()].used_ns;
 }
 
 GroupBook::Victim GroupBook::quota_victim(std::uint32_t account,
                                           base::TimeNs now_ns) const noexcept {
   const std::uint32_t unleased = policy_->candidate(account, now_ns).group;
-  if (unleased != kNone) return {unleased, false, false};
   const Account& a = accounts_[account];
   const bool over_budget = a.leased_bytes > percent_of(a.quota_bytes, lease_budget_percent_);
-  return over_budget ? Victim{a.leased.front(), true, false} : Victim{};
+  if (over_budget && outlives_lease(unleased, a, now_ns)) return {a.first_lease(), true, false};
+  return {unleased, false, false};
 }
 
 GroupBook::Victim GroupBook::victim(const Need& need, base::TimeNs now_ns) const noexcept {
@@ -227,10 +241,12 @@ GroupBook::Victim GroupBook::victim(const Need& need, base::TimeNs now_ns) const
       continue;
     }
     if (victim.group != kNone && !most.less_than(holding)) continue;
-    if (candidate.group != kNone) {
+    const bool breaks_lease = over_lease_budget(accounts_[n], need.scarce) &&
+                              outlives_lease(candidate.group, accounts_[n], now_ns);
+    if (breaks_lease && !for_stock) {
+      victim = {accounts_[n].first_lease(), true, false};
+    } else if (candidate.group != kNone && !breaks_lease) {
       victim = {candidate.group, false, false};
-    } else if (!for_stock && over_lease_budget(accounts_[n], need.scarce)) {
-      victim = {accounts_[n].leased.front(), true, false};
     } else {
       continue;
     }

@@ -8,10 +8,10 @@
 // O(accounts).
 //
 // Who gives way is the tenant that holds most for its weight (AccountBook), with what its policy
-// chooses; when all that is left of it is leased, its oldest lease breaks while leases keep more
-// than their budget of its share. A pinned group is on neither: it never gives way, and pins have a
-// small budget of their own. So a tenant that leases, or puts, as much as it can takes nothing
-// from a tenant within its share: neither its leases nor its room.
+// chooses; while leases keep more than their budget of its share, its oldest lease breaks before
+// what is younger goes, and leases of probes before those of gets. A pinned group is on neither: it
+// never gives way, and pins have a small budget of their own. So a tenant that leases, or puts, as
+// much as it can takes nothing from a tenant within its share: neither its leases nor its room.
 // Thread: the data agent of the store.
 #pragma once
 
@@ -49,6 +49,10 @@ public:
   // everything else. So a tenant that has gone home does not keep memory from those who work.
   static constexpr base::TimeNs kProtectedNs = 600 * base::kNsPerSecond;
 
+  // While leases keep more than their budget, what was put or used in this time outlives the oldest
+  // lease, even if that one was used later: else a put would push out the one before it.
+  static constexpr base::TimeNs kFreshNs = 5 * base::kNsPerSecond;
+
   // `policy` was made for the same groups, and for AccountBook::count_for(config) accounts.
   GroupBook(const StoreConfig& config, std::uint64_t arena_bytes, Table<Group> groups,
             HashIndex index, std::unique_ptr<EvictionPolicy> policy);
@@ -73,7 +77,8 @@ public:
   // A use, and a lease: grants or renews, a lease never gets shorter.
   void lease(std::uint32_t group, base::TimeNs now_ns, base::TimeNs lease_ns) noexcept;
   // The same without a use: its place in the order of use is what it would be without the lease.
-  void keep(std::uint32_t group, base::TimeNs now_ns, base::TimeNs lease_ns) noexcept;
+  // `probed`: a probe asks, and its lease gives way before any that somebody read under.
+  void keep(std::uint32_t group, base::TimeNs now_ns, base::TimeNs lease_ns, bool probed) noexcept;
   // As lease(), but a group under a lease keeps its age.
   void extend_lease(std::uint32_t group, base::TimeNs now_ns, base::TimeNs lease_ns) noexcept;
 
@@ -116,12 +121,16 @@ public:
 
 private:
   void note_use(std::uint32_t group, base::TimeNs now_ns) noexcept;
-  void set_leased(std::uint32_t group, bool leased) noexcept;
+  void set_leased(std::uint32_t group, bool leased, bool probed = false) noexcept;
   enum class Kept : std::uint8_t { more, less };
   // A lease or pin of this group keeps so many bytes more or less.
   void count_kept(const Group& group, std::uint64_t bytes, Kept kept) noexcept;
   // Leases keep more than their budget of what is scarce.
   [[nodiscard]] bool over_lease_budget(const Account& account, Scarce scarce) const noexcept;
+  // Whether a lease of the account breaks before this candidate of its queues goes, given that
+  // leases keep more than their budget.
+  [[nodiscard]] bool outlives_lease(std::uint32_t candidate, const Account& account,
+                                    base::TimeNs now_ns) const noexcept;
 
   Table<Group> groups_;
   HashIndex index_;

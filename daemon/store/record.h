@@ -87,12 +87,13 @@ struct alignas(64) Group {
   base::TimeNs used_ns;  // last use
   IndexList<Record, &Record::member> members;
   std::uint32_t account;
-  Link order;               // in its account's list of leased groups, the policy's queue, or none
-  WheelLink lease;          // scheduled at or before lease_until_ns while leased
-  bool leased : 1;          // which of the three it is on
-  bool queued : 1;          // the policy's: while it may be evicted
-  bool pinned : 1;          // kept by somebody's wish, leased or not: on none
-  std::uint8_t uses;        // the policy's: up to 255
+  Link order;         // in one of its account's lists of leased groups, the policy's queue, or none
+  WheelLink lease;    // scheduled at or before lease_until_ns while leased
+  bool leased : 1;    // which of the three it is on
+  bool queued : 1;    // the policy's: while it may be evicted
+  bool probed : 1;    // leased by nothing but probes: on the account's list of those
+  bool pinned : 1;    // kept by somebody's wish, leased or not: on none
+  std::uint8_t uses;  // the policy's: up to 255
   std::uint8_t depth_step;  // of depth_queue.h, told by who made it; 0: unknown
 };
 static_assert(sizeof(Group) == 64);

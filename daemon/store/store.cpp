@@ -115,7 +115,7 @@ ObjectLength Store::exists(const ObjectKey& key, base::TimeNs lease_ns,
   ++counts_.exists_hits;
   // The group has it on a line that is read anyway.
   ++groups_.accounts().tally(groups_.group(records_[number].group).account).exists_hits;
-  groups_.keep(records_[number].group, now_ns, clamped_lease(lease_ns));
+  groups_.keep(records_[number].group, now_ns, clamped_lease(lease_ns), true);
   return records_[number].length;
 }
 

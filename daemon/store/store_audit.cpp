@@ -32,13 +32,15 @@ const char* GroupBook::audit(const Table<Record>& records) const noexcept {
   for (std::uint32_t a = 1; a < accounts_.end(); ++a) {
     const Account& account = accounts_[a];
     std::uint64_t leased_bytes = 0;
-    const auto& list = account.leased;
-    for (std::uint32_t n = list.front(); n != kNone; n = list.next(groups_, n)) {
-      const Group& g = groups_[n];
-      if (!g.leased) return "a group is on the wrong list";
-      if (g.account != a) return "a group is in the wrong account";
-      leased_bytes += g.extent_bytes;
-      ++leased;
+    for (const bool probed : {false, true}) {
+      const auto& list = probed ? account.probed : account.leased;
+      for (std::uint32_t n = list.front(); n != kNone; n = list.next(groups_, n)) {
+        const Group& g = groups_[n];
+        if (!g.leased || g.probed != probed) return "a group is on the wrong list";
+        if (g.account != a) return "a group is in the wrong account";
+        leased_bytes += g.extent_bytes;
+        ++leased;
+      }
     }
     if (leased_bytes != account.leased_bytes) return "an account's leased bytes do not add up";
     if (pinned_bytes[a] != account.pinned_bytes) {

@@ -136,6 +136,7 @@ py::dict Connection::facts() const {
   facts["lane_waits"] = stats.lane_waits;
   facts["attaches"] = stats.attaches;
   facts["taken_back"] = stats.taken_back;
+  facts["bytes_made_present"] = stats.bytes_made_present;
   return facts;
 }
 

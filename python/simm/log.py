@@ -10,7 +10,7 @@ logger = logging.getLogger("simm")
 
 _REMEDIES = {
     -1002: "the deadline passed: raise clnt_sync_req_timeout_ms, or look at `simmctl status`",
-    -1003: "a limit of the daemon or a quota of the tenant: see `simmctl sessions` and its log",
+    -1003: "a limit of the daemon or a quota of the tenant: see `simmctl limits` and its log",
     -1005: "the daemon closed the session: see `simmctl errors`",
     -1006: "the daemon's rules forbid it: see its configuration of tenants",
     -4006: "the pool is full of what is leased: raise node.pool_bytes, or lease less",

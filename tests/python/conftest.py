@@ -94,6 +94,16 @@ def detection_ms():
 
 
 @pytest.fixture
+def stingy(tmp_path, monkeypatch, clean_settings):
+    """One that makes next to nothing of its clients' untouched memory present."""
+    text = CONFIG.strip()[:-1] + ', "memory": {"touch_budget_bytes": "8KiB"}}'
+    running = Daemon(tmp_path, config=text).start()
+    monkeypatch.setenv("SIMM_SOCKET", running.socket)
+    yield running
+    running.kill()
+
+
+@pytest.fixture
 def cluster(tmp_path, monkeypatch, clean_settings, detection_ms):
     from real_cluster import Cluster
     running = Cluster(tmp_path, detection_ms)

@@ -2,6 +2,8 @@
 // paths; the data path speaks bare Status, because an Error owns a string and so may allocate.
 #pragma once
 
+#include "simm/compiler.h"
+
 #include <cstdio>
 #include <cstdlib>
 #include <string>

@@ -5,6 +5,8 @@
 // them on unchanged. Zero is success, everything else is negative. Never renumber; only append.
 #pragma once
 
+#include "simm/compiler.h"
+
 #include <cstdint>
 #include <string_view>
 

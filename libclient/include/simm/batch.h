@@ -6,6 +6,8 @@
 // Thread: plain values; an object belongs to one thread at a time.
 #pragma once
 
+#include "simm/compiler.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -26,6 +26,8 @@
 // No exception leaves a method, apart from what a callback throws (which must not).
 #pragma once
 
+#include "simm/compiler.h"
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -80,12 +82,13 @@ struct ClientStats {
   std::uint64_t pages = 0;
   std::uint64_t pages_ok = 0;
   std::uint64_t bytes_moved = 0;
-  std::uint64_t bytes_staged = 0;  // copied by libclient
-  std::uint64_t timeouts = 0;      // pages
-  std::uint64_t unreachable = 0;   // pages
-  std::uint64_t lane_waits = 0;    // calls that found every lane taken
-  std::uint64_t attaches = 0;      // sessions opened, the first one included
-  std::uint64_t taken_back = 0;    // slices taken back from a stopped daemon
+  std::uint64_t bytes_staged = 0;        // copied by libclient
+  std::uint64_t timeouts = 0;            // pages
+  std::uint64_t unreachable = 0;         // pages
+  std::uint64_t lane_waits = 0;          // calls that found every lane taken
+  std::uint64_t attaches = 0;            // sessions opened, the first one included
+  std::uint64_t taken_back = 0;          // slices taken back from a stopped daemon
+  std::uint64_t bytes_made_present = 0;  // of views whose untouched memory libclient faulted in
 };
 
 class Client {

@@ -11,6 +11,8 @@
 // are then refused with invalid_state.
 #pragma once
 
+#include "simm/compiler.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>

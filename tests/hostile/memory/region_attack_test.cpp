@@ -177,6 +177,37 @@ TEST_CASE("gets into a sparse region of 1 TiB under a small memory limit do not 
   CHECK(WEXITSTATUS(status) == 42);
 }
 
+TEST_CASE("sparse regions of many sessions in turn, all kept, charge a bounded sum") {
+  using namespace region_attack;
+  constexpr std::uint64_t kBudget = 1 << 20;
+  constexpr std::uint64_t kBytes = 4 * kBudget;
+  TouchBudget daemon(kBudget * kTouchDaemonShare);
+  TouchBudget tenant(kBudget * kTouchTenantShare, &daemon);
+  PinBudget pins("tenant", 1ull << 40, 256);
+  std::vector<std::byte> own(kObject, std::byte{7});
+  std::vector<simm::ipc::UniqueFd> kept;
+  std::uint64_t used = 0;
+  for (int session = 0; session < 40; ++session) {
+    TouchBudget touches(kBudget, &tenant);
+    auto fd = plain_memfd(kBytes);
+    auto file = simm::ipc::MemoryFile::inspect(duplicate(fd.get()));
+    REQUIRE(file);
+    RegionMemory::Spec spec;
+    spec.length = kBytes;
+    auto memory =
+        RegionMemory::map(std::move(file).value(), spec, touches, pins.charge(kBytes).value());
+    REQUIRE(memory);
+    for (std::uint64_t at = 0; at < kBytes; at += kObject) {
+      (void)copy_untrusted(whole(**memory), at, own.data(), kObject);
+    }
+    struct stat facts {};
+    REQUIRE(::fstat(fd.get(), &facts) == 0);
+    used += static_cast<std::uint64_t>(facts.st_blocks) * 512;
+    kept.push_back(std::move(fd));
+  }
+  CHECK(used == kBudget * kTouchTenantShare);
+}
+
 TEST_CASE("a register storm ends at the pin budget and gives everything back") {
   using namespace region_attack;
   PinBudget pins("session", 1ull << 40, 256);

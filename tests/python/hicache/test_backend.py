@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="SGLang's interface is made of tenso
 import harness  # noqa: E402
 from conftest import CONFIG, Daemon  # noqa: E402
 from harness import (  # noqa: E402
-    CHECKOUT, PoolName, backend, config, fill, hashes, indices, moved, pool, transfer)
+    CHECKOUT, PAGES, PoolName, backend, config, fill, hashes, indices, moved, pool, transfer)
 from simm.kv import Store as kv_store  # noqa: E402
 from simm.sglang import HiCacheSimm  # noqa: E402
 from simm.sglang_hits import common, legal_lengths  # noqa: E402
@@ -63,6 +63,22 @@ def test_what_was_set_is_got_by_another_process_of_the_same_model(opened, kind, 
     assert get_pages(reader, theirs, keys, TARGET) == [True] * N
     for source, target in zip(SOURCE, TARGET):
         assert harness.content(mine, source) == harness.content(theirs, target)
+
+
+@pytest.mark.parametrize("allocator", ["default", "shm"])
+def test_pages_of_a_pool_that_nobody_touched(stingy, allocator):
+    mine, theirs = (pool("mha", heads=64, allocator=allocator) for _ in range(2))
+    keys = hashes(PAGES - N, "untouched")
+    one, other = (backend(stingy.socket, kv, model_name="untouched") for kv in (mine, theirs))
+    places = range(N, PAGES)
+    try:
+        assert set_pages(one, mine, keys, places) == [True] * len(keys)
+        fill(mine, SOURCE, 1)
+        assert get_pages(other, theirs, keys, places) == [True] * len(keys)
+        assert moved(theirs, N, PAGES - 1)
+    finally:
+        one.close()
+        other.close()
 
 
 def test_a_page_that_is_there_is_not_written_again(opened):

@@ -2,12 +2,14 @@
 
 import asyncio
 import itertools
+import mmap
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
-from lmcache_lab import CHUNK_BYTES, OLD, TOKEN_BYTES, TOKENS, Lab, url_of
+import lmcache_lab
+from lmcache_lab import CHUNK_BYTES, OLD, REAL, TOKEN_BYTES, TOKENS, Lab, url_of
 
 DIGESTS = itertools.count(0x1000)
 WHOLE = CHUNK_BYTES
@@ -52,6 +54,21 @@ def test_a_chunk_comes_back_as_it_was(lab):
     got = lab.run(connector.get(key))
     assert list(got.meta.shape) == [2, 2, TOKENS, 32]
     assert lab.take([got]) == [(WHOLE, 7)]
+
+
+@pytest.mark.skipif(REAL, reason="LMCache's own pools are private memory")
+def test_chunks_of_a_pool_that_nobody_touched(stingy, monkeypatch):
+    class SharedAllocator(lmcache_lab.interface.Allocator):
+        def __init__(self, size):
+            super().__init__(1)
+            self.buffer = torch.frombuffer(mmap.mmap(-1, size), dtype=torch.uint8)
+
+    monkeypatch.setattr(lmcache_lab.interface, "Allocator", SharedAllocator)
+    with Lab(url_of(stingy, "plugin")) as opened:
+        keys = opened.keys(*some(8))
+        opened.store(keys, [opened.chunk(i) for i in range(8)])
+        got = [opened.run(opened.connector.get(keys[i % 8])) for i in range(64)]
+        assert opened.take(got) == [(WHOLE, i % 8) for i in range(64)]
 
 
 def test_a_part_of_a_chunk_comes_back_with_its_own_shape(lab):

@@ -1,6 +1,7 @@
 #include "fake_daemon.h"
 
 #include <poll.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,7 +29,17 @@ struct FakeRegion {
   ipc::Mapping mapping;
   std::byte* base = nullptr;
   std::uint64_t length = 0;
+  bool is_staging = false;
 };
+
+bool is_absent(const std::byte* slice, std::uint64_t bytes) {
+  constexpr std::uintptr_t kPage = 4096;
+  const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(slice) / kPage * kPage;
+  const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(slice) + bytes;
+  std::vector<unsigned char> present((end - first + kPage - 1) / kPage);
+  if (::mincore(reinterpret_cast<void*>(first), end - first, present.data()) != 0) return true;
+  return std::any_of(present.begin(), present.end(), [](auto page) { return (page & 1) == 0; });
+}
 
 struct Held {
   std::uint32_t lane = 0;
@@ -283,6 +294,7 @@ void FakeDaemon::Loop::register_region(Session& session, const ipc::RegisterRegi
   reply.request_id = request.request_id;
   FakeRegion region;
   region.length = request.length;
+  region.is_staging = request.name == "simm-staging";
   const bool automatic = request.kind == ipc::RegionRequestKind::automatic;
   if (request.kind == ipc::RegionRequestKind::gpu) {
     reply.status = Status::not_implemented;
@@ -417,6 +429,12 @@ ipc::PageResult FakeDaemon::Loop::page(Session& session, const ipc::Submission& 
     return result(Status::invalid_argument);
   }
   std::byte* const slice = region->second.base + descriptor.offset;
+  const FakeOptions& options = daemon.options_;
+  if ((options.maps_in_vain && !region->second.is_staging) ||
+      (options.checks_presence && is_absent(slice, descriptor.length))) {
+    ++daemon.counts_.absent;
+    return {static_cast<std::int32_t>(Status::out_of_memory), ipc::kDetailAbsent, 0};
+  }
   if (opcode == ipc::Opcode::put) {
     const bool replace = submission.put_mode == static_cast<std::uint8_t>(ipc::PutMode::replace);
     if (found == objects.end() || replace) {

@@ -33,6 +33,9 @@ struct FakeOptions {
   bool loses_completions = false;  // writes the results of pages, and no completion
   // As of a daemon whose devices outlive its sockets: stands for the pidfd. -1: none.
   int process_fd = -1;
+  // Makes no absent page of a region present, as a daemon whose budget is used up.
+  bool checks_presence = false;
+  bool maps_in_vain = false;  // says so of every page that is not in staging memory
 };
 
 // What is stored: outlives the daemons that serve it one after the other.
@@ -68,6 +71,7 @@ struct FakeCounts {
   std::atomic<std::uint32_t> pages{0};
   std::atomic<std::uint32_t> pages_most{0};        // of one submission
   std::atomic<std::uint32_t> outstanding_most{0};  // of one lane
+  std::atomic<std::uint32_t> absent{0};            // pages refused for it
   std::atomic<std::uint32_t> holding{0};           // taken while stopped
 };
 

@@ -85,6 +85,40 @@ TEST_CASE("the node of present pages is known, of absent ones it is not asked") 
   CHECK(node < 64);
 }
 
+TEST_CASE("touched bytes are bounded for session, tenant and daemon, and come back with time") {
+  using namespace region_memory_test;
+  static std::uint64_t now_ns;
+  now_ns = 1;
+  const TouchBudget::Clock clock = []() noexcept { return now_ns; };
+  TouchBudget daemon(10, nullptr, clock);
+  TouchBudget tenant(7, &daemon, clock);
+  std::uint64_t touched = 0;
+  const auto use_up = [&](std::uint64_t bytes) {
+    TouchBudget session(bytes, &tenant, clock);
+    while (session.take(1)) ++touched;
+    CHECK_FALSE(session.take(1));
+  };
+  use_up(4);
+  CHECK(touched == 4);
+  use_up(4);
+  CHECK(touched == 7);  // the tenant's
+  use_up(4);
+  CHECK(touched == 7);
+  TouchBudget other_tenant(7, &daemon, clock);
+  CHECK_FALSE(other_tenant.take(4));  // the daemon's: nothing was taken anywhere
+  CHECK(other_tenant.left_bytes() == 7);
+  CHECK(other_tenant.take(3));
+  now_ns += kTouchRenewalNs - 1;
+  use_up(4);
+  CHECK(touched == 7);
+  ++now_ns;
+  use_up(4);
+  CHECK(touched == 11);
+  TouchBudget none(0, nullptr, clock);
+  now_ns += kTouchRenewalNs;
+  CHECK_FALSE(none.take(1));
+}
+
 TEST_CASE("presence is known by SEEK_HOLE where mincore does not tell the truth") {
   using namespace region_memory_test;
   auto fd = plain_memfd(1ull << 30);

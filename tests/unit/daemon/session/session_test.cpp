@@ -1,5 +1,7 @@
 #include "daemon/session/session.h"
 
+#include "daemon/memory/copy_untrusted.h"
+#include "tests/unit/daemon/memory/memory_fixture.h"
 #include "tests/unit/daemon/session/session_rig.h"
 
 namespace session_test {
@@ -61,6 +63,36 @@ TEST_CASE("pages that were answered in time are told beside those that were not"
     const Status expected = i == 1 ? Status::timeout : Status::ok;
     CHECK(result.status == static_cast<std::int32_t>(expected));
   }
+}
+
+TEST_CASE("a page whose memory is absent says so, whatever else has no memory does not") {
+  namespace fixtures = memory::testing;
+  constexpr std::uint64_t kBytes = 16 * fixtures::kPage;
+  Rig rig;
+  Client& client = rig.attach(Rig::config(1, 1));
+  fixtures::Fixture fixture(0);
+  const auto file = fixtures::plain_memfd(kBytes);
+  auto region = fixture.region(file.get(), kBytes);
+  memory::RegionMemory* const sparse = region.release();
+  rig.command(client.session.get(), Rig::Kind::add_region, sparse);
+  rig.set->do_work();
+  client.handle = rig.event(Rig::EventKind::region_added).handle;
+  const auto detail_of_a_failed_put = [&] {
+    push(client, Opcode::put, 2, fixtures::kPage);
+    rig.set->do_work();
+    rig.engine.complete_one(Status::out_of_memory);
+    (void)take(client);
+    ipc::PageResult result{};
+    REQUIRE(client.lanes[0].read_result(1, result) == Status::ok);
+    CHECK(result.status == static_cast<std::int32_t>(Status::out_of_memory));
+    return result.detail;
+  };
+  CHECK(detail_of_a_failed_put() == 0);
+  CHECK(rig.counters.value("session.absent_pages") == 0);
+  std::byte own{};
+  CHECK(memory::copy_untrusted(&own, fixtures::whole(*sparse), 0, 1) == Status::out_of_memory);
+  CHECK(detail_of_a_failed_put() == ipc::kDetailAbsent);
+  CHECK(rig.counters.value("session.absent_pages") == 2);
 }
 
 TEST_CASE("results follow the client's order although the engine sorts the pages") {

@@ -128,6 +128,56 @@ TEST_CASE("when leases hold more than their budget the oldest gives way, and is 
   CHECK(losses(f, LeaseLoss::lease_budget) == 2);
 }
 
+TEST_CASE("what is put while leases hold all is there, at the cost of the oldest lease") {
+  for (const bool in_background : {false, true}) {
+    StoreConfig config = StoreFixture::quiet();
+    if (in_background) config.free_low_permille = config.free_high_permille = 20;
+    StoreFixture f(64 * 1024, config);
+    for (int i = 0; i < 64; ++i) {
+      REQUIRE(f.put(nth(i), 1024));
+      f.now += 2 * base::kNsPerSecond / 10;
+      f.store->touch(nth(i), 60 * kSecond, f.now);  // as a get does
+    }
+    for (int i = 100; i < 120; ++i) {
+      f.now += base::kNsPerSecond / 10;
+      REQUIRE(f.put(nth(i), 1024));
+      f.store->do_work(f.now);
+      CHECK(f.has(nth(i)));
+    }
+    for (int i = 100; i < 120; ++i) CHECK(f.has(nth(i)));
+    for (int i = 40; i < 64; ++i) CHECK(f.has(nth(i)));
+    CHECK(losses(f, LeaseLoss::lease_budget) >= 19);
+    // Leases within the budget are safe from then on: puts cost what was put.
+    for (int i = 200; i < 400; ++i) {
+      f.now += base::kNsPerSecond / 100;
+      REQUIRE(f.put(nth(i), 1024));
+      f.store->do_work(f.now);
+      CHECK(f.has(nth(i)));
+    }
+    CHECK(f.store->stats().leased_bytes == 32 * 1024);
+    CHECK(f.has(nth(63)));
+    CHECK(f.has(nth(33)));
+  }
+}
+
+TEST_CASE("a lease of a probe gives way before any of a get, until the object is got") {
+  StoreFixture f(8 * 1024);
+  for (int i = 0; i < 8; ++i) REQUIRE(f.put(nth(i), 1024));
+  for (const int i : {0, 1, 2, 3}) {
+    f.now += kSecond;
+    f.store->touch(nth(i), 60 * kSecond, f.now);  // as a get does
+  }
+  for (const int i : {4, 5, 6, 7}) {
+    f.now += kSecond;
+    CHECK(f.store->exists(nth(i), 60 * kSecond, f.now) == 1024);
+  }
+  f.store->touch(nth(4), 60 * kSecond, f.now);
+  REQUIRE(f.put(nth(10), 3 * 1024));
+  for (const int i : {0, 1, 2, 3, 4}) CHECK(f.has(nth(i)));
+  for (const int i : {5, 6, 7}) CHECK_FALSE(f.has(nth(i)));
+  CHECK(losses(f, LeaseLoss::lease_budget) == 3);
+}
+
 TEST_CASE("leases within their budget never give way") {
   StoreFixture f(8 * 1024);
   for (int i = 0; i < 4; ++i) {
