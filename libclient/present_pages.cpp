@@ -17,7 +17,7 @@
 namespace simm::detail {
 namespace {
 
-constexpr std::uint64_t kPageBytes = 4096;
+constexpr std::uint64_t kSmallPageBytes = 4096;
 constexpr std::uint64_t kStepBytes = 16ull << 20;
 
 // Linux 5.14. Asked with no bytes, because a real range can be refused for other reasons.
@@ -35,7 +35,7 @@ bool read_each_page(std::byte* first, std::uint64_t bytes) noexcept {
   const pid_t self = ::getpid();
   for (std::uint64_t at = 0; at < bytes;) {
     std::size_t pages = 0;
-    for (; pages < kPagesPerCall && at < bytes; ++pages, at += kPageBytes) {
+    for (; pages < kPagesPerCall && at < bytes; ++pages, at += kSmallPageBytes) {
       remote[pages] = {first + at, 1};
     }
     const iovec local{sink.data(), pages};
@@ -48,9 +48,10 @@ bool read_each_page(std::byte* first, std::uint64_t bytes) noexcept {
 }  // namespace
 
 bool populate(std::byte* address, std::uint64_t bytes, bool write) noexcept {
-  const std::uint64_t before = reinterpret_cast<std::uintptr_t>(address) % kPageBytes;
+  const std::uint64_t before = reinterpret_cast<std::uintptr_t>(address) % kSmallPageBytes;
   std::byte* const first = address - before;
-  const std::uint64_t whole = (before + bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  const std::uint64_t whole =
+      (before + bytes + kSmallPageBytes - 1) / kSmallPageBytes * kSmallPageBytes;
   if (kernel_populates()) {
     return ::madvise(first, whole, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0;
   }
