@@ -9,10 +9,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "ipc/peer_identity.h"
@@ -35,30 +36,26 @@ std::string parent_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// Who wrote itself into the lock file: the last daemon that had the lock.
+// The daemon that had the lock last, in the name of an empty file: a file system of the pool may
+// have no page left, and hugetlbfs takes no writes.
 struct Holder {
-  pid_t pid = 0;  // 0: nobody, or a daemon that wrote no name
+  std::string file;  // its name; empty: nobody, or a daemon that left no name
+  pid_t pid = 0;
   std::uint64_t start_time_ticks = 0;
 };
 
-Holder read_holder(int lock) {
-  std::array<char, 64> text{};
-  Holder holder;
-  if (::pread(lock, text.data(), text.size() - 1, 0) <= 0) return holder;
-  if (std::sscanf(text.data(), "%d %" SCNu64, &holder.pid, &holder.start_time_ticks) != 2) {
-    holder = {};
-  }
-  return holder;
-}
+constexpr const char* kHolderFormat = "holder-%d-%" SCNu64;
 
-Outcome write_holder(int lock, const std::string& name) {
-  const std::string text = std::to_string(::getpid()) + " " +
-                           std::to_string(ipc::process_start_time_ticks(::getpid())) + "\n";
-  if (::ftruncate(lock, 0) != 0 ||
-      ::pwrite(lock, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
-    return system_error("write " + name, errno);
+Holder find_holder(const std::string& path) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+    Holder holder;
+    holder.file = entry.path().filename();
+    const int read =
+        std::sscanf(holder.file.c_str(), kHolderFormat, &holder.pid, &holder.start_time_ticks);
+    if (read == 2 && holder.pid > 0) return holder;
   }
-  return Done{};
+  return {};
 }
 
 // The kernel frees the lock of a process that ends before the process has given up its devices,
@@ -66,7 +63,7 @@ Outcome write_holder(int lock, const std::string& name) {
 // process of another pid namespace is not seen from here: there the lock alone counts.
 bool await_end(const Holder& former) {
   constexpr int kEndWaitMs = 60'000;
-  if (former.pid <= 0 || former.pid == ::getpid()) return true;
+  if (former.file.empty() || former.pid == ::getpid()) return true;
   const auto is_same = [&former] {
     return ipc::process_start_time_ticks(former.pid) == former.start_time_ticks;
   };
@@ -126,7 +123,7 @@ Expected<PoolDirectory> PoolDirectory::open(const std::string& path) {
 Outcome PoolDirectory::take_lock() {
   lock_.reset(::openat(directory_.get(), "lock", kOpenFlags | O_CREAT, 0600));
   if (!lock_.valid()) return system_error("open " + where("lock"), errno);
-  const Holder former = read_holder(lock_.get());
+  const Holder former = find_holder(path_);
   struct flock wanted {};
   wanted.l_type = F_WRLCK;
   wanted.l_whence = SEEK_SET;
@@ -144,7 +141,18 @@ Outcome PoolDirectory::take_lock() {
                  "was in use by a daemon that is still ending (pid " + std::to_string(former.pid) +
                      "), whose devices may write there: start again when that process has gone");
   }
-  return write_holder(lock_.get(), where("lock"));
+  if (!former.file.empty()) remove_file(former.file.c_str());
+  holder_file_ = "holder-" + std::to_string(::getpid()) + "-" +
+                 std::to_string(ipc::process_start_time_ticks(::getpid()));
+  const ipc::UniqueFd made(
+      ::openat(directory_.get(), holder_file_.c_str(), kOpenFlags | O_CREAT, 0600));
+  if (!made.valid()) return system_error("open " + where(holder_file_.c_str()), errno);
+  return Done{};
+}
+
+// A daemon that comes here has ended its devices. One that is killed leaves its name.
+PoolDirectory::~PoolDirectory() {
+  if (directory_.valid() && !holder_file_.empty()) remove_file(holder_file_.c_str());
 }
 
 Expected<ipc::UniqueFd> PoolDirectory::open_file(const char* name, std::uint64_t bytes,

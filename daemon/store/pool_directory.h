@@ -1,8 +1,8 @@
 // PoolDirectory: a directory of tmpfs or hugetlbfs that holds the pool of one daemon in files, so
-// that it outlives the process: "payload", "table", and "lock", which the daemon holds while it
-// lives. The directory (0700) and the files (0600) are this user's and nobody else's, and no
-// symbolic link is followed: who could write there could put any bytes into any object.
-// Thread: control.
+// that it outlives the process: "payload", "table", "lock", which the daemon holds while it lives,
+// and "holder-PID-START", which says who that is. The directory (0700) and the files (0600) are
+// this user's and nobody else's, and no symbolic link is followed: who could write there could put
+// any bytes into any object. Thread: control.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,9 @@ public:
   // invalid_state: another daemon has it, which is named. A former holder that is still ending is
   // waited for, up to a minute: until its end its devices may write into the pool.
   static Expected<PoolDirectory> open(const std::string& path);
+  PoolDirectory(PoolDirectory&&) noexcept = default;
+  PoolDirectory& operator=(PoolDirectory&&) = delete;
+  ~PoolDirectory();
 
   [[nodiscard]] bool is_hugetlbfs() const noexcept { return huge_; }
   // Files are multiples of it.
@@ -43,6 +46,7 @@ private:
 
   std::string path_;
   ipc::UniqueFd directory_;
+  std::string holder_file_;
   ipc::UniqueFd lock_;  // of the open file: held until the last copy of this descriptor is closed
   bool huge_ = false;
   std::uint64_t page_bytes_ = 0;

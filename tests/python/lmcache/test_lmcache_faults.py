@@ -69,8 +69,9 @@ def test_a_daemon_that_dies_between_contains_and_get(own_daemon, lab_of):
 
 
 @pytest.mark.parametrize("call", ["get", "put"])
-def test_an_exception_while_the_daemon_is_away_ends_the_asking(own_daemon, lab_of, call):
-    """What a first call needs of the daemon (memory to stage in, a channel) can not be had."""
+def test_a_first_call_while_the_daemon_is_away_ends_the_asking(own_daemon, lab_of, call):
+    """What a first call needs of the daemon can not be had: memory to stage in, which is an
+    exception, or a channel, which is a code. Either ends the asking."""
     with lab_of(own_daemon) as lab:
         connector, key, chunk, raised = lab.connector, lab.key(1), lab.chunk(1), []
         store = connector._link.store()
@@ -82,7 +83,7 @@ def test_an_exception_while_the_daemon_is_away_ends_the_asking(own_daemon, lab_o
             assert lab.run(connector.batched_get([key])) == [None]
         else:
             lab.run(connector.batched_put([key], [chunk]))
-        assert len(raised) == 1, "this was to be an exception"
+        assert len(raised) <= 1
         assert connector.stats()["breaker"]["trips"] == 1
         assert connector._link.store() is None, "it would go on asking"
         lab.release([chunk])
