@@ -70,8 +70,8 @@ TEST_CASE(
     CHECK(rate(reuse->prefix) > rate(fifo->prefix) - 0.002);
     CHECK(reuse->prefix <= reuse->blocks);
     CHECK(reuse->blocks <= simulation.optimal_hits(blocks));
-    // 5.8, 5.5 and 0.9 points at 1, 2 and 5 %: the third was 1.0 before the model forgot fast
-    // enough for traffic that changes.
+    // 5.8, 5.5 and 0.9 points at 1, 2 and 5 %. The third was 2.4 before the policy gave way to LRU
+    // where LRU does better for a while.
     clearly_better += rate(reuse->prefix) > rate(lru->prefix) + 0.008 ? 1 : 0;
   }
   CHECK(clearly_better >= 3);
