@@ -201,7 +201,7 @@ echo \$! >$run/node.pid
 END
 bereft() { timeout 300 "$bin/rdma_client" "$run/node/simm.sock" bereft "$@" 2>&1; }
 scene "the death of the node daemon leaves pages and objects alone" \
-  bereft "${SIMM_KILLS:-12}" "bash $run/kill-node" "bash $run/start-node"
+  bereft "${SIMM_KILLS:-6}" "bash $run/kill-node" "bash $run/start-node"
 wait_for_all "its successor has queue pairs as well"
 echo "$failures failures"
 [ $failures = 0 ]
