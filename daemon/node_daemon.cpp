@@ -147,8 +147,8 @@ struct NodeDaemon::Parts {
         hash_seed(seed_of(settings, pool)),
         tenants(options.config, base::KeyHasher(hash_seed)),
         registrar("simm-registrar", base::kRegistrarJobsMax),
-        closer("simm-closer", base::kRegistrarJobsMax),
-        environment{io, options.config, clock, *counters, limits, errors, log, registrar, closer},
+        closers(tenants),
+        environment{io, options.config, clock, *counters, limits, errors, log, registrar, closers},
         bell(io),
         signals(io, SIGTERM, SIGINT),
         watchdog(io, options.service, [this] { return data->have_all_turned(); }),
@@ -158,7 +158,7 @@ struct NodeDaemon::Parts {
   ~Parts() {
     // No thread may run while what it works on goes: the registrar still frees regions.
     registrar.stop();
-    closer.stop();
+    closers.stop();
     if (data != nullptr) data->stop();
   }
 
@@ -176,7 +176,7 @@ struct NodeDaemon::Parts {
   control::TenantRules tenants;
   boost::asio::io_context io{1};
   control::JobThread registrar;
-  control::JobThread closer;
+  control::Closers closers;
   control::Environment environment;
   control::ControlBell bell;
   boost::asio::signal_set signals;
@@ -357,7 +357,7 @@ Outcome NodeDaemon::listen() {
   });
   if (!is_rung) return system_error("eventfd of the control thread", errno);
   p.registrar.start();
-  p.closer.start();
+  p.closers.start();
   Outcome done = Done{};
   if (p.options.role != NodeRole::storage) done = p.server->listen(p.options.inherited);
   if (done) done = p.admin->listen(p.options.config.admin_socket);

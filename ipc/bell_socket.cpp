@@ -6,18 +6,23 @@
 #include <cerrno>
 #include <cstdint>
 
+#include "ipc/passed_descriptors.h"
+
 namespace simm::ipc {
 
 BellSocket::~BellSocket() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-Expected<std::pair<BellSocket, BellSocket>> BellSocket::make_pair() {
+Expected<std::pair<BellSocket, BellSocket>> BellSocket::make_pair(BellGuard guard) {
   int ends[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     return system_error("socketpair for a session's bell", errno);
   }
-  return std::pair<BellSocket, BellSocket>(BellSocket(ends[0]), BellSocket(ends[1]));
+  const bool asks_kernel = guard == BellGuard::kernel;
+  const auto looks_first = [&](int end) { return !(asks_kernel && refuse_descriptors(end)); };
+  return std::pair<BellSocket, BellSocket>(BellSocket(ends[0], looks_first(ends[0])),
+                                           BellSocket(ends[1], looks_first(ends[1])));
 }
 
 bool BellSocket::ring() const noexcept {
@@ -33,12 +38,23 @@ bool BellSocket::ring() const noexcept {
 bool BellSocket::drain() const noexcept {
   std::uint64_t ignored = 0;
   for (int taken = 0; taken < kDrainMax; ++taken) {
+    if (looks_first_ && head_has_descriptors()) return false;  // it stays where it lies
     const ssize_t got = ::recv(fd_, &ignored, sizeof ignored, MSG_DONTWAIT | MSG_TRUNC);
     if (got > 0) continue;
     if (got == 0) return false;  // end of file; a client that sends empty messages fools itself
     if (errno != EINTR) return errno == EAGAIN;
   }
   return true;
+}
+
+bool BellSocket::head_has_descriptors() const noexcept {
+  msghdr header{};  // no room for anything
+  return ::recvmsg(fd_, &header, MSG_PEEK | MSG_DONTWAIT) >= 0 &&
+         (header.msg_flags & MSG_CTRUNC) != 0;
+}
+
+bool BellSocket::shut() const noexcept {
+  return fd_ < 0 || shut_without_descriptors(fd_);
 }
 
 }  // namespace simm::ipc

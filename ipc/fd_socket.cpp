@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "ipc/passed_descriptors.h"
 #include "ipc/unix_address.h"
 #include "simm/check.h"
 
@@ -70,6 +71,13 @@ bool wait_until(int fd, short events, SteadyClock::time_point deadline) noexcept
     if (ready > 0) return true;
     if (ready < 0 && errno != EINTR) return true;  // the call that follows reports the error
     if (ready == 0 && SteadyClock::now() >= deadline) return false;
+  }
+}
+
+// Takes the first message away. Its descriptors are in this process already, so none is the last.
+void take_message(int socket) noexcept {
+  msghdr nothing{};
+  while (::recvmsg(socket, &nothing, MSG_DONTWAIT) < 0 && errno == EINTR) {
   }
 }
 
@@ -176,7 +184,7 @@ Received FdSocket::try_receive(std::span<std::byte> buffer) noexcept {
   header.msg_controllen = sizeof control.bytes;
   ssize_t count = 0;
   do {
-    count = ::recvmsg(fd_.get(), &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    count = ::recvmsg(fd_.get(), &header, MSG_PEEK | MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   } while (count < 0 && errno == EINTR);
   if (count < 0) {
     received.errno_value = errno;
@@ -189,8 +197,16 @@ Received FdSocket::try_receive(std::span<std::byte> buffer) noexcept {
   // An empty message is told from a hang-up by nothing but its descriptors: refused alike.
   if (count == 0) refuse(received, SocketResult::hung_up);
   if ((header.msg_flags & MSG_TRUNC) != 0) refuse(received, SocketResult::too_long);
-  if ((header.msg_flags & MSG_CTRUNC) != 0) refuse(received, SocketResult::too_many_fds);
+  if ((header.msg_flags & MSG_CTRUNC) != 0) {
+    refuse(received, SocketResult::too_many_fds);
+  } else {
+    take_message(fd_.get());
+  }
   return received;
+}
+
+bool FdSocket::shut() noexcept {
+  return !fd_.valid() || shut_without_descriptors(fd_.get());
 }
 
 Received FdSocket::receive(std::span<std::byte> buffer, std::uint64_t timeout_ns) noexcept {

@@ -3,8 +3,13 @@
 //
 // Everything that arrives is a claim of the other side. The control buffer has room for exactly
 // kFdsPerMessageMax descriptors: a message with more is an error, and so is one longer than the
-// caller's buffer; descriptors that came with it are closed. Received descriptors are
-// close-on-exec. The empty message does not exist in our protocols: it reads as a hang-up.
+// caller's buffer. Received descriptors are close-on-exec. The empty message does not exist in our
+// protocols: it reads as a hang-up.
+//
+// No call here closes the last descriptor of anything that the other side sent, because that may
+// take as long as it likes (ipc/passed_descriptors.h). Each message is looked at before it is
+// taken. One with more descriptors than there is room for, in the buffer or in this process, stays
+// where it lies, and shut() says so.
 //
 // Thread: one at a time.
 #pragma once
@@ -28,7 +33,7 @@ enum class SocketResult : std::uint8_t {
   would_block,   // nothing there, or no room; with a time limit: it passed
   hung_up,       // the other side closed or died
   too_long,      // receive: longer than the buffer; send: longer than the kernel takes
-  too_many_fds,  // receive: more than kFdsPerMessageMax
+  too_many_fds,  // receive: more than kFdsPerMessageMax, or than this process may open; stays
   failed,        // any other errno, see `errno_value`
 };
 const char* socket_result_name(SocketResult result) noexcept;
@@ -59,6 +64,9 @@ public:
   [[nodiscard]] bool valid() const noexcept { return fd_.valid(); }
   [[nodiscard]] UniqueFd release() noexcept { return std::move(fd_); }
   void close() noexcept { fd_.reset(); }
+  // The other side sees a hang-up. True: closing the socket drops no descriptors of the other side,
+  // so it returns at once.
+  [[nodiscard]] bool shut() noexcept;
 
   // Sends one message with `fds` (at most kFdsPerMessageMax; they stay the caller's).
   SocketResult try_send(std::span<const std::byte> message, std::span<const int> fds = {}) noexcept;

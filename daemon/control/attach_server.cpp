@@ -109,9 +109,19 @@ void AttachServer::accept_one(std::size_t index) {
       attachment->start();
     } else {
       services_.environment.errors.record("control.identity", peer.status(), peer.error().context);
+      drop(std::move(socket), listener);
     }
   }
   accept_when_possible(index);
+}
+
+void AttachServer::drop(ipc::FdSocket socket, const Listener& listener) {
+  if (socket.shut()) return;
+  // Whose it is nobody knows; no session waits for this.
+  constexpr auto kNobody = static_cast<uid_t>(-1);
+  auto last = std::make_shared<ipc::FdSocket>(std::move(socket));
+  services_.environment.closers.submit(services_.tenants.resolve(listener.tenant, kNobody, kNobody),
+                                       [last]() { last->close(); });
 }
 
 void AttachServer::drain(std::function<void()> when_empty) {
@@ -188,8 +198,10 @@ void AttachServer::on_region_removed(std::uint64_t session_id,
 void AttachServer::on_session_poisoned(std::uint64_t session_id, ipc::PoisonReason reason) {
   if (const auto attachment = find(session_id)) attachment->on_poisoned(reason);
 }
-void AttachServer::on_session_gone(std::uint64_t session_id, std::shared_ptr<void> remains) {
-  if (const auto attachment = find(session_id)) attachment->on_gone(std::move(remains));
+void AttachServer::on_session_gone(std::uint64_t session_id, std::shared_ptr<void> remains,
+                                   ipc::BellSocket bell) {
+  const auto attachment = find(session_id);
+  if (attachment != nullptr) attachment->on_gone(std::move(remains), std::move(bell));
 }
 
 }  // namespace simm::control

@@ -82,7 +82,8 @@ public:
   void on_region_removed(std::uint64_t session_id,
                          std::unique_ptr<memory::RegionMemory> region) override;
   void on_session_poisoned(std::uint64_t session_id, ipc::PoisonReason reason) override;
-  void on_session_gone(std::uint64_t session_id, std::shared_ptr<void> remains) override;
+  void on_session_gone(std::uint64_t session_id, std::shared_ptr<void> remains,
+                       ipc::BellSocket bell) override;
 
 private:
   struct Listener {
@@ -106,6 +107,8 @@ private:
                                           std::vector<InheritedSocket>& inherited);
   void accept_when_possible(std::size_t index);
   void accept_one(std::size_t index);
+  // It never became an attachment.
+  void drop(ipc::FdSocket socket, const Listener& listener);
   [[nodiscard]] std::shared_ptr<Attachment> find(std::uint64_t session_id) const;
 
   AttachServices services_;

@@ -54,7 +54,7 @@ void Attachment::start() {
 }
 
 void Attachment::read_next() {
-  if (is_closing_descriptors_) return;  // on_descriptors_closed() goes on
+  if (closing_elsewhere_ > 0) return;  // on_closed_elsewhere() goes on
   readable_.when_readable([self = shared_from_this()] { self->on_readable(); });
 }
 
@@ -98,18 +98,21 @@ std::vector<ipc::UniqueFd> Attachment::keep_memory(ipc::Received& received) {
     ipc::UniqueFd& fd = received.fds[i];
     (ipc::MemoryFile::is_memory(fd.get()) ? memory : *odd).push_back(std::move(fd));
   }
-  if (!odd->empty()) {
-    is_closing_descriptors_ = true;
-    services_.environment.closer.submit_release([self = shared_from_this(), odd] {
-      odd->clear();
-      boost::asio::post(self->services_.environment.io, [self] { self->on_descriptors_closed(); });
-    });
-  }
+  if (!odd->empty()) close_elsewhere(std::move(odd));
   return memory;
 }
 
-void Attachment::on_descriptors_closed() {
-  is_closing_descriptors_ = false;
+void Attachment::close_elsewhere(std::shared_ptr<void> closed_last) {
+  ++closing_elsewhere_;
+  services_.environment.closers.submit(
+      tenant_, [self = shared_from_this(), last = std::move(closed_last)]() mutable {
+        last.reset();
+        boost::asio::post(self->services_.environment.io, [self] { self->on_closed_elsewhere(); });
+      });
+}
+
+void Attachment::on_closed_elsewhere() {
+  if (--closing_elsewhere_ > 0) return;
   if (is_finished_) return owner_.on_closed(*this);
   // While it opens or is busy, whoever ends that reads on.
   if (state_ == State::hello || state_ == State::mapping || state_ == State::open) read_next();
@@ -297,8 +300,9 @@ void Attachment::leave_handshake() {
   owner_.on_handshake_over(*this);
 }
 
-void Attachment::on_gone(std::shared_ptr<void> remains) {
+void Attachment::on_gone(std::shared_ptr<void> remains, ipc::BellSocket bell) {
   remains_ = std::move(remains);
+  if (memory_) memory_->bell = std::move(bell);
   if (registering_) {
     // The registrar still works for us; on_region_ready() comes here again.
     state_ = State::closed;
@@ -314,7 +318,7 @@ void Attachment::finish() {
   deadline_.cancel();
   state_ = State::closed;
   leave_handshake();
-  socket_.close();
+  close_sockets();
   regions_.clear();
   for (const std::uint64_t value : name_spaces_) {
     services_.accounts.of(tenant_).close_name_space({value});
@@ -332,7 +336,18 @@ void Attachment::finish() {
         });
   }
   is_finished_ = true;
-  if (!is_closing_descriptors_) owner_.on_closed(*this);
+  if (closing_elsewhere_ == 0) owner_.on_closed(*this);
+}
+
+void Attachment::close_sockets() {
+  if (socket_.shut()) {
+    socket_.close();
+  } else {
+    close_elsewhere(std::make_shared<ipc::FdSocket>(std::move(socket_)));
+  }
+  if (!memory_) return;
+  if (memory_->bell.shut()) return;
+  close_elsewhere(std::make_shared<ipc::BellSocket>(std::move(memory_->bell)));
 }
 
 const char* Attachment::state_name() const noexcept {

@@ -78,7 +78,7 @@ public:
   void on_region_added(ipc::RegionHandle handle, std::unique_ptr<memory::RegionMemory> refused);
   void on_region_removed(std::unique_ptr<memory::RegionMemory> region);
   void on_poisoned(ipc::PoisonReason reason);
-  void on_gone(std::shared_ptr<void> remains);
+  void on_gone(std::shared_ptr<void> remains, ipc::BellSocket bell);
 
   // What simmctl shows.
   struct RegionView {
@@ -122,11 +122,14 @@ private:
   void leave_handshake();
   // Ends a request: sends its reply and reads the next one.
   void reply(const ipc::DaemonMessage& message);
-  // Has those that are no memory closed by the closer and returns the others. Until they are
-  // closed, nothing more is read and the connection counts as open: a client has no more of them
-  // with us than one message holds.
+  // Has those that are no memory closed by the tenant's closer and returns the others. Until they
+  // are closed, nothing more is read and the connection counts as open: a client has no more of
+  // them with us than one message holds.
   std::vector<ipc::UniqueFd> keep_memory(ipc::Received& received);
-  void on_descriptors_closed();
+  void close_elsewhere(std::shared_ptr<void> closed_last);
+  void on_closed_elsewhere();
+  // Of the socket and the bell: at once, but with descriptors in it by the tenant's closer.
+  void close_sockets();
   void finish();
   void free_region(std::unique_ptr<memory::RegionMemory> region);
 
@@ -155,10 +158,10 @@ private:
   std::uint64_t request_id_ = 0;
   std::string request_name_;
   bool in_handshake_ = true;
-  bool is_closing_descriptors_ = false;  // a job with this attachment is on the closer
-  bool is_finished_ = false;             // nothing but that job keeps it
-  bool registering_ = false;             // a job with this attachment is on the registrar thread
-  std::uint64_t adding_region_ = 0;      // id of the region that on_region_added() is about
+  int closing_elsewhere_ = 0;        // jobs with this attachment that are on the closer
+  bool is_finished_ = false;         // nothing but those jobs keeps it
+  bool registering_ = false;         // a job with this attachment is on the registrar thread
+  std::uint64_t adding_region_ = 0;  // id of the region that on_region_added() is about
 };
 
 }  // namespace simm::control

@@ -12,6 +12,7 @@
 #include "daemon/control/session_memory.h"
 #include "daemon/control/tenant_rules.h"
 #include "daemon/memory/region_memory.h"
+#include "ipc/bell_socket.h"
 #include "ipc/layout.h"
 #include "simm/status.h"
 
@@ -41,8 +42,9 @@ public:
   // close_session().
   virtual void on_session_poisoned(std::uint64_t session_id, ipc::PoisonReason reason) = 0;
   // Nothing of the session is used any more. `remains` holds its regions: to be destroyed where
-  // unmapping may take its time, and before the session's memory.
-  virtual void on_session_gone(std::uint64_t session_id, std::shared_ptr<void> remains) = 0;
+  // unmapping may take its time, and before the session's memory. `bell` is the daemon's end.
+  virtual void on_session_gone(std::uint64_t session_id, std::shared_ptr<void> remains,
+                               ipc::BellSocket bell) = 0;
 };
 
 class DataPlane {

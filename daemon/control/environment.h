@@ -8,6 +8,7 @@
 #include "daemon/base/limits.h"
 #include "daemon/base/log.h"
 #include "daemon/control/asio.h"
+#include "daemon/control/closers.h"
 #include "daemon/control/job_thread.h"
 
 namespace simm::control {
@@ -21,7 +22,7 @@ struct Environment {
   base::ErrorLog& errors;
   base::Log& log;
   JobThread& registrar;
-  JobThread& closer;
+  Closers& closers;
 };
 
 }  // namespace simm::control

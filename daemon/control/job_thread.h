@@ -1,8 +1,7 @@
 // JobThread: does one after the other what may take long and may not be done by the control thread.
-// There are two:
+// There are:
 //   registrar  opens, maps and unmaps client memory
-//   closer     closes descriptors that clients sent and that are no memory: the file system behind
-//              such a descriptor may let its closing hang for as long as it likes
+//   closers    one of each tenant, see closers.h
 // The control thread has at most one job of each session under way on each, so nobody can fill the
 // queue for others. Thread: submit() from control; jobs run on the thread of this object.
 #pragma once

@@ -125,8 +125,10 @@ void MailboxDataPlane::on_event(const SessionEvent& event) {
     }
     case SessionEvent::Kind::poisoned:
       return events_->on_session_poisoned(id, event.reason);
-    case SessionEvent::Kind::gone:
-      return events_->on_session_gone(id, std::shared_ptr<session::Session>(take(id)));
+    case SessionEvent::Kind::gone: {
+      const std::shared_ptr<session::Session> session(take(id));
+      return events_->on_session_gone(id, session, session->take_bell());
+    }
   }
 }
 

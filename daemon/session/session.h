@@ -99,7 +99,10 @@ public:
   [[nodiscard]] std::uint32_t in_flight() const noexcept { return in_flight_; }
   [[nodiscard]] const SessionConfig& config() const noexcept { return config_; }
   [[nodiscard]] int bell_fd() const noexcept { return bell_.fd(); }
-  // The bell's other end is closed: the descriptor must not be watched any more.
+  // When no data agent has the session any more.
+  [[nodiscard]] ipc::BellSocket take_bell() noexcept { return std::move(bell_); }
+  // The bell's other end is closed, or has sent descriptors: the descriptor must not be watched any
+  // more.
   [[nodiscard]] bool hung_up() const noexcept { return hung_up_; }
 
 private:

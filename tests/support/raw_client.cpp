@@ -54,21 +54,27 @@ bool RawClient::send(const ipc::ClientMessage& message, std::span<const int> fds
 }
 
 void RawClient::send_descriptors(const std::vector<int>& fds) {
+  CHECK(pass(socket_.fd(), fds, 1));
+}
+
+bool RawClient::pass(int socket, const std::vector<int>& fds, std::size_t message_bytes) {
   const std::size_t bytes = fds.size() * sizeof(int);
   std::vector<char> control(CMSG_SPACE(bytes));
-  char byte = 'x';
-  iovec part{&byte, 1};
+  std::string text(message_bytes, 'x');
+  iovec part{text.data(), text.size()};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(bytes);
-  std::memcpy(CMSG_DATA(header), fds.data(), bytes);
-  CHECK(::sendmsg(socket_.fd(), &message, MSG_NOSIGNAL) == 1);
+  if (!fds.empty()) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(bytes);
+    std::memcpy(CMSG_DATA(header), fds.data(), bytes);
+  }
+  return ::sendmsg(socket, &message, MSG_NOSIGNAL) >= 0;
 }
 
 std::optional<ipc::DaemonMessage> RawClient::receive() {

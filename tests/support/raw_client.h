@@ -31,6 +31,8 @@ public:
   bool send(const ipc::ClientMessage& message, std::span<const int> fds = {});
   // One byte that is no message, with more descriptors than a message may have.
   void send_descriptors(const std::vector<int>& fds);
+  // The same through any socket, with `bytes` bytes (0 or more); false when the kernel refuses.
+  static bool pass(int socket, const std::vector<int>& fds, std::size_t bytes);
   // The next message, its descriptors in fds_; nothing when the daemon hung up.
   std::optional<ipc::DaemonMessage> receive();
   // send() and receive().
@@ -49,6 +51,7 @@ public:
   [[nodiscard]] std::byte* bytes() const { return mapping_.data(); }
   [[nodiscard]] int memory_fd() const { return memory_fd_.get(); }
   [[nodiscard]] ipc::FdSocket& socket() { return socket_; }
+  [[nodiscard]] const ipc::BellSocket& bell() const { return bell_; }
   void ring() { bell_.ring(); }
 
   static ipc::PageDescriptor page(ipc::RegionHandle region, std::uint64_t offset,

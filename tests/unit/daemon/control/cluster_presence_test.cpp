@@ -47,7 +47,7 @@ struct Host : Basics {
   Host(boost::asio::io_context& io, const std::string& name, const std::string& manager,
        ClusterRole role, std::uint64_t pool_bytes)
       : config(config_of(name, manager)),
-        environment{io, config, clock, counters, limits, errors, log, registrar, closer},
+        environment{io, config, clock, counters, limits, errors, log, registrar, closers},
         settings(settings_of(role, pool_bytes)) {
     auto made = control::ClusterPresence::create(
         {environment,
@@ -108,7 +108,8 @@ struct Host : Basics {
 
   base::Config config;
   control::JobThread registrar{"registrar", 8};
-  control::JobThread closer{"closer", 8};
+  control::TenantRules tenants{config, base::KeyHasher(1)};
+  control::Closers closers{tenants};
   control::Environment environment;
   control::ClusterSettings settings;
   transport::TcpLinkMailbox outgoing{64};
@@ -269,9 +270,11 @@ TEST_CASE("a presence that can not listen says which key is at fault") {
     config.cluster.listen = listen;
     config.cluster.advertise = advertise;
     control::JobThread thread("none", 8);
+    const control::TenantRules tenants(config, base::KeyHasher(1));
+    control::Closers closers(tenants);
     control::Environment environment{world.io,       config,       world.clock,
                                      world.counters, world.limits, world.errors,
-                                     world.log,      thread,       thread};
+                                     world.log,      thread,       closers};
     const auto made = control::ClusterPresence::create(
         {environment, world.random, *world.settings, {}, kGiB, {}, {}, {}, {}, {}});
     REQUIRE_FALSE(made.has_value());

@@ -59,7 +59,7 @@ public:
     answer([this, id] {
       auto remains = std::make_shared<decltype(regions)>(std::move(regions));
       regions.clear();
-      events->on_session_gone(id, std::move(remains));
+      events->on_session_gone(id, std::move(remains), ipc::BellSocket(-1));
     });
   }
 
@@ -117,12 +117,12 @@ public:
         tenants(config, base::KeyHasher(1)),
         accounts(tenants, config),
         registrar("test-registrar", 16),
-        closer("test-closer", 16),
-        environment{io, config, clock, counters, limits, errors, log, registrar, closer},
+        closers(tenants),
+        environment{io, config, clock, counters, limits, errors, log, registrar, closers},
         server({environment, plane, opener, tenants, accounts}, 1) {
     plane.events = &server;
     registrar.start();
-    closer.start();
+    closers.start();
     std::vector<control::InheritedSocket> none;
     const Outcome listening = server.listen(none);
     REQUIRE(listening.has_value());
@@ -132,7 +132,7 @@ public:
     plane.holding = false;
     until([this] { return server.sessions() == 0; });
     registrar.stop();
-    closer.stop();
+    closers.stop();
     io.restart();
     io.poll();
   }
@@ -236,7 +236,7 @@ public:
   control::TenantAccounts accounts;
   boost::asio::io_context io;
   control::JobThread registrar;
-  control::JobThread closer;
+  control::Closers closers;
   control::Environment environment;
   FakePlane plane;
   FakeOpener opener;

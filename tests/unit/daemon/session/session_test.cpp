@@ -1,6 +1,11 @@
 #include "daemon/session/session.h"
 
+#include <sys/epoll.h>
+
+#include <array>
+
 #include "daemon/memory/copy_untrusted.h"
+#include "ipc/fd_socket.h"
 #include "tests/unit/daemon/memory/memory_fixture.h"
 #include "tests/unit/daemon/session/session_rig.h"
 
@@ -418,6 +423,23 @@ TEST_CASE("a bell wakes the client that asked for it, and a closed bell is watch
   rig.waiter.watched[0].second->on_fd_ready(0);
   rig.set->do_work();
   CHECK(rig.waiter.watched.empty());
+}
+
+TEST_CASE("a bell with descriptors in it is watched no more, and comes back with them") {
+  Rig rig;
+  auto bells = ipc::BellSocket::make_pair(ipc::BellGuard::reader);
+  REQUIRE(bells);
+  Client& client = rig.attach(Rig::config(1), std::move(bells->first));
+  ipc::FdSocket sender(ipc::UniqueFd(bells->second.release()));
+  const std::array<int, 1> passed{0};
+  const std::array<std::byte, 8> message{};
+  REQUIRE(sender.try_send(message, passed) == ipc::SocketResult::done);
+  REQUIRE(rig.waiter.watched.size() == 1);
+  rig.waiter.watched[0].second->on_fd_ready(EPOLLIN);
+  rig.set->do_work();
+  CHECK(rig.waiter.watched.empty());
+  CHECK(client.session->phase() == session::Session::Phase::active);
+  CHECK_FALSE(client.session->take_bell().shut());
 }
 
 }  // namespace session_test

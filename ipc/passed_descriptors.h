@@ -1,0 +1,22 @@
+// What guards a Unix socket against descriptors that the other side passes. The last close of such
+// a descriptor may take as long as its owner likes (a TCP socket with SO_LINGER and a full queue, a
+// file of a FUSE file system), and the kernel does it in the thread that drops the message: the
+// one that takes the message without room for its descriptors, or that closes the socket while the
+// message lies there. So whoever must not wait looks at a message before taking it, and leaves one
+// with descriptors that nobody asked for where it lies.
+//
+// Thread: that of the socket's reader.
+#pragma once
+
+namespace simm::ipc {
+
+// From now on the kernel refuses descriptors in messages to `socket`: the sender gets EPERM. False
+// where the kernel does not know how (before Linux 6.16).
+bool refuse_descriptors(int socket) noexcept;
+
+// Shuts a SEQPACKET socket in both directions (the other side sees a hang-up, and can send no
+// more), and takes what lies unread in it. True: close() drops no descriptor of the other side, so
+// it returns at once. False: it might, at the socket's first message with descriptors.
+bool shut_without_descriptors(int socket) noexcept;
+
+}  // namespace simm::ipc
