@@ -10,8 +10,8 @@
 namespace simm::control {
 
 inline constexpr std::array<std::string_view, transport::kLinkLossCount> kLinkLossNames = {
-    "closed",  "io_error", "protocol", "silent",    "reset",
-    "dropped", "refused",  "given_up", "superseded"};
+    "closed",  "io_error", "protocol", "silent",     "reset",
+    "dropped", "refused",  "given_up", "superseded", "stalled"};
 
 inline constexpr std::array<std::string_view, transport::kLinkLossCount> kLinkLossTexts = {
     "the peer closed the connection",
@@ -22,7 +22,8 @@ inline constexpr std::array<std::string_view, transport::kLinkLossCount> kLinkLo
     "the peer is not in the map any more",
     "the data agent has no room for another connection",
     "the peer said over another connection that it has given this one up",
-    "another life of the peer's daemon has connected"};
+    "another life of the peer's daemon has connected",
+    "payload did not get on, or was still under way long after its request's deadline"};
 
 [[nodiscard]] constexpr std::string_view link_loss_name(transport::LinkLoss loss) noexcept {
   return kLinkLossNames[static_cast<std::size_t>(loss)];

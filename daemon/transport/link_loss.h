@@ -21,8 +21,9 @@ enum class LinkLoss : std::uint8_t {
   refused = 6,     // no room for another link
   given_up = 7,    // its asker said over another link that this one is over
   superseded = 8,  // its daemon has a later life
+  stalled = 9,     // the peer let moves wait, or did not end them in time
 };
-inline constexpr std::size_t kLinkLossCount = 9;
+inline constexpr std::size_t kLinkLossCount = 10;
 
 struct LinkLost {
   std::uint64_t link = 0;

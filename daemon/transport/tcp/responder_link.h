@@ -52,8 +52,13 @@ public:
   int serve(base::TimeNs now_ns) noexcept;
   // Queues what there is to send, copies what is there already, and asks for more.
   int run(base::TimeNs) noexcept;  // of no use here: the set runs links of both ends
+  // `away_ns` of the silence until now were not the asker's.
+  void forgive(base::TimeNs away_ns, base::TimeNs now_ns) noexcept;
   // True: the asker is dead.
   [[nodiscard]] bool is_overdue(base::TimeNs now_ns) const noexcept;
+  // True: moves are under way, and for peer_silence_ns no payload got on; or their request's
+  // deadline is that long ago. Pings say nothing about that.
+  [[nodiscard]] bool is_stalled(base::TimeNs now_ns) noexcept;
   // Of a closing connection: true when nothing is under way any more and the server was told.
   [[nodiscard]] bool finish_closing() noexcept;
   // Breaks the connection; true when the kernel has let go of all memory. Nobody is told.
@@ -90,6 +95,9 @@ private:
   int send_pongs() noexcept;
 
   void list(TcpIncoming& incoming) noexcept;
+  void note_move(TcpIncoming& incoming) noexcept;
+  [[nodiscard]] bool has_acknowledged() noexcept;
+  [[nodiscard]] bool is_past_deadline(base::TimeNs now_ns) noexcept;
   void end_move(TcpIncoming& incoming, std::uint16_t page, MoveResult result) noexcept;
   void abort_moves(TcpIncoming& incoming) noexcept;
 
@@ -103,6 +111,12 @@ private:
   std::unique_ptr<base::PayloadDigest[]> push_digests_;
   IndexQueue work_;  // slots with something to do
   std::uint32_t serving_ = 0;
+  std::uint32_t moves_open_ = 0;    // of all requests
+  bool has_progress_ = false;       // since the last look
+  bool has_looked_ = false;         // at the kernel, since the last progress
+  base::TimeNs progress_ns_ = 0;    // when payload got on last, while moves are under way
+  base::TimeNs deadlines_ns_ = 0;   // when deadlines are looked at next
+  std::uint64_t acknowledged_ = 0;  // at that look at the kernel
   std::uint32_t pongs_due_ = 0;
   wire::FrameHeader frame_{};  // that is being received
   wire::RosterBody roster_{};  // likewise

@@ -26,6 +26,11 @@ void ResponderLink::list(TcpIncoming& incoming) noexcept {
   work_.push(incoming.slot);
 }
 
+void ResponderLink::note_move(TcpIncoming& incoming) noexcept {
+  ++incoming.moves_open;
+  if (++moves_open_ == 1) has_progress_ = true;  // nobody waited before
+}
+
 // ---- the server's calls ----
 
 void ResponderLink::pull(TcpIncoming& incoming, std::uint16_t page,
@@ -38,7 +43,7 @@ void ResponderLink::pull(TcpIncoming& incoming, std::uint16_t page,
   move.memory = extent.data();
   move.length = extent.size();
   move.kind = MoveKind::pull;
-  ++incoming.moves_open;
+  note_move(incoming);
   SIMM_CHECK(incoming.pull_count < incoming.pulls.size());
   incoming.pulls[(incoming.pull_first + incoming.pull_count) % incoming.pulls.size()] = page;
   ++incoming.pull_count;
@@ -56,7 +61,7 @@ void ResponderLink::push(TcpIncoming& incoming, std::uint16_t page,
   move.memory = const_cast<std::byte*>(bytes.data());
   move.length = bytes.size();
   move.kind = MoveKind::push;
-  ++incoming.moves_open;
+  note_move(incoming);
   SIMM_CHECK(incoming.push_count < incoming.pushes.size());
   incoming.pushes[(incoming.push_first + incoming.push_count) % incoming.pushes.size()] = page;
   ++incoming.push_count;
@@ -237,6 +242,7 @@ void ResponderLink::on_payload_sent(std::uint32_t tag) noexcept {
   TcpIncoming& incoming = slots_[tag >> kPageBits];
   const auto page = static_cast<std::uint16_t>(tag & ((1u << kPageBits) - 1));
   TcpIncoming::PageMove& move = incoming.moves[page];
+  has_progress_ = true;
   if (--move.chunks_open == 0 && move.is_passed) end_push(incoming, page);
 }
 

@@ -1,10 +1,13 @@
 #include "daemon/transport/tcp/tcp_connection.h"
 
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -63,6 +66,7 @@ bool TcpConnection::open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) 
     return false;
   }
   heard_ns = now_ns;
+  sent_bytes_ = 0;
   switch (io_.uncopied_sends()) {
     case UncopiedSends::never:
       uncopied_ = Uncopied::never;
@@ -128,6 +132,7 @@ void TcpConnection::take_sent(PayloadOwner& owner) noexcept {
   const std::int32_t result = socket_.send_result;
   if (result > 0) {
     counters_.sent_bytes.add(static_cast<std::uint32_t>(result));
+    sent_bytes_ += static_cast<std::uint32_t>(result);
     return tx_.take_sent(static_cast<std::uint32_t>(result), owner);
   }
   if (socket_.send_uncopied && is_refused(result)) {
@@ -148,6 +153,12 @@ void TcpConnection::take_released(PayloadOwner& owner) noexcept {
     uncopied_ = Uncopied::useful;
   }
   tx_.release(released, owner);
+}
+
+std::uint64_t TcpConnection::acknowledged_bytes() const noexcept {
+  int queued = 0;
+  if (::ioctl(link_.socket.get(), SIOCOUTQ, &queued) != 0 || queued < 0) return 0;
+  return sent_bytes_ - std::min(sent_bytes_, static_cast<std::uint64_t>(queued));
 }
 
 bool TcpConnection::sends_uncopied(std::uint64_t payload_bytes) const noexcept {

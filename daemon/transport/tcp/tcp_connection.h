@@ -55,6 +55,9 @@ public:
   }
   [[nodiscard]] IoSocket& socket() noexcept { return socket_; }
 
+  // Bytes that the peer's machine has acknowledged. A system call: for rare looks.
+  [[nodiscard]] std::uint64_t acknowledged_bytes() const noexcept;
+
   // `away_ns` of the silence until now were not the peer's.
   void forgive(base::TimeNs away_ns, base::TimeNs now_ns) noexcept {
     heard_ns += std::min(away_ns, now_ns > heard_ns ? now_ns - heard_ns : 0);
@@ -82,6 +85,7 @@ private:
   IoSocket socket_;
   RxStream rx_;
   TxQueue tx_;
+  std::uint64_t sent_bytes_ = 0;  // that the kernel took
 };
 
 }  // namespace simm::transport

@@ -55,8 +55,9 @@ int TcpResponder::do_work() noexcept {
   turn_ns_ = now_ns;
   for (const auto& link : links_.used()) {
     // An asker that waits for nothing may be silent.
-    link->connection().forgive(link->serving() == 0 ? now_ns : away_ns, now_ns);
+    link->forgive(away_ns, now_ns);
     if (link->is_overdue(now_ns)) link->connection().fail(LinkLoss::silent);
+    if (link->is_stalled(now_ns)) link->connection().fail(LinkLoss::stalled);
   }
   return work + links_.finish_closing([this](const ResponderLink& over) {
     if (over.asker() != 0) shared_.rosters.leave(over.asker());
