@@ -1,19 +1,32 @@
 #include "daemon/server/fair_queue.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "simm/check.h"
 
 namespace simm::server {
 
-FairQueue::FairQueue(std::uint32_t tenants_max, std::uint64_t quantum_bytes)
-    : lane_count_(std::max(tenants_max, 1u)),
-      quantum_bytes_(static_cast<std::int64_t>(quantum_bytes)),
-      lanes_(std::make_unique<Lane[]>(lane_count_)) {
+FairQueue::FairQueue(const ServerConfig& config)
+    : config_(config),
+      lane_count_(std::max(config.tenants_max, 1u)),
+      quantum_bytes_(static_cast<std::int64_t>(config.quantum_bytes)),
+      lanes_(std::make_unique<Lane[]>(lane_count_)),
+      askers_(std::make_unique<Asker[]>(config.requests_max)),
+      turns_(std::make_unique<AskerTurns[]>(config.requests_max)),
+      bucket_mask_(std::bit_ceil(std::max(config.requests_max, 1u)) - 1),
+      asker_buckets_(std::make_unique<Bucket<Asker>[]>(bucket_mask_ + 1)),
+      turn_buckets_(std::make_unique<Bucket<AskerTurns>[]>(bucket_mask_ + 1)) {
   SIMM_CHECK(quantum_bytes_ > 0);
+  for (std::uint32_t i = 0; i < config.requests_max; ++i) {
+    free_askers_.push_back(askers_[i]);
+    free_turns_.push_back(turns_[i]);
+  }
 }
 
-std::uint32_t FairQueue::enter(base::TenantId tenant) noexcept {
+// ---- who is there ----
+
+std::uint32_t FairQueue::enter_lane(base::TenantId tenant) noexcept {
   std::uint32_t chosen = occupied_ == 0 ? 0 : lane_count_ - 1;
   for (std::uint32_t i = occupied_ == 0 ? 0 : lane_count_; i-- > 0;) {
     if (lanes_[i].jobs > 0 && lanes_[i].tenant == tenant) {
@@ -33,40 +46,232 @@ std::uint32_t FairQueue::enter(base::TenantId tenant) noexcept {
   return chosen;
 }
 
-void FairQueue::leave(std::uint32_t lane) noexcept {
-  SIMM_CHECK(lanes_[lane].jobs > 0);
-  if (--lanes_[lane].jobs == 0) --occupied_;
+std::uint32_t FairQueue::bucket_of(std::uint32_t lane, std::uint64_t asker) const noexcept {
+  constexpr std::uint64_t kSpread = 0x9e3779b97f4a7c15;
+  const std::uint64_t mixed = (asker ^ (std::uint64_t{lane} << 32)) * kSpread;
+  return static_cast<std::uint32_t>(mixed >> 32) & bucket_mask_;
 }
 
-void FairQueue::push(Job& job) noexcept {
-  Lane& lane = lanes_[job.lane];
-  lane.queue.push_back(job);
+FairQueue::Asker& FairQueue::enter_asker(std::uint64_t id) noexcept {
+  Bucket<Asker>& bucket = asker_buckets_[bucket_of(0, id)];
+  Asker* asker = bucket.front();
+  while (asker != nullptr && asker->id != id) asker = bucket.next(*asker);
+  if (asker == nullptr) {
+    asker = free_askers_.pop_front();
+    asker->id = id;
+    bucket.push_front(*asker);
+  }
+  ++asker->jobs;
+  return *asker;
+}
+
+FairQueue::AskerTurns& FairQueue::enter_turns(std::uint32_t lane, Asker& asker) noexcept {
+  Bucket<AskerTurns>& bucket = turn_buckets_[bucket_of(lane, asker.id)];
+  AskerTurns* turns = bucket.front();
+  while (turns != nullptr && (turns->lane != lane || turns->asker != &asker)) {
+    turns = bucket.next(*turns);
+  }
+  if (turns == nullptr) {
+    turns = free_turns_.pop_front();
+    turns->lane = lane;
+    turns->asker = &asker;
+    turns->credit_bytes = 0;
+    bucket.push_front(*turns);
+    ++lanes_[lane].askers;
+  }
+  ++turns->jobs;
+  return *turns;
+}
+
+void FairQueue::enter(Job& job, base::TenantId tenant) noexcept {
+  std::uint64_t bytes = 0;
+  for (const transport::PageRequest& page : job.incoming->pages) {
+    bytes += std::min(page.slice.length, config_.small_bytes_max + 1);
+  }
+  job.is_small = bytes <= config_.small_bytes_max;
+  const AskerTurns& turns = enter_turns(enter_lane(tenant), enter_asker(job.incoming->asker_id));
+  job.turns = static_cast<std::uint32_t>(&turns - turns_.get());
+}
+
+void FairQueue::leave(Job& job) noexcept {
+  AskerTurns& turns = turns_of(job);
+  Asker& asker = *turns.asker;
+  Lane& lane = lanes_[turns.lane];
+  SIMM_CHECK(lane.jobs > 0 && turns.jobs > 0 && asker.jobs > 0);
+  if (--lane.jobs == 0) --occupied_;
+  if (--turns.jobs == 0) {
+    --lane.askers;
+    turns.base::ListLink<ExemptTag>::unlink();
+    turns.base::ListLink<BucketTag>::unlink();
+    free_turns_.push_front(turns);
+  }
+  if (--asker.jobs > 0) return;
+  SIMM_CHECK(asker.moves == 0);
+  asker.unlink();
+  free_askers_.push_front(asker);
+}
+
+// ---- who waits ----
+
+void FairQueue::make_ready(AskerTurns& turns) noexcept {
+  Lane& lane = lanes_[turns.lane];
+  lane.ready.push_back(turns);
   if (!lane.linked()) waiting_.push_back(lane);
 }
 
-void FairQueue::remove(Job& job) noexcept {
-  Lane& lane = lanes_[job.lane];
-  lane.queue.remove(job);
-  // Credit and debt stay as long as the tenant has jobs: they come back when their moves have
-  // ended.
-  if (lane.queue.empty()) waiting_.remove(lane);
+void FairQueue::take_off(AskerTurns& turns) noexcept {
+  Lane& lane = lanes_[turns.lane];
+  turns.base::ListLink<TurnTag>::unlink();
+  if (turns.is_parked) {
+    turns.is_parked = false;
+  } else if (lane.ready.empty()) {
+    waiting_.remove(lane);
+  }
 }
+
+bool FairQueue::wake(AskerTurns& turns) noexcept {
+  if (!turns.is_parked || choose(turns) == nullptr) return false;
+  take_off(turns);
+  make_ready(turns);
+  return true;
+}
+
+void FairQueue::note_exempt(AskerTurns& turns) noexcept {
+  if (turns.base::ListLink<ExemptTag>::linked() || choose_exempt(turns) == nullptr) return;
+  exempt_.push_back(turns);
+}
+
+void FairQueue::push(Job& job) noexcept {
+  AskerTurns& turns = turns_of(job);
+  (job.is_small ? turns.small : turns.large).push_back(job);
+  if (turns.base::ListLink<TurnTag>::linked()) {
+    (void)wake(turns);
+  } else {
+    make_ready(turns);
+  }
+  note_exempt(turns);
+}
+
+void FairQueue::remove(Job& job) noexcept {
+  AskerTurns& turns = turns_of(job);
+  (job.is_small ? turns.small : turns.large).remove(job);
+  // Credit and debt stay as long as there are jobs: they come back when their moves have ended.
+  if (!turns.small.empty() || !turns.large.empty()) return;
+  take_off(turns);
+  turns.base::ListLink<ExemptTag>::unlink();
+}
+
+// ---- the window ----
+
+bool FairQueue::may_pass(const AskerTurns& turns) const noexcept {
+  return turns.asker->small_moves < std::min(config_.moves_max / 16, kSmallMovesMax);
+}
+
+Job* FairQueue::choose(AskerTurns& turns) noexcept {
+  const Asker& asker = *turns.asker;
+  const bool has_room =
+      asker.moves == 0 || (asker.moves < config_.moves_max && asker.move_bytes < config_.bytes_max);
+  const bool takes_large = has_room && !turns.large.empty();
+  const bool takes_small = !turns.small.empty() && (has_room || may_pass(turns));
+  if (takes_small && (turns.small_is_next || !takes_large)) return turns.small.front();
+  return takes_large ? turns.large.front() : nullptr;
+}
+
+Job* FairQueue::choose_exempt(AskerTurns& turns) noexcept {
+  const bool has_none = turns.asker->moves == 0;
+  if (!turns.small.empty() && (has_none || may_pass(turns))) return turns.small.front();
+  return has_none ? turns.large.front() : nullptr;
+}
+
+void FairQueue::begin_turn(base::TimeNs now_ns) noexcept {
+  const std::uint64_t age = now_ns / kAgeNs;
+  if (age <= age_) return;
+  // What was counted two ages ago, and longer, is not fresh any more.
+  fresh_moves_[age % 2] = 0;
+  fresh_bytes_[age % 2] = 0;
+  if (age > age_ + 1) {
+    fresh_moves_ = {};
+    fresh_bytes_ = {};
+  }
+  age_ = age;
+}
+
+std::uint64_t FairQueue::begin_move(const Job& job, std::uint64_t bytes) noexcept {
+  Asker& asker = *turns_of(job).asker;
+  ++asker.moves;
+  if (job.is_small) ++asker.small_moves;
+  asker.move_bytes += bytes;
+  ++moves_;
+  ++fresh_moves_[age_ % 2];
+  fresh_bytes_[age_ % 2] += bytes;
+  return age_;
+}
+
+void FairQueue::end_move(const Job& job, std::uint64_t bytes, std::uint64_t age) noexcept {
+  AskerTurns& turns = turns_of(job);
+  Asker& asker = *turns.asker;
+  SIMM_CHECK(asker.moves > 0 && asker.move_bytes >= bytes);
+  --asker.moves;
+  if (job.is_small) --asker.small_moves;
+  asker.move_bytes -= bytes;
+  --moves_;
+  if (age + 1 >= age_) {
+    --fresh_moves_[age % 2];
+    fresh_bytes_[age % 2] -= bytes;
+  }
+  (void)wake(turns);
+  while (!asker.parked.empty() && wake(*asker.parked.front())) {
+  }
+  note_exempt(turns);
+}
+
+// ---- turns ----
 
 Job* FairQueue::next() noexcept {
   constexpr int kVisitsMax = 64;
+  if (!is_open()) return next_exempt();
   for (int visits = 0; visits < kVisitsMax && !waiting_.empty(); ++visits) {
     Lane& lane = *waiting_.front();
-    if (lane.credit_bytes > 0) return lane.queue.front();
-    lane.credit_bytes = occupied_ == 1 ? quantum_bytes_ : lane.credit_bytes + quantum_bytes_;
-    if (lane.credit_bytes <= 0) waiting_.move_to_back(lane);
+    if (lane.credit_bytes <= 0) {
+      lane.credit_bytes = occupied_ == 1 ? quantum_bytes_ : lane.credit_bytes + quantum_bytes_;
+      if (lane.credit_bytes <= 0) waiting_.move_to_back(lane);
+      continue;
+    }
+    AskerTurns& turns = *lane.ready.front();
+    if (turns.credit_bytes <= 0) {
+      turns.credit_bytes = lane.askers == 1 ? quantum_bytes_ : turns.credit_bytes + quantum_bytes_;
+      if (turns.credit_bytes <= 0) lane.ready.move_to_back(turns);
+      continue;
+    }
+    if (Job* const job = choose(turns)) return job;
+    take_off(turns);
+    turns.asker->parked.push_back(turns);
+    turns.is_parked = true;
+  }
+  return nullptr;
+}
+
+Job* FairQueue::next_exempt() noexcept {
+  while (AskerTurns* const turns = exempt_.front()) {
+    if (Job* const job = choose_exempt(*turns)) {
+      exempt_.move_to_back(*turns);
+      return job;
+    }
+    exempt_.remove(*turns);  // until a move of it ends
   }
   return nullptr;
 }
 
 void FairQueue::charge(const Job& job, std::uint64_t bytes) noexcept {
-  Lane& lane = lanes_[job.lane];
+  AskerTurns& turns = turns_of(job);
+  Lane& lane = lanes_[turns.lane];
+  turns.small_is_next = !job.is_small;
+  turns.credit_bytes -= static_cast<std::int64_t>(bytes);
   lane.credit_bytes -= static_cast<std::int64_t>(bytes);
   lane.charged_bytes += bytes;
+  if (turns.credit_bytes <= 0 && !turns.is_parked && turns.base::ListLink<TurnTag>::linked()) {
+    lane.ready.move_to_back(turns);
+  }
   if (lane.credit_bytes <= 0 && lane.linked()) waiting_.move_to_back(lane);
 }
 

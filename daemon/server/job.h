@@ -20,6 +20,7 @@ struct JobTag {};
 struct PageWork {
   store::ReadPin pin;              // get
   store::Reservation reservation;  // put
+  std::uint64_t age;               // of its move: what the fair queue gave
   bool verify;                     // get: compare the digest of what was sent
 };
 
@@ -28,7 +29,7 @@ struct JobPages {
   std::array<PageWork, ipc::kPagesPerSubmissionMax> work;
 };
 
-// On at most one list at a time: its tenant's queue while it can issue a move, the list of those
+// On at most one list at a time: its asker's queue while it can issue a move, the list of those
 // that wait for space, the free list; on none while it waits for moves only.
 struct Job : base::ListLink<JobTag> {
   transport::Incoming* incoming = nullptr;  // null: free
@@ -36,8 +37,9 @@ struct Job : base::ListLink<JobTag> {
   bool waits_for_space = false;
   bool stopped = false;  // no more moves: cancelled or out of time
   bool cancelled = false;
-  std::uint32_t lane = 0;  // in the fair queue
-  std::uint32_t next = 0;  // the first page that was not started
+  bool is_small = false;    // asks for few bytes: may pass large requests
+  std::uint32_t turns = 0;  // in the fair queue
+  std::uint32_t next = 0;   // the first page that was not started
   std::uint32_t moves = 0;
   std::uint64_t move_bytes = 0;
   std::uint64_t evicted_bytes = 0;  // for the page that waits for room

@@ -32,7 +32,7 @@ Server::Server(const ServerConfig& config, store::Store& store, const base::Cloc
       scrubber_(config.scrub_bytes_per_s, store, scrub_counters, errors),
       jobs_(std::make_unique<Job[]>(config.requests_max)),
       job_pages_(config.requests_max),
-      queue_(config.tenants_max, config.quantum_bytes) {
+      queue_(config) {
   SIMM_CHECK(config.verify_one_in > 0);
   for (std::uint32_t i = 0; i < config.requests_max; ++i) {
     jobs_[i].pages = &job_pages_[i];
@@ -180,7 +180,7 @@ void Server::start_job(transport::Incoming& incoming, base::TimeNs now_ns) noexc
   job.deadline_ns = header.deadline_ns;
   job.space_deadline_ns =
       header.deadline_ns > now_ns ? now_ns + (header.deadline_ns - now_ns) / 2 : now_ns;
-  job.lane = queue_.enter(header.tenant);
+  queue_.enter(job, header.tenant);
   if (job.is_traced()) begin_trace(job);
   // Pages move from the first to the last: what is there when the time is over is a prefix. The
   // order of last use is settled before, from the last to the first.
@@ -204,9 +204,8 @@ void Server::on_moved(transport::Incoming& incoming, std::uint16_t page,
   const std::uint64_t bytes =
       is_get ? job.pages->replies[page].bytes : work.reservation.extent.size();
   --job.moves;
-  --moves_;
   job.move_bytes -= bytes;
-  move_bytes_ -= bytes;
+  queue_.end_move(job, bytes, work.age);
   if (result.status != Status::ok && result.status != Status::cancelled) {
     counters_.failed_moves.add();
   }
@@ -325,7 +324,7 @@ void Server::push_trace(base::TraceRecord record,
 
 void Server::release(Job& job) noexcept {
   SIMM_CHECK(!job.linked() && job.moves == 0);
-  queue_.leave(job.lane);
+  queue_.leave(job);
   job.incoming->server_data = nullptr;
   job.incoming = nullptr;
   --jobs_busy_;

@@ -8,9 +8,10 @@
 //
 // exists, remove, pin and unpin are answered at once. A get or put becomes a job: page by page it
 // pins an object or reserves room, and lets the responder move the bytes, with a bounded number of
-// moves under way; tenants take turns by bytes. A put page is published when its bytes have
-// arrived, unless the request was cancelled or the page's slot was lost meanwhile. The reply goes
-// out when no move is under way any more. Pages answer:
+// moves under way for each asker; tenants, and the askers of each, take turns by bytes
+// (fair_queue.h). A put page is published when its bytes have arrived, unless the request was
+// cancelled or the page's slot was lost meanwhile. The reply goes out when no move is under way any
+// more. Pages answer:
 //
 //   ok                exists, get: with the length; put: visible now (or if_absent: was already)
 //   not_found         no such object
@@ -76,7 +77,7 @@ public:
   const char* name() const noexcept override { return "server"; }
 
   [[nodiscard]] std::uint32_t requests_under_way() const noexcept { return jobs_busy_; }
-  [[nodiscard]] std::uint32_t moves_under_way() const noexcept { return moves_; }
+  [[nodiscard]] std::uint32_t moves_under_way() const noexcept { return queue_.moves(); }
   // What each tenant has of the store, for the control thread: as old as the counters.
   [[nodiscard]] store::TenantTables& tenants() noexcept { return tenants_; }
   [[nodiscard]] const FairQueue& queue() const noexcept { return queue_; }
@@ -152,8 +153,6 @@ private:
   std::uint32_t waiting_count_ = 0;
   FairQueue queue_;
   std::uint32_t jobs_busy_ = 0;
-  std::uint32_t moves_ = 0;
-  std::uint64_t move_bytes_ = 0;
   std::uint32_t sample_ = 0;
   base::TimeNs turn_ns_ = 0;     // of the last do_work()
   base::TimeNs publish_ns_ = 0;  // when that is published next

@@ -25,13 +25,14 @@ struct ServerConfig {
 
   std::uint64_t scrub_bytes_per_s = 0;  // 0: nothing is scrubbed
 
-  // Moves under way, of one request and of all. One move is always allowed.
+  // Moves under way, of one request, and of all (fair_queue.h). One move is always allowed.
   std::uint32_t request_moves_max = 32;
   std::uint64_t request_bytes_max = 8 * 1024 * 1024;
   std::uint32_t moves_max = 256;
   std::uint64_t bytes_max = 16 * 1024 * 1024;
+  std::uint64_t small_bytes_max = 64 * 1024;  // requests of so few bytes pass larger ones
 
-  // Sharing among tenants: deficit round robin by bytes.
+  // Sharing among tenants, and the askers of each: deficit round robin by bytes.
   std::uint64_t quantum_bytes = 256 * 1024;
   std::uint64_t page_cost_bytes = 512;                  // what a page counts besides its bytes
   std::uint32_t tenants_max = base::kTenantsServedMax;  // more than these share one turn

@@ -19,6 +19,7 @@ int Server::do_work() noexcept {
   turn_ns_ = now_ns;
   int work = store_.do_work(now_ns);
   if (!waiting_.empty()) work += retry_waiting();
+  queue_.begin_turn(now_ns);
   if (!queue_.empty()) work += start_moves(now_ns);
   work += scrubber_.do_work(now_ns, jobs_busy_ > 0);
   if (now_ns >= publish_ns_) {
@@ -30,7 +31,7 @@ int Server::do_work() noexcept {
 
 base::TimeNs Server::next_deadline_ns() const noexcept {
   const base::TimeNs retry_ns = waiting_count_ == 0 ? base::kNoDeadline : turn_ns_ + kSpaceRetryNs;
-  return std::min(retry_ns, scrubber_.next_deadline_ns());
+  return std::min({retry_ns, queue_.next_deadline_ns(), scrubber_.next_deadline_ns()});
 }
 
 bool Server::prepare_sleep() noexcept {
@@ -64,9 +65,6 @@ bool Server::window_open(const Job& job) const noexcept {
 int Server::start_moves(base::TimeNs now_ns) noexcept {
   int work = 0;
   for (std::uint32_t pages = 0; pages < config_.pages_per_turn; ++pages) {
-    const bool room =
-        moves_ == 0 || (moves_ < config_.moves_max && move_bytes_ < config_.bytes_max);
-    if (!room) break;
     Job* job = queue_.next();
     if (job == nullptr) {
       // Debts were paid off a little: that is work, the next turn goes on.
@@ -108,9 +106,8 @@ void Server::start_page(Job& job, base::TimeNs now_ns) noexcept {
   ++job.next;
   if (started.what == Started::What::moving) {
     ++job.moves;
-    ++moves_;
     job.move_bytes += started.bytes;
-    move_bytes_ += started.bytes;
+    job.pages->work[page].age = queue_.begin_move(job, started.bytes);
   }
   if (is_traced) job.stamp(base::RequestStamp::stored, clock_.fresh_ns());
   if (job.next == incoming.pages.size()) {

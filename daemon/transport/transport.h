@@ -81,6 +81,9 @@ struct Incoming {
   RequestHeader header;                // deadline_ns is on the serving daemon's clock here
   std::span<const PageRequest> pages;  // slices: only `length` means anything to the server
   void* server_data = nullptr;
+  // The daemon that asks: its requests share its part of what the server has under way, over
+  // whichever links they come. 0: this daemon itself.
+  std::uint64_t asker_id = 0;
 };
 
 // What became of one move. `digest` is xxh3-64 of the bytes now in (pull) or sent from (push) the

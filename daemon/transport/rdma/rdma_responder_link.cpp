@@ -146,6 +146,7 @@ bool RdmaResponderLink::end_request(RdmaIncoming& incoming) noexcept {
   }
   incoming.page_count = decoded.page_count;
   incoming.server_data = nullptr;
+  incoming.asker_id = asker_id_of(channel_.link().owner, asker_);
   incoming.link = this;
   incoming.is_served = true;
   incoming.is_cancelled = false;

@@ -84,6 +84,7 @@ void RdmaStripes::on_request(Incoming& incoming) noexcept {
 bool RdmaStripes::join(Striped& striped) noexcept {
   std::uint16_t pages = 0;  // whose beginning was seen
   striped.header = striped.stripes[0]->header;
+  striped.asker_id = striped.stripes[0]->asker_id;
   for (std::uint8_t i = 0; i < striped.stripe_count; ++i) {
     if (!add_stripe(striped, *striped.stripes[i], pages)) return false;
   }

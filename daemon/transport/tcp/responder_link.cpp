@@ -205,6 +205,7 @@ bool ResponderLink::end_request() noexcept {
   incoming.pages = std::span<const PageRequest>(incoming.page_list).first(decoded.page_count);
   incoming.page_count = decoded.page_count;
   incoming.server_data = nullptr;
+  incoming.asker_id = asker_id_of(connection_.link().owner, asker_);
   incoming.link = this;
   incoming.slot = frame_.slot;
   incoming.use = frame_.use;
