@@ -3,6 +3,7 @@
 #
 #   lint       tidy rules, formatting, clang-tidy
 #   release    release build, all tests: unit, conformance, hostile, model, simulation, process
+#   upgrade    daemons and clients beside those of the previous release
 #   asan       ASan + UBSan, unity build, all tests again, with line coverage (floor below)
 #   tsan       ThreadSanitizer, concurrent parts only
 #   fuzz       every fuzz target for SIMM_FUZZ_SECONDS (20) seconds
@@ -15,7 +16,7 @@
 # SIMM_JOBS (2) bounds parallel compilation. Each part prints its time.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-readonly all_parts=(lint release asan tsan fuzz compilers demo packages guest)
+readonly all_parts=(lint release upgrade asan tsan fuzz compilers demo packages guest)
 readonly jobs=${SIMM_JOBS:-2}
 readonly coverage_percent_min=85
 readonly formatter_version=14
@@ -56,6 +57,14 @@ part_lint() {
 }
 
 part_release() { build release && ctest --preset release -j "$jobs" -LE lint; }
+
+part_upgrade() {
+  local previous status=0
+  configure release --preset release && compile --preset release --target simmd simmctl || return 1
+  previous=$(SIMM_JOBS=$jobs tests/upgrade/previous_release.sh build/previous) || status=$?
+  if [ "$status" = 77 ]; then echo "upgrade: SKIPPED, see above"; return 0; fi
+  [ "$status" = 0 ] && python3 tests/upgrade/upgrade_test.py "$previous" build/release/bin
+}
 
 # What takes its time by waiting is done in full by the release part, and sampled elsewhere.
 sampled() { SIMM_KILLS=20 SIMM_PAUSES=8 SIMM_MANAGER_AWAY_MS=5000 "$@"; }

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Daemons and clients of this release beside those of the previous one:
+
+    upgrade_test.py PREVIOUS_BIN BIN
+
+A client of each release at a daemon of the other, and a cluster whose daemons are upgraded one by
+one, in two orders, and one of them downgraded again. Every byte is compared, and no object may get
+lost: storage daemons keep their pools in a directory that outlives them.
+"""
+import json
+import os
+import pathlib
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PREVIOUS, CURRENT = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
+OBJECTS = 24
+OBJECT_BYTES = 40_000
+PATIENCE_S = 60
+
+
+class Program:
+    """A daemon, of either release, with a folder of its own."""
+
+    def __init__(self, home, name, role, config):
+        self.role, self.path = role, pathlib.Path(home, name)
+        self.path.mkdir()
+        self.config = self.path / "simmd.json"
+        self.config.write_text(json.dumps({"run_directory": str(self.path), **config}))
+        self.process = None
+
+    def start(self, release):
+        with open(self.path / "log", "ab") as log:
+            self.process = subprocess.Popen(
+                [release / "simmd", self.role, "--config", self.config], stderr=log, stdout=log)
+        until(f"{self.path.name} answers", lambda: self.ask(release, "status") is not None)
+
+    def kill(self):
+        """As an upgrade by packages restarts a service that does not end by itself."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait(PATIENCE_S)
+            self.process = None
+
+    def ask(self, release, *words):
+        """A report, or None."""
+        done = subprocess.run([release / "simmctl", "--json", "--admin", self.path / "admin.sock",
+                               *words], capture_output=True, check=False, timeout=PATIENCE_S)
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    def client(self, release, *words, data=None):
+        """simmctl as a client of the daemon: (its exit status, what it printed)."""
+        done = subprocess.run([release / "simmctl", *words], input=data, capture_output=True,
+                              check=False, timeout=PATIENCE_S,
+                              env={**os.environ, "SIMM_SOCKET": str(self.path / "simm.sock")})
+        return done.returncode, done.stdout
+
+
+def until(what, is_so):
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise AssertionError(what)
+        time.sleep(0.05)
+
+
+def bytes_of(number):
+    return random.Random(number).randbytes(OBJECT_BYTES)
+
+
+class Upgrade(unittest.TestCase):
+    def setUp(self):
+        # Memory: the pools of storage daemons outlive them there.
+        self.home = tempfile.TemporaryDirectory(prefix="simm_upgrade_", dir="/dev/shm")
+        self.programs = []
+
+    def tearDown(self):
+        for program in self.programs:
+            program.kill()
+        self.home.cleanup()
+
+    def program(self, name, role, config):
+        self.programs.append(Program(self.home.name, name, role, config))
+        return self.programs[-1]
+
+    def test_a_client_of_each_release_at_a_daemon_of_the_other(self):
+        for daemon_of, client_of in ((PREVIOUS, CURRENT), (CURRENT, PREVIOUS)):
+            daemon = self.program(f"all-{daemon_of == PREVIOUS}", "all",
+                                  {"node": {"pool_bytes": "32MiB", "hugepages": "off"}})
+            daemon.start(daemon_of)
+            for number in range(3):
+                key = f"key{number}"
+                done = daemon.client(client_of, "put", key, data=bytes_of(number))
+                self.assertEqual(done, (0, b""), daemon.path)
+                for reader in (PREVIOUS, CURRENT):
+                    self.assertEqual(daemon.client(reader, "get", key), (0, bytes_of(number)))
+            self.assertEqual(daemon.client(client_of, "get", "absent")[0], 1)
+            self.assertEqual(daemon.client(client_of, "delete", "key0")[0], 0)
+            self.assertEqual(daemon.client(client_of, "exists", "key0")[0], 1)
+            daemon.kill()
+
+    def start_cluster(self, name, release):
+        home = pathlib.Path(self.home.name, name)
+        home.mkdir()
+        secret = home / "secret"
+        subprocess.run([release / "simmctl", "secret", "create", secret], check=True)
+        programs = {}
+
+        def add(member, role, listens, config):
+            cluster = {"secret_file": str(secret), "node_name": member, **listens}
+            programs[member] = self.program(f"{name}/{member}", role,
+                                            {"cluster": cluster, **config})
+
+        add("manager", "manager", {}, {"manager": {"listen": "127.0.0.1:0"}})
+        # Others have to find the manager again when it comes back.
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        programs["manager"].config.write_text(json.dumps({
+            "run_directory": str(programs["manager"].path),
+            "cluster": {"secret_file": str(secret)},
+            "manager": {"listen": f"127.0.0.1:{port}"}}))
+        known = {"manager": f"127.0.0.1:{port}"}
+        for member in ("storage-1", "storage-2"):
+            pool = {"pool_bytes": "32MiB", "hugepages": "off",
+                    "pool_path": str(home / f"pool-{member}")}
+            add(member, "storage", {**known, "listen": "127.0.0.1:0"}, {"node": pool})
+        add("node", "node", known, {"node": {"pool_bytes": 0}})
+        for program in programs.values():
+            program.start(release)
+        return programs
+
+    def check(self, programs, release):
+        """Every object is there, whole, however soon after a restart."""
+        node = programs["node"]
+        for number in range(OBJECTS):
+            found = []
+
+            def is_there(found=found, number=number):
+                found[:] = node.client(release, "get", f"key{number}")
+                return found[0] == 0
+
+            until(f"key{number} is there", is_there)
+            self.assertEqual(found[1], bytes_of(number))
+
+    def put_all(self, programs, release):
+        for number in range(OBJECTS):
+            until(f"key{number} is stored", lambda number=number: programs["node"].client(
+                release, "put", f"key{number}", data=bytes_of(number))[0] == 0)
+
+    def upgrade(self, name, order):
+        programs = self.start_cluster(name, PREVIOUS)
+        self.put_all(programs, PREVIOUS)
+        self.check(programs, PREVIOUS)
+        for member in order:
+            programs[member].kill()
+            programs[member].start(CURRENT)
+            node_is_new = programs["node"].process.args[0] == CURRENT / "simmd"
+            self.check(programs, CURRENT if node_is_new else PREVIOUS)
+        # And back: what the new daemon has stored serves the old one.
+        programs["storage-1"].kill()
+        programs["storage-1"].start(PREVIOUS)
+        self.check(programs, CURRENT)
+        nodes = json.dumps(programs["manager"].ask(CURRENT, "nodes"))
+        for member in ("storage-1", "storage-2", "node"):
+            self.assertIn(member, nodes)
+
+    def test_a_cluster_is_upgraded_manager_first(self):
+        self.upgrade("first", ["manager", "storage-1", "storage-2", "node"])
+
+    def test_a_cluster_is_upgraded_manager_last(self):
+        self.upgrade("last", ["node", "storage-2", "storage-1", "manager"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
