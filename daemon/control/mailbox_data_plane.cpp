@@ -126,8 +126,11 @@ void MailboxDataPlane::on_event(const SessionEvent& event) {
     case SessionEvent::Kind::poisoned:
       return events_->on_session_poisoned(id, event.reason);
     case SessionEvent::Kind::gone: {
-      const std::shared_ptr<session::Session> session(take(id));
-      return events_->on_session_gone(id, session, session->take_bell());
+      // No reference stays here: whoever gets the session destroys it before what it lies in.
+      std::unique_ptr<session::Session> session = take(id);
+      ipc::BellSocket bell = session->take_bell();
+      return events_->on_session_gone(id, std::shared_ptr<void>(std::move(session)),
+                                      std::move(bell));
     }
   }
 }

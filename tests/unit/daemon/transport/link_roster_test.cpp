@@ -117,8 +117,8 @@ struct Scene {
   // A put of a page of that byte.
   void put(RequestToken token, std::byte what, Route route = kRoute) {
     asks.push_back(std::make_unique<Ask>(memory.region, ipc::Opcode::put, 1, page_bytes,
-                                         token * (256u << 10)));
-    std::memset(memory.region.base + token * (256u << 10), static_cast<int>(what), page_bytes);
+                                         token * (128U << 10)));
+    std::memset(memory.region.base + token * (128U << 10), static_cast<int>(what), page_bytes);
     REQUIRE(ends.requester.post(route, token, asks.back()->request) == Status::ok);
   }
   // Gives a request up, as an engine does that got no answer to its cancel.
@@ -247,8 +247,8 @@ struct Process {
   // Until it is answered.
   bool put(RequestToken token, std::byte what) {
     asks.push_back(std::make_unique<Ask>(scene.memory.region, ipc::Opcode::put, 1, scene.page_bytes,
-                                         token * (256u << 10)));
-    std::memset(scene.memory.region.base + token * (256u << 10), static_cast<int>(what),
+                                         token * (128U << 10)));
+    std::memset(scene.memory.region.base + token * (128U << 10), static_cast<int>(what),
                 scene.page_bytes);
     const std::size_t before = answers.replied.size();
     if (requester.post(kRoute, token, asks.back()->request) != Status::ok) return false;
