@@ -326,6 +326,7 @@ TEST_CASE("stopped daemon, memory that can not be taken back: the call waits for
   }
   const RegionKind kind = region.kind();
   std::memset(region.data(), 'v', 3000);
+  world.store->order();
   REQUIRE(world.client->put("value", View(region, 0, 3000)).ok());
   world.daemon->stop();
   std::atomic<bool> ended{false};
@@ -342,6 +343,7 @@ TEST_CASE("stopped daemon, memory that can not be taken back: the call waits for
   CHECK(region.kind() == kind);
   REQUIRE(world.wait_until_back());
   CHECK(world.client->get("value", View(region, 0, 3000)).ok());
+  world.store->order();  // what the daemon wrote to the vector is before its end
 }
 
 TEST_CASE("stopped daemon, asynchronous batch: it completes by timer, without a thread") {
