@@ -8,7 +8,6 @@
 #include <array>
 #include <vector>
 
-#include "ipc/memory_file.h"
 #include "tests/siege/two_tenant_daemon.h"
 #include "tests/siege/victim.h"
 #include "tests/support/hanging_file.h"
@@ -20,15 +19,6 @@ namespace hanging_files {
 using test_support::eventually;
 using test_support::HangingFile;
 using test_support::RawClient;
-
-bool registers(const std::string& socket) {
-  RawClient client(socket);
-  if (!client.attach()) return false;
-  const auto file = ipc::MemoryFile::create({"siege", 4096, false, false});
-  REQUIRE(file.has_value());
-  return client.register_region(file->fd(), nullptr, 4096, ipc::RegionRequestKind::shared).status ==
-         Status::ok;
-}
 
 TEST_CASE("a descriptor that hangs is refused at once, untouched, and nobody waits for its end") {
   TwoTenantDaemon daemon;
@@ -45,8 +35,8 @@ TEST_CASE("a descriptor that hangs is refused at once, untouched, and nobody wai
                                               ipc::RegionRequestKind::shared);
     CHECK(reply.status == Status::invalid_argument);
     CHECK(reply.handle == ipc::kNoRegion);
-    CHECK(registers(daemon.red_socket()));
-    CHECK(registers(daemon.blue_socket()));
+    CHECK(lets_in(daemon.red_socket()));
+    CHECK(lets_in(daemon.blue_socket()));
 
     const std::array<int, 4> four = {file.fd(), file.fd(), file.fd(), file.fd()};
     RawClient misplaced = RawClient::attached(daemon.red_socket());
@@ -56,8 +46,8 @@ TEST_CASE("a descriptor that hangs is refused at once, untouched, and nobody wai
     CHECK(early.send(ipc::Hello{}, four));
     RawClient many(daemon.red_socket());
     many.send_descriptors(std::vector<int>(20, file.fd()));
-    CHECK(registers(daemon.red_socket()));
-    CHECK(registers(daemon.blue_socket()));
+    CHECK(lets_in(daemon.red_socket()));
+    CHECK(lets_in(daemon.blue_socket()));
     CHECK(victim.does_rounds(3));
   }
   // Nothing but the closing was asked of the file.
@@ -68,7 +58,7 @@ TEST_CASE("a descriptor that hangs is refused at once, untouched, and nobody wai
   file.answer();
   CHECK(daemon.sessions_settled_to(1) == 1);
   CHECK(eventually([&] { return daemon.open_descriptors() <= descriptors; }));
-  CHECK(registers(daemon.red_socket()));
+  CHECK(lets_in(daemon.red_socket()));
   victim.stop();
   CHECK(daemon.alive());
   CHECK(victim.wrong() == 0);

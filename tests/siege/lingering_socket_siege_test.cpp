@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "ipc/memory_file.h"
 #include "tests/siege/two_tenant_daemon.h"
 #include "tests/siege/victim.h"
 #include "tests/support/lingering_socket.h"
@@ -21,17 +20,6 @@ namespace lingering_sockets {
 using test_support::eventually;
 using test_support::LingeringSocket;
 using test_support::RawClient;
-
-// Attaches and registers memory. A client may not be let in while the daemon hangs, so it waits no
-// longer than RawClient does.
-bool lets_in(const std::string& socket) {
-  RawClient client(socket);
-  if (!client.attach()) return false;
-  const auto file = ipc::MemoryFile::create({"siege", 4096, false, false});
-  REQUIRE(file.has_value());
-  return client.register_region(file->fd(), nullptr, 4096, ipc::RegionRequestKind::shared).status ==
-         Status::ok;
-}
 
 // Descriptors whose closing waits for nobody.
 std::vector<int> harmless(std::size_t count) {

@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include "ipc/memory_file.h"
+#include "tests/support/raw_client.h"
+
 namespace simm::siege {
 
 namespace {
@@ -16,6 +19,15 @@ constexpr const char* kTwoTenants = R"(
 TwoTenantDaemon::TwoTenantDaemon(const std::string& keys)
     : DaemonProcess(kTwoTenants + (keys.empty() ? "" : ", " + keys)) {
   if (!start()) FAIL(log());
+}
+
+bool lets_in(const std::string& socket) {
+  test_support::RawClient client(socket);
+  if (!client.attach()) return false;
+  const auto file = ipc::MemoryFile::create({"siege", 4096, false, false});
+  REQUIRE(file.has_value());
+  return client.register_region(file->fd(), nullptr, 4096, ipc::RegionRequestKind::shared).status ==
+         Status::ok;
 }
 
 }  // namespace simm::siege

@@ -17,4 +17,8 @@ public:
   [[nodiscard]] std::string blue_socket() const { return directory() + "/blue.sock"; }
 };
 
+// Attaches and registers memory. A client may not be let in while the daemon hangs, so this waits
+// no longer than RawClient does.
+bool lets_in(const std::string& socket);
+
 }  // namespace simm::siege
