@@ -10,9 +10,10 @@
 #include "daemon/base/config.h"
 #include "daemon/base/config_table.h"
 #include "daemon/base/log.h"
-#include "daemon/manager_daemon.h"
-#include "daemon/node_daemon.h"
-#include "daemon/privileges.h"
+#include "daemon/process/adopt_service.h"
+#include "daemon/process/manager_daemon.h"
+#include "daemon/process/node_daemon.h"
+#include "daemon/process/privileges.h"
 #include "simm/version.h"
 
 namespace {

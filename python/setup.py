@@ -20,7 +20,7 @@ SCRATCH = ROOT / "build" / "wheel"  # nothing is written beside the sources
 
 
 def version() -> str:
-    text = (ROOT / "libclient/include/simm/version.h").read_text(encoding="utf-8")
+    text = (ROOT / "ipc/include/simm/version.h").read_text(encoding="utf-8")
     return re.search(r'SIMM_VERSION_STRING "(.*)"', text).group(1)
 
 

@@ -10,7 +10,7 @@
 # --chaos        kills and restarts storage daemons and the manager while the replay runs
 # --python       the clients are Python processes that use simm.kv, as engines do
 # --trace FILE   replays real requests instead of generated ones
-#                (libclient/tools/simm-bench/TRACE.md says where there are some)
+#                (daemon/tools/simm-bench/TRACE.md says where there are some)
 # --quick        a short trace and a small pool: under a minute when the build is there
 #
 # In the last line bytes_wrong has to be 0; with a cluster, kills counts the daemons killed.

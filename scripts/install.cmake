@@ -70,6 +70,7 @@ function(simm_install_library name)
   install(FILES ${headers} ${CMAKE_SOURCE_DIR}/ipc/include/simm/compiler.h
     ${CMAKE_SOURCE_DIR}/ipc/include/simm/status.h
     ${CMAKE_SOURCE_DIR}/ipc/include/simm/expected.h
+    ${CMAKE_SOURCE_DIR}/ipc/include/simm/version.h
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/simm COMPONENT development)
 
   file(RELATIVE_PATH simm_prefix_from_pc /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)

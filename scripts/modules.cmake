@@ -32,6 +32,11 @@ function(simm_test name dir)
   if(NOT sources)
     message(FATAL_ERROR "test ${name}: no *.cpp in ${dir}")
   endif()
+  simm_doctest(${name} "${sources}" ${ARGN})
+endfunction()
+
+# simm_doctest(NAME SOURCES deps...): a doctest program of these sources and a ctest.
+function(simm_doctest name sources)
   add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE simm_flags doctest simm_doctest_main ${ARGN})
   add_test(NAME ${name} COMMAND ${name})

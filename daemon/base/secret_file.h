@@ -1,5 +1,5 @@
 // The file that holds the secret of a cluster: reading it under the rules that keep it one, and
-// making a new one. What is done with the secret is in daemon/cluster/secret.h.
+// making a new one. What is done with the secret is in daemon/cluster/hello/secret.h.
 // Thread: any.
 #pragma once
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "cluster.capnp.h"
-#include "daemon/cluster/hello_wire.h"
+#include "daemon/cluster/hello/hello_wire.h"
 #include "ipc/capnp_packet.h"
 
 namespace simm::cluster {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "daemon/base/limits.h"
-#include "daemon/cluster/hello.h"
+#include "daemon/cluster/hello/hello.h"
 
 namespace simm::cluster {
 namespace {

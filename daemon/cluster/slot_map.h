@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "daemon/base/ids.h"
-#include "daemon/cluster/daemon_identity.h"
+#include "daemon/cluster/hello/daemon_identity.h"
 #include "simm/expected.h"
 
 namespace simm::cluster {

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "daemon/cluster/secret.h"
+#include "daemon/cluster/hello/secret.h"
 
 namespace simm::cluster {
 

@@ -8,7 +8,6 @@
 #include "daemon/base/limits.h"
 #include "daemon/base/log.h"
 #include "daemon/control/asio.h"
-#include "daemon/control/closers.h"
 #include "daemon/control/job_thread.h"
 
 namespace simm::control {
@@ -22,7 +21,6 @@ struct Environment {
   base::ErrorLog& errors;
   base::Log& log;
   JobThread& registrar;
-  Closers& closers;
 };
 
 }  // namespace simm::control

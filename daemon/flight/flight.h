@@ -9,7 +9,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/ids.h"
 #include "daemon/base/key_hash.h"
-#include "daemon/store/table.h"
+#include "daemon/store/space/table.h"
 #include "daemon/transport/transport.h"
 #include "ipc/layout.h"
 

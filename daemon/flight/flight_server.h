@@ -40,9 +40,9 @@
 #include "daemon/flight/flight_counters.h"
 #include "daemon/flight/tenant_shares.h"
 #include "daemon/memory/region.h"
-#include "daemon/store/extent_allocator.h"
-#include "daemon/store/hash_index.h"
-#include "daemon/store/reserved_memory.h"
+#include "daemon/store/space/extent_allocator.h"
+#include "daemon/store/space/hash_index.h"
+#include "daemon/store/space/reserved_memory.h"
 #include "simm/expected.h"
 
 namespace simm::flight {

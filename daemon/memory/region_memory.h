@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "daemon/memory/foreign_copier.h"
+#include "daemon/memory/helper/foreign_copier.h"
 #include "daemon/memory/pin_budget.h"
 #include "daemon/memory/region.h"
 #include "daemon/memory/region_keys.h"

@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "daemon/memory/adopt_client.h"
-#include "daemon/memory/foreign_arena.h"
-#include "daemon/memory/foreign_copier.h"
+#include "daemon/memory/helper/adopt_client.h"
+#include "daemon/memory/helper/foreign_arena.h"
+#include "daemon/memory/helper/foreign_copier.h"
 #include "daemon/memory/pin_budget.h"
 #include "daemon/memory/region_memory.h"
 #include "daemon/memory/touch_budget.h"

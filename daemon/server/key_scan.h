@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <span>
 
-#include "daemon/store/object_key.h"
+#include "daemon/store/eviction/object_key.h"
 #include "daemon/store/store.h"
 #include "daemon/transport/request.h"
 

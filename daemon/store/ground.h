@@ -8,8 +8,8 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/key_hash.h"
-#include "daemon/store/group_book.h"
-#include "daemon/store/table.h"
+#include "daemon/store/eviction/group_book.h"
+#include "daemon/store/space/table.h"
 
 namespace simm::store {
 

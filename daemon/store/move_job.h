@@ -6,8 +6,8 @@
 #include <array>
 #include <cstdint>
 
-#include "daemon/store/group_book.h"
-#include "daemon/store/hole_window.h"
+#include "daemon/store/eviction/group_book.h"
+#include "daemon/store/space/hole_window.h"
 
 namespace simm::store {
 

@@ -8,7 +8,7 @@
 
 #include "daemon/base/ids.h"
 #include "daemon/base/key_hash.h"
-#include "daemon/store/table.h"
+#include "daemon/store/space/table.h"
 
 namespace simm::store {
 

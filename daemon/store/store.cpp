@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "daemon/store/record_seal.h"
+#include "daemon/store/pool/record_seal.h"
 #include "simm/check.h"
 
 namespace simm::store {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/store/recovery_scan.h"
+#include "daemon/store/pool/recovery_scan.h"
 #include "daemon/store/store.h"
 
 namespace simm::store {

@@ -1,5 +1,5 @@
 // What a scrubber sees of a store: objects by the number of their record.
-#include "daemon/store/record_seal.h"
+#include "daemon/store/pool/record_seal.h"
 #include "daemon/store/store.h"
 
 namespace simm::store {

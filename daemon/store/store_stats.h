@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "daemon/store/recovery_loss.h"
-#include "daemon/store/store_spectrum.h"
+#include "daemon/store/eviction/store_spectrum.h"
+#include "daemon/store/pool/recovery_loss.h"
 
 namespace simm::store {
 

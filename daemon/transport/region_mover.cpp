@@ -4,8 +4,8 @@
 
 #include "daemon/base/hash.h"
 #include "daemon/memory/copy_untrusted.h"
-#include "daemon/memory/foreign_copier.h"
-#include "daemon/memory/foreign_job.h"
+#include "daemon/memory/helper/foreign_copier.h"
+#include "daemon/memory/helper/foreign_job.h"
 
 namespace simm::transport {
 

@@ -13,7 +13,7 @@ README.md of the package is the guide.
 from simm._native import Block, BlockView, MrExt, Views
 from simm.flags import set_flag
 from simm.memory import deregister_mr, register_mr
-from simm.sglang_repair import install
+from simm.sglang.repair import install
 from simm.store import Store
 
 

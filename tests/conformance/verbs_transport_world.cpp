@@ -11,9 +11,9 @@
 
 #include "daemon/base/manual_clock.h"
 #include "daemon/memory/fault_guard.h"
+#include "daemon/transport/rdma/device/verbs_device.h"
 #include "daemon/transport/rdma/rdma_requester.h"
 #include "daemon/transport/rdma/rdma_responder.h"
-#include "daemon/transport/rdma/verbs_device.h"
 #include "simm/check.h"
 #include "tests/conformance/breakable_mover.h"
 #include "tests/conformance/transport_world.h"

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "daemon/cluster/frame_opener.h"
-#include "daemon/cluster/frame_sealer.h"
-#include "daemon/cluster/hello_acceptor.h"
-#include "daemon/cluster/hello_dialer.h"
+#include "daemon/cluster/hello/frame_opener.h"
+#include "daemon/cluster/hello/frame_sealer.h"
+#include "daemon/cluster/hello/hello_acceptor.h"
+#include "daemon/cluster/hello/hello_dialer.h"
 #include "simm/check.h"
 
 namespace {

@@ -83,7 +83,7 @@ if [ -n "$SIMM_HAS_PYTHON" ]; then
   python3 /packages/hello.py || fail "put and get by simm.kv"
   plugin=$(python3 -c 'from importlib.metadata import entry_points
 print(*[entry.value for entry in entry_points(group="sglang.srt.plugins", name="simm")])')
-  [ "$plugin" = simm.sglang_repair:install ] || fail "the plugin for SGLang is: '$plugin'"
+  [ "$plugin" = simm.sglang.repair:install ] || fail "the plugin for SGLang is: '$plugin'"
 fi
 kill -TERM "$daemon"
 wait "$daemon" || fail "simmd ended with $?: $(cat /tmp/simmd.log)"

@@ -95,5 +95,5 @@ ls build/packages/python3-simm_*.deb >/dev/null 2>&1 && python=1
 chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 HOME=/root \
   DEBIAN_FRONTEND=noninteractive SIMM_HAS_PYTHON="$python" \
   bash /packages/inside.sh "$(sed -n 's/.*SIMM_VERSION_STRING "\(.*\)".*/\1/p' \
-    libclient/include/simm/version.h)"
+    ipc/include/simm/version.h)"
 step "passed"

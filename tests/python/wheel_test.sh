@@ -71,7 +71,7 @@ with Store() as store:
 plugin=$("$venv" -c 'from importlib.metadata import entry_points
 found = entry_points(group="sglang.srt.plugins", name="simm")
 print(*[entry.load().__module__ for entry in found])')
-[ "$plugin" = simm.sglang_repair ] || fail "the plugin for SGLang is: $plugin"
+[ "$plugin" = simm.sglang.repair ] || fail "the plugin for SGLang is: $plugin"
 # The package of a distribution, which is the build tree's, says the same about itself.
 "$venv" -c '
 import importlib.metadata, sys

@@ -7,7 +7,7 @@
 #include "daemon/cluster/manager.h"
 #include "daemon/engine/engine_config.h"
 #include "daemon/server/server_config.h"
-#include "daemon/store/store_config.h"
+#include "daemon/store/eviction/store_config.h"
 #include "tests/sim/conditions.h"
 
 namespace simm::sim {

@@ -10,7 +10,7 @@
 #include <optional>
 #include <span>
 
-#include "daemon/transport/rdma/rdma_device.h"
+#include "daemon/transport/rdma/device/rdma_device.h"
 
 namespace fake_rail {
 

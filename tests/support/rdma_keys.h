@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "daemon/transport/rdma/memory_keys.h"
-#include "daemon/transport/rdma/rdma_device.h"
+#include "daemon/transport/rdma/device/rdma_device.h"
+#include "daemon/transport/rdma/registration/memory_keys.h"
 
 namespace support {
 

@@ -10,9 +10,9 @@
 #include <span>
 #include <vector>
 
+#include "daemon/transport/rdma/device/rdma_device.h"
 #include "daemon/transport/rdma/message_codec.h"
 #include "daemon/transport/rdma/rdma_config.h"
-#include "daemon/transport/rdma/rdma_device.h"
 #include "simm/check.h"
 #include "tests/sim/rdma/sim_rdma_fabric.h"
 

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "daemon/base/hash.h"
-#include "daemon/transport/rdma/chunk_table.h"
+#include "daemon/transport/rdma/registration/chunk_table.h"
 #include "simm/status.h"
 
 namespace simm::transport {

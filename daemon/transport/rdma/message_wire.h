@@ -1,6 +1,6 @@
-// The bytes of messages between two daemons on a queue pair. This header is the format; RDMA.md has
-// its tables. A message is sent in parts, in order, each with an envelope before it. Little-endian
-// words only, every offset asserted.
+// The bytes of messages between two daemons on a queue pair. This header and remote_target.h are
+// the format; RDMA.md has its tables. A message is sent in parts, in order, each with an envelope
+// before it. Little-endian words only, every offset asserted.
 //
 // Trust: the peer is authenticated before the first message, and is still never believed: a part
 // that fails a check ends its link and does nothing else. The check words find damage that the
@@ -11,13 +11,13 @@
 #include <cstdint>
 
 #include "daemon/transport/rdma/rdma_config.h"
+#include "daemon/transport/rdma/registration/remote_target.h"
 #include "daemon/transport/request_wire.h"
 
 namespace simm::transport::wire {
 
 inline constexpr std::uint32_t kRdmaMagic = 0x31524d53;  // "SMR1"
 inline constexpr std::uint32_t kRdmaSlotsMax = 1024;     // requests on one link
-inline constexpr std::uint32_t kTargetsOfPageMax = 2;    // a page may lie in two registrations
 
 enum class MessageKind : std::uint8_t {
   request = 1,  // to the server: RemoteTargets, then what request_wire.h says
@@ -57,19 +57,6 @@ static_assert(offsetof(Envelope, offset) == 32);
 static_assert(offsetof(Envelope, part_bytes) == 36);
 
 inline constexpr std::uint32_t kPartBytesMax = kPartBufferBytes - sizeof(Envelope);
-
-// A piece of a page's slice as the asker's device knows it. The pieces of a page are in order and
-// together as long as its slice.
-struct RemoteTarget {
-  std::uint64_t address;
-  std::uint64_t bytes;
-  std::uint32_t key;
-  std::uint32_t page;
-};
-static_assert(sizeof(RemoteTarget) == 24);
-static_assert(offsetof(RemoteTarget, bytes) == 8);
-static_assert(offsetof(RemoteTarget, key) == 16);
-static_assert(offsetof(RemoteTarget, page) == 20);
 
 struct PageAnswer {
   std::int32_t status;         // simm::Status

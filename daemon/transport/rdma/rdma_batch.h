@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <span>
 
-#include "daemon/transport/rdma/chunk_table.h"
 #include "daemon/transport/rdma/rdma_config.h"
+#include "daemon/transport/rdma/registration/chunk_table.h"
 #include "daemon/transport/transport.h"
 #include "ipc/layout.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "daemon/base/clock.h"
-#include "daemon/transport/rdma/queue_pair.h"
+#include "daemon/transport/rdma/device/queue_pair.h"
 
 namespace simm::transport {
 

@@ -13,9 +13,9 @@
 #include "daemon/base/waiter.h"
 #include "daemon/transport/link_loss.h"
 #include "daemon/transport/link_owner.h"
-#include "daemon/transport/rdma/queue_pair.h"
+#include "daemon/transport/rdma/device/queue_pair.h"
+#include "daemon/transport/rdma/device/rdma_device.h"
 #include "daemon/transport/rdma/rdma_config.h"
-#include "daemon/transport/rdma/rdma_device.h"
 #include "simm/expected.h"
 
 namespace simm::transport {

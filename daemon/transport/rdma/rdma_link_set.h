@@ -16,9 +16,9 @@
 
 #include "daemon/base/agent.h"
 #include "daemon/base/clock.h"
+#include "daemon/transport/rdma/device/rdma_port.h"
 #include "daemon/transport/rdma/rdma_channel.h"
 #include "daemon/transport/rdma/rdma_link.h"
-#include "daemon/transport/rdma/rdma_port.h"
 #include "simm/check.h"
 
 namespace simm::transport {

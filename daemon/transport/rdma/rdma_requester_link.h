@@ -13,9 +13,9 @@
 #include "daemon/transport/asker_links.h"
 #include "daemon/transport/index_queue.h"
 #include "daemon/transport/mover.h"
-#include "daemon/transport/rdma/memory_keys.h"
 #include "daemon/transport/rdma/rdma_channel.h"
 #include "daemon/transport/rdma/rdma_posted.h"
+#include "daemon/transport/rdma/registration/memory_keys.h"
 #include "daemon/transport/region_faults.h"
 #include "daemon/transport/transport.h"
 

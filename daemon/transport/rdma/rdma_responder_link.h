@@ -14,9 +14,9 @@
 #include "daemon/base/lazy_array.h"
 #include "daemon/transport/asker_rosters.h"
 #include "daemon/transport/index_queue.h"
-#include "daemon/transport/rdma/memory_keys.h"
 #include "daemon/transport/rdma/rdma_channel.h"
 #include "daemon/transport/rdma/rdma_incoming.h"
+#include "daemon/transport/rdma/registration/memory_keys.h"
 #include "daemon/transport/transport.h"
 
 namespace simm::transport {

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "daemon/base/hash.h"
-#include "daemon/transport/rdma/chunk_table.h"
 #include "daemon/transport/rdma/rdma_incoming.h"
+#include "daemon/transport/rdma/registration/chunk_table.h"
 #include "daemon/transport/transport.h"
 
 namespace simm::transport {

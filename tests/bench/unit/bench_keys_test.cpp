@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "libclient/tools/simm-bench/kv_session.h"
+#include "daemon/tools/simm-bench/kv_session.h"
 
 namespace bench_keys_test {
 

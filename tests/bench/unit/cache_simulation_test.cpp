@@ -1,9 +1,9 @@
-#include "libclient/tools/simm-bench/cache_simulation.h"
+#include "daemon/tools/simm-bench/cache_simulation.h"
 
 #include <doctest/doctest.h>
 
-#include "libclient/tools/simm-bench/trace_generator.h"
-#include "libclient/tools/simm-bench/trace_statistics.h"
+#include "daemon/tools/simm-bench/trace_generator.h"
+#include "daemon/tools/simm-bench/trace_statistics.h"
 
 namespace simm::bench::testing {
 

@@ -1,4 +1,4 @@
-#include "libclient/tools/simm-bench/page_pattern.h"
+#include "daemon/tools/simm-bench/page_pattern.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "libclient/tools/simm-bench/page_sizes.h"
+#include "daemon/tools/simm-bench/page_sizes.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "libclient/tools/simm-bench/perftest.h"
+#include "daemon/tools/simm-bench/perftest.h"
 
 #include <doctest/doctest.h>
 

@@ -1,11 +1,11 @@
-#include "libclient/tools/simm-bench/process_group.h"
+#include "daemon/tools/simm-bench/process_group.h"
 
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include "libclient/tools/simm-bench/subprocess.h"
-#include "libclient/tools/simm-bench/worker_pool.h"
+#include "daemon/tools/simm-bench/subprocess.h"
+#include "daemon/tools/simm-bench/worker_pool.h"
 
 namespace simm::bench::process_group_test {
 

@@ -1,11 +1,11 @@
-#include "libclient/tools/simm-bench/replay_plan.h"
+#include "daemon/tools/simm-bench/replay_plan.h"
 
 #include <doctest/doctest.h>
 
 #include <set>
 
-#include "libclient/tools/simm-bench/trace_generator.h"
-#include "libclient/tools/simm-bench/trace_statistics.h"
+#include "daemon/tools/simm-bench/trace_generator.h"
+#include "daemon/tools/simm-bench/trace_statistics.h"
 
 namespace simm::bench::replay_plan_test {
 

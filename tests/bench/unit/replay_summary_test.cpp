@@ -1,4 +1,4 @@
-#include "libclient/tools/simm-bench/replay_summary.h"
+#include "daemon/tools/simm-bench/replay_summary.h"
 
 #include <doctest/doctest.h>
 

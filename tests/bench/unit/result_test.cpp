@@ -1,4 +1,4 @@
-#include "libclient/tools/simm-bench/result.h"
+#include "daemon/tools/simm-bench/result.h"
 
 #include <doctest/doctest.h>
 

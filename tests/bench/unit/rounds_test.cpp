@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "libclient/tools/simm-bench/bench_options.h"
+#include "daemon/tools/simm-bench/bench_options.h"
 
 namespace simm::bench::rounds_test {
 

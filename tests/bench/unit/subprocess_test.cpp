@@ -1,4 +1,4 @@
-#include "libclient/tools/simm-bench/subprocess.h"
+#include "daemon/tools/simm-bench/subprocess.h"
 
 #include <doctest/doctest.h>
 #include <signal.h>
@@ -9,7 +9,7 @@
 #include <optional>
 #include <thread>
 
-#include "libclient/tools/simm-bench/process_cpu.h"
+#include "daemon/tools/simm-bench/process_cpu.h"
 
 namespace simm::bench::subprocess_test {
 

@@ -1,4 +1,4 @@
-#include "libclient/tools/simm-bench/temporary_directory.h"
+#include "daemon/tools/simm-bench/temporary_directory.h"
 
 #include <doctest/doctest.h>
 

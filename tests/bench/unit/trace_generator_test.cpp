@@ -1,11 +1,11 @@
-#include "libclient/tools/simm-bench/trace_generator.h"
+#include "daemon/tools/simm-bench/trace_generator.h"
 
 #include <doctest/doctest.h>
 
 #include <set>
 #include <sstream>
 
-#include "libclient/tools/simm-bench/trace_statistics.h"
+#include "daemon/tools/simm-bench/trace_statistics.h"
 
 namespace simm::bench::trace_generator_test {
 

@@ -1,10 +1,10 @@
-#include "libclient/tools/simm-bench/trace_statistics.h"
+#include "daemon/tools/simm-bench/trace_statistics.h"
 
 #include <doctest/doctest.h>
 
 #include <list>
 
-#include "libclient/tools/simm-bench/trace_generator.h"
+#include "daemon/tools/simm-bench/trace_generator.h"
 
 namespace simm::bench::trace_statistics_test {
 

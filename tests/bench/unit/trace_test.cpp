@@ -1,4 +1,4 @@
-#include "libclient/tools/simm-bench/trace.h"
+#include "daemon/tools/simm-bench/trace.h"
 
 #include <doctest/doctest.h>
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/transport/rdma/rdma_device.h"
+#include "daemon/transport/rdma/device/rdma_device.h"
 
 namespace rdma_conformance {
 

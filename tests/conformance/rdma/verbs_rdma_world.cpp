@@ -3,7 +3,7 @@
 
 #include <sstream>
 
-#include "daemon/transport/rdma/verbs_device.h"
+#include "daemon/transport/rdma/device/verbs_device.h"
 #include "tests/conformance/rdma/rdma_world.h"
 
 namespace rdma_conformance {

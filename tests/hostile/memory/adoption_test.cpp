@@ -11,8 +11,8 @@
 #include <fstream>
 #include <string>
 
-#include "daemon/memory/adopt_mapping.h"
 #include "daemon/memory/copy_untrusted.h"
+#include "daemon/memory/helper/adopt_mapping.h"
 #include "tests/hostile/memory/attacked_daemon.h"
 
 namespace adoption_attack {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include "daemon/memory/adopt_helper.h"
+#include "daemon/memory/helper/adopt_helper.h"
 #include "daemon/memory/region_registrar.h"
 #include "tests/unit/daemon/memory/forked_client.h"
 #include "tests/unit/daemon/memory/memory_fixture.h"

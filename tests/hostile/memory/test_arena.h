@@ -9,8 +9,8 @@
 #include <cstring>
 #include <utility>
 
-#include "daemon/memory/foreign_arena.h"
-#include "daemon/store/arena.h"
+#include "daemon/memory/helper/foreign_arena.h"
+#include "daemon/store/space/arena.h"
 
 namespace simm::memory::testing {
 

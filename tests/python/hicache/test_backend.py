@@ -15,7 +15,7 @@ from harness import (  # noqa: E402
     CHECKOUT, PAGES, PoolName, backend, config, fill, hashes, indices, moved, pool, transfer)
 from simm.kv import Store as kv_store  # noqa: E402
 from simm.sglang import HiCacheSimm  # noqa: E402
-from simm.sglang_hits import common, legal_lengths  # noqa: E402
+from simm.sglang.hits import common, legal_lengths  # noqa: E402
 
 N = 8
 SOURCE, TARGET = range(N), range(N, 2 * N)
@@ -431,7 +431,7 @@ def test_pages_as_tensors(opened, kind):
 
 
 def test_tensors_larger_than_the_scratch_memory(opened, monkeypatch):
-    monkeypatch.setattr("simm.sglang_pages.SCRATCH_BYTES", 10_000)
+    monkeypatch.setattr("simm.sglang.pages.SCRATCH_BYTES", 10_000)
     one = opened(pool("mla"), is_mla_model=True, extra={"interface_v1": 0})
     keys = hashes(7, "scratch")
     pages = [torch.full((size,), i + 1, dtype=torch.uint8)

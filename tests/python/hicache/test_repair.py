@@ -74,7 +74,7 @@ NO_NICS = pytest.mark.skipif(pathlib.Path("/sys/class/infiniband").exists(),
 @NO_NICS
 @pytest.mark.parametrize("first", [
     "", "    import simm.kv\n",
-    "    import simm.sglang_repair as r; r.install(); r.install()\n"])
+    "    import simm.sglang.repair as r; r.install(); r.install()\n"])
 def test_the_constructor_works_without_rdma_devices(sglang, first):
     code, out, err = sglang(first + USE)
     assert (code, out) == (0, "works"), err
@@ -89,7 +89,7 @@ def test_the_switch(sglang):
 
 def test_with_rdma_devices_nothing_is_touched(sglang, tmp_path):
     code, out, err = sglang(f"""
-        import simm.sglang_repair as repair
+        import simm.sglang.repair as repair
         repair.NIC_DIRECTORY = {str(tmp_path)!r}
         import sglang.srt.mem_cache.backend as backend
         print(backend.get_numa_nic_mapping())

@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="SGLang's interface is made of tensors")
 
 from harness import CHECKOUT, config, fill, hashes, indices, moved, pool  # noqa: E402
-from simm import sglang_repair  # noqa: E402
+from simm.sglang import repair  # noqa: E402
 from simm.sglang import HiCacheSimm  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not CHECKOUT, reason="no checkout: SIMM_SGLANG_CHECKOUT=/path")
@@ -133,11 +133,11 @@ def test_the_plugin_loader_loads_the_repair(monkeypatch):
     from sglang.srt import plugins
     # Of the package beside this test; others of the machine are none of its business.
     ours = importlib.metadata.entry_points(group="sglang.srt.plugins", name="simm")
-    assert [entry.value for entry in ours] == ["simm.sglang_repair:install"]
+    assert [entry.value for entry in ours] == ["simm.sglang.repair:install"]
     monkeypatch.setattr(plugins, "entry_points", lambda group: [
         entry for entry in ours if entry.group == group])
     monkeypatch.setattr(plugins, "_plugins_loaded", False)
     called = []
-    monkeypatch.setattr(sglang_repair, "install", lambda: called.append(True))
+    monkeypatch.setattr(repair, "install", lambda: called.append(True))
     plugins.load_plugins()
     assert called == [True]

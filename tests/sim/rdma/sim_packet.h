@@ -9,7 +9,7 @@
 #include <deque>
 #include <vector>
 
-#include "daemon/transport/rdma/queue_pair.h"
+#include "daemon/transport/rdma/device/queue_pair.h"
 
 namespace simm::sim {
 

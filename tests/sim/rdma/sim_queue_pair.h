@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "daemon/transport/rdma/queue_pair.h"
+#include "daemon/transport/rdma/device/queue_pair.h"
 #include "tests/sim/rdma/sim_packet.h"
 
 namespace simm::sim {

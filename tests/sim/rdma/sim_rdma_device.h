@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/transport/rdma/rdma_device.h"
+#include "daemon/transport/rdma/device/rdma_device.h"
 
 namespace simm::sim {
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <span>
 
-#include "daemon/transport/rdma/rdma_port.h"
+#include "daemon/transport/rdma/device/rdma_port.h"
 
 namespace simm::sim {
 

@@ -1,4 +1,4 @@
-#include "libclient/tools/simmctl/chrome_trace.h"
+#include "daemon/tools/simmctl/chrome_trace.h"
 
 #include <doctest/doctest.h>
 
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "libclient/tools/simmctl/trace_command.h"
+#include "daemon/tools/simmctl/trace_command.h"
 
 namespace chrome_trace_test {
 

@@ -1,10 +1,10 @@
-#include "libclient/tools/simmctl/load.h"
+#include "daemon/tools/simmctl/load.h"
 
 #include <doctest/doctest.h>
 
 #include <string>
 
-#include "libclient/tools/simmctl/agent_counter.h"
+#include "daemon/tools/simmctl/agent_counter.h"
 
 namespace load_test {
 

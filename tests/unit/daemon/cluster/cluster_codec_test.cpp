@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "daemon/cluster/hello_wire.h"
+#include "daemon/cluster/hello/hello_wire.h"
 
 #include "tests/unit/daemon/cluster/cluster_samples.h"
 

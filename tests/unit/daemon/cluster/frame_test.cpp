@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "daemon/cluster/frame_opener.h"
-#include "daemon/cluster/frame_sealer.h"
+#include "daemon/cluster/hello/frame_opener.h"
+#include "daemon/cluster/hello/frame_sealer.h"
 
 namespace frame_test {
 

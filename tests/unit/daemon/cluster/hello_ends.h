@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/cluster/hello_acceptor.h"
-#include "daemon/cluster/hello_dialer.h"
+#include "daemon/cluster/hello/hello_acceptor.h"
+#include "daemon/cluster/hello/hello_dialer.h"
 
 namespace hello_ends {
 

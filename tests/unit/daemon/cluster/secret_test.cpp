@@ -1,4 +1,4 @@
-#include "daemon/cluster/secret.h"
+#include "daemon/cluster/hello/secret.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string>
 
-#include "daemon/cluster/incarnation.h"
+#include "daemon/cluster/hello/incarnation.h"
 #include "tests/support/temporary_directory.h"
 
 namespace secret_test {

@@ -11,8 +11,8 @@
 #include <cstring>
 #include <string>
 
+#include "daemon/attach/tenant_rules.h"
 #include "daemon/base/config.h"
-#include "daemon/control/tenant_rules.h"
 #include "daemon/control/watchdog_feeder.h"
 
 namespace service_manager_test {

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "daemon/memory/foreign_arena.h"
+#include "daemon/memory/helper/foreign_arena.h"
 #include "ipc/mapping.h"
 #include "tests/unit/daemon/memory/memory_fixture.h"
 

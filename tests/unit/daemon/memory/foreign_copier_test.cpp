@@ -1,4 +1,4 @@
-#include "daemon/memory/foreign_copier.h"
+#include "daemon/memory/helper/foreign_copier.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "daemon/memory/adopt_helper.h"
+#include "daemon/memory/helper/adopt_helper.h"
 #include "tests/unit/daemon/memory/arena_file.h"
 #include "tests/unit/daemon/memory/forked_client.h"
 #include "tests/unit/daemon/memory/memory_fixture.h"

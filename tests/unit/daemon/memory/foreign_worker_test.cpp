@@ -1,4 +1,4 @@
-#include "daemon/memory/foreign_worker.h"
+#include "daemon/memory/helper/foreign_worker.h"
 
 #include <doctest/doctest.h>
 #include <poll.h>
@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
-#include "daemon/memory/adopt_client.h"
-#include "daemon/memory/adopt_helper.h"
-#include "daemon/memory/foreign_job.h"
+#include "daemon/memory/helper/adopt_client.h"
+#include "daemon/memory/helper/adopt_helper.h"
+#include "daemon/memory/helper/foreign_job.h"
 #include "ipc/fd_socket.h"
 #include "ipc/mapping.h"
 #include "tests/unit/daemon/memory/arena_file.h"

@@ -1,4 +1,4 @@
-#include "daemon/memory/process_maps.h"
+#include "daemon/memory/helper/process_maps.h"
 
 #include <doctest/doctest.h>
 #include <sys/mman.h>

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "daemon/memory/adopt_helper.h"
 #include "daemon/memory/copy_untrusted.h"
+#include "daemon/memory/helper/adopt_helper.h"
 #include "tests/unit/daemon/memory/forked_client.h"
 #include "tests/unit/daemon/memory/memory_fixture.h"
 

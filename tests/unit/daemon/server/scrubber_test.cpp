@@ -9,7 +9,7 @@
 #include "daemon/base/agent.h"
 #include "daemon/base/manual_clock.h"
 #include "daemon/base/random.h"
-#include "daemon/store/record_seal.h"
+#include "daemon/store/pool/record_seal.h"
 #include "tests/unit/daemon/server/scripted_responder.h"
 #include "tests/unit/daemon/store/kept_memory.h"
 #include "tests/unit/daemon/store/store_fixture.h"

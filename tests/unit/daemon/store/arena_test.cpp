@@ -1,4 +1,4 @@
-#include "daemon/store/arena.h"
+#include "daemon/store/space/arena.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "daemon/store/depth_queue.h"
+#include "daemon/store/eviction/depth_queue.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/store/eviction_policy.h"
+#include "daemon/store/eviction/eviction_policy.h"
 
 #include <doctest/doctest.h>
 #include <xxhash.h>

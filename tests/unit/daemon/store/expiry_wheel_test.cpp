@@ -1,4 +1,4 @@
-#include "daemon/store/expiry_wheel.h"
+#include "daemon/store/eviction/expiry_wheel.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/store/extent_allocator.h"
+#include "daemon/store/space/extent_allocator.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/store/ghost_table.h"
+#include "daemon/store/eviction/ghost_table.h"
 
 #include <doctest/doctest.h>
 

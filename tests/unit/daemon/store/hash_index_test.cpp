@@ -1,4 +1,4 @@
-#include "daemon/store/hash_index.h"
+#include "daemon/store/space/hash_index.h"
 
 #include <doctest/doctest.h>
 

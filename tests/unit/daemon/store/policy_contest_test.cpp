@@ -1,4 +1,4 @@
-#include "daemon/store/policy_contest.h"
+#include "daemon/store/eviction/policy_contest.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/store/pool_memory.h"
+#include "daemon/store/pool/pool_memory.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

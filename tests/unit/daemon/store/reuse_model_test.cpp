@@ -1,4 +1,4 @@
-#include "daemon/store/reuse_model.h"
+#include "daemon/store/eviction/reuse_model.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/store/store_spectrum.h"
+#include "daemon/store/eviction/store_spectrum.h"
 
 #include <numeric>
 #include <string>

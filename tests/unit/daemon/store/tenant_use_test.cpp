@@ -1,4 +1,4 @@
-#include "daemon/store/tenant_use.h"
+#include "daemon/store/eviction/tenant_use.h"
 
 #include <map>
 #include <string>

@@ -9,7 +9,7 @@
 #include "daemon/transport/asker_rosters.h"
 #include "daemon/transport/tcp/frame_codec.h"
 #include "tests/support/tcp_ends.h"
-#include "tests/unit/daemon/transport/local_world.h"
+#include "tests/unit/daemon/transport/local/local_world.h"
 
 namespace link_roster_test {
 

@@ -9,7 +9,7 @@
 #include "daemon/base/random.h"
 #include "daemon/memory/fault_guard.h"
 #include "daemon/memory/stream_copy.h"
-#include "tests/unit/daemon/transport/local_world.h"
+#include "tests/unit/daemon/transport/local/local_world.h"
 
 namespace region_mover_test {
 

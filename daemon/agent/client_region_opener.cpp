@@ -1,0 +1,32 @@
+#include "daemon/agent/client_region_opener.h"
+
+#include <utility>
+
+namespace simm {
+
+ClientRegionOpener::ClientRegionOpener(const base::Config& config, memory::HelperLink helper,
+                                       const memory::ForeignArena& arena,
+                                       memory::RegionAttach* nics)
+    : registrar_({config.memory.adopt, config.memory.foreign},
+                 helper.socket.valid()
+                     ? &helper_.emplace(std::move(helper.socket), config.memory.adopt_socket)
+                     : nullptr,
+                 helper.why_not, arena, nics) {}
+
+control::RegionAnswer ClientRegionOpener::open(control::RegionRequest request) {
+  auto made = registrar_.make(request.account->owner, request.wanted, std::move(request.fd));
+  control::RegionAnswer answer;
+  if (!made) {
+    answer.status = made.status();
+    answer.kind = request.wanted.kind;
+    answer.reason = made.error().context;
+    return answer;
+  }
+  answer.kind = made->kind;
+  answer.reason = std::move(made->reason);
+  answer.memory = std::move(made->memory);
+  if (answer.memory != nullptr) answer.memory->region().session_id = request.session_id;
+  return answer;
+}
+
+}  // namespace simm

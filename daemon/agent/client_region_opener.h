@@ -1,0 +1,31 @@
+// ClientRegionOpener: the RegionOpener of a running daemon: the memory module's registrar, with the
+// privileged helper when there is one.
+// Thread: registrar.
+#pragma once
+
+#include <optional>
+
+#include "daemon/attach/region_opener.h"
+#include "daemon/base/config.h"
+#include "daemon/memory/helper/adopt_client.h"
+#include "daemon/memory/helper/helper_link.h"
+#include "daemon/memory/region_registrar.h"
+
+namespace simm {
+
+class ClientRegionOpener final : public control::RegionOpener {
+public:
+  // `arena`: the pool's, `nics`: of the RDMA ports, or null; they outlive the opener and the
+  // regions.
+  ClientRegionOpener(const base::Config& config, memory::HelperLink helper,
+                     const memory::ForeignArena& arena, memory::RegionAttach* nics);
+
+  control::RegionAnswer open(control::RegionRequest request) override;
+  void maintain() override { registrar_.maintain(); }
+
+private:
+  std::optional<memory::AdoptClient> helper_;
+  memory::RegionRegistrar registrar_;
+};
+
+}  // namespace simm

@@ -1,0 +1,235 @@
+#include "daemon/agent/data_agent.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "daemon/agent/local_placement.h"
+#include "daemon/base/limits.h"
+
+namespace simm {
+namespace {
+
+// One number must not name nobody and the flight shards.
+static_assert(cluster::kNoPeer != engine::kFlights);
+
+flight::FlightConfig flight_config(const base::Config& config) {
+  flight::FlightConfig result;
+  result.requests_max = transport::LocalMeshConfig{}.credits * config.threading.data_agents;
+  result.linger_ns = config.node.flight_linger_ms * base::kNsPerMs;
+  return result;
+}
+
+engine::EngineConfig engine_config(const base::Config& config, bool has_flights) {
+  engine::EngineConfig result;
+  result.fetches = has_flights ? flight_config(config).fetches_max : 0;
+  result.operations = config.engine.operations_max + result.fetches;
+  result.requests = result.operations * 4;
+  result.fence_budget_percent = config.engine.fence_budget_percent;
+  result.fence_budget_min_ns = config.engine.fence_budget_min_ms * base::kNsPerMs;
+  result.fence_budget_max_ns = config.engine.fence_budget_max_ms * base::kNsPerMs;
+  result.fence_grace_ns = config.engine.fence_grace_ms * base::kNsPerMs;
+  return result;
+}
+
+server::ServerConfig server_config(const base::Config& config, bool has_network) {
+  server::ServerConfig result;
+  // All credits of all engines of this process, and of all connections, may meet at one shard.
+  result.requests_max = transport::LocalMeshConfig{}.credits * config.threading.data_agents;
+  if (has_network) {
+    result.requests_max += DataAgentNetwork::kLinksMax * DataAgentNetwork::kCredits;
+    result.requests_max += DataAgentRdma::kLinksMax * DataAgentRdma::kCredits;
+  }
+  result.scrub_bytes_per_s = (config.store.scrub_bytes_per_s + config.threading.data_agents - 1) /
+                             config.threading.data_agents;
+  switch (config.store.verify) {
+    case base::VerifyMode::never:
+      result.verify = server::VerifyPolicy::never;
+      break;
+    case base::VerifyMode::sampled:
+      result.verify = server::VerifyPolicy::sampled;
+      break;
+    case base::VerifyMode::always:
+      result.verify = server::VerifyPolicy::always;
+      break;
+  }
+  return result;
+}
+
+session::SessionSetLimits session_limits(const base::Config& config) {
+  session::SessionSetLimits limits;
+  // Sessions go to the agent with the fewest, but those that leave do not choose where.
+  limits.sessions_max =
+      config.session.sessions_max * static_cast<std::uint32_t>(config.sockets.size());
+  return limits;
+}
+
+std::string numbered(const char* name, std::uint32_t index) {
+  return std::string(name) + "." + std::to_string(index);
+}
+
+// Gives the counters of this agent cache lines of their own.
+base::CounterSet& own_lines(base::CounterSet& counters) {
+  counters.begin_writer();
+  return counters;
+}
+
+}  // namespace
+
+DataAgent::DataAgent(const DataAgentShared& shared, std::uint32_t index, Parts parts)
+    : control_(shared.control),
+      clock_(shared.clock),
+      store_(std::move(parts.store)),
+      responder_(parts.mesh.responder(index)),
+      requesters_(parts.mesh.requester(index), DataAgentNetwork::kPeersMax),
+      engine_(engine_config(shared.config, shared.has_flights), clock_,
+              engine::PageHasher(shared.hash_seed), shared.placement, requesters_,
+              engine::EngineCounters(own_lines(shared.counters), numbered("engine", index))),
+      commands_(base::kMailboxMessages),
+      events_(base::kMailboxMessages),
+      sessions_(session_limits(shared.config), engine_, clock_, parts.waiter, commands_, events_,
+                shared.control,
+                session::SessionCounters(shared.counters, numbered("session", index))) {
+  const bool has_network = parts.network_io != nullptr;
+  if (store_ != nullptr) {
+    server_.emplace(server_config(shared.config, has_network), *store_, clock_,
+                    server::ServerCounters(shared.counters, numbered("server", index)),
+                    server::StoreCounters(shared.counters, numbered("store", index)),
+                    server::ScrubCounters(shared.counters, numbered("scrub", index)),
+                    &shared.errors);
+    server_->trace_with(sessions_.tracer());
+    responder_.connect(*server_);
+  }
+  if (has_network) {
+    network_.emplace(shared.config, clock_, std::move(parts.network_io), parts.mover, parts.waiter,
+                     transport::TcpCounters(shared.counters, numbered("tcp", index)),
+                     shared.has_clients, store_ != nullptr);
+  } else {
+    use_own_slots(shared.placement, static_cast<std::uint16_t>(index));
+  }
+  parts.mesh.requester(index).connect(engine_, &sessions_);
+}
+
+void DataAgent::connect_network() noexcept {
+  if (network_->responder() != nullptr) network_->responder()->connect(*server_);
+  if (network_->rdma_responder() != nullptr) network_->rdma_responder()->connect(*server_);
+  transport::Requester* const requester = network_->requester();
+  if (requester == nullptr) return;
+  network_->connect(engine_, &sessions_);
+  requesters_.add(*requester);
+  for (std::uint32_t peer = 0; peer < DataAgentNetwork::kPeersMax; ++peer) {
+    if (base::PeerId{peer} != base::kSelf) requesters_.lead(base::PeerId{peer}, requester);
+  }
+}
+
+Outcome DataAgent::add_rdma(const DataAgentShared& shared, std::uint32_t index,
+                            const RdmaRails& rails) {
+  return network_->add_rdma(rails.devices(), rails.speeds(), rails,
+                            transport::RdmaCounters(shared.counters, numbered("rdma", index)));
+}
+
+Outcome DataAgent::add_flights(const DataAgentShared& shared, std::uint32_t index,
+                               const FlightParts& parts) {
+  auto made = flight::FlightServer::create(
+      flight_config(shared.config),
+      {engine_, clock_, parts.marks, parts.memory, parts.keys,
+       flight::FlightCounters(shared.counters, numbered("flight", index))});
+  if (!made) return std::move(made).error();
+  flights_ = std::move(*made);
+  flight_responder_ = &parts.mesh.responder(index);
+  flight_responder_->connect(*flights_);
+  parts.mesh.requester(index).connect(engine_, &sessions_);
+  requesters_.add(parts.mesh.requester(index));
+  requesters_.lead(engine::kFlights, &parts.mesh.requester(index));
+  engine_.use_flights(static_cast<std::uint16_t>(parts.mesh.size()), parts.marks);
+  return Done{};
+}
+
+// What the placement gives to this shard of this daemon, from its first map on.
+void DataAgent::use_own_slots(const engine::Placement& placement, std::uint16_t shard) noexcept {
+  const auto map = std::make_unique<base::SlotOwnership>();
+  map->epoch = placement.epoch();
+  for (std::uint32_t slot = 0; slot < base::kSlotCount; ++slot) {
+    const transport::Route owner = placement.route(static_cast<base::Slot>(slot));
+    if (owner == transport::Route{base::kSelf, shard}) map->since[slot] = map->epoch;
+  }
+  server_->use_map(*map);
+}
+
+int DataAgent::take_maps() noexcept {
+  return network_->maps().agent_take([this](const cluster::AgentMap& map) {
+    if (server_) server_->use_map(map.ownership);
+    engine_.use_placement(*map.placement);
+  });
+}
+
+void DataAgent::end() noexcept {
+  if (!network_ || network_->responder() == nullptr) return;
+  // In each turn anew, because there may be connections in the mailbox. The kernel lets go of what
+  // it is told to cancel, so this is over soon; of the thread that asked for it alone it is told.
+  while (server_->requests_under_way() > 0) {
+    clock_.refresh();
+    network_->responder()->drop_all();
+    network_->responder()->do_work();
+    if (transport::RdmaResponder* const rdma = network_->rdma_responder()) {
+      rdma->drop_all();
+      rdma->do_work();
+    }
+    server_->do_work();
+  }
+}
+
+int DataAgent::do_work() noexcept {
+  clock_.refresh();
+  transport::TcpResponder* const far = network_ ? network_->responder() : nullptr;
+  transport::RdmaResponder* const rdma = network_ ? network_->rdma_responder() : nullptr;
+  int work = network_ ? take_maps() : 0;
+  // What has to be told to the control thread: that a map is in use.
+  bool has_news = work > 0;
+  work += sessions_.do_work();
+  work += responder_.do_work();
+  if (far != nullptr) work += far->do_work();
+  if (rdma != nullptr) work += rdma->do_work();
+  if (server_) work += server_->do_work();
+  work += responder_.run_moves();  // what the server has just started
+  if (far != nullptr) work += far->run_moves();
+  if (rdma != nullptr) work += rdma->run_moves();
+  if (flights_ != nullptr) {
+    work += flight_responder_->do_work();
+    work += flights_->do_work();
+    work += flight_responder_->run_moves();
+  }
+  work += engine_.do_work();
+  if (network_) has_news = network_->take_news() || has_news;
+  if (has_news) control_.wake_control();
+  return work;
+}
+
+base::TimeNs DataAgent::next_deadline_ns() const noexcept {
+  // Nobody wakes this agent when a copy made elsewhere is done.
+  constexpr base::TimeNs kCopyPollNs = 50'000;
+  const bool waits_for_copies = responder_.waits_for_copies() ||
+                                (flights_ != nullptr && flight_responder_->waits_for_copies());
+  const base::TimeNs copies_ns =
+      waits_for_copies ? clock_.now_ns() + kCopyPollNs : base::kNoDeadline;
+  base::TimeNs next_ns =
+      std::min({sessions_.next_deadline_ns(), engine_.next_deadline_ns(), copies_ns});
+  if (server_) next_ns = std::min(next_ns, server_->next_deadline_ns());
+  if (network_) next_ns = std::min(next_ns, network_->next_deadline_ns());
+  return next_ns;
+}
+
+bool DataAgent::prepare_sleep() noexcept {
+  const bool sessions_may = sessions_.prepare_sleep();
+  const bool server_may = !server_ || server_->prepare_sleep();
+  const bool network_may = !network_ || network_->prepare_sleep();
+  return engine_.prepare_sleep() && sessions_may && server_may && network_may;
+}
+
+void DataAgent::cancel_sleep() noexcept {
+  sessions_.cancel_sleep();
+  if (server_) server_->cancel_sleep();
+  engine_.cancel_sleep();
+}
+
+}  // namespace simm

@@ -1,0 +1,89 @@
+#include "daemon/agent/data_agent_network.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace simm {
+namespace {
+
+// More than there can be connections, and a power of two.
+constexpr std::size_t kLinkMessages = 8 * DataAgentNetwork::kLinksMax;
+
+transport::TcpRequesterConfig requester_config(const base::Config& config) {
+  transport::TcpRequesterConfig result;
+  result.links_max = DataAgentNetwork::kLinksMax;
+  result.credits = DataAgentNetwork::kCredits;
+  result.peer_detection_ns = config.cluster.detection_ms * base::kNsPerMs;
+  return result;
+}
+
+transport::TcpResponderConfig responder_config(const base::Config& config) {
+  transport::TcpResponderConfig result;
+  result.links_max = DataAgentNetwork::kLinksMax;
+  result.credits = DataAgentNetwork::kCredits;
+  // Who asks is patient with us, so are we with him: nothing waits for this but our own memory.
+  result.peer_silence_ns =
+      std::max(result.peer_silence_ns, 3 * config.cluster.detection_ms * base::kNsPerMs);
+  return result;
+}
+
+}  // namespace
+
+DataAgentNetwork::DataAgentNetwork(const base::Config& config, const base::Clock& clock,
+                                   std::unique_ptr<transport::SocketIo> io, transport::Mover& mover,
+                                   base::Waiter& waiter, const transport::TcpCounters& counters,
+                                   bool asks, bool serves)
+    : config_(config),
+      clock_(clock),
+      mover_(mover),
+      waiter_(waiter),
+      io_(std::move(io)),
+      asker_links_(kLinksMax + DataAgentRdma::kLinksMax),
+      asker_rosters_(kLinksMax + DataAgentRdma::kLinksMax),
+      outgoing_(kLinkMessages, &waiter),
+      incoming_(kLinkMessages, &waiter),
+      maps_(&waiter) {
+  if (asks) {
+    requester_.emplace(requester_config(config), clock, *io_, mover, asker_links_, outgoing_,
+                       counters);
+  }
+  if (serves) {
+    responder_.emplace(responder_config(config), clock, *io_, asker_rosters_, incoming_, counters);
+  }
+}
+
+Outcome DataAgentNetwork::add_rdma(const std::vector<transport::RdmaDevice*>& rails,
+                                   const std::vector<std::uint64_t>& speeds,
+                                   const transport::MemoryKeys& keys,
+                                   const transport::RdmaCounters& counters) {
+  auto made = DataAgentRdma::make({config_, clock_, rails, speeds, keys, mover_, waiter_, counters,
+                                   asker_links_, asker_rosters_,
+                                   requester_ ? &*requester_ : nullptr, responder_.has_value()});
+  if (!made) return std::move(made).error();
+  rdma_ = std::move(*made);
+  return Done{};
+}
+
+base::TimeNs DataAgentNetwork::next_deadline_ns() const noexcept {
+  base::TimeNs next_ns = base::kNoDeadline;
+  if (requester_) next_ns = requester_->next_deadline_ns();
+  if (responder_) next_ns = std::min(next_ns, responder_->next_deadline_ns());
+  if (rdma_ != nullptr) next_ns = std::min(next_ns, rdma_->next_deadline_ns());
+  return next_ns;
+}
+
+bool DataAgentNetwork::prepare_sleep() noexcept {
+  const bool requester_may = !requester_ || requester_->prepare_sleep();
+  const bool responder_may = !responder_ || responder_->prepare_sleep();
+  const bool rdma_may = rdma_ == nullptr || rdma_->prepare_sleep();
+  return requester_may && responder_may && rdma_may;
+}
+
+bool DataAgentNetwork::take_news() noexcept {
+  const bool is_outgoing_lost = outgoing_.agent_take_news();
+  const bool is_incoming_lost = incoming_.agent_take_news();
+  const bool has_rdma_news = rdma_ != nullptr && rdma_->take_news();
+  return is_outgoing_lost || is_incoming_lost || has_rdma_news;
+}
+
+}  // namespace simm

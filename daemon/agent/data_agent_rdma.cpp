@@ -1,0 +1,117 @@
+#include "daemon/agent/data_agent_rdma.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace simm {
+namespace {
+
+// More than there can be links, and a power of two.
+constexpr std::size_t kRdmaLinkMessages = 8 * DataAgentRdma::kLinksMax;
+
+transport::RdmaRequesterConfig rdma_requester_config(const base::Config& config,
+                                                     std::vector<std::uint64_t> speeds) {
+  transport::RdmaRequesterConfig result;
+  result.links_max = DataAgentRdma::kLinksMax;
+  result.credits = DataAgentRdma::kCredits;
+  result.peer_detection_ns = config.cluster.detection_ms * base::kNsPerMs;
+  result.inline_page_bytes = config.rdma.inline_bytes;
+  result.rail_speeds = std::move(speeds);
+  return result;
+}
+
+transport::RdmaResponderConfig rdma_responder_config(const base::Config& config) {
+  transport::RdmaResponderConfig result;
+  result.links_max = DataAgentRdma::kLinksMax;
+  result.credits = DataAgentRdma::kCredits;
+  // As patient as those who ask are.
+  result.peer_silence_ns =
+      std::max(result.peer_silence_ns, 3 * config.cluster.detection_ms * base::kNsPerMs);
+  result.payload_time_ns_max = config.cluster.detection_ms * base::kNsPerMs / 12;
+  result.inline_page_bytes = config.rdma.inline_bytes;
+  return result;
+}
+
+std::vector<transport::RdmaPort*> pointers(
+    const std::vector<std::unique_ptr<transport::RdmaPort>>& ports) {
+  std::vector<transport::RdmaPort*> all;
+  for (const auto& port : ports) all.push_back(port.get());
+  return all;
+}
+
+}  // namespace
+
+DataAgentRdma::DataAgentRdma(base::Waiter& waiter)
+    : waiter_(waiter),
+      outgoing_(kRdmaLinkMessages, &waiter),
+      incoming_(kRdmaLinkMessages, &waiter) {}
+
+Expected<std::unique_ptr<DataAgentRdma>> DataAgentRdma::make(const Setup& setup) {
+  std::unique_ptr<DataAgentRdma> made(new DataAgentRdma(setup.waiter));
+  Outcome done = Done{};
+  if (setup.tcp != nullptr) done = made->make_ports(setup, made->asking_);
+  if (done && setup.serves) done = made->make_ports(setup, made->serving_);
+  if (!done) return std::move(done).error();
+  if (setup.tcp != nullptr) {
+    made->requester_.emplace(rdma_requester_config(setup.config, setup.speeds), setup.clock,
+                             pointers(made->asking_), setup.keys, setup.mover, setup.links,
+                             made->outgoing_, setup.counters);
+    made->choice_.emplace(*made->requester_, *setup.tcp,
+                          setup.config.rdma.mode != base::RdmaMode::require);
+  }
+  if (setup.serves) {
+    made->responder_.emplace(rdma_responder_config(setup.config), setup.clock,
+                             pointers(made->serving_), setup.keys, setup.rosters, made->incoming_,
+                             setup.counters);
+  }
+  return made;
+}
+
+// A device may have shorter completion queues than all links would need: then it takes fewer.
+Outcome DataAgentRdma::make_ports(const Setup& setup, Ports& ports) {
+  for (transport::RdmaDevice* rail : setup.rails) {
+    const std::uint32_t wanted = kLinksMax * (transport::kWorksMax + transport::kReceives);
+    auto port = rail->make_port(std::min(wanted, rail->info().completions_max));
+    if (!port) return std::move(port).error();
+    Outcome watched = waiter_.watch((*port)->event_descriptor(), *this);
+    if (!watched) return watched;
+    ports.push_back(std::move(*port));
+  }
+  return Done{};
+}
+
+DataAgentRdma::~DataAgentRdma() {
+  for (const Ports* ports : {&asking_, &serving_}) {
+    for (const auto& port : *ports) waiter_.unwatch(port->event_descriptor());
+  }
+}
+
+base::TimeNs DataAgentRdma::next_deadline_ns() const noexcept {
+  base::TimeNs next_ns = base::kNoDeadline;
+  if (requester_) next_ns = requester_->next_deadline_ns();
+  if (responder_) next_ns = std::min(next_ns, responder_->next_deadline_ns());
+  return next_ns;
+}
+
+bool DataAgentRdma::prepare_sleep() noexcept {
+  const bool requester_may = !requester_ || requester_->prepare_sleep();
+  const bool responder_may = !responder_ || responder_->prepare_sleep();
+  return requester_may && responder_may;
+}
+
+bool DataAgentRdma::take_news() noexcept {
+  const bool has_outgoing_ended = outgoing_.agent_take_news();
+  const bool has_incoming_ended = incoming_.agent_take_news();
+  return has_outgoing_ended || has_incoming_ended;
+}
+
+control::AgentQueuePairs DataAgentRdma::queue_pairs() noexcept {
+  control::AgentQueuePairs ends;
+  if (requester_) ends.outgoing = &outgoing_;
+  if (responder_) ends.incoming = &incoming_;
+  ends.asking = pointers(asking_);
+  ends.serving = pointers(serving_);
+  return ends;
+}
+
+}  // namespace simm

@@ -1,0 +1,260 @@
+#include "daemon/agent/data_agents.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "daemon/agent/pool_setup.h"
+#include "daemon/cluster/map_placement.h"
+
+namespace simm {
+namespace {
+
+constexpr long kPrefaultThreadsMax = 16;
+
+store::EvictionKind eviction_kind(base::EvictionRule rule) {
+  if (rule == base::EvictionRule::lru) return store::EvictionKind::lru;
+  if (rule == base::EvictionRule::fifo) return store::EvictionKind::fifo;
+  return store::EvictionKind::reuse;
+}
+
+store::StoreConfig store_config(const DataAgents::Setup& setup, std::uint64_t shard_bytes) {
+  const base::Config& config = setup.config;
+  store::StoreConfig result;
+  result.objects_max = config.store.objects_max / config.threading.data_agents;
+  result.tenants_max = base::kTenantsServedMax;
+  for (const control::Tenant& tenant : setup.tenants.tenants()) {
+    if (tenant.quota_percent == 100 && tenant.weight == 1) continue;
+    const bool limited = tenant.quota_percent < 100;
+    result.quotas.push_back({tenant.id,
+                             limited ? store::percent_of(shard_bytes, tenant.quota_percent) : 0,
+                             tenant.weight});
+  }
+  result.lease_default_ns = config.store.lease_default_ms * base::kNsPerMs;
+  result.lease_max_ns = config.store.lease_max_ms * base::kNsPerMs;
+  result.lease_budget_percent = config.store.lease_budget_percent;
+  result.pin_budget_percent = config.store.pin_budget_percent;
+  result.eviction = eviction_kind(config.store.eviction);
+  result.free_low_permille = (100 - config.store.eviction_watermark_percent) * 10;
+  result.free_high_permille = result.free_low_permille + 10;
+  return result;
+}
+
+void log_recovery(const DataAgents::Setup& setup,
+                  const std::vector<std::unique_ptr<store::Store>>& stores,
+                  base::TimeNs elapsed_ns) {
+  if (!setup.pool->is_kept()) return;
+  std::uint64_t objects = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t lost = 0;
+  std::uint64_t refused = 0;
+  for (const auto& store : stores) {
+    const store::StoreStats stats = store->stats();
+    objects += stats.recovered;
+    bytes += stats.payload_bytes;
+    lost += std::accumulate(stats.lost_at_recovery.begin(), stats.lost_at_recovery.end(),
+                            std::uint64_t{0});
+    refused += stats.refused_tables;
+  }
+  setup.counters.counter("pool.recovery_ns").set(elapsed_ns);
+  setup.log.info("pool", "recovered",
+                 {{"objects", objects},
+                  {"bytes", base::format_bytes(bytes)},
+                  {"lost_entries", lost},
+                  {"refused_tables", refused},
+                  {"ms", elapsed_ns / base::kNsPerMs}});
+}
+
+base::AgentGroupOptions group_options(const base::Config& config) {
+  base::AgentGroupOptions options;
+  options.mode = config.threading.mode;
+  for (const std::int64_t cpu : config.threading.cpus) {
+    options.cpus.push_back(static_cast<int>(cpu));
+  }
+  options.idle = {config.wait.mode, config.wait.spin_us * std::uint64_t{1000}};
+  return options;
+}
+
+}  // namespace
+
+Expected<std::unique_ptr<DataAgents>> DataAgents::create(const Setup& setup) {
+  const std::uint32_t count = setup.config.threading.data_agents;
+  std::unique_ptr<DataAgents> made(new DataAgents());
+  made->pool_ = setup.pool;
+  if (setup.clustered) {
+    made->placement_ = std::make_unique<cluster::MapPlacement>();
+  } else {
+    made->placement_ = std::make_unique<LocalPlacement>(static_cast<std::uint16_t>(count));
+  }
+  auto group =
+      base::AgentGroup::create(group_options(setup.config), count, setup.clock, setup.counters);
+  if (!group) return std::move(group).error();
+  made->group_ = std::move(*group);
+
+  std::vector<transport::LocalMember> members;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    made->movers_.push_back(std::make_unique<transport::RegionMover>());
+    members.push_back({&made->group_->waiter(i), made->movers_.back().get()});
+  }
+  made->mesh_ = std::make_unique<transport::LocalMesh>(transport::LocalMeshConfig{}, members);
+  Outcome added = made->make_flights(setup, members);
+  if (added) added = made->add_agents(setup);
+  if (!added) return std::move(added).error();
+  made->start_prefault(setup);
+  return made;
+}
+
+Outcome DataAgents::make_flights(const Setup& setup,
+                                 const std::vector<transport::LocalMember>& members) {
+  // Storage daemons have no clients who could read together.
+  const auto shards = static_cast<std::uint32_t>(members.size());
+  const std::uint64_t bytes = shard_bytes_of(setup.config.node.cache_bytes, shards) * shards;
+  if (!setup.clustered || !setup.has_clients || bytes == 0) return Done{};
+  auto memory = store::ReservedMemory::map(bytes);
+  if (!memory) return Error{memory.status(), "node.cache_bytes: " + memory.error().context};
+  flight_memory_ = std::make_unique<store::ReservedMemory>(std::move(*memory));
+  write_marks_ = std::make_unique<engine::WriteMarks>();
+  transport::LocalMeshConfig config;
+  config.peer = engine::kFlights;
+  flight_mesh_ = std::make_unique<transport::LocalMesh>(config, members);
+  return Done{};
+}
+
+// A store is made of nothing but its own memory, and most of the time goes into reading tables.
+Expected<std::vector<std::unique_ptr<store::Store>>> DataAgents::make_stores(const Setup& setup) {
+  std::vector<std::unique_ptr<store::Store>> stores;
+  if (pool_ == nullptr) return stores;
+  const std::uint32_t count = setup.config.threading.data_agents;
+  const base::TimeNs begun_ns = setup.clock.now_ns();
+  std::vector<Expected<std::unique_ptr<store::Store>>> made;
+  for (std::uint32_t i = 0; i < count; ++i) made.emplace_back(Error{});
+  std::vector<std::thread> threads;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    auto make = [&setup, &made, i, begun_ns, pool = pool_] {
+      const store::ShardMemory memory = pool->shard(i, begun_ns);
+      made[i] = store::Store::create(store_config(setup, memory.payload.size()), memory);
+    };
+    try {
+      threads.emplace_back(make);
+    } catch (const std::system_error&) {  // no more threads: this one does it
+      make();
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (auto& store : made) {
+    if (!store) return std::move(store).error();
+    stores.push_back(std::move(*store));
+  }
+  log_recovery(setup, stores, setup.clock.now_ns() - begun_ns);
+  return stores;
+}
+
+Outcome DataAgents::add_agents(const Setup& setup) {
+  const DataAgentShared shared{setup.config,    setup.clock,       setup.counters,
+                               setup.errors,    *placement_,       setup.control,
+                               setup.hash_seed, setup.has_clients, flight_mesh_ != nullptr};
+  const std::uint32_t count = setup.config.threading.data_agents;
+  auto stores = make_stores(setup);
+  if (!stores) return std::move(stores).error();
+  for (std::uint32_t i = 0; i < count; ++i) {
+    DataAgent::Parts parts{nullptr, nullptr, *mesh_, *movers_[i], group_->waiter(i)};
+    if (!stores->empty()) parts.store = std::move((*stores)[i]);
+    if (setup.clustered) {
+      auto io = transport::make_socket_io(transport::SocketIoChoice::automatic, &parts.waiter);
+      if (!io) return std::move(io).error();
+      parts.network_io = std::move(*io);
+      const bool is_uring = parts.network_io->kind() == transport::SocketIoKind::uring;
+      if (i == 0) setup.log.info("cluster", "sockets", {{"by", is_uring ? "io_uring" : "epoll"}});
+    }
+    agents_.push_back(std::make_unique<DataAgent>(shared, i, std::move(parts)));
+    if (setup.rails != nullptr) {
+      Outcome added = agents_.back()->add_rdma(shared, i, *setup.rails);
+      if (!added) return added;
+    }
+    if (setup.clustered) agents_.back()->connect_network();
+    if (flight_mesh_ != nullptr) {
+      const std::size_t part = flight_memory_->bytes() / count;
+      // SAFETY: i < count, so the i-th of `count` equal parts lies inside.
+      const std::span<std::byte> memory(flight_memory_->data() + i * part, part);
+      memory::RegionKeys* keys = nullptr;
+      if (setup.rails != nullptr) {
+        flight_ranges_.push_back(setup.rails->add_own(memory));
+        keys = flight_ranges_.back().get();
+      }
+      Outcome added =
+          agents_.back()->add_flights(shared, i, {*flight_mesh_, *write_marks_, memory, keys});
+      if (!added) return added;
+    }
+    group_->add(i, *agents_.back());
+  }
+  return Done{};
+}
+
+// On half of the CPUs: the data agents are at work already.
+void DataAgents::start_prefault(const Setup& setup) {
+  if (pool_ == nullptr) return;
+  base::Counter done = setup.counters.counter("pool.prefaulted_bytes");
+  setup.counters.counter("pool.bytes").set(pool_bytes());
+  if (!setup.config.node.prefault) return;
+  const long cpus = ::sysconf(_SC_NPROCESSORS_ONLN);
+  const auto threads = static_cast<std::uint32_t>(std::clamp(cpus / 2, 1L, kPrefaultThreadsMax));
+  prefaulter_ = std::make_unique<memory::Prefaulter>(
+      pool_->payload().bytes(), done, [&log = setup.log](const memory::PrefaultProgress& now) {
+        if (now.failure == 0) {
+          log.info("pool", "prefault",
+                   {{"done", base::format_bytes(now.done_bytes)},
+                    {"of", base::format_bytes(now.bytes)}});
+          return;
+        }
+        log.warning("pool", "prefault ended early, the rest comes when it is first touched",
+                    {{"done", base::format_bytes(now.done_bytes)},
+                     {"of", base::format_bytes(now.bytes)},
+                     {"why", system_error("madvise", now.failure).context}});
+      });
+  if (!prefaulter_->start(threads)) {
+    setup.log.warning("pool",
+                      "no thread for node.prefault: pages come when they are first touched");
+  }
+}
+
+void DataAgents::stop() noexcept {
+  if (prefaulter_ != nullptr) prefaulter_->request_stop();
+  group_->stop();
+}
+
+std::vector<control::AgentMail> DataAgents::mail() {
+  std::vector<control::AgentMail> all;
+  for (std::size_t i = 0; i < agents_.size(); ++i) {
+    all.push_back({&agents_[i]->commands(), &agents_[i]->events(), &group_->waiter(i)});
+  }
+  return all;
+}
+
+std::vector<control::AgentTracing> DataAgents::tracing() {
+  std::vector<control::AgentTracing> all;
+  for (std::size_t i = 0; i < agents_.size(); ++i) {
+    all.push_back({&agents_[i]->tracer(), &group_->waiter(i)});
+  }
+  return all;
+}
+
+std::vector<store::TenantTables*> DataAgents::tenants() {
+  std::vector<store::TenantTables*> all;
+  for (const auto& agent : agents_) {
+    if (agent->tenants() != nullptr) all.push_back(agent->tenants());
+  }
+  return all;
+}
+
+std::vector<control::AgentPresence> DataAgents::presence() {
+  std::vector<control::AgentPresence> all;
+  for (const auto& agent : agents_) all.push_back(agent->presence());
+  return all;
+}
+
+}  // namespace simm

@@ -1,0 +1,89 @@
+// DataAgents: the data half of a daemon: the pool's memory, its shards, and the threads that run
+// them. Made whole, started, stopped, and only then destroyed.
+// Owned by NodeDaemon. Thread: control.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "daemon/admin/trace_recorder.h"
+#include "daemon/agent/data_agent.h"
+#include "daemon/agent/local_placement.h"
+#include "daemon/agent/rdma_rails.h"
+#include "daemon/attach/mailbox_data_plane.h"
+#include "daemon/base/agent_group.h"
+#include "daemon/base/log.h"
+#include "daemon/memory/helper/foreign_arena.h"
+#include "daemon/memory/prefaulter.h"
+#include "daemon/store/pool/pool_memory.h"
+#include "daemon/store/space/reserved_memory.h"
+#include "daemon/transport/region_mover.h"
+
+namespace simm {
+
+class DataAgents {
+public:
+  struct Setup {
+    const base::Config& config;
+    const base::Clock& clock;
+    base::CounterSet& counters;  // these two outlive what is made
+    base::Log& log;
+    base::ErrorLog& errors;
+    session::ControlWaker& control;
+    const control::TenantRules& tenants;
+    std::uint64_t hash_seed;
+    bool clustered;    // there are other daemons; the maps come from a manager
+    bool has_clients;  // false: a storage daemon
+    // Outlives what is made; null: there is no pool.
+    const store::PoolMemory* pool;
+    RdmaRails* rails;  // outlives what is made; null: no RDMA ports
+  };
+
+  // Recovers what the pool holds, its shards side by side. Fails when memory or threads can not be
+  // had; the error names the key.
+  static Expected<std::unique_ptr<DataAgents>> create(const Setup& setup);
+
+  Outcome start() { return group_->start(); }
+  // For the watchdog; see AgentGroup.
+  bool have_all_turned() noexcept { return group_->have_all_turned(); }
+  // Sessions must be gone: what a client still has under way would never complete.
+  void stop() noexcept;
+
+  [[nodiscard]] std::vector<control::AgentMail> mail();
+  [[nodiscard]] std::vector<control::AgentTracing> tracing();
+  // Of each shard.
+  [[nodiscard]] std::vector<store::TenantTables*> tenants();
+  // Only when clustered.
+  [[nodiscard]] std::vector<control::AgentPresence> presence();
+  [[nodiscard]] std::uint64_t pool_bytes() const noexcept {
+    return pool_ == nullptr ? 0 : pool_->payload_bytes();
+  }
+  // The pool's memory, for helper processes; nothing when there is no pool.
+  [[nodiscard]] memory::ForeignArena foreign_arena() const noexcept {
+    if (pool_ == nullptr) return {};
+    return {pool_->payload().fd(), pool_->payload().bytes()};
+  }
+
+private:
+  DataAgents() = default;
+  Outcome make_flights(const Setup& setup, const std::vector<transport::LocalMember>& members);
+  Outcome add_agents(const Setup& setup);
+  Expected<std::vector<std::unique_ptr<store::Store>>> make_stores(const Setup& setup);
+  void start_prefault(const Setup& setup);
+
+  const store::PoolMemory* pool_ = nullptr;  // null: there is none
+  std::unique_ptr<const engine::Placement> placement_;
+  std::unique_ptr<base::AgentGroup> group_;
+  std::vector<std::unique_ptr<transport::RegionMover>> movers_;
+  std::unique_ptr<transport::LocalMesh> mesh_;
+  // Null: every process fetches for itself what it reads.
+  std::unique_ptr<store::ReservedMemory> flight_memory_;
+  std::vector<std::unique_ptr<transport::RegisteredRange>> flight_ranges_;  // with RDMA ports
+  std::unique_ptr<engine::WriteMarks> write_marks_;
+  std::unique_ptr<transport::LocalMesh> flight_mesh_;
+  std::vector<std::unique_ptr<DataAgent>> agents_;
+  std::unique_ptr<memory::Prefaulter> prefaulter_;  // null: pages come when they are first touched
+};
+
+}  // namespace simm

@@ -1,0 +1,359 @@
+#include "daemon/attach/attachment.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "daemon/base/sanitize.h"
+#include "daemon/session/session_counters.h"
+#include "ipc/attach_rules.h"
+#include "ipc/control_codec.h"
+#include "ipc/memory_file.h"
+#include "simm/version.h"
+
+namespace simm::control {
+
+Attachment::Attachment(AttachServices services, AttachmentOwner& owner, std::uint64_t session_id,
+                       ipc::FdSocket socket, ipc::PeerIdentity peer, const Tenant& tenant,
+                       std::size_t listener)
+    : services_(services),
+      owner_(owner),
+      session_id_(session_id),
+      socket_(std::move(socket)),
+      account_(std::make_shared<RegionAccount>(
+          std::move(peer), services.environment.config.memory.map_bytes_max,
+          services.environment.config.session.regions_max,
+          services.environment.config.memory.touch_budget_bytes,
+          services.accounts.of(tenant).pins(), services.accounts.of(tenant).touches())),
+      tenant_(tenant),
+      listener_(listener),
+      readable_(services.environment.io),
+      process_exit_(services.environment.io),
+      deadline_(services.environment.io) {}
+
+void Attachment::start() {
+  const auto self = shared_from_this();
+  if (!readable_.watch(socket_.fd())) return close("unwatchable");
+  if (peer().pidfd() >= 0 && process_exit_.watch(peer().pidfd())) {
+    process_exit_.when_readable([this] { close("exited"); });
+  }
+  deadline_.expires_after(
+      std::chrono::milliseconds(services_.environment.config.session.handshake_ms));
+  deadline_.async_wait([weak = weak_from_this()](const boost::system::error_code& cancelled) {
+    const auto alive = weak.lock();
+    if (cancelled || alive == nullptr || !alive->in_handshake_) return;
+    alive->services_.environment.errors.record("control.attach", Status::timeout,
+                                               "handshake not finished in time");
+    alive->close("handshake_timeout", ipc::PoisonReason::handshake_timeout);
+  });
+  read_next();
+}
+
+void Attachment::read_next() {
+  if (closing_elsewhere_ > 0) return;  // on_closed_elsewhere() goes on
+  readable_.when_readable([self = shared_from_this()] { self->on_readable(); });
+}
+
+void Attachment::on_readable() {
+  std::array<std::byte, ipc::kControlMessageBytesMax> buffer;
+  ipc::Received received = socket_.try_receive(buffer);
+  const std::size_t fd_count = received.fd_count;
+  std::vector<ipc::UniqueFd> fds = keep_memory(received);
+  switch (received.result) {
+    case ipc::SocketResult::done:
+      break;
+    case ipc::SocketResult::would_block:
+      return read_next();
+    case ipc::SocketResult::hung_up:
+      return close("hung_up");
+    case ipc::SocketResult::too_many_fds:
+      return close("too_many_descriptors", ipc::PoisonReason::bad_descriptor_passing);
+    case ipc::SocketResult::too_long:
+      return close("message_too_long", ipc::PoisonReason::bad_message);
+    case ipc::SocketResult::failed:
+      return close("receive_failed");
+  }
+  auto message = ipc::decode_client_message(std::span(buffer.data(), received.bytes));
+  if (!message) {
+    services_.environment.errors.record("control.message", message.status(),
+                                        message.error().context);
+    return close("bad_message", ipc::PoisonReason::bad_message);
+  }
+  const auto* region = std::get_if<ipc::RegisterRegion>(&*message);
+  const std::size_t expected_fds = region != nullptr && region->has_fd ? 1 : 0;
+  if (fd_count != expected_fds) {
+    return close("unexpected_descriptors", ipc::PoisonReason::bad_descriptor_passing);
+  }
+  handle(std::move(*message), std::move(fds));
+}
+
+std::vector<ipc::UniqueFd> Attachment::keep_memory(ipc::Received& received) {
+  std::vector<ipc::UniqueFd> memory;
+  auto odd = std::make_shared<std::vector<ipc::UniqueFd>>();
+  for (std::size_t i = 0; i < received.fd_count; ++i) {
+    ipc::UniqueFd& fd = received.fds[i];
+    (ipc::MemoryFile::is_memory(fd.get()) ? memory : *odd).push_back(std::move(fd));
+  }
+  if (!odd->empty()) close_elsewhere(std::move(odd));
+  return memory;
+}
+
+void Attachment::close_elsewhere(std::shared_ptr<void> closed_last) {
+  ++closing_elsewhere_;
+  services_.closers.submit(
+      tenant_, [self = shared_from_this(), last = std::move(closed_last)]() mutable {
+        last.reset();
+        boost::asio::post(self->services_.environment.io, [self] { self->on_closed_elsewhere(); });
+      });
+}
+
+void Attachment::on_closed_elsewhere() {
+  if (--closing_elsewhere_ > 0) return;
+  if (is_finished_) return owner_.on_closed(*this);
+  // While it opens or is busy, whoever ends that reads on.
+  if (state_ == State::hello || state_ == State::mapping || state_ == State::open) read_next();
+}
+
+void Attachment::handle(ipc::ClientMessage message, std::vector<ipc::UniqueFd> fds) {
+  if (const auto* hello = std::get_if<ipc::Hello>(&message); hello && state_ == State::hello) {
+    return on_hello(*hello);
+  }
+  if (std::holds_alternative<ipc::Mapped>(message) && state_ == State::mapping) return on_mapped();
+  if (std::holds_alternative<ipc::Goodbye>(message)) return close("goodbye");
+  if (state_ == State::open) {
+    if (const auto* wanted = std::get_if<ipc::OpenNamespace>(&message)) {
+      return on_open_name_space(*wanted);
+    }
+    if (const auto* wanted = std::get_if<ipc::RegisterRegion>(&message)) {
+      return on_register_region(*wanted, std::move(fds));
+    }
+    if (const auto* wanted = std::get_if<ipc::DeregisterRegion>(&message)) {
+      return on_deregister_region(*wanted);
+    }
+  }
+  // A message out of its place. (In `opening` and `busy` nothing is read.)
+  close("message_out_of_place", ipc::PoisonReason::bad_message);
+}
+
+void Attachment::on_hello(const ipc::Hello& hello) {
+  client_name_ = base::sanitize(hello.client_name, 100);
+  const base::Config& config = services_.environment.config;
+  ipc::DaemonFacts facts;
+  facts.version = SIMM_VERSION_STRING;
+  facts.manager_address = config.cluster.manager;
+  const Outcome fits = ipc::check_hello(hello, facts);
+  if (!fits) return refuse(fits.status(), fits.error().context);
+
+  const std::uint32_t lanes =
+      ipc::granted_lanes(hello.lane_count, config.session.lanes_default, ipc::kLanesMax);
+  auto memory = SessionMemory::create(session_id_, lanes);
+  if (!memory) {
+    services_.environment.errors.record("control.session_memory", memory.status(),
+                                        memory.error().context);
+    return refuse(Status::out_of_memory,
+                  "no memory for another session: " + memory.error().context);
+  }
+  memory_.emplace(std::move(*memory));
+
+  ipc::Welcome welcome;
+  welcome.daemon_version = SIMM_VERSION_STRING;
+  welcome.session_id = session_id_;
+  welcome.tenant = tenant_.name;
+  welcome.session_bytes = ipc::session_bytes(lanes);
+  welcome.lane_count = lanes;
+  welcome.limits = {
+      ipc::kValueBytesMax,           ipc::kKeyBytesMax,
+      config.session.regions_max,    config.engine.timeout_default_ms * base::kNsPerMs,
+      config.store.lease_default_ms, config.store.lease_max_ms};
+  welcome.extensions = hello.extensions & granted_extensions();
+  const bool has_process = (welcome.extensions & ipc::kProcessDescriptor) != 0;
+  const std::array<int, ipc::kWelcomeFds + 1> fds = {memory_->file.fd(), memory_->client_bell.fd(),
+                                                     services_.reach.process_fd};
+  if (!send(welcome, std::span(fds).first(ipc::kWelcomeFds + (has_process ? 1 : 0)))) {
+    return close("unreachable");
+  }
+  memory_->client_bell = ipc::BellSocket(-1);
+  state_ = State::mapping;
+  read_next();
+}
+
+std::uint32_t Attachment::granted_extensions() const noexcept {
+  if (!services_.reach.outlives_socket) return 0;
+  // A pidfd lets a process of the daemon's own user do what that user may do to the daemon. Where
+  // such a client can not name the daemon's process, it does not get a name for it here.
+  const bool is_hidden_twin = peer().pid() == 0 && peer().uid() == ::geteuid();
+  const bool has_process = services_.reach.process_fd >= 0 && !is_hidden_twin;
+  return ipc::kReachOutlivesSocket | (has_process ? ipc::kProcessDescriptor : 0u);
+}
+
+void Attachment::on_mapped() {
+  // From here on nobody can take pages away, so the rings may be read.
+  const Outcome sealed = memory_->file.seal_final();
+  if (!sealed) {
+    services_.environment.errors.record("control.seal", sealed.status(), sealed.error().context);
+    return close("seal_failed");
+  }
+  state_ = State::opening;
+  services_.plane.open_session({session_id_, &*memory_, &tenant_});
+}
+
+void Attachment::on_opened(Status status) {
+  if (state_ != State::opening) return;  // it is closing already
+  if (status != Status::ok) {
+    send(ipc::Refused{status, "no memory for another session on the data agents"});
+    return close("refused");
+  }
+  state_ = State::open;
+  was_open_ = true;
+  deadline_.cancel();
+  services_.environment.log.info("control", "session opened",
+                                 {{"session", session_id_},
+                                  {"tenant", tenant_.name},
+                                  {"pid", static_cast<std::uint64_t>(peer().pid())},
+                                  {"client", client_name_}});
+  leave_handshake();
+  reply(ipc::Opened{});
+}
+
+void Attachment::on_open_name_space(const ipc::OpenNamespace& wanted) {
+  state_ = State::busy;
+  request_id_ = wanted.request_id;
+  const base::NamespaceId name_space = services_.tenants.namespace_id(wanted.name);
+  const bool is_counted = wanted.name.empty() || name_spaces_.count(name_space.value) != 0;
+  if (!is_counted) {
+    if (!services_.accounts.of(tenant_).open_name_space(name_space)) {
+      return on_name_space(Status::out_of_memory, 0);
+    }
+    name_spaces_.insert(name_space.value);
+  }
+  services_.plane.open_name_space(session_id_, name_space);
+}
+
+void Attachment::on_name_space(Status status, std::uint16_t id) {
+  if (state_ != State::busy) return;
+  if (status != Status::ok) {
+    services_.environment.limits.reached(base::Limit::namespaces_per_tenant);
+  }
+  reply(
+      ipc::NamespaceReply{request_id_, status, id,
+                          status == Status::ok ? "" : "this tenant has too many namespaces open"});
+}
+
+void Attachment::refuse(Status status, const std::string& reason) {
+  services_.environment.counters.counter("control.attach.refused").add();
+  send(ipc::Refused{status, reason});
+  close("refused");
+}
+
+bool Attachment::send(const ipc::DaemonMessage& message, std::span<const int> fds) {
+  const auto packet = ipc::encode(message);
+  if (!packet) {
+    services_.environment.errors.record("control.encode", packet.status(), packet.error().context);
+    return false;
+  }
+  return socket_.try_send(*packet, fds) == ipc::SocketResult::done;
+}
+
+void Attachment::reply(const ipc::DaemonMessage& message) {
+  // A client that does not read its replies does not want them.
+  if (!send(message)) return close("reply_undeliverable");
+  state_ = State::open;
+  read_next();
+}
+
+void Attachment::on_poisoned(ipc::PoisonReason reason) {
+  if (state_ == State::draining || state_ == State::closed) return;
+  close("poisoned", reason);
+}
+
+void Attachment::close(const char* cause, ipc::PoisonReason poison) {
+  if (state_ == State::draining || state_ == State::closed) return;
+  const auto self = shared_from_this();
+  const bool running = state_ >= State::opening;
+  services_.environment.counters.counter(std::string("control.closed.") + cause).add();
+  readable_.stop();
+  process_exit_.stop();
+  deadline_.cancel();
+  state_ = State::draining;
+  end_cause_ = cause;
+  poison_ = poison;
+  if (!running) return finish();
+  leave_handshake();
+  if (poison != ipc::PoisonReason::none) send(ipc::Poisoned{poison});
+  services_.environment.log.info("control", "session closing",
+                                 {{"session", session_id_},
+                                  {"pid", static_cast<std::uint64_t>(peer().pid())},
+                                  {"cause", cause},
+                                  {"poisoned", session::poison_reason_name(poison)}});
+  // The socket stays open until nothing of the session is used any more: its hang-up tells a client
+  // that drains with us that everything has ended.
+  services_.plane.close_session(session_id_, poison);
+}
+
+void Attachment::leave_handshake() {
+  if (!in_handshake_) return;
+  in_handshake_ = false;
+  owner_.on_handshake_over(*this);
+}
+
+void Attachment::on_gone(std::shared_ptr<void> remains, ipc::BellSocket bell) {
+  remains_ = std::move(remains);
+  if (memory_) memory_->bell = std::move(bell);
+  if (registering_) {
+    // The registrar still works for us; on_region_ready() comes here again.
+    state_ = State::closed;
+    return;
+  }
+  finish();
+}
+
+void Attachment::finish() {
+  const auto self = shared_from_this();
+  readable_.stop();
+  process_exit_.stop();
+  deadline_.cancel();
+  state_ = State::closed;
+  leave_handshake();
+  close_sockets();
+  regions_.clear();
+  for (const std::uint64_t value : name_spaces_) {
+    services_.accounts.of(tenant_).close_name_space({value});
+  }
+  name_spaces_.clear();
+  if (memory_) {
+    auto memory = std::make_shared<SessionMemory>(std::move(*memory_));
+    memory_.reset();
+    // Regions first: they may lie in the session's budgets and lanes.
+    services_.environment.registrar.submit_release(
+        [remains = std::move(remains_), account = account_, memory = std::move(memory)]() mutable {
+          remains.reset();
+          account.reset();
+          memory.reset();
+        });
+  }
+  is_finished_ = true;
+  if (closing_elsewhere_ == 0) owner_.on_closed(*this);
+}
+
+void Attachment::close_sockets() {
+  if (socket_.shut()) {
+    socket_.close();
+  } else {
+    close_elsewhere(std::make_shared<ipc::FdSocket>(std::move(socket_)));
+  }
+  if (!memory_) return;
+  if (memory_->bell.shut()) return;
+  close_elsewhere(std::make_shared<ipc::BellSocket>(std::move(memory_->bell)));
+}
+
+const char* Attachment::state_name() const noexcept {
+  constexpr std::array<const char*, 7> kNames = {"hello", "mapping",  "opening", "open",
+                                                 "busy",  "draining", "closed"};
+  return kNames[static_cast<std::size_t>(state_)];
+}
+
+}  // namespace simm::control

@@ -1,0 +1,70 @@
+#include "daemon/attach/tenant_rules.h"
+
+#include <algorithm>
+
+namespace simm::control {
+namespace {
+
+constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 50;
+
+// A kind in front keeps a tenant and a namespace of one name apart.
+std::uint64_t name_id(const base::KeyHasher& hasher, std::string_view kind, std::string_view name) {
+  return hasher(std::string(kind) + ":" + std::string(name)).low;
+}
+
+}  // namespace
+
+TenantRules::TenantRules(const base::Config& config, const base::KeyHasher& hasher)
+    : hasher_(hasher) {
+  const auto configured_default =
+      std::find_if(config.tenants.begin(), config.tenants.end(),
+                   [](const base::TenantConfig& tenant) { return tenant.name == "default"; });
+  add(configured_default != config.tenants.end()
+          ? *configured_default
+          : base::TenantConfig{"default", {}, {}, 100, 1, kUnlimited});
+  std::vector<Rule> groups;
+  for (const base::TenantConfig& tenant : config.tenants) {
+    const std::size_t index = add(tenant);
+    for (const std::int64_t uid : tenant.uids) rules_.push_back({index, uid, false});
+    for (const std::int64_t gid : tenant.gids) groups.push_back({index, gid, true});
+  }
+  rules_.insert(rules_.end(), groups.begin(), groups.end());
+  // A tenant that only a socket names needs no section of its own.
+  for (const base::SocketConfig& socket : config.sockets) {
+    if (!socket.tenant.empty()) add({socket.tenant, {}, {}, 100, 1, kUnlimited});
+  }
+}
+
+std::size_t TenantRules::add(const base::TenantConfig& config) {
+  for (std::size_t i = 0; i < tenants_.size(); ++i) {
+    if (tenants_[i].name == config.name) return i;
+  }
+  tenants_.push_back({config.name,
+                      {name_id(hasher_, "tenant", config.name)},
+                      config.quota_percent,
+                      config.weight,
+                      config.in_flight_bytes_max});
+  return tenants_.size() - 1;
+}
+
+const Tenant& TenantRules::resolve(std::string_view socket_tenant, uid_t uid,
+                                   gid_t gid) const noexcept {
+  if (!socket_tenant.empty()) {
+    for (const Tenant& tenant : tenants_) {
+      if (tenant.name == socket_tenant) return tenant;
+    }
+  }
+  for (const Rule& rule : rules_) {
+    if (rule.id == static_cast<std::int64_t>(rule.is_group ? gid : uid)) {
+      return tenants_[rule.tenant];
+    }
+  }
+  return tenants_.front();
+}
+
+base::NamespaceId TenantRules::namespace_id(std::string_view name) const noexcept {
+  // The default namespace has no name.
+  return {name.empty() ? 0 : name_id(hasher_, "namespace", name)};
+}
+
+}  // namespace simm::control

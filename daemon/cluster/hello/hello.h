@@ -1,0 +1,111 @@
+// The values of the hello: who a daemon says it is, what a connection is for, and how it ended.
+// Plain values. Thread: any.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "daemon/cluster/hello/daemon_identity.h"
+#include "daemon/cluster/hello/hello_wire.h"
+#include "daemon/cluster/hello/secret.h"
+
+namespace simm::cluster {
+
+inline constexpr std::uint16_t kHelloVersionMin = 5;  // 5: stripes over RDMA
+inline constexpr std::uint16_t kHelloVersionMax = 5;
+
+// What this daemon is to all others. Outlives every hello that is made with it.
+struct HelloSelf {
+  std::string cluster;  // is_cluster_name()
+  std::string name;     // of this daemon, unique in its cluster; is_cluster_name()
+  Incarnation incarnation;
+  ClusterRole role = ClusterRole::node;
+  std::uint16_t shards = 0;                 // that it serves; 0: it takes no data connections
+  std::uint64_t features = 0;               // bits that it understands
+  std::uint64_t hash_seed_fingerprint = 0;  // ClusterSecret::fingerprint_of
+  std::uint16_t version_min = kHelloVersionMin;
+  std::uint16_t version_max = kHelloVersionMax;
+  std::uint32_t process = 0;  // random, below 1 << kProcessBits: an incarnation may outlive one
+};
+
+enum class HelloPurpose : std::uint8_t {
+  control = 1,     // messages in tagged frames
+  data = 2,        // the bare socket, for a data agent
+  queue_pair = 3,  // messages in tagged frames, that connect a queue pair of a data agent
+};
+
+// Bits of HelloSelf::features.
+inline constexpr std::uint64_t kFeatureQueuePairs =
+    1;  // it has RDMA ports that others may connect to
+
+// What the dialer wants.
+struct HelloRequest {
+  HelloPurpose purpose = HelloPurpose::control;
+  Incarnation target;       // must be set; control: zero is whoever answers there
+  std::uint16_t shard = 0;  // data, queue_pair: of the target
+  std::uint64_t link = 0;   // data, queue_pair: the dialer's number for this connection
+};
+
+// The upper bits of a connection's number say which process has dialled it.
+inline constexpr unsigned kProcessBits = 24;
+[[nodiscard]] inline std::uint64_t first_link_of(const HelloSelf& self) noexcept {
+  return std::uint64_t{self.process} << (64 - kProcessBits) | 1;
+}
+[[nodiscard]] inline std::uint32_t process_of(const HelloRequest& request) noexcept {
+  return static_cast<std::uint32_t>(request.link >> (64 - kProcessBits));
+}
+
+using HelloPeer = DaemonIdentity;
+
+// Keys of the two directions of one connection.
+struct FrameKeys {
+  Mac send;
+  Mac receive;
+};
+
+struct HelloResult {
+  HelloPeer peer;
+  HelloRequest request;  // the dialer's, at both ends
+  std::uint16_t version = 0;
+  std::uint64_t features = 0;  // those that both understand
+  FrameKeys keys;
+};
+
+// Why there is no connection. The numbers are part of the wire; only append. The first two are
+// found at this end and never sent.
+enum class HelloRefusal : std::uint32_t {
+  none = 0,
+  garbage = 1,   // no hello of ours, or damaged on the way
+  impostor = 2,  // the acceptor did not prove that it knows the secret, or is not the target
+  version = 3,
+  cluster_name = 4,
+  secret_missing = 5,  // one of both has a secret, the other one none
+  proof = 6,           // the dialer did not prove that it knows the secret
+  itself = 7,          // the dialer's incarnation is the acceptor's
+  hash_seed = 8,
+  target = 9,  // another incarnation lives here now
+  shard = 10,  // no such shard
+};
+
+[[nodiscard]] bool is_sent_refusal(std::uint32_t value) noexcept;
+// What it means and what to do about it, for a person.
+[[nodiscard]] std::string_view refusal_text(HelloRefusal refusal) noexcept;
+[[nodiscard]] Status refusal_status(HelloRefusal refusal) noexcept;
+
+// 1 to 64 characters of A-Z a-z 0-9 . _ -: fit for logs and file names without quoting.
+[[nodiscard]] bool is_cluster_name(std::string_view name) noexcept;
+
+// Names and incarnations as they stand in messages. `name_of` is empty for what is no cluster name
+// followed by zeros.
+[[nodiscard]] WireName wire_name(std::string_view name) noexcept;
+[[nodiscard]] std::optional<std::string> name_of(const WireName& name);
+[[nodiscard]] inline WireIncarnation wire_incarnation(const Incarnation& value) noexcept {
+  return {value.high, value.low};
+}
+[[nodiscard]] inline Incarnation incarnation_of(const WireIncarnation& value) noexcept {
+  return {value.high, value.low};
+}
+
+}  // namespace simm::cluster

@@ -1,0 +1,143 @@
+#include "daemon/memory/helper/foreign_copier.h"
+
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "ipc/memory_file.h"
+#include "simm/check.h"
+
+namespace simm::memory {
+
+namespace {
+
+constexpr std::uint32_t state_word(BounceState state) {
+  return static_cast<std::uint32_t>(state);
+}
+
+constexpr ForeignCopier::Ticket make_ticket(std::uint32_t worker, std::uint32_t slot) {
+  return static_cast<ForeignCopier::Ticket>(worker + 1) << 32 | slot;
+}
+constexpr std::uint32_t slot_of(ForeignCopier::Ticket ticket) {
+  return static_cast<std::uint32_t>(ticket);
+}
+
+}  // namespace
+
+Expected<std::unique_ptr<ForeignCopier>> ForeignCopier::start(AdoptClient& helper,
+                                                              const ipc::PeerIdentity& client,
+                                                              const ForeignArena& arena) {
+  std::unique_ptr<ForeignCopier> copier(new ForeignCopier(helper, client, arena));
+  if (Outcome alive = copier->revive(); !alive) return std::move(alive).error();
+  return copier;
+}
+
+Expected<std::unique_ptr<ForeignCopier::Worker>> ForeignCopier::spawn() {
+  Expected<ipc::MemoryFile> file =
+      ipc::MemoryFile::create({"simm-bounce", kBounceBytes, false, true});
+  if (!file) return std::move(file).error();
+  auto worker = std::make_unique<Worker>();
+  Expected<ipc::Mapping> mapping =
+      ipc::Mapping::map(file->fd(), 0, kBounceBytes, {.dont_fork = true, .dont_dump = true});
+  if (!mapping) return std::move(mapping).error();
+  auto pair = ipc::FdSocket::pair();
+  if (!pair) return std::move(pair).error();
+  Expected<SpawnedWorker> spawned = helper_.spawn_worker(
+      client_, {pair->second.fd(), file->fd(), arena_.fd, arena_.bytes.size()});
+  if (!spawned) return std::move(spawned).error();
+  worker->jobs = std::move(pair->first);
+  worker->pidfd = std::move(spawned->pidfd);
+  worker->name = spawned->name;
+  worker->bounce = std::move(mapping).value();
+  return worker;
+}
+
+bool ForeignCopier::needs_revival() const noexcept {
+  const std::uint32_t count = count_.load(std::memory_order_acquire);
+  return count < kWorkersMax && !ipc::pidfd_is_alive(workers_[count - 1]->pidfd.get());
+}
+
+Outcome ForeignCopier::revive() {
+  const std::uint32_t count = count_.load(std::memory_order_relaxed);
+  if (count == kWorkersMax) {
+    return Error{Status::out_of_memory, "too many copies of this client's memory had to be killed"};
+  }
+  Expected<std::unique_ptr<Worker>> worker = spawn();
+  if (!worker) return std::move(worker).error();
+  workers_[count] = std::move(worker).value();
+  count_.store(count + 1, std::memory_order_release);
+  return Done{};
+}
+
+Status ForeignCopier::post_read(std::uint64_t client_address, std::uint64_t length,
+                                Ticket& ticket) noexcept {
+  return post({0, 0, client_address, length, 0}, kReadSlots, ticket);
+}
+
+Status ForeignCopier::post_write(std::uint64_t client_address, const std::byte* own,
+                                 std::uint64_t length, Ticket& ticket) noexcept {
+  ForeignJob job{kReadSlots, 0, client_address, length, 0};
+  SIMM_CHECK(arena_.find(own, length, job.arena_offset));
+  return post(job, kForeignSlots, ticket);
+}
+
+// In the first free slot of [job.slot, slots_end).
+Status ForeignCopier::post(ForeignJob job, std::uint32_t slots_end, Ticket& ticket) noexcept {
+  const std::uint32_t index = count_.load(std::memory_order_acquire) - 1;
+  Worker& worker = *workers_[index];
+  if (!ipc::pidfd_is_alive(worker.pidfd.get())) return Status::unreachable;
+  for (; job.slot < slots_end; ++job.slot) {
+    SIMM_CHECK(is_job_sound(job, arena_.bytes.size()));
+    std::atomic<std::uint32_t>& state = bounce_slot(worker.bounce.data(), job.slot).state;
+    std::uint32_t expected = state_word(BounceState::free);
+    if (!state.compare_exchange_strong(expected, state_word(BounceState::claimed))) continue;
+    const ipc::SocketResult sent = worker.jobs.try_send(std::as_bytes(std::span(&job, 1)));
+    if (sent == ipc::SocketResult::done) {
+      ticket = make_ticket(index, job.slot);
+      return Status::ok;
+    }
+    state.store(state_word(BounceState::free));
+    return sent == ipc::SocketResult::would_block ? Status::no_space : Status::unreachable;
+  }
+  return Status::no_space;
+}
+
+ForeignCopier::Worker& ForeignCopier::worker_of(Ticket ticket) noexcept {
+  const std::uint64_t number = ticket >> 32;
+  SIMM_CHECK(number >= 1 && number <= count_.load(std::memory_order_acquire));
+  SIMM_CHECK(slot_of(ticket) < kForeignSlots);
+  return *workers_[number - 1];
+}
+
+PieceState ForeignCopier::poll(Ticket ticket, std::byte* own, std::uint64_t length) noexcept {
+  Worker& worker = worker_of(ticket);
+  // Asked first: what a dead worker has written before its death is visible after this.
+  const bool is_alive = ipc::pidfd_is_alive(worker.pidfd.get());
+  std::atomic<std::uint32_t>& state = bounce_slot(worker.bounce.data(), slot_of(ticket)).state;
+  const auto now = static_cast<BounceState>(state.load(std::memory_order_acquire));
+  if (now == BounceState::claimed && is_alive) return PieceState::pending;
+  if (now == BounceState::claimed) {
+    state.store(state_word(BounceState::free), std::memory_order_release);
+    return PieceState::lost;
+  }
+  if (now == BounceState::ok && own != nullptr) {
+    SIMM_CHECK(!is_write_slot(slot_of(ticket)) && length <= kReadBytesMax);
+    std::memcpy(own, bounce_bytes(worker.bounce.data(), slot_of(ticket)), length);
+  }
+  state.store(state_word(BounceState::free), std::memory_order_release);
+  return now == BounceState::ok ? PieceState::ok : PieceState::failed;
+}
+
+void ForeignCopier::fence(Ticket ticket) noexcept {
+  (void)helper_.kill_worker(worker_of(ticket).name);
+}
+
+bool ForeignCopier::is_fenced(Ticket ticket) noexcept {
+  Worker& worker = worker_of(ticket);
+  if (ipc::pidfd_is_alive(worker.pidfd.get())) return false;
+  bounce_slot(worker.bounce.data(), slot_of(ticket))
+      .state.store(state_word(BounceState::free), std::memory_order_release);
+  return true;
+}
+
+}  // namespace simm::memory

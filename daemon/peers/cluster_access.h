@@ -1,0 +1,29 @@
+// ClusterAccess: what every connection of the cluster is made with. Made by the composition root;
+// outlives them all. Thread: control.
+#pragma once
+
+#include "daemon/base/clock.h"
+#include "daemon/base/counters.h"
+#include "daemon/base/error_log.h"
+#include "daemon/base/limits.h"
+#include "daemon/base/random.h"
+#include "daemon/cluster/hello/hello.h"
+#include "daemon/control/asio.h"
+
+namespace simm::control {
+
+// From the first byte of a connection to its end: connect (dialer) and hello together.
+inline constexpr base::TimeNs kHelloTimeNs = base::kNsPerSecond;
+
+struct ClusterAccess {
+  boost::asio::io_context& io;
+  const base::Clock& clock;
+  base::Random& random;  // nonces and jitter
+  base::CounterSet& counters;
+  base::LimitCounters& limits;
+  base::ErrorLog& errors;
+  const cluster::ClusterSecret& secret;
+  const cluster::HelloSelf& self;
+};
+
+}  // namespace simm::control

@@ -1,0 +1,108 @@
+#include "daemon/peers/cluster_channel.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace simm::control {
+namespace {
+
+// Then others have their turn.
+constexpr int kReadsPerTurn = 32;
+constexpr std::size_t kReadBytes = 16384;
+
+Error broken(const TcpMoved& moved) {
+  if (moved.cause == 0) return {Status::unreachable, "the peer hung up"};
+  return {Status::unreachable, system_error("the connection", moved.cause).context};
+}
+
+}  // namespace
+
+ClusterChannel::ClusterChannel(ClusterAccess& access, ipc::UniqueFd socket,
+                               const cluster::HelloResult& hello, ClusterChannelEvents& events)
+    : access_(access),
+      hello_(hello),
+      events_(events),
+      socket_(std::move(socket)),
+      ready_(access.io),
+      soon_(access.io),
+      sealer_(hello.keys.send),
+      opener_(hello.keys.receive) {
+  if (ready_.watch(socket_.get())) {
+    ready_.when_readable([this] { read(); });
+  } else {
+    break_with({Status::io_error, "the socket can not be watched"});
+  }
+}
+
+Status ClusterChannel::send(std::span<const std::byte> payload) {
+  if (broken_) return Status::invalid_state;
+  if (payload.size() + cluster::kFrameOverheadBytes > kChannelQueueBytesMax - queued_bytes_) {
+    return payload.size() > cluster::kFramePayloadBytesMax ? Status::invalid_argument
+                                                           : Status::no_space;
+  }
+  auto frame = sealer_.seal(payload);
+  if (!frame) return frame.status();
+  queued_bytes_ += frame->size();
+  queue_.push_back(std::move(*frame));
+  if (!writing_) write();
+  return Status::ok;
+}
+
+void ClusterChannel::write() {
+  while (!queue_.empty()) {
+    const std::span<const std::byte> rest = std::span(queue_.front()).subspan(first_sent_bytes_);
+    const TcpMoved sent = send_tcp(socket_.get(), rest);
+    if (sent.result == TcpResult::hung_up) return break_with(broken(sent));
+    if (sent.result == TcpResult::would_block) {
+      writing_ = true;
+      return ready_.when_writable([this] {
+        writing_ = false;
+        write();
+      });
+    }
+    first_sent_bytes_ += sent.bytes;
+    queued_bytes_ -= sent.bytes;
+    if (first_sent_bytes_ == queue_.front().size()) {
+      queue_.pop_front();
+      first_sent_bytes_ = 0;
+    }
+  }
+}
+
+void ClusterChannel::read() {
+  std::array<std::byte, kReadBytes> buffer;
+  for (int reads = 0; reads < kReadsPerTurn; ++reads) {
+    const std::size_t want = std::min(buffer.size(), opener_.wanted());
+    const TcpMoved got = receive_tcp(socket_.get(), std::span(buffer).first(want));
+    if (got.result == TcpResult::hung_up) return break_with(broken(got));
+    if (got.result == TcpResult::would_block) break;
+    if (!take_bytes(std::span(buffer).first(got.bytes))) return;
+  }
+  ready_.when_readable([this] { read(); });
+}
+
+bool ClusterChannel::take_bytes(std::span<const std::byte> bytes) {
+  if (opener_.feed(bytes) != Status::ok) {
+    break_with({Status::corrupt, "what came is no frame of this connection"});
+    return false;
+  }
+  const auto message = opener_.take();
+  if (!message) return true;
+  const std::weak_ptr<bool> alive = alive_;
+  events_.on_message(*this, *message);
+  return !alive.expired() && !broken_;
+}
+
+void ClusterChannel::break_with(Error cause) {
+  if (broken_) return;
+  broken_ = true;
+  ready_.stop();
+  queue_.clear();
+  queued_bytes_ = 0;
+  access_.errors.record("cluster.channel", cause.status, hello_.peer.name + ": " + cause.context);
+  // Not from in here: that may be a call of the owner's.
+  soon_.after(0, [this, cause = std::move(cause)] { events_.on_closed(*this, cause); });
+}
+
+}  // namespace simm::control

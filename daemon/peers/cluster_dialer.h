@@ -1,0 +1,81 @@
+// ClusterDialer: reaches one peer and says hello, again and again with back-off until it works;
+// then its owner has the socket, and calls redial() when that is lost. Names are looked up anew for
+// each attempt, by a thread of Asio's own, and an attempt takes the next of several addresses.
+// Owned by whoever wants the connection; may be destroyed at any time outside its callbacks.
+// Thread: control.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "daemon/cluster/backoff.h"
+#include "daemon/control/deadline.h"
+#include "daemon/peers/cluster_access.h"
+#include "daemon/peers/hello_session.h"
+
+namespace simm::control {
+
+struct DialTarget {
+  std::string key;      // where the address comes from, for the words of an error
+  std::string address;  // "host:port", numeric or a name
+  cluster::HelloRequest request;
+};
+
+class ClusterDialer;
+
+class ClusterDialerEvents {
+public:
+  virtual ~ClusterDialerEvents() = default;
+  // The hello is over: make a ClusterChannel of the socket (control), or give it to a data agent
+  // (data). It does not block, and nothing watches it.
+  virtual void on_dialled(ClusterDialer& dialer, ipc::UniqueFd socket,
+                          const cluster::HelloResult& result) = 0;
+  // An attempt failed; the next one comes by itself, unless stop() is called. Also for causes that
+  // only a person can remove: that person may be at it.
+  virtual void on_dial_failed(ClusterDialer& dialer, const Error& error) = 0;
+};
+
+class ClusterDialer {
+public:
+  ClusterDialer(ClusterAccess& access, DialTarget target, ClusterDialerEvents& events);
+  ~ClusterDialer();
+  ClusterDialer(const ClusterDialer&) = delete;
+  ClusterDialer& operator=(const ClusterDialer&) = delete;
+
+  // Dials now; a running attempt goes on.
+  void start();
+  // The connection that on_dialled() gave is lost: dials again, after a wait.
+  void redial();
+  // Gives up whatever is under way. start() begins anew.
+  void stop();
+
+  [[nodiscard]] const DialTarget& target() const noexcept { return target_; }
+
+private:
+  enum class State : std::uint8_t { idle, waiting, dialling, connected };
+  using Resolver = boost::asio::ip::tcp::resolver;
+
+  void dial();
+  void look_up(const cluster::HostAndPort& where);
+  void on_looked_up(const Resolver::results_type& results);
+  void connect(const cluster::SocketAddress& address);
+  void on_hello_over(Expected<cluster::HelloResult> result);
+  void fail(Error error);
+  void wait();
+
+  ClusterAccess& access_;
+  const DialTarget target_;
+  ClusterDialerEvents& events_;
+  State state_ = State::idle;
+  std::uint64_t attempts_ = 0;
+  cluster::Backoff backoff_;
+  Deadline timer_;
+  Resolver resolver_;
+  std::shared_ptr<bool> lookup_alive_;
+  std::unique_ptr<HelloSession> session_;
+  base::Counter dialled_;
+  base::Counter failed_;
+};
+
+}  // namespace simm::control

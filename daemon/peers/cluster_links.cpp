@@ -1,0 +1,285 @@
+#include "daemon/peers/cluster_links.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "daemon/base/json_text.h"
+#include "daemon/peers/cluster_settings.h"
+#include "daemon/peers/link_loss_text.h"
+
+namespace simm::control {
+namespace {
+
+// A mailbox is full only while its agent has no turns.
+constexpr base::TimeNs kRetryNs = 5 * base::kNsPerMs;
+
+std::size_t index_of(transport::LinkLoss cause) noexcept {
+  return static_cast<std::size_t>(cause);
+}
+
+}  // namespace
+
+ClusterLinks::ClusterLinks(ClusterAccess& access, std::vector<AgentLinks> agents,
+                           std::uint32_t connections_per_shard, QueuePairLinks& queue_pairs)
+    : access_(access),
+      queue_pairs_(queue_pairs),
+      agents_(std::move(agents)),
+      connections_per_shard_(connections_per_shard),
+      peers_(access.self.incarnation),
+      asking_daemons_(access.errors),
+      next_link_(cluster::first_link_of(access.self)),
+      retry_(access.io) {
+  for (std::size_t i = 0; i < lost_.size(); ++i) {
+    lost_[i] = access.counters.counter("cluster.links.lost_" + std::string(kLinkLossNames[i]));
+  }
+  refused_ = access.counters.counter("cluster.links.refused");
+}
+
+// ---- members ----
+
+void ClusterLinks::use(const cluster::SlotMap& map) {
+  const cluster::PeerTable::Change change = peers_.use(map);
+  for (const base::PeerId peer : change.removed) leave(peer, map.epoch());
+  for (const base::PeerId peer : change.added) dial(peer);
+  flush();
+  release_peers();
+}
+
+// A number has one address for life, and serves the same shards.
+void ClusterLinks::dial(base::PeerId peer) {
+  const cluster::MapMember& member = *peers_.who(peer);
+  ClusterDialerEvents& events = *this;
+  for (std::size_t agent = 0; agent < agents_.size(); ++agent) {
+    if (agents_[agent].outgoing == nullptr) continue;
+    for (std::uint16_t shard = 0; shard < member.shards; ++shard) {
+      for (std::uint32_t i = 0; i < connections_per_shard_; ++i) {
+        const std::uint64_t id = next_link_++;
+        Link& link = links_[id];
+        link.peer = peer;
+        link.shard = shard;
+        link.agent = agent;
+        link.dialer = std::make_unique<ClusterDialer>(
+            access_,
+            DialTarget{cluster::full_name(member.identity),
+                       dial_text(member.address, member.port),
+                       {cluster::HelloPurpose::data, member.identity.incarnation, shard, id}},
+            events);
+        link.dialer->start();
+      }
+    }
+  }
+}
+
+void ClusterLinks::leave(base::PeerId peer, base::Epoch epoch) {
+  queue_pairs_.leave(peer);
+  for (auto at = links_.begin(); at != links_.end();) {
+    Link& link = at->second;
+    if (link.peer == peer && link.state != State::open) {
+      at = links_.erase(at);
+      continue;
+    }
+    // The agent's: it says when it has ended.
+    if (link.peer == peer) link.dialer.reset();
+    ++at;
+  }
+  Leaving& leaving = leaving_[peer.value];
+  leaving.epoch = epoch;
+  for (std::size_t agent = 0; agent < agents_.size(); ++agent) {
+    if (agents_[agent].outgoing != nullptr) leaving.not_told.push_back(agent);
+  }
+}
+
+void ClusterLinks::on_agents_use(base::Epoch epoch) {
+  agents_epoch_ = std::max(agents_epoch_, epoch);
+  release_peers();
+}
+
+bool ClusterLinks::has_links(base::PeerId peer) const {
+  return queue_pairs_.has_links(peer) ||
+         std::any_of(links_.begin(), links_.end(),
+                     [peer](const auto& entry) { return entry.second.peer == peer; });
+}
+
+void ClusterLinks::release_peers() {
+  for (auto at = leaving_.begin(); at != leaving_.end();) {
+    const Leaving& leaving = at->second;
+    if (!leaving.not_told.empty() || leaving.epoch > agents_epoch_ ||
+        has_links(base::PeerId{at->first})) {
+      ++at;
+      continue;
+    }
+    peers_.release(base::PeerId{at->first});
+    at = leaving_.erase(at);
+  }
+}
+
+// ---- connections ----
+
+void ClusterLinks::on_dialled(ClusterDialer& dialer, ipc::UniqueFd socket,
+                              const cluster::HelloResult& result) {
+  const std::uint64_t id = dialer.target().request.link;
+  Link& link = links_.at(id);
+  if ((result.features & cluster::kFeatureQueuePairs) != 0) {
+    queue_pairs_.reach(link.peer, *peers_.who(link.peer), link.shard, link.agent);
+  }
+  link.socket = std::move(socket);
+  link.trouble.clear();
+  hand_over(id, link);
+}
+
+void ClusterLinks::on_dial_failed(ClusterDialer& dialer, const Error& error) {
+  links_.at(dialer.target().request.link).trouble = error.context;
+}
+
+void ClusterLinks::hand_over(std::uint64_t id, Link& link) {
+  transport::TcpLink finished{std::move(link.socket), link.peer, link.shard, id};
+  if (agents_[link.agent].outgoing->control_add(finished)) {
+    link.state = State::open;
+    return;
+  }
+  link.socket = std::move(finished.socket);
+  link.state = State::waiting;
+  retry_.after(kRetryNs, [this] { flush(); });
+}
+
+// What found a mailbox full.
+void ClusterLinks::flush() {
+  bool is_done = true;
+  for (auto& [number, leaving] : leaving_) {
+    auto& agents = leaving.not_told;
+    const auto told = [this, left = base::PeerId{number}](std::size_t agent) {
+      return agents_[agent].outgoing->control_drop_peer(left);
+    };
+    agents.erase(std::remove_if(agents.begin(), agents.end(), told), agents.end());
+    is_done = is_done && agents.empty();
+  }
+  for (auto& [id, link] : links_) {
+    if (link.state == State::waiting) hand_over(id, link);
+  }
+  if (!is_done) retry_.after(kRetryNs, [this] { flush(); });
+  release_peers();
+}
+
+void ClusterLinks::take(ipc::UniqueFd socket, const cluster::HelloResult& hello) {
+  const std::uint16_t shard = hello.request.shard;
+  if (shard >= agents_.size() || agents_[shard].incoming == nullptr) return refused_.add();
+  std::optional<AskingDaemons::Link> owned = asking_daemons_.greet(hello);
+  if (!owned) return refused_.add();
+  const std::uint64_t id = next_link_++;
+  // Nobody looks for the askers of a server by number, so each connection has one of its own.
+  transport::TcpLink link{std::move(socket), base::PeerId{static_cast<std::uint32_t>(id)}, shard,
+                          id, owned->owner};
+  // Not taken: closed, and dialled again after a while.
+  if (!agents_[shard].incoming->control_add(link)) return refused_.add();
+  incoming_.emplace(id, Incoming{hello.peer, shard, std::move(*owned)});
+}
+
+void ClusterLinks::take_queue_pair(ipc::UniqueFd socket, const cluster::HelloResult& hello) {
+  std::optional<AskingDaemons::Link> owned = asking_daemons_.greet(hello);
+  if (!owned) return refused_.add();
+  queue_pairs_.take(std::move(socket), hello, std::move(*owned));
+}
+
+void ClusterLinks::deliver() {
+  queue_pairs_.deliver();
+  for (std::size_t agent = 0; agent < agents_.size(); ++agent) {
+    transport::LinkLost lost;
+    transport::TcpLinkMailbox* const outgoing = agents_[agent].outgoing;
+    while (outgoing != nullptr && outgoing->control_take_lost(lost)) on_lost(agent, lost);
+    transport::TcpLinkMailbox* const incoming = agents_[agent].incoming;
+    while (incoming != nullptr && incoming->control_take_lost(lost)) {
+      lost_[index_of(lost.cause)].add();
+      incoming_.erase(lost.link);
+    }
+  }
+  flush();
+}
+
+void ClusterLinks::on_lost(std::size_t agent, const transport::LinkLost& lost) {
+  lost_[index_of(lost.cause)].add();
+  const auto found = links_.find(lost.link);
+  if (found == links_.end() || found->second.agent != agent) return;
+  Link& link = found->second;
+  if (link.dialer == nullptr) {
+    links_.erase(found);
+    return;
+  }
+  link.state = State::dialling;
+  link.trouble = link_loss_text(lost.cause);
+  link.dialer->redial();
+}
+
+void ClusterLinks::stop() {
+  retry_.cancel();
+  for (auto& [id, link] : links_) link.dialer.reset();
+}
+
+// ---- what is known ----
+
+std::size_t ClusterLinks::open_links() const noexcept {
+  return static_cast<std::size_t>(
+      std::count_if(links_.begin(), links_.end(),
+                    [](const auto& entry) { return entry.second.state == State::open; }));
+}
+
+bool ClusterLinks::is_reaching_out() const noexcept {
+  return std::any_of(links_.begin(), links_.end(), [](const auto& entry) {
+    return entry.second.state == State::dialling && entry.second.trouble.empty();
+  });
+}
+
+std::vector<ClusterLinks::PeerView> ClusterLinks::peer_views() const {
+  std::map<std::uint32_t, PeerView> views;
+  for (const auto& [id, link] : links_) {
+    PeerView& view = views[link.peer.value];
+    ++view.connections;
+    view.open += link.state == State::open ? 1U : 0U;
+    if (link.state == State::dialling && !link.trouble.empty()) view.trouble = link.trouble;
+  }
+  std::vector<PeerView> all;
+  for (auto& [number, view] : views) {
+    view.number = number;
+    if (const cluster::MapMember* member = peers_.who(base::PeerId{number})) {
+      view.name = cluster::full_name(member->identity);
+      view.address = dial_text(member->address, member->port);
+      view.shards = member->shards;
+    }
+    all.push_back(std::move(view));
+  }
+  return all;
+}
+
+std::string ClusterLinks::report() const {
+  using Json = nlohmann::ordered_json;
+  Json peers = Json::array();
+  auto queue_pairs = queue_pairs_.views();
+  for (const PeerView& view : peer_views()) {
+    const QueuePairLinks::View& rdma = queue_pairs[view.number];
+    Json one;
+    one["peer"] = view.number;
+    one["name"] = view.name.empty() ? "(has left the map)" : view.name;
+    one["address"] = view.address;
+    one["shards"] = view.shards;
+    one["connections"] = view.connections;
+    one["open"] = view.open;
+    one["trouble"] = view.trouble;
+    one["transport"] = rdma.open > 0 ? "rdma" : "tcp";
+    one["queue_pairs"] = rdma.connections;
+    one["queue_pairs_open"] = rdma.open;
+    one["queue_pairs_trouble"] = rdma.trouble;
+    peers.push_back(std::move(one));
+  }
+  std::map<std::string, std::size_t> askers;
+  for (const auto& [id, from] : incoming_) ++askers[cluster::full_name(from.asker)];
+  Json asking = Json::array();
+  auto asking_by_rdma = queue_pairs_.askers();
+  for (const auto& [name, connections] : askers) {
+    asking.push_back(
+        {{"name", name}, {"connections", connections}, {"queue_pairs", asking_by_rdma[name]}});
+  }
+  return base::json_text(Json{{"peers", peers}, {"askers", asking}});
+}
+
+}  // namespace simm::control

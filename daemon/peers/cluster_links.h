@@ -1,0 +1,135 @@
+// ClusterLinks: the data connections of a daemon. To every member of the map that is not this
+// daemon itself it keeps, for each of its own data agents, some connections to each shard: it dials
+// them, hands the finished sockets to the agents, learns from them which ones were lost, and dials
+// those again with back-off. Sockets that other daemons dialled go to the agent of the shard that
+// they name.
+//
+// It also gives the members their peer numbers. The number of a member that has left the map is
+// given to another one only when no connection of its is left and every agent has a newer map.
+// Owned by the composition root; the mailboxes outlive its use. Thread: control.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/cluster/peer_table.h"
+#include "daemon/cluster/slot_map.h"
+#include "daemon/control/deadline.h"
+#include "daemon/peers/asking_daemons.h"
+#include "daemon/peers/cluster_access.h"
+#include "daemon/peers/cluster_dialer.h"
+#include "daemon/peers/queue_pair_links.h"
+#include "daemon/transport/tcp/tcp_link.h"
+
+namespace simm::control {
+
+// Of one data agent.
+struct AgentLinks {
+  transport::TcpLinkMailbox* outgoing = nullptr;  // to its TcpRequester; null: it asks nobody
+  transport::TcpLinkMailbox* incoming = nullptr;  // to its TcpResponder; null: it serves no shard
+};
+
+class ClusterLinks final : private ClusterDialerEvents {
+public:
+  ClusterLinks(ClusterAccess& access, std::vector<AgentLinks> agents,
+               std::uint32_t connections_per_shard, QueuePairLinks& queue_pairs);
+  ClusterLinks(const ClusterLinks&) = delete;
+  ClusterLinks& operator=(const ClusterLinks&) = delete;
+
+  // A newer map. Its members have numbers afterwards and are being dialled; connections to those
+  // that it does not name any more end.
+  void use(const cluster::SlotMap& map);
+  // Every data agent routes by this map, or a newer one.
+  void on_agents_use(base::Epoch epoch);
+  [[nodiscard]] const cluster::PeerTable& peers() const noexcept { return peers_; }
+
+  // Some connections were never tried yet: a moment later more of the map will be in reach.
+  [[nodiscard]] bool is_reaching_out() const noexcept;
+
+  // A data connection that another daemon dialled, its hello over.
+  void take(ipc::UniqueFd socket, const cluster::HelloResult& hello);
+  // The same, of a connection that makes a queue pair.
+  void take_queue_pair(ipc::UniqueFd socket, const cluster::HelloResult& hello);
+
+  // Takes what the data agents have said. Call it when the bell rings.
+  void deliver();
+  // Dials nobody any more; what is open stays.
+  void stop();
+
+  // What is known of the connections to one daemon, of those that this one dials.
+  struct PeerView {
+    std::uint32_t number = 0;
+    std::string name;  // empty: it has left the map
+    std::string address;
+    std::uint16_t shards = 0;
+    std::size_t connections = 0;
+    std::size_t open = 0;
+    std::string trouble;  // of one that is not open
+  };
+  [[nodiscard]] std::vector<PeerView> peer_views() const;
+  // Connections that others have dialled.
+  [[nodiscard]] std::size_t incoming_links() const noexcept { return incoming_.size(); }
+  // JSON for `simmctl peers`.
+  [[nodiscard]] std::string report() const;
+
+  // For tests: connections that agents have now.
+  [[nodiscard]] std::size_t open_links() const noexcept;
+  // For tests: peers that have left the map and whose numbers are not free yet.
+  [[nodiscard]] std::size_t leaving_peers() const noexcept { return leaving_.size(); }
+
+private:
+  enum class State : std::uint8_t { dialling, waiting, open };
+  // A connection that this daemon dials. `waiting`: it works, and the agent's mailbox is full.
+  struct Link {
+    base::PeerId peer;
+    std::uint16_t shard = 0;
+    std::size_t agent = 0;
+    State state = State::dialling;
+    std::unique_ptr<ClusterDialer> dialer;  // none: its peer has left
+    ipc::UniqueFd socket;                   // waiting
+    std::string trouble;                    // why there was no connection the last time
+  };
+  struct Incoming {
+    cluster::DaemonIdentity asker;
+    std::uint16_t shard = 0;
+    AskingDaemons::Link link;
+  };
+  struct Leaving {
+    base::Epoch epoch = 0;              // of the first map without it
+    std::vector<std::size_t> not_told;  // agents whose mailbox was full
+  };
+
+  // ClusterDialerEvents.
+  void on_dialled(ClusterDialer& dialer, ipc::UniqueFd socket,
+                  const cluster::HelloResult& result) override;
+  void on_dial_failed(ClusterDialer& dialer, const Error& error) override;
+
+  void dial(base::PeerId peer);
+  void leave(base::PeerId peer, base::Epoch epoch);
+  void hand_over(std::uint64_t id, Link& link);
+  void flush();
+  void on_lost(std::size_t agent, const transport::LinkLost& lost);
+  void release_peers();
+  [[nodiscard]] bool has_links(base::PeerId peer) const;
+
+  ClusterAccess& access_;
+  QueuePairLinks& queue_pairs_;  // learns from here whom it can reach
+  const std::vector<AgentLinks> agents_;
+  const std::uint32_t connections_per_shard_;
+  cluster::PeerTable peers_;
+  AskingDaemons asking_daemons_;
+  base::Epoch agents_epoch_ = 0;
+  std::uint64_t next_link_;
+  std::map<std::uint64_t, Link> links_;
+  std::map<std::uint64_t, Incoming> incoming_;
+  std::map<std::uint32_t, Leaving> leaving_;  // by number
+  Deadline retry_;
+  std::array<base::Counter, transport::kLinkLossCount> lost_;
+  base::Counter refused_;  // incoming connections that no agent could take
+};
+
+}  // namespace simm::control

@@ -1,0 +1,268 @@
+#include "daemon/peers/cluster_presence.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "daemon/base/json_text.h"
+#include "daemon/cluster/map_ownership.h"
+#include "daemon/cluster/map_placement.h"
+#include "daemon/control/stats_text.h"
+
+namespace simm::control {
+namespace {
+
+// The manager gives a daemon two seconds.
+constexpr base::TimeNs kAnswerTimeNs = 3 * base::kNsPerSecond;
+constexpr std::size_t kQuestionsMax = 64;
+constexpr base::TimeNs kDrainLookNs = 10 * base::kNsPerMs;
+constexpr base::TimeNs kDialTimeNs = 200 * base::kNsPerMs;
+constexpr base::TimeNs kDialLookNs = 2 * base::kNsPerMs;
+
+std::vector<AgentLinks> links_of(const std::vector<AgentPresence>& agents) {
+  std::vector<AgentLinks> links;
+  for (const AgentPresence& agent : agents) links.push_back(agent.links);
+  return links;
+}
+
+std::vector<AgentQueuePairs> queue_pairs_of(const std::vector<AgentPresence>& agents) {
+  std::vector<AgentQueuePairs> queue_pairs;
+  for (const AgentPresence& agent : agents) queue_pairs.push_back(agent.queue_pairs);
+  return queue_pairs;
+}
+
+}  // namespace
+
+Expected<std::unique_ptr<ClusterPresence>> ClusterPresence::create(Setup setup) {
+  std::unique_ptr<ClusterPresence> made(new ClusterPresence(std::move(setup)));
+  const Outcome joined = made->join();
+  if (!joined) return joined.error();
+  return made;
+}
+
+ClusterPresence::ClusterPresence(Setup setup)
+    : setup_(std::move(setup)),
+      access_{setup_.environment.io,       setup_.environment.clock,  setup_.random,
+              setup_.environment.counters, setup_.environment.limits, setup_.environment.errors,
+              setup_.settings.secret,      setup_.settings.self},
+      queue_pairs_(access_, setup_.environment.log,
+                   {setup_.rails, queue_pairs_of(setup_.agents), setup_.pool_keys}),
+      links_(access_, links_of(setup_.agents),
+             setup_.environment.config.cluster.connections_per_shard, queue_pairs_),
+      listener_(access_, *this),
+      spread_timer_(access_.io),
+      drain_timer_(access_.io) {}
+
+Outcome ClusterPresence::join() {
+  const base::Config& config = setup_.environment.config;
+  cluster::MemberConfig member;
+  member.identity = {access_.self.incarnation, access_.self.role, access_.self.name};
+  if (setup_.pool_bytes > 0) {
+    Outcome listening = listener_.listen("cluster.listen", config.cluster.listen);
+    if (!listening) return listening;
+    auto address = advertised_address(config, listener_.address());
+    if (!address) return std::move(address).error();
+    member.address = std::move(address->host);
+    member.port = address->port;
+    member.shards = static_cast<std::uint16_t>(setup_.agents.size());
+    member.weight_bytes = std::min(setup_.pool_bytes, cluster::kWeightBytesMax);
+    setup_.environment.log.info("cluster", "listening for other daemons",
+                                {{"address", listener_.address().text()},
+                                 {"advertised", dial_text(member.address, member.port)}});
+  }
+  if (!setup_.settings.secret.is_secret()) {
+    setup_.environment.log.warning(
+        "cluster",
+        "there is no secret (cluster.secret_file), so this daemon talks over loopback "
+        "only, and anybody on this host may join the cluster");
+  }
+  cluster::MemberEvents& events = *this;
+  manager_ = std::make_unique<ManagerLink>(access_, setup_.environment.log, config.cluster.manager,
+                                           member, events, setup_.on_status);
+  return Done{};
+}
+
+void ClusterPresence::start() {
+  manager_->start();
+}
+
+void ClusterPresence::stop() {
+  manager_->stop();
+  listener_.stop();
+  links_.stop();
+  queue_pairs_.stop();
+  drain_timer_.cancel();
+  spread_timer_.cancel();
+  when_drained_ = nullptr;
+  while (!asked_.empty()) {
+    end_question(asked_.begin()->first, Error{Status::unreachable, "this daemon is stopping"});
+  }
+}
+
+// ---- maps ----
+
+void ClusterPresence::on_map(const cluster::SlotMapPtr& map, const cluster::SlotMapPtr&) {
+  if (setup_.on_map && !setup_.on_map(map->epoch())) return;
+  links_.use(*map);
+  held_ = map;
+  held_until_ns_ = access_.clock.now_ns() + kDialTimeNs;
+  spread_map();
+}
+
+// To the data agents. What a new member gets is in nobody's reach before it is dialled, which takes
+// milliseconds; a member that does not answer holds nobody up for long.
+void ClusterPresence::spread_map() {
+  if (links_.is_reaching_out() && access_.clock.now_ns() < held_until_ns_) {
+    return spread_timer_.after(kDialLookNs, [this] { spread_map(); });
+  }
+  spread_timer_.cancel();
+  const cluster::SlotMapPtr map = std::exchange(held_, nullptr);
+  const auto placement = std::make_shared<const cluster::MapPlacement>(*map, links_.peers());
+  for (std::size_t shard = 0; shard < setup_.agents.size(); ++shard) {
+    auto agent_map = std::make_unique<cluster::AgentMap>();
+    agent_map->placement = placement;
+    cluster::fill_ownership(agent_map->ownership, *map, access_.self.incarnation,
+                            static_cast<std::uint16_t>(shard));
+    setup_.agents[shard].maps->control_send(std::move(agent_map));
+  }
+  const auto me = map->find(access_.self.incarnation);
+  setup_.environment.log.info("cluster", "map",
+                              {{"epoch", map->epoch()},
+                               {"members", map->members().size()},
+                               {"slots_here", me ? map->slot_count(*me) : std::uint64_t{0}}});
+}
+
+void ClusterPresence::deliver() {
+  links_.deliver();
+  for (const AgentPresence& agent : setup_.agents) agent.maps->control_collect();
+  links_.on_agents_use(agents_epoch());
+}
+
+base::Epoch ClusterPresence::agents_epoch() const {
+  base::Epoch epoch = ~base::Epoch{0};
+  for (const AgentPresence& agent : setup_.agents) {
+    epoch = std::min(epoch, agent.maps->control_epoch());
+  }
+  return epoch;
+}
+
+void ClusterPresence::on_accepted(ipc::UniqueFd socket, const cluster::HelloResult& result) {
+  if (result.request.purpose == cluster::HelloPurpose::data) {
+    return links_.take(std::move(socket), result);
+  }
+  if (result.request.purpose == cluster::HelloPurpose::queue_pair) {
+    return links_.take_queue_pair(std::move(socket), result);
+  }
+  access_.errors.record("cluster.listen", Status::invalid_argument,
+                        cluster::full_name(result.peer) + " takes this daemon for its manager");
+}
+
+// ---- the manager ----
+
+void ClusterPresence::on_expelled(const std::string& reason) {
+  if (setup_.on_expelled) setup_.on_expelled(reason);
+}
+
+cluster::Heartbeat ClusterPresence::load() {
+  cluster::Heartbeat heartbeat;
+  for (std::size_t shard = 0; shard < setup_.agents.size(); ++shard) {
+    const std::string store = "store." + std::to_string(shard);
+    heartbeat.objects += access_.counters.value(store + ".objects");
+    heartbeat.used_bytes += access_.counters.value(store + ".extent_bytes");
+  }
+  return heartbeat;
+}
+
+void ClusterPresence::drain(std::function<void()> when_done) {
+  when_drained_ = std::move(when_done);
+  manager_->drain();
+  look_at_drain();
+}
+
+void ClusterPresence::look_at_drain() {
+  const cluster::ClusterMember& member = manager_->member();
+  const bool is_over = setup_.pool_bytes == 0 || member.state() != cluster::LinkState::joined ||
+                       member.owns_nothing();
+  if (!is_over) return drain_timer_.after(kDrainLookNs, [this] { look_at_drain(); });
+  // Not from in here: the caller may not be ready for it.
+  boost::asio::post(access_.io, std::exchange(when_drained_, nullptr));
+}
+
+// ---- questions ----
+
+void ClusterPresence::ask(cluster::Topic topic, const std::string& target, AdminAnswer answer) {
+  if (asked_.size() >= kQuestionsMax) {
+    return answer(Error{Status::out_of_memory, "too many questions are under way"});
+  }
+  cluster::Question question;
+  question.id = ++questions_;
+  question.topic = topic;
+  question.target = target;
+  const Status sent = manager_->ask(question);
+  if (sent != Status::ok) {
+    return answer(Error{sent, sent == Status::unreachable
+                                  ? "no manager to ask: " + manager_->status()
+                                  : "'" + target + "' is no name of a daemon"});
+  }
+  Asked& asked = asked_[question.id];
+  asked.answer = std::move(answer);
+  asked.deadline = std::make_unique<Deadline>(access_.io);
+  asked.deadline->after(kAnswerTimeNs, [this, id = question.id] {
+    end_question(id, Error{Status::timeout, "the manager does not answer"});
+  });
+}
+
+void ClusterPresence::end_question(std::uint64_t id, Expected<std::string> text) {
+  const auto found = asked_.find(id);
+  if (found == asked_.end()) return;
+  const Asked asked = std::move(found->second);
+  asked_.erase(found);
+  asked.answer(std::move(text));
+}
+
+void ClusterPresence::on_answer(const cluster::Answer& answer) {
+  if (answer.status == Status::ok) return end_question(answer.id, answer.text);
+  end_question(answer.id, Error{answer.status, answer.text});
+}
+
+cluster::Answer ClusterPresence::answer(const cluster::Question& question) {
+  switch (question.topic) {
+    case cluster::Topic::peers:
+      return {0, Status::ok, peers()};
+    case cluster::Topic::stats:
+      return {0, Status::ok, stats_text(access_.counters, "")};
+    case cluster::Topic::nodes:
+    case cluster::Topic::slots:
+      break;
+  }
+  return {0, Status::invalid_argument, "the manager knows that, not this daemon"};
+}
+
+std::string ClusterPresence::peer_name(base::PeerId peer) const {
+  const cluster::MapMember* const member = links_.peers().who(peer);
+  return member == nullptr ? "unknown" : cluster::full_name(member->identity);
+}
+
+std::string ClusterPresence::membership() const {
+  const cluster::ClusterMember& member = manager_->member();
+  nlohmann::ordered_json out;
+  out["cluster"] = access_.self.cluster;
+  out["name"] = access_.self.name;
+  out["incarnation"] = access_.self.incarnation.text();
+  out["manager"] = setup_.environment.config.cluster.manager;
+  out["state"] = cluster::link_state_name(member.state());
+  out["state_ms"] = (access_.clock.now_ns() - member.state_since_ns()) / base::kNsPerMs;
+  out["trouble"] = manager_->trouble();
+  out["epoch"] = member.epoch();
+  out["agents_epoch"] = agents_epoch();
+  out["slots"] = slots_here();
+  return base::json_text(out);
+}
+
+std::uint32_t ClusterPresence::slots_here() const {
+  const cluster::SlotMapPtr& map = manager_->member().map();
+  const auto me = map == nullptr ? std::nullopt : map->find(access_.self.incarnation);
+  return me ? map->slot_count(*me) : 0U;
+}
+
+}  // namespace simm::control

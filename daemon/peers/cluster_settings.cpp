@@ -1,0 +1,111 @@
+#include "daemon/peers/cluster_settings.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+namespace simm::control {
+namespace {
+
+Error wrong(const std::string& key, const std::string& value, const std::string& remedy) {
+  return {Status::invalid_argument, key + " = " + value + ": " + remedy};
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  // A longer name is cut without an end.
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "";
+  return name.data();
+}
+
+Expected<std::string> name_of_daemon(const base::Config& config) {
+  const std::string remedy = "write 1 to 64 letters, digits, dots, dashes and underscores";
+  if (!config.cluster.node_name.empty()) {
+    if (cluster::is_cluster_name(config.cluster.node_name)) return config.cluster.node_name;
+    return wrong("cluster.node_name", config.cluster.node_name, remedy);
+  }
+  std::string name = host_name();
+  if (cluster::is_cluster_name(name)) return name;
+  return wrong("cluster.node_name", "nothing",
+               "the name of this host is not fit for a daemon's; " + remedy);
+}
+
+// "@name" is the credential `name` of the service manager, as "@name" of a socket is the one that
+// it listens on for us.
+Expected<cluster::ClusterSecret> secret_of(const base::Config& config) {
+  const std::string& file = config.cluster.secret_file;
+  if (file.empty()) return cluster::ClusterSecret::none();
+  const char* given = std::getenv("CREDENTIALS_DIRECTORY");
+  const std::string credentials = given == nullptr ? "" : given;
+  if (file.front() != '@') return cluster::ClusterSecret::load(file, credentials);
+  const std::string name = file.substr(1);
+  if (name.empty() || name.find('/') != std::string::npos) {
+    return wrong("cluster.secret_file", file, "write @ and the name of a credential, or a path");
+  }
+  const std::string path = credentials + "/" + name;
+  if (credentials.empty() || ::access(path.c_str(), F_OK) != 0) {
+    return wrong("cluster.secret_file", file,
+                 "the service manager handed over no such credential; write LoadCredential=" +
+                     name + ":/etc/simm/cluster.secret into the unit, or a path");
+  }
+  return cluster::ClusterSecret::load(path, credentials);
+}
+
+}  // namespace
+
+Expected<ClusterSettings> ClusterSettings::make(const base::Config& config,
+                                                cluster::ClusterRole role, std::uint16_t shards,
+                                                base::Random& random) {
+  if (!cluster::is_cluster_name(config.cluster.name)) {
+    return wrong("cluster.name", config.cluster.name,
+                 "write 1 to 64 letters, digits, dots, dashes and underscores");
+  }
+  auto name = name_of_daemon(config);
+  if (!name) return std::move(name).error();
+  auto secret = secret_of(config);
+  if (!secret) return std::move(secret).error();
+
+  ClusterSettings settings{std::move(*secret), {}, config.hash_seed};
+  if (settings.hash_seed == 0) {
+    settings.hash_seed = settings.secret.hash_seed_of(config.cluster.name);
+  }
+  settings.self.cluster = config.cluster.name;
+  settings.self.name = std::move(*name);
+  settings.self.incarnation = cluster::Incarnation::draw(random);
+  settings.self.process = static_cast<std::uint32_t>(random.next() >> (64 - cluster::kProcessBits));
+  settings.self.role = role;
+  settings.self.shards = shards;
+  settings.self.hash_seed_fingerprint = settings.secret.fingerprint_of(settings.hash_seed);
+  return settings;
+}
+
+Expected<cluster::HostAndPort> advertised_address(const base::Config& config,
+                                                  const cluster::SocketAddress& listening) {
+  const std::string& wanted = config.cluster.advertise;
+  if (wanted.empty()) {
+    auto own = cluster::split_host_port(listening.text());
+    if (own->host != "0.0.0.0" && own->host != "::") return *own;
+    return wrong("cluster.advertise", "nothing",
+                 "cluster.listen takes connections to every address of this host; write the one "
+                 "that other daemons shall dial, for example 10.0.0.7");
+  }
+  auto given = cluster::split_host_port(wanted);
+  if (!given) given = cluster::split_host_port(wanted + ":0");
+  if (!given || given->host.empty()) {
+    return wrong("cluster.advertise", wanted,
+                 "write for example 10.0.0.7, 10.0.0.7:30002, [fd00::7]:30002 or "
+                 "storage-1.example.org");
+  }
+  if (given->port == 0) given->port = listening.port();
+  return *given;
+}
+
+std::string dial_text(const std::string& host, std::uint16_t port) {
+  const bool is_v6 = host.find(':') != std::string::npos;
+  return (is_v6 ? "[" + host + "]:" : host + ":") + std::to_string(port);
+}
+
+}  // namespace simm::control

@@ -1,0 +1,52 @@
+// HelloSession: a socket whose hello is under way, at either end, with its deadline. It ends once,
+// with a result or an error; what it said last (a verdict, a refusal) has been sent by then.
+// Owned by a ClusterListener or ClusterDialer, which may destroy it in `over` and at any other
+// time: then nothing is called any more. Thread: control.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "daemon/cluster/hello/hello_machine.h"
+#include "daemon/control/deadline.h"
+#include "daemon/control/readiness.h"
+#include "daemon/peers/cluster_access.h"
+#include "daemon/peers/tcp_socket.h"
+
+namespace simm::control {
+
+class HelloSession {
+public:
+  using Over = std::function<void(Expected<cluster::HelloResult>)>;
+
+  HelloSession(ClusterAccess& access, ipc::UniqueFd socket,
+               std::unique_ptr<cluster::HelloMachine> machine, Over over);
+  HelloSession(const HelloSession&) = delete;
+  HelloSession& operator=(const HelloSession&) = delete;
+
+  // `connecting`: the socket is not connected yet. `over` is never called in here.
+  void start(bool connecting, base::TimeNs time_ns);
+
+  [[nodiscard]] base::TimeNs started_ns() const noexcept { return started_ns_; }
+
+  // In `over` after a result: the bare socket, which nothing here watches any more.
+  ipc::UniqueFd take_socket();
+
+private:
+  void on_connected();
+  void progress();
+  // False when the connection is broken (and over).
+  bool flush();
+  void finish(Expected<cluster::HelloResult> result);
+
+  ClusterAccess& access_;
+  ipc::UniqueFd socket_;
+  std::unique_ptr<cluster::HelloMachine> machine_;
+  Readiness readable_;  // after the socket: stops before it closes
+  Deadline deadline_;
+  Over over_;
+  base::TimeNs started_ns_ = 0;
+};
+
+}  // namespace simm::control

@@ -1,0 +1,123 @@
+#include "daemon/peers/manager_service.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace simm::control {
+namespace {
+
+// For the last words to a daemon that does not read.
+constexpr base::TimeNs kLastWordsNs = base::kNsPerSecond;
+constexpr base::TimeNs kSweepNs = 20 * base::kNsPerMs;
+
+}  // namespace
+
+ManagerService::ManagerService(ClusterAccess& access, base::Log& log,
+                               const cluster::ManagerConfig& config,
+                               cluster::Coordinator& coordinator)
+    : access_(access),
+      log_(log),
+      manager_(config, access.clock, coordinator, *this),
+      listener_(access, *this),
+      timer_(access.io),
+      sweep_(access.io) {}
+
+ManagerService::~ManagerService() = default;
+
+Outcome ManagerService::start(const std::string& address) {
+  Outcome done = manager_.start();
+  if (done) done = listener_.listen("manager.listen", address);
+  if (done) turn();
+  return done;
+}
+
+void ManagerService::stop() {
+  listener_.stop();
+  timer_.cancel();
+  sweep_.cancel();
+  connections_.clear();
+  ending_.clear();
+}
+
+void ManagerService::on_accepted(ipc::UniqueFd socket, const cluster::HelloResult& result) {
+  if (result.request.purpose != cluster::HelloPurpose::control ||
+      result.peer.role == cluster::ClusterRole::manager) {
+    access_.errors.record("cluster.manager", Status::invalid_argument,
+                          "a manager has no business with " + cluster::full_name(result.peer));
+    return;
+  }
+  const cluster::ConnectionId id = next_id_++;
+  connections_.emplace(id, std::make_unique<Connection>(*this, id, std::move(socket), result));
+  manager_.on_connected(id, result.peer);
+  turn();
+}
+
+void ManagerService::on_message(cluster::ConnectionId id, std::span<const std::byte> payload) {
+  if (connections_.count(id) == 0) return;  // ending: nobody listens to it any more
+  manager_.on_message(id, payload);
+  turn();
+}
+
+void ManagerService::on_closed(cluster::ConnectionId id) {
+  if (connections_.count(id) == 0) return;
+  end(id);
+  manager_.on_closed(id);
+  turn();
+}
+
+// ---- the manager's way out ----
+
+void ManagerService::send(cluster::ConnectionId connection, std::span<const std::byte> message) {
+  const auto found = connections_.find(connection);
+  if (found == connections_.end()) return;
+  const Status sent = found->second->channel().send(message);
+  if (sent == Status::ok || sent == Status::invalid_state) return;  // closed: on_closed() will come
+  access_.errors.record("cluster.manager", sent,
+                        found->second->channel().peer().name + " does not read what it is told");
+  // Not from in here: this is a call of the manager's.
+  boost::asio::post(access_.io, [this, connection, alive = std::weak_ptr<bool>(alive_)] {
+    if (!alive.expired()) on_closed(connection);
+  });
+}
+
+void ManagerService::close(cluster::ConnectionId connection, const std::string& why) {
+  const auto found = connections_.find(connection);
+  if (found == connections_.end()) return;
+  log_.info("cluster", "a daemon is sent away",
+            {{"daemon", cluster::full_name(found->second->channel().peer())}, {"why", why}});
+  end(connection);
+}
+
+// A connection ends later than it is given up: this may be one of its own callbacks.
+void ManagerService::end(cluster::ConnectionId id) {
+  const auto found = connections_.find(id);
+  ending_.push_back({std::move(found->second), access_.clock.now_ns() + kLastWordsNs});
+  connections_.erase(found);
+  sweep_.after(0, [this] { sweep(); });
+}
+
+void ManagerService::sweep() {
+  const base::TimeNs now_ns = access_.clock.now_ns();
+  const auto is_over = [now_ns](const Ending& ending) {
+    return ending.connection->channel().queued_bytes() == 0 || now_ns >= ending.until_ns;
+  };
+  ending_.erase(std::remove_if(ending_.begin(), ending_.end(), is_over), ending_.end());
+  if (!ending_.empty()) sweep_.after(kSweepNs, [this] { sweep(); });
+}
+
+// ---- time ----
+
+void ManagerService::turn() {
+  manager_.do_work();
+  const cluster::SlotMapPtr& map = manager_.map();
+  if (map != nullptr && map->epoch() != logged_epoch_) {
+    logged_epoch_ = map->epoch();
+    log_.info("cluster", "map", {{"epoch", map->epoch()}, {"members", map->members().size()}});
+  }
+  const base::TimeNs next_ns = manager_.next_deadline_ns();
+  if (next_ns == base::kNoDeadline) return timer_.cancel();
+  const base::TimeNs now_ns = access_.clock.now_ns();
+  timer_.after(next_ns > now_ns ? next_ns - now_ns : 0, [this] { turn(); });
+}
+
+}  // namespace simm::control

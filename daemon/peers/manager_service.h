@@ -1,0 +1,86 @@
+// ManagerService: the manager's end of the connections of a cluster: listens, carries the messages
+// between daemons and a Manager, and gives it its turns.
+// Owned by the composition root. Thread: control.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/base/log.h"
+#include "daemon/cluster/manager.h"
+#include "daemon/control/deadline.h"
+#include "daemon/peers/cluster_access.h"
+#include "daemon/peers/cluster_channel.h"
+#include "daemon/peers/cluster_listener.h"
+
+namespace simm::control {
+
+class ManagerService final : private ClusterListenerEvents, private cluster::ManagerLinks {
+public:
+  ManagerService(ClusterAccess& access, base::Log& log, const cluster::ManagerConfig& config,
+                 cluster::Coordinator& coordinator);
+  ~ManagerService() override;
+  ManagerService(const ManagerService&) = delete;
+  ManagerService& operator=(const ManagerService&) = delete;
+
+  // Loads the state, then listens. `address` is the value of manager.listen.
+  Outcome start(const std::string& address);
+  void stop();
+
+  [[nodiscard]] const cluster::Manager& manager() const noexcept { return manager_; }
+  [[nodiscard]] const cluster::SocketAddress& address() const { return listener_.address(); }
+
+private:
+  // One daemon.
+  class Connection final : public ClusterChannelEvents {
+  public:
+    Connection(ManagerService& service, cluster::ConnectionId id, ipc::UniqueFd socket,
+               const cluster::HelloResult& hello)
+        : service_(service), id_(id), channel_(service.access_, std::move(socket), hello, *this) {}
+    [[nodiscard]] ClusterChannel& channel() noexcept { return channel_; }
+
+  private:
+    void on_message(ClusterChannel&, std::span<const std::byte> payload) override {
+      service_.on_message(id_, payload);
+    }
+    void on_closed(ClusterChannel&, const Error&) override { service_.on_closed(id_); }
+
+    ManagerService& service_;
+    const cluster::ConnectionId id_;
+    ClusterChannel channel_;
+  };
+  // Of no use any more, but what was said last may still be on its way.
+  struct Ending {
+    std::unique_ptr<Connection> connection;
+    base::TimeNs until_ns = 0;
+  };
+
+  // ClusterListenerEvents.
+  void on_accepted(ipc::UniqueFd socket, const cluster::HelloResult& result) override;
+  // ManagerLinks.
+  void send(cluster::ConnectionId connection, std::span<const std::byte> message) override;
+  void close(cluster::ConnectionId connection, const std::string& why) override;
+
+  void on_message(cluster::ConnectionId id, std::span<const std::byte> payload);
+  void on_closed(cluster::ConnectionId id);
+  void end(cluster::ConnectionId id);
+  void sweep();
+  void turn();
+
+  ClusterAccess& access_;
+  base::Log& log_;
+  cluster::Manager manager_;
+  ClusterListener listener_;
+  std::map<cluster::ConnectionId, std::unique_ptr<Connection>> connections_;
+  std::vector<Ending> ending_;
+  cluster::ConnectionId next_id_ = 1;
+  base::Epoch logged_epoch_ = 0;
+  Deadline timer_;
+  Deadline sweep_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace simm::control

@@ -1,0 +1,400 @@
+#include "daemon/peers/queue_pair_links.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/peers/cluster_settings.h"
+#include "daemon/peers/link_loss_text.h"
+#include "daemon/transport/rdma/device/rail_choice.h"
+
+namespace simm::control {
+namespace {
+
+// A mailbox is full only while its agent has no turns.
+constexpr base::TimeNs kDeliverRetryNs = 5 * base::kNsPerMs;
+// More than there are links: each has one job at a time.
+constexpr std::size_t kJobsMax = 1 << 16;
+
+std::string name_of(const transport::RdmaDevice& rail) {
+  return rail.info().device + "/" + std::to_string(rail.info().port);
+}
+
+}  // namespace
+
+QueuePairLinks::QueuePairLinks(ClusterAccess& access, base::Log& log, QueuePairSetup setup)
+    : access_(access),
+      log_(log),
+      setup_(std::move(setup)),
+      thread_("simm-queuepairs", kJobsMax),
+      next_link_(cluster::first_link_of(access.self)),
+      retry_(access.io) {
+  for (const transport::RdmaDevice* rail : setup_.rails) addresses_.push_back(rail->address());
+  for (std::size_t i = 0; i < lost_.size(); ++i) {
+    const auto loss = static_cast<transport::LinkLoss>(i);
+    lost_[i] =
+        access.counters.counter("cluster.queue_pairs.lost_" + std::string(link_loss_name(loss)));
+  }
+  refused_ = access.counters.counter("cluster.queue_pairs.refused");
+  if (is_used()) thread_.start();
+}
+
+QueuePairLinks::~QueuePairLinks() {
+  stop();
+  links_.clear();
+  thread_.stop();
+}
+
+void QueuePairLinks::stop() {
+  alive_.reset();
+  retry_.cancel();
+  for (auto& [id, link] : links_) {
+    link.dialer.reset();
+    link.channel.reset();
+    link.deadline.reset();
+  }
+}
+
+// ---- peers ----
+
+void QueuePairLinks::reach(base::PeerId peer, const cluster::MapMember& member, std::uint16_t shard,
+                           std::size_t agent) {
+  if (!is_used() || setup_.agents[agent].outgoing == nullptr) return;
+  const bool is_known = std::any_of(links_.begin(), links_.end(), [&](const auto& entry) {
+    const Link& link = entry.second;
+    // Those that end because the peer had left are none that it has now.
+    return link.is_outgoing && link.dialer != nullptr && link.peer == peer && link.shard == shard &&
+           link.agent == agent;
+  });
+  if (is_known) return;
+  ClusterDialerEvents& events = *this;
+  for (std::size_t rail = 0; rail < setup_.rails.size(); ++rail) {
+    const std::uint64_t id = next_link_++;
+    Link& link = links_[id];
+    link.is_outgoing = true;
+    link.peer = peer;
+    link.shard = shard;
+    link.agent = agent;
+    link.rail = rail;
+    link.dialer = std::make_unique<ClusterDialer>(
+        access_,
+        DialTarget{cluster::full_name(member.identity),
+                   dial_text(member.address, member.port),
+                   {cluster::HelloPurpose::queue_pair, member.identity.incarnation, shard, id}},
+        events);
+    link.dialer->start();
+  }
+}
+
+void QueuePairLinks::leave(base::PeerId peer) {
+  for (auto at = links_.begin(); at != links_.end();) {
+    Link& link = at->second;
+    if (!link.is_outgoing || link.peer != peer) {
+      ++at;
+      continue;
+    }
+    link.dialer.reset();
+    if (link.state == State::open) drop(at->first, link);
+    // The agent has it, also when its mailbox is too full to be told now.
+    if (link.state == State::open || link.state == State::ending) {
+      ++at;
+      continue;
+    }
+    discard(std::move(link.made));
+    at = links_.erase(at);
+  }
+}
+
+bool QueuePairLinks::has_links(base::PeerId peer) const {
+  return std::any_of(links_.begin(), links_.end(), [peer](const auto& entry) {
+    return entry.second.is_outgoing && entry.second.peer == peer;
+  });
+}
+
+// ---- connecting ----
+
+void QueuePairLinks::on_dialled(ClusterDialer& dialer, ipc::UniqueFd socket,
+                                const cluster::HelloResult& result) {
+  const std::uint64_t id = dialer.target().request.link;
+  Link& link = links_.at(id);
+  ClusterChannelEvents& events = *this;
+  link.channel = std::make_unique<ClusterChannel>(access_, std::move(socket), result, events);
+  link.state = State::offering;
+  transport::RdmaDevice& device = *setup_.rails[link.rail];
+  transport::RdmaPort& port = *setup_.agents[link.agent].asking[link.rail];
+  run(
+      id, [&device, &port] { return transport::make_rdma_link(device, port, true); },
+      &QueuePairLinks::on_made);
+}
+
+void QueuePairLinks::on_dial_failed(ClusterDialer& dialer, const Error& error) {
+  links_.at(dialer.target().request.link).trouble = error.context;
+}
+
+void QueuePairLinks::run(std::uint64_t id, std::function<Made()> work, Then then) {
+  const std::uint64_t attempt = links_.at(id).attempt = next_attempt_++;
+  // What is made and not wanted any more ends on the thread as well.
+  thread_.submit_release([this, id, attempt, then, work = std::move(work),
+                          alive = std::weak_ptr<bool>(alive_), &io = access_.io] {
+    Result result{id, attempt, then, work()};
+    {
+      const std::lock_guard<std::mutex> lock(results_mutex_);
+      results_.push_back(std::move(result));
+    }
+    boost::asio::post(io, [this, alive] {
+      if (!alive.expired()) take_result();
+    });
+  });
+}
+
+void QueuePairLinks::take_result() {
+  std::unique_lock<std::mutex> lock(results_mutex_);
+  Result result = std::move(results_.front());
+  results_.pop_front();
+  lock.unlock();
+  const auto found = links_.find(result.link);
+  if (found == links_.end() || found->second.attempt != result.attempt) {
+    if (result.made) discard(std::move(*result.made));
+    return;
+  }
+  (this->*result.then)(result.link, found->second, std::move(result.made));
+}
+
+void QueuePairLinks::on_made(std::uint64_t id, Link& link, Made made) {
+  if (!made) return give_up(id, made.error().context);
+  link.made = std::move(*made);
+  const QueuePairMessage offer = encode_offer(link.made->queue_pair->address());
+  if (link.channel == nullptr || link.channel->send(offer) != Status::ok) {
+    return give_up(id, "the connection broke");
+  }
+  link.deadline = std::make_unique<Deadline>(access_.io);
+  link.deadline->after(setup_.patience_ns, [this, id] { give_up(id, "the peer did not answer"); });
+}
+
+void QueuePairLinks::take(ipc::UniqueFd socket, const cluster::HelloResult& hello,
+                          AskingDaemons::Link owned) {
+  const std::uint16_t shard = hello.request.shard;
+  const bool is_served =
+      shard < setup_.agents.size() && is_used() && setup_.agents[shard].incoming != nullptr;
+  if (!is_served) return refused_.add();
+  const std::uint64_t id = next_link_++;
+  Link& link = links_[id];
+  // Nobody looks for the askers of a server by number, so each connection has one of its own.
+  link.peer = base::PeerId{static_cast<std::uint32_t>(id)};
+  link.shard = shard;
+  link.agent = shard;
+  link.asker = hello.peer;
+  link.owned = std::move(owned);
+  link.state = State::offering;
+  ClusterChannelEvents& events = *this;
+  link.channel = std::make_unique<ClusterChannel>(access_, std::move(socket), hello, events);
+  link.deadline = std::make_unique<Deadline>(access_.io);
+  link.deadline->after(setup_.patience_ns, [this, id] { give_up(id, "there was no offer"); });
+}
+
+QueuePairLinks::Links::iterator QueuePairLinks::find(const ClusterChannel& channel) {
+  return std::find_if(links_.begin(), links_.end(), [&channel](const auto& entry) {
+    return entry.second.channel.get() == &channel;
+  });
+}
+
+void QueuePairLinks::on_message(ClusterChannel& channel, std::span<const std::byte> payload) {
+  const auto found = find(channel);
+  if (found == links_.end()) return;
+  Link& link = found->second;
+  // Each end says one thing, once.
+  if (link.state == State::open) {
+    link.channel.reset();
+    return drop(found->first, link);
+  }
+  if (link.state != State::offering || (link.is_outgoing && link.made == nullptr)) {
+    return give_up(found->first, "the peer says what no daemon of this version says");
+  }
+  link.deadline.reset();
+  link.state = State::connecting;
+  if (link.is_outgoing) return take_answer(found->first, link, payload);
+  take_offer(found->first, link, payload);
+}
+
+void QueuePairLinks::take_answer(std::uint64_t id, Link& link, std::span<const std::byte> payload) {
+  const auto answer = decode_answer(payload);
+  if (!answer) return give_up(id, "the peer's answer is not that of a daemon");
+  if (answer->refusal != QueuePairRefusal::none) {
+    const std::string why(refusal_text(answer->refusal));
+    // That one passes by itself; of the others a person wants to know.
+    if (answer->refusal != QueuePairRefusal::not_ready) {
+      tell("no RDMA with " + link.dialer->target().key + ": " + why);
+    }
+    return give_up(id, why);
+  }
+  const auto made = std::make_shared<std::unique_ptr<transport::RdmaLink>>(std::move(link.made));
+  run(
+      id,
+      [made, far = answer->address]() -> Made {
+        Outcome connected = (*made)->queue_pair->connect(far);
+        if (!connected) return std::move(connected).error();
+        return std::move(*made);
+      },
+      &QueuePairLinks::on_connected);
+}
+
+void QueuePairLinks::take_offer(std::uint64_t id, Link& link, std::span<const std::byte> payload) {
+  const auto far = decode_offer(payload);
+  if (!far) return give_up(id, "an offer that is not that of a daemon");
+  const auto rail = transport::choose_rail(addresses_, *far, static_cast<std::size_t>(id));
+  if (!rail) return refuse(id, link, QueuePairRefusal::no_rail);
+  link.rail = *rail;
+  const transport::KeysFound keys = setup_.pool_keys(*rail);
+  if (keys == transport::KeysFound::failed) {
+    tell(name_of(*setup_.rails[*rail]) +
+         ": other daemons are refused, because the pool could not be registered with it");
+    return refuse(id, link, QueuePairRefusal::not_registered);
+  }
+  if (keys != transport::KeysFound::all) return refuse(id, link, QueuePairRefusal::not_ready);
+  transport::RdmaDevice& device = *setup_.rails[*rail];
+  transport::RdmaPort& port = *setup_.agents[link.agent].serving[*rail];
+  run(
+      id,
+      [&device, &port, far = *far]() -> Made {
+        Made made = transport::make_rdma_link(device, port, false);
+        if (!made) return made;
+        Outcome connected = (*made)->queue_pair->connect(far);
+        if (!connected) return std::move(connected).error();
+        return made;
+      },
+      &QueuePairLinks::on_connected);
+}
+
+// The asker hangs up, or is hung up on.
+void QueuePairLinks::refuse(std::uint64_t id, Link& link, QueuePairRefusal refusal) {
+  refused_.add();
+  link.deadline = std::make_unique<Deadline>(access_.io);
+  link.deadline->after(setup_.patience_ns, [this, id] { give_up(id, "it was refused"); });
+  static_cast<void>(link.channel->send(encode_answer({refusal, {}})));
+}
+
+void QueuePairLinks::tell(const std::string& trouble) {
+  const bool is_new = access_.errors.record("cluster.queue_pair", Status::unreachable, trouble);
+  if (is_new) log_.warning("rdma", trouble);
+}
+
+void QueuePairLinks::on_connected(std::uint64_t id, Link& link, Made made) {
+  if (!made) {
+    access_.errors.record("cluster.queue_pair", made.error().status, made.error().context);
+    if (link.is_outgoing) return give_up(id, made.error().context);
+    const bool is_full = made.error().status == Status::out_of_memory;
+    return refuse(id, link, is_full ? QueuePairRefusal::no_room : QueuePairRefusal::failed);
+  }
+  std::unique_ptr<transport::RdmaLink> finished = std::move(*made);
+  finished->peer = link.peer;
+  finished->shard = link.shard;
+  finished->rail = static_cast<std::uint16_t>(link.rail);
+  finished->link = id;
+  finished->owner = link.owned.owner;
+  const QueuePairMessage answer =
+      encode_answer({QueuePairRefusal::none, finished->queue_pair->address()});
+  if (link.channel == nullptr || !mailbox(link)->control_add(finished)) {
+    discard(std::move(finished));
+    return give_up(id, "the data agent takes no more connections now");
+  }
+  link.state = State::open;
+  link.trouble.clear();
+  if (!link.is_outgoing && link.channel->send(answer) != Status::ok) drop(id, link);
+}
+
+// ---- ends ----
+
+transport::RdmaLinkMailbox* QueuePairLinks::mailbox(const Link& link) const noexcept {
+  const AgentQueuePairs& agent = setup_.agents[link.agent];
+  return link.is_outgoing ? agent.outgoing : agent.incoming;
+}
+
+void QueuePairLinks::on_closed(ClusterChannel& channel, const Error& cause) {
+  const auto found = find(channel);
+  if (found == links_.end()) return;
+  Link& link = found->second;
+  if (link.state != State::open) return give_up(found->first, cause.context);
+  link.channel.reset();
+  drop(found->first, link);
+}
+
+// The agent ends it, and says so.
+void QueuePairLinks::drop(std::uint64_t id, Link& link) {
+  if (mailbox(link)->control_drop_link(id)) {
+    link.state = State::ending;
+    return;
+  }
+  retry_.after(kDeliverRetryNs, [this] { deliver(); });
+}
+
+void QueuePairLinks::give_up(std::uint64_t id, const std::string& why) {
+  const auto found = links_.find(id);
+  if (found == links_.end()) return;
+  Link& link = found->second;
+  if (link.state == State::open || link.state == State::ending) return;
+  discard(std::move(link.made));
+  if (!link.is_outgoing || link.dialer == nullptr) {
+    links_.erase(found);
+    return;
+  }
+  link.attempt = 0;
+  link.channel.reset();
+  link.deadline.reset();
+  link.state = State::dialling;
+  link.trouble = why;
+  link.dialer->redial();
+}
+
+void QueuePairLinks::deliver() {
+  if (alive_ == nullptr) return;
+  for (const AgentQueuePairs& agent : setup_.agents) {
+    for (transport::RdmaLinkMailbox* box : {agent.outgoing, agent.incoming}) {
+      if (box == nullptr) continue;
+      while (auto ended = box->control_take_ended()) on_ended(std::move(ended));
+    }
+  }
+  // What found a mailbox full.
+  for (auto& [id, link] : links_) {
+    const bool is_over = link.channel == nullptr || (link.is_outgoing && link.dialer == nullptr);
+    if (link.state == State::open && is_over) drop(id, link);
+  }
+}
+
+void QueuePairLinks::on_ended(std::unique_ptr<transport::RdmaLink> ended) {
+  const transport::LinkLost lost = ended->lost();
+  lost_[static_cast<std::size_t>(lost.cause)].add();
+  discard(std::move(ended));
+  const auto found = links_.find(lost.link);
+  if (found == links_.end()) return;
+  found->second.state = State::dialling;
+  give_up(lost.link, std::string(link_loss_text(lost.cause)));
+}
+
+// Where deregistering takes its time.
+void QueuePairLinks::discard(std::unique_ptr<transport::RdmaLink> link) {
+  if (link == nullptr) return;
+  thread_.submit_release([gone = std::shared_ptr<transport::RdmaLink>(std::move(link))] {});
+}
+
+// ---- what is known ----
+
+std::map<std::uint32_t, QueuePairLinks::View> QueuePairLinks::views() const {
+  std::map<std::uint32_t, View> views;
+  for (const auto& [id, link] : links_) {
+    if (!link.is_outgoing) continue;
+    View& view = views[link.peer.value];
+    ++view.connections;
+    view.open += link.state == State::open ? 1U : 0U;
+    if (link.state != State::open && !link.trouble.empty()) view.trouble = link.trouble;
+  }
+  return views;
+}
+
+std::map<std::string, std::size_t> QueuePairLinks::askers() const {
+  std::map<std::string, std::size_t> askers;
+  for (const auto& [id, link] : links_) {
+    if (!link.is_outgoing && link.state == State::open) ++askers[cluster::full_name(link.asker)];
+  }
+  return askers;
+}
+
+}  // namespace simm::control

@@ -1,0 +1,168 @@
+// QueuePairLinks: the RDMA connections of a daemon's data agents. Where a data connection has shown
+// that a shard of a peer has RDMA ports, too, it connects a queue pair with it over each port of
+// this daemon: both ends make one, tell each other its address over a connection of purpose
+// queue_pair (queue_pair_message.h), and hand it to their data agents. That connection stays: when
+// it ends, so does the queue pair at the other end, and one that broke is made anew with back-off.
+// Until then, and where it does not work, requests go over TCP.
+//
+// What a device does may take long, so it is done on a thread of this object's own.
+// Owned by ClusterPresence; the mailboxes and devices outlive it. Thread: control.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "daemon/base/log.h"
+#include "daemon/cluster/slot_map.h"
+#include "daemon/control/job_thread.h"
+#include "daemon/peers/asking_daemons.h"
+#include "daemon/peers/cluster_access.h"
+#include "daemon/peers/cluster_channel.h"
+#include "daemon/peers/cluster_dialer.h"
+#include "daemon/peers/queue_pair_message.h"
+#include "daemon/transport/rdma/device/rdma_device.h"
+#include "daemon/transport/rdma/rdma_link.h"
+#include "daemon/transport/rdma/registration/chunk_table.h"
+
+namespace simm::control {
+
+// Of one data agent.
+struct AgentQueuePairs {
+  transport::RdmaLinkMailbox* outgoing = nullptr;  // null: it asks nobody
+  std::vector<transport::RdmaPort*> asking;        // by rail
+  transport::RdmaLinkMailbox* incoming = nullptr;  // null: it serves no shard
+  std::vector<transport::RdmaPort*> serving;       // by rail
+};
+
+// Whether all memory that is served is registered with that rail: all, later, or failed, which is
+// tried again since it was asked for.
+using PoolKeys = std::function<transport::KeysFound(std::size_t rail)>;
+
+struct QueuePairSetup {
+  std::vector<transport::RdmaDevice*> rails;  // none: RDMA is not used
+  std::vector<AgentQueuePairs> agents;
+  PoolKeys pool_keys;
+  // For what the other end has to do: answer an offer, make one when it has connected, hang up
+  // when it was refused. Its device may be slow.
+  base::TimeNs patience_ns = 5 * base::kNsPerSecond;
+};
+
+class QueuePairLinks final : private ClusterDialerEvents, private ClusterChannelEvents {
+public:
+  QueuePairLinks(ClusterAccess& access, base::Log& log, QueuePairSetup setup);
+  ~QueuePairLinks() override;
+  QueuePairLinks(const QueuePairLinks&) = delete;
+  QueuePairLinks& operator=(const QueuePairLinks&) = delete;
+
+  [[nodiscard]] bool is_used() const noexcept { return !setup_.rails.empty(); }
+
+  // That shard of that peer was reached from that agent, and has RDMA ports. Any number of times.
+  void reach(base::PeerId peer, const cluster::MapMember& member, std::uint16_t shard,
+             std::size_t agent);
+  // The peer has left the map: its queue pairs end.
+  void leave(base::PeerId peer);
+  [[nodiscard]] bool has_links(base::PeerId peer) const;
+  // A connection of that purpose that another daemon dialled, its hello over.
+  void take(ipc::UniqueFd socket, const cluster::HelloResult& hello, AskingDaemons::Link owned);
+
+  // Takes what the data agents have said. Call it when the bell rings.
+  void deliver();
+  void stop();
+
+  struct View {
+    std::size_t connections = 0;
+    std::size_t open = 0;
+    std::string trouble;  // of one that is not open
+  };
+  // Of those that this daemon dials, by number of the peer.
+  [[nodiscard]] std::map<std::uint32_t, View> views() const;
+  // Of those that others have dialled, by their name.
+  [[nodiscard]] std::map<std::string, std::size_t> askers() const;
+
+private:
+  enum class State : std::uint8_t {
+    dialling,    // the dialer's
+    offering,    // a queue pair is being made, or its address is with the other end
+    connecting,  // it is being connected
+    open,        // the agent's
+    ending,      // the agent was told to end it, or will be
+  };
+  struct Link {
+    bool is_outgoing = false;
+    base::PeerId peer;
+    std::uint16_t shard = 0;
+    std::size_t agent = 0;
+    std::size_t rail = 0;
+    State state = State::dialling;
+    std::uint64_t attempt = 0;              // tells the results of jobs apart
+    std::unique_ptr<ClusterDialer> dialer;  // outgoing; none: its peer has left
+    std::unique_ptr<ClusterChannel> channel;
+    std::unique_ptr<Deadline> deadline;  // of what the other end has to do
+    std::unique_ptr<transport::RdmaLink> made;
+    cluster::DaemonIdentity asker;  // incoming
+    AskingDaemons::Link owned;      // incoming
+    std::string trouble;            // why there was none the last time
+  };
+  using Made = Expected<std::unique_ptr<transport::RdmaLink>>;
+  using Links = std::map<std::uint64_t, Link>;
+  using Then = void (QueuePairLinks::*)(std::uint64_t, Link&, Made);
+  // What the thread has done for a link.
+  struct Result {
+    std::uint64_t link = 0;
+    std::uint64_t attempt = 0;
+    Then then = nullptr;
+    Made made;
+  };
+
+  // ClusterDialerEvents.
+  void on_dialled(ClusterDialer& dialer, ipc::UniqueFd socket,
+                  const cluster::HelloResult& result) override;
+  void on_dial_failed(ClusterDialer& dialer, const Error& error) override;
+  // ClusterChannelEvents.
+  void on_message(ClusterChannel& channel, std::span<const std::byte> payload) override;
+  void on_closed(ClusterChannel& channel, const Error& cause) override;
+
+  Links::iterator find(const ClusterChannel& channel);
+  // Runs `work` on the thread, and then `then` here, if the link is still at this attempt.
+  void run(std::uint64_t id, std::function<Made()> work, Then then);
+  void take_result();
+  void on_made(std::uint64_t id, Link& link, Made made);
+  void take_offer(std::uint64_t id, Link& link, std::span<const std::byte> payload);
+  void take_answer(std::uint64_t id, Link& link, std::span<const std::byte> payload);
+  void on_connected(std::uint64_t id, Link& link, Made made);
+  void refuse(std::uint64_t id, Link& link, QueuePairRefusal refusal);
+  // To `simmctl errors`, and once to the log.
+  void tell(const std::string& trouble);
+  // There is no queue pair: of an outgoing link, the next attempt comes by itself.
+  void give_up(std::uint64_t id, const std::string& why);
+  void drop(std::uint64_t id, Link& link);
+  void on_ended(std::unique_ptr<transport::RdmaLink> ended);
+  void discard(std::unique_ptr<transport::RdmaLink> link);
+  [[nodiscard]] transport::RdmaLinkMailbox* mailbox(const Link& link) const noexcept;
+
+  ClusterAccess& access_;
+  base::Log& log_;
+  const QueuePairSetup setup_;
+  std::vector<transport::QueuePairAddress> addresses_;  // by rail
+  // By the thread, oldest first: here and not on its way to the control thread, so that none
+  // outlives its port when this object ends first.
+  std::mutex results_mutex_;
+  std::deque<Result> results_;
+  JobThread thread_;  // after what it fills
+  Links links_;
+  std::uint64_t next_link_;
+  std::uint64_t next_attempt_ = 1;
+  Deadline retry_;
+  std::array<base::Counter, transport::kLinkLossCount> lost_;
+  base::Counter refused_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace simm::control

@@ -1,0 +1,151 @@
+#include "daemon/store/eviction/policy_contest.h"
+
+#include <algorithm>
+
+#include "simm/check.h"
+
+namespace simm::store {
+
+namespace {
+
+// Hits fade: half of what they count is gone after 5,700 uses of the sample, some turnovers of the
+// simulated caches.
+constexpr float kFading = 1 - 1.0f / 8192;
+// One leads when it has so many hits more, and more than chance makes of those that only one of
+// the two had: three standard deviations.
+constexpr float kLeadMin = 24;
+constexpr float kDeviations = 3;
+
+}  // namespace
+
+void PolicyContest::play(std::uint64_t mixed, std::uint32_t uses, std::uint32_t groups,
+                         const ReuseModel& model, base::TimeNs now_ns) noexcept {
+  follow(groups);
+  if (!in_sample(sample_of(mixed))) return;  // the sample has just been halved
+  const auto tag = static_cast<std::uint32_t>(mixed >> 12);
+  std::uint32_t name = find(tag);
+  if (name == kNone) {
+    name = make(tag, sample_of(mixed));
+  } else {
+    judge(names_[name].aged, names_[name].rated);
+  }
+  lead_ *= kFading;
+  differing_ *= kFading;
+  const auto group_class = static_cast<std::uint8_t>(ReuseModel::class_of(uses));
+  use_by_age(name);
+  use_by_worth(name, group_class);
+  names_[name].used_ns = now_ns;
+  while (aged_ > capacity_) evict_by_age();
+  while (rated_ > capacity_) evict_by_worth(model, now_ns);
+}
+
+void PolicyContest::judge(bool hit_by_age, bool hit_by_worth) noexcept {
+  if (hit_by_age == hit_by_worth) return;
+  lead_ += hit_by_age ? 1.0f : -1.0f;
+  differing_ += 1;
+  if (lead_ * lead_ <= std::max(kLeadMin * kLeadMin, kDeviations * kDeviations * differing_)) {
+    return;
+  }
+  prefers_age_ = lead_ > 0;
+}
+
+// The sample is as large as fits, and its caches grow and shrink with the tenant's part: by one for
+// each use, so that a moment in which much is leased changes little.
+void PolicyContest::follow(std::uint32_t groups) noexcept {
+  constexpr std::uint32_t kShiftMax = 20;
+  if (groups >> sample_shift_ > kContestGroupsMax && sample_shift_ < kShiftMax) {
+    ++sample_shift_;
+    capacity_ /= 2;
+    for (std::uint32_t n = 1; n <= names_.highest(); ++n) {
+      const Name& name = names_[n];  // one that was released is of sample 0
+      if (in_sample(name.sample)) continue;
+      if (name.aged) drop_by_age(n);
+      if (name.rated) drop_by_worth(n);
+      release_unused(n);
+    }
+  } else if (groups >> sample_shift_ < kContestGroupsMax / 8 && sample_shift_ > 0) {
+    --sample_shift_;
+  }
+  const std::uint32_t wanted = (groups >> sample_shift_) + 1;
+  if (capacity_ < wanted) ++capacity_;
+  if (capacity_ > wanted) --capacity_;
+}
+
+std::uint32_t PolicyContest::find(std::uint32_t tag) const noexcept {
+  std::uint32_t name = chains_[tag % kChains];
+  while (name != kNone && names_[name].tag != tag) name = names_[name].chain;
+  return name;
+}
+
+std::uint32_t PolicyContest::make(std::uint32_t tag, std::uint32_t sample) noexcept {
+  const std::uint32_t name = names_.allocate();
+  SIMM_CHECK(name != kNone);  // each cache has two names too many at most, for a moment
+  names_[name].tag = tag;
+  names_[name].sample = sample;
+  names_[name].chain = chains_[tag % kChains];
+  chains_[tag % kChains] = name;
+  return name;
+}
+
+void PolicyContest::release_unused(std::uint32_t number) noexcept {
+  const Name& name = names_[number];
+  if (name.aged || name.rated) return;
+  std::uint32_t* link = &chains_[name.tag % kChains];
+  while (*link != number) link = &names_[*link].chain;
+  *link = name.chain;
+  names_.release(number);
+}
+
+void PolicyContest::use_by_age(std::uint32_t name) noexcept {
+  if (names_[name].aged) {
+    by_age_.move_to_back(names_, name);
+    return;
+  }
+  by_age_.push_back(names_, name);
+  names_[name].aged = true;
+  ++aged_;
+}
+
+void PolicyContest::use_by_worth(std::uint32_t name, std::uint8_t group_class) noexcept {
+  if (names_[name].rated) drop_by_worth(name);
+  names_[name].group_class = group_class;
+  by_worth_[group_class].push_back(names_, name);
+  names_[name].rated = true;
+  ++rated_;
+}
+
+void PolicyContest::evict_by_age() noexcept {
+  const std::uint32_t name = by_age_.front();
+  drop_by_age(name);
+  release_unused(name);
+}
+
+void PolicyContest::evict_by_worth(const ReuseModel& model, base::TimeNs now_ns) noexcept {
+  std::uint32_t cheapest = kNone;
+  float least = 0;
+  for (std::uint32_t c = 0; c < ReuseModel::kClasses; ++c) {
+    const std::uint32_t front = by_worth_[c].front();
+    if (front == kNone) continue;
+    const base::TimeNs used_ns = names_[front].used_ns;
+    const float worth = model.worth(c, now_ns > used_ns ? now_ns - used_ns : 0);
+    if (cheapest != kNone && worth >= least) continue;
+    cheapest = front;
+    least = worth;
+  }
+  drop_by_worth(cheapest);
+  release_unused(cheapest);
+}
+
+void PolicyContest::drop_by_age(std::uint32_t name) noexcept {
+  by_age_.remove(names_, name);
+  names_[name].aged = false;
+  --aged_;
+}
+
+void PolicyContest::drop_by_worth(std::uint32_t name) noexcept {
+  by_worth_[names_[name].group_class].remove(names_, name);
+  names_[name].rated = false;
+  --rated_;
+}
+
+}  // namespace simm::store

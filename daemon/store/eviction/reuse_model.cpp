@@ -1,0 +1,148 @@
+#include "daemon/store/eviction/reuse_model.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace simm::store {
+
+namespace {
+
+constexpr base::TimeNs kFirstBucketNs = base::kNsPerSecond / 4;
+// Of what is known, at each refresh: half of it is gone after 71,000 watched uses.
+constexpr double kForgetting = 0.995;
+// Before anything is known: one group in so many is used again while its age doubles. Any number
+// that is the same for all ages makes the worth fall with age, which is least recently used.
+constexpr double kPriorOdds = 0.005;
+constexpr double kPriorUsesOfAll = 2;     // how many observed uses the prior counts as
+constexpr double kPriorUsesOfClass = 10;  // the same, of all classes together for a single one
+
+constexpr std::uint32_t kShiftMax = 12;
+
+// Groups are watched for several times as long as they stay in the store.
+bool too_many(std::uint32_t groups, std::uint32_t sample_shift) noexcept {
+  constexpr std::uint64_t kWatched = std::uint64_t{ReuseModel::kSets} * ReuseModel::kWays;
+  return std::uint64_t{groups} * 4 > kWatched << sample_shift;
+}
+
+double width_s(std::uint32_t bucket) noexcept {
+  return ReuseModel::start_s(bucket + 1) - ReuseModel::start_s(bucket);
+}
+
+}  // namespace
+
+std::uint32_t ReuseModel::bucket_of(base::TimeNs age_ns) noexcept {
+  const std::uint64_t units = 4 + 4 * age_ns / kFirstBucketNs;
+  const auto octave = static_cast<std::uint32_t>(std::bit_width(units)) - 3;
+  const auto bucket = 4 * octave + static_cast<std::uint32_t>(units >> octave) - 4;
+  return std::min(bucket, kBuckets - 1);
+}
+
+double ReuseModel::start_s(std::uint32_t bucket) noexcept {
+  const double units = std::ldexp(4 + bucket % 4, static_cast<int>(bucket / 4)) - 4;
+  return units / 4 * (static_cast<double>(kFirstBucketNs) / 1e9);
+}
+
+ReuseModel::ReuseModel(Memory& memory) noexcept : sets_(memory) {
+  refresh();
+}
+
+void ReuseModel::count_exposure(Set& set, base::TimeNs now_ns) noexcept {
+  for (const Watched& w : set.ways) {
+    if (!w.taken) continue;
+    const base::TimeNs since = std::max(set.counted_ns, w.used_ns);
+    if (since >= now_ns) continue;
+    // All of it in the bucket of its middle: sweeps are shorter than the ages that matter.
+    const base::TimeNs middle_age = (since - w.used_ns) + (now_ns - since) / 2;
+    rows_[w.group_class].exposure_s[bucket_of(middle_age)] +=
+        static_cast<float>(now_ns - since) * 1e-9f;
+  }
+  set.counted_ns = now_ns;
+}
+
+// The low half finds the place, the high half is the name: a mix-up costs one wrong observation.
+void ReuseModel::watch(std::uint64_t mixed, std::uint32_t uses, std::uint32_t groups,
+                       base::TimeNs now_ns) noexcept {
+  // Far fewer groups than before: at once, a use that is watched is rare by then.
+  if (sample_shift_ > 1 && !too_many(groups, sample_shift_ - 2)) {
+    while (sample_shift_ > 1 && !too_many(groups, sample_shift_ - 1)) --sample_shift_;
+  }
+  const auto tag = static_cast<std::uint32_t>(mixed >> 32);
+  Set& set = sets_[(mixed >> 8) % kSets];
+  count_exposure(set, now_ns);
+  Watched* place = &set.ways[0];
+  for (Watched& w : set.ways) {
+    if (w.taken && w.tag == tag) {
+      rows_[w.group_class].uses[bucket_of(now_ns - w.used_ns)] += 1;
+      place = &w;
+      break;
+    }
+    if (place->taken && (!w.taken || w.used_ns < place->used_ns)) place = &w;
+  }
+  *place = {tag, static_cast<std::uint8_t>(class_of(uses)), true, now_ns};
+  count_exposure(sets_[sweep_], now_ns);
+  sweep_ = (sweep_ + 1) % kSets;
+  if (++watched_uses_ % kUsesPerRefresh != 0) return;
+  if (too_many(groups, sample_shift_) && sample_shift_ < kShiftMax) ++sample_shift_;
+  refresh();
+}
+
+ReuseModel::Rates ReuseModel::rates_of(const Row& row, const Rates& prior, double weight) noexcept {
+  Rates rates;
+  for (std::uint32_t b = 0; b < kBuckets; ++b) {
+    rates[b] = (row.uses[b] + weight) / (row.exposure_s[b] + weight / prior[b]);
+  }
+  return rates;
+}
+
+// With S the part of the groups that is still unused at an age, the expected uses until a later age
+// are the fall of S, the expected memory time is its area; the best ratio over all later ages is
+// the slope of the upper tangent, so one walk along the upper hull from the right finds them all.
+void ReuseModel::fill_worth(const Rates& rates, std::array<float, kBuckets>& worth) noexcept {
+  std::array<double, kBuckets + 1> uses{};
+  std::array<double, kBuckets + 1> area_s{};
+  double unused = 1;
+  for (std::uint32_t b = 0; b < kBuckets; ++b) {
+    const double width = width_s(b);
+    const double left = unused * std::exp(-rates[b] * width);
+    uses[b + 1] = uses[b] + unused - left;
+    area_s[b + 1] = area_s[b] + (unused - left) / rates[b];
+    unused = left;
+  }
+  const auto slope = [&](std::uint32_t from, std::uint32_t to) {
+    const double area = area_s[to] - area_s[from];
+    return area > 0 ? (uses[to] - uses[from]) / area : 0;
+  };
+  std::array<std::uint32_t, kBuckets + 1> hull;
+  std::uint32_t corners = 1;
+  hull[0] = kBuckets;
+  for (std::uint32_t below = kBuckets; below > 0; --below) {
+    const std::uint32_t b = below - 1;
+    while (corners > 1 && slope(b, hull[corners - 1]) <= slope(b, hull[corners - 2])) --corners;
+    worth[b] = static_cast<float>(slope(b, hull[corners - 1]));
+    hull[corners++] = b;
+  }
+}
+
+void ReuseModel::refresh() noexcept {
+  Rates prior;
+  for (std::uint32_t b = 0; b < kBuckets; ++b) prior[b] = kPriorOdds / (start_s(b) + width_s(b));
+  Row all;
+  for (const Row& row : rows_) {
+    for (std::uint32_t b = 0; b < kBuckets; ++b) {
+      all.uses[b] += row.uses[b];
+      all.exposure_s[b] += row.exposure_s[b];
+    }
+  }
+  const Rates pooled = rates_of(all, prior, kPriorUsesOfAll);
+  for (std::uint32_t c = 0; c < kClasses; ++c) {
+    fill_worth(rates_of(rows_[c], pooled, kPriorUsesOfClass), worth_[c]);
+    for (std::uint32_t b = 0; b < kBuckets; ++b) {
+      if (c > 0) worth_[c][b] = std::max(worth_[c][b], worth_[c - 1][b]);
+      rows_[c].uses[b] *= static_cast<float>(kForgetting);
+      rows_[c].exposure_s[b] *= static_cast<float>(kForgetting);
+    }
+  }
+}
+
+}  // namespace simm::store

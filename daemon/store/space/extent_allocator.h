@@ -1,0 +1,140 @@
+// ExtentAllocator: which bytes of the arena are in use. Two-level segregated fit (Masmano, Ripoll,
+// Crespo, Real, "TLSF: a new dynamic memory allocator for real-time systems", 2004) with immediate
+// coalescing: allocate and release are O(1). All metadata is out of band: the arena holds payload
+// only, so nothing that is written into an extent can damage the allocator.
+//
+// Granule 64 bytes: an extent starts and ends on a cache line; an object wastes at most 63 bytes.
+// Exact: extent_bytes() + free_bytes() == arena bytes, always (audit() recounts).
+// Thread: the data agent of the store.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "daemon/store/space/table.h"
+
+namespace simm::store {
+
+// A part of the arena, free or in use. Blocks cover the arena without gaps.
+struct Block {
+  std::uint64_t offset;  // of its first byte in the arena
+  std::uint64_t bytes;   // multiple of the granule
+  Link physical;         // by address
+  Link free;             // in its size class, while it is free
+  std::uint32_t in_use;  // 1 while it is an extent
+  std::uint32_t owner;   // whatever its holder says; kNone for holes
+};
+static_assert(sizeof(Block) == 40);
+
+class ExtentAllocator {
+public:
+  static constexpr std::uint64_t kGranuleBytes = 64;
+
+  static constexpr std::uint64_t rounded(std::uint64_t bytes) {
+    return (bytes + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
+  }
+  // Between `extents` extents there are at most extents + 1 holes.
+  static constexpr std::uint32_t blocks_for(std::uint32_t extents) { return 2 * extents + 1; }
+
+  // `blocks` has room for blocks_for(extents in use at once); arena_bytes is rounded down.
+  ExtentAllocator(Table<Block> blocks, std::uint64_t arena_bytes) noexcept;
+
+  // An extent of rounded(bytes) bytes, bytes > 0; kNone when no hole is long enough.
+  [[nodiscard]] std::uint32_t allocate(std::uint64_t bytes) noexcept;
+  void release(std::uint32_t block) noexcept;
+  // The extent of rounded(bytes) bytes at this very offset, which lies in `hole`: for extents of an
+  // earlier life, by address. What is left of the hole behind it is after() it.
+  [[nodiscard]] std::uint32_t claim(std::uint32_t hole, std::uint64_t offset,
+                                    std::uint64_t bytes) noexcept;
+  void set_owner(std::uint32_t block, std::uint32_t owner) noexcept {
+    blocks_[block].owner = owner;
+  }
+
+  // Takes a whole hole as if it were an extent, so that allocate() leaves it alone until release().
+  void withhold(std::uint32_t hole) noexcept;
+  // An extent takes in a hole that is its neighbour; returns the number of both together.
+  [[nodiscard]] std::uint32_t absorb(std::uint32_t extent, std::uint32_t hole) noexcept;
+  // An extent keeps its first rounded(bytes) bytes; the rest is free.
+  void trim(std::uint32_t extent, std::uint64_t bytes) noexcept;
+  [[nodiscard]] std::uint32_t first() const noexcept { return by_address_.front(); }
+  // Neighbours by address, kNone at the ends of the arena.
+  [[nodiscard]] std::uint32_t before(std::uint32_t block) const noexcept {
+    return block == by_address_.front() ? kNone : blocks_[block].physical.previous;
+  }
+  [[nodiscard]] std::uint32_t after(std::uint32_t block) const noexcept {
+    return by_address_.next(blocks_, block);
+  }
+  // Calls visit(hole) for at most `looks` holes, those of the largest sizes first.
+  template <typename Visit>
+  void visit_large_holes(std::uint32_t looks, Visit&& visit) const noexcept {
+    for (std::uint32_t level = kLevels; level > 0 && looks > 0; --level) {
+      if ((levels_ >> (level - 1) & 1) == 0) continue;
+      for (std::uint32_t step = kSteps; step > 0 && looks > 0; --step) {
+        const HoleList& list = holes_[level - 1][step - 1];
+        std::uint32_t hole = list.front();
+        for (; hole != kNone && looks > 0; --looks, hole = list.next(blocks_, hole)) visit(hole);
+      }
+    }
+  }
+
+  [[nodiscard]] const Block& block(std::uint32_t number) const noexcept { return blocks_[number]; }
+  [[nodiscard]] std::uint64_t arena_bytes() const noexcept { return arena_bytes_; }
+  [[nodiscard]] std::uint64_t extent_bytes() const noexcept { return arena_bytes_ - free_bytes_; }
+  [[nodiscard]] std::uint64_t free_bytes() const noexcept { return free_bytes_; }
+
+  [[nodiscard]] std::uint32_t holes() const noexcept { return holes_count_; }
+  // The largest of some of those in the largest class: at most a 32nd too small.
+  [[nodiscard]] std::uint64_t largest_hole_bytes() const noexcept {
+    constexpr std::uint32_t kLooks = 8;
+    std::uint64_t largest = 0;
+    visit_large_holes(kLooks, [&](std::uint32_t hole) {
+      largest = blocks_[hole].bytes > largest ? blocks_[hole].bytes : largest;
+    });
+    return largest;
+  }
+  // Of the free bytes: in holes too short for an extent of `bytes`. For measurements: O(holes).
+  [[nodiscard]] std::uint64_t short_hole_bytes(std::uint64_t bytes) const noexcept {
+    std::uint64_t sum = 0;
+    visit_large_holes(holes_count_, [&](std::uint32_t hole) {
+      if (blocks_[hole].bytes < rounded(bytes)) sum += blocks_[hole].bytes;
+    });
+    return sum;
+  }
+
+  // Walks everything; null, or what does not add up. For tests: O(blocks).
+  [[nodiscard]] const char* audit() const noexcept;
+
+private:
+  // Size classes in granules: exact below 32, then 32 steps for each power of two.
+  static constexpr std::uint32_t kStepBits = 5;
+  static constexpr std::uint32_t kSteps = 1u << kStepBits;
+  static constexpr std::uint32_t kLevels = 48;
+  // How many holes of a request's own class are looked at before a larger class is taken: a class
+  // spans sizes, and in a full arena the only fitting hole is often one of exactly this size.
+  static constexpr std::uint32_t kOwnClassLooks = 8;
+
+  struct Class {
+    std::uint32_t level;
+    std::uint32_t step;
+  };
+  static Class class_of(std::uint64_t bytes) noexcept;
+  // What is behind the first `bytes` bytes of a block becomes a block of its own, on no list yet.
+  [[nodiscard]] std::uint32_t split(std::uint32_t block, std::uint64_t bytes) noexcept;
+  [[nodiscard]] std::uint32_t find_hole(std::uint64_t bytes) const noexcept;
+  void add_hole(std::uint32_t block) noexcept;
+  void take_hole(std::uint32_t block) noexcept;
+  void merge_next(std::uint32_t block) noexcept;
+
+  using HoleList = IndexList<Block, &Block::free>;
+
+  Table<Block> blocks_;
+  IndexList<Block, &Block::physical> by_address_;
+  std::uint64_t arena_bytes_ = 0;
+  std::uint64_t free_bytes_ = 0;
+  std::uint32_t holes_count_ = 0;
+  std::uint64_t levels_ = 0;                    // bit: some class of the level has a hole
+  std::array<std::uint32_t, kLevels> steps_{};  // bit: the class has a hole
+  std::array<std::array<HoleList, kSteps>, kLevels> holes_{};
+};
+
+}  // namespace simm::store

@@ -1,0 +1,140 @@
+#include "daemon/tools/simm-bench/restart_benchmark.h"
+
+#include <sys/stat.h>
+
+#include <chrono>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "daemon/base/hash.h"
+#include "daemon/store/space/reserved_memory.h"
+#include "daemon/store/store.h"
+#include "daemon/tools/simm-bench/block_key.h"
+#include "ipc/mapping.h"
+#include "ipc/memory_file.h"
+
+namespace simm::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr base::TimeNs kNowNs = 1000 * base::kNsPerSecond;
+
+// The memory of one shard. Payloads are zeros that nobody wrote, and so cost nothing; the table is
+// a file, which is mapped anew for each life.
+class Shard {
+public:
+  static Expected<Shard> make(std::uint64_t arena_bytes) {
+    auto payload = store::ReservedMemory::map(arena_bytes);
+    if (!payload) return std::move(payload).error();
+    ipc::MemoryFileSpec spec;
+    spec.name = "simm-bench-table";
+    spec.bytes = store::Store::table_bytes_for(store::StoreConfig{}, arena_bytes);
+    auto table = ipc::MemoryFile::create(spec);
+    if (!table) return std::move(table).error();
+    return Shard(std::move(*payload), std::move(*table));
+  }
+
+  Expected<std::unique_ptr<store::Store>> open(store::Contents contents) {
+    auto mapping = ipc::Mapping::map(table_.fd(), 0, table_.bytes());
+    if (!mapping) return std::move(mapping).error();
+    mapping_ = std::move(*mapping);
+    store::ShardMemory memory;
+    memory.payload = {payload_.data(), payload_.bytes()};
+    memory.table = {mapping_.data(), mapping_.bytes()};
+    memory.contents = contents;
+    memory.now_ns = kNowNs;
+    return store::Store::create(store::StoreConfig{}, memory);
+  }
+  // Memory that the table has now.
+  [[nodiscard]] std::uint64_t table_bytes() const {
+    struct stat status {};
+    return ::fstat(table_.fd(), &status) == 0 ? static_cast<std::uint64_t>(status.st_blocks) * 512
+                                              : 0;
+  }
+
+private:
+  Shard(store::ReservedMemory payload, ipc::MemoryFile table)
+      : payload_(std::move(payload)), table_(std::move(table)) {}
+
+  store::ReservedMemory payload_;
+  ipc::MemoryFile table_;
+  ipc::Mapping mapping_;
+};
+
+// Puts objects of one length until no more fit without eviction; how many.
+std::uint64_t fill(store::Store& store, std::uint64_t length, std::uint64_t digest) {
+  std::uint64_t count = 0;
+  while (store.stats().free_bytes >= length + store::ExtentAllocator::kGranuleBytes) {
+    const BlockKey key(count);
+    const store::WriteResult begun = store.begin_write({key.key(), length, {}, 0}, kNowNs);
+    if (begun.start != store::WriteStart::reserved) break;
+    store.publish(begun.reservation, digest, 1, kNowNs);
+    ++count;
+  }
+  return count;
+}
+
+bool reads_first(store::Store& store) {
+  const BlockKey key(0);
+  store::ReadPin pin;
+  if (store.begin_read(key.key(), 0, kNowNs, pin) != Status::ok) return false;
+  const bool right = base::payload_digest(pin.bytes.data(), pin.bytes.size()) == pin.digest;
+  if (right) store.note_verified(pin);
+  store.end_read(pin);
+  return right;
+}
+
+Outcome measure_length(std::uint64_t length, const RestartOptions& options,
+                       ResultPrinter& printer) {
+  auto shard = Shard::make(options.arena_bytes);
+  if (!shard) return std::move(shard).error();
+  std::uint64_t objects = 0;
+  {
+    auto first = shard->open(store::Contents::fresh);
+    if (!first) return std::move(first).error();
+    const std::vector<std::byte> zeros(length);
+    objects = fill(**first, length, base::payload_digest(zeros.data(), zeros.size()));
+  }
+  std::vector<double> seconds;
+  for (std::uint32_t round = 0; round < options.rounds; ++round) {
+    const auto start = Clock::now();
+    auto store = shard->open(store::Contents::kept);
+    if (!store) return std::move(store).error();
+    const bool right = reads_first(**store);
+    const std::chrono::duration<double> took = Clock::now() - start;
+    if (!right || (*store)->stats().recovered != objects) {
+      return Error{Status::corrupt, "store.restart: objects are missing"};
+    }
+    seconds.push_back(took.count());
+  }
+  Result restart;
+  restart.name = "store.restart";
+  restart.unit = "s";
+  restart.value = median_of(seconds);
+  restart.params = {{"object_bytes", length},
+                    {"objects", objects},
+                    {"arena_bytes", options.arena_bytes},
+                    {"shards", 1}};
+  printer.print(restart);
+  Result meta;
+  meta.name = "store.meta_bytes";
+  meta.unit = "B";
+  meta.value = static_cast<double>(shard->table_bytes()) / static_cast<double>(objects);
+  meta.params = {{"object_bytes", length}, {"objects", objects}, {"key_bytes", BlockKey::kBytes}};
+  printer.print(meta);
+  return Done{};
+}
+
+}  // namespace
+
+Outcome measure_restart(const RestartOptions& options, ResultPrinter& printer) {
+  for (const std::uint64_t length : {4'497'408u, 256u * 1024, 16u * 1024}) {
+    const Outcome measured = measure_length(length, options, printer);
+    if (!measured) return measured;
+  }
+  return Done{};
+}
+
+}  // namespace simm::bench

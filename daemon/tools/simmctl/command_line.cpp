@@ -1,0 +1,181 @@
+#include "daemon/tools/simmctl/command_line.h"
+
+#include <map>
+
+#include "daemon/tools/simmctl/file_command.h"
+#include "daemon/tools/simmctl/output.h"
+#include "daemon/tools/simmctl/version_command.h"
+#include "simm/version.h"
+
+namespace simm::ctl {
+namespace {
+
+constexpr std::uint32_t kTimeoutMaxMs = 600'000;
+constexpr std::uint32_t kTtlMaxMs = 0xffff'ffff;
+constexpr const char* kExitCodes =
+    "Exit status: 0 done, a hit; 1 a miss; 2 wrong use or file; 3 no daemon; 4 permission denied; "
+    "5 no answer in time; 6 versions do not fit; 7 failed otherwise.";
+
+}  // namespace
+
+CommandLine::CommandLine() : app_("Looks into SiMM daemons and administers them.", "simmctl") {
+  app_.set_version_flag("--version", std::string("simmctl ") + SIMM_VERSION_STRING);
+  app_.add_option("--admin", admin_.admin_socket,
+                  "Admin socket; default: beside $SIMM_SOCKET, else in /run/simm, "
+                  "$XDG_RUNTIME_DIR/simm or /tmp/simm-<uid>");
+  app_.add_option("--timeout-ms", admin_.timeout_ms, "How long the daemon may take to answer")
+      ->check(CLI::Range(1U, kTimeoutMaxMs));
+  app_.add_flag("--json", admin_.json, "JSON instead of a table");
+  app_.require_subcommand(1);
+  app_.fallthrough();  // options may stand behind the command
+  app_.footer(kExitCodes);
+  add_reports();
+  add_top();
+  add_trace();
+  add_objects();
+  add_files();
+  app_.add_subcommand("version", "Versions of this program, its library and the daemon");
+}
+
+void CommandLine::add_reports() {
+  app_.add_subcommand("status", "Version, role, uptime, sockets, pool, place in the cluster");
+  app_.add_subcommand("sessions", "Attached client processes")
+      ->add_flag("--ended", report_.ended, "The last ones that are over, and why they ended");
+  app_.add_subcommand("regions", "Memory of clients: kind, size, and why it is that kind");
+  app_.add_subcommand("sockets", "Listening sockets and how many sessions they have");
+  app_.add_subcommand("tenants", "Tenants: sessions, mapped memory, namespaces, shares");
+  app_.add_subcommand("nics", "RDMA NICs of the host, and the memory to which each is near");
+  app_.add_subcommand("store", "The pool of this daemon, by shard and by tenant");
+  app_.add_subcommand("flights", "Fetches that several processes share, by data agent");
+  CLI::App* const stats = app_.add_subcommand("stats", "Counters");
+  stats->add_option("prefix", report_.prefix, "Only names that begin with it: session., store.0");
+  stats->add_option("--counters", report_.counters_file,
+                    "Read this counters file instead of asking the daemon");
+  stats->add_option("--daemon", report_.daemon,
+                    "Of this daemon of the cluster, asked through the manager");
+  app_.add_subcommand("limits", "Every limit and how often somebody ran into it");
+  app_.add_subcommand("errors", "Distinct errors with how often and when they occurred");
+  app_.add_subcommand("log", "The log level, or a change of it until the daemon ends")
+      ->add_option("level", report_.level, "The level that it shall have")
+      ->check(CLI::IsMember({"error", "warning", "info", "debug"}));
+  app_.add_subcommand("nodes", "Daemons of the cluster, as its manager sees them");
+  app_.add_subcommand("slots", "Which daemon owns how many slots of the map");
+  app_.add_subcommand("peers", "Connections to other daemons, and what is wrong with them")
+      ->add_option("daemon", report_.daemon,
+                   "Those of this daemon of the cluster, asked through the manager");
+}
+
+void CommandLine::add_top() {
+  CLI::App* const top = app_.add_subcommand("top", "What the daemon does now: rates, latencies");
+  top->add_option("--interval", top_.interval_s, "Seconds between two looks")
+      ->check(CLI::Range(0.05, 3600.0));
+  top->add_option("--count", top_.count, "End after so many intervals; 0: when interrupted");
+  top->add_flag("--once", top_once_, "One interval, then end");
+}
+
+void CommandLine::add_trace() {
+  CLI::App* const trace =
+      app_.add_subcommand("trace", "Record the stages of some operations, for Chrome or Perfetto");
+  trace->add_option("--seconds", trace_.seconds, "For how long; it ends by itself")
+      ->check(CLI::Range(0.001, 60.0));
+  trace->add_option("--sample", trace_.sample, "1/N: one of N operations");
+  trace->add_option("--out", trace_.file, "File to write; default: standard output");
+  trace->add_option("--also", trace_.also, "Admin socket of another daemon of this host to join")
+      ->allow_extra_args(false);
+  trace->add_option("--seed", trace_.seed, "Of the choice; 0: drawn by each daemon");
+}
+
+CLI::App* CommandLine::add_object(const std::string& verb, const std::string& help) {
+  CLI::App* const command = app_.add_subcommand(verb, help);
+  command->add_option("key", object_.key, "The key")->required();
+  command->add_flag("--hex", object_.hex, "The key is written as hex digits");
+  command->add_option("--socket", object_.socket,
+                      "Socket of the daemon, which decides the tenant; default: $SIMM_SOCKET, else "
+                      "as every client finds it");
+  command->add_option("--namespace", object_.name_space, "Namespace of the key; default: none");
+  return command;
+}
+
+void CommandLine::add_objects() {
+  CLI::App* const get = add_object("get", "Write an object to a file or standard output");
+  get->add_option("--out", object_.file, "File to write; default: standard output");
+  get->add_option("--lease-ms", object_.lease_ms, "Keep the object at least so long")
+      ->check(CLI::Range(0U, kTtlMaxMs));
+  CLI::App* const put = add_object("put", "Store a file or standard input as an object");
+  put->add_option("--in", object_.file, "File to read; default: standard input");
+  put->add_flag("--replace", object_.replace, "Replace an object; default: keep the old one");
+  put->add_option("--ttl-ms", object_.ttl_ms, "Life of the object; default: until it is evicted")
+      ->check(CLI::Range(0U, kTtlMaxMs));
+  CLI::App* const exists = add_object("exists", "Exit status 0 when there is such an object");
+  exists->add_option("--lease-ms", object_.lease_ms, "Keep the object at least so long")
+      ->check(CLI::Range(0U, kTtlMaxMs));
+  add_object("delete", "Remove an object");
+  add_object("pin", "Keep an object from eviction, within the tenant's budget for pins");
+  add_object("unpin", "Let a pinned object go when its turn comes");
+}
+
+void CommandLine::add_files() {
+  CLI::App* const config = app_.add_subcommand("config", "Configuration: in effect, or of a file");
+  config->require_subcommand(1);
+  config->add_subcommand("show", "Every key of the running daemon and who set it");
+  CLI::App* const check = config->add_subcommand("check", "Check a file as the daemon would");
+  check->add_option("role", role_, "The role that it is for")
+      ->required()
+      ->check(CLI::IsMember({"all", "node", "storage", "manager", "adopt"}));
+  check->add_option("file", file_, "The configuration file")->required();
+  CLI::App* const secret = app_.add_subcommand("secret", "The secret that a cluster shares");
+  secret->require_subcommand(1);
+  secret->add_subcommand("create", "Write a new secret into a new file of mode 0600")
+      ->add_option("file", file_, "The file")
+      ->required();
+  secret->add_subcommand("check", "Whether a daemon of this user would accept the file")
+      ->add_option("file", file_, "The file")
+      ->required();
+}
+
+int CommandLine::run(int argc, char** argv) {
+  try {
+    app_.parse(argc, argv);
+  } catch (const CLI::ParseError& wrong) {
+    return app_.exit(wrong) == 0 ? kDone : kUsage;
+  }
+  return carry_out();
+}
+
+int CommandLine::carry_out() {
+  const CLI::App* const command = app_.get_subcommands().front();
+  const std::string name = command->get_name();
+  if (name == "version") return run_version(admin_);
+  if (name == "top") return carry_out_top();
+  if (name == "trace") return run_trace(admin_, trace_);
+  if (name == "get" || name == "put" || name == "exists" || name == "delete" || name == "pin" ||
+      name == "unpin") {
+    return carry_out_object(name);
+  }
+  if (name == "config" && command->got_subcommand("check")) return check_config(role_, file_);
+  if (name == "secret" && command->got_subcommand("create")) return create_secret(file_);
+  if (name == "secret") return check_secret(file_);
+  return run_report(name, admin_, report_);
+}
+
+int CommandLine::carry_out_top() {
+  auto client = reach(admin_);
+  if (!client) return failed(client.error());
+  top_.json = admin_.json;
+  if (top_once_) top_.count = 1;
+  return run_top(top_,
+                 [&client](const std::string& command) { return ask_json(*client, command); });
+}
+
+int CommandLine::carry_out_object(const std::string& verb) {
+  object_.json = admin_.json;
+  object_.timeout_ms = admin_.timeout_ms;
+  if (object_.socket.empty() && !admin_.admin_socket.empty()) {
+    auto socket = data_socket_of(admin_);
+    if (!socket) return failed(socket.error());
+    object_.socket = std::move(*socket);
+  }
+  return run_object(verb, object_);
+}
+
+}  // namespace simm::ctl

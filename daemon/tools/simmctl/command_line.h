@@ -1,0 +1,45 @@
+// CommandLine: every subcommand and option of simmctl, and which function carries it out. The
+// manual page (simmctl.1) and the completion (simmctl.bash) list the same; a test compares them.
+// Thread: the main thread.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "daemon/tools/simmctl/object_command.h"
+#include "daemon/tools/simmctl/report_command.h"
+#include "daemon/tools/simmctl/top_command.h"
+#include "daemon/tools/simmctl/trace_command.h"
+
+namespace simm::ctl {
+
+class CommandLine {
+public:
+  CommandLine();
+
+  // Parses, carries out, and returns the exit code.
+  [[nodiscard]] int run(int argc, char** argv);
+
+private:
+  void add_reports();
+  void add_top();
+  void add_trace();
+  void add_objects();
+  void add_files();
+  CLI::App* add_object(const std::string& verb, const std::string& help);
+  [[nodiscard]] int carry_out();
+  [[nodiscard]] int carry_out_top();
+  [[nodiscard]] int carry_out_object(const std::string& verb);
+
+  CLI::App app_;
+  AdminWishes admin_;
+  ReportWishes report_;
+  TopWishes top_;
+  bool top_once_ = false;
+  TraceWishes trace_;
+  ObjectWishes object_;
+  std::string role_;
+  std::string file_;
+};
+
+}  // namespace simm::ctl

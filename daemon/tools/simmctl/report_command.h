@@ -1,0 +1,42 @@
+// Everything of simmctl that is one question to a daemon and a table, and `simmctl top`.
+// Thread: the main thread.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "daemon/tools/simmctl/admin_client.h"
+#include "simm/expected.h"
+
+namespace simm::ctl {
+
+struct AdminWishes {
+  std::string admin_socket;  // empty: find_admin_socket()
+  std::uint32_t timeout_ms = 5000;
+  bool json = false;
+};
+
+struct ReportWishes {
+  std::string counters_file;  // stats: read this file instead of asking
+  std::string prefix;         // stats: of names
+  std::string daemon;         // stats, peers: of the cluster, "storage/host7" or "host7"
+  std::string level;          // log: the one to change to
+  bool ended = false;         // sessions: those that are over
+};
+
+// Connected to the daemon that is meant.
+Expected<AdminClient> reach(const AdminWishes& admin);
+
+// The parsed answer. incompatible: it is no JSON.
+Expected<nlohmann::ordered_json> ask_json(AdminClient& client, const std::string& command,
+                                          const std::string& argument = "");
+
+// The data socket of that daemon, for who names its admin socket only; unreachable: it has none.
+Expected<std::string> data_socket_of(const AdminWishes& admin);
+
+// `command`: the subcommand. Returns the exit code.
+[[nodiscard]] int run_report(const std::string& command, const AdminWishes& admin,
+                             const ReportWishes& wishes);
+
+}  // namespace simm::ctl

@@ -1,0 +1,78 @@
+#include "daemon/tools/simmctl/top_command.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <ctime>
+
+#include "daemon/tools/simmctl/load.h"
+#include "daemon/tools/simmctl/output.h"
+
+namespace simm::ctl {
+namespace {
+
+using nlohmann::ordered_json;
+using Seconds = std::chrono::duration<double>;
+
+volatile std::sig_atomic_t interrupted = 0;
+
+void on_interrupt(int) {
+  interrupted = 1;
+}
+
+// Ends the sleep: without SA_RESTART.
+void watch_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = on_interrupt;
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+}
+
+void sleep_for(double seconds) {
+  timespec left{};
+  left.tv_sec = static_cast<time_t>(seconds);
+  left.tv_nsec = static_cast<long>((seconds - std::floor(seconds)) * 1e9);
+  while (interrupted == 0 && ::nanosleep(&left, &left) != 0) {
+  }
+}
+
+std::string title_of(const ordered_json& status) {
+  return "simmd " + status.value("role", "?") + ", pid " + std::to_string(status.value("pid", 0)) +
+         ", up " + std::to_string(status.value("uptime_ms", std::uint64_t{0}) / 1000) +
+         " s, version " + status.value("version", "?") + "\n";
+}
+
+}  // namespace
+
+int run_top(const TopWishes& wishes,
+            const std::function<Expected<ordered_json>(const std::string&)>& ask) {
+  constexpr const char* kHome = "\033[H\033[J";
+  const bool on_terminal = !wishes.json && ::isatty(STDOUT_FILENO) != 0;
+  watch_interrupts();
+  auto stats = ask("stats");
+  if (!stats) return failed(stats.error());
+  Load before = load_of(*stats);
+  auto since = std::chrono::steady_clock::now();
+  for (std::uint32_t shown = 0; wishes.count == 0 || shown < wishes.count; ++shown) {
+    sleep_for(wishes.interval_s);
+    if (interrupted != 0) break;
+    const auto status = ask("status");
+    if (!status) return failed(status.error());
+    stats = ask("stats");
+    if (!stats) return failed(stats.error());
+    const auto now = std::chrono::steady_clock::now();
+    const Load after = load_of(*stats);
+    const ordered_json rates = rates_of(before, after, Seconds(now - since).count());
+    std::string text = wishes.json ? rates.dump() + "\n" : title_of(*status) + text_of(rates);
+    if (on_terminal) text = kHome + text;
+    if (!on_terminal && !wishes.json && shown > 0) text = "\n" + text;
+    if (const int code = write_out(text); code != kDone) return code;
+    before = after;
+    since = now;
+  }
+  return kDone;
+}
+
+}  // namespace simm::ctl

@@ -1,0 +1,110 @@
+#include "daemon/transport/rdma/device/nic_choice.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/base/nic_name.h"
+
+namespace simm::transport {
+namespace {
+
+constexpr std::uint64_t kMbitPerGbit = 1000;
+
+void add_problem(Nic& nic, const std::string& problem) {
+  nic.problem += (nic.problem.empty() ? "" : "; ") + problem;
+}
+
+template <typename Names>
+std::string listed(const Names& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? "none" : text;
+}
+
+std::string nics_of(const NicTable& table) {
+  std::vector<std::string> names;
+  for (const Nic& nic : table.nics()) {
+    names.push_back(nic.device + "/" + std::to_string(nic.port));
+  }
+  return listed(names);
+}
+
+std::string gpus_of(const NicTable& table) {
+  std::vector<std::string> names;
+  for (const Gpu& gpu : table.gpus()) names.push_back(gpu.pci_address);
+  return listed(names);
+}
+
+void apply(const base::NicConfig& config, const NicTable& found, Nic& nic) {
+  nic.is_chosen = true;
+  if (config.numa_node) {
+    nic.numa_node = *config.numa_node;
+    nic.configured.emplace_back("numa_node");
+    const auto& nodes = found.nodes();
+    if (std::find(nodes.begin(), nodes.end(), nic.numa_node) == nodes.end()) {
+      add_problem(nic, "this host has no NUMA node " + std::to_string(nic.numa_node));
+    }
+  }
+  if (config.speed_gbit_s) {
+    nic.speed_mbit_s = *config.speed_gbit_s * kMbitPerGbit;
+    nic.configured.emplace_back("speed_gbit_s");
+  }
+  if (config.gpu.empty()) return;
+  nic.configured.emplace_back("gpu");
+  const auto is_it = [&config](const Gpu& gpu) { return gpu.pci_address == config.gpu; };
+  if (std::any_of(found.gpus().begin(), found.gpus().end(), is_it)) {
+    nic.gpu = config.gpu;
+  } else {
+    add_problem(nic, "this host has no GPU at " + config.gpu + "; there are: " + gpus_of(found));
+  }
+}
+
+// People also call a NIC by what `ip link` calls it.
+std::string remedy_for(const std::string& name, const NicTable& found) {
+  for (const Nic& nic : found.nics()) {
+    if (nic.net_device != name) continue;
+    return "that is a network device of " + nic.device + ": write this name";
+  }
+  return "there are: " + nics_of(found);
+}
+
+Nic missing(const base::NicConfig& config, const base::NicName& name, const NicTable& found) {
+  Nic nic;
+  nic.device = name.device;
+  nic.port = name.port;
+  nic.state = NicState::missing;
+  apply(config, found, nic);
+  add_problem(nic, "this host has no such RDMA device; " + remedy_for(config.name, found));
+  return nic;
+}
+
+}  // namespace
+
+NicTable choose_nics(const NicTable& found, const std::vector<base::NicConfig>& wanted) {
+  if (wanted.empty()) return found;
+  std::vector<Nic> nics = found.nics();
+  for (Nic& nic : nics) nic.is_chosen = false;
+  for (const base::NicConfig& config : wanted) {
+    const auto name = base::NicName::parse(config.name).value_or(base::NicName{config.name, 0});
+    bool is_there = false;
+    for (Nic& nic : nics) {
+      if (nic.state == NicState::missing || !name.covers(nic.device, nic.port)) continue;
+      is_there = true;
+      apply(config, found, nic);
+    }
+    if (!is_there) nics.push_back(missing(config, name, found));
+  }
+  return {std::move(nics), found.gpus(), found.nodes()};
+}
+
+std::vector<std::string> nic_problems(const NicTable& table) {
+  std::vector<std::string> problems;
+  for (const Nic& nic : table.nics()) {
+    if (nic.problem.empty()) continue;
+    const std::string port = nic.port == 0 ? "" : "/" + std::to_string(nic.port);
+    problems.push_back(nic.device + port + ": " + nic.problem);
+  }
+  return problems;
+}
+
+}  // namespace simm::transport

@@ -1,0 +1,58 @@
+// VerbsDevice: a port of a real device (or of soft RoCE), opened through libibverbs.
+//
+// Memory that others may reach is registered under an address drawn by lot, so that neither a
+// pointer of this process leaves it nor an address can be guessed. The lot leaves an address where
+// it was within 2 MiB: a device that sees another offset there can not use huge pages' one entry
+// for all of their small pages.
+// Thread: as RdmaDevice says.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "daemon/transport/rdma/device/gid_choice.h"
+#include "daemon/transport/rdma/device/rdma_device.h"
+#include "daemon/transport/rdma/device/rdma_device_config.h"
+#include "daemon/transport/rdma/device/verbs_ender.h"
+#include "daemon/transport/rdma/device/verbs_handles.h"
+
+namespace simm::transport {
+
+class VerbsDevice final : public RdmaDevice {
+public:
+  // Errors: unreachable (no such device, or its port is down), permission_denied,
+  // invalid_argument (a value of the configuration), unsupported, io_error.
+  static Expected<std::unique_ptr<VerbsDevice>> open(const RdmaDeviceConfig& config);
+
+  [[nodiscard]] const RdmaDeviceInfo& info() const noexcept override { return info_; }
+  [[nodiscard]] QueuePairAddress address() const noexcept override { return address_; }
+  Expected<std::unique_ptr<Registration>> register_memory(const MemoryRange& range,
+                                                          RemoteAccess access) override;
+  Expected<std::unique_ptr<RdmaPort>> make_port(std::uint32_t completions_max) override;
+
+  // For its ports and queue pairs.
+  [[nodiscard]] const RdmaDeviceConfig& config() const noexcept { return config_; }
+  [[nodiscard]] ibv_context* context() const noexcept { return context_.get(); }
+  [[nodiscard]] ibv_pd* domain() const noexcept { return domain_.get(); }
+  [[nodiscard]] VerbsEnder& ender() noexcept { return ender_; }
+
+private:
+  VerbsDevice(const RdmaDeviceConfig& config, VerbsHandle<ibv_context> context)
+      : config_(config), context_(std::move(context)) {}
+
+  Outcome read_port();
+  Outcome read_limits();
+  void try_features();
+  // Null: errno says why.
+  VerbsHandle<ibv_mr> try_register(const MemoryRange& range, std::uint64_t address, int access);
+  Error registration_error(const MemoryRange& range, int errno_value) const;
+
+  const RdmaDeviceConfig config_;
+  const VerbsHandle<ibv_context> context_;
+  VerbsHandle<ibv_pd> domain_;
+  RdmaDeviceInfo info_;
+  QueuePairAddress address_;
+  VerbsEnder ender_;
+};
+
+}  // namespace simm::transport

@@ -1,0 +1,132 @@
+// What somebody who can reach the port, and does not know the secret, can do to a listener.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <deque>
+
+#include "daemon/cluster/hello/hello_dialer.h"
+#include "tests/unit/daemon/peers/cluster_net.h"
+
+namespace cluster_intruder_test {
+
+using namespace cluster_net;
+
+// A node whose hello goes as far as the test wants.
+struct Hello {
+  explicit Hello(Net& net)
+      : dialer(net.node.secret, net.node.self, Net::data_request(), net.node.random) {}
+  Bytes take() {
+    Bytes bytes(dialer.outgoing().begin(), dialer.outgoing().end());
+    dialer.sent(bytes.size());
+    return bytes;
+  }
+  cluster::HelloDialer dialer;
+};
+
+TEST_CASE("garbage, a half hello and silence are hung up on, the latter two after their time") {
+  Net net;
+  RawPeer garbage(net.listener.address());
+  RawPeer half(net.listener.address());
+  RawPeer silent(net.listener.address());
+  garbage.send(Bytes(64, std::byte{'G'}));
+  const Bytes hello = Hello(net).take();
+  half.send(std::span(hello).first(100));
+  const base::TimeNs from_ns = net.store.clock.now_ns();
+  net.until([&] { return garbage.is_over(); });
+  CHECK(garbage.receive().empty());
+  net.until([&] { return half.is_over() && silent.is_over(); });
+  CHECK(net.store.clock.now_ns() - from_ns >= control::kHelloTimeNs / 2);
+  CHECK(net.listener.unauthenticated() == 0);
+  CHECK(net.store.counters.value("cluster.listener.refused") == 3);
+  CHECK(net.accepting.arrived.empty());
+}
+
+TEST_CASE("a byte now and then does not buy time") {
+  Net net;
+  RawPeer slow(net.listener.address());
+  const Bytes hello = Hello(net).take();
+  const base::TimeNs from_ns = net.store.clock.now_ns();
+  base::TimeNs next_ns = from_ns;
+  std::size_t sent = 0;
+  net.until([&] {
+    if (net.store.clock.now_ns() >= next_ns && sent < hello.size()) {
+      slow.send(std::span(hello).subspan(sent++, 1));
+      next_ns += 20 * base::kNsPerMs;
+    }
+    return slow.is_over();
+  });
+  CHECK(sent < hello.size());
+  CHECK(net.listener.unauthenticated() == 0);
+}
+
+TEST_CASE("silent connections in any number keep nobody out") {
+  Net net;
+  std::deque<RawPeer> silent;
+  for (int i = 0; i < 300; ++i) silent.emplace_back(net.listener.address());
+  std::size_t most = 0;
+  control::ClusterDialer dialer(*net.node.access, net.target(), net.dialling);
+  dialer.start();
+  net.until([&] {
+    most = std::max(most, net.listener.unauthenticated());
+    // Whoever is hung up on comes again.
+    for (RawPeer& peer : silent) {
+      if (peer.is_over()) peer = RawPeer(net.listener.address());
+    }
+    return !net.dialling.arrived.empty();
+  });
+  CHECK(most == base::kUnauthenticatedMax);
+  CHECK(net.store.counters.value("cluster.listener.evicted") > 0);
+  CHECK(net.store.counters.value("limit.unauthenticated_per_socket.reached") > 0);
+}
+
+TEST_CASE("a recorded hello, played again over a new connection, is refused") {
+  Net net;
+  // The honest one, and what it said.
+  Hello honest(net);
+  RawPeer first(net.listener.address());
+  std::vector<Bytes> said;
+  net.until([&] {
+    if (!honest.dialer.outgoing().empty()) {
+      said.push_back(honest.take());
+      first.send(said.back());
+    }
+    Bytes got = first.receive();
+    for (std::span<const std::byte> rest = got; !rest.empty();) {
+      const std::size_t now = std::min(rest.size(), honest.dialer.wanted());
+      honest.dialer.feed(rest.first(now));
+      rest = rest.subspan(now);
+    }
+    return honest.dialer.state() == cluster::HelloMachine::State::done;
+  });
+  REQUIRE(said.size() == 2);
+  net.until([&] { return net.accepting.arrived.size() == 1; });
+  RawPeer again(net.listener.address());
+  again.send(said[0]);
+  again.send(said[1]);
+  net.until([&] { return again.is_over(); });
+  CHECK(net.accepting.arrived.size() == 1);
+  CHECK(net.store.counters.value("cluster.listener.refused") == 1);
+}
+
+TEST_CASE("a peer that hangs up at any byte of its hello leaves nothing behind") {
+  Net net;
+  const Bytes hello = Hello(net).take();
+  std::size_t peers = 0;
+  for (std::size_t length = 0; length <= hello.size(); length += 15, ++peers) {
+    RawPeer peer(net.listener.address());
+    peer.send(std::span(hello).first(length));
+  }
+  net.until([&] { return net.store.counters.value("cluster.listener.refused") == peers; });
+  CHECK(net.listener.unauthenticated() == 0);
+}
+
+TEST_CASE("a listener that stops hangs up on those who were not through, and takes nobody") {
+  Net net;
+  RawPeer peer(net.listener.address());
+  net.until([&] { return net.listener.unauthenticated() == 1; });
+  net.listener.stop();
+  CHECK(net.listener.unauthenticated() == 0);
+  net.until([&] { return peer.is_over(); });
+}
+
+}  // namespace cluster_intruder_test

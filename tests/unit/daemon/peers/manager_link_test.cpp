@@ -1,0 +1,279 @@
+// The two ends of a control connection in the cluster, a ManagerService and some ManagerLinks, over
+// real loopback sockets and with a real state file.
+#include "daemon/peers/manager_link.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "daemon/cluster/file_coordinator.h"
+#include "daemon/peers/manager_service.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/unit/daemon/peers/cluster_net.h"
+
+namespace manager_link_test {
+
+using namespace cluster_net;
+using cluster::ClusterRole;
+using cluster::LinkState;
+
+// A log that nobody reads.
+struct QuietLog {
+  base::RealClock clock;
+  ipc::UniqueFd null{::open("/dev/null", O_WRONLY | O_CLOEXEC)};
+  base::Log log{clock, base::LogLevel::error, null.get(), false};
+};
+
+struct Member final : cluster::MemberEvents {
+  Member(boost::asio::io_context& io, const std::string& manager, std::string name,
+         std::uint64_t number, std::uint64_t weight_bytes)
+      : daemon(io, secret_of('s'), std::move(name), number,
+               weight_bytes > 0 ? ClusterRole::storage : ClusterRole::node),
+        link(*daemon.access, quiet.log, manager, config(weight_bytes), *this) {
+    link.start();
+  }
+  cluster::MemberConfig config(std::uint64_t weight_bytes) const {
+    cluster::MemberConfig made;
+    made.identity = {daemon.self.incarnation, daemon.self.role, daemon.self.name};
+    if (weight_bytes == 0) return made;
+    made.address = "127.0.0.1";
+    made.port = 4000;
+    made.shards = 2;
+    made.weight_bytes = weight_bytes;
+    return made;
+  }
+
+  void on_map(const cluster::SlotMapPtr& newer, const cluster::SlotMapPtr&) override {
+    epochs.push_back(newer->epoch());
+  }
+  void on_expelled(const std::string& reason) override { expelled = reason; }
+  cluster::Heartbeat load() override {
+    cluster::Heartbeat heartbeat;
+    heartbeat.objects = 7;
+    return heartbeat;
+  }
+  cluster::Answer answer(const cluster::Question&) override {
+    return {0, Status::ok, "\"" + daemon.self.name + "\""};
+  }
+  void on_answer(const cluster::Answer& given) override { answers.push_back(given); }
+
+  [[nodiscard]] LinkState state() const { return link.member().state(); }
+  [[nodiscard]] std::uint32_t slots() const {
+    const auto& map = link.member().map();
+    const auto found = map == nullptr ? std::nullopt : map->find(daemon.self.incarnation);
+    return found ? map->slot_count(*found) : 0;
+  }
+
+  QuietLog quiet;
+  Daemon daemon;
+  std::vector<base::Epoch> epochs;
+  std::optional<std::string> expelled;
+  std::vector<cluster::Answer> answers;
+  control::ManagerLink link;
+};
+
+// A cluster whose manager comes and goes; its state lies in a directory of its own.
+struct Cluster {
+  Cluster() { manager_daemon.emplace(io, secret_of('s'), "manager", 100, ClusterRole::manager); }
+  ~Cluster() { stop_manager(); }
+  void start_manager() {
+    auto opened = cluster::FileCoordinator::open(directory / "manager.state");
+    REQUIRE(opened.has_value());
+    coordinator = std::move(*opened);
+    cluster::ManagerConfig config;
+    config.heartbeat_ns = 20 * base::kNsPerMs;
+    config.first_map_wait_ns = 100 * base::kNsPerMs;
+    config.membership.member_timeout_ns = 200 * base::kNsPerMs;
+    service.emplace(*manager_daemon->access, quiet.log, config, *coordinator);
+    const Outcome started = service->start(address);
+    REQUIRE(started.has_value());
+    address = service->address().text();
+  }
+  void stop_manager() {
+    if (service) service->stop();
+    service.reset();
+    coordinator.reset();
+  }
+  Member& join(const std::string& name, std::uint64_t number, std::uint64_t weight_bytes) {
+    members.push_back(std::make_unique<Member>(io, address, name, number, weight_bytes));
+    return *members.back();
+  }
+  void until(const std::function<bool()>& done) { poll_until(io, done); }
+  void run_for(int milliseconds) {
+    io.restart();
+    io.run_for(std::chrono::milliseconds(milliseconds));
+  }
+
+  boost::asio::io_context io;
+  QuietLog quiet;
+  const test_support::TemporaryDirectory directory;
+  std::string address = "127.0.0.1:0";
+  std::optional<Daemon> manager_daemon;
+  std::unique_ptr<cluster::FileCoordinator> coordinator;
+  std::optional<control::ManagerService> service;
+  std::vector<std::unique_ptr<Member>> members;
+};
+
+constexpr std::uint64_t kGiB = 1u << 30;
+
+TEST_CASE("daemons join, get the map, and those without a pool only look on") {
+  Cluster cluster;
+  cluster.start_manager();
+  Member& a = cluster.join("a", 2, kGiB);
+  Member& b = cluster.join("b", 3, 3 * kGiB);
+  Member& node = cluster.join("n", 4, 0);
+  cluster.until([&] { return a.slots() > 0 && b.slots() > 0 && !node.epochs.empty(); });
+  CHECK(a.slots() == base::kSlotCount / 4);
+  CHECK(b.slots() == base::kSlotCount * 3 / 4);
+  CHECK(node.slots() == 0);
+  for (const Member* member : {&a, &b, &node}) CHECK(member->state() == LinkState::joined);
+  CHECK(a.link.status() == "joined");
+  CHECK(*a.link.member().map() == *node.link.member().map());
+
+  // Questions find their way through the manager and back.
+  cluster::Question question;
+  question.id = 5;
+  question.topic = cluster::Topic::nodes;
+  CHECK(node.link.ask(question) == Status::ok);
+  question.id = 6;
+  question.topic = cluster::Topic::peers;
+  question.target = "storage/b";
+  CHECK(node.link.ask(question) == Status::ok);
+  cluster.until([&] { return node.answers.size() == 2; });
+  CHECK(node.answers[0].id == 5);
+  const auto nodes = nlohmann::json::parse(node.answers[0].text)["nodes"];
+  CHECK(nodes.size() == 3);
+  CHECK(node.answers[1].id == 6);
+  CHECK(node.answers[1].text == "\"b\"");
+  // Heartbeats carry what a daemon holds.
+  cluster.until([&] {
+    const std::string text = cluster.service->manager().report(cluster::Topic::nodes);
+    const auto report = nlohmann::json::parse(text);
+    return report["nodes"][1]["objects"] == 7;
+  });
+}
+
+TEST_CASE("a daemon that starts before its manager waits and says so, and joins when it can") {
+  Cluster cluster;
+  cluster.start_manager();  // to know a free port
+  cluster.stop_manager();
+  Member& a = cluster.join("a", 2, kGiB);
+  cluster.until([&] { return a.daemon.counters.value("cluster.dialer.failed") >= 2; });
+  CHECK(a.state() == LinkState::waiting);
+  CHECK(a.link.status().find("waiting for the manager: cluster.manager: 127.0.0.1:") == 0);
+  cluster::Question question;
+  CHECK(a.link.ask(question) == Status::unreachable);
+  cluster.start_manager();
+  cluster.until([&] { return a.slots() == base::kSlotCount; });
+  CHECK(a.link.status() == "joined");
+}
+
+TEST_CASE("without its manager the last map stays, and a restarted one changes nothing") {
+  Cluster cluster;
+  cluster.start_manager();
+  Member& a = cluster.join("a", 2, kGiB);
+  Member& b = cluster.join("b", 3, kGiB);
+  cluster.until([&] { return a.slots() > 0 && b.slots() > 0; });
+  const cluster::SlotMapPtr before = a.link.member().map();
+  const std::size_t maps = a.epochs.size();
+  cluster.stop_manager();
+  cluster.until([&] { return a.state() == LinkState::alone && b.state() == LinkState::alone; });
+  CHECK(*a.link.member().map() == *before);
+  cluster.start_manager();
+  cluster.until([&] { return a.state() == LinkState::joined && b.state() == LinkState::joined; });
+  cluster.run_for(150);
+  CHECK(a.epochs.size() == maps);
+  CHECK(*b.link.member().map() == *before);
+  CHECK(*cluster.service->manager().map() == *before);
+}
+
+TEST_CASE("a manager that accepts connections and says nothing is dialled again") {
+  Cluster cluster;
+  cluster.start_manager();
+  Member& a = cluster.join("a", 2, kGiB);
+  cluster.until([&] { return a.slots() > 0; });
+  // Its process is there and accepts, but nobody runs in it: another listener at its place.
+  cluster.stop_manager();
+  const auto place = cluster::SocketAddress::parse(cluster.address);
+  auto listening = control::listen_tcp(*place, 16);
+  REQUIRE(listening.has_value());
+  ipc::UniqueFd silent = std::move(*listening);
+  cluster.until([&] {
+    return a.state() == LinkState::alone && a.daemon.counters.value("cluster.dialer.failed") >= 1;
+  });
+  silent.reset();
+  cluster.start_manager();
+  cluster.until([&] { return a.state() == LinkState::joined; });
+}
+
+TEST_CASE("who drains gets rid of its slots and stays connected until it goes") {
+  Cluster cluster;
+  cluster.start_manager();
+  Member& a = cluster.join("a", 2, kGiB);
+  Member& b = cluster.join("b", 3, kGiB);
+  cluster.until([&] { return a.slots() > 0 && b.slots() > 0; });
+  a.link.drain();
+  cluster.until([&] { return a.link.member().owns_nothing() && b.slots() == base::kSlotCount; });
+  CHECK(a.state() == LinkState::joined);
+  a.link.stop();
+  cluster.run_for(50);
+  CHECK(b.slots() == base::kSlotCount);
+}
+
+TEST_CASE("two daemons of one name: the second is told why it may not join") {
+  Cluster cluster;
+  cluster.start_manager();
+  Member& a = cluster.join("a", 2, kGiB);
+  cluster.until([&] { return a.slots() > 0; });
+  Member& twin = cluster.join("a", 3, kGiB);
+  cluster.until([&] { return twin.state() == LinkState::refused; });
+  CHECK(twin.link.status().find("refused: ") == 0);
+  CHECK(a.state() == LinkState::joined);
+  CHECK(a.slots() == base::kSlotCount);
+  CHECK_FALSE(twin.expelled.has_value());
+  // When the first one is gone the second takes its place, slots and all.
+  a.link.stop();
+  cluster.until([&] { return twin.slots() == base::kSlotCount; });
+}
+
+TEST_CASE("what listens at the manager's address has to be a manager") {
+  Cluster cluster;
+  Net net;
+  Member wrong(net.io, net.listener.address().text(), "n", 9, 0);
+  net.until([&] { return wrong.link.status().find("is not a manager") != std::string::npos; });
+  CHECK(wrong.link.status().find("storage daemon, store-1") != std::string::npos);
+  CHECK(wrong.state() == LinkState::waiting);
+  // Nor does a manager take data connections, or another manager.
+  cluster.start_manager();
+  Daemon other(cluster.io, secret_of('s'), "second", 77, ClusterRole::manager);
+  Dialling dialling;
+  control::ClusterDialer dialer(*other.access, {"cluster.manager", cluster.address, {}}, dialling);
+  dialer.start();
+  cluster.until([&] { return !dialling.arrived.empty(); });
+  RawPeer refused(std::move(dialling.arrived.at(0).socket));
+  cluster.until([&] { return refused.is_over(); });
+}
+
+TEST_CASE("a manager does not start with a state that it can not read, nor beside another one") {
+  Cluster cluster;
+  cluster.start_manager();
+  CHECK(cluster::FileCoordinator::open(cluster.directory / "manager.state").status() ==
+        Status::invalid_state);
+  Member& a = cluster.join("a", 2, kGiB);
+  cluster.until([&] { return a.slots() > 0; });
+  cluster.stop_manager();
+  const int file = ::open((cluster.directory / "manager.state").c_str(), O_WRONLY | O_CLOEXEC);
+  REQUIRE(file >= 0);
+  REQUIRE(::pwrite(file, "garbage", 7, 60) == 7);
+  ::close(file);
+  auto opened = cluster::FileCoordinator::open(cluster.directory / "manager.state");
+  REQUIRE(opened.has_value());
+  control::ManagerService service(*cluster.manager_daemon->access, cluster.quiet.log, {}, **opened);
+  const Outcome started = service.start("127.0.0.1:0");
+  CHECK(started.status() == Status::corrupt);
+}
+
+}  // namespace manager_link_test

@@ -1,0 +1,408 @@
+// The queue pairs of two daemons' data agents: connected, ended at both ends, and made anew.
+#include "daemon/peers/queue_pair_links.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <set>
+
+#include "tests/unit/daemon/peers/queue_pair_ends.h"
+
+namespace queue_pair_links_test {
+
+using namespace queue_pair_ends;
+using control::QueuePairRefusal;
+
+// Each of the asker's links has exactly one at the server, and both name each other.
+void check_that_all_are_connected(const World& world) {
+  std::set<const RdmaLink*> found;
+  for (const Agent* asking : {&world.asker.one, &world.asker.two}) {
+    for (const auto& link : asking->links) {
+      const FakeQueuePair& near = pair_of(*link);
+      REQUIRE(near.far.has_value());
+      const Agent& serving = link->shard == 0 ? world.server.one : world.server.two;
+      for (const auto& other : serving.links) {
+        const FakeQueuePair& far = pair_of(*other);
+        if (far.address() != *near.far || far.far != near.address()) continue;
+        CHECK(found.insert(other.get()).second);
+        // Rails of the same network.
+        CHECK(far.address().gid[14] == near.address().gid[14]);
+        CHECK(other->rail == link->rail);
+        CHECK(other->shard == link->shard);
+      }
+      CHECK(link->peer == kServer);
+    }
+  }
+  CHECK(found.size() == world.asker.held());
+}
+
+TEST_CASE("an agent gets a queue pair to a shard over each rail, and so does the shard's agent") {
+  World world;
+  CHECK_FALSE(world.asker.links->has_links(kServer));
+  world.reach(1, 0);
+  CHECK(world.asker.links->has_links(kServer));
+  world.until_open(2);
+  CHECK(world.asker.one.links.size() == 2);
+  CHECK(world.server.two.links.size() == 2);
+  check_that_all_are_connected(world);
+  CHECK(world.asker.one.links[0]->rail != world.asker.one.links[1]->rail);
+  CHECK(world.view().connections == 2);
+  CHECK(world.view().open == 2);
+  CHECK(world.view().trouble.empty());
+  const std::map<std::string, std::size_t> askers = {
+      {cluster::full_name({world.asker.daemon.self.incarnation, cluster::ClusterRole::node,
+                           world.asker.daemon.self.name}),
+       2}};
+  CHECK(world.server.links->askers() == askers);
+  // What is known already is not connected again; what is not, is.
+  world.reach(1, 0);
+  world.reach(0, 0);
+  world.reach(1, 1);
+  world.until_open(6);
+  check_that_all_are_connected(world);
+  CHECK(world.asker.made() == 6);
+  CHECK(world.server.accepted == 6);
+}
+
+TEST_CASE("rails of the server are used by the network, not by their place") {
+  World::Shape shape;
+  shape.asking = {1, 2, 3};
+  shape.serving = {3, 1, 2};
+  World world(shape);
+  world.reach();
+  world.until_open(3);
+  for (const auto& link : world.asker.one.links) {
+    const FakeQueuePair& near = pair_of(*link);
+    CHECK(near.far->gid[14] == near.address().gid[14]);
+  }
+}
+
+TEST_CASE("a queue pair that an agent ends is ended at the other end, and made anew") {
+  for (const bool ends_at_asker : {true, false}) {
+    CAPTURE(ends_at_asker);
+    World world;
+    world.reach();
+    world.until_open(2);
+    End& end = ends_at_asker ? world.asker : world.server;
+    Agent& agent = ends_at_asker ? world.asker.one : world.server.two;
+    const End& other = ends_at_asker ? world.server : world.asker;
+    agent.lose(1, LinkLoss::silent);
+    end.links->deliver();
+    CHECK(end.counted("lost_silent") == 1);
+    if (ends_at_asker) {
+      CHECK(world.view().open == 1);
+      CHECK(world.view().trouble == "the peer did not answer in time");
+    }
+    world.until([&] { return other.one.dropped + other.two.dropped == 1; });
+    world.until_open(2);
+    check_that_all_are_connected(world);
+    CHECK(world.asker.made() == 3);
+    CHECK(world.server.made() == 3);
+    CHECK(world.view().trouble.empty());
+    // Those that are over are no more.
+    world.until([&] { return world.asker.live() == 2 && world.server.live() == 2; });
+  }
+}
+
+TEST_CASE("a daemon that is gone takes its queue pairs along") {
+  World world;
+  world.reach();
+  world.until_open(2);
+  world.listener.reset();
+  world.server.links->stop();
+  world.until([&] { return world.asker.one.dropped == 2; });
+  CHECK(world.asker.counted("lost_closed") == 2);
+  CHECK(world.view().open == 0);
+  CHECK(world.view().trouble == "the peer closed the connection");
+  world.until_trouble("store-1");  // of a dial that failed
+  CHECK(world.asker.links->has_links(kServer));
+}
+
+TEST_CASE("a server whose memory is not registered yet is asked until it is") {
+  World world;
+  world.server.pool_keys = transport::KeysFound::later;
+  world.reach();
+  world.until_trouble(std::string(refusal_text(QueuePairRefusal::not_ready)));
+  CHECK(world.server.made() == 0);
+  CHECK(world.server.counted("refused") > 0);
+  CHECK(world.asker.held() == 0);
+  // It is nobody's trouble: nothing is said of it.
+  CHECK(world.server.told().empty());
+  CHECK(world.asker.told().empty());
+  world.server.pool_keys = transport::KeysFound::all;
+  world.until_open(2);
+  check_that_all_are_connected(world);
+}
+
+TEST_CASE("a server whose memory could not be registered says so, and both ends know it") {
+  World world;
+  world.server.pool_keys = transport::KeysFound::failed;
+  world.reach();
+  world.until_trouble(std::string(refusal_text(QueuePairRefusal::not_registered)));
+  const std::string why(refusal_text(QueuePairRefusal::not_registered));
+  // An entry, and so a line of the log, for all offers: at the server for each of its ports.
+  world.until([&] { return world.asker.told()["no RDMA with storage/store-1: " + why] >= 4; });
+  CHECK(world.asker.told().size() == 1);
+  const auto at_server = world.server.told();
+  CHECK(at_server.size() == 2);
+  for (const std::string port : {"rail-1/1", "rail-2/1"}) {
+    const std::string words =
+        ": other daemons are refused, because the pool could not be registered with it";
+    CHECK(at_server.count(port + words) == 1);
+  }
+  CHECK(world.server.made() == 0);
+  world.server.pool_keys = transport::KeysFound::all;
+  world.until_open(2);
+  CHECK(world.view().trouble.empty());
+}
+
+TEST_CASE("ports of another kind of link are not reached, and that is said") {
+  World::Shape shape;
+  shape.is_server_ethernet = false;
+  World world(shape);
+  world.reach();
+  world.until_trouble(std::string(refusal_text(QueuePairRefusal::no_rail)));
+  CHECK(world.server.made() == 0);
+  CHECK(world.view().connections == 2);
+  CHECK(world.view().open == 0);
+}
+
+TEST_CASE("what a device refuses is said, and tried again") {
+  World world;
+  const auto try_with = [&](std::atomic<bool>& knob, const std::string& trouble) {
+    knob = true;
+    world.reach();
+    world.until_trouble(trouble);
+    knob = false;
+    world.until_open(2);
+    check_that_all_are_connected(world);
+    world.asker.links->leave(kServer);
+    world.until([&] { return world.asker.live() == 0 && world.server.live() == 0; });
+  };
+  try_with(world.server.rails[0]->knobs.takes_no_more,
+           std::string(refusal_text(QueuePairRefusal::no_room)));
+  try_with(world.server.rails[1]->knobs.refuses_to_connect,
+           std::string(refusal_text(QueuePairRefusal::failed)));
+  try_with(world.asker.rails[0]->knobs.takes_no_more, "this port is full");
+  try_with(world.asker.rails[1]->knobs.refuses_to_connect, "this port connects to nobody");
+}
+
+TEST_CASE("a peer that leaves has no queue pairs any more, at either end") {
+  World world;
+  world.reach(0, 0);
+  world.reach(1, 1);
+  world.until_open(4);
+  world.asker.links->leave(base::PeerId{8});
+  CHECK(world.view().open == 4);
+  world.asker.links->leave(kServer);
+  // Until the agents have fenced them.
+  CHECK(world.asker.links->has_links(kServer));
+  world.until([&] { return !world.asker.links->has_links(kServer); });
+  CHECK(world.asker.one.dropped + world.asker.two.dropped == 4);
+  world.until([&] { return world.server.held() == 0 && world.server.links->askers().empty(); });
+  world.until([&] { return world.asker.live() == 0 && world.server.live() == 0; });
+  CHECK(world.asker.made() == 4);  // none anew
+}
+
+TEST_CASE("a peer that leaves while its agent's mailbox is full is dropped when there is room") {
+  World::Shape shape;
+  shape.capacity = 2;
+  World world(shape);
+  world.reach();
+  world.until([&] { return world.view().open == 2; }, false);
+  CHECK(world.asker.held() == 0);
+  world.asker.links->leave(kServer);
+  CHECK(world.asker.links->has_links(kServer));
+  world.until([&] { return !world.asker.links->has_links(kServer); });
+  CHECK(world.asker.one.dropped == 2);
+  world.until([&] { return world.asker.live() == 0 && world.server.live() == 0; });
+}
+
+TEST_CASE("a peer that comes back while its last queue pairs end is reached again") {
+  World world;
+  world.reach();
+  world.until_open(2);
+  world.asker.links->leave(kServer);
+  world.reach();
+  world.until([&] { return world.asker.one.dropped == 2 && world.asker.held() == 2; });
+  world.until_open(2);
+  check_that_all_are_connected(world);
+  CHECK(world.asker.made() == 4);
+}
+
+TEST_CASE("a peer may leave at any moment of connecting") {
+  for (std::size_t turns = 0; turns < 12; ++turns) {
+    CAPTURE(turns);
+    World world;
+    world.reach();
+    std::size_t turn = 0;
+    world.until([&] { return turn++ == turns; });
+    world.asker.links->leave(kServer);
+    world.until([&] { return !world.asker.links->has_links(kServer); });
+    world.until([&] { return world.asker.live() == 0 && world.server.live() == 0; });
+    CHECK(world.asker.held() == 0);
+    CHECK(world.server.held() == 0);
+  }
+}
+
+TEST_CASE("an agent whose mailbox is full gets its queue pair later") {
+  World::Shape shape;
+  shape.capacity = 2;
+  shape.asking = {1, 2, 3};
+  shape.serving = {1, 2, 3};
+  World world(shape);
+  world.reach();
+  world.until([&] { return !world.view().trouble.empty(); }, false);
+  CHECK(world.view().open == 2);
+  CHECK(world.view().trouble == "the data agent takes no more connections now");
+  world.until_open(3);
+  check_that_all_are_connected(world);
+}
+
+TEST_CASE("a daemon without rails reaches nobody, and refuses whom reaches it") {
+  World::Shape shape;
+  shape.serving = {};
+  World world(shape);
+  CHECK_FALSE(world.server.links->is_used());
+  world.server.links->reach(kServer, world.member(), 0, 0);
+  CHECK_FALSE(world.server.links->has_links(kServer));
+  world.reach();
+  world.until_trouble("the peer hung up");
+  CHECK(world.server.counted("refused") > 0);
+  CHECK(world.server.links->askers().empty());
+}
+
+TEST_CASE("queue pairs that are being made when a daemon stops end before its ports do") {
+  for (const bool is_server : {false, true}) {
+    World world;
+    world.reach();
+    End& end = is_server ? world.server : world.asker;
+    world.until([&] { return end.made() > 0; }, false);
+    for (Agent* agent : {&end.one, &end.two}) {
+      agent->turn();
+      agent->links.clear();
+    }
+    end.links.reset();
+    CHECK(end.live() == 0);
+    if (is_server) world.listener.reset();
+    if (!is_server) world.server.links.reset();
+    // What was on its way to the control thread does nothing.
+    world.io.restart();
+    world.io.poll();
+    CHECK(end.live() == 0);
+    end.links = std::make_unique<control::QueuePairLinks>(*end.daemon.access, end.daemon.log,
+                                                          control::QueuePairSetup{});
+  }
+}
+
+// ---- peers that say something else ----
+
+// One that speaks to a daemon as a daemon would, up to its messages.
+struct Stranger : control::ClusterChannelEvents {
+  void on_message(control::ClusterChannel&, std::span<const std::byte> payload) override {
+    heard.emplace_back(payload.begin(), payload.end());
+  }
+  void on_closed(control::ClusterChannel&, const Error&) override { is_closed = true; }
+  void open(control::ClusterAccess& access, Arrived end) {
+    channel =
+        std::make_unique<control::ClusterChannel>(access, std::move(end.socket), end.result, *this);
+  }
+  std::unique_ptr<control::ClusterChannel> channel;
+  std::vector<Bytes> heard;
+  bool is_closed = false;
+};
+
+// Reaches the server of that world.
+struct DialledStranger : Stranger {
+  explicit DialledStranger(World& world) {
+    Dialling dialling;
+    control::ClusterDialer dialer(
+        *world.asker.daemon.access,
+        {"a stranger",
+         world.listener->address().text(),
+         {cluster::HelloPurpose::queue_pair, world.server.daemon.self.incarnation, 1, 5}},
+        dialling);
+    dialer.start();
+    world.until([&] { return !dialling.arrived.empty(); });
+    open(*world.asker.daemon.access, std::move(dialling.arrived.at(0)));
+  }
+};
+
+transport::QueuePairAddress offered() {
+  transport::QueuePairAddress address = FakeRail(2, 9).address();
+  address.number = 77;
+  return address;
+}
+
+TEST_CASE("what is no offer ends its connection, and no other one") {
+  World world;
+  world.reach();
+  world.until_open(2);
+  auto wrong = control::encode_offer(offered());
+  wrong[0] ^= std::byte{1};
+  for (const Bytes& garbage : {text("hello"), Bytes(wrong.begin(), wrong.end())}) {
+    DialledStranger stranger(world);
+    REQUIRE(stranger.channel->send(garbage) == Status::ok);
+    world.until([&] { return stranger.is_closed; });
+    CHECK(stranger.heard.empty());
+  }
+  CHECK(world.server.made() == 2);
+  CHECK(world.server.held() == 2);
+}
+
+TEST_CASE("an offer is answered, and whatever follows it ends the queue pair") {
+  World world;
+  DialledStranger stranger(world);
+  REQUIRE(stranger.channel->send(control::encode_offer(offered())) == Status::ok);
+  world.until([&] { return !stranger.heard.empty() && world.server.held() == 1; });
+  const auto answer = control::decode_answer(stranger.heard.at(0));
+  REQUIRE(answer.has_value());
+  const FakeQueuePair& made = pair_of(*world.server.two.links.at(0));
+  CHECK(answer->address == made.address());
+  CHECK(made.far == offered());
+  REQUIRE(stranger.channel->send(control::encode_offer(offered())) == Status::ok);
+  world.until([&] { return stranger.is_closed; });
+  world.until([&] { return world.server.live() == 0; });
+  CHECK(world.server.two.dropped == 1);
+}
+
+TEST_CASE("who was refused and does not hang up is hung up on") {
+  World::Shape shape;
+  shape.server_patience_ns = 50 * base::kNsPerMs;
+  for (const bool is_known : {false, true}) {
+    CAPTURE(is_known);
+    World world(shape);
+    // Refused at once, and after the device had its say.
+    if (!is_known) world.server.pool_keys = transport::KeysFound::later;
+    world.server.rails[1]->knobs.refuses_to_connect = is_known;
+    DialledStranger stranger(world);
+    REQUIRE(stranger.channel->send(control::encode_offer(offered())) == Status::ok);
+    world.until([&] { return stranger.heard.size() == 1; });
+    const auto answer = control::decode_answer(stranger.heard.at(0));
+    REQUIRE(answer.has_value());
+    CHECK(answer->refusal == (is_known ? QueuePairRefusal::failed : QueuePairRefusal::not_ready));
+    world.until([&] { return stranger.is_closed; });
+    CHECK(world.server.held() == 0);
+  }
+}
+
+TEST_CASE("what is no answer, or comes too early, ends its connection, and is dialled again") {
+  World world;
+  Accepting accepting;
+  world.listen(accepting);
+  world.reach();
+  for (const bool is_early : {false, true}) {
+    CAPTURE(is_early);
+    accepting.arrived.clear();
+    world.until([&] { return !accepting.arrived.empty(); });
+    Stranger stranger;
+    stranger.open(*world.server.daemon.access, std::move(accepting.arrived.at(0)));
+    if (!is_early) world.until([&] { return stranger.heard.size() == 1; });
+    REQUIRE(stranger.channel->send(control::encode_offer(offered())) == Status::ok);
+    world.until([&] { return stranger.is_closed; });
+    CHECK(world.view().open == 0);
+  }
+  CHECK(world.asker.held() == 0);
+}
+
+}  // namespace queue_pair_links_test

@@ -1,0 +1,248 @@
+// Life signs of the TCP transport: a dead peer costs one detection time, a living one none.
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "tests/support/tcp_ends.h"
+#include "tests/unit/daemon/transport/local/local_world.h"
+
+namespace tcp_life_test {
+
+using namespace local_world;
+using support::TcpEnds;
+
+constexpr Route kFirst{base::PeerId{1}, 0};
+constexpr Route kSecondShard{base::PeerId{1}, 1};
+constexpr Route kOther{base::PeerId{2}, 0};
+constexpr base::TimeNs kStepNs = 20 * base::kNsPerMs;
+
+// Keeps what comes until it is told to answer.
+struct HoldingServer final : ResponderEvents {
+  std::vector<Incoming*> held;
+  std::vector<std::byte> extent = std::vector<std::byte>(1 << 20);
+  int aborted = 0;
+  int moved = 0;
+  bool pulls = false;
+  void on_request(Incoming& incoming) noexcept override {
+    held.push_back(&incoming);
+    const std::uint64_t length = incoming.pages[0].slice.length;
+    if (pulls) incoming.responder->pull(incoming, 0, std::span(extent).first(length));
+  }
+  void on_moved(Incoming&, std::uint16_t, MoveResult) noexcept override { ++moved; }
+  void on_cancel(Incoming&) noexcept override {}
+  void on_aborted(Incoming& incoming) noexcept override {
+    ++aborted;
+    std::erase(held, &incoming);
+  }
+  void answer() {
+    for (Incoming* incoming : std::exchange(held, {})) {
+      const std::vector<PageReply> replies(incoming->pages.size());
+      incoming->responder->reply(*incoming, replies);
+    }
+  }
+};
+
+struct Scene {
+  explicit Scene(SocketIoChoice choice) : ends(choice), memory(4 << 20) {
+    ends.requester.connect(answers, nullptr);
+    ends.responder.connect(server);
+  }
+  Status post(Route route, RequestToken token, ipc::Opcode opcode = ipc::Opcode::exists,
+              std::uint64_t length = 0) {
+    asks.push_back(std::make_unique<Ask>(memory.region, opcode, 1, length));
+    return ends.requester.post(route, token, asks.back()->request);
+  }
+  std::map<std::uint64_t, LinkLoss> lost(TcpLinkMailbox& mail) {
+    std::map<std::uint64_t, LinkLoss> all;
+    LinkLost one;
+    while (mail.control_take_lost(one)) all[one.link] = one.cause;
+    return all;
+  }
+  // Declared before the ends: a request refers to them until it is over.
+  std::vector<std::unique_ptr<Ask>> asks;
+  Answers answers;
+  HoldingServer server;
+  TcpEnds ends;
+  TestRegion memory;
+};
+
+TEST_CASE("tcp life: a silent peer is dead, with all its links, and then it is refused at once") {
+  for (const SocketIoChoice choice : support::io_choices()) {
+    Scene scene(choice);
+    scene.ends.dial(kFirst);
+    scene.ends.dial(kSecondShard);
+    scene.ends.dial(kOther);
+    scene.ends.turn();
+    REQUIRE(scene.post(kFirst, 1) == Status::ok);
+    REQUIRE(scene.post(kSecondShard, 2) == Status::ok);
+    // The peers are stopped: nobody gives the responder a turn.
+    base::TimeNs waited_ns = 0;
+    while (scene.answers.fenced.empty() && waited_ns < base::kNsPerSecond) {
+      scene.ends.requester.do_work();
+      scene.ends.network_turn();
+      scene.ends.clock.advance_ns(kStepNs);
+      waited_ns += kStepNs;
+    }
+    CHECK(waited_ns >= 300 * base::kNsPerMs);
+    CHECK(waited_ns <= 300 * base::kNsPerMs + 3 * kStepNs);
+    scene.ends.requester.do_work();
+    CHECK(scene.answers.fenced == std::vector<RequestToken>{1, 2});
+    const auto lost = scene.lost(scene.ends.requester_mail);
+    REQUIRE(lost.size() == 2);
+    CHECK(lost.at(1) == LinkLoss::silent);
+    CHECK(lost.at(2) == LinkLoss::silent);
+    // The circuit is open: no request waits for a dead peer.
+    CHECK(scene.post(kFirst, 3) == Status::unreachable);
+    CHECK(scene.post(kSecondShard, 4) == Status::unreachable);
+    // Nobody asked anything of the other one: its silence says nothing.
+    CHECK(scene.post(kOther, 5) == Status::ok);
+    // A new link closes it.
+    scene.ends.dial(kFirst);
+    scene.ends.turn();
+    REQUIRE(scene.post(kFirst, 6) == Status::ok);
+    CHECK(scene.ends.turn_until([&] {
+      scene.server.answer();
+      return scene.answers.replied.size() == 2;
+    }));
+  }
+}
+
+TEST_CASE("tcp life: a peer that works for long and answers pings lives") {
+  for (const SocketIoChoice choice : support::io_choices()) {
+    Scene scene(choice);
+    scene.ends.dial(kFirst);
+    scene.ends.turn();
+    REQUIRE(scene.post(kFirst, 1) == Status::ok);
+    for (int i = 0; i < 200; ++i) {  // four seconds
+      scene.ends.turn();
+      scene.ends.clock.advance_ns(kStepNs);
+    }
+    CHECK(scene.answers.fenced.empty());
+    CHECK(scene.server.aborted == 0);
+    CHECK(scene.server.held.size() == 1);
+    scene.server.answer();
+    CHECK(scene.ends.turn_until([&] { return scene.answers.replied.size() == 1; }));
+  }
+}
+
+TEST_CASE("tcp life: who was stopped itself does not take its own silence for the peer's") {
+  for (const SocketIoChoice choice : support::io_choices()) {
+    Scene scene(choice);
+    scene.ends.dial(kFirst);
+    scene.ends.turn();
+    REQUIRE(scene.post(kFirst, 1) == Status::ok);
+    scene.ends.turn();
+    scene.ends.clock.advance_ns(5 * base::kNsPerSecond);
+    for (int i = 0; i < 3; ++i) scene.ends.turn();
+    CHECK(scene.answers.fenced.empty());
+    CHECK(scene.server.aborted == 0);
+    scene.server.answer();
+    CHECK(scene.ends.turn_until([&] { return scene.answers.replied.size() == 1; }));
+  }
+}
+
+// An agent with nothing else to do sleeps exactly as long as its parts allow.
+TEST_CASE("tcp life: an agent that sleeps between its turns sees a dead peer in time, too") {
+  for (const SocketIoChoice choice : support::io_choices()) {
+    Scene scene(choice);
+    scene.ends.dial(kFirst);
+    scene.ends.turn();
+    REQUIRE(scene.post(kFirst, 1) == Status::ok);
+    const base::TimeNs begin_ns = scene.ends.clock.now_ns();
+    for (int i = 0; i < 10 && scene.answers.fenced.empty(); ++i) {
+      scene.ends.requester.do_work();
+      scene.ends.network_turn();
+      const base::TimeNs next_ns = scene.ends.requester.next_deadline_ns();
+      if (next_ns != base::kNoDeadline) scene.ends.clock.set_ns(next_ns + base::kNsPerMs);
+    }
+    CHECK(scene.answers.fenced == std::vector<RequestToken>{1});
+    CHECK(scene.ends.clock.now_ns() - begin_ns <= 320 * base::kNsPerMs);
+  }
+}
+
+TEST_CASE("tcp life: a server that sleeps between its turns sees a dead asker in time, too") {
+  Scene scene(SocketIoChoice::epoll);
+  scene.ends.dial(kFirst);
+  scene.ends.turn();
+  REQUIRE(scene.post(kFirst, 1) == Status::ok);
+  REQUIRE(scene.ends.turn_until([&] { return scene.server.held.size() == 1; }));
+  const base::TimeNs begin_ns = scene.ends.clock.now_ns();
+  for (int i = 0; i < 10 && scene.server.aborted == 0; ++i) {
+    scene.ends.clock.set_ns(scene.ends.responder.next_deadline_ns() + base::kNsPerMs);
+    scene.ends.responder.do_work();
+  }
+  CHECK(scene.server.aborted == 1);
+  CHECK(scene.ends.clock.now_ns() - begin_ns <= 1'020 * base::kNsPerMs);
+}
+
+TEST_CASE("tcp life: an idle link is not asked for life signs, and stays") {
+  Scene scene(SocketIoChoice::epoll);
+  support::TcpRelay& relay = scene.ends.dial(kFirst);
+  scene.ends.turn();
+  const std::uint64_t said_at_first = relay.bytes_to_right();
+  for (int i = 0; i < 100; ++i) {
+    scene.ends.requester.do_work();
+    scene.ends.network_turn();
+    scene.ends.clock.advance_ns(kStepNs);
+  }
+  CHECK(relay.bytes_to_right() == said_at_first);
+  CHECK(scene.lost(scene.ends.requester_mail).empty());
+  CHECK(scene.ends.requester.next_deadline_ns() == base::kNoDeadline);
+  CHECK(scene.post(kFirst, 1) == Status::ok);
+  CHECK(scene.ends.requester.next_deadline_ns() < base::kNoDeadline);
+}
+
+TEST_CASE("tcp life: a server lets go of what a dead asker wanted") {
+  for (const SocketIoChoice choice : support::io_choices()) {
+    Scene scene(choice);
+    scene.server.pulls = true;
+    support::TcpRelay& relay = scene.ends.dial(kFirst);
+    scene.ends.turn();
+    REQUIRE(scene.post(kFirst, 1, ipc::Opcode::put, 1 << 20) == Status::ok);
+    REQUIRE(scene.ends.turn_until([&] { return scene.server.held.size() == 1; }));
+    relay.limit_to_right(0);
+    for (int i = 0; i < 60 && scene.server.aborted == 0; ++i) {
+      scene.ends.responder.do_work();
+      scene.ends.clock.advance_ns(kStepNs);
+    }
+    CHECK(scene.server.aborted == 1);
+    CHECK(scene.server.moved == 1);  // the extent is the server's again, and was said to be
+    CHECK(scene.lost(scene.ends.responder_mail).at(1) == LinkLoss::silent);
+  }
+}
+
+TEST_CASE("tcp life: a link that is dropped, refused or closed is reported once, with its cause") {
+  Scene scene(SocketIoChoice::epoll);
+  for (int i = 0; i < 5; ++i) scene.ends.dial(kFirst);
+  scene.ends.turn();
+  CHECK(scene.lost(scene.ends.requester_mail) ==
+        std::map<std::uint64_t, LinkLoss>{{5, LinkLoss::refused}});
+  REQUIRE(scene.post(kFirst, 1) == Status::ok);
+  scene.ends.relays[3]->cut();
+  for (int i = 0; i < 5; ++i) scene.ends.turn();
+  CHECK(scene.lost(scene.ends.requester_mail) ==
+        std::map<std::uint64_t, LinkLoss>{{4, LinkLoss::closed}});
+  REQUIRE(scene.ends.requester_mail.control_drop_peer(kFirst.peer));
+  for (int i = 0; i < 5; ++i) scene.ends.turn();
+  const auto lost = scene.lost(scene.ends.requester_mail);
+  CHECK(lost.size() == 3);
+  for (const auto& [link, cause] : lost) CHECK(cause == LinkLoss::dropped);
+  CHECK(scene.answers.fenced == std::vector<RequestToken>{1});
+  CHECK(scene.post(kFirst, 2) == Status::unreachable);
+}
+
+TEST_CASE("tcp life: a link that nobody took is closed with its mailbox") {
+  support::UniqueFd left;
+  support::UniqueFd right;
+  support::tcp_pair(left, right);
+  {
+    TcpLinkMailbox mail(2);
+    TcpLink link{std::move(left), {1}, 0, 1};
+    REQUIRE(mail.control_add(link));
+    CHECK_FALSE(link.socket.valid());
+  }
+  char byte = 0;
+  CHECK(::recv(right.get(), &byte, 1, 0) == 0);
+}
+
+}  // namespace tcp_life_test
