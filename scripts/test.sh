@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and passes every test. `scripts/test.sh PART...` runs parts.
+# Installs what is missing, builds, and passes every test. `scripts/test.sh PART...` runs parts,
+# `scripts/test.sh --quick` what one runs before each commit. tests/README.md says what is where.
 #
 #   lint       tidy rules, formatting, clang-tidy
 #   release    release build, all tests: unit, conformance, hostile, model, simulation, process
@@ -12,8 +13,10 @@
 #   packages   the Debian packages, installed, used, upgraded and purged in a bare chroot
 #   guest      in virtual machines (scripts/rdma-guest.sh): services under a real systemd, and RDMA
 #              over soft RoCE
+#   quick      alone: tidy rules, formatting, release build, the tests that take seconds
 #
-# SIMM_JOBS (2) bounds parallel compilation. Each part prints its time.
+# SIMM_JOBS (2) bounds parallel compilation. The last lines are a table: how long each part took,
+# how much of that was building, and its longest tests.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 readonly all_parts=(lint release upgrade asan tsan fuzz compilers demo packages guest)
@@ -31,13 +34,30 @@ configure() {
 
 # compile cmake-build-arguments...: prints what is not progress.
 compile() {
+  local started=$SECONDS status
   cmake --build "$@" -j "$jobs" | grep -vE '^\[[0-9]+/[0-9]+\] '
-  return "${PIPESTATUS[0]}"
+  status=${PIPESTATUS[0]}
+  building_s=$((building_s + SECONDS - started))
+  return "$status"
 }
 
 build() { configure "$1" --preset "$1" && compile --preset "$1"; }
 
-part_lint() {
+# run_tests PRESET ctest-arguments...: all tests of a build tree, and notes the longest three.
+run_tests() {
+  local status=0
+  ctest --preset "$1" -j "$jobs" --no-tests=error --output-junit tests.xml "${@:2}" || status=$?
+  longest=$(python3 - "build/$1/tests.xml" <<'EOF'
+import sys, xml.etree.ElementTree as tree
+cases = tree.parse(sys.argv[1]).iter("testcase")
+cases = [(float(case.get("time")), case.get("name")) for case in cases]
+print(", ".join(f"{name} {seconds:.0f}" for seconds, name in sorted(cases, reverse=True)[:3]))
+EOF
+  )
+  return "$status"
+}
+
+house_rules() {
   python3 tests/tidy/tidy.py --self-test && python3 tests/tidy/tidy.py || return 1
   # Versions differ in what they want: one decides.
   if clang-format --version | grep -q "version $formatter_version[.]"; then
@@ -46,6 +66,10 @@ part_lint() {
     echo "lint: formatting SKIPPED: clang-format $formatter_version decides, here is" \
       "$(clang-format --version)"
   fi
+}
+
+part_lint() {
+  house_rules || return 1
   # As a unity build: common headers are read once for sixteen files. The schema headers have to
   # exist before a checker can read what includes them.
   configure lint -S . -B build/lint -G Ninja -DCMAKE_BUILD_TYPE=Debug -DBUILD_TESTING=OFF \
@@ -56,7 +80,16 @@ part_lint() {
       clang-tidy --quiet --checks=-bugprone-suspicious-include -p build/lint 2>/dev/null
 }
 
-part_release() { build release && ctest --preset release -j "$jobs" -LE lint; }
+part_release() { build release && run_tests release -LE lint; }
+
+# What takes its time by waiting is done in full by the release part, and sampled elsewhere.
+sampled() { SIMM_KILLS=20 SIMM_PAUSES=8 SIMM_MANAGER_AWAY_MS=5000 "$@"; }
+
+# Left out: what takes long by waiting, by killing or by comparing with other builds.
+part_quick() {
+  house_rules && build release && SIMM_ROUNDS_PERCENT=20 sampled run_tests release -LE lint \
+    -E '^(siege|sim_mutants|process_(network|partition)|(python|bench|install)_.*|simmctl_trace)$'
+}
 
 part_upgrade() {
   local previous status=0
@@ -66,12 +99,9 @@ part_upgrade() {
   [ "$status" = 0 ] && python3 tests/upgrade/upgrade_test.py "$previous" build/release/bin
 }
 
-# What takes its time by waiting is done in full by the release part, and sampled elsewhere.
-sampled() { SIMM_KILLS=20 SIMM_PAUSES=8 SIMM_MANAGER_AWAY_MS=5000 "$@"; }
-
 part_asan() {
   build asan && find build/asan -name '*.gcda' -delete &&
-    SIMM_ROUNDS_PERCENT=30 sampled ctest --preset asan -j "$jobs" -LE 'lint|no_asan' && coverage
+    SIMM_ROUNDS_PERCENT=30 sampled run_tests asan -LE 'lint|no_asan' && coverage
 }
 
 # Lines of the parts that must not be wrong: the trust boundary, session, engine, store.
@@ -89,7 +119,7 @@ coverage() {
 part_tsan() {
   configure tsan --preset tsan && compile --preset tsan --target concurrent_tests &&
     TSAN_OPTIONS="halt_on_error=1 suppressions=$PWD/tests/tsan_suppressions.txt" \
-      sampled ctest --preset tsan -j "$jobs" -L concurrent --no-tests=error
+      sampled run_tests tsan -L concurrent
 }
 
 fuzz_one() {
@@ -154,6 +184,7 @@ part_guest() {
 scripts/install_packages.sh || exit 1
 mkdir -p build
 parts=("$@")
+[ "$*" != --quick ] || parts=(quick)
 [ ${#parts[@]} -gt 0 ] || parts=("${all_parts[@]}")
 passed=0 failed=0 summary=()
 for part in "${parts[@]}"; do
@@ -162,13 +193,15 @@ for part in "${parts[@]}"; do
     exit 2
   fi
   echo "=== $part"
-  started=$SECONDS
+  started=$SECONDS building_s=0 longest=
   verdict=passed
   "part_$part" || verdict=FAILED
   if [ "$verdict" = passed ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
-  summary+=("$(printf '%-10s %-7s %5d s' "$part" "$verdict" $((SECONDS - started)))")
+  summary+=("$(printf '%-10s %-7s %5d s  %5d s  %s' "$part" "$verdict" $((SECONDS - started)) \
+    "$building_s" "$longest")")
   echo "=== $part $verdict after $((SECONDS - started)) s"
 done
+printf '%-10s %-7s %7s  %7s  %s\n' part verdict time building 'longest tests, s'
 printf '%s\n' "${summary[@]}"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
