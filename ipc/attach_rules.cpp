@@ -19,16 +19,35 @@ bool is_the_manager(const std::string& wanted, const DaemonFacts& daemon) noexce
          (daemon.manager_address.empty() && names_loopback(wanted));
 }
 
+// "1", or "1 to 3".
+std::string layouts_text(std::uint32_t oldest, std::uint32_t newest) {
+  std::string text = std::to_string(oldest);
+  if (newest != oldest) text += " to " + std::to_string(newest);
+  return text;
+}
+
+// Libraries that know no range say none.
+std::uint32_t newest_layout(const Hello& hello) noexcept {
+  return std::max(hello.layout_version, hello.layout_version_max);
+}
+
 }  // namespace
 
+std::uint32_t common_layout(const Hello& hello, const DaemonFacts& daemon) noexcept {
+  const std::uint32_t newest = std::min(newest_layout(hello), daemon.layout_version);
+  const std::uint32_t oldest = std::max(hello.layout_version, daemon.layout_version_min);
+  return oldest <= newest ? newest : 0;
+}
+
 Outcome check_hello(const Hello& hello, const DaemonFacts& daemon) {
-  if (hello.layout_version != daemon.layout_version) {
+  if (common_layout(hello, daemon) == 0) {
     const bool old = hello.layout_version < daemon.layout_version;
     return Error{Status::incompatible,
                  "client library " + hello.library_version + " speaks session layout " +
-                     std::to_string(hello.layout_version) + ", daemon " + daemon.version +
-                     " speaks layout " + std::to_string(daemon.layout_version) + ": upgrade the " +
-                     (old ? "client library" : "daemon")};
+                     layouts_text(hello.layout_version, newest_layout(hello)) + ", daemon " +
+                     daemon.version + " speaks layout " +
+                     layouts_text(daemon.layout_version_min, daemon.layout_version) +
+                     ": upgrade the " + (old ? "client library" : "daemon")};
   }
   const std::uint32_t unknown = hello.feature_bits & ~daemon.feature_bits;
   if (unknown != 0) {
@@ -48,11 +67,12 @@ Outcome check_hello(const Hello& hello, const DaemonFacts& daemon) {
 }
 
 Outcome check_welcome(const Welcome& welcome) {
-  if (welcome.layout_version != kLayoutVersion) {
-    return Error{Status::incompatible,
-                 "daemon " + welcome.daemon_version + " speaks session layout " +
-                     std::to_string(welcome.layout_version) +
-                     ", this client library speaks layout " + std::to_string(kLayoutVersion)};
+  if (welcome.layout_version < kLayoutVersionMin || welcome.layout_version > kLayoutVersion) {
+    return Error{Status::incompatible, "daemon " + welcome.daemon_version +
+                                           " speaks session layout " +
+                                           std::to_string(welcome.layout_version) +
+                                           ", this client library speaks layout " +
+                                           layouts_text(kLayoutVersionMin, kLayoutVersion)};
   }
   const std::uint32_t unknown = welcome.feature_bits & ~kFeatureBits;
   if (unknown != 0) {

@@ -12,11 +12,15 @@
 namespace simm::ipc {
 
 struct DaemonFacts {
-  std::uint32_t layout_version = kLayoutVersion;
-  std::uint32_t feature_bits = kFeatureBits;  // features that this daemon offers
+  std::uint32_t layout_version = kLayoutVersion;  // the newest one that it speaks
+  std::uint32_t feature_bits = kFeatureBits;      // features that this daemon offers
   std::string version;
   std::string manager_address;  // empty: none is configured
+  std::uint32_t layout_version_min = kLayoutVersionMin;
 };
+
+// The layout of their session: the newest one that both speak. 0: there is none.
+std::uint32_t common_layout(const Hello& hello, const DaemonFacts& daemon) noexcept;
 
 // Daemon: may this client attach? incompatible (version, feature) or invalid_argument (another
 // cluster's manager; a daemon without one takes a manager on this machine for itself).

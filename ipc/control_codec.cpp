@@ -29,6 +29,7 @@ struct ClientEncoder {
     to.setLayoutVersion(hello.layout_version);
     to.setFeatureBits(hello.feature_bits);
     to.setExtensions(hello.extensions);
+    to.setLayoutVersionMax(hello.layout_version_max);
     to.setLibraryVersion(text_of("libraryVersion", hello.library_version, kNameBytesMax));
     to.setClientName(text_of("clientName", hello.client_name, kNameBytesMax));
     to.setLaneCount(hello.lane_count);
@@ -125,6 +126,7 @@ Hello read(schema::Hello::Reader from) {
   hello.layout_version = from.getLayoutVersion();
   hello.feature_bits = from.getFeatureBits();
   hello.extensions = from.getExtensions();
+  hello.layout_version_max = from.getLayoutVersionMax();
   hello.library_version = line_of("libraryVersion", from.getLibraryVersion(), kNameBytesMax);
   hello.client_name = line_of("clientName", from.getClientName(), kNameBytesMax);
   hello.lane_count = from.getLaneCount();

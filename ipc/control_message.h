@@ -41,13 +41,15 @@ inline constexpr std::uint32_t kProcessDescriptor = 2;
 inline constexpr std::uint32_t kExtensions = kReachOutlivesSocket | kProcessDescriptor;
 
 struct Hello {
-  std::uint32_t layout_version = kLayoutVersion;
+  // The oldest layout that the library speaks: a daemon that knows no range looks at this one.
+  std::uint32_t layout_version = kLayoutVersionMin;
   std::uint32_t feature_bits = kFeatureBits;
   std::string library_version;
   std::string client_name;
   std::uint32_t lane_count = 0;  // wanted; 0 = the daemon's default
   std::string manager_address;   // empty, or the daemon refuses when its own differs
   std::uint32_t extensions = 0;
+  std::uint32_t layout_version_max = kLayoutVersion;  // the newest; 0: there is one only
   bool operator==(const Hello&) const = default;
 };
 struct Mapped {
@@ -93,7 +95,7 @@ struct SessionLimits {
 };
 // Comes with two descriptors: the session's memory file and its bell socket.
 struct Welcome {
-  std::uint32_t layout_version = kLayoutVersion;
+  std::uint32_t layout_version = kLayoutVersion;  // of this session
   std::uint32_t feature_bits = kFeatureBits;
   std::string daemon_version;
   std::uint64_t session_id = 0;

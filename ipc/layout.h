@@ -20,7 +20,8 @@
 namespace simm::ipc {
 
 inline constexpr std::uint64_t kSessionMagic = 0x31304d4d49534d53;  // "SMSIMM01", little-endian
-inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::uint32_t kLayoutVersion = 1;                  // the newest one that is spoken
+inline constexpr std::uint32_t kLayoutVersionMin = 1;               // the oldest one
 inline constexpr std::uint32_t kFeatureBits =
     0;  // none defined yet; unknown bits refuse the attach
 

@@ -94,7 +94,9 @@ std::string AdminReports::status() const {
   ordered_json status = {
       {"version", SIMM_VERSION_STRING},
       {"layout_version", ipc::kLayoutVersion},
+      {"layout_version_min", ipc::kLayoutVersionMin},
       {"cluster_protocol", cluster::kHelloVersionMax},
+      {"cluster_protocol_min", cluster::kHelloVersionMin},
       {"role", role_},
       {"pid", ::getpid()},
       {"uptime_ms", (environment_.clock.now_ns() - started_ns_) / base::kNsPerMs},

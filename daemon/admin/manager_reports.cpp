@@ -41,7 +41,9 @@ std::string ManagerReports::status() const {
   nlohmann::ordered_json status = {
       {"version", SIMM_VERSION_STRING},
       {"layout_version", ipc::kLayoutVersion},
+      {"layout_version_min", ipc::kLayoutVersionMin},
       {"cluster_protocol", cluster::kHelloVersionMax},
+      {"cluster_protocol_min", cluster::kHelloVersionMin},
       {"role", "manager"},
       {"pid", ::getpid()},
       {"uptime_ms", (access_.clock.now_ns() - started_ns_) / base::kNsPerMs},

@@ -150,7 +150,8 @@ void Attachment::on_hello(const ipc::Hello& hello) {
 
   const std::uint32_t lanes =
       ipc::granted_lanes(hello.lane_count, config.session.lanes_default, ipc::kLanesMax);
-  auto memory = SessionMemory::create(session_id_, lanes);
+  const std::uint32_t layout = ipc::common_layout(hello, facts);
+  auto memory = SessionMemory::create(session_id_, lanes, layout);
   if (!memory) {
     services_.environment.errors.record("control.session_memory", memory.status(),
                                         memory.error().context);
@@ -160,6 +161,7 @@ void Attachment::on_hello(const ipc::Hello& hello) {
   memory_.emplace(std::move(*memory));
 
   ipc::Welcome welcome;
+  welcome.layout_version = layout;
   welcome.daemon_version = SIMM_VERSION_STRING;
   welcome.session_id = session_id_;
   welcome.tenant = tenant_.name;

@@ -8,7 +8,8 @@
 
 namespace simm::control {
 
-Expected<SessionMemory> SessionMemory::create(std::uint64_t session_id, std::uint32_t lanes) {
+Expected<SessionMemory> SessionMemory::create(std::uint64_t session_id, std::uint32_t lanes,
+                                              std::uint32_t layout) {
   ipc::MemoryFileSpec spec;
   spec.name = "simm-session-" + std::to_string(session_id);
   spec.bytes = ipc::session_bytes(lanes);
@@ -35,8 +36,7 @@ Expected<SessionMemory> SessionMemory::create(std::uint64_t session_id, std::uin
   header.page_slots = ipc::kPageSlots;
   header.key_arena_bytes = ipc::kKeyArenaBytes;
   header.progress.word = ipc::kProgressBegin;
-  std::atomic_ref<std::uint32_t>(header.layout_version)
-      .store(ipc::kLayoutVersion, std::memory_order_release);
+  std::atomic_ref<std::uint32_t>(header.layout_version).store(layout, std::memory_order_release);
   return memory;
 }
 

@@ -16,7 +16,8 @@ namespace simm::control {
 
 struct SessionMemory {
   // All pages exist when this returns, so no later access can fail. no_space without them.
-  static Expected<SessionMemory> create(std::uint64_t session_id, std::uint32_t lanes);
+  static Expected<SessionMemory> create(std::uint64_t session_id, std::uint32_t lanes,
+                                        std::uint32_t layout);
 
   ipc::MemoryFile file;
   ipc::Mapping mapping;

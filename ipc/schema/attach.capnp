@@ -19,13 +19,14 @@ struct ClientMessage {
 }
 
 struct Hello {
-  layoutVersion @0 :UInt32;   # first and for ever: what a refusal is decided by
+  layoutVersion @0 :UInt32;   # first and for ever: the oldest that the library speaks
   featureBits @1 :UInt32;
   libraryVersion @2 :Text;
   clientName @3 :Text;
   laneCount @4 :UInt32;       # wanted; 0 = the daemon's default
   managerAddress @5 :Text;    # empty: whatever the daemon has
   extensions @6 :UInt32;      # bits that the library understands; a daemon ignores others
+  layoutVersionMax @7 :UInt32;  # the newest; 0: layoutVersion is the only one
 }
 
 struct OpenNamespace {
@@ -64,7 +65,7 @@ struct DaemonMessage {
 }
 
 struct Welcome {
-  layoutVersion @0 :UInt32;
+  layoutVersion @0 :UInt32;   # the newest one that both speak: that of the session
   featureBits @1 :UInt32;
   daemonVersion @2 :Text;
   sessionId @3 :UInt64;

@@ -393,8 +393,10 @@ class Ctl(unittest.TestCase):
                  socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as daemon:
                 daemon.connect(str(self.daemon.path / "admin.sock"))
                 daemon.send(asker.recv(1 << 17))
-                asker.send(daemon.recv(1 << 17).replace(b'"layout_version":1',
-                                                        b'"layout_version":9'))
+                said = daemon.recv(1 << 17)
+                for field in (b'"layout_version":', b'"layout_version_min":'):
+                    said = said.replace(field + b"1", field + b"9")
+                asker.send(said)
         thread = threading.Thread(target=pass_on)
         thread.start()
         done = self.daemon.ctl("version", admin=path)

@@ -26,7 +26,9 @@ int run_version(const AdminWishes& admin) {
   out["daemon_role"] = status->value("role", "unknown");
   out["daemon_layout_version"] = layout;
   out["daemon_cluster_protocol"] = status->value("cluster_protocol", ordered_json());
-  const bool fits = layout == ipc::kLayoutVersion;
+  // The previous release speaks one layout, and says no range.
+  const ordered_json oldest = status->value("layout_version_min", layout);
+  const bool fits = layout >= ipc::kLayoutVersionMin && oldest <= ipc::kLayoutVersion;
   out["fits"] = fits;
   const int shown = show(out, admin.json);
   if (shown != kDone || fits) return shown;

@@ -18,7 +18,7 @@ bool mentions(const Outcome& outcome, const std::string& text) {
 
 TEST_CASE("an older client meets a newer daemon with a refusal that names both and the remedy") {
   using namespace attach_rules_test;
-  const DaemonFacts newer{kLayoutVersion + 1, 0, "9.9.9", ""};
+  const DaemonFacts newer{kLayoutVersion + 1, 0, "9.9.9", "", kLayoutVersion + 1};
   Hello hello;
   hello.library_version = "0.1.0";
   const Outcome refused = check_hello(hello, newer);
@@ -29,9 +29,39 @@ TEST_CASE("an older client meets a newer daemon with a refusal that names both a
   CHECK(mentions(refused, "upgrade the client"));
 
   Hello ahead;
-  ahead.layout_version = kLayoutVersion + 1;
+  ahead.layout_version = ahead.layout_version_max = kLayoutVersion + 1;
   CHECK(mentions(check_hello(ahead, DaemonFacts{}), "upgrade the daemon"));
   CHECK(check_hello(Hello{}, DaemonFacts{}));
+}
+
+TEST_CASE("client and daemon take the newest layout that both speak") {
+  using namespace attach_rules_test;
+  struct Row {
+    std::uint32_t client_min, client_max, daemon_min, daemon_max, common;
+  };
+  for (const Row& row : {Row{1, 3, 2, 5, 3}, Row{2, 5, 1, 3, 3}, Row{1, 5, 2, 3, 3},
+                         Row{2, 2, 1, 3, 2}, Row{1, 1, 2, 3, 0}, Row{4, 5, 1, 3, 0},
+                         // A library that says no range, and one that says nonsense.
+                         Row{2, 0, 1, 3, 2}, Row{4, 0, 1, 3, 0}, Row{3, 1, 1, 3, 3}}) {
+    Hello hello;
+    hello.layout_version = row.client_min;
+    hello.layout_version_max = row.client_max;
+    DaemonFacts daemon;
+    daemon.layout_version = row.daemon_max;
+    daemon.layout_version_min = row.daemon_min;
+    CAPTURE(row.client_min);
+    CAPTURE(row.client_max);
+    CHECK(common_layout(hello, daemon) == row.common);
+    CHECK(check_hello(hello, daemon).has_value() == (row.common != 0));
+  }
+  // The previous release looks at the first field only, for its one layout.
+  CHECK(Hello{}.layout_version == 1);
+
+  Hello range;
+  range.layout_version_max = 3;
+  const DaemonFacts far_ahead{7, 0, "9.9.9", "", 5};
+  CHECK(mentions(check_hello(range, far_ahead), "speaks session layout 1 to 3"));
+  CHECK(mentions(check_hello(range, far_ahead), "speaks layout 5 to 7: upgrade the client"));
 }
 
 TEST_CASE("a client may not need a feature that the daemon lacks") {
