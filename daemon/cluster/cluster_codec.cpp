@@ -170,7 +170,11 @@ Joined read(schema::Joined::Reader from) {
   if (heartbeat_ns < kHeartbeatNsMin || heartbeat_ns > kHeartbeatNsMax) {
     refuse("heartbeats every " + std::to_string(heartbeat_ns) + " ns");
   }
-  return Joined{heartbeat_ns, from.getEpoch()};
+  return Joined{heartbeat_ns, from.getEpoch(), from.getClusterVersion()};
+}
+
+HeartbeatAck read(schema::HeartbeatAck::Reader from) {
+  return HeartbeatAck{from.getSequence(), from.getEpoch(), from.getClusterVersion()};
 }
 
 struct MemberEncoder {
@@ -206,6 +210,7 @@ struct ManagerEncoder {
     auto to = root.initJoined();
     to.setHeartbeatNs(joined.heartbeat_ns);
     to.setEpoch(joined.epoch);
+    to.setClusterVersion(joined.cluster_version);
   }
   void operator()(const Refused& refused) {
     auto to = root.initRefused();
@@ -218,6 +223,7 @@ struct ManagerEncoder {
     auto to = root.initHeartbeatAck();
     to.setSequence(ack.sequence);
     to.setEpoch(ack.epoch);
+    to.setClusterVersion(ack.cluster_version);
   }
   void operator()(const MapPush& push) { write(root.initMapPush(), *push.map); }
   void operator()(const MapWanted&) { root.setMapWanted(); }
@@ -270,7 +276,7 @@ ManagerMessage read_manager_message(schema::ManagerMessage::Reader root) {
           reason_of(packet::checked("reason", {reason.begin(), reason.size()}, kReasonBytesMax))};
     }
     case schema::ManagerMessage::HEARTBEAT_ACK:
-      return HeartbeatAck{root.getHeartbeatAck().getSequence(), root.getHeartbeatAck().getEpoch()};
+      return read(root.getHeartbeatAck());
     case schema::ManagerMessage::MAP_PUSH:
       return MapPush{read(root.getMapPush())};
     case schema::ManagerMessage::MAP_WANTED:

@@ -85,6 +85,7 @@ void ClusterMember::on_message(std::span<const std::byte> message) {
 
 void ClusterMember::take(const Joined& joined) {
   heartbeat_ns_ = joined.heartbeat_ns;
+  note_version(joined.cluster_version);
   next_heartbeat_ns_ = clock_.now_ns() + heartbeat_ns_;
   enter(LinkState::joined, "");
   // It may have been told to stop while the Join was under way.
@@ -98,7 +99,14 @@ void ClusterMember::take(const Refused& refused) {
   if (refused.final) events_.on_expelled(refused.reason);
 }
 
-void ClusterMember::take(const HeartbeatAck&) {}
+void ClusterMember::take(const HeartbeatAck& ack) {
+  note_version(ack.cluster_version);
+}
+
+// A manager of version 5 says none, and one of a later version may say more than is known here.
+void ClusterMember::note_version(std::uint16_t of_cluster) noexcept {
+  cluster_version_ = std::clamp(of_cluster, kHelloVersionMin, kHelloVersionMax);
+}
 
 void ClusterMember::take(const MapPush& push) {
   if (push.map->epoch() <= epoch()) return;

@@ -14,6 +14,7 @@
 #include "daemon/base/agent.h"
 #include "daemon/base/clock.h"
 #include "daemon/cluster/cluster_message.h"
+#include "daemon/cluster/hello/hello.h"
 
 namespace simm::cluster {
 
@@ -93,6 +94,9 @@ public:
   // Null: there is none yet.
   [[nodiscard]] const SlotMapPtr& map() const noexcept { return map_; }
   [[nodiscard]] base::Epoch epoch() const noexcept { return map_ == nullptr ? 0 : map_->epoch(); }
+  // The protocol version that all daemons of the cluster speak, as its manager says; what is new in
+  // a later one must not be done. The lowest one until a manager has said it.
+  [[nodiscard]] std::uint16_t cluster_version() const noexcept { return cluster_version_; }
   [[nodiscard]] const MemberConfig& config() const noexcept { return config_; }
 
 private:
@@ -108,6 +112,7 @@ private:
   void enter(LinkState state, std::string reason);
   void lose_link(std::string reason);
   void send_heartbeat();
+  void note_version(std::uint16_t of_cluster) noexcept;
 
   const MemberConfig config_;
   const base::Clock& clock_;
@@ -123,6 +128,7 @@ private:
   base::TimeNs next_heartbeat_ns_ = 0;  // when
   base::TimeNs heard_ns_ = 0;
   std::uint64_t sequence_ = 0;
+  std::uint16_t cluster_version_ = kHelloVersionMin;
   SlotMapPtr map_;
 };
 

@@ -71,6 +71,7 @@ using MemberMessage = std::variant<Join, Heartbeat, MapReport, Leave, Question, 
 struct Joined {
   std::uint64_t heartbeat_ns = 0;  // how often to send one
   base::Epoch epoch = 0;
+  std::uint16_t cluster_version = 0;  // that all daemons speak; 0: the manager does not say it
   bool operator==(const Joined&) const = default;
 };
 // The connection ends after it.
@@ -82,6 +83,7 @@ struct Refused {
 struct HeartbeatAck {
   std::uint64_t sequence = 0;
   base::Epoch epoch = 0;
+  std::uint16_t cluster_version = 0;  // as in Joined
   bool operator==(const HeartbeatAck&) const = default;
 };
 struct MapPush {

@@ -52,9 +52,11 @@ void Manager::use(const ManagerState& state) {
 
 // ---- connections ----
 
-void Manager::on_connected(ConnectionId connection, const DaemonIdentity& identity) {
+void Manager::on_connected(ConnectionId connection, const DaemonIdentity& identity,
+                           std::uint16_t version) {
   Connection& added = connections_[connection];
   added.identity = identity;
+  added.version = version;
   added.since_ns = clock_.now_ns();
 }
 
@@ -104,7 +106,7 @@ void Manager::push(ConnectionId to, Connection& connection) {
 
 void Manager::take(ConnectionId from, const Join& join) {
   Connection& connection = connections_.at(from);
-  const JoinVerdict verdict = membership_.join(from, connection.identity, join);
+  const JoinVerdict verdict = membership_.join(from, connection.identity, join, connection.version);
   if (verdict.kind != JoinVerdict::Kind::accepted) {
     const bool final = verdict.kind == JoinVerdict::Kind::refused_for_ever;
     return refuse(from, final, verdict.reason);
@@ -114,14 +116,14 @@ void Manager::take(ConnectionId from, const Join& join) {
   }
   connection.joined = true;
   if (first_join_ns_ == 0) first_join_ns_ = clock_.now_ns();
-  send(from, Joined{config_.heartbeat_ns, epoch()});
+  send(from, Joined{config_.heartbeat_ns, epoch(), membership_.version()});
   if (join.map_epoch > epoch()) return send(from, MapWanted{});
   push(from, connection);
 }
 
 void Manager::take(ConnectionId from, const Heartbeat& heartbeat) {
   if (!membership_.heard(from, heartbeat)) return drop(from, "it has not joined");
-  send(from, HeartbeatAck{heartbeat.sequence, epoch()});
+  send(from, HeartbeatAck{heartbeat.sequence, epoch(), membership_.version()});
   if (heartbeat.map_epoch > epoch()) return send(from, MapWanted{});
   Connection& connection = connections_.at(from);
   const bool asked = clock_.now_ns() - connection.pushed_ns < config_.push_retry_ns;

@@ -56,9 +56,9 @@ public:
   // run: a state that can not be read must not be taken for an empty one.
   Outcome start();
 
-  // An authenticated control connection; `identity` is what its hello has proved. Numbers are never
-  // used again.
-  void on_connected(ConnectionId connection, const DaemonIdentity& identity);
+  // An authenticated control connection; `identity` is what its hello has proved, `version` what it
+  // has agreed on. Numbers are never used again.
+  void on_connected(ConnectionId connection, const DaemonIdentity& identity, std::uint16_t version);
   void on_message(ConnectionId connection, std::span<const std::byte> message);
   void on_closed(ConnectionId connection);
 
@@ -78,6 +78,7 @@ public:
 private:
   struct Connection {
     DaemonIdentity identity;
+    std::uint16_t version = 0;  // of the protocol
     base::TimeNs since_ns = 0;
     bool joined = false;
     base::Epoch pushed = 0;  // newest map that was sent

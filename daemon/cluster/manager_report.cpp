@@ -20,6 +20,11 @@ Json describe(const KnownMember& member, const SlotMap* map, base::TimeNs now_ns
   out["role"] = role_name(member.identity.role);
   out["state"] = member_state_name(member.state);
   out["incarnation"] = member.identity.incarnation.text();
+  if (member.version == 0) {
+    out["protocol"] = nullptr;  // known from a map only
+  } else {
+    out["protocol"] = member.version;
+  }
   out["address"] = member.joined.address;
   out["port"] = member.joined.port;
   out["shards"] = member.joined.shards;
@@ -61,6 +66,7 @@ std::string Manager::report(Topic topic) const {
   const base::TimeNs now_ns = clock_.now_ns();
   Json out;
   out["epoch"] = epoch();
+  out["common_protocol"] = membership_.version();
   if (topic == Topic::slots) {
     out["slots"] = base::kSlotCount;
     out["members"] = map_ == nullptr ? Json::array() : describe_slots(*map_);

@@ -129,7 +129,7 @@ std::optional<JoinVerdict> Membership::refusal(const KnownMember* holder,
 }
 
 JoinVerdict Membership::join(ConnectionId connection, const DaemonIdentity& identity,
-                             const Join& join) {
+                             const Join& join, std::uint16_t version) {
   const std::string name = full_name(identity);
   const auto held = members_.find(name);
   if (auto refused = refusal(held == members_.end() ? nullptr : &held->second, identity, join)) {
@@ -145,10 +145,12 @@ JoinVerdict Membership::join(ConnectionId connection, const DaemonIdentity& iden
   connections_[connection] = name;
   member.identity = identity;
   member.joined = join;
+  member.version = version;
   member.state = join.draining ? MemberState::draining : MemberState::live;
   member.connection = connection;
   member.heard_ns = clock_.now_ns();
   member.last = Heartbeat{0, join.map_epoch, 0, 0};
+  settle_version();
   return verdict;
 }
 
@@ -192,6 +194,7 @@ int Membership::tick() {
     }
     hears_owner |= member.state == MemberState::live && member.owns_slots();
   }
+  settle_version();
   // Nobody to give slots to, and most likely nobody is away but we are. When that ends, everybody
   // has the whole grace to be heard again.
   const bool was_cut_off = std::exchange(cut_off_, !hears_owner);
@@ -214,6 +217,20 @@ void Membership::forget() {
                          (member.state == MemberState::away && member.owns_slots());
     at = member.connection != 0 || matters ? std::next(at) : members_.erase(at);
   }
+}
+
+void Membership::settle_version() {
+  std::uint16_t lowest = members_.empty() ? version_ : kHelloVersionMax;
+  for (const auto& [name, member] : members_) {
+    lowest = std::min(lowest, std::max(member.version, kHelloVersionMin));
+  }
+  if (lowest <= version_) {
+    version_ = lowest;
+    newer_since_ns_.reset();
+    return;
+  }
+  if (!newer_since_ns_) newer_since_ns_ = clock_.now_ns();
+  if (clock_.now_ns() - *newer_since_ns_ >= config_.version_settle_ns) version_ = lowest;
 }
 
 std::vector<MapMember> Membership::owners() const {

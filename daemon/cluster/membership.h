@@ -20,6 +20,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/cluster/cluster_message.h"
+#include "daemon/cluster/hello/hello.h"
 #include "daemon/cluster/manager_state.h"
 
 namespace simm::cluster {
@@ -30,7 +31,10 @@ using ConnectionId = std::uint64_t;
 struct MembershipConfig {
   base::TimeNs member_timeout_ns = 1 * base::kNsPerSecond;  // silent for so long: away
   base::TimeNs rejoin_grace_ns = 30 * base::kNsPerSecond;   // away for so long: its slots move
-  std::uint32_t daemons_max = 4096;                         // owners and subscribers
+  // All known daemons speak a newer version for so long: then it is the cluster's. Longer than a
+  // connection needs to come back, so that one that breaks does not look like an upgrade.
+  base::TimeNs version_settle_ns = 3 * base::kNsPerSecond;
+  std::uint32_t daemons_max = 4096;  // owners and subscribers
 };
 
 enum class MemberState : std::uint8_t { live, away, draining, gone };
@@ -38,7 +42,8 @@ const char* member_state_name(MemberState state) noexcept;
 
 struct KnownMember {
   DaemonIdentity identity;
-  Join joined;  // what it said when it joined last
+  Join joined;                // what it said when it joined last
+  std::uint16_t version = 0;  // of the protocol, agreed on when it joined; 0: known from a map only
   MemberState state = MemberState::live;
   ConnectionId connection = 0;
   base::TimeNs heard_ns = 0;
@@ -65,13 +70,18 @@ public:
   void restore(const SlotMap& map);
   void restore(const std::vector<DaemonIdentity>& retired);
 
-  JoinVerdict join(ConnectionId connection, const DaemonIdentity& identity, const Join& join);
+  JoinVerdict join(ConnectionId connection, const DaemonIdentity& identity, const Join& join,
+                   std::uint16_t version = kHelloVersionMax);
   // False: that connection has not joined.
   bool heard(ConnectionId connection, const Heartbeat& heartbeat);
   void drain(ConnectionId connection);
   void disconnected(ConnectionId connection);
   // Silence and grace. Returns how many changed.
   int tick();
+
+  // The cluster's protocol version. It falls as soon as a member of an older one joins, and rises
+  // when all have spoken a newer one for version_settle_ns.
+  [[nodiscard]] std::uint16_t version() const noexcept { return version_; }
 
   // Who should own slots now.
   [[nodiscard]] std::vector<MapMember> owners() const;
@@ -96,6 +106,7 @@ private:
   [[nodiscard]] const KnownMember* namesake_of(const DaemonIdentity& identity) const;
   void retire(const DaemonIdentity& identity);
   void go_away(KnownMember& member, base::TimeNs now_ns);
+  void settle_version();
   // Forgets subscribers and gone members that are not connected.
   void forget();
 
@@ -105,6 +116,8 @@ private:
   std::map<ConnectionId, std::string> connections_;
   std::vector<DaemonIdentity> retired_;
   bool cut_off_ = false;  // no owner of slots is heard
+  std::uint16_t version_ = kHelloVersionMin;
+  std::optional<base::TimeNs> newer_since_ns_;  // since when all speak a newer one
 };
 
 }  // namespace simm::cluster

@@ -125,6 +125,7 @@ void ClusterLinks::on_dialled(ClusterDialer& dialer, ipc::UniqueFd socket,
     queue_pairs_.reach(link.peer, *peers_.who(link.peer), link.shard, link.agent);
   }
   link.socket = std::move(socket);
+  link.version = result.version;
   link.trouble.clear();
   hand_over(id, link);
 }
@@ -235,7 +236,10 @@ std::vector<ClusterLinks::PeerView> ClusterLinks::peer_views() const {
   for (const auto& [id, link] : links_) {
     PeerView& view = views[link.peer.value];
     ++view.connections;
-    view.open += link.state == State::open ? 1U : 0U;
+    if (link.state == State::open) {
+      ++view.open;
+      view.version = view.version == 0 ? link.version : std::min(view.version, link.version);
+    }
     if (link.state == State::dialling && !link.trouble.empty()) view.trouble = link.trouble;
   }
   std::vector<PeerView> all;
@@ -264,6 +268,7 @@ std::string ClusterLinks::report() const {
     one["shards"] = view.shards;
     one["connections"] = view.connections;
     one["open"] = view.open;
+    one["protocol"] = view.version;
     one["trouble"] = view.trouble;
     one["transport"] = rdma.open > 0 ? "rdma" : "tcp";
     one["queue_pairs"] = rdma.connections;

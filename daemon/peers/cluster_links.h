@@ -68,7 +68,8 @@ public:
     std::uint16_t shards = 0;
     std::size_t connections = 0;
     std::size_t open = 0;
-    std::string trouble;  // of one that is not open
+    std::uint16_t version = 0;  // of the protocol, lowest of all that are open; 0: none is
+    std::string trouble;        // of one that is not open
   };
   [[nodiscard]] std::vector<PeerView> peer_views() const;
   // Connections that others have dialled.
@@ -89,6 +90,7 @@ private:
     std::uint16_t shard = 0;
     std::size_t agent = 0;
     State state = State::dialling;
+    std::uint16_t version = 0;              // of the protocol, as the last hello has agreed
     std::unique_ptr<ClusterDialer> dialer;  // none: its peer has left
     ipc::UniqueFd socket;                   // waiting
     std::string trouble;                    // why there was no connection the last time

@@ -254,6 +254,7 @@ std::string ClusterPresence::membership() const {
   out["state_ms"] = (access_.clock.now_ns() - member.state_since_ns()) / base::kNsPerMs;
   out["trouble"] = manager_->trouble();
   out["epoch"] = member.epoch();
+  out["common_protocol"] = member.cluster_version();
   out["agents_epoch"] = agents_epoch();
   out["slots"] = slots_here();
   return base::json_text(out);

@@ -48,7 +48,7 @@ void ManagerService::on_accepted(ipc::UniqueFd socket, const cluster::HelloResul
   }
   const cluster::ConnectionId id = next_id_++;
   connections_.emplace(id, std::make_unique<Connection>(*this, id, std::move(socket), result));
-  manager_.on_connected(id, result.peer);
+  manager_.on_connected(id, result.peer, result.version);
   turn();
 }
 

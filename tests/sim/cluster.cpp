@@ -24,6 +24,7 @@ Cluster::Cluster(const Scenario& scenario, LogMode log_mode)
       nodes_(scenario.nodes) {
   network_.conditions = scenario_.conditions;
   network_.tap = &history_;
+  control_.version_of = [this](Serial serial) { return version_of(serial); };
   history_.lease_losses = [this] { return lease_losses(); };
   maps_.may_lose_slots = [this](Serial serial, bool replaced) {
     const cluster::MembershipConfig& rules = scenario_.manager.membership;
@@ -95,6 +96,13 @@ cluster::MemberConfig Cluster::member_config(cluster::ClusterRole role, std::uin
   config.weight_bytes = owner ? dice_.percent(80) ? 4 : dice_.between(1, 8) : 0;
   config.join_timeout_ns = 300 * kMs;
   return config;
+}
+
+std::uint16_t Cluster::version_of(Serial serial) const {
+  // Of a row of its own: whoever draws the faults does not notice.
+  Dice dice(scenario_.seed, 1'000'000 + serial);
+  return dice.percent(scenario_.old_release_percent) ? cluster::kHelloVersionMin
+                                                     : cluster::kHelloVersionMax;
 }
 
 void Cluster::start_manager() {
@@ -235,6 +243,7 @@ bool Cluster::recovery() {
   }
   for (const auto& node : nodes_) node->check_idle(report_);
   check_unity();
+  check_versions();
   return report_.clean();
 }
 
@@ -255,6 +264,21 @@ void Cluster::check_unity() {
     report_.violation("P8", "a node has map %llu, the manager has %llu",
                       static_cast<unsigned long long>(node->epoch()),
                       static_cast<unsigned long long>(epoch));
+  }
+}
+
+// P8: everybody has been told what all speak.
+void Cluster::check_versions() {
+  std::uint16_t common = cluster::kHelloVersionMax;
+  std::vector<const SimMember*> members;
+  for (const auto& server : servers_) members.push_back(&server->member());
+  for (const auto& node : nodes_) members.push_back(&node->member());
+  for (const SimMember* member : members) common = std::min(common, version_of(member->serial()));
+  for (const SimMember* member : members) {
+    const std::uint16_t told = member->member().cluster_version();
+    if (told == common) continue;
+    report_.violation("P8", "server or node %u takes the cluster's version for %u, it is %u",
+                      member->serial(), told, common);
   }
 }
 

@@ -38,6 +38,8 @@ public:
 private:
   // Life and death.
   cluster::MemberConfig member_config(cluster::ClusterRole role, std::uint32_t number);
+  // Which release a process is of: upgrades and downgrades are restarts.
+  [[nodiscard]] std::uint16_t version_of(Serial serial) const;
   void start_manager();
   void kill_manager();
   void start_server(std::uint32_t server);
@@ -75,6 +77,7 @@ private:
   bool storm();
   bool recovery();
   void check_unity();
+  void check_versions();
   bool sweep_all();
   bool sweep(SimClient& client, ipc::Opcode opcode, std::uint32_t name_space);
   void check_quota(const SimClient& client, std::uint64_t bytes);

@@ -20,6 +20,7 @@ void ControlNetwork::dial(SimMember& member) {
     auto link = std::make_shared<ControlLink>();
     link->id = ++ids_;
     link->serial = member.serial();
+    link->version = version_of(member.serial());
     link->member = &member;
     link->manager = manager_;
     links_.push_back(link);

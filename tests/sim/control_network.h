@@ -1,7 +1,7 @@
 // ControlNetwork: the control connections between the daemons of a simulated cluster and their
 // manager. Ordered, delayed, and cut in one direction or both without a notice: what is sent then
-// waits until the cut heals or the connection has ended. Who they are talking to, both ends know:
-// the hello has its own tests.
+// waits until the cut heals or the connection has ended. Who they are talking to, both ends know,
+// and which protocol: the hello has its own tests.
 // Thread: the one simulated thread.
 #pragma once
 
@@ -25,6 +25,7 @@ class SimMember;
 struct ControlLink {
   cluster::ConnectionId id = 0;
   Serial serial = 0;              // of the daemon
+  std::uint16_t version = 0;      // of the protocol, that the hello has agreed on
   SimMember* member = nullptr;    // null: its end is closed
   SimManager* manager = nullptr;  // null: its end is closed
   base::TimeNs next_up_ns = 0;    // first in, first out
@@ -40,6 +41,11 @@ public:
       : loop_(loop), dice_(dice), conditions_(conditions) {}
 
   [[nodiscard]] EventLoop& loop() noexcept { return loop_; }
+
+  // The newest protocol version that a daemon speaks.
+  std::function<std::uint16_t(Serial)> version_of = [](Serial) {
+    return cluster::kHelloVersionMax;
+  };
 
   // Who listens; null: nobody.
   void listen(SimManager* manager) { manager_ = manager; }

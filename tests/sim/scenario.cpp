@@ -70,6 +70,13 @@ void draw_faults(Scenario& s, Dice& dice) {
   s.too_long_percent = dice.percent(50) ? dice.between32(10, 50) : 0;
 }
 
+// From a row of its own, so that the scenarios of all seeds stay what they were.
+void draw_releases(Scenario& s) {
+  Dice dice(s.seed, 7);
+  s.old_release_percent = dice.percent(50) ? 0 : dice.between32(2, 40);
+  s.manager.membership.version_settle_ns = dice.between(50, 500) * kMs;
+}
+
 }  // namespace
 
 base::TenantId tenant_id(std::uint32_t tenant) {
@@ -103,6 +110,7 @@ Scenario Scenario::draw(std::uint64_t seed) {
   draw_manager(s.manager, dice);
   draw_network(s.conditions, dice);
   if (dice.percent(90)) draw_faults(s, dice);
+  draw_releases(s);
   return s;
 }
 

@@ -7,6 +7,7 @@ namespace simm::sim {
 SimManager::SimManager(ControlNetwork& network, Dice& dice, SimDisk& disk, Report& report,
                        const cluster::ManagerConfig& config)
     : network_(network),
+      report_(report),
       clock_(network.loop(), dice),
       coordinator_(disk),
       manager_(config, clock_, coordinator_, *this) {
@@ -34,7 +35,7 @@ void SimManager::arrive(std::function<void()> event) {
 
 void SimManager::on_accepted(const ControlLinkPtr& link, const cluster::DaemonIdentity& identity) {
   links_[link->id] = link;
-  arrive([this, link, identity] { manager_.on_connected(link->id, identity); });
+  arrive([this, link, identity] { manager_.on_connected(link->id, identity, link->version); });
 }
 
 void SimManager::on_message(const ControlLinkPtr& link, const std::vector<std::byte>& message) {
@@ -60,6 +61,16 @@ void SimManager::close(cluster::ConnectionId connection, const std::string&) {
   network_.close_manager_end(link);
 }
 
+// Whatever all of a cluster are asked to do, nobody in it may be too old for.
+void SimManager::check_version() {
+  const std::uint16_t version = manager_.membership().version();
+  for (const auto& [id, link] : links_) {
+    if (manager_.membership().find(id) == nullptr || link->version >= version) continue;
+    report_.violation("P7", "the cluster's version is %u, server or node %u speaks %u", version,
+                      link->serial, link->version);
+  }
+}
+
 void SimManager::turn() {
   if (paused_) return;
   while (!inbox_.empty()) {
@@ -68,6 +79,7 @@ void SimManager::turn() {
     event();
   }
   manager_.do_work();
+  check_version();
   const base::TimeNs now_ns = network_.loop().now_ns();
   const base::TimeNs at_ns = std::max(clock_.loop_ns(manager_.next_deadline_ns()), now_ns + kUs);
   if (at_ns >= turn_ns_ && turn_ns_ > now_ns) return;

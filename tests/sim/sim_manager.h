@@ -40,8 +40,10 @@ private:
 
   void arrive(std::function<void()> event);
   void turn();
+  void check_version();
 
   ControlNetwork& network_;
+  Report& report_;
   DriftClock clock_;
   SimCoordinator coordinator_;
   cluster::Manager manager_;

@@ -5,7 +5,9 @@
 
 A client of each release at a daemon of the other, and a cluster whose daemons are upgraded one by
 one, in two orders, and one of them downgraded again. Every byte is compared, and no object may get
-lost: storage daemons keep their pools in a directory that outlives them.
+lost: storage daemons keep their pools in a directory that outlives them. No slot changes its owner
+meanwhile. The manager shows which protocol each daemon speaks, and tells all what they have in
+common.
 """
 import json
 import os
@@ -22,6 +24,7 @@ import unittest
 PREVIOUS, CURRENT = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
 OBJECTS = 24
 OBJECT_BYTES = 40_000
+OLD, NEW = 5, 6  # the protocol versions of both releases
 PATIENCE_S = 60
 
 
@@ -34,8 +37,10 @@ class Program:
         self.config = self.path / "simmd.json"
         self.config.write_text(json.dumps({"run_directory": str(self.path), **config}))
         self.process = None
+        self.protocol = None
 
     def start(self, release):
+        self.protocol = NEW if release == CURRENT else OLD
         with open(self.path / "log", "ab") as log:
             self.process = subprocess.Popen(
                 [release / "simmd", self.role, "--config", self.config], stderr=log, stdout=log)
@@ -153,22 +158,55 @@ class Upgrade(unittest.TestCase):
             until(f"key{number} is stored", lambda number=number: programs["node"].client(
                 release, "put", f"key{number}", data=bytes_of(number))[0] == 0)
 
+    def tenures(self, programs):
+        """Who owns how many slots, and since which epoch nothing has moved to it."""
+        slots = programs["manager"].ask(CURRENT, "slots")
+        return {one["incarnation"]: (one["name"], one["slots"], one["unchanged_since_epoch"])
+                for one in slots["members"]}
+
+    def check_protocols(self, programs):
+        """The manager shows what each daemon speaks, and everybody learns what all do."""
+        manager = programs["manager"]
+        if manager.protocol == OLD:
+            self.assertNotIn("common_protocol", manager.ask(CURRENT, "nodes"))
+            for program in programs.values():
+                if program.role != "manager" and program.protocol == NEW:
+                    told = program.ask(CURRENT, "status")["cluster"]["common_protocol"]
+                    self.assertEqual(told, OLD, program.path)
+            return
+        members = {name: program for name, program in programs.items() if program is not manager}
+        spoken = {name: program.protocol for name, program in members.items()}
+
+        def is_shown():
+            nodes = manager.ask(CURRENT, "nodes")
+            shown = {one["name"]: one["protocol"] for one in nodes["nodes"]}
+            return shown == spoken and nodes["common_protocol"] == min(spoken.values())
+
+        until(f"the manager shows {spoken}", is_shown)
+        for program in members.values():
+            if program.protocol == NEW:
+                until(f"{program.path.name} is told", lambda program=program: program.ask(
+                    CURRENT, "status")["cluster"]["common_protocol"] == min(spoken.values()))
+
+    def restart(self, programs, member, release):
+        programs[member].kill()
+        programs[member].start(release)
+        node_is_new = programs["node"].protocol == NEW
+        self.check(programs, CURRENT if node_is_new else PREVIOUS)
+        self.check_protocols(programs)
+
     def upgrade(self, name, order):
         programs = self.start_cluster(name, PREVIOUS)
         self.put_all(programs, PREVIOUS)
         self.check(programs, PREVIOUS)
+        tenures = self.tenures(programs)
+        self.assertEqual(sum(slots for _, slots, _ in tenures.values()), 16384)
         for member in order:
-            programs[member].kill()
-            programs[member].start(CURRENT)
-            node_is_new = programs["node"].process.args[0] == CURRENT / "simmd"
-            self.check(programs, CURRENT if node_is_new else PREVIOUS)
+            self.restart(programs, member, CURRENT)
         # And back: what the new daemon has stored serves the old one.
-        programs["storage-1"].kill()
-        programs["storage-1"].start(PREVIOUS)
-        self.check(programs, CURRENT)
-        nodes = json.dumps(programs["manager"].ask(CURRENT, "nodes"))
-        for member in ("storage-1", "storage-2", "node"):
-            self.assertIn(member, nodes)
+        self.restart(programs, "storage-1", PREVIOUS)
+        self.restart(programs, "storage-1", CURRENT)
+        self.assertEqual(self.tenures(programs), tenures)
 
     def test_a_cluster_is_upgraded_manager_first(self):
         self.upgrade("first", ["manager", "storage-1", "storage-2", "node"])

@@ -14,7 +14,7 @@
 namespace simm::cluster {
 
 inline constexpr std::uint16_t kHelloVersionMin = 5;  // 5: stripes over RDMA
-inline constexpr std::uint16_t kHelloVersionMax = 5;
+inline constexpr std::uint16_t kHelloVersionMax = 6;  // 6: the manager says what all speak
 
 // What this daemon is to all others. Outlives every hello that is made with it.
 struct HelloSelf {

@@ -75,6 +75,7 @@ struct Heartbeat {
 struct Joined {
   heartbeatNs @0 :UInt64;
   epoch @1 :UInt64;
+  clusterVersion @2 :UInt16;       # that all daemons speak; 0: not said, by a manager of version 5
 }
 
 struct Refused {
@@ -85,6 +86,7 @@ struct Refused {
 struct HeartbeatAck {
   sequence @0 :UInt64;
   epoch @1 :UInt64;
+  clusterVersion @2 :UInt16;       # as in Joined
 }
 
 struct MemberMessage {

@@ -37,9 +37,9 @@ std::vector<MemberMessage> member_messages() {
 
 std::vector<ManagerMessage> manager_messages() {
   return {
-      Joined{100'000'000, 17},
+      Joined{100'000'000, 17, 6},
       Refused{true, "another incarnation has taken its place"},
-      HeartbeatAck{4, 18},
+      HeartbeatAck{4, 18, 6},
       MapPush{sample_map()},
       MapWanted{},
       Question{3, Topic::stats, ""},

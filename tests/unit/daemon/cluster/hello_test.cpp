@@ -149,6 +149,19 @@ TEST_CASE("versions: the highest that both speak, or a refusal that names the ra
         std::string::npos);
 }
 
+TEST_CASE("a daemon of the previous release, which speaks 5 only, is understood both ways") {
+  for (const bool dialer_is_old : {true, false}) {
+    Ends ends;
+    (dialer_is_old ? ends.dialer_self : ends.acceptor_self).version_max = 5;
+    ends.run();
+    REQUIRE(ends.both_done());
+    CHECK(ends.dialer->result().version == 5);
+    CHECK(ends.acceptor->result().version == 5);
+  }
+  CHECK(kHelloVersionMin == 5);
+  CHECK(kHelloVersionMax > 5);
+}
+
 TEST_CASE("names are plain and fit") {
   CHECK(is_cluster_name("rack-1_a.B9"));
   CHECK(is_cluster_name(std::string(64, 'x')));

@@ -53,7 +53,8 @@ public:
   ClusterMember member;
   ConnectionId connection = 0;  // 0: not connected
   bool reachable = true;        // false: messages of either way are lost, nobody notices
-  bool frozen = false;          // it does nothing
+  std::uint16_t version = kHelloVersionMax;  // that its hello agrees on
+  bool frozen = false;                       // it does nothing
   std::deque<Bytes> to_manager;
   std::deque<Bytes> to_member;
   std::vector<SlotMapPtr> maps;
@@ -168,7 +169,7 @@ private:
     if (daemon.connection == 0 && manager != nullptr && daemon.reachable &&
         daemon.expelled.empty()) {
       daemon.connection = ++connections_;
-      manager->on_connected(daemon.connection, daemon.member.config().identity);
+      manager->on_connected(daemon.connection, daemon.member.config().identity, daemon.version);
       daemon.member.on_connected();
     }
     while (manager != nullptr && !daemon.to_manager.empty()) {

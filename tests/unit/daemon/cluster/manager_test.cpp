@@ -206,7 +206,7 @@ TEST_CASE("drain() while the Join is still under way is not forgotten") {
   Daemon& b = rig.add("b", 2);
   // It has dialled and sent its Join, and has no answer yet.
   b.connection = 1000;
-  rig.manager->on_connected(1000, b.member.config().identity);
+  rig.manager->on_connected(1000, b.member.config().identity, b.version);
   b.member.on_connected();
   b.member.drain();
   rig.run(1 * kNsPerSecond);
@@ -387,11 +387,11 @@ TEST_CASE("garbage, silence before the Join, and other kinds of messages close a
   Daemon& b = rig.add("b", 2);
   b.frozen = true;
   b.connection = 500;
-  rig.manager->on_connected(500, b.member.config().identity);
+  rig.manager->on_connected(500, b.member.config().identity, b.version);
   rig.manager->on_message(500, encode(MemberMessage(Heartbeat{})).value());
   CHECK(b.closed == std::vector<std::string>{"it has not joined"});
   b.connection = 501;
-  rig.manager->on_connected(501, b.member.config().identity);
+  rig.manager->on_connected(501, b.member.config().identity, b.version);
   rig.run(6 * kNsPerSecond);
   CHECK(b.closed.back() == "it has not joined in time");
   // Messages of connections that have gone are nothing.
@@ -475,4 +475,87 @@ TEST_CASE("questions: the manager answers its own and passes on the others") {
   node.frozen = true;
   rig.run(20 * kNsPerMs);
   CHECK(a.answers.back().status == Status::out_of_memory);
+}
+
+TEST_CASE("the cluster's version is the lowest of its daemons, and everybody is told") {
+  using namespace manager_test;
+  Rig rig;
+  Daemon& a = rig.add("a", 1);
+  Daemon& old = rig.add("old", 2);
+  old.version = kHelloVersionMin;
+  rig.run(10 * kNsPerSecond);
+  CHECK(rig.manager->membership().version() == kHelloVersionMin);
+  CHECK(a.member.cluster_version() == kHelloVersionMin);
+  auto nodes = nlohmann::json::parse(rig.manager->report(Topic::nodes));
+  CHECK(nodes["common_protocol"] == kHelloVersionMin);
+  CHECK(nodes["nodes"][0]["protocol"] == kHelloVersionMax);
+  CHECK(nodes["nodes"][1]["protocol"] == kHelloVersionMin);
+
+  // Upgraded: the same name comes back, and no map is lost meanwhile.
+  old.version = kHelloVersionMax;
+  rig.hang_up(old);
+  rig.run(2 * kNsPerSecond);
+  CHECK(a.member.cluster_version() == kHelloVersionMin);
+  rig.run(2 * kNsPerSecond);
+  CHECK(a.member.cluster_version() == kHelloVersionMax);
+  CHECK(rig.epoch() == 1);
+  // Whoever is older and joins later takes it down again, with the next heartbeat.
+  rig.add("late", 3, 0, ClusterRole::node).version = kHelloVersionMin;
+  rig.run(120 * kNsPerMs);
+  CHECK(a.member.cluster_version() == kHelloVersionMin);
+}
+
+TEST_CASE("a connection that breaks for a moment does not look like an upgrade") {
+  using namespace manager_test;
+  Rig rig;
+  Daemon& a = rig.add("a", 1);
+  Daemon& old = rig.add("old", 2, 0, ClusterRole::node);
+  old.version = kHelloVersionMin;
+  rig.run(10 * kNsPerSecond);
+  for (int i = 0; i < 5; ++i) {
+    rig.hang_up(old);
+    old.frozen = true;
+    rig.run(2 * kNsPerSecond);
+    CHECK(a.member.cluster_version() == kHelloVersionMin);
+    old.frozen = false;
+    rig.run(2 * kNsPerSecond);
+    CHECK(a.member.cluster_version() == kHelloVersionMin);
+  }
+}
+
+TEST_CASE("an owner that a restarted manager has not heard yet counts as the oldest version") {
+  using namespace manager_test;
+  Rig rig;
+  Daemon& a = rig.add("a", 1);
+  Daemon& b = rig.add("b", 2);
+  rig.run(10 * kNsPerSecond);
+  CHECK(a.member.cluster_version() == kHelloVersionMax);
+  rig.kill_manager();
+  rig.run(1 * kNsPerSecond);
+  CHECK(a.member.cluster_version() == kHelloVersionMax);
+  b.frozen = true;
+  rig.start_manager();
+  rig.run(10 * kNsPerSecond);
+  CHECK(a.member.cluster_version() == kHelloVersionMin);
+  const auto nodes = nlohmann::json::parse(rig.manager->report(Topic::nodes));
+  CHECK(nodes["nodes"][0]["protocol"] == kHelloVersionMax);
+  CHECK(nodes["nodes"][1]["protocol"].is_null());
+  b.frozen = false;
+  rig.run(4 * kNsPerSecond);
+  CHECK(a.member.cluster_version() == kHelloVersionMax);
+}
+
+TEST_CASE("a manager of an older release says no version, and its members take the lowest") {
+  using namespace manager_test;
+  Rig rig;
+  Daemon& a = rig.add("a", 1);
+  rig.run(10 * kNsPerSecond);
+  CHECK(a.member.cluster_version() == kHelloVersionMax);
+  rig.send(a.connection, encode(ManagerMessage(HeartbeatAck{7, 1, 0})).value());
+  rig.run(10 * kNsPerMs);
+  CHECK(a.member.cluster_version() == kHelloVersionMin);
+  // And one of a release that is not out yet: more than is known here is not claimed.
+  rig.send(a.connection, encode(ManagerMessage(HeartbeatAck{7, 1, 1000})).value());
+  rig.run(10 * kNsPerMs);
+  CHECK(a.member.cluster_version() == kHelloVersionMax);
 }

@@ -27,7 +27,7 @@ struct Scene {
   // On a connection of its own, which ends then.
   void say(const DaemonIdentity& who, const std::vector<Bytes>& messages) {
     const ConnectionId id = next_connection++;
-    rig.manager->on_connected(id, who);
+    rig.manager->on_connected(id, who, kHelloVersionMax);
     for (const Bytes& message : messages) {
       rig.manager->on_message(id, message);
       turn();
