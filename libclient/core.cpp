@@ -67,10 +67,10 @@ Outcome Core::acquire(const ClientOptions& options) {
     options_ = options;
     pool_.configure(options.lanes, options.async_lanes, static_cast<ipc::WaitMode>(options.wait));
     driver_.set_staging_bytes(options.staging_bytes);
-    if (Outcome opened = link_.open(options_); !opened) return opened;
+    if (Outcome opened = link_.open(options_, options.connect_timeout_ms); !opened) return opened;
   } else if (!link_.ready_to_set_up()) {
     // Others wait for the daemon to come back; this one wants to know whether it is there.
-    if (Outcome opened = link_.open(options_); !opened) return opened;
+    if (Outcome opened = link_.open(options_, options.connect_timeout_ms); !opened) return opened;
   }
   ++users_;
   return Done{};

@@ -15,29 +15,29 @@
 #include "simm/version.h"
 
 namespace simm::detail {
-Outcome Link::open(const ClientOptions& options) {
+Outcome Link::open(const ClientOptions& options, std::uint32_t timeout_ms) {
   const std::lock_guard lock(control_mutex_);
+  // Whoever has it open already goes on trying, whatever becomes of this wait.
+  const bool has_users = open_;
   options_ = options;
   open_ = true;
   if (generation() != 0) return Done{};
   const std::uint64_t now_ns = ipc::monotonic_now_ns();
   if (!attempt_) start_attempt(now_ns);
   opening_.store(true, std::memory_order_release);
-  const bool attached = drive(now_ns + options.connect_timeout_ms * kNsPerMs);
+  const bool attached = drive(now_ns + timeout_ms * kNsPerMs);
   opening_.store(false, std::memory_order_release);
   if (attached) return Done{};
-  if (!attempt_) {
-    open_ = false;
-    return Error{Status::unreachable, "no attempt"};
+  open_ = has_users;
+  const bool failed = attempt_->state() == Attacher::State::failed;
+  Error error =
+      failed ? attempt_->error()
+             : Error{Status::timeout, socket_path_ + ": no session within " +
+                                          std::to_string(timeout_ms) + " ms (connect_timeout_ms)"};
+  if (failed || !has_users) {
+    attempt_.reset();
+    attempt_running_.store(false, std::memory_order_relaxed);
   }
-  Error error = attempt_->state() == Attacher::State::failed
-                    ? attempt_->error()
-                    : Error{Status::timeout, socket_path_ + ": no session within " +
-                                                 std::to_string(options.connect_timeout_ms) +
-                                                 " ms (connect_timeout_ms)"};
-  attempt_.reset();
-  attempt_running_.store(false, std::memory_order_relaxed);
-  open_ = false;
   return error;
 }
 

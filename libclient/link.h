@@ -31,8 +31,9 @@ public:
         manager_address_(std::move(manager_address)),
         restore_(std::move(restore)) {}
 
-  // Attaches and waits for it; ok at once when attached.
-  Outcome open(const ClientOptions& options);
+  // Attaches and waits for it at most so long; ok at once when attached. A failure leaves a link
+  // that others have open as it was.
+  Outcome open(const ClientOptions& options, std::uint32_t timeout_ms);
   // Is open() waiting for a daemon, which may be stopped? Then a fork() finds nothing half done.
   [[nodiscard]] bool opening() const noexcept { return opening_.load(std::memory_order_acquire); }
   // Says goodbye. Lanes may keep the session's memory for a while.

@@ -82,6 +82,31 @@ TEST_CASE("without reattach, calls stay unreachable") {
   CHECK(stubborn.exists("k").status == Status::not_found);
 }
 
+TEST_CASE("a Client that finds no daemon costs the others nothing") {
+  World world;
+  Region region = world.client->allocate_region(8192).value();
+  REQUIRE(world.client->put("k", View(region, 0, 100)).ok());
+  SUBCASE("the daemon has gone") {
+    world.die();
+    CHECK(Client::connect(world.options).status() == Status::unreachable);
+    world.come_back();
+  }
+  SUBCASE("the daemon does not answer") {
+    world.die();
+    world.fake.silent = true;
+    world.come_back();
+    ClientOptions hasty = world.options;
+    hasty.connect_timeout_ms = 50;
+    CHECK(Client::connect(hasty).status() == Status::timeout);
+    world.die();
+    world.fake.silent = false;
+    world.come_back();
+  }
+  REQUIRE(world.wait_until_back());
+  CHECK(world.client->get("k", View(region, 4096, 100)).ok());
+  CHECK(world.client->stats().attaches == 2);
+}
+
 TEST_CASE("daemon dies with calls in flight: they end unreachable, well before their deadline") {
   for (const simm::WaitMode wait :
        {simm::WaitMode::spin, simm::WaitMode::adaptive, simm::WaitMode::event}) {
