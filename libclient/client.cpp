@@ -10,6 +10,7 @@
 #include "libclient/core.h"
 #include "libclient/core_registry.h"
 #include "libclient/last_error.h"
+#include "libclient/line.h"
 #include "libclient/page_list.h"
 #include "libclient/region_memory.h"
 
@@ -53,6 +54,10 @@ Outcome check(const ClientOptions& options) {
   if (options.name.size() > ipc::kNameBytesMax) {
     return refuse("name: bytes", options.name.size(), "at most 256");
   }
+  if (!detail::is_line(options.name)) {
+    return refuse("name: bytes", options.name.size(),
+                  "one of them is a control character: use a line of text");
+  }
   return Done{};
 }
 
@@ -75,7 +80,11 @@ Expected<Client> Client::connect(const ClientOptions& wanted) {
       if (!found) return std::move(found).error();
       options.socket_path = std::move(*found);
     }
-    if (options.name.empty()) options.name = program_invocation_short_name;
+    if (options.name.empty()) {
+      const std::string_view program = program_invocation_short_name;
+      const bool is_name = program.size() <= ipc::kNameBytesMax && detail::is_line(program);
+      options.name = is_name ? program : "a program";
+    }
     detail::Core& core =
         detail::CoreRegistry::instance().core(options.socket_path, options.manager_address);
     Expected<std::shared_ptr<detail::Core>> opened = detail::Core::open(core, options);

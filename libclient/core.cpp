@@ -8,6 +8,7 @@
 #include "ipc/futex.h"
 #include "ipc/memory_file.h"
 #include "libclient/last_error.h"
+#include "libclient/line.h"
 #include "libclient/region_memory.h"
 #include "libclient/region_registration.h"
 
@@ -96,8 +97,7 @@ std::deque<RestoreTask> Core::restore(std::uint32_t generation) {
 }
 
 Expected<Region> Core::add_region(const std::shared_ptr<Core>& core, RegionMemory memory) {
-  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 127; };
-  if (std::any_of(memory.name.begin(), memory.name.end(), is_control)) {
+  if (!is_line(memory.name)) {
     return Error{Status::invalid_argument,
                  "name: of " + std::to_string(memory.name.size()) +
                      " bytes, one of them a control character: use a line of text"};
@@ -199,39 +199,52 @@ Expected<Namespace> Core::open_namespace(std::string_view name, const NamespaceO
     return Error{Status::invalid_argument,
                  "name: " + std::to_string(name.size()) + " bytes; a namespace has 1 to 255"};
   }
-  NamespaceRecord* record = nullptr;
-  {
-    const std::lock_guard lock(namespace_mutex_);
-    for (NamespaceRecord& known : namespaces_) {
-      if (known.name == name && known.exact_size == options.exact_size &&
-          known.shared == options.shared) {
-        record = &known;
-      }
-    }
-    if (record == nullptr) {
-      record =
-          &namespaces_.emplace_back(this, std::string(name), options.exact_size, options.shared);
-    }
+  if (!is_line(name)) {
+    return Error{Status::invalid_argument,
+                 "name: of " + std::to_string(name.size()) +
+                     " bytes, one of them a control character: use a line of text"};
   }
-  if (Outcome opened = open_in_session(*record); !opened) return std::move(opened).error();
-  return Namespace(record);
+  (void)link_.ready_to_set_up();
+  for (;;) {
+    {
+      const std::lock_guard lock(namespace_mutex_);
+      NamespaceRecord* const known = find_namespace(name, options);
+      std::uint16_t id = 0;
+      if (known != nullptr && known->id(link_.generation(), id)) return Namespace(known);
+    }
+    std::uint32_t generation = 0;
+    const Expected<ipc::DaemonMessage> message =
+        link_.request(ipc::OpenNamespace{0, std::string(name), options.exact_size, options.shared},
+                      {}, options_.connect_timeout_ms, generation);
+    if (!message) return message.error();
+    const auto& reply = std::get<ipc::NamespaceReply>(*message);
+    if (reply.status != Status::ok) {
+      return Error{reply.status, "namespace '" + std::string(name) + "': " + reply.reason};
+    }
+    NamespaceRecord& record = keep_namespace(name, options);
+    record.set_id(generation, reply.id);
+    // From now on each attach opens it. One that came before that did not: once more.
+    if (link_.generation() == generation) return Namespace(&record);
+  }
 }
 
-Outcome Core::open_in_session(NamespaceRecord& record) {
-  (void)link_.ready_to_set_up();
-  std::uint16_t id = 0;
-  if (record.id(link_.generation(), id)) return Done{};
-  std::uint32_t generation = 0;
-  const Expected<ipc::DaemonMessage> message =
-      link_.request(ipc::OpenNamespace{0, record.name, record.exact_size, record.shared}, {},
-                    options_.connect_timeout_ms, generation);
-  if (!message) return message.error();
-  const auto& reply = std::get<ipc::NamespaceReply>(*message);
-  if (reply.status != Status::ok) {
-    return Error{reply.status, "namespace '" + record.name + "': " + reply.reason};
+NamespaceRecord* Core::find_namespace(std::string_view name,
+                                      const NamespaceOptions& options) noexcept {
+  for (NamespaceRecord& known : namespaces_) {
+    if (known.name == name && known.exact_size == options.exact_size &&
+        known.shared == options.shared) {
+      return &known;
+    }
   }
-  record.set_id(generation, reply.id);
-  return Done{};
+  return nullptr;
+}
+
+// One that the daemon has accepted: what it refuses must not be part of each later attach.
+NamespaceRecord& Core::keep_namespace(std::string_view name, const NamespaceOptions& options) {
+  const std::lock_guard lock(namespace_mutex_);
+  NamespaceRecord* const known = find_namespace(name, options);
+  if (known != nullptr) return *known;
+  return namespaces_.emplace_back(this, std::string(name), options.exact_size, options.shared);
 }
 
 ClientStats Core::stats() const noexcept {

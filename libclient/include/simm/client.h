@@ -115,7 +115,8 @@ public:
   Expected<Region> register_fd(int fd, std::uint64_t offset, std::uint64_t bytes,
                                void* address = nullptr, const RegisterOptions& options = {});
 
-  // name: 1 to 255 bytes. The same name gives the same namespace; options are the handle's own.
+  // name: 1 to 255 bytes, a line of text. The same name gives the same namespace; options are the
+  // handle's own.
   Expected<Namespace> open_namespace(std::string_view name, const NamespaceOptions& options = {});
 
   // --- one page ---------------------------------------------------------------------------------

@@ -309,6 +309,22 @@ TEST_CASE("namespaces separate keys and carry their options") {
   CHECK(client.open_namespace(std::string(256, 'n')).status() == Status::invalid_argument);
 }
 
+TEST_CASE("a bad name is refused here and costs the session nothing") {
+  SocketPlace place;
+  FakeDaemon daemon(daemon_at(place));
+  Client client = Client::connect(options_for(place)).value();
+  for (const std::string name : {"a\nb", "\x7f", "\x1b[2J"}) {
+    const auto refused = client.open_namespace(name);
+    CHECK(refused.status() == Status::invalid_argument);
+    CHECK(refused.error().context.find("name") != std::string::npos);
+    CHECK(refused.error().context.find("control character") != std::string::npos);
+  }
+  CHECK(client.open_namespace(std::string("a\0b", 3)).status() == Status::invalid_argument);
+  CHECK(client.ping() == Status::ok);
+  CHECK(client.stats().attaches == 1);
+  CHECK(daemon.namespaces().empty());
+}
+
 TEST_CASE("several Clients are one session, which ends with the last handle") {
   SocketPlace place;
   FakeDaemon daemon(daemon_at(place));
@@ -402,6 +418,7 @@ TEST_CASE("connecting says what is wrong, and the remedy") {
   refused_field([](ClientOptions& o) { o.connect_timeout_ms = 0; }, "connect_timeout_ms");
   refused_field([](ClientOptions& o) { o.staging_bytes = 1; }, "staging_bytes = 1");
   refused_field([](ClientOptions& o) { o.name = std::string(300, 'n'); }, "name");
+  refused_field([](ClientOptions& o) { o.name = "a\nb"; }, "name");
 
   FakeOptions cluster = daemon_at(place);
   cluster.manager_address = "10.0.0.1:30001";

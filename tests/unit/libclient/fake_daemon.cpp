@@ -227,9 +227,15 @@ void FakeDaemon::Loop::answer(Session& session, const ipc::ClientMessage& messag
                                               known ? Status::ok : Status::invalid_argument});
   }
   if (const auto* name_space = std::get_if<ipc::OpenNamespace>(&message)) {
+    {
+      const std::lock_guard lock(daemon.mutex_);
+      daemon.namespaces_.push_back(name_space->name);
+    }
+    if (session.namespaces.size() == daemon.options_.namespaces_max) {
+      return send(session, ipc::NamespaceReply{name_space->request_id, Status::out_of_memory, 0,
+                                               "all namespaces are taken"});
+    }
     session.namespaces.push_back(name_space->name);
-    const std::lock_guard lock(daemon.mutex_);
-    daemon.namespaces_.push_back(name_space->name);
     return send(session,
                 ipc::NamespaceReply{name_space->request_id, Status::ok,
                                     static_cast<std::uint16_t>(session.namespaces.size()), ""});

@@ -24,7 +24,8 @@ struct FakeOptions {
   std::uint64_t value_bytes_max = 1ull << 30;
   bool adopts = false;  // what `automatic` becomes, else staged
   bool does_foreign = false;
-  std::string refuses;  // not empty: every hello, with this reason
+  std::size_t namespaces_max = 1000;  // of a session
+  std::string refuses;                // not empty: every hello, with this reason
   std::string manager_address;
   bool knows_patience = false;
   bool silent = false;             // accepts and never answers

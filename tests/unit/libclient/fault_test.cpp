@@ -66,6 +66,31 @@ TEST_CASE("daemon dead: calls fail at once, come back with all regions and names
   CHECK(world.client->get("k", View(memory.data(), 100), spaced).ok());
 }
 
+TEST_CASE("a namespace that the daemon refused is not asked for again by itself") {
+  World world;
+  world.die();
+  world.fake.namespaces_max = 1;
+  world.come_back();
+  REQUIRE(world.wait_until_back());
+  CallOptions spaced;
+  spaced.name_space = world.client->open_namespace("one").value();
+  const auto refused = world.client->open_namespace("two");
+  CHECK(refused.status() == Status::out_of_memory);
+  CHECK(refused.error().context.find("'two'") != std::string::npos);
+  world.die();
+  world.come_back();
+  REQUIRE(world.wait_until_back());
+  CHECK(world.daemon->namespaces() == std::vector<std::string>{"one"});
+  CHECK(world.client->exists("k", spaced).status == Status::not_found);
+  // By the program it is asked for again, and opened when there is room.
+  world.die();
+  world.fake.namespaces_max = 2;
+  world.come_back();
+  REQUIRE(world.wait_until_back());
+  spaced.name_space = world.client->open_namespace("two").value();
+  CHECK(world.client->exists("k", spaced).status == Status::not_found);
+}
+
 TEST_CASE("without reattach, calls stay unreachable") {
   World world;
   ClientOptions options = world.options;
