@@ -31,7 +31,7 @@ void AsyncEngine::start(std::unique_ptr<AsyncBatch> batch, bool reattach) {
   driver_.make_present(*batch);
   const std::lock_guard lock(mutex_);
   CompletionQueue* const queue = batch->queue;
-  drain_bell();
+  look_at_session();
   batch->finished_to = &finished_;
   waiting_.push_back(batch.get());
   (void)batch.release();  // waiting_, then the lane's in-flight table know it
@@ -42,17 +42,24 @@ void AsyncEngine::start(std::unique_ptr<AsyncBatch> batch, bool reattach) {
 
 void AsyncEngine::advance(CompletionQueue* caller, bool reattach) {
   const std::lock_guard lock(mutex_);
-  drain_bell();
+  look_at_session();
   step(reattach);
   deliver(caller);
   if (caller != nullptr) caller->watch_session(link_.session(), next_look_ns());
 }
 
-// Before the lanes are looked at and announce their sleep: a message that comes later stays.
-void AsyncEngine::drain_bell() noexcept {
+// Before the lanes are looked at and announce their sleep: a message that comes later stays. A
+// session that has ended is given up here also when nothing is in flight: otherwise its sockets
+// would keep the descriptors readable for ever.
+void AsyncEngine::look_at_session() noexcept {
   if (!bell_wanted_) return;
-  // False when the daemon has gone: the attach socket says so too.
-  if (const std::shared_ptr<Session> session = link_.session()) (void)session->bell().drain();
+  const std::shared_ptr<Session> session = link_.session();
+  if (session == nullptr) return;
+  const bool rings = session->bell().drain();
+  const std::uint64_t now_ns = ipc::monotonic_now_ns();
+  if (rings && now_ns - last_look_ns_ < kHangUpLookNs) return;
+  last_look_ns_ = now_ns;
+  if (session->hung_up() || !rings) link_.lost(session->generation());
 }
 
 void AsyncEngine::step(bool reattach) {
@@ -60,7 +67,11 @@ void AsyncEngine::step(bool reattach) {
     const std::uint64_t now_ns = ipc::monotonic_now_ns();
     for (std::uint32_t i = 0; i < pool_.async_count(); ++i) {
       Lane& lane = pool_.async_lane(i);
-      if (!lane.idle()) watch(lane, now_ns);
+      if (!lane.idle()) {
+        watch(lane, now_ns);
+      } else if (lane.session != nullptr && lane.generation() != link_.generation()) {
+        lane.unbind();  // the session ends with the last lane that keeps it
+      }
     }
     take_up_again();
     submit_waiting(reattach, now_ns);

@@ -50,7 +50,7 @@ public:
 
 private:
   void step(bool reattach);
-  void drain_bell() noexcept;
+  void look_at_session() noexcept;
   void watch(Lane& lane, std::uint64_t now_ns) noexcept;
   // The daemon has hung up: ends the lane once nothing can touch the pages in flight any more.
   void end_hung_up(Lane& lane, std::uint64_t now_ns) noexcept;

@@ -25,6 +25,11 @@ void add_to(int epoll, int fd, std::uint32_t events) noexcept {
   (void)::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
+void remove_from(int epoll, int fd) noexcept {
+  // It can not fail: the set has the descriptor.
+  (void)::epoll_ctl(epoll, EPOLL_CTL_DEL, fd, nullptr);
+}
+
 }  // namespace
 
 CompletionQueue::CompletionQueue(AsyncEngine& engine) : engine_(engine) {
@@ -145,6 +150,7 @@ bool CompletionQueue::make_fds() {
   signalled_ = false;
   timer_ns_ = 0;
   watched_generation_ = 0;
+  watched_.reset();
   return true;
 }
 
@@ -168,10 +174,19 @@ void CompletionQueue::settle() noexcept {
 void CompletionQueue::watch_session(const std::shared_ptr<Session>& session,
                                     std::uint64_t next_look_ns) noexcept {
   if (!epoll_) return;
-  if (session != nullptr && session->generation() != watched_generation_) {
-    add_to(epoll_.get(), session->bell().fd(), EPOLLIN);
-    add_to(epoll_.get(), session->control().fd(), EPOLLRDHUP);
-    watched_generation_ = session->generation();
+  const std::uint32_t generation = session != nullptr ? session->generation() : 0;
+  if (generation != watched_generation_) {
+    // The ends of a session's sockets stay readable. Those of one that nobody keeps are closed.
+    if (const std::shared_ptr<Session> old = watched_.lock()) {
+      remove_from(epoll_.get(), old->bell().fd());
+      remove_from(epoll_.get(), old->control().fd());
+    }
+    if (session != nullptr) {
+      add_to(epoll_.get(), session->bell().fd(), EPOLLIN);
+      add_to(epoll_.get(), session->control().fd(), EPOLLRDHUP);
+    }
+    watched_ = session;
+    watched_generation_ = generation;
   }
   const std::uint64_t now_ns = ipc::monotonic_now_ns();
   const bool passed = timer_ns_ != 0 && timer_ns_ <= now_ns;
@@ -199,6 +214,7 @@ void CompletionQueue::after_fork_child() noexcept {
   pending_.store(0, std::memory_order_relaxed);
   signalled_ = false;
   watched_generation_ = 0;
+  watched_.reset();
   timer_ns_ = 0;
 }
 

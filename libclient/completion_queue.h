@@ -3,6 +3,7 @@
 //
 // The descriptor is an epoll instance over: an eventfd (something is done), the session's bell
 // (something may be done), its attach socket (the daemon has gone) and a timer (the next deadline).
+// The sockets leave the set when the session is given up, as they stay readable from then on.
 // Made at the first completion_fd() or wait(). Owned by its Client. Thread: any; the lists under
 // the engine's mutex.
 #pragma once
@@ -64,6 +65,7 @@ private:
   bool signalled_ = false;
   std::uint64_t timer_ns_ = 0;            // what it is armed for
   std::uint32_t watched_generation_ = 0;  // of the session whose descriptors are in the set
+  std::weak_ptr<Session> watched_;
 };
 
 }  // namespace simm::detail

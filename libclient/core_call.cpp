@@ -96,6 +96,7 @@ bool Core::bind(Lane& lane) noexcept {
   if (session == nullptr) return false;
   pool_.set_usable(session->lane_count());
   if (lane.index() >= session->lane_count()) return false;
+  pool_.unbind_idle(session->generation());
   lane.bind(std::move(session));
   return true;
 }

@@ -61,6 +61,17 @@ void LanePool::give_back(Lane& lane) noexcept {
   ipc::futex_wake_one(futex_word(returns_));
 }
 
+void LanePool::unbind_idle(std::uint32_t generation) noexcept {
+  for (std::size_t i = async_count_; i < lanes_.size(); ++i) {
+    Lane& lane = *lanes_[i];
+    const bool taken = lane.busy.load(std::memory_order_seq_cst) == 0 &&
+                       lane.busy.exchange(1, std::memory_order_seq_cst) == 0;
+    if (!taken) continue;
+    if (lane.session != nullptr && lane.generation() != generation) lane.unbind();
+    give_back(lane);
+  }
+}
+
 void LanePool::after_fork_child() noexcept {
   waiters_.store(0, std::memory_order_relaxed);
   for (const std::unique_ptr<Lane>& lane : lanes_) {

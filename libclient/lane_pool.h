@@ -26,6 +26,8 @@ public:
   // null: none became free before the deadline.
   [[nodiscard]] Lane* borrow(std::uint64_t deadline_ns) noexcept;
   void give_back(Lane& lane) noexcept;
+  // Lanes that nobody uses let go of sessions other than that one, whose memory then goes.
+  void unbind_idle(std::uint32_t generation) noexcept;
 
   [[nodiscard]] std::uint32_t async_count() const noexcept { return async_count_; }
   [[nodiscard]] Lane& async_lane(std::uint32_t index) noexcept { return *lanes_[index]; }

@@ -168,8 +168,9 @@ public:
   Expected<std::uint64_t> remove_async(std::span<const std::string_view> keys,
                                        std::span<PageResult> results,
                                        const CallOptions& options = {}, Callback callback = {});
-  // Readable (poll, epoll, select) when poll() or drain() has something to do. The same descriptor
-  // for the life of the Client, across re-attaches; never read it. -1 if it can not be made.
+  // Readable (poll, epoll, select) when poll() or drain() has something to do, and until it has
+  // done so; to take note of a daemon that has gone is something, too. The same descriptor for the
+  // life of the Client, across re-attaches; never read it. -1 if it can not be made.
   [[nodiscard]] int completion_fd();
   // Advances this Client's batches and calls the callbacks of those that are done. Returns how
   // many.
