@@ -50,6 +50,7 @@ CompletionQueue::~CompletionQueue() {
     if (pending() != 0) sleep(ipc::monotonic_now_ns() + kNapNs);
   }
   engine_.remove_queue(this);
+  closed_->store(true, std::memory_order_relaxed);
 }
 
 std::uint64_t CompletionQueue::begin() noexcept {
@@ -62,18 +63,37 @@ std::uint64_t CompletionQueue::begin() noexcept {
 
 std::size_t CompletionQueue::poll(bool reattach) {
   engine_.advance(this, reattach);
-  std::deque<std::unique_ptr<AsyncBatch>> done;
-  {
-    const std::lock_guard lock(engine_.mutex());
-    done.swap(with_callback_);
-    settle();
-  }
-  // Without the mutex: a callback may start, poll and drain.
-  for (const std::unique_ptr<AsyncBatch>& batch : done) {
+  return call_back();
+}
+
+std::size_t CompletionQueue::call_back() {
+  // A callback may start, poll and drain, so it runs without the mutex; it may close the Client or
+  // throw, so each batch is taken on its own, and nothing of the queue is used after its end.
+  struct Round {
+    CompletionQueue& queue;
+    const std::shared_ptr<std::atomic<bool>> closed = queue.closed_;
+    ~Round() {
+      if (*closed) return;
+      const std::lock_guard lock(queue.engine_.mutex());
+      queue.settle();
+    }
+  };
+  const Round round{*this};
+  std::size_t called = 0;
+  // What is done only then waits for the next time: a callback may always start another batch.
+  for (std::size_t most = SIZE_MAX; called < most && !*round.closed; ++called) {
+    std::unique_ptr<AsyncBatch> batch;
+    {
+      const std::lock_guard lock(engine_.mutex());
+      most = std::min(most, with_callback_.size() + called);
+      if (with_callback_.empty()) break;
+      batch = std::move(with_callback_.front());
+      with_callback_.pop_front();
+    }
     pending_.fetch_sub(1, std::memory_order_acq_rel);
     batch->callback(batch->completed);
   }
-  return done.size();
+  return called;
 }
 
 std::size_t CompletionQueue::drain(std::span<Completed> out, bool reattach) {
@@ -99,6 +119,7 @@ void CompletionQueue::wait(std::uint32_t timeout_ms, WaitMode mode, bool reattac
   for (;;) {
     if (pending() == 0) return;
     engine_.advance(this, reattach);
+    if (call_back() != 0) return;  // perhaps one of them has closed the Client
     {
       const std::lock_guard lock(engine_.mutex());
       if (anything_done()) return;

@@ -48,7 +48,8 @@ public:
 
 private:
   bool make_fds();
-  void settle() noexcept;  // after something was taken
+  std::size_t call_back();  // of the batches that are done: how many
+  void settle() noexcept;   // after something was taken
   [[nodiscard]] bool anything_done() const noexcept {
     return !with_callback_.empty() || !without_callback_.empty();
   }
@@ -66,6 +67,8 @@ private:
   std::uint64_t timer_ns_ = 0;            // what it is armed for
   std::uint32_t watched_generation_ = 0;  // of the session whose descriptors are in the set
   std::weak_ptr<Session> watched_;
+  // Outlives the queue while a callback runs, which may close the Client.
+  const std::shared_ptr<std::atomic<bool>> closed_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 }  // namespace simm::detail

@@ -23,7 +23,8 @@
 // Fork: the child has no session (its copy is closed at fork, the parent is untouched); its first
 // call attaches anew. Batches in flight at fork belong to the parent alone.
 //
-// No exception leaves a method, apart from what a callback throws (which must not).
+// No exception leaves a method, apart from what a callback throws: it leaves poll() or wait(), and
+// the callbacks that were not called are called by the next one.
 #pragma once
 
 #include "simm/compiler.h"
@@ -153,9 +154,10 @@ public:
   // --- asynchronous batches ---------------------------------------------------------------------
   // The list, the keys in it, the memory and `results` must stay until the batch has completed.
   // With a callback it completes by a call of it, inside poll() or wait() of this Client; without
-  // one, by drain(). Nothing happens behind the caller's back: no thread, so a batch advances
-  // (further submissions of a long list, staging copies) in calls of poll(), drain() and wait()
-  // only. Never blocks. out_of_memory: kPendingBatchesMax of this Client are pending.
+  // one, by drain(). A callback may start batches, poll, drain, and destroy the Client. Nothing
+  // happens behind the caller's back: no thread, so a batch advances (further submissions of a long
+  // list, staging copies) in calls of poll(), drain() and wait() only. Never blocks. out_of_memory:
+  // kPendingBatchesMax of this Client are pending.
   using Callback = std::function<void(const Completed&)>;
   static constexpr std::size_t kPendingBatchesMax = 65'536;
   Expected<std::uint64_t> put_async(std::span<const Item> items, std::span<PageResult> results,
@@ -177,7 +179,8 @@ public:
   std::size_t poll();
   // Advances, and takes completed batches without callback: at most out.size(). Returns how many.
   std::size_t drain(std::span<Completed> out);
-  // Sleeps until poll() or drain() has something to do, nothing is pending, or the time has passed.
+  // Sleeps until a batch is done, nothing is pending, or the time has passed. Calls the callbacks
+  // of those that are done, as poll() does; those without one stay for drain().
   void wait(std::uint32_t timeout_ms);
   [[nodiscard]] std::size_t pending() const noexcept;  // batches not yet handed back
   // Advances. Has that pending batch completed? Its memory is free then; the batch itself is still

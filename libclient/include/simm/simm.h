@@ -194,7 +194,7 @@ typedef struct simm_completed {
   uint32_t reserved;
 } simm_completed;
 
-/* Called inside simm_poll() or simm_wait() of the client; must not throw. */
+/* Called inside simm_poll() or simm_wait() of the client, which it may close; must not throw. */
 typedef void (*simm_callback)(void* context, uint64_t ticket, int status);
 
 /* As the calls above, without waiting: `items`, the keys, the memory and `results` must stay until
@@ -215,6 +215,7 @@ int simm_remove_async(simm_client* client, const simm_item* items, size_t count,
 int simm_completion_fd(simm_client* client);
 size_t simm_poll(simm_client* client);
 size_t simm_drain(simm_client* client, simm_completed* out, size_t count);
+/* Sleeps until a batch is done or the time has passed; calls the callbacks as simm_poll() does. */
 void simm_wait(simm_client* client, uint32_t timeout_ms);
 size_t simm_pending(const simm_client* client);
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 #include <set>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -72,6 +73,83 @@ TEST_CASE("callbacks run in poll() and wait(), once, with the ticket") {
     CHECK(result.ok());
     CHECK(world.client->pending() == 0);
     CHECK(world.client->poll() == 0);
+  }
+}
+
+TEST_CASE("wait() calls the callbacks of what is done, without a poll()") {
+  for (const simm::WaitMode wait :
+       {simm::WaitMode::spin, simm::WaitMode::adaptive, simm::WaitMode::event}) {
+    CAPTURE(static_cast<int>(wait));
+    World world(wait);
+    const std::string_view key = "absent";
+    PageResult results[2];
+    int called = 0;
+    REQUIRE(world.client
+                ->exists_async({&key, 1}, {&results[0], 1}, {}, [&](const Completed&) { ++called; })
+                .has_value());
+    for (int i = 0; i < 100 && called == 0; ++i) world.client->wait(100);
+    CHECK(called == 1);
+    CHECK(world.client->pending() == 0);
+    // One without a callback stays for drain().
+    REQUIRE(world.client->exists_async({&key, 1}, {&results[1], 1}).has_value());
+    for (int i = 0; i < 3; ++i) world.client->wait(1000);
+    CHECK(world.client->pending() == 1);
+    std::vector<Completed> out(2);
+    CHECK(world.client->drain(out) == 1);
+  }
+}
+
+// Starts batches with that callback and waits until all of them are done, not called back.
+void start_all(World& world, std::vector<PageResult>& results, const Client::Callback& callback) {
+  const std::string_view key = "absent";
+  for (PageResult& result : results) {
+    const auto ticket = world.client->exists_async({&key, 1}, {&result, 1}, {}, callback);
+    while (!world.client->has_completed(ticket.value())) std::this_thread::yield();
+  }
+}
+
+TEST_CASE("a callback that throws costs the other batches nothing") {
+  World world;
+  const int fd = world.client->completion_fd();
+  std::vector<PageResult> results(5);
+  int called = 0;
+  start_all(world, results, [&](const Completed&) {
+    if (++called == 2) throw std::runtime_error("the program's");
+  });
+  CHECK_THROWS_AS(world.client->poll(), std::runtime_error);
+  CHECK(called == 2);
+  CHECK(world.client->pending() == 3);
+  CHECK(readable(fd, 0));
+  CHECK(world.client->poll() == 3);
+  CHECK(called == 5);
+  CHECK(world.client->pending() == 0);
+  CHECK_FALSE(readable(fd, 0));
+  called = 0;
+  start_all(world, results, [&](const Completed&) {
+    if (++called == 1) throw std::runtime_error("the program's");
+  });
+  CHECK_THROWS_AS(world.client->wait(1000), std::runtime_error);
+  world.client.reset();  // waits for no batch that is done
+  CHECK(called == 1);
+}
+
+TEST_CASE("a callback may close its Client: later callbacks are not called") {
+  for (const bool by_wait : {false, true}) {
+    CAPTURE(by_wait);
+    World world;
+    std::vector<PageResult> results(3);
+    int called = 0;
+    start_all(world, results, [&](const Completed&) {
+      ++called;
+      world.client.reset();
+    });
+    if (by_wait) {
+      world.client->wait(1000);
+    } else {
+      CHECK(world.client->poll() == 1);
+    }
+    CHECK(called == 1);
+    CHECK_FALSE(world.client.has_value());
   }
 }
 
