@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "libclient/take_back.h"
 #include "simm/check.h"
 
 namespace simm::detail {
@@ -44,16 +45,19 @@ void CoreRegistry::before_fork() {
   CoreRegistry& registry = instance();
   registry.mutex_.lock();
   for (Entry& entry : registry.entries_) entry.core->before_fork();
+  take_back_before_fork();  // whoever takes pages back may hold a core's lock
 }
 
 void CoreRegistry::after_fork_parent() {
   CoreRegistry& registry = instance();
+  take_back_after_fork_parent();
   for (Entry& entry : registry.entries_) entry.core->after_fork_parent();
   registry.mutex_.unlock();
 }
 
 void CoreRegistry::after_fork_child() {
   CoreRegistry& registry = instance();
+  take_back_after_fork_child();
   for (Entry& entry : registry.entries_) entry.core->after_fork_child();
   registry.mutex_.unlock();
 }

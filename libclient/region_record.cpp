@@ -56,7 +56,7 @@ void RegionRecord::release() noexcept {
 void RegionRecord::set_wire(std::uint32_t session_generation, ipc::RegionHandle handle,
                             RegionKind kind, std::string reason) {
   {
-    const std::lock_guard lock(reason_mutex_);
+    const std::lock_guard lock(reasons_mutex_);
     reason_ = std::move(reason);
   }
   kind_.store(kind, std::memory_order_seq_cst);
@@ -69,7 +69,7 @@ void RegionRecord::become_staged(std::string reason, bool taken_back) {
 }
 
 std::string RegionRecord::reason() const {
-  const std::lock_guard lock(reason_mutex_);
+  const std::lock_guard lock(reasons_mutex_);
   return reason_;
 }
 

@@ -42,7 +42,9 @@ struct RegionMemory {
 
 class RegionRecord {
 public:
-  explicit RegionRecord(Core& core) noexcept : core_(core) {}
+  // The mutex is one for all records of the table, so that fork() can hold it.
+  RegionRecord(Core& core, std::mutex& reasons_mutex) noexcept
+      : core_(core), reasons_mutex_(reasons_mutex) {}
   RegionRecord(const RegionRecord&) = delete;
   RegionRecord& operator=(const RegionRecord&) = delete;
 
@@ -127,7 +129,7 @@ private:
   std::atomic<std::uint64_t> wire_{0};  // session generation << 32 | handle
   RegionMemory memory_;
   PresentPages present_;
-  mutable std::mutex reason_mutex_;
+  std::mutex& reasons_mutex_;
   std::string reason_;
 };
 

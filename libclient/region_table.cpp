@@ -23,7 +23,7 @@ Expected<RegionRecord*> RegionTable::add(RegionMemory memory) {
   }
   RegionRecord* record = nullptr;
   if (free_.empty()) {
-    record = &records_.emplace_back(core_);
+    record = &records_.emplace_back(core_, reasons_mutex_);
   } else {
     record = free_.front();
     free_.pop_front();
@@ -67,6 +67,7 @@ void RegionTable::after_fork_child() noexcept {
   // Not unlock(): glibc tells a writer's unlock from a reader's by the thread id of the writer, and
   // this thread has got a new one. Nobody else can hold or want the mutex here.
   new (&mutex_) std::shared_mutex;
+  new (&reasons_mutex_) std::mutex;
 }
 
 }  // namespace simm::detail

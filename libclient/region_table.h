@@ -34,14 +34,21 @@ public:
 
   void for_each(const std::function<void(RegionRecord&)>& visit);
 
-  // Around fork(): the table's mutex is held.
-  void before_fork() noexcept { mutex_.lock(); }
-  void after_fork_parent() noexcept { mutex_.unlock(); }
+  // Around fork(): the table's mutexes are held.
+  void before_fork() noexcept {
+    mutex_.lock();
+    reasons_mutex_.lock();
+  }
+  void after_fork_parent() noexcept {
+    reasons_mutex_.unlock();
+    mutex_.unlock();
+  }
   void after_fork_child() noexcept;
 
 private:
   Core& core_;
   mutable std::shared_mutex mutex_;
+  std::mutex reasons_mutex_;          // of the records: held for the copy of a text only
   std::deque<RegionRecord> records_;  // never shrinks: see RegionRecord
   std::deque<RegionRecord*> free_;
   std::map<std::uint64_t, RegionRecord*> by_end_;  // key: first address behind the region

@@ -20,6 +20,9 @@ constexpr const char* kReason =
     "staged: the daemon did not run in the middle of a transfer, so the region's pages were taken "
     "back from it";
 
+// Two slices may share a page: it must be exchanged once only.
+std::mutex exchange_mutex;
+
 // One mapping of /proc/self/maps that holds an address.
 struct MapsLine {
   std::uint64_t start = 0;
@@ -90,8 +93,6 @@ bool take_back(RegionRecord& region, std::uint64_t offset, std::uint64_t length)
     return false;
   }
   if (first < base && memory.fd.valid()) return false;  // the page's start is not in our range
-  // Two slices may share a page: it must be exchanged once only.
-  static std::mutex exchange_mutex;
   const std::lock_guard lock(exchange_mutex);
   for (std::uint64_t at = first; at < last;) {
     MapsLine line;
@@ -108,6 +109,16 @@ bool take_back(RegionRecord& region, std::uint64_t offset, std::uint64_t length)
     at = part_end;
   }
   return true;
+}
+
+void take_back_before_fork() noexcept {
+  exchange_mutex.lock();
+}
+void take_back_after_fork_parent() noexcept {
+  exchange_mutex.unlock();
+}
+void take_back_after_fork_child() noexcept {
+  new (&exchange_mutex) std::mutex;
 }
 
 }  // namespace simm::detail

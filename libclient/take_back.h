@@ -21,4 +21,9 @@ namespace simm::detail {
 [[nodiscard]] bool take_back(RegionRecord& region, std::uint64_t offset,
                              std::uint64_t length) noexcept;
 
+// Around fork(), behind the locks of all cores: no exchange is half done in the child.
+void take_back_before_fork() noexcept;
+void take_back_after_fork_parent() noexcept;
+void take_back_after_fork_child() noexcept;
+
 }  // namespace simm::detail

@@ -556,4 +556,24 @@ TEST_CASE("fork in the middle of other threads' calls and batches") {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST_CASE("fork while other threads ask for a region's reason") {
+  World world;
+  Region region = world.client->allocate_region(8192).value();
+  std::atomic<bool> done{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&] {
+      while (!done) CHECK_FALSE(region.kind_reason().empty());
+    });
+  }
+  for (int i = 0; i < 50; ++i) {
+    CHECK(child_succeeds([&] {
+      ::alarm(20);
+      return !region.kind_reason().empty() && world.client->put("k", View(region, 0, 100)).ok();
+    }));
+  }
+  done = true;
+  for (std::thread& thread : threads) thread.join();
+}
+
 }  // namespace fault_test
