@@ -37,6 +37,8 @@
 #include "daemon/store/move_job.h"
 #include "daemon/store/pool/meta_table.h"
 #include "daemon/store/pool/record_seal.h"
+#include "daemon/store/pool/recovery_crew.h"
+#include "daemon/store/pool/recovery_scan.h"
 #include "daemon/store/pool/shard_memory.h"
 #include "daemon/store/scrub_object.h"
 #include "daemon/store/space/extent_allocator.h"
@@ -109,6 +111,12 @@ public:
   // may be made side by side on several threads.
   static Expected<std::unique_ptr<Store>> create(const StoreConfig& config,
                                                  const ShardMemory& memory);
+  // create() in two steps, because the second one may take minutes. Between them only
+  // tenant_table() may be asked of the store; recover() gets the same memory, once, and may run on
+  // any thread. After an error the store is of no use, and the memory proves what it proved before.
+  static Expected<std::unique_ptr<Store>> open(const StoreConfig& config,
+                                               const ShardMemory& memory);
+  [[nodiscard]] Outcome recover(const ShardMemory& memory, RecoveryCrew& crew);
   // With a table that goes with the store.
   static Expected<std::unique_ptr<Store>> create(const StoreConfig& config,
                                                  std::span<std::byte> arena);
@@ -249,7 +257,10 @@ private:
   void keep_key(Record& record, std::string_view key) noexcept;
 
   // Takes over the records of an earlier life, numbers up to `highest`. Of a new store only.
-  [[nodiscard]] Outcome recover(std::uint32_t highest, const ShardMemory& memory);
+  [[nodiscard]] Outcome take_over(std::uint32_t highest, const ShardMemory& memory,
+                                  RecoveryCrew& crew);
+  // False: it was stopped.
+  bool readmit_all(const std::vector<RecoveryScan::Found>& by_age, RecoveryCrew& crew);
   void readmit(std::uint32_t record) noexcept;
   void regroup(std::uint32_t record, base::TimeNs now_ns) noexcept;
   void release_unproved(std::uint32_t highest);

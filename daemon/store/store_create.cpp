@@ -96,6 +96,16 @@ Expected<std::unique_ptr<Store>> Store::create(const StoreConfig& config,
 
 Expected<std::unique_ptr<Store>> Store::create(const StoreConfig& config,
                                                const ShardMemory& memory) {
+  auto made = open(config, memory);
+  if (!made) return made;
+  RecoveryCrew alone;
+  if (Outcome recovered = (*made)->recover(memory, alone); !recovered) {
+    return std::move(recovered).error();
+  }
+  return made;
+}
+
+Expected<std::unique_ptr<Store>> Store::open(const StoreConfig& config, const ShardMemory& memory) {
   const auto count = objects_of(config, memory.payload.size());
   if (!count) return count.error();
   if (config.free_low_permille > config.free_high_permille || config.free_high_permille > 1000) {
@@ -124,15 +134,7 @@ Expected<std::unique_ptr<Store>> Store::create(const StoreConfig& config,
     made->records_.grow_with(*memory.backing);
     made->long_keys_.grow_with(*memory.backing);
   }
-  if (memory.contents == Contents::kept && !memory.table.empty()) {
-    if (const auto highest = made->meta_.kept_records()) {
-      Outcome recovered = made->recover(*highest, memory);
-      if (!recovered) return std::move(recovered).error();
-      return made;
-    }
-    ++made->counts_.refused_tables;
-  }
-  made->meta_.clear(memory.boot);
+  if (memory.contents == Contents::fresh || memory.table.empty()) made->meta_.clear(memory.boot);
   return made;
 }
 

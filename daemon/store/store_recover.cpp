@@ -9,54 +9,88 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/store/pool/crew_sort.h"
 #include "daemon/store/pool/recovery_scan.h"
 #include "daemon/store/store.h"
 
 namespace simm::store {
+namespace {
 
-Outcome Store::recover(std::uint32_t highest, const ShardMemory& memory) {
-  try {
-    RecoveryScan::Limits limits;
-    limits.arena_bytes = extents_.arena_bytes();
-    limits.highest = highest;
-    limits.same_boot = meta_.boot() == memory.boot;
-    limits.now_ns = memory.now_ns;
-    const RecoveryScan scan(records_, long_keys_, limits);
-    counts_.lost_at_recovery = scan.lost();
-    generation_ = scan.generation_max();
-    records_.adopt(highest);
-    for (std::uint32_t n = 1; n <= highest; ++n) records_[n].state = RecordState::unused;
+// After each step of a long loop, told to the crew now and then. False: it was stopped.
+bool goes_on(RecoveryCrew& crew, std::size_t step) noexcept {
+  constexpr std::size_t kSteps = 1024;
+  if (step % kSteps == 0) crew.advance(kSteps);
+  return !crew.stopping();
+}
 
-    // The newest first: they get what room there is, and of one key the newest is the object.
-    std::vector<RecoveryScan::Found> by_age = scan.found();
-    std::sort(by_age.begin(), by_age.end(),
-              [](const auto& a, const auto& b) { return a.generation > b.generation; });
-    for (std::size_t i = 0; i < by_age.size(); ++i) {
-      // The index is read all over: ask for a line some entries ahead.
-      constexpr std::size_t kAhead = 8;
-      if (i + kAhead < by_age.size()) index_.prefetch(records_[by_age[i + kAhead].number].hash.low);
-      readmit(by_age[i].number);
-    }
-    std::uint32_t hole = extents_.first();
-    for (const RecoveryScan::Found& found : scan.found()) {
-      Record& record = records_[found.number];
-      if (record.state != RecordState::live) continue;
-      record.block = extents_.claim(hole, found.offset, record.length);
-      extents_.set_owner(record.block, found.number);
-      hole = extents_.after(record.block);
-    }
-    // The oldest first, as they once came: that is the order in which they leave.
-    std::for_each(by_age.rbegin(), by_age.rend(), [&](const RecoveryScan::Found& found) {
-      if (records_[found.number].state == RecordState::live) regroup(found.number, memory.now_ns);
-    });
-    release_unproved(highest);
-    meta_.note_highest(highest);
-    meta_.set_boot(memory.boot);
+}  // namespace
+
+Outcome Store::recover(const ShardMemory& memory, RecoveryCrew& crew) {
+  if (memory.contents != Contents::kept || memory.table.empty()) return Done{};
+  const auto highest = meta_.kept_records();
+  if (!highest) {
+    ++counts_.refused_tables;
+    meta_.clear(memory.boot);
     return Done{};
+  }
+  try {
+    return take_over(*highest, memory, crew);
   } catch (const std::bad_alloc&) {
     return Error{Status::out_of_memory, "no memory to read back a metadata table of " +
-                                            std::to_string(highest) + " records"};
+                                            std::to_string(*highest) + " records"};
   }
+}
+
+Outcome Store::take_over(std::uint32_t highest, const ShardMemory& memory, RecoveryCrew& crew) {
+  const Error stopped{Status::cancelled, "the recovery was stopped"};
+  // The scan, the way into the index, and that into the groups: a step for each record.
+  crew.expect(3 * std::uint64_t{highest});
+  RecoveryScan::Limits limits;
+  limits.arena_bytes = extents_.arena_bytes();
+  limits.highest = highest;
+  limits.same_boot = meta_.boot() == memory.boot;
+  limits.now_ns = memory.now_ns;
+  const RecoveryScan scan(records_, long_keys_, limits, crew);
+  if (crew.stopping()) return stopped;
+  counts_.lost_at_recovery = scan.lost();
+  generation_ = scan.generation_max();
+  records_.adopt(highest);
+  for (std::uint32_t n = 1; n <= highest; ++n) records_[n].state = RecordState::unused;
+
+  // The newest first: they get what room there is, and of one key the newest is the object.
+  std::vector<RecoveryScan::Found> by_age = scan.found();
+  crew_sort(
+      by_age, [](const auto& a, const auto& b) { return a.generation > b.generation; }, crew);
+  if (!readmit_all(by_age, crew)) return stopped;
+  std::uint32_t hole = extents_.first();
+  for (const RecoveryScan::Found& found : scan.found()) {
+    Record& record = records_[found.number];
+    if (record.state != RecordState::live) continue;
+    record.block = extents_.claim(hole, found.offset, record.length);
+    extents_.set_owner(record.block, found.number);
+    hole = extents_.after(record.block);
+  }
+  // The oldest first, as they once came: that is the order in which they leave.
+  for (std::size_t i = by_age.size(); i-- > 0;) {
+    const std::uint32_t number = by_age[i].number;
+    if (records_[number].state == RecordState::live) regroup(number, memory.now_ns);
+    if (!goes_on(crew, i)) return stopped;
+  }
+  release_unproved(highest);
+  meta_.note_highest(highest);
+  meta_.set_boot(memory.boot);
+  return Done{};
+}
+
+bool Store::readmit_all(const std::vector<RecoveryScan::Found>& by_age, RecoveryCrew& crew) {
+  for (std::size_t i = 0; i < by_age.size(); ++i) {
+    // The index is read all over: ask for a line some entries ahead.
+    constexpr std::size_t kAhead = 8;
+    if (i + kAhead < by_age.size()) index_.prefetch(records_[by_age[i + kAhead].number].hash.low);
+    readmit(by_age[i].number);
+    if (!goes_on(crew, i)) return false;
+  }
+  return true;
 }
 
 void Store::readmit(std::uint32_t number) noexcept {

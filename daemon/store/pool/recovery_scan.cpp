@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/store/pool/crew_sort.h"
 #include "daemon/store/pool/record_seal.h"
 
 namespace simm::store {
@@ -15,12 +16,41 @@ constexpr std::uint64_t kGenerationMax = std::uint64_t{1} << 62;
 }  // namespace
 
 RecoveryScan::RecoveryScan(const Table<Record>& records, const Table<LongKey>& long_keys,
-                           const Limits& limits)
+                           const Limits& limits, RecoveryCrew& crew)
     : records_(records), long_keys_(long_keys), limits_(limits) {
-  found_.reserve(limits.highest);
-  for (std::uint32_t number = 1; number <= limits.highest; ++number) look_at(number);
+  look_at_all(crew);
+  if (crew.stopping()) return;
   drop_shared_long_keys();
-  drop_overlapping();
+  drop_overlapping(crew);
+}
+
+// Every range has room of its own for as many entries as it has records; then they move together.
+void RecoveryScan::look_at_all(RecoveryCrew& crew) {
+  constexpr std::uint32_t kRangeRecords = 1u << 16;
+  std::vector<Range> ranges;
+  for (std::uint32_t at = 0; at < limits_.highest;) {
+    const std::uint32_t count = std::min(kRangeRecords, limits_.highest - at);
+    Range range;
+    range.first = at + 1;
+    range.end = at + 1 + count;
+    ranges.push_back(range);
+    at += count;
+  }
+  found_.resize(limits_.highest);
+  crew.run(ranges.size(), [&](std::size_t part) {
+    Range& range = ranges[part];
+    for (std::uint32_t n = range.first; n < range.end && !crew.stopping(); ++n) look_at(n, range);
+    crew.advance(range.end - range.first);
+  });
+  std::size_t kept = 0;
+  for (const Range& range : ranges) {
+    const auto from = found_.begin() + (range.first - 1);
+    std::copy_n(from, range.found, found_.begin() + static_cast<std::ptrdiff_t>(kept));
+    kept += range.found;
+    generation_max_ = std::max(generation_max_, range.generation_max);
+    for (std::size_t i = 0; i < lost_.size(); ++i) lost_[i] += range.lost[i];
+  }
+  found_.resize(kept);
 }
 
 bool RecoveryScan::is_possible(const Record& record) const noexcept {
@@ -40,17 +70,18 @@ std::string_view RecoveryScan::key_of(const Record& record) const noexcept {
   return {bytes, record.key_bytes};
 }
 
-void RecoveryScan::look_at(std::uint32_t number) {
+void RecoveryScan::look_at(std::uint32_t number, Range& range) noexcept {
   const Record& record = records_[number];
+  const auto lose = [&range](RecoveryLoss loss) { ++range.lost[static_cast<std::size_t>(loss)]; };
   if (record.seal == 0) return;
-  if (!is_sealed(record)) return count(RecoveryLoss::damaged);
-  if (!is_possible(record)) return count(RecoveryLoss::impossible);
-  if (record.key_check != key_check_of(key_of(record))) return count(RecoveryLoss::damaged);
-  generation_max_ = std::max(generation_max_, record.generation);
+  if (!is_sealed(record)) return lose(RecoveryLoss::damaged);
+  if (!is_possible(record)) return lose(RecoveryLoss::impossible);
+  if (record.key_check != key_check_of(key_of(record))) return lose(RecoveryLoss::damaged);
+  range.generation_max = std::max(range.generation_max, record.generation);
   if (record.expires_ns != 0 && (!limits_.same_boot || record.expires_ns <= limits_.now_ns)) {
-    return count(RecoveryLoss::expired);
+    return lose(RecoveryLoss::expired);
   }
-  found_.push_back({extent_offset(record), record.generation, number});
+  found_[range.first - 1 + range.found++] = {extent_offset(record), record.generation, number};
 }
 
 void RecoveryScan::drop_shared_long_keys() {
@@ -78,9 +109,9 @@ void RecoveryScan::drop_shared_long_keys() {
 // By address, each extent has to begin behind the end of all before it. Who reaches furthest so far
 // is the only one worth remembering: whoever else reaches into the next one overlaps with it too,
 // and has been found out.
-void RecoveryScan::drop_overlapping() {
-  std::sort(found_.begin(), found_.end(),
-            [](const Found& a, const Found& b) { return a.offset < b.offset; });
+void RecoveryScan::drop_overlapping(RecoveryCrew& crew) {
+  crew_sort(
+      found_, [](const Found& a, const Found& b) { return a.offset < b.offset; }, crew);
   std::vector<bool> bad(found_.size(), false);
   std::uint64_t end = 0;
   std::size_t furthest = 0;

@@ -4,7 +4,8 @@
 // any of its bytes. Two entries that claim the same bytes are both dropped: one of them lies.
 //
 // The payload is not looked at: whoever reads it first compares it with the digest.
-// Thread: any; made and used inside Store::create().
+// The entries are looked at by the threads of a crew, each with a range of its own.
+// Thread: any; made and used inside Store::recover().
 #pragma once
 
 #include <array>
@@ -14,6 +15,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/store/eviction/record.h"
+#include "daemon/store/pool/recovery_crew.h"
 #include "daemon/store/pool/recovery_loss.h"
 #include "daemon/store/space/table.h"
 
@@ -33,8 +35,10 @@ public:
     base::TimeNs now_ns = 0;
   };
 
-  // O(highest x log). Throws std::bad_alloc.
-  RecoveryScan(const Table<Record>& records, const Table<LongKey>& long_keys, const Limits& limits);
+  // O(highest x log). Throws std::bad_alloc. When the crew is stopped the result is of no use. The
+  // crew advances by one for each record.
+  RecoveryScan(const Table<Record>& records, const Table<LongKey>& long_keys, const Limits& limits,
+               RecoveryCrew& crew);
 
   // By address.
   [[nodiscard]] const std::vector<Found>& found() const noexcept { return found_; }
@@ -45,11 +49,22 @@ public:
   }
 
 private:
+  using Losses = std::array<std::uint64_t, kRecoveryLossCount>;
+  // What one thread found: it writes nothing that another one does.
+  struct Range {
+    std::uint32_t first = 0;  // a record
+    std::uint32_t end = 0;
+    std::size_t found = 0;  // entries of found_, from first - 1 on
+    std::uint64_t generation_max = 0;
+    Losses lost{};
+  };
+
   // Whether the numbers of a sealed record can be used; its key has not been looked at.
   [[nodiscard]] bool is_possible(const Record& record) const noexcept;
   [[nodiscard]] std::string_view key_of(const Record& record) const noexcept;
-  void look_at(std::uint32_t number);
-  void drop_overlapping();
+  void look_at_all(RecoveryCrew& crew);
+  void look_at(std::uint32_t number, Range& range) noexcept;
+  void drop_overlapping(RecoveryCrew& crew);
   void drop_shared_long_keys();
   void count(RecoveryLoss loss) noexcept { ++lost_[static_cast<std::size_t>(loss)]; }
 
@@ -58,7 +73,7 @@ private:
   const Limits limits_;
   std::vector<Found> found_;
   std::uint64_t generation_max_ = 0;
-  std::array<std::uint64_t, kRecoveryLossCount> lost_{};
+  Losses lost_{};
 };
 
 }  // namespace simm::store

@@ -376,4 +376,41 @@ TEST_CASE("recovery: a sealed entry that says what no store says is given up") {
   CHECK(life.byte_of(OwnedKey("apart")) == 1);
 }
 
+TEST_CASE("recovery: several threads find what one finds, and a stop leaves all to the next life") {
+  constexpr int kObjects = 150'000;  // more than two ranges of the scan, and parts of the sort
+  constexpr std::uint64_t kBytes = std::uint64_t{16} << 20;
+  const KeptMemory memory(StoreFixture::quiet(kObjects), kBytes);
+  {
+    Life life(const_cast<KeptMemory&>(memory), Contents::fresh);
+    for (int i = 0; i < kObjects; ++i) {
+      REQUIRE(life.put(OwnedKey("k" + std::to_string(i)), 64, static_cast<std::uint8_t>(i)));
+    }
+  }
+  for (const std::uint32_t number : {1u, 70'000u, 149'999u}) memory.record(number).length ^= 1;
+  const auto open = [&] {
+    auto made = Store::open(memory.config(), memory.as(Contents::kept));
+    REQUIRE(made.has_value());
+    return std::move(*made);
+  };
+  {
+    const auto store = open();
+    RecoveryCrew crew(4);
+    crew.stop();
+    CHECK(store->recover(memory.as(Contents::kept), crew).status() == Status::cancelled);
+  }
+  for (const std::uint32_t threads : {4u, 1u}) {
+    const auto store = open();
+    RecoveryCrew crew(threads);
+    REQUIRE(store->recover(memory.as(Contents::kept), crew));
+    CHECK(store->stats().recovered == kObjects - 3);
+    // What the first life found out is not there for the second one to find.
+    CHECK(store->stats().lost_at_recovery[static_cast<std::size_t>(RecoveryLoss::damaged)] ==
+          (threads == 4 ? 3 : 0));
+    CHECK(crew.done() > 2 * kObjects);
+    CHECK(crew.total() == 3 * kObjects);
+    const char* wrong = store->audit();
+    CHECK_MESSAGE(wrong == nullptr, (wrong == nullptr ? "" : wrong));
+  }
+}
+
 }  // namespace simm::store::testing

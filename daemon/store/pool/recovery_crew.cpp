@@ -1,0 +1,26 @@
+#include "daemon/store/pool/recovery_crew.h"
+
+#include <algorithm>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace simm::store {
+
+void RecoveryCrew::run(std::size_t parts, const std::function<void(std::size_t part)>& work) {
+  std::atomic<std::size_t> next{0};
+  const auto help = [&] {
+    for (std::size_t part = next.fetch_add(1); part < parts; part = next.fetch_add(1)) work(part);
+  };
+  std::vector<std::thread> helpers;
+  const std::size_t wanted = std::min<std::size_t>(threads_, parts);
+  helpers.reserve(wanted);
+  try {
+    while (helpers.size() + 1 < wanted) helpers.emplace_back(help);
+  } catch (const std::system_error&) {  // no more threads: those that are there do it
+  }
+  help();
+  for (std::thread& helper : helpers) helper.join();
+}
+
+}  // namespace simm::store
