@@ -106,6 +106,7 @@ std::string AdminReports::status() const {
        {{"memory", pool_memory_},
         {"contents", pool_is_kept_ ? "kept" : "fresh"},
         {"why_fresh", pool_why_not_},
+        {"recovery_percent", recovery_ ? recovery_() : 100},
         {"recovery_ms", environment_.counters.value("pool.recovery_ns") / base::kNsPerMs}}},
       {"prefaulted_bytes", environment_.counters.value("pool.prefaulted_bytes")},
       {"threads",

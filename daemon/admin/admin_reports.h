@@ -52,6 +52,9 @@ public:
     pool_why_not_ = std::move(why_not);
   }
 
+  // At set-up; asked each time. Without it nothing is recovered.
+  void show_recovery(std::function<std::uint32_t()> percent) { recovery_ = std::move(percent); }
+
   // What status says of where the numbers are; empty: nowhere.
   void show_metrics_at(std::string address) { metrics_address_ = std::move(address); }
 
@@ -77,6 +80,7 @@ private:
   std::string pool_memory_ = "none";
   bool pool_is_kept_ = false;
   std::string pool_why_not_;
+  std::function<std::uint32_t()> recovery_;
   std::string sysfs_root_ = "/sys";
   RailsProgress rails_;
 };

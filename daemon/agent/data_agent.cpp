@@ -80,6 +80,7 @@ DataAgent::DataAgent(const DataAgentShared& shared, std::uint32_t index, Parts p
     : control_(shared.control),
       clock_(shared.clock),
       store_(std::move(parts.store)),
+      recovered_(!parts.recovers),
       responder_(parts.mesh.responder(index)),
       requesters_(parts.mesh.requester(index), DataAgentNetwork::kPeersMax),
       engine_(engine_config(shared.config, shared.has_flights), clock_,
@@ -97,6 +98,7 @@ DataAgent::DataAgent(const DataAgentShared& shared, std::uint32_t index, Parts p
                     server::StoreCounters(shared.counters, numbered("store", index)),
                     server::ScrubCounters(shared.counters, numbered("scrub", index)),
                     &shared.errors);
+    if (parts.recovers) server_->close_until(recovered_);
     server_->trace_with(sessions_.tracer());
     responder_.connect(*server_);
   }

@@ -5,6 +5,7 @@
 // Owned by DataAgents. Thread: its data thread; made and destroyed on the control thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -57,6 +58,7 @@ public:
   // What is this agent's own.
   struct Parts {
     std::unique_ptr<store::Store> store;              // null: it serves no shard
+    bool recovers = false;                            // another thread works on the store
     std::unique_ptr<transport::SocketIo> network_io;  // null: there are no other daemons
     transport::LocalMesh& mesh;
     transport::Mover& mover;
@@ -81,6 +83,12 @@ public:
   void end() noexcept override;
   const char* name() const noexcept override { return "data"; }
 
+  // Control thread, once, when the store of Parts::recovers is recovered: the shard is served from
+  // the next turn on.
+  void open_shard() noexcept { recovered_.store(true, std::memory_order_release); }
+  // Before that, of a store that is recovered.
+  [[nodiscard]] store::StoreStats recovered_stats() const noexcept { return store_->stats(); }
+
   // The control thread's ends of the mailboxes.
   [[nodiscard]] session::SessionCommands& commands() noexcept { return commands_; }
   [[nodiscard]] session::SessionEvents& events() noexcept { return events_; }
@@ -100,6 +108,7 @@ private:
   session::ControlWaker& control_;
   base::TurnClock clock_;
   std::unique_ptr<store::Store> store_;
+  std::atomic<bool> recovered_;
   transport::LocalResponder& responder_;
   std::optional<DataAgentNetwork> network_;
   std::optional<server::Server> server_;

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <numeric>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "daemon/agent/pool_setup.h"
@@ -43,31 +41,6 @@ store::StoreConfig store_config(const DataAgents::Setup& setup, std::uint64_t sh
   result.free_low_permille = (100 - config.store.eviction_watermark_percent) * 10;
   result.free_high_permille = result.free_low_permille + 10;
   return result;
-}
-
-void log_recovery(const DataAgents::Setup& setup,
-                  const std::vector<std::unique_ptr<store::Store>>& stores,
-                  base::TimeNs elapsed_ns) {
-  if (!setup.pool->is_kept()) return;
-  std::uint64_t objects = 0;
-  std::uint64_t bytes = 0;
-  std::uint64_t lost = 0;
-  std::uint64_t refused = 0;
-  for (const auto& store : stores) {
-    const store::StoreStats stats = store->stats();
-    objects += stats.recovered;
-    bytes += stats.payload_bytes;
-    lost += std::accumulate(stats.lost_at_recovery.begin(), stats.lost_at_recovery.end(),
-                            std::uint64_t{0});
-    refused += stats.refused_tables;
-  }
-  setup.counters.counter("pool.recovery_ns").set(elapsed_ns);
-  setup.log.info("pool", "recovered",
-                 {{"objects", objects},
-                  {"bytes", base::format_bytes(bytes)},
-                  {"lost_entries", lost},
-                  {"refused_tables", refused},
-                  {"ms", elapsed_ns / base::kNsPerMs}});
 }
 
 base::AgentGroupOptions group_options(const base::Config& config) {
@@ -125,33 +98,40 @@ Outcome DataAgents::make_flights(const Setup& setup,
   return Done{};
 }
 
-// A store is made of nothing but its own memory, and most of the time goes into reading tables.
 Expected<std::vector<std::unique_ptr<store::Store>>> DataAgents::make_stores(const Setup& setup) {
   std::vector<std::unique_ptr<store::Store>> stores;
   if (pool_ == nullptr) return stores;
-  const std::uint32_t count = setup.config.threading.data_agents;
-  const base::TimeNs begun_ns = setup.clock.now_ns();
-  std::vector<Expected<std::unique_ptr<store::Store>>> made;
-  for (std::uint32_t i = 0; i < count; ++i) made.emplace_back(Error{});
-  std::vector<std::thread> threads;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    auto make = [&setup, &made, i, begun_ns, pool = pool_] {
-      const store::ShardMemory memory = pool->shard(i, begun_ns);
-      made[i] = store::Store::create(store_config(setup, memory.payload.size()), memory);
-    };
-    try {
-      threads.emplace_back(make);
-    } catch (const std::system_error&) {  // no more threads: this one does it
-      make();
-    }
+  const base::TimeNs now_ns = setup.clock.now_ns();
+  std::vector<PoolRecovery::Shard> kept;
+  for (std::uint32_t i = 0; i < setup.config.threading.data_agents; ++i) {
+    const store::ShardMemory memory = pool_->shard(i, now_ns);
+    auto made = store::Store::open(store_config(setup, memory.payload.size()), memory);
+    if (!made) return std::move(made).error();
+    kept.push_back({made->get(), memory});
+    stores.push_back(std::move(*made));
   }
-  for (std::thread& thread : threads) thread.join();
-  for (auto& store : made) {
-    if (!store) return std::move(store).error();
-    stores.push_back(std::move(*store));
-  }
-  log_recovery(setup, stores, setup.clock.now_ns() - begun_ns);
+  if (pool_->is_kept()) recovery_ = std::make_unique<PoolRecovery>(std::move(kept));
   return stores;
+}
+
+Expected<RecoveredPool> DataAgents::end_recovery() {
+  const Outcome ended = recovery_->end();
+  if (!ended) return ended.error();
+  RecoveredPool found;
+  for (const auto& agent : agents_) {
+    const store::StoreStats stats = agent->recovered_stats();
+    found.objects += stats.recovered;
+    found.bytes += stats.payload_bytes;
+    found.lost_entries += std::accumulate(stats.lost_at_recovery.begin(),
+                                          stats.lost_at_recovery.end(), std::uint64_t{0});
+    found.refused_tables += stats.refused_tables;
+  }
+  recovery_.reset();
+  for (std::size_t i = 0; i < agents_.size(); ++i) {
+    agents_[i]->open_shard();
+    group_->waiter(i).wake();
+  }
+  return found;
 }
 
 Outcome DataAgents::add_agents(const Setup& setup) {
@@ -162,8 +142,9 @@ Outcome DataAgents::add_agents(const Setup& setup) {
   auto stores = make_stores(setup);
   if (!stores) return std::move(stores).error();
   for (std::uint32_t i = 0; i < count; ++i) {
-    DataAgent::Parts parts{nullptr, nullptr, *mesh_, *movers_[i], group_->waiter(i)};
+    DataAgent::Parts parts{nullptr, false, nullptr, *mesh_, *movers_[i], group_->waiter(i)};
     if (!stores->empty()) parts.store = std::move((*stores)[i]);
+    parts.recovers = recovers();
     if (setup.clustered) {
       auto io = transport::make_socket_io(transport::SocketIoChoice::automatic, &parts.waiter);
       if (!io) return std::move(io).error();
@@ -223,6 +204,7 @@ void DataAgents::start_prefault(const Setup& setup) {
 }
 
 void DataAgents::stop() noexcept {
+  if (recovery_ != nullptr) recovery_->stop();
   if (prefaulter_ != nullptr) prefaulter_->request_stop();
   group_->stop();
 }

@@ -4,12 +4,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "daemon/admin/trace_recorder.h"
 #include "daemon/agent/data_agent.h"
 #include "daemon/agent/local_placement.h"
+#include "daemon/agent/pool_recovery.h"
 #include "daemon/agent/rdma_rails.h"
 #include "daemon/attach/mailbox_data_plane.h"
 #include "daemon/base/agent_group.h"
@@ -21,6 +24,14 @@
 #include "daemon/transport/region_mover.h"
 
 namespace simm {
+
+// What came back, in all shards.
+struct RecoveredPool {
+  std::uint64_t objects = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t lost_entries = 0;
+  std::uint64_t refused_tables = 0;
+};
 
 class DataAgents {
 public:
@@ -40,11 +51,23 @@ public:
     RdmaRails* rails;  // outlives what is made; null: no RDMA ports
   };
 
-  // Recovers what the pool holds, its shards side by side. Fails when memory or threads can not be
-  // had; the error names the key.
+  // Fails when memory or threads can not be had; the error names the key.
   static Expected<std::unique_ptr<DataAgents>> create(const Setup& setup);
 
   Outcome start() { return group_->start(); }
+
+  // The pool holds what an earlier daemon left. Its shards answer `unreachable` until
+  // end_recovery().
+  [[nodiscard]] bool recovers() const noexcept { return recovery_ != nullptr; }
+  // While recovers(). `when_done` is called once, on another thread.
+  void begin_recovery(std::function<void()> when_done) { recovery_->begin(std::move(when_done)); }
+  [[nodiscard]] std::uint32_t recovery_percent() const noexcept {
+    return recovery_ == nullptr ? 100 : recovery_->percent();
+  }
+  // When it is done: opens the shards, and says what they found. An error: it has failed, or the
+  // agents were stopped meanwhile.
+  Expected<RecoveredPool> end_recovery();
+
   // For the watchdog; see AgentGroup.
   bool have_all_turned() noexcept { return group_->have_all_turned(); }
   // Sessions must be gone: what a client still has under way would never complete.
@@ -83,6 +106,7 @@ private:
   std::unique_ptr<engine::WriteMarks> write_marks_;
   std::unique_ptr<transport::LocalMesh> flight_mesh_;
   std::vector<std::unique_ptr<DataAgent>> agents_;
+  std::unique_ptr<PoolRecovery> recovery_;          // null: nothing to recover, or all is
   std::unique_ptr<memory::Prefaulter> prefaulter_;  // null: pages come when they are first touched
 };
 

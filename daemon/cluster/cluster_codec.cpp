@@ -66,6 +66,7 @@ void write(schema::Member::Builder to, const MapMember& member) {
   to.setPort(member.port);
   to.setShards(member.shards);
   to.setWeightBytes(member.weight_bytes);
+  to.setGraceMs(member.grace_ms);
 }
 
 MapMember read(schema::Member::Reader from) {
@@ -77,6 +78,7 @@ MapMember read(schema::Member::Reader from) {
   member.port = from.getPort();
   member.shards = from.getShards();
   member.weight_bytes = from.getWeightBytes();
+  member.grace_ms = from.getGraceMs();
   return member;
 }
 
@@ -162,6 +164,8 @@ Join read(schema::Join::Reader from) {
   join.weight_bytes = from.getWeightBytes();
   join.map_epoch = from.getMapEpoch();
   join.draining = from.getDraining();
+  join.recovering = from.getRecovering();
+  join.grace_ms = from.getGraceMs();
   return join;
 }
 
@@ -188,6 +192,8 @@ struct MemberEncoder {
     to.setWeightBytes(join.weight_bytes);
     to.setMapEpoch(join.map_epoch);
     to.setDraining(join.draining);
+    to.setRecovering(join.recovering);
+    to.setGraceMs(join.grace_ms);
   }
   void operator()(const Heartbeat& heartbeat) {
     auto to = root.initHeartbeat();
@@ -195,6 +201,7 @@ struct MemberEncoder {
     to.setMapEpoch(heartbeat.map_epoch);
     to.setObjects(heartbeat.objects);
     to.setUsedBytes(heartbeat.used_bytes);
+    to.setRecovering(heartbeat.recovering);
   }
   void operator()(const MapReport& report) { write(root.initMapReport(), *report.map); }
   void operator()(const Leave&) { root.setLeave(); }
@@ -248,7 +255,7 @@ MemberMessage read_member_message(schema::MemberMessage::Reader root) {
     case schema::MemberMessage::HEARTBEAT: {
       const auto from = root.getHeartbeat();
       return Heartbeat{from.getSequence(), from.getMapEpoch(), from.getObjects(),
-                       from.getUsedBytes()};
+                       from.getUsedBytes(), from.getRecovering()};
     }
     case schema::MemberMessage::MAP_REPORT:
       return MapReport{read(root.getMapReport())};

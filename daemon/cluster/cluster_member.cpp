@@ -54,8 +54,8 @@ void ClusterMember::on_connected() {
   connected_ = true;
   connected_ns_ = heard_ns_ = clock_.now_ns();
   enter(LinkState::joining, "");
-  send(Join{config_.address, config_.port, config_.shards, config_.weight_bytes, epoch(),
-            draining_});
+  send(Join{config_.address, config_.port, config_.shards, config_.weight_bytes, epoch(), draining_,
+            events_.load().recovering, config_.grace_ms});
 }
 
 void ClusterMember::lose_link(std::string reason) {

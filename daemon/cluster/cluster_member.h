@@ -25,6 +25,7 @@ struct MemberConfig {
   std::uint16_t port = 0;
   std::uint16_t shards = 0;
   std::uint64_t weight_bytes = 0;
+  std::uint32_t grace_ms = 0;                             // see MapMember
   base::TimeNs join_timeout_ns = 2 * base::kNsPerSecond;  // from the connection to the answer
   std::uint32_t heartbeats_missed_max = 10;  // so many intervals without an answer: dial again
 };
@@ -45,7 +46,8 @@ public:
   virtual void on_map(const SlotMapPtr& map, const SlotMapPtr& before) = 0;
   // The manager has refused this daemon for ever: its place is another one's. It must stop.
   virtual void on_expelled(const std::string& reason) = 0;
-  // Content of the next heartbeat; only objects and used_bytes count.
+  // Content of the next heartbeat; only objects, used_bytes and recovering count. Asked by
+  // on_connected() too.
   virtual Heartbeat load() = 0;
   // JSON for a question about this daemon.
   virtual Answer answer(const Question& question) = 0;

@@ -45,8 +45,10 @@ struct Join {
   std::uint16_t port = 0;
   std::uint16_t shards = 0;
   std::uint64_t weight_bytes = 0;
-  base::Epoch map_epoch = 0;  // of the newest map that it knows; 0: none
-  bool draining = false;      // it is about to stop: no slots for it
+  base::Epoch map_epoch = 0;   // of the newest map that it knows; 0: none
+  bool draining = false;       // it is about to stop: no slots for it
+  bool recovering = false;     // it reads back what its memory holds, and serves nothing yet
+  std::uint32_t grace_ms = 0;  // see MapMember
   bool operator==(const Join&) const = default;
 };
 struct Heartbeat {
@@ -54,6 +56,7 @@ struct Heartbeat {
   base::Epoch map_epoch = 0;
   std::uint64_t objects = 0;
   std::uint64_t used_bytes = 0;
+  bool recovering = false;
   bool operator==(const Heartbeat&) const = default;
 };
 // Answer to MapWanted.

@@ -18,7 +18,8 @@ Json describe(const KnownMember& member, const SlotMap* map, base::TimeNs now_ns
   Json out;
   out["name"] = member.identity.name;
   out["role"] = role_name(member.identity.role);
-  out["state"] = member_state_name(member.state);
+  const bool recovers = member.state == MemberState::live && member.last.recovering;
+  out["state"] = recovers ? "recovering" : member_state_name(member.state);
   out["incarnation"] = member.identity.incarnation.text();
   if (member.version == 0) {
     out["protocol"] = nullptr;  // known from a map only

@@ -7,12 +7,13 @@ namespace simm::cluster {
 namespace {
 
 MapMember as_map_member(const DaemonIdentity& identity, const Join& join) {
-  return MapMember{identity, join.address, join.port, join.shards, join.weight_bytes};
+  return MapMember{identity,    join.address,      join.port,
+                   join.shards, join.weight_bytes, std::min(join.grace_ms, kMemberGraceMsMax)};
 }
 
 // Of the next map.
 bool is_owner(const KnownMember& member) {
-  return member.owns_slots() &&
+  return member.owns_slots() && !member.owns_later &&
          (member.state == MemberState::live || member.state == MemberState::away);
 }
 
@@ -39,13 +40,18 @@ void Membership::restore(const SlotMap& map) {
   std::size_t owners_known = owners().size();
   for (const MapMember& member : map.members()) {
     const std::string name = full_name(member.identity);
-    if (members_.count(name) != 0 || namesake_of(member.identity) != nullptr) continue;
+    if (const auto found = members_.find(name); found != members_.end()) {
+      // It had slots after all, which this manager did not know when it joined.
+      if (found->second.identity == member.identity) found->second.owns_later = false;
+      continue;
+    }
+    if (namesake_of(member.identity) != nullptr) continue;
     if (owners_known == kMembersMax) return;
     ++owners_known;
     KnownMember& known = members_[name];
     known.identity = member.identity;
-    known.joined =
-        Join{member.address, member.port, member.shards, member.weight_bytes, map.epoch(), false};
+    known.joined = Join{member.address, member.port, member.shards, member.weight_bytes,
+                        map.epoch(),    false,       false,         member.grace_ms};
     go_away(known, clock_.now_ns());
   }
 }
@@ -136,7 +142,10 @@ JoinVerdict Membership::join(ConnectionId connection, const DaemonIdentity& iden
     return std::move(*refused);
   }
   JoinVerdict verdict;
+  const bool held_before = held != members_.end();
   KnownMember& member = members_[name];
+  // What it had it keeps; more would serve nobody before it has recovered.
+  const bool owned = held_before && is_owner(member);
   if (member.connection != connection) verdict.superseded = member.connection;
   if (member.identity.incarnation.is_set() && member.identity.incarnation != identity.incarnation) {
     retire(member.identity);
@@ -147,9 +156,10 @@ JoinVerdict Membership::join(ConnectionId connection, const DaemonIdentity& iden
   member.joined = join;
   member.version = version;
   member.state = join.draining ? MemberState::draining : MemberState::live;
+  member.owns_later = join.recovering && !owned;
   member.connection = connection;
   member.heard_ns = clock_.now_ns();
-  member.last = Heartbeat{0, join.map_epoch, 0, 0};
+  member.last = Heartbeat{0, join.map_epoch, 0, 0, join.recovering};
   settle_version();
   return verdict;
 }
@@ -159,6 +169,9 @@ bool Membership::heard(ConnectionId connection, const Heartbeat& heartbeat) {
   if (member == nullptr) return false;
   member->heard_ns = clock_.now_ns();
   member->last = heartbeat;
+  if (!heartbeat.recovering && member->owns_later && has_room_for_an_owner()) {
+    member->owns_later = false;
+  }
   // Its place may have been taken while it was gone.
   const bool comes_back =
       member->state == MemberState::gone && (!member->owns_slots() || has_room_for_an_owner());
@@ -202,12 +215,17 @@ int Membership::tick() {
   for (auto& [name, member] : members_) {
     if (member.state != MemberState::away) continue;
     if (was_cut_off) member.away_ns = now_ns;
-    if (now_ns - member.away_ns < config_.rejoin_grace_ns) continue;
+    if (now_ns - member.away_ns < grace_ns(member)) continue;
     member.state = MemberState::gone;
     ++changed;
   }
   forget();
   return changed;
+}
+
+base::TimeNs Membership::grace_ns(const KnownMember& member) const {
+  return std::max(config_.rejoin_grace_ns,
+                  std::min(member.joined.grace_ms, kMemberGraceMsMax) * base::kNsPerMs);
 }
 
 void Membership::forget() {

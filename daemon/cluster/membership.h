@@ -5,6 +5,9 @@
 //                │ Leave       (silent or disconnected; keeps its slots)
 //                └──► draining (its slots move at once)
 //
+// A member that recovers is as live as any other: it keeps its slots for as long as it is heard.
+// One that has none then gets some when it has recovered.
+//
 // A name belongs to one incarnation. While that one is live another of the same name is refused;
 // when it is not, the other takes its place, and the former incarnation is retired: it never comes
 // back. No member is declared gone while no owner of slots at all can be heard: then it is the
@@ -30,7 +33,9 @@ using ConnectionId = std::uint64_t;
 
 struct MembershipConfig {
   base::TimeNs member_timeout_ns = 1 * base::kNsPerSecond;  // silent for so long: away
-  base::TimeNs rejoin_grace_ns = 30 * base::kNsPerSecond;   // away for so long: its slots move
+  // Away for so long: its slots move. A member whose memory takes long to come back has asked for
+  // more (MapMember::grace_ms).
+  base::TimeNs rejoin_grace_ns = 30 * base::kNsPerSecond;
   // All known daemons speak a newer version for so long: then it is the cluster's. Longer than a
   // connection needs to come back, so that one that breaks does not look like an upgrade.
   base::TimeNs version_settle_ns = 3 * base::kNsPerSecond;
@@ -49,6 +54,7 @@ struct KnownMember {
   base::TimeNs heard_ns = 0;
   base::TimeNs away_ns = 0;  // since when
   Heartbeat last;
+  bool owns_later = false;  // it joined without slots, to get some when it has recovered
 
   [[nodiscard]] bool owns_slots() const noexcept { return joined.weight_bytes > 0; }
 };
@@ -105,6 +111,7 @@ private:
   // Null: nobody has that incarnation under another name.
   [[nodiscard]] const KnownMember* namesake_of(const DaemonIdentity& identity) const;
   void retire(const DaemonIdentity& identity);
+  [[nodiscard]] base::TimeNs grace_ns(const KnownMember& member) const;
   void go_away(KnownMember& member, base::TimeNs now_ns);
   void settle_version();
   // Forgets subscribers and gone members that are not connected.

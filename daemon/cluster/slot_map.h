@@ -26,6 +26,8 @@ inline constexpr std::uint32_t kMembersMax = 1024;  // that own slots
 inline constexpr std::size_t kAddressBytesMax = 255;
 // So that slots times weight, and the sum of all weights, stay inside 64 bits.
 inline constexpr std::uint64_t kWeightBytesMax = std::uint64_t{1} << 48;
+// A member asks for no more: its slots serve nobody meanwhile.
+inline constexpr std::uint32_t kMemberGraceMsMax = 300'000;
 // Of any map. A manager takes over no map above the half of it, so it never runs out of them.
 inline constexpr base::Epoch kEpochMax = base::Epoch{1} << 62;
 
@@ -39,6 +41,9 @@ struct MapMember {
   std::uint16_t port = 0;
   std::uint16_t shards = 1;        // slot s is served by shard s % shards
   std::uint64_t weight_bytes = 0;  // capacity: its share of the slots
+  // How long it may be away before its slots move, where the manager's own time is shorter: a large
+  // pool takes long to die and to come back. In the map, so that every manager keeps to it.
+  std::uint32_t grace_ms = 0;
 
   bool operator==(const MapMember&) const = default;
 };

@@ -89,6 +89,9 @@ void ServiceManager::ready(const std::string& status) {
 void ServiceManager::status(const std::string& status) {
   send("STATUS=" + status);
 }
+void ServiceManager::extend_start(std::chrono::microseconds time, const std::string& status) {
+  send("EXTEND_TIMEOUT_USEC=" + std::to_string(time.count()) + "\nSTATUS=" + status);
+}
 void ServiceManager::stopping(const std::string& status) {
   send("STOPPING=1\nSTATUS=" + status);
 }

@@ -31,6 +31,8 @@ public:
   void ready(const std::string& status);
   // What `systemctl status` shows from now on.
   void status(const std::string& status);
+  // The start goes on, and may take so long from now on.
+  void extend_start(std::chrono::microseconds time, const std::string& status);
   void stopping(const std::string& status);
   void watchdog();
 

@@ -114,6 +114,8 @@ constexpr MetricRow kRows[] = {
      "Pages whose checksum did not match; the object is gone."},
     {"server.*.wrong_epoch", "simm_server_wrong_epoch_pages_total", T::counter, "agent", U::as_is,
      "Pages of slots that this shard does not own, or of a map that it does not know yet."},
+    {"server.*.recovering_pages", "simm_server_recovering_pages_total", T::counter, "agent",
+     U::as_is, "Pages asked for before the shard had read back what an earlier daemon left."},
     {"server.*.invalid_pages", "simm_server_invalid_pages_total", T::counter, "agent", U::as_is,
      "Pages with something that no engine sends."},
     {"server.*.failed_moves", "simm_server_failed_moves_total", T::counter, "agent", U::as_is,

@@ -25,6 +25,7 @@ struct TenantSum {
 
 std::string NodeMetrics::not_ready() const {
   if (stopping_) return "stopping";
+  if (recovers_ && recovers_()) return "the pool is being recovered";
   if (cluster_ != nullptr && cluster_->member().map() == nullptr) {
     return "there is no map of the cluster yet: " + cluster_->status();
   }

@@ -4,6 +4,9 @@
 // other daemons, of the first kPeersShown by name. Owned by the composition root. Thread: control.
 #pragma once
 
+#include <functional>
+#include <utility>
+
 #include "daemon/attach/attach_server.h"
 #include "daemon/attach/tenant_rules.h"
 #include "daemon/metrics/metrics_source.h"
@@ -24,6 +27,9 @@ public:
   // At set-up; it outlives the metrics. Without it nothing is said of the store by tenant.
   void show_tenants(const StoreTenants& tenants) noexcept { store_tenants_ = &tenants; }
 
+  // At set-up: asked whether the pool is still being recovered. Not ready for so long.
+  void show_recovery(std::function<bool()> recovers) { recovers_ = std::move(recovers); }
+
   // It stops: not ready from now on.
   void begin_stop() noexcept { stopping_ = true; }
 
@@ -39,6 +45,7 @@ private:
   const TenantRules& tenants_;
   const ClusterPresence* const cluster_;
   const StoreTenants* store_tenants_ = nullptr;
+  std::function<bool()> recovers_;
   bool stopping_ = false;
 };
 

@@ -66,6 +66,7 @@ Outcome ClusterPresence::join() {
     member.port = address->port;
     member.shards = static_cast<std::uint16_t>(setup_.agents.size());
     member.weight_bytes = std::min(setup_.pool_bytes, cluster::kWeightBytesMax);
+    member.grace_ms = setup_.grace_ms;
     setup_.environment.log.info("cluster", "listening for other daemons",
                                 {{"address", listener_.address().text()},
                                  {"advertised", dial_text(member.address, member.port)}});
@@ -165,6 +166,7 @@ void ClusterPresence::on_expelled(const std::string& reason) {
 
 cluster::Heartbeat ClusterPresence::load() {
   cluster::Heartbeat heartbeat;
+  heartbeat.recovering = setup_.recovers && setup_.recovers();
   for (std::size_t shard = 0; shard < setup_.agents.size(); ++shard) {
     const std::string store = "store." + std::to_string(shard);
     heartbeat.objects += access_.counters.value(store + ".objects");

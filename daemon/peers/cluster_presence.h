@@ -48,6 +48,9 @@ public:
     // A newer map, before anybody uses it; false: nobody shall, this daemon stops.
     std::function<bool(base::Epoch epoch)> on_map;
     ManagerLink::OnStatus on_status;
+    // Asked for each heartbeat: whether the pool is still being recovered. Empty: never.
+    std::function<bool()> recovers = nullptr;
+    std::uint32_t grace_ms = 0;  // see MemberConfig
   };
 
   // Listens, if it owns slots. The errors are for people.

@@ -33,15 +33,17 @@ struct NodeOptions {
 
 class NodeDaemon {
 public:
-  // Makes everything and listens. The errors are for people.
+  // Makes everything and listens; for clients only when there is nothing to recover. The errors are
+  // for people.
   static Expected<std::unique_ptr<NodeDaemon>> create(NodeOptions options);
   ~NodeDaemon();
 
-  // Serves until SIGTERM or SIGINT; then accepts nobody, closes all sessions, gives its slots to
-  // others (unless its objects outlive it: then it will be back), and returns when both are done.
-  // After drain_ms it ends the process where it stands, with the same exit status: what is left
-  // belongs to clients that do not finish, or to a cluster that is busy. False: it could not go on,
-  // and somebody should look why (the log says it).
+  // Joins the cluster, recovers what the pool holds, and then lets clients in and says that it is
+  // ready. Serves until SIGTERM or SIGINT; then accepts nobody, closes all sessions, gives its
+  // slots to others (unless its objects outlive it: then it will be back), and returns when both
+  // are done. After drain_ms it ends the process where it stands, with the same exit status: what
+  // is left belongs to clients that do not finish, or to a cluster that is busy. False: it could
+  // not go on, and somebody should look why (the log says it).
   [[nodiscard]] bool run();
 
 private:
@@ -49,6 +51,13 @@ private:
   explicit NodeDaemon(std::unique_ptr<Parts> parts);
   Outcome join_cluster();
   Outcome listen();
+  Outcome listen_for_clients();
+  void begin_recovery();
+  void tell_recovery();
+  void end_recovery();
+  void fail(const std::string& why);
+  void say_ready();
+  [[nodiscard]] std::uint32_t own_grace_ms() const;
   void begin_stop(const std::string& why);
   void give_up(const std::string& why);
   bool take_map(base::Epoch epoch);

@@ -55,7 +55,15 @@ void Server::use_map(const base::SlotOwnership& map) noexcept {
     owned_[slot] = map.since[slot] != 0;
   }
   ownership_ = map;
-  if (lost) store_.keep_slots(ownership_);
+  if (lost && is_open()) store_.keep_slots(ownership_);
+}
+
+bool Server::open_if_recovered() noexcept {
+  if (!recovered_->load(std::memory_order_acquire)) return false;
+  recovered_ = nullptr;
+  if (ownership_.epoch != 0) store_.keep_slots(ownership_);
+  publish();
+  return true;
 }
 
 // ---- requests ----
@@ -85,7 +93,8 @@ Status Server::refusal_of(const transport::Incoming& incoming) const noexcept {
       return Status::invalid_argument;
     }
   }
-  return header.epoch <= ownership_.epoch ? Status::ok : Status::wrong_epoch;
+  if (header.epoch > ownership_.epoch) return Status::wrong_epoch;
+  return is_open() ? Status::ok : Status::unreachable;
 }
 
 void Server::on_request(transport::Incoming& incoming) noexcept {
@@ -96,11 +105,13 @@ void Server::on_request(transport::Incoming& incoming) noexcept {
 }
 
 void Server::serve_request(transport::Incoming& incoming) noexcept {
-  if (!incoming.pages.empty()) store_.prefetch_index(incoming.pages[0].hash);
+  const bool serves_pages = is_open() || open_if_recovered();
+  if (serves_pages && !incoming.pages.empty()) store_.prefetch_index(incoming.pages[0].hash);
   const Status refusal = refusal_of(incoming);
   if (refusal != Status::ok) {
     if (refusal == Status::wrong_epoch) counters_.wrong_epoch.add(incoming.pages.size());
     if (refusal == Status::invalid_argument) counters_.invalid_pages.add(incoming.pages.size());
+    if (refusal == Status::unreachable) counters_.recovering_pages.add(incoming.pages.size());
     answer_all(incoming, refusal);
     return;
   }

@@ -21,6 +21,8 @@
 //   no_space          no room within half of the time that the request had left, or not without
 //                     evicting far more than the object has; pin: no budget
 //   out_of_memory     requests_max or the store's tenants_max is reached
+//   unreachable       the server is closed: its store is still being recovered. A miss would be a
+//                     lie, and a put would meet an older object of its key later
 //   wrong_epoch       the slot is not this server's, or was not at some time since the asker's map;
 //                     or the server does not know the asker's map yet
 //   timeout, cancelled, transfer_failed
@@ -29,6 +31,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -53,12 +56,19 @@ public:
          ScrubCounters scrub_counters = {}, base::ErrorLog* errors = nullptr);
   ~Server() override;
 
+  // At set-up: until `recovered`, which outlives it, is true, another thread works on the store,
+  // and nothing is asked of it. Objects whose slots were lost meanwhile are missed from then on.
+  void close_until(const std::atomic<bool>& recovered) noexcept { recovered_ = &recovered; }
+  [[nodiscard]] bool is_open() const noexcept { return recovered_ == nullptr; }
+
   // The slots of this server from now on; copied. Objects of a slot that was lost, or that was lost
   // and has come back, are missed at once, puts into it that are under way are not published, and
   // its memory is freed bit by bit in later turns. A map older than the last one is ignored.
   void use_map(const base::SlotOwnership& map) noexcept;
   // Nothing of lost slots is left.
-  [[nodiscard]] bool has_dropped_lost_slots() const noexcept { return !store_.dropping_slots(); }
+  [[nodiscard]] bool has_dropped_lost_slots() const noexcept {
+    return is_open() && !store_.dropping_slots();
+  }
 
   // At set-up: where requests are recorded that are sampled. It outlives the server.
   void trace_with(base::Tracer& tracer) noexcept { tracer_ = &tracer; }
@@ -127,6 +137,7 @@ private:
   void answer(Job& job, std::uint16_t page, Status status, std::uint64_t bytes) noexcept;
 
   // Turns.
+  [[nodiscard]] bool open_if_recovered() noexcept;
   void publish() noexcept;
   int retry_waiting() noexcept;
   int start_moves(base::TimeNs now_ns) noexcept;
@@ -145,6 +156,7 @@ private:
   base::SlotSet owned_;  // the same in 2 KiB, for the look at every page
 
   Scrubber scrubber_;
+  const std::atomic<bool>* recovered_ = nullptr;  // null: the store is served
 
   std::unique_ptr<Job[]> jobs_;
   base::LazyArray<JobPages> job_pages_;

@@ -11,6 +11,7 @@ ServerCounters::ServerCounters(base::CounterSet& set, std::string_view prefix) {
   refused_requests = set.counter(name + ".refused_requests");
   invalid_pages = set.counter(name + ".invalid_pages");
   wrong_epoch = set.counter(name + ".wrong_epoch");
+  recovering_pages = set.counter(name + ".recovering_pages");
   get_pages = set.counter(name + ".get_pages");
   get_bytes = set.counter(name + ".get_bytes");
   put_pages = set.counter(name + ".put_pages");

@@ -19,6 +19,7 @@ struct ServerCounters {
   base::Counter refused_requests;  // more at once than requests_max
   base::Counter invalid_pages;     // answered invalid_argument
   base::Counter wrong_epoch;       // pages: of slots that are not ours, or of a map not known yet
+  base::Counter recovering_pages;  // answered unreachable, because the store was not recovered yet
   base::Counter get_pages;         // moved
   base::Counter get_bytes;
   base::Counter put_pages;  // published

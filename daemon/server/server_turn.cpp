@@ -15,6 +15,7 @@ constexpr base::TimeNs kPublishNs = 100 * base::kNsPerMs;
 }  // namespace
 
 int Server::do_work() noexcept {
+  if (!is_open() && !open_if_recovered()) return 0;
   const base::TimeNs now_ns = clock_.now_ns();
   turn_ns_ = now_ns;
   int work = store_.do_work(now_ns);
@@ -30,12 +31,13 @@ int Server::do_work() noexcept {
 }
 
 base::TimeNs Server::next_deadline_ns() const noexcept {
+  if (!is_open()) return base::kNoDeadline;
   const base::TimeNs retry_ns = waiting_count_ == 0 ? base::kNoDeadline : turn_ns_ + kSpaceRetryNs;
   return std::min({retry_ns, queue_.next_deadline_ns(), scrubber_.next_deadline_ns()});
 }
 
 bool Server::prepare_sleep() noexcept {
-  publish();
+  if (is_open()) publish();
   return true;
 }
 

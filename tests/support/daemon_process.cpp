@@ -78,6 +78,20 @@ DaemonProcess::~DaemonProcess() {
 }
 
 bool DaemonProcess::start() {
+  launch();
+  return await_ready();
+}
+
+// News of a long recovery comes before.
+bool DaemonProcess::await_ready(int wait_ms) {
+  std::string message;
+  do {
+    message = next_notification(wait_ms);
+  } while (message.find("EXTEND_TIMEOUT_USEC=") == 0);
+  return message.find("READY=1") == 0;
+}
+
+void DaemonProcess::launch() {
   // What its predecessor said is of no interest.
   char old[512];
   while (::recv(notify_.get(), old, sizeof old, MSG_DONTWAIT) > 0) {
@@ -85,7 +99,6 @@ bool DaemonProcess::start() {
   pid_ = ::fork();
   REQUIRE(pid_ >= 0);
   if (pid_ == 0) run_child();
-  return next_notification().find("READY=1") == 0;
 }
 
 void DaemonProcess::run_child() {

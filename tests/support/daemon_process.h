@@ -41,6 +41,9 @@ public:
 
   // Starts it and waits until it says READY; false when it ended or stayed silent.
   bool start();
+  // The two halves of start().
+  void launch();
+  bool await_ready(int wait_ms = 5000);
   // The next message to the service manager, "" when none comes in time.
   std::string next_notification(int wait_ms = 5000);
 

@@ -18,6 +18,7 @@ struct Member {
   port @4 :UInt16;
   shards @5 :UInt16;
   weightBytes @6 :UInt64;
+  graceMs @7 :UInt32;              # how long it may be away, if the manager waits less
 }
 
 # A member has owned slots since an epoch. Slots point to tenures: there are few of them.
@@ -63,6 +64,8 @@ struct Join {
   weightBytes @3 :UInt64;          # 0: owns no slots
   mapEpoch @4 :UInt64;             # of the newest map that it knows; 0: none
   draining @5 :Bool;
+  recovering @6 :Bool;             # it serves nothing yet
+  graceMs @7 :UInt32;
 }
 
 struct Heartbeat {
@@ -70,6 +73,7 @@ struct Heartbeat {
   mapEpoch @1 :UInt64;
   objects @2 :UInt64;
   usedBytes @3 :UInt64;
+  recovering @4 :Bool;
 }
 
 struct Joined {

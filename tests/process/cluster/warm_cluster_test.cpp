@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 
@@ -64,6 +66,66 @@ TEST_CASE(
     CHECK(eventually([&] { return checker.count(kPages, Status::ok) == kPages; }, 20'000));
     CHECK(world.a->counter("store.0.objects") == static_cast<std::uint64_t>(on_a));
   }
+}
+
+// A storage daemon whose recovery goes on only when this is let go.
+struct HeldRecovery {
+  explicit HeldRecovery(DaemonProcess& daemon) {
+    daemon.set_environment("LD_PRELOAD", HELD_RECOVERY);
+    daemon.set_environment("SIMM_RECOVERY_GATE", gate);
+    // The preloaded library comes before the sanitizer's own, and replaces nothing of it.
+    const char* options = std::getenv("ASAN_OPTIONS");
+    daemon.set_environment("ASAN_OPTIONS", std::string(options == nullptr ? "" : options) +
+                                               ":verify_asan_link_order=0");
+  }
+  void let_go() const { std::ofstream(gate) << "on"; }
+
+  simm::test_support::TemporaryDirectory directory;
+  std::string gate = directory / "gate";
+};
+
+std::string state_of(const DaemonProcess& manager, const std::string& name) {
+  const auto report = manager.report("nodes");
+  for (const auto& node : report["nodes"]) {
+    if (node["name"] == name) return node["state"];
+  }
+  return "unknown";
+}
+
+TEST_CASE("a pool that takes longer than the grace to recover keeps its slots and its objects") {
+  constexpr int kGraceMs = 3000;
+  WarmWorld world(kGraceMs);
+  Checker checker(*world.node);
+  REQUIRE(checker.put_all(kPages, Status::ok) == kPages);
+  const int on_a = static_cast<int>(world.a->counter("server.0.put_pages"));
+  REQUIRE(on_a > 0);
+  const HeldRecovery recovery(*world.a);
+  world.a->signal(SIGKILL);
+  CHECK(world.a->wait(30'000) == 1000 + SIGKILL);
+  world.a->launch();
+  REQUIRE(eventually([&] { return state_of(world.cluster.manager, "a") == "recovering"; }, 20'000));
+  REQUIRE(eventually([&] { return sees_members(*world.node, 2); }, 20'000));
+
+  // It is asked, and serves nothing before it knows what it has.
+  CHECK(checker.count(kPages, Status::not_found) == on_a);
+  CHECK(checker.put_all(kPages, Status::unreachable) == on_a);
+  CHECK(eventually([&] { return world.a->counter("server.0.recovering_pages") > 0; }));
+  CHECK(world.a->report("status")["pool"]["recovery_percent"] < 100);
+
+  const auto uptime_ms = [&] {
+    return world.cluster.manager.report("status")["uptime_ms"].get<int>();
+  };
+  const int held_since_ms = uptime_ms();
+  REQUIRE(eventually([&] { return uptime_ms() - held_since_ms > 2 * kGraceMs; }, 60'000));
+  CHECK(state_of(world.cluster.manager, "a") == "recovering");
+  CHECK(sees_members(*world.node, 2));
+
+  recovery.let_go();
+  REQUIRE(world.a->await_ready());
+  CHECK(eventually([&] { return checker.count(kPages, Status::ok) == kPages; }, 20'000));
+  CHECK(eventually([&] { return state_of(world.cluster.manager, "a") == "live"; }));
+  CHECK(world.a->counter("store.0.recovered") == static_cast<std::uint64_t>(on_a));
+  CHECK(world.a->counter("store.0.disowned") == 0);
 }
 
 TEST_CASE("a storage daemon that comes back after its slots have moved has nothing of them") {

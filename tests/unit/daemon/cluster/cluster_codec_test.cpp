@@ -19,14 +19,15 @@ SlotMapPtr sample_map() {
   const SlotMapPtr first = slot_map_of(7, members(3), nullptr, nullptr);
   auto more = members(5);
   more[0].identity.role = ClusterRole::node;
+  more[0].grace_ms = 120'000;
   return slot_map_of(9, more, first.get(), first.get());
 }
 
 std::vector<MemberMessage> member_messages() {
   return {
-      Join{"10.1.2.3", 30002, 4, 3 * kGiB, 17, true},
+      Join{"10.1.2.3", 30002, 4, 3 * kGiB, 17, true, true, 120'000},
       Join{},
-      Heartbeat{4, 17, 1000, 2 * kGiB},
+      Heartbeat{4, 17, 1000, 2 * kGiB, true},
       MapReport{sample_map()},
       MapReport{slot_map_of(1, {}, nullptr, nullptr)},
       Leave{},

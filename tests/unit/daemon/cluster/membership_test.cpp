@@ -251,6 +251,93 @@ TEST_CASE("restored members have the grace to come back, as they are or restarte
   CHECK(f.state("c") == "");
 }
 
+TEST_CASE("a member that recovers keeps its slots for however long it is heard") {
+  using namespace membership_test;
+  Fixture f;
+  f.join(1, storage("a", 1));
+  f.join(2, storage("b", 2));
+  const std::vector<MapMember> owners = f.membership.owners();
+  const SlotMapPtr map = slot_map_of(5, owners, nullptr, nullptr);
+  Fixture restarted;
+  Fixture* manager = &f;
+  SUBCASE("the manager lives") {
+    f.membership.disconnected(1);
+  }
+  SUBCASE("the manager is restarted meanwhile") {
+    restarted.membership.restore(*map);
+    CHECK(restarted.join(2, storage("b", 2)) == Kind::accepted);
+    manager = &restarted;
+  }
+  Join recovering = join_of();
+  recovering.recovering = true;
+  CHECK(manager->join(3, storage("a", 1), recovering) == Kind::accepted);
+  Heartbeat news;
+  news.recovering = true;
+  for (int i = 0; i < 1000; ++i) {
+    CHECK(manager->membership.heard(3, news));
+    CHECK(manager->membership.heard(2, {}));
+    manager->pass(100 * kNsPerMs);
+  }
+  CHECK(manager->membership.owners() == owners);
+}
+
+TEST_CASE("a member without slots gets some when it has recovered, and not before") {
+  using namespace membership_test;
+  Fixture f;
+  f.join(1, storage("a", 1));
+  Join recovering = join_of();
+  recovering.recovering = true;
+  CHECK(f.join(2, storage("b", 2), recovering) == Kind::accepted);
+  Heartbeat news;
+  news.recovering = true;
+  f.membership.heard(2, news);
+  CHECK(f.owners() == 1);
+  SUBCASE("it has recovered") {
+    f.membership.heard(2, {});
+  }
+  SUBCASE("a map that the manager did not know has slots of it") {
+    Fixture before;
+    before.join(1, storage("b", 2));
+    f.membership.restore(*slot_map_of(5, before.membership.owners(), nullptr, nullptr));
+  }
+  CHECK(f.owners() == 2);
+}
+
+TEST_CASE("a member may ask for more than the grace, and every manager keeps to it") {
+  using namespace membership_test;
+  Fixture f;
+  Join large = join_of();
+  std::uint64_t kept_ms = 0;
+  SUBCASE("for some minutes") {
+    kept_ms = large.grace_ms = 120'000;
+  }
+  SUBCASE("for less than the manager gives anyway") {
+    large.grace_ms = 1;
+    kept_ms = 30'000;
+  }
+  SUBCASE("for ever") {
+    large.grace_ms = ~std::uint32_t{0};
+    kept_ms = kMemberGraceMsMax;
+  }
+  f.join(1, storage("a", 1), large);
+  f.join(2, storage("b", 2));
+  // Another manager takes over, and knows the map alone.
+  Fixture next;
+  next.membership.restore(*slot_map_of(5, f.membership.owners(), nullptr, nullptr));
+  CHECK(next.join(2, storage("b", 2)) == Kind::accepted);
+  next.pass(0);
+  const auto b_lives_ms = [&](std::uint64_t ms) {
+    for (; ms > 0; ms -= 100) {
+      CHECK(next.membership.heard(2, {}));
+      next.pass(100 * kNsPerMs);
+    }
+  };
+  b_lives_ms(kept_ms - 100);
+  CHECK(next.owners() == 2);
+  b_lives_ms(200);
+  CHECK(next.owners() == 1);
+}
+
 TEST_CASE("what a member says about itself is checked, and the tables have an end") {
   using namespace membership_test;
   Fixture f;

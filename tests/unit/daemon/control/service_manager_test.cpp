@@ -45,6 +45,8 @@ TEST_CASE("state messages reach the service manager's socket, also an abstract o
   CHECK(std::getenv("NOTIFY_SOCKET") == nullptr);
   CHECK(service.watchdog_interval() == std::chrono::microseconds(1'000'000));
 
+  service.extend_start(std::chrono::seconds(30), "recovering");
+  CHECK(supervisor.next() == "EXTEND_TIMEOUT_USEC=30000000\nSTATUS=recovering");
   service.ready("serving");
   const std::string ready = supervisor.next();
   CHECK(ready.find("READY=1\n") == 0);

@@ -1,6 +1,7 @@
 // Objects of an earlier life of the process, as a server serves them.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <utility>
@@ -61,6 +62,39 @@ struct Restarted : ServerFixture {
 }  // namespace recovered_test
 
 using recovered_test::Restarted;
+
+TEST_CASE("a server whose store is still recovered answers unreachable, and touches nothing") {
+  Restarted f;
+  std::atomic<bool> recovered{false};
+  f.server->close_until(recovered);
+  const std::uint64_t reads = f.store->stats().reads;
+  const auto status_of = [&](ipc::Opcode opcode, const char* key) {
+    auto e = f.request(opcode, {key}, {1000}, 7);
+    e->incoming.header.epoch = f.map.epoch;
+    return f.run(std::move(e))->replies.at(0).status;
+  };
+  // A map that takes a slot away comes meanwhile.
+  const auto b = f.request(ipc::Opcode::exists, {"b"});
+  f.map.since[base::slot_of(b->pages[0].group)] = 0;
+  ++f.map.epoch;
+  f.server->use_map(f.map);
+  for (const ipc::Opcode opcode : {ipc::Opcode::get, ipc::Opcode::exists, ipc::Opcode::put,
+                                   ipc::Opcode::remove, ipc::Opcode::pin, ipc::Opcode::unpin}) {
+    CHECK(status_of(opcode, "a") == Status::unreachable);
+  }
+  CHECK(f.counted("server2.recovering_pages") == 6);
+  CHECK(f.server->next_deadline_ns() == base::kNoDeadline);
+  CHECK(f.server->prepare_sleep());
+  CHECK_FALSE(f.server->has_dropped_lost_slots());
+  CHECK(f.store->stats().reads == reads);
+  CHECK(f.store->stats().objects == 2);
+
+  recovered = true;
+  CHECK(status_of(ipc::Opcode::get, "a") == Status::ok);
+  CHECK(status_of(ipc::Opcode::get, "b") == Status::wrong_epoch);
+  CHECK(f.server->has_dropped_lost_slots());
+  CHECK(f.store->stats().disowned == 1);
+}
 
 TEST_CASE("what came back is compared with its digest once, whatever the policy says") {
   Restarted f;
