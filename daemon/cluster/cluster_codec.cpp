@@ -181,6 +181,27 @@ HeartbeatAck read(schema::HeartbeatAck::Reader from) {
   return HeartbeatAck{from.getSequence(), from.getEpoch(), from.getClusterVersion()};
 }
 
+// As many bytes as it takes; one at least, because none says nothing.
+void write_reached(schema::Heartbeat::Builder to, const MemberSet& reached) {
+  std::size_t bits = kMembersMax;
+  while (bits > 1 && !reached.test(bits - 1)) --bits;
+  auto bytes = to.initReached(static_cast<unsigned>((bits + 7) / 8));
+  for (std::size_t bit = 0; bit < bits; ++bit) {
+    const auto byte = static_cast<unsigned>(bit / 8);
+    if (reached.test(bit)) bytes[byte] = static_cast<kj::byte>(bytes[byte] | 1U << bit % 8);
+  }
+}
+
+std::optional<MemberSet> read_reached(capnp::Data::Reader from) {
+  if (from.size() == 0) return std::nullopt;
+  if (from.size() > kMembersMax / 8) refuse("it reaches more members than a map has");
+  MemberSet reached;
+  for (std::size_t bit = 0; bit < 8 * from.size(); ++bit) {
+    reached.set(bit, (from[static_cast<unsigned>(bit / 8)] >> bit % 8 & 1U) != 0);
+  }
+  return reached;
+}
+
 struct MemberEncoder {
   schema::MemberMessage::Builder root;
 
@@ -202,6 +223,7 @@ struct MemberEncoder {
     to.setObjects(heartbeat.objects);
     to.setUsedBytes(heartbeat.used_bytes);
     to.setRecovering(heartbeat.recovering);
+    if (heartbeat.reached) write_reached(to, *heartbeat.reached);
   }
   void operator()(const MapReport& report) { write(root.initMapReport(), *report.map); }
   void operator()(const Leave&) { root.setLeave(); }
@@ -254,8 +276,8 @@ MemberMessage read_member_message(schema::MemberMessage::Reader root) {
       return read(root.getJoin());
     case schema::MemberMessage::HEARTBEAT: {
       const auto from = root.getHeartbeat();
-      return Heartbeat{from.getSequence(), from.getMapEpoch(), from.getObjects(),
-                       from.getUsedBytes(), from.getRecovering()};
+      return Heartbeat{from.getSequence(),  from.getMapEpoch(),   from.getObjects(),
+                       from.getUsedBytes(), from.getRecovering(), read_reached(from.getReached())};
     }
     case schema::MemberMessage::MAP_REPORT:
       return MapReport{read(root.getMapReport())};

@@ -46,8 +46,8 @@ public:
   virtual void on_map(const SlotMapPtr& map, const SlotMapPtr& before) = 0;
   // The manager has refused this daemon for ever: its place is another one's. It must stop.
   virtual void on_expelled(const std::string& reason) = 0;
-  // Content of the next heartbeat; only objects, used_bytes and recovering count. Asked by
-  // on_connected() too.
+  // Content of the next heartbeat; sequence and map_epoch do not count. Asked by on_connected()
+  // too.
   virtual Heartbeat load() = 0;
   // JSON for a question about this daemon.
   virtual Answer answer(const Question& question) = 0;

@@ -3,8 +3,10 @@
 // messages: the hello of the connection has proved it. Thread: any.
 #pragma once
 
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -51,12 +53,17 @@ struct Join {
   std::uint32_t grace_ms = 0;  // see MapMember
   bool operator==(const Join&) const = default;
 };
+// Members of one map, by their index in it.
+using MemberSet = std::bitset<kMembersMax>;
+
 struct Heartbeat {
   std::uint64_t sequence = 0;
   base::Epoch map_epoch = 0;
   std::uint64_t objects = 0;
   std::uint64_t used_bytes = 0;
   bool recovering = false;
+  // Whom of the map of map_epoch it has data connections to; none: it does not say.
+  std::optional<MemberSet> reached = std::nullopt;
   bool operator==(const Heartbeat&) const = default;
 };
 // Answer to MapWanted.

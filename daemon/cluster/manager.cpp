@@ -142,7 +142,7 @@ void Manager::take_over(const SlotMapPtr& map) {
   if (map->epoch() <= epoch()) return;
   if (reported_ != nullptr && map->epoch() <= reported_->epoch()) return;
   reported_ = map;
-  membership_.restore(*reported_);
+  membership_.restore_hearsay(*reported_);
 }
 
 void Manager::take(ConnectionId from, const Leave&) {
@@ -299,7 +299,7 @@ int Manager::answer_late() {
 }
 
 int Manager::do_work() {
-  int done = drop_late() + answer_late() + membership_.tick();
+  int done = drop_late() + answer_late() + membership_.tick(map_.get());
   note_changes();
   if (map_is_due() && publish()) ++done;
   return done;

@@ -86,6 +86,7 @@ std::string Manager::report(Topic topic) const {
   out["retired_incarnations"] = membership_.retired().size();
   out["questions_under_way"] = forwarded_.size();
   out["map_due"] = changed_ns_ != 0;
+  out["cut_off"] = membership_.is_cut_off();
   out["store_error"] = store_error_;
   return base::json_text(out);
 }

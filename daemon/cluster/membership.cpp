@@ -37,6 +37,14 @@ Membership::Membership(const MembershipConfig& config, const base::Clock& clock)
     : config_(config), clock_(clock) {}
 
 void Membership::restore(const SlotMap& map) {
+  restore(map, false);
+}
+
+void Membership::restore_hearsay(const SlotMap& map) {
+  restore(map, true);
+}
+
+void Membership::restore(const SlotMap& map, bool is_hearsay) {
   std::size_t owners_known = owners().size();
   for (const MapMember& member : map.members()) {
     const std::string name = full_name(member.identity);
@@ -52,6 +60,7 @@ void Membership::restore(const SlotMap& map) {
     known.identity = member.identity;
     known.joined = Join{member.address, member.port, member.shards, member.weight_bytes,
                         map.epoch(),    false,       false,         member.grace_ms};
+    known.is_hearsay = is_hearsay;
     go_away(known, clock_.now_ns());
   }
 }
@@ -77,7 +86,7 @@ void Membership::go_away(KnownMember& member, base::TimeNs now_ns) {
   member.state = MemberState::away;
   // From now, not from when it was heard last: a manager that was stopped for a while has heard
   // nobody, and nobody else is to blame.
-  member.away_ns = now_ns;
+  member.away_ns = member.missed_ns = now_ns;
 }
 
 // One that drains may die in silence as well, and must not keep its name from its successor.
@@ -152,9 +161,11 @@ JoinVerdict Membership::join(ConnectionId connection, const DaemonIdentity& iden
   }
   connections_.erase(member.connection);
   connections_[connection] = name;
+  lost_.erase(name);
   member.identity = identity;
   member.joined = join;
   member.version = version;
+  member.is_hearsay = false;
   member.state = join.draining ? MemberState::draining : MemberState::live;
   member.owns_later = join.recovering && !owned;
   member.connection = connection;
@@ -191,31 +202,82 @@ void Membership::disconnected(ConnectionId connection) {
   connections_.erase(connection);
   if (member == nullptr) return;
   member->connection = 0;
+  const bool left = member->state == MemberState::draining;
+  if (!left && !member->owns_slots() && lost_.size() < config_.daemons_max) {
+    lost_[full_name(member->identity)] = clock_.now_ns();
+  }
   if (member->state == MemberState::live) go_away(*member, clock_.now_ns());
   forget();
 }
 
-int Membership::tick() {
+// Of all daemons that it should hear, and itself, it hears more than half, and an owner of slots.
+bool Membership::hears_too_few() const {
+  std::size_t heard = 1;
+  std::size_t all = 1 + lost_.size();
+  bool hears_owner = false;
+  for (const auto& [name, member] : members_) {
+    const bool is_live = member.state == MemberState::live;
+    const bool is_missed = member.state == MemberState::away && !member.is_hearsay;
+    heard += is_live ? 1U : 0U;
+    all += is_live || is_missed ? 1U : 0U;
+    hears_owner |= is_live && member.owns_slots();
+  }
+  return !hears_owner || 2 * heard <= all;
+}
+
+// Whom at least half of the daemons that say so have connections to is at work, though it is not
+// heard here.
+void Membership::spare_the_reached(const SlotMap& map, base::TimeNs now_ns) {
+  struct Away {
+    KnownMember* member;
+    MemberIndex index;
+    std::size_t reached_by;
+  };
+  std::vector<Away> away;
+  for (auto& [name, member] : members_) {
+    if (member.state != MemberState::away || !member.owns_slots()) continue;
+    const auto index = map.find(member.identity.incarnation);
+    if (index) away.push_back({&member, *index, 0});
+  }
+  if (away.empty()) return;
+  std::size_t tellers = 0;
+  for (const auto& [name, member] : members_) {
+    if (member.state != MemberState::live || !member.last.reached.has_value()) continue;
+    if (member.last.map_epoch != map.epoch()) continue;
+    ++tellers;
+    for (Away& each : away) each.reached_by += member.last.reached->test(each.index) ? 1U : 0U;
+  }
+  for (const Away& each : away) {
+    if (each.reached_by > 0 && 2 * each.reached_by >= tellers) each.member->missed_ns = now_ns;
+  }
+}
+
+int Membership::tick(const SlotMap* map) {
   const base::TimeNs now_ns = clock_.now_ns();
   int changed = 0;
-  bool hears_owner = false;
   for (auto& [name, member] : members_) {
     const bool silent = now_ns - member.heard_ns >= config_.member_timeout_ns;
     if (member.state == MemberState::live && silent) {
       go_away(member, now_ns);
       ++changed;
     }
-    hears_owner |= member.state == MemberState::live && member.owns_slots();
   }
   settle_version();
-  // Nobody to give slots to, and most likely nobody is away but we are. When that ends, everybody
-  // has the whole grace to be heard again.
-  const bool was_cut_off = std::exchange(cut_off_, !hears_owner);
+  std::erase_if(lost_, [&](const auto& entry) {
+    return now_ns - entry.second >= kLostGraces * config_.rejoin_grace_ns;
+  });
+  // Most likely nobody is away but we are. When that ends, everybody has the whole grace to be
+  // heard again.
+  const bool was_cut_off = std::exchange(cut_off_, hears_too_few());
   if (cut_off_) return changed;
+  if (map != nullptr && now_ns - spared_ns_ >= config_.rejoin_grace_ns / 8) {
+    spared_ns_ = now_ns;
+    spare_the_reached(*map, now_ns);
+  }
   for (auto& [name, member] : members_) {
     if (member.state != MemberState::away) continue;
-    if (was_cut_off) member.away_ns = now_ns;
-    if (now_ns - member.away_ns < grace_ns(member)) continue;
+    if (was_cut_off) member.missed_ns = now_ns;
+    if (now_ns - member.missed_ns < grace_ns(member)) continue;
     member.state = MemberState::gone;
     ++changed;
   }

@@ -10,8 +10,11 @@
 //
 // A name belongs to one incarnation. While that one is live another of the same name is refused;
 // when it is not, the other takes its place, and the former incarnation is retired: it never comes
-// back. No member is declared gone while no owner of slots at all can be heard: then it is the
-// manager who is cut off.
+// back.
+//
+// The grace runs only where silence proves something. A manager that hears no owner of slots, or
+// with itself no more than half of the daemons, is cut off itself: it declares nobody gone. Nor
+// does it while half of the daemons that say so have connections to the silent one.
 // Thread: the manager's control thread.
 #pragma once
 
@@ -31,6 +34,12 @@ namespace simm::cluster {
 // The manager's name of one control connection; 0: none.
 using ConnectionId = std::uint64_t;
 
+// Owners and subscribers together.
+inline constexpr std::uint32_t kDaemonsMax = 4096;
+// A subscriber that was lost counts among the daemons that a manager should hear for so many
+// graces: until then it may be the manager who is cut off from it.
+inline constexpr std::uint32_t kLostGraces = 10;
+
 struct MembershipConfig {
   base::TimeNs member_timeout_ns = 1 * base::kNsPerSecond;  // silent for so long: away
   // Away for so long: its slots move. A member whose memory takes long to come back has asked for
@@ -39,7 +48,7 @@ struct MembershipConfig {
   // All known daemons speak a newer version for so long: then it is the cluster's. Longer than a
   // connection needs to come back, so that one that breaks does not look like an upgrade.
   base::TimeNs version_settle_ns = 3 * base::kNsPerSecond;
-  std::uint32_t daemons_max = 4096;  // owners and subscribers
+  std::uint32_t daemons_max = kDaemonsMax;
 };
 
 enum class MemberState : std::uint8_t { live, away, draining, gone };
@@ -52,7 +61,9 @@ struct KnownMember {
   MemberState state = MemberState::live;
   ConnectionId connection = 0;
   base::TimeNs heard_ns = 0;
-  base::TimeNs away_ns = 0;  // since when
+  base::TimeNs away_ns = 0;    // since when
+  base::TimeNs missed_ns = 0;  // since when its grace runs
+  bool is_hearsay = false;     // never heard here: another member's map names it
   Heartbeat last;
   bool owns_later = false;  // it joined without slots, to get some when it has recovered
 
@@ -74,6 +85,9 @@ public:
   // and have the whole grace to come back. Members already known stay as they are; of the others
   // as many are taken as a map has room for, and none whose incarnation is known by another name.
   void restore(const SlotMap& map);
+  // The same of a map that a member brought. That they are not heard proves nothing about this
+  // manager: nobody else may know them.
+  void restore_hearsay(const SlotMap& map);
   void restore(const std::vector<DaemonIdentity>& retired);
 
   JoinVerdict join(ConnectionId connection, const DaemonIdentity& identity, const Join& join,
@@ -82,8 +96,11 @@ public:
   bool heard(ConnectionId connection, const Heartbeat& heartbeat);
   void drain(ConnectionId connection);
   void disconnected(ConnectionId connection);
-  // Silence and grace. Returns how many changed.
-  int tick();
+  // Silence and grace. `map`: the one that heartbeats are about, null for none. Returns how many
+  // changed.
+  int tick(const SlotMap* map);
+  // It hears too few daemons to declare anybody gone.
+  [[nodiscard]] bool is_cut_off() const noexcept { return cut_off_; }
 
   // The cluster's protocol version. It falls as soon as a member of an older one joins, and rises
   // when all have spoken a newer one for version_settle_ns.
@@ -110,10 +127,13 @@ private:
   [[nodiscard]] bool has_room_for_an_owner() const { return owners().size() < kMembersMax; }
   // Null: nobody has that incarnation under another name.
   [[nodiscard]] const KnownMember* namesake_of(const DaemonIdentity& identity) const;
+  void restore(const SlotMap& map, bool is_hearsay);
   void retire(const DaemonIdentity& identity);
   [[nodiscard]] base::TimeNs grace_ns(const KnownMember& member) const;
   void go_away(KnownMember& member, base::TimeNs now_ns);
   void settle_version();
+  [[nodiscard]] bool hears_too_few() const;
+  void spare_the_reached(const SlotMap& map, base::TimeNs now_ns);
   // Forgets subscribers and gone members that are not connected.
   void forget();
 
@@ -122,7 +142,10 @@ private:
   std::map<std::string, KnownMember> members_;
   std::map<ConnectionId, std::string> connections_;
   std::vector<DaemonIdentity> retired_;
-  bool cut_off_ = false;  // no owner of slots is heard
+  // Subscribers that were lost, by full name, and when; daemons_max at most.
+  std::map<std::string, base::TimeNs> lost_;
+  base::TimeNs spared_ns_ = 0;  // when it was last asked whom others reach
+  bool cut_off_ = false;
   std::uint16_t version_ = kHelloVersionMin;
   std::optional<base::TimeNs> newer_since_ns_;  // since when all speak a newer one
 };

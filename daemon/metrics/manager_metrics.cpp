@@ -33,6 +33,8 @@ void ManagerMetrics::write_metrics(MetricsText& text) {
   text.gauge("simm_manager_connections", manager.connections(), "Connections of daemons.");
   text.gauge("simm_manager_retired_incarnations", manager.membership().retired().size(),
              "Former lives of daemons that may not come back.");
+  text.gauge("simm_manager_cut_off", manager.membership().is_cut_off() ? 1 : 0,
+             "1: too few daemons are heard to declare anybody gone, so no slots move.");
   text.gauge("simm_manager_store_failing", manager.store_error().empty() ? 0 : 1,
              "1: the newest map can not be stored, so nobody gets it.");
   write_members(text);

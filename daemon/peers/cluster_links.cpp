@@ -138,11 +138,18 @@ void ClusterLinks::hand_over(std::uint64_t id, Link& link) {
   transport::TcpLink finished{std::move(link.socket), link.peer, link.shard, id};
   if (agents_[link.agent].outgoing->control_add(finished)) {
     link.state = State::open;
+    ++open_[link.peer.value];
     return;
   }
   link.socket = std::move(finished.socket);
   link.state = State::waiting;
   retry_.after(kRetryNs, [this] { flush(); });
+}
+
+// An open one is at its end.
+void ClusterLinks::close(Link& link, State next) {
+  if (link.state == State::open && --open_[link.peer.value] == 0) open_.erase(link.peer.value);
+  link.state = next;
 }
 
 // What found a mailbox full.
@@ -203,11 +210,11 @@ void ClusterLinks::on_lost(std::size_t agent, const transport::LinkLost& lost) {
   const auto found = links_.find(lost.link);
   if (found == links_.end() || found->second.agent != agent) return;
   Link& link = found->second;
+  close(link, State::dialling);
   if (link.dialer == nullptr) {
     links_.erase(found);
     return;
   }
-  link.state = State::dialling;
   link.trouble = link_loss_text(lost.cause);
   link.dialer->redial();
 }
@@ -220,9 +227,21 @@ void ClusterLinks::stop() {
 // ---- what is known ----
 
 std::size_t ClusterLinks::open_links() const noexcept {
-  return static_cast<std::size_t>(
-      std::count_if(links_.begin(), links_.end(),
-                    [](const auto& entry) { return entry.second.state == State::open; }));
+  std::size_t open = 0;
+  for (const auto& [peer, links] : open_) open += links;
+  return open;
+}
+
+std::optional<cluster::MemberSet> ClusterLinks::reached(const cluster::SlotMap& map) const {
+  const bool asks = std::any_of(agents_.begin(), agents_.end(),
+                                [](const AgentLinks& agent) { return agent.outgoing != nullptr; });
+  if (!asks) return std::nullopt;
+  cluster::MemberSet reached;
+  for (std::size_t i = 0; i < map.members().size(); ++i) {
+    const base::PeerId peer = peers_.find(map.members()[i].identity.incarnation);
+    reached.set(i, peer == base::kSelf || open_.count(peer.value) > 0);
+  }
+  return reached;
 }
 
 bool ClusterLinks::is_reaching_out() const noexcept {

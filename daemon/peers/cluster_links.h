@@ -13,9 +13,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "daemon/cluster/cluster_message.h"
 #include "daemon/cluster/peer_table.h"
 #include "daemon/cluster/slot_map.h"
 #include "daemon/control/deadline.h"
@@ -46,6 +48,9 @@ public:
   // Every data agent routes by this map, or a newer one.
   void on_agents_use(base::Epoch epoch);
   [[nodiscard]] const cluster::PeerTable& peers() const noexcept { return peers_; }
+
+  // Whom of that map, the newest, it has connections to; none: this daemon asks nobody.
+  [[nodiscard]] std::optional<cluster::MemberSet> reached(const cluster::SlotMap& map) const;
 
   // Some connections were never tried yet: a moment later more of the map will be in reach.
   [[nodiscard]] bool is_reaching_out() const noexcept;
@@ -116,6 +121,7 @@ private:
   void flush();
   void on_lost(std::size_t agent, const transport::LinkLost& lost);
   void release_peers();
+  void close(Link& link, State next);
   [[nodiscard]] bool has_links(base::PeerId peer) const;
 
   ClusterAccess& access_;
@@ -127,6 +133,7 @@ private:
   base::Epoch agents_epoch_ = 0;
   std::uint64_t next_link_;
   std::map<std::uint64_t, Link> links_;
+  std::map<std::uint32_t, std::size_t> open_;  // links_ of that state, by the number of the peer
   std::map<std::uint64_t, Incoming> incoming_;
   std::map<std::uint32_t, Leaving> leaving_;  // by number
   Deadline retry_;

@@ -172,6 +172,9 @@ cluster::Heartbeat ClusterPresence::load() {
     heartbeat.objects += access_.counters.value(store + ".objects");
     heartbeat.used_bytes += access_.counters.value(store + ".extent_bytes");
   }
+  if (const cluster::SlotMapPtr& map = manager_->member().map()) {
+    heartbeat.reached = links_.reached(*map);
+  }
   return heartbeat;
 }
 

@@ -52,7 +52,7 @@ Cluster::Cluster(const Scenario& scenario, LogMode log_mode)
 Cluster::~Cluster() = default;
 
 void Cluster::run() {
-  const bool whole = assemble() && storm() && recovery() && sweep_all();
+  const bool whole = assemble() && storm() && recovery() && calm() && sweep_all();
   if (!whole && log_.on())
     log_.line("violation of %s: %s", report_.promise().c_str(), report_.text().c_str());
 }
@@ -280,6 +280,35 @@ void Cluster::check_versions() {
     report_.violation("P8", "server or node %u takes the cluster's version for %u, it is %u",
                       member->serial(), told, common);
   }
+}
+
+// Some daemons and the manager do not hear each other, for longer than the grace by any clock.
+// Everybody else hears everybody.
+bool Cluster::live_without_manager(const std::vector<Serial>& lonely, const char* who) {
+  const base::Epoch before = manager_->epoch();
+  if (log_.on()) log_.line("the manager does not hear %s", who);
+  for (const Serial serial : lonely) control_.cut(serial, true, true);
+  if (!step(5 * scenario_.manager.membership.rejoin_grace_ns / 2 + 1 * kSecond)) return false;
+  for (const Serial serial : lonely) control_.cut(serial, false, false);
+  if (!step(2 * kSecond)) return false;
+  if (manager_->epoch() != before) {
+    report_.violation("P8", "map %llu comes after map %llu because the manager did not hear %s",
+                      static_cast<unsigned long long>(manager_->epoch()),
+                      static_cast<unsigned long long>(before), who);
+  }
+  check_unity();
+  return report_.clean();
+}
+
+// A long grace costs many events, and shows nothing that a short one does not.
+bool Cluster::calm() {
+  if (scenario_.manager.membership.rejoin_grace_ns > 1 * kSecond) return true;
+  if (!live_without_manager({servers_[0]->serial()}, "a server that all nodes reach")) return false;
+  if (scenario_.servers < 3) return true;
+  std::vector<Serial> lonely;
+  for (std::uint32_t i = 1; i < scenario_.servers; ++i) lonely.push_back(servers_[i]->serial());
+  for (const auto& node : nodes_) lonely.push_back(node->member().serial());
+  return live_without_manager(lonely, "anybody but one server");
 }
 
 bool Cluster::sweep(SimClient& client, ipc::Opcode opcode, std::uint32_t name_space) {

@@ -3,6 +3,7 @@
 //
 //   storm:    clients submit random batches while faults happen
 //   recovery: faults stop; every batch completes, nothing stays under way, one map is everywhere
+//   calm:     single faults, one after the other, that must not move a slot
 //   sweep:    quotas held; everything can be removed, leaves nothing behind, and works again
 //
 // Thread: the one simulated thread.
@@ -78,6 +79,8 @@ private:
   bool recovery();
   void check_unity();
   void check_versions();
+  bool calm();
+  bool live_without_manager(const std::vector<Serial>& lonely, const char* who);
   bool sweep_all();
   bool sweep(SimClient& client, ipc::Opcode opcode, std::uint32_t name_space);
   void check_quota(const SimClient& client, std::uint64_t bytes);

@@ -38,6 +38,22 @@ PathPtr Network::current(std::uint32_t node, transport::Route route) const {
   return found == connections_.end() ? nullptr : found->second.current;
 }
 
+bool Network::reaches(std::uint32_t node, std::uint32_t peer) const {
+  const auto listener = listeners_.find({peer, 0});
+  if (listener == listeners_.end() || listener->second == nullptr) return false;
+  if (stopped_.count(peer) > 0) return false;
+  const auto cut = cuts_.find({node, peer});
+  return cut == cuts_.end() || !(cut->second.to_server || cut->second.to_node);
+}
+
+void Network::stopped(std::uint32_t peer, bool is_stopped) {
+  if (is_stopped) {
+    stopped_.insert(peer);
+  } else {
+    stopped_.erase(peer);
+  }
+}
+
 void Network::to_server(const PathPtr& path, std::function<void()> deliver) {
   send(path, path->next_at_server_ns, &Path::cut_to_server, std::move(deliver));
 }

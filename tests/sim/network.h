@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "tests/sim/conditions.h"
@@ -36,6 +37,10 @@ public:
   PathPtr path(std::uint32_t node, SimRequester& requester, transport::Route route);
   // The path that is there, whatever its state; null if none.
   [[nodiscard]] PathPtr current(std::uint32_t node, transport::Route route) const;
+  // A path can be made, or would stay.
+  [[nodiscard]] bool reaches(std::uint32_t node, std::uint32_t peer) const;
+  // That server's process is stopped, or goes on: for reaches() only.
+  void stopped(std::uint32_t peer, bool is_stopped);
   std::uint64_t next_serial() noexcept { return ++serial_; }
 
   // Delivers in order after a delay; never, if the path dies first.
@@ -90,6 +95,7 @@ private:
   std::map<Key, Connection> connections_;
   std::map<std::pair<std::uint32_t, std::uint16_t>, SimResponder*> listeners_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Cut> cuts_;  // node, peer
+  std::set<std::uint32_t> stopped_;
   std::vector<std::span<const std::byte>> unreachable_;
   std::uint64_t path_ids_ = 0;
   std::uint64_t serial_ = 0;

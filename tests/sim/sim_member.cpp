@@ -87,6 +87,13 @@ void SimMember::on_map(const cluster::SlotMapPtr& map, const cluster::SlotMapPtr
   hooks_.on_map(map);
 }
 
+cluster::Heartbeat SimMember::load() {
+  cluster::Heartbeat heartbeat;
+  if (hooks_.reached && member_.map() != nullptr)
+    heartbeat.reached = hooks_.reached(*member_.map());
+  return heartbeat;
+}
+
 void SimMember::on_expelled(const std::string&) {
   hooks_.on_expelled();
 }

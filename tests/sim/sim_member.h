@@ -18,6 +18,8 @@ public:
   struct Hooks {
     std::function<void(const cluster::SlotMapPtr&)> on_map;
     std::function<void()> on_expelled;
+    // Whom of the map it reaches; empty: it does not say.
+    std::function<cluster::MemberSet(const cluster::SlotMap&)> reached;
   };
 
   SimMember(ControlNetwork& network, Dice& dice, MapBook& maps, Report& report,
@@ -50,7 +52,7 @@ private:
   // MemberEvents.
   void on_map(const cluster::SlotMapPtr& map, const cluster::SlotMapPtr& before) override;
   void on_expelled(const std::string& reason) override;
-  cluster::Heartbeat load() override { return {}; }
+  cluster::Heartbeat load() override;
   cluster::Answer answer(const cluster::Question&) override { return {}; }
   void on_answer(const cluster::Answer&) override {}
 

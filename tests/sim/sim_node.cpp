@@ -45,7 +45,8 @@ SimNode::SimNode(const Scenario& scenario, Network& network, ControlNetwork& con
           network.loop(), dice, clock_, [this] { return turn(); },
           [this] { return std::min(engine_.next_deadline_ns(), sessions_.next_deadline_ns()); }),
       member_(control, dice, maps, network.report(), config,
-              {[this](const cluster::SlotMapPtr& map) { take_map(map); }, [] {}}) {
+              {[this](const cluster::SlotMapPtr& map) { take_map(map); }, [] {},
+               [this](const cluster::SlotMap& map) { return reached(map); }}) {
   requester_.bind(engine_);
   requester_.wake = [this] { process_.wake(); };
   requester_.resolve = [this](base::PeerId peer) {
@@ -66,6 +67,16 @@ void SimNode::take_map(const cluster::SlotMapPtr& map) {
   network_.loop().after(dice_.skewed(1, 10 * kMs), [this, alive = std::weak_ptr<int>(alive_)] {
     if (!alive.expired()) use_newest();
   });
+}
+
+// Production has connections that stand, or not; here paths are made when they are needed.
+cluster::MemberSet SimNode::reached(const cluster::SlotMap& map) const {
+  cluster::MemberSet reached;
+  for (std::size_t i = 0; i < map.members().size(); ++i) {
+    const auto serial = static_cast<Serial>(map.members()[i].identity.incarnation.low);
+    reached.set(i, network_.reaches(number_, serial));
+  }
+  return reached;
 }
 
 void SimNode::use_newest() {

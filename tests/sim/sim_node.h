@@ -56,6 +56,7 @@ private:
   int turn();
   void take_map(const cluster::SlotMapPtr& map);
   void use_newest();
+  [[nodiscard]] cluster::MemberSet reached(const cluster::SlotMap& map) const;
   void release_peers();
   [[nodiscard]] std::unique_ptr<memory::RegionMemory> make_region(std::span<std::byte> pages) const;
   static void take_back(const session::SessionEvent& event);

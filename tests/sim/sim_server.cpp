@@ -14,7 +14,8 @@ SimServer::SimServer(const Scenario& scenario, Network& network, ControlNetwork&
               {[this](const cluster::SlotMapPtr&) {
                  for (std::size_t shard = 0; shard < shards_.size(); ++shard) tell_shard(shard);
                },
-               std::move(expelled)}) {
+               std::move(expelled),
+               {}}) {
   const base::PeerId peer{member_.serial()};
   for (std::uint16_t shard = 0; shard < config.shards; ++shard) {
     shards_.push_back(
@@ -23,11 +24,13 @@ SimServer::SimServer(const Scenario& scenario, Network& network, ControlNetwork&
 }
 
 void SimServer::pause() {
+  network_.stopped(serial(), true);
   member_.pause();
   for (const auto& shard : shards_) shard->process().pause();
 }
 
 void SimServer::resume() {
+  network_.stopped(serial(), false);
   for (const auto& shard : shards_) shard->process().resume();
   member_.resume();
 }

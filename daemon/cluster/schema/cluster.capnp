@@ -74,6 +74,7 @@ struct Heartbeat {
   objects @2 :UInt64;
   usedBytes @3 :UInt64;
   recovering @4 :Bool;
+  reached @5 :Data;                # bit i: member i of that map; empty: it does not say
 }
 
 struct Joined {

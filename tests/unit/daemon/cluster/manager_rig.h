@@ -40,7 +40,7 @@ public:
     maps.push_back(map);
   }
   void on_expelled(const std::string& reason) override { expelled = reason; }
-  Heartbeat load() override { return {0, 0, 12, 3456}; }
+  Heartbeat load() override { return {0, 0, 12, 3456, false, reached}; }
   Answer answer(const Question& question) override {
     asked.push_back(question);
     return {0, simm::Status::ok, "\"I am " + member.config().identity.name + "\""};
@@ -55,6 +55,7 @@ public:
   bool reachable = true;        // false: messages of either way are lost, nobody notices
   std::uint16_t version = kHelloVersionMax;  // that its hello agrees on
   bool frozen = false;                       // it does nothing
+  std::optional<MemberSet> reached;
   std::deque<Bytes> to_manager;
   std::deque<Bytes> to_member;
   std::vector<SlotMapPtr> maps;

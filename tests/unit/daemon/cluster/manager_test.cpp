@@ -111,6 +111,35 @@ TEST_CASE("a dead member keeps its slots for the grace, then they move") {
   }
 }
 
+TEST_CASE("a manager that is cut off with one storage daemon moves nothing") {
+  using namespace manager_test;
+  Rig rig;
+  for (std::uint64_t i = 1; i <= 4; ++i) rig.add("s" + std::to_string(i), i);
+  rig.add("n", 9, 0, ClusterRole::node);
+  rig.run(3 * kNsPerSecond);
+  const SlotMapPtr before = rig.manager->map();
+  for (std::size_t i = 1; i < rig.daemons.size(); ++i) rig.daemons[i]->reachable = false;
+  rig.run(300 * kNsPerSecond);
+  for (const auto& daemon : rig.daemons) daemon->reachable = true;
+  rig.run(60 * kNsPerSecond);
+  CHECK(*rig.manager->map() == *before);
+}
+
+TEST_CASE("a member that the manager does not hear and the nodes reach keeps its slots") {
+  using namespace manager_test;
+  Rig rig;
+  for (std::uint64_t i = 1; i <= 3; ++i) rig.add("s" + std::to_string(i), i);
+  Daemon& node = rig.add("n", 9, 0, ClusterRole::node);
+  rig.run(3 * kNsPerSecond);
+  node.reached = MemberSet{}.set();
+  rig.daemons[2]->reachable = false;
+  rig.run(300 * kNsPerSecond);
+  CHECK(rig.epoch() == 1);
+  node.reached->reset();
+  rig.run(35 * kNsPerSecond);
+  CHECK(rig.epoch() == 2);
+}
+
 TEST_CASE("a restarted daemon takes its old slots under a new epoch, and they are empty") {
   using namespace manager_test;
   Rig rig;

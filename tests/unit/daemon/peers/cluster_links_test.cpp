@@ -132,6 +132,7 @@ TEST_CASE("each agent gets its connections to every shard of every peer") {
   CHECK(world.links.is_reaching_out());
   world.until([&] { return world.held() == 16; });
   CHECK(world.links.open_links() == 16);
+  CHECK(world.links.reached(*world.map) == cluster::MemberSet{0b11});
   CHECK_FALSE(world.links.is_reaching_out());
   for (const Agent* agent : {&world.one, &world.two}) {
     std::map<std::pair<std::uint32_t, std::uint16_t>, int> seen;
