@@ -34,9 +34,18 @@ const char* member_state_name(MemberState state) noexcept {
 }
 
 Membership::Membership(const MembershipConfig& config, const base::Clock& clock)
-    : config_(config), clock_(clock) {}
+    : config_(config), clock_(clock), looked_ns_(clock.now_ns()) {}
+
+// As long as it was late, nobody was heard or answered, and everybody has hung up.
+void Membership::look_at_clock() {
+  const base::TimeNs now_ns = clock_.now_ns();
+  const bool is_late = now_ns - looked_ns_ >= config_.member_timeout_ns / 2;
+  if (is_late) names_kept_ns_ = now_ns + config_.member_timeout_ns + config_.redial_ns;
+  looked_ns_ = now_ns;
+}
 
 void Membership::restore(const SlotMap& map) {
+  names_kept_ns_ = clock_.now_ns() + config_.member_timeout_ns + config_.redial_ns;
   restore(map, false);
 }
 
@@ -96,6 +105,16 @@ bool Membership::lives(const KnownMember& member) const {
          (member.state == MemberState::live || member.state == MemberState::draining);
 }
 
+bool Membership::keeps_its_name(const KnownMember& member) const {
+  if (lives(member)) return true;
+  const base::TimeNs now_ns = clock_.now_ns();
+  if (member.state == MemberState::gone) return false;
+  if (now_ns < names_kept_ns_) return true;
+  // A subscriber has nothing to lose, and its successor would lose time.
+  const bool was_cut = member.connection == 0 && member.broken_ns != 0;
+  return member.owns_slots() && was_cut && now_ns - member.broken_ns < config_.member_timeout_ns;
+}
+
 std::optional<JoinVerdict> Membership::refusal(const KnownMember* holder,
                                                const DaemonIdentity& identity,
                                                const Join& join) const {
@@ -116,11 +135,24 @@ std::optional<JoinVerdict> Membership::refusal(const KnownMember* holder,
       return JoinVerdict{Kind::refused_for_ever, checked.error().context, 0};
     }
   }
-  if (holder != nullptr && lives(*holder) && holder->identity.incarnation != identity.incarnation) {
+  const bool is_other = holder != nullptr && holder->identity.incarnation != identity.incarnation;
+  if (is_other && keeps_its_name(*holder)) {
+    const std::string whose = lives(*holder) ? " is taken by a live daemon (incarnation "
+                                             : " belongs to a daemon that may be on its way back "
+                                               "(incarnation ";
     return JoinVerdict{Kind::refused,
-                       "the name " + name + " is taken by a live daemon (incarnation " +
-                           holder->identity.incarnation.text() + " at " + holder->joined.address +
+                       "the name " + name + whose + holder->identity.incarnation.text() + " at " +
+                           holder->joined.address +
                            "); names are unique: stop that one, or choose another name",
+                       0};
+  }
+  const auto lost = lost_.find(name);
+  if (lost != lost_.end() && lost->second.incarnation != identity.incarnation &&
+      clock_.now_ns() < names_kept_ns_) {
+    return JoinVerdict{Kind::refused,
+                       "the name " + name +
+                           " belongs to a daemon that may be on its way back (incarnation " +
+                           lost->second.incarnation.text() + ")",
                        0};
   }
   if (const KnownMember* namesake = namesake_of(identity)) {
@@ -145,6 +177,7 @@ std::optional<JoinVerdict> Membership::refusal(const KnownMember* holder,
 
 JoinVerdict Membership::join(ConnectionId connection, const DaemonIdentity& identity,
                              const Join& join, std::uint16_t version) {
+  look_at_clock();
   const std::string name = full_name(identity);
   const auto held = members_.find(name);
   if (auto refused = refusal(held == members_.end() ? nullptr : &held->second, identity, join)) {
@@ -176,6 +209,7 @@ JoinVerdict Membership::join(ConnectionId connection, const DaemonIdentity& iden
 }
 
 bool Membership::heard(ConnectionId connection, const Heartbeat& heartbeat) {
+  look_at_clock();
   KnownMember* member = find_mutable(connection);
   if (member == nullptr) return false;
   member->heard_ns = clock_.now_ns();
@@ -191,6 +225,7 @@ bool Membership::heard(ConnectionId connection, const Heartbeat& heartbeat) {
 }
 
 void Membership::drain(ConnectionId connection) {
+  look_at_clock();
   KnownMember* member = find_mutable(connection);
   if (member == nullptr) return;
   member->heard_ns = clock_.now_ns();
@@ -198,13 +233,15 @@ void Membership::drain(ConnectionId connection) {
 }
 
 void Membership::disconnected(ConnectionId connection) {
+  look_at_clock();
   KnownMember* member = find_mutable(connection);
   connections_.erase(connection);
   if (member == nullptr) return;
   member->connection = 0;
+  member->broken_ns = clock_.now_ns();
   const bool left = member->state == MemberState::draining;
   if (!left && !member->owns_slots() && lost_.size() < config_.daemons_max) {
-    lost_[full_name(member->identity)] = clock_.now_ns();
+    lost_[full_name(member->identity)] = {member->identity.incarnation, clock_.now_ns()};
   }
   if (member->state == MemberState::live) go_away(*member, clock_.now_ns());
   forget();
@@ -253,6 +290,7 @@ void Membership::spare_the_reached(const SlotMap& map, base::TimeNs now_ns) {
 }
 
 int Membership::tick(const SlotMap* map) {
+  look_at_clock();
   const base::TimeNs now_ns = clock_.now_ns();
   int changed = 0;
   for (auto& [name, member] : members_) {
@@ -264,7 +302,7 @@ int Membership::tick(const SlotMap* map) {
   }
   settle_version();
   std::erase_if(lost_, [&](const auto& entry) {
-    return now_ns - entry.second >= kLostGraces * config_.rejoin_grace_ns;
+    return now_ns - entry.second.since_ns >= kLostGraces * config_.rejoin_grace_ns;
   });
   // Most likely nobody is away but we are. When that ends, everybody has the whole grace to be
   // heard again.

@@ -10,7 +10,8 @@
 //
 // A name belongs to one incarnation. While that one is live another of the same name is refused;
 // when it is not, the other takes its place, and the former incarnation is retired: it never comes
-// back.
+// back. A holder whom the manager could not hear keeps its name until it can have come back: after
+// a start, after a turn that came late, and for a moment after its connection broke.
 //
 // The grace runs only where silence proves something. A manager that hears no owner of slots, or
 // with itself no more than half of the daemons, is cut off itself: it declares nobody gone. Nor
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include "daemon/base/clock.h"
+#include "daemon/cluster/backoff.h"
 #include "daemon/cluster/cluster_message.h"
 #include "daemon/cluster/hello/hello.h"
 #include "daemon/cluster/manager_state.h"
@@ -45,6 +47,8 @@ struct MembershipConfig {
   // Away for so long: its slots move. A member whose memory takes long to come back has asked for
   // more (MapMember::grace_ms).
   base::TimeNs rejoin_grace_ns = 30 * base::kNsPerSecond;
+  // So long a daemon may need to find the manager again, once that is there.
+  base::TimeNs redial_ns = 2 * Backoff::kLongestNs;
   // All known daemons speak a newer version for so long: then it is the cluster's. Longer than a
   // connection needs to come back, so that one that breaks does not look like an upgrade.
   base::TimeNs version_settle_ns = 3 * base::kNsPerSecond;
@@ -63,6 +67,7 @@ struct KnownMember {
   base::TimeNs heard_ns = 0;
   base::TimeNs away_ns = 0;    // since when
   base::TimeNs missed_ns = 0;  // since when its grace runs
+  base::TimeNs broken_ns = 0;  // when its connection ended, if it has none
   bool is_hearsay = false;     // never heard here: another member's map names it
   Heartbeat last;
   bool owns_later = false;  // it joined without slots, to get some when it has recovered
@@ -121,6 +126,9 @@ public:
 private:
   [[nodiscard]] KnownMember* find_mutable(ConnectionId connection);
   [[nodiscard]] bool lives(const KnownMember& member) const;
+  [[nodiscard]] bool keeps_its_name(const KnownMember& member) const;
+  // First of all in each turn: one that came late is nobody's fault.
+  void look_at_clock();
   [[nodiscard]] std::optional<JoinVerdict> refusal(const KnownMember* holder,
                                                    const DaemonIdentity& identity,
                                                    const Join& join) const;
@@ -142,9 +150,15 @@ private:
   std::map<std::string, KnownMember> members_;
   std::map<ConnectionId, std::string> connections_;
   std::vector<DaemonIdentity> retired_;
-  // Subscribers that were lost, by full name, and when; daemons_max at most.
-  std::map<std::string, base::TimeNs> lost_;
-  base::TimeNs spared_ns_ = 0;  // when it was last asked whom others reach
+  struct Lost {
+    Incarnation incarnation;
+    base::TimeNs since_ns = 0;
+  };
+  // Subscribers that were lost, by full name; daemons_max at most.
+  std::map<std::string, Lost> lost_;
+  base::TimeNs looked_ns_;          // at the clock
+  base::TimeNs names_kept_ns_ = 0;  // until then every name is its holder's
+  base::TimeNs spared_ns_ = 0;      // when it was last asked whom others reach
   bool cut_off_ = false;
   std::uint16_t version_ = kHelloVersionMin;
   std::optional<base::TimeNs> newer_since_ns_;  // since when all speak a newer one

@@ -300,8 +300,42 @@ bool Cluster::live_without_manager(const std::vector<Serial>& lonely, const char
   return report_.clean();
 }
 
+// A second daemon of a server's name asks for its place, and the manager hears nobody for a while.
+bool Cluster::live_with_a_stranger(bool manager_dies) {
+  const Serial holder = servers_[0]->serial();
+  const base::Epoch before = manager_->epoch();
+  auto config = member_config(cluster::ClusterRole::storage, 1);
+  if (log_.on()) log_.line("a stranger has the name of server %u", holder);
+  auto stranger =
+      std::make_unique<SimServer>(scenario_, network_, control_, dice_, maps_, config, [] {});
+  if (!step(500 * kMs)) return false;
+  if (manager_dies) {
+    kill_manager();
+  } else {
+    manager_->pause();
+  }
+  // Longer than any member waits for an answer.
+  if (!step(2 * kSecond)) return false;
+  if (manager_dies) {
+    start_manager();
+  } else {
+    manager_->resume();
+  }
+  if (!step(2 * kSecond)) return false;
+  if (servers_[0]->serial() != holder || manager_->epoch() != before) {
+    report_.violation("P8", "map %llu follows map %llu: a stranger took the place of server %u",
+                      static_cast<unsigned long long>(manager_->epoch()),
+                      static_cast<unsigned long long>(before), holder);
+  }
+  network_.server_crashed(stranger->serial(), false);
+  stranger.reset();
+  check_unity();
+  return report_.clean();
+}
+
 // A long grace costs many events, and shows nothing that a short one does not.
 bool Cluster::calm() {
+  if (!live_with_a_stranger(false) || !live_with_a_stranger(true)) return false;
   if (scenario_.manager.membership.rejoin_grace_ns > 1 * kSecond) return true;
   if (!live_without_manager({servers_[0]->serial()}, "a server that all nodes reach")) return false;
   if (scenario_.servers < 3) return true;

@@ -44,6 +44,7 @@ void draw_manager(cluster::ManagerConfig& m, Dice& dice) {
   m.membership.member_timeout_ns = dice.between(4, 8) * m.heartbeat_ns;
   m.membership.rejoin_grace_ns =
       dice.percent(60) ? dice.between(300, 800) * kMs : dice.between(1, 4) * kSecond;
+  m.membership.redial_ns = 200 * kMs;
   m.join_timeout_ns = 1 * kSecond;
   m.settle_ns = dice.between(1, 20) * kMs;
   m.first_map_wait_ns = dice.between(20, 100) * kMs;

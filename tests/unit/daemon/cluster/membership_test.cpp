@@ -32,7 +32,16 @@ struct Fixture {
   Kind join(ConnectionId connection, const DaemonIdentity& identity, const Join& join = join_of()) {
     return membership.join(connection, identity, join).kind;
   }
+  // In turns, as a manager has them.
   void pass(base::TimeNs ns) {
+    for (base::TimeNs step_ns = 0; ns > 0; ns -= step_ns) {
+      step_ns = std::min<base::TimeNs>(ns, 100 * kNsPerMs);
+      clock.advance_ns(step_ns);
+      membership.tick(nullptr);
+    }
+  }
+  // Without a turn: the manager was stopped.
+  void stop_for(base::TimeNs ns) {
     clock.advance_ns(ns);
     membership.tick(nullptr);
   }
@@ -121,8 +130,12 @@ TEST_CASE("a name is its holder's while that one lives; then the next one's, for
   // Another role may have the same name.
   CHECK(f.join(3, {incarnation(3), ClusterRole::node, "a"}) == Kind::accepted);
 
-  SUBCASE("its connection has ended") {
+  SUBCASE("its connection has ended, a moment ago") {
     f.membership.disconnected(1);
+    CHECK(f.join(4, storage("a", 2)) == Kind::refused);
+    f.pass(900 * kNsPerMs);
+    CHECK(f.join(4, storage("a", 2)) == Kind::refused);
+    f.pass(100 * kNsPerMs);
   }
   SUBCASE("it is silent") {
     f.pass(kNsPerSecond);
@@ -134,9 +147,43 @@ TEST_CASE("a name is its holder's while that one lives; then the next one's, for
   CHECK_FALSE(f.membership.heard(1, {}));
   CHECK(f.join(5, storage("a", 1)) == Kind::refused_for_ever);
   f.membership.disconnected(4);
-  f.pass(60 * kNsPerSecond);
+  f.pass(20 * kNsPerSecond);
   CHECK(f.join(6, storage("a", 1)) == Kind::refused_for_ever);
   CHECK(f.join(7, storage("a", 2)) == Kind::accepted);
+}
+
+TEST_CASE("a name stays its holder's while it may be on its way back") {
+  using namespace membership_test;
+  for (const bool is_first : {false, true}) {
+    for (const bool comes_back : {false, true}) {
+      Fixture f;
+      f.join(1, storage("a", 1));
+      f.join(2, {incarnation(2), ClusterRole::node, "n"}, join_of(0));
+      const auto stranger = [&](ConnectionId id) { return f.join(id, storage("a", 11)); };
+      const auto node = [&](ConnectionId id, std::uint64_t number) {
+        return f.join(id, {incarnation(number), ClusterRole::node, "n"}, join_of(0));
+      };
+      // The manager was stopped. Both have hung up, and maybe it hears of the stranger first.
+      f.clock.advance_ns(2500 * kNsPerMs);
+      if (is_first) CHECK(stranger(10) == Kind::refused);
+      f.membership.tick(nullptr);
+      f.membership.disconnected(1);
+      f.membership.disconnected(2);
+      CHECK(stranger(11) == Kind::refused);
+      CHECK(node(12, 12) == Kind::refused);
+      CHECK(node(13, 2) == Kind::accepted);
+      f.pass(f.config.member_timeout_ns + f.config.redial_ns - 100 * kNsPerMs);
+      CHECK(stranger(20) == Kind::refused);
+      if (comes_back) {
+        CHECK(f.join(21, storage("a", 1)) == Kind::accepted);
+        CHECK(stranger(22) == Kind::refused);
+        continue;
+      }
+      f.pass(100 * kNsPerMs);
+      CHECK(stranger(23) == Kind::accepted);
+      CHECK(f.join(24, storage("a", 1)) == Kind::refused_for_ever);
+    }
+  }
 }
 
 TEST_CASE("the same incarnation on a new connection: the old one is to be closed") {
@@ -309,7 +356,7 @@ TEST_CASE("a manager that was stopped for long blames nobody") {
   Fixture f;
   f.join(1, storage("a", 1));
   f.join(2, storage("b", 2));
-  f.pass(100 * kNsPerSecond);
+  f.stop_for(100 * kNsPerSecond);
   f.membership.heard(1, {});
   f.pass(50 * kNsPerMs);
   CHECK(f.owners() == 2);
@@ -330,6 +377,7 @@ TEST_CASE("restored members have the grace to come back, as they are or restarte
   f.membership.restore(*map);
   f.membership.restore({storage("a", 77)});
   CHECK(f.membership.owners() == map->members());
+  CHECK(f.join(2, storage("b", 22)) == Kind::refused);
   f.pass(60 * kNsPerSecond);
   CHECK(f.owners() == 3);
   CHECK(f.join(1, storage("a", 1)) == Kind::accepted);
@@ -452,6 +500,10 @@ TEST_CASE("what a member says about itself is checked, and the tables have an en
   // The limit of incarnations that are remembered.
   for (std::uint64_t i = 0; i <= kRetiredMax + 10; ++i) {
     small.disconnected(i == 0 ? 1 : 100 + i - 1);
+    for (int turn = 0; turn < 4; ++turn) {
+      f.clock.advance_ns(f.config.member_timeout_ns / 4);
+      small.tick(nullptr);
+    }
     REQUIRE(small.join(100 + i, storage("s1", 100 + i), join_of()).kind == Kind::accepted);
   }
   CHECK(small.retired().size() == kRetiredMax);
@@ -519,6 +571,7 @@ TEST_CASE("random membership histories against a model") {
     base::TimeNs away_ns = 0;  // 0: live
     bool draining = false;
     bool gone = false;
+    base::TimeNs broken_ns = 0;
   };
   for (int run = 0; run < 50; ++run) {
     Fixture f;
@@ -564,7 +617,10 @@ TEST_CASE("random membership histories against a model") {
                              held->second.connection != 0 && held->second.away_ns == 0 &&
                              !held->second.gone &&
                              f.clock.now_ns() - held->second.heard_ns < f.config.member_timeout_ns;
-        const bool blocked = has_namesake || is_held;
+        const bool was_cut = held != model.end() && held->second.number != number &&
+                             held->second.connection == 0 && !held->second.gone &&
+                             f.clock.now_ns() - held->second.broken_ns < f.config.member_timeout_ns;
+        const bool blocked = has_namesake || is_held || was_cut;
         const Kind kind = f.join(next_connection, storage(name, number));
         REQUIRE(kind ==
                 (is_retired ? Kind::refused_for_ever : (blocked ? Kind::refused : Kind::accepted)));
@@ -585,6 +641,7 @@ TEST_CASE("random membership histories against a model") {
         } else if (action == 4) {
           f.membership.disconnected(h.connection);
           h.connection = 0;
+          h.broken_ns = f.clock.now_ns();
           if (h.draining || h.gone) {
             model.erase(held);
           } else if (h.away_ns == 0) {
@@ -595,10 +652,15 @@ TEST_CASE("random membership histories against a model") {
           h = {h.number, h.connection, f.clock.now_ns(), 0, true, false};
         }
       }
-      f.clock.advance_ns(random() % (random() % 4 == 0 ? 9'000 * kNsPerMs : 300 * kNsPerMs));
-      hear_them();
-      f.membership.tick(nullptr);
-      expire();
+      base::TimeNs left = random() % (random() % 4 == 0 ? 9'000 * kNsPerMs : 300 * kNsPerMs);
+      do {
+        const base::TimeNs step_ns = std::min<base::TimeNs>(left, 400 * kNsPerMs);
+        left -= step_ns;
+        f.clock.advance_ns(step_ns);
+        hear_them();
+        f.membership.tick(nullptr);
+        expire();
+      } while (left > 0);
       std::map<std::string, std::uint64_t> expected = always;
       for (const auto& [key, h] : model) {
         if (!h.draining && !h.gone) expected[key] = h.number;
