@@ -6,59 +6,7 @@
 #include <map>
 #include <set>
 
-#include "daemon/base/manual_clock.h"
-#include "tests/unit/daemon/cluster/cluster_samples.h"
-
-namespace membership_test {
-
-using namespace cluster_samples;
-using Kind = JoinVerdict::Kind;
-using base::kNsPerMs;
-using base::kNsPerSecond;
-
-Join join_of(std::uint64_t weight_bytes = kGiB) {
-  return Join{weight_bytes > 0 ? "10.0.0.7" : "", 30002, 2, weight_bytes, 0, false};
-}
-
-DaemonIdentity storage(const std::string& name, std::uint64_t number) {
-  return {incarnation(number), ClusterRole::storage, name};
-}
-
-struct Fixture {
-  base::ManualClock clock;
-  MembershipConfig config;
-  Membership membership{config, clock};
-
-  Kind join(ConnectionId connection, const DaemonIdentity& identity, const Join& join = join_of()) {
-    return membership.join(connection, identity, join).kind;
-  }
-  // In turns, as a manager has them.
-  void pass(base::TimeNs ns) {
-    for (base::TimeNs step_ns = 0; ns > 0; ns -= step_ns) {
-      step_ns = std::min<base::TimeNs>(ns, 100 * kNsPerMs);
-      clock.advance_ns(step_ns);
-      membership.tick(nullptr);
-    }
-  }
-  // Without a turn: the manager was stopped.
-  void stop_for(base::TimeNs ns) {
-    clock.advance_ns(ns);
-    membership.tick(nullptr);
-  }
-  std::string state(const std::string& name) {
-    const auto found = membership.members().find("storage/" + name);
-    return found == membership.members().end() ? "" : member_state_name(found->second.state);
-  }
-  std::size_t owners() { return membership.owners().size(); }
-};
-
-// One that goes on between two looks at it, as real clocks do.
-struct RunningClock final : base::Clock {
-  base::TimeNs now_ns() const noexcept override { return now += 1000; }
-  mutable base::TimeNs now = kNsPerSecond;
-};
-
-}  // namespace membership_test
+#include "tests/unit/daemon/cluster/membership_fixture.h"
 
 TEST_CASE("who is found to be silent is away first, also while the clock goes on") {
   using namespace membership_test;
@@ -117,87 +65,6 @@ TEST_CASE("a member whose connection ends is away at once; subscribers are forgo
   CHECK(f.state("a") == "away");
   CHECK(f.owners() == 1);
   CHECK(f.membership.members().size() == 1);
-}
-
-TEST_CASE("a name is its holder's while that one lives; then the next one's, for ever") {
-  using namespace membership_test;
-  Fixture f;
-  CHECK(f.join(1, storage("a", 1)) == Kind::accepted);
-  const JoinVerdict taken = f.membership.join(2, storage("a", 2), join_of());
-  CHECK(taken.kind == Kind::refused);
-  CHECK(taken.reason.find("storage/a") != std::string::npos);
-  CHECK(taken.reason.find(incarnation(1).text()) != std::string::npos);
-  // Another role may have the same name.
-  CHECK(f.join(3, {incarnation(3), ClusterRole::node, "a"}) == Kind::accepted);
-
-  SUBCASE("its connection has ended, a moment ago") {
-    f.membership.disconnected(1);
-    CHECK(f.join(4, storage("a", 2)) == Kind::refused);
-    f.pass(900 * kNsPerMs);
-    CHECK(f.join(4, storage("a", 2)) == Kind::refused);
-    f.pass(100 * kNsPerMs);
-  }
-  SUBCASE("it is silent") {
-    f.pass(kNsPerSecond);
-  }
-  CHECK(f.join(4, storage("a", 2)) == Kind::accepted);
-  CHECK(f.owners() == 2);
-  CHECK(f.membership.retired() == std::vector<DaemonIdentity>{storage("a", 1)});
-  // The former incarnation wakes up.
-  CHECK_FALSE(f.membership.heard(1, {}));
-  CHECK(f.join(5, storage("a", 1)) == Kind::refused_for_ever);
-  f.membership.disconnected(4);
-  f.pass(20 * kNsPerSecond);
-  CHECK(f.join(6, storage("a", 1)) == Kind::refused_for_ever);
-  CHECK(f.join(7, storage("a", 2)) == Kind::accepted);
-}
-
-TEST_CASE("a name stays its holder's while it may be on its way back") {
-  using namespace membership_test;
-  for (const bool is_first : {false, true}) {
-    for (const bool comes_back : {false, true}) {
-      Fixture f;
-      f.join(1, storage("a", 1));
-      f.join(2, {incarnation(2), ClusterRole::node, "n"}, join_of(0));
-      const auto stranger = [&](ConnectionId id) { return f.join(id, storage("a", 11)); };
-      const auto node = [&](ConnectionId id, std::uint64_t number) {
-        return f.join(id, {incarnation(number), ClusterRole::node, "n"}, join_of(0));
-      };
-      // The manager was stopped. Both have hung up, and maybe it hears of the stranger first.
-      f.clock.advance_ns(2500 * kNsPerMs);
-      if (is_first) CHECK(stranger(10) == Kind::refused);
-      f.membership.tick(nullptr);
-      f.membership.disconnected(1);
-      f.membership.disconnected(2);
-      CHECK(stranger(11) == Kind::refused);
-      CHECK(node(12, 12) == Kind::refused);
-      CHECK(node(13, 2) == Kind::accepted);
-      f.pass(f.config.member_timeout_ns + f.config.redial_ns - 100 * kNsPerMs);
-      CHECK(stranger(20) == Kind::refused);
-      if (comes_back) {
-        CHECK(f.join(21, storage("a", 1)) == Kind::accepted);
-        CHECK(stranger(22) == Kind::refused);
-        continue;
-      }
-      f.pass(100 * kNsPerMs);
-      CHECK(stranger(23) == Kind::accepted);
-      CHECK(f.join(24, storage("a", 1)) == Kind::refused_for_ever);
-    }
-  }
-}
-
-TEST_CASE("the same incarnation on a new connection: the old one is to be closed") {
-  using namespace membership_test;
-  Fixture f;
-  f.join(1, storage("a", 1));
-  const JoinVerdict again = f.membership.join(2, storage("a", 1), join_of(2 * kGiB));
-  CHECK(again.kind == Kind::accepted);
-  CHECK(again.superseded == 1);
-  // Its end is no end of the member.
-  f.membership.disconnected(1);
-  CHECK(f.state("a") == "live");
-  CHECK(f.membership.owners()[0].weight_bytes == 2 * kGiB);
-  CHECK(f.membership.retired().empty());
 }
 
 TEST_CASE("who drains owns nothing, at once") {
@@ -508,23 +375,6 @@ TEST_CASE("what a member says about itself is checked, and the tables have an en
   }
   CHECK(small.retired().size() == kRetiredMax);
   CHECK(small.retired().back() == storage("s1", 100 + kRetiredMax + 9));
-}
-
-TEST_CASE("an incarnation has one name, whoever else says that it is his") {
-  using namespace membership_test;
-  Fixture f;
-  CHECK(f.join(1, storage("a", 1)) == Kind::accepted);
-  // Not for ever: the other one may be the liar.
-  const JoinVerdict verdict = f.membership.join(2, storage("b", 1), join_of());
-  CHECK(verdict.kind == Kind::refused);
-  CHECK(verdict.reason.find("storage/a") != std::string::npos);
-  CHECK(f.join(3, {incarnation(1), ClusterRole::node, "a"}, join_of(0)) == Kind::refused);
-  f.membership.restore(*slot_map_of(7, {member("c", 1), member("d", 2)}, nullptr, nullptr));
-  CHECK(f.state("c").empty());
-  CHECK(f.state("d") == "away");
-  CHECK(f.owners() == 2);
-  CHECK(f.join(4, storage("a", 1)) == Kind::accepted);
-  CHECK(build_slot_map(8, f.membership.owners(), nullptr, nullptr).has_value());
 }
 
 TEST_CASE("there are never more owners than a map holds, whichever way they come") {

@@ -1,6 +1,6 @@
 // What the reuse policy makes of traffic that nobody tuned it for, beside plain age. The generators
 // are small relatives of what was measured; the seed is fixed, SIMM_SEED takes another one.
-#include "tests/unit/daemon/store/policy_workload.h"
+#include "tests/workloads/policy_workload.h"
 
 #include <cstdlib>
 
