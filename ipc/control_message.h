@@ -38,7 +38,9 @@ const char* region_kind_name(RegionRequestKind kind) noexcept;
 inline constexpr std::uint32_t kReachOutlivesSocket = 1;
 // Behind the other descriptors of Welcome comes the daemon's pidfd.
 inline constexpr std::uint32_t kProcessDescriptor = 2;
-inline constexpr std::uint32_t kExtensions = kReachOutlivesSocket | kProcessDescriptor;
+// Behind those comes the page of death_mark.h.
+inline constexpr std::uint32_t kDeathMark = 4;
+inline constexpr std::uint32_t kExtensions = kReachOutlivesSocket | kProcessDescriptor | kDeathMark;
 
 struct Hello {
   // The oldest layout that the library speaks: a daemon that knows no range looks at this one.
@@ -106,7 +108,7 @@ struct Welcome {
   std::uint32_t extensions = 0;
   bool operator==(const Welcome&) const = default;
 };
-inline constexpr std::size_t kWelcomeFds = 2;  // one more with kProcessDescriptor
+inline constexpr std::size_t kWelcomeFds = 2;  // one more with kProcessDescriptor, and kDeathMark
 struct Opened {
   bool operator==(const Opened&) const = default;
 };

@@ -107,7 +107,8 @@ Attacher::State Attacher::on_message(std::span<const std::byte> packet, ipc::Rec
 Attacher::State Attacher::on_welcome(const ipc::Welcome& welcome, ipc::Received& received) {
   if (Outcome fits = ipc::check_welcome(welcome); !fits) return fail(std::move(fits).error());
   const bool has_process = (welcome.extensions & ipc::kProcessDescriptor) != 0;
-  const std::size_t expected = ipc::kWelcomeFds + (has_process ? 1 : 0);
+  const bool has_mark = (welcome.extensions & ipc::kDeathMark) != 0;
+  const std::size_t expected = ipc::kWelcomeFds + (has_process ? 1 : 0) + (has_mark ? 1 : 0);
   if (received.fd_count != expected) {
     return fail(Error{Status::incompatible, "the daemon sent " + std::to_string(received.fd_count) +
                                                 " descriptors with its welcome, not " +
@@ -130,6 +131,11 @@ Attacher::State Attacher::on_welcome(const ipc::Welcome& welcome, ipc::Received&
   prefault(memory_.data(), memory_.bytes());
   bell_ = ipc::BellSocket(received.fds[1].release());
   if (has_process) process_ = std::move(received.fds[ipc::kWelcomeFds]);
+  if (has_mark) {
+    auto watch = ipc::DeathWatch::map(received.fds[expected - 1].get());
+    if (!watch) return fail(std::move(watch).error());
+    death_watch_ = std::move(*watch);
+  }
   welcome_ = welcome;
   if (!send(ipc::Mapped{})) return state_;
   return state_ = State::waiting_opened;
@@ -170,9 +176,9 @@ Attacher::State Attacher::send_restores() {
     ++unanswered_;
   }
   if (unanswered_ > 0) return state_;
-  session_ =
-      std::make_shared<Session>(settings_.generation, std::move(socket_), std::move(bell_),
-                                std::move(memory_), std::move(welcome_), std::move(process_));
+  session_ = std::make_shared<Session>(settings_.generation, std::move(socket_), std::move(bell_),
+                                       std::move(memory_), std::move(welcome_), std::move(process_),
+                                       std::move(death_watch_));
   return state_ = State::done;
 }
 

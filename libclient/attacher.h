@@ -81,6 +81,7 @@ private:
   ipc::BellSocket bell_{-1};
   ipc::Mapping memory_;
   ipc::UniqueFd process_;
+  ipc::DeathWatch death_watch_;
   ipc::Welcome welcome_;
   std::shared_ptr<Session> session_;
   std::deque<RestoreTask> waiting_;               // to be sent

@@ -197,6 +197,9 @@ Expected<ipc::DaemonMessage> Link::request(ipc::ClientMessage message, std::span
   return receive_reply(*current, (std::uint64_t{generation} << 32) + id, timeout_ms);
 }
 
+// How often a wait for a reply looks whether the daemon has died.
+constexpr std::uint64_t kReplyLookNs = 10'000'000;
+
 Expected<ipc::DaemonMessage> Link::receive_reply(Session& session, std::uint64_t id,
                                                  std::uint32_t timeout_ms) {
   const std::uint64_t deadline_ns = ipc::monotonic_now_ns() + timeout_ms * kNsPerMs;
@@ -204,8 +207,12 @@ Expected<ipc::DaemonMessage> Link::receive_reply(Session& session, std::uint64_t
   for (;;) {
     const std::uint64_t now_ns = ipc::monotonic_now_ns();
     const std::uint64_t left_ns = now_ns < deadline_ns ? deadline_ns - now_ns : 0;
-    const ipc::Received received = session.control().receive(buffer, left_ns);
-    if (received.result == ipc::SocketResult::would_block) {
+    // In slices: a daemon that has died closes the socket late.
+    const ipc::Received received =
+        session.control().receive(buffer, std::min(left_ns, kReplyLookNs));
+    const bool is_silent = received.result == ipc::SocketResult::would_block;
+    if (is_silent && left_ns > kReplyLookNs && !session.hung_up()) continue;
+    if (is_silent && left_ns <= kReplyLookNs) {
       lost(session.generation());
       return Error{Status::timeout, socket_path_ + ": the daemon did not answer within " +
                                         std::to_string(timeout_ms) + " ms"};

@@ -8,14 +8,21 @@
 namespace simm::detail {
 
 bool Session::hung_up(int timeout_ms) noexcept {
-  // POLLIN is not asked for: replies wait for whoever sent the request.
-  pollfd entry{control_.fd(), POLLRDHUP, 0};
-  if (::poll(&entry, 1, timeout_ms) <= 0) return false;
-  if ((entry.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) == 0) return false;
+  if (!death_watch_.threads_ended() && !socket_hung_up(timeout_ms) &&
+      !death_watch_.threads_ended()) {
+    return false;
+  }
   words_.mark_lost();
   std::uint64_t not_yet = 0;
   hung_up_ns_.compare_exchange_strong(not_yet, ipc::monotonic_now_ns(), std::memory_order_relaxed);
   return true;
+}
+
+bool Session::socket_hung_up(int timeout_ms) noexcept {
+  // POLLIN is not asked for: replies wait for whoever sent the request.
+  pollfd entry{control_.fd(), POLLRDHUP, 0};
+  if (::poll(&entry, 1, timeout_ms) <= 0) return false;
+  return (entry.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
 bool Session::fenced(int timeout_ms) const noexcept {

@@ -11,6 +11,7 @@
 
 #include "ipc/bell_socket.h"
 #include "ipc/control_message.h"
+#include "ipc/death_mark.h"
 #include "ipc/fd.h"
 #include "ipc/fd_socket.h"
 #include "ipc/lane_memory.h"
@@ -22,13 +23,15 @@ namespace simm::detail {
 class Session {
 public:
   Session(std::uint32_t generation, ipc::FdSocket control, ipc::BellSocket bell,
-          ipc::Mapping memory, ipc::Welcome welcome, ipc::UniqueFd process)
+          ipc::Mapping memory, ipc::Welcome welcome, ipc::UniqueFd process,
+          ipc::DeathWatch death_watch)
       : generation_(generation),
         control_(std::move(control)),
         bell_(std::move(bell)),
         memory_(std::move(memory)),
         welcome_(std::move(welcome)),
         process_(std::move(process)),
+        death_watch_(std::move(death_watch)),
         // SAFETY: check_welcome() proved that the mapping holds a header and its lanes.
         words_(reinterpret_cast<ipc::SessionHeader*>(memory_.data())) {}
 
@@ -47,14 +50,15 @@ public:
   // After pushes: wakes the daemon if it sleeps. False when it has gone.
   bool ring() noexcept { return words_.ring_if_sleeping(bell_); }
 
-  // Looks whether the daemon has hung up. Waits up to `timeout_ms` for it.
+  // Looks whether the daemon has hung up, or has died: then its death mark is there before the
+  // kernel closes the socket. Waits up to `timeout_ms` for it.
   bool hung_up(int timeout_ms = 0) noexcept;
 
   // After the hang-up: whether nothing of the daemon can touch this process's memory any more.
   // A daemon that lives closes a session only after the last operation, and says so in the state
-  // word. Of a daemon that dies the kernel closes the socket first and the devices later, so queue
-  // pairs and helpers may still move bytes: then the end of the process is the fence. Waits up to
-  // `timeout_ms` for it.
+  // word. Of a daemon that dies the threads end first, then the kernel closes the socket, and the
+  // devices later, so queue pairs may still move bytes: then the end of the process is the fence.
+  // Waits up to `timeout_ms` for it.
   [[nodiscard]] bool fenced(int timeout_ms = 0) const noexcept;
   // How long fenced() is waited for before the pages are taken back, counted from the first
   // hung_up() that was true.
@@ -72,17 +76,21 @@ public:
   void close_in_child() noexcept {
     control_.close();
     process_.reset();
+    death_watch_.forget();
     bell_ = ipc::BellSocket(-1);
     memory_.forget();
   }
 
 private:
+  [[nodiscard]] bool socket_hung_up(int timeout_ms) noexcept;
+
   std::uint32_t generation_;
   ipc::FdSocket control_;
   ipc::BellSocket bell_;
   ipc::Mapping memory_;
   ipc::Welcome welcome_;
   ipc::UniqueFd process_;  // the daemon's pidfd, if the daemon gave it
+  ipc::DeathWatch death_watch_;
   ipc::ClientSessionWords words_;
   std::atomic<std::uint64_t> hung_up_ns_{0};  // 0: not yet
 };

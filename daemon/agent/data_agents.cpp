@@ -14,6 +14,7 @@ namespace simm {
 namespace {
 
 constexpr long kPrefaultThreadsMax = 16;
+static_assert(base::kDataAgentsMax <= ipc::kMarkedThreadsMax);
 
 store::EvictionKind eviction_kind(base::EvictionRule rule) {
   if (rule == base::EvictionRule::lru) return store::EvictionKind::lru;
@@ -68,6 +69,7 @@ Expected<std::unique_ptr<DataAgents>> DataAgents::create(const Setup& setup) {
       base::AgentGroup::create(group_options(setup.config), count, setup.clock, setup.counters);
   if (!group) return std::move(group).error();
   made->group_ = std::move(*group);
+  made->mark_deaths(setup);
 
   std::vector<transport::LocalMember> members;
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -80,6 +82,20 @@ Expected<std::unique_ptr<DataAgents>> DataAgents::create(const Setup& setup) {
   if (!added) return std::move(added).error();
   made->start_prefault(setup);
   return made;
+}
+
+// Only where the data threads are all that touches clients' memory: foreign memory is copied by
+// processes of their own, which see the end of this one later.
+void DataAgents::mark_deaths(const Setup& setup) {
+  if (!setup.has_clients || setup.config.memory.foreign) return;
+  auto mark = ipc::DeathMark::create(static_cast<std::uint32_t>(group_->threads()));
+  if (!mark) {
+    setup.log.warning("control", "clients will see a crash of this daemon late",
+                      {{"why", mark.error().context}});
+    return;
+  }
+  death_mark_.emplace(std::move(*mark));
+  group_->mark_deaths(*death_mark_);
 }
 
 Outcome DataAgents::make_flights(const Setup& setup,

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -55,6 +56,10 @@ public:
   static Expected<std::unique_ptr<DataAgents>> create(const Setup& setup);
 
   Outcome start() { return group_->start(); }
+  // By which clients see the end of the data threads; null: there is none.
+  [[nodiscard]] const ipc::DeathMark* death_mark() const noexcept {
+    return death_mark_ ? &*death_mark_ : nullptr;
+  }
 
   // The pool holds what an earlier daemon left. Its shards answer `unreachable` until
   // end_recovery().
@@ -93,10 +98,12 @@ private:
   Outcome make_flights(const Setup& setup, const std::vector<transport::LocalMember>& members);
   Outcome add_agents(const Setup& setup);
   Expected<std::vector<std::unique_ptr<store::Store>>> make_stores(const Setup& setup);
+  void mark_deaths(const Setup& setup);
   void start_prefault(const Setup& setup);
 
   const store::PoolMemory* pool_ = nullptr;  // null: there is none
   std::unique_ptr<const engine::Placement> placement_;
+  std::optional<ipc::DeathMark> death_mark_;
   std::unique_ptr<base::AgentGroup> group_;
   std::vector<std::unique_ptr<transport::RegionMover>> movers_;
   std::unique_ptr<transport::LocalMesh> mesh_;

@@ -172,24 +172,29 @@ void Attachment::on_hello(const ipc::Hello& hello) {
       config.session.regions_max,    config.engine.timeout_default_ms * base::kNsPerMs,
       config.store.lease_default_ms, config.store.lease_max_ms};
   welcome.extensions = hello.extensions & granted_extensions();
-  const bool has_process = (welcome.extensions & ipc::kProcessDescriptor) != 0;
-  const std::array<int, ipc::kWelcomeFds + 1> fds = {memory_->file.fd(), memory_->client_bell.fd(),
-                                                     services_.reach.process_fd};
-  if (!send(welcome, std::span(fds).first(ipc::kWelcomeFds + (has_process ? 1 : 0)))) {
-    return close("unreachable");
+  std::array<int, ipc::kWelcomeFds + 2> fds = {memory_->file.fd(), memory_->client_bell.fd()};
+  std::size_t fd_count = ipc::kWelcomeFds;
+  if ((welcome.extensions & ipc::kProcessDescriptor) != 0) {
+    fds[fd_count++] = services_.reach.process_fd;
   }
+  if ((welcome.extensions & ipc::kDeathMark) != 0) {
+    fds[fd_count++] = services_.reach.death_mark->fd();
+  }
+  if (!send(welcome, std::span(fds).first(fd_count))) return close("unreachable");
   memory_->client_bell = ipc::BellSocket(-1);
   state_ = State::mapping;
   read_next();
 }
 
 std::uint32_t Attachment::granted_extensions() const noexcept {
-  if (!services_.reach.outlives_socket) return 0;
+  const ipc::DeathMark* const mark = services_.reach.death_mark;
+  const std::uint32_t marked = mark != nullptr && mark->is_complete() ? ipc::kDeathMark : 0;
+  if (!services_.reach.outlives_socket) return marked;
   // A pidfd lets a process of the daemon's own user do what that user may do to the daemon. Where
   // such a client can not name the daemon's process, it does not get a name for it here.
   const bool is_hidden_twin = peer().pid() == 0 && peer().uid() == ::geteuid();
   const bool has_process = services_.reach.process_fd >= 0 && !is_hidden_twin;
-  return ipc::kReachOutlivesSocket | (has_process ? ipc::kProcessDescriptor : 0u);
+  return marked | ipc::kReachOutlivesSocket | (has_process ? ipc::kProcessDescriptor : 0u);
 }
 
 void Attachment::on_mapped() {

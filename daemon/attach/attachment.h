@@ -30,6 +30,7 @@
 #include "daemon/control/environment.h"
 #include "daemon/control/readiness.h"
 #include "ipc/control_message.h"
+#include "ipc/death_mark.h"
 #include "ipc/fd_socket.h"
 #include "ipc/peer_identity.h"
 
@@ -50,6 +51,7 @@ public:
 struct ReachEnd {
   bool outlives_socket = false;  // devices move bytes: the hang-up of a session is no fence
   int process_fd = -1;           // a pidfd of this process; -1: the kernel has none
+  const ipc::DeathMark* death_mark = nullptr;  // of the threads that move bytes; null: none
 };
 
 struct AttachServices {

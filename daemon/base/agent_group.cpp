@@ -4,6 +4,9 @@
 #include <sched.h>
 
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <latch>
 #include <string>
 #include <system_error>
 
@@ -41,11 +44,19 @@ Expected<std::unique_ptr<AgentGroup>> AgentGroup::create(AgentGroupOptions optio
 }
 
 Outcome AgentGroup::start() {
+  std::latch marked(mark_ == nullptr ? 0 : static_cast<std::ptrdiff_t>(lanes_.size()));
+  const auto run = [this, &marked](AgentRunner& runner, std::uint32_t thread) {
+    if (mark_ == nullptr) return runner.run();
+    const ipc::DeathMark::Hold hold(*mark_, thread);
+    marked.count_down();
+    runner.run();
+  };
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     Lane& started = lanes_[i];
     AgentRunner* runner = started.runner.get();
     try {
-      started.thread = std::thread([runner] { runner->run(); });
+      started.thread =
+          std::thread([run, runner, i] { run(*runner, static_cast<std::uint32_t>(i)); });
     } catch (const std::system_error& failure) {
       stop();
       return system_error("can not start a data thread", failure.code().value());
@@ -58,6 +69,7 @@ Outcome AgentGroup::start() {
       return pinned;
     }
   }
+  marked.wait();
   return Done{};
 }
 

@@ -17,6 +17,7 @@
 
 #include "daemon/base/agent_runner.h"
 #include "daemon/base/waiter.h"
+#include "ipc/death_mark.h"
 #include "simm/expected.h"
 
 namespace simm::base {
@@ -39,6 +40,9 @@ public:
   // The waiter of the thread that will run `slot`.
   [[nodiscard]] Waiter& waiter(std::size_t slot) noexcept { return *lane(slot).waiter; }
   void add(std::size_t slot, Agent& agent) { lane(slot).runner->add(agent); }
+
+  // At set-up: start() returns when every thread has its mark. It outlives stop().
+  void mark_deaths(ipc::DeathMark& mark) noexcept { mark_ = &mark; }
 
   // Starts the threads. Pinning to a CPU that does not exist is an error that names it; the threads
   // started so far are stopped.
@@ -64,6 +68,7 @@ private:
 
   const AgentGroupOptions options_;
   std::vector<Lane> lanes_;
+  ipc::DeathMark* mark_ = nullptr;  // null: nobody has to know when the threads end
 };
 
 }  // namespace simm::base

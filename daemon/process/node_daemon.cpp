@@ -110,7 +110,15 @@ Expected<Pool> open_pool(NodeOptions& options, MaybeSettings& settings, base::Ra
 
 void log_pool(base::Log& log, const store::PoolMemory& pool) {
   if (!pool.payload().note().empty()) {
-    log.info("pool", pool.payload().note() + ", normal ones are used");
+    // A large pool of small pages takes long to be let go of when this process ends.
+    constexpr std::uint64_t kLargeBytes = std::uint64_t{1} << 30;
+    const bool is_large = pool.payload().bytes().size() >= kLargeBytes;
+    const std::string what = pool.payload().note() + ", normal ones are used";
+    if (is_large) {
+      log.warning("pool", what);
+    } else {
+      log.info("pool", what);
+    }
   }
   if (!pool.why_fresh().empty()) {
     log.warning("pool", "what an earlier daemon left is not used, the pool is empty",
@@ -289,7 +297,7 @@ Expected<std::unique_ptr<NodeDaemon>> NodeDaemon::create(NodeOptions options) {
                                                   p.data->foreign_arena(),
                                                   p.rails ? &p.rails->regions() : nullptr);
   if (p.rails != nullptr) p.process = ipc::own_pidfd();
-  const control::ReachEnd reach{p.rails != nullptr, p.process.get()};
+  const control::ReachEnd reach{p.rails != nullptr, p.process.get(), p.data->death_mark()};
   const control::AttachServices services{p.environment, *p.plane,  *p.opener, p.tenants,
                                          p.accounts,    p.closers, reach};
   p.server = std::make_unique<control::AttachServer>(

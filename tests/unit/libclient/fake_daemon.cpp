@@ -289,7 +289,9 @@ void FakeDaemon::Loop::welcome(Session& session, const ipc::Hello& hello) {
                   15'000,
                   60'000};
   const int process = daemon.options_.process_fd;
-  if (process >= 0) reply.extensions = hello.extensions;
+  if (process >= 0) {
+    reply.extensions = hello.extensions & (ipc::kReachOutlivesSocket | ipc::kProcessDescriptor);
+  }
   const int fds[] = {session.file->fd(), bells.second.fd(), process};
   send(session, reply, std::span(fds).first(reply.extensions != 0 ? 3 : 2));
 }
