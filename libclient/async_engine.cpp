@@ -14,6 +14,8 @@ namespace {
 constexpr std::uint64_t kHangUpLookNs = 200'000;
 // How often batches that wait for room are looked through for passed deadlines.
 constexpr std::uint64_t kWaitingLookNs = 10'000'000;
+// How often the answer for staging memory is looked for.
+constexpr std::uint64_t kStagingLookNs = 1'000'000;
 
 }  // namespace
 
@@ -204,6 +206,10 @@ std::uint64_t AsyncEngine::next_look_ns() noexcept {
     for (std::uint32_t sequence = lane.head; sequence != lane.tail; ++sequence) {
       const InFlight& entry = lane.entry(sequence);
       if (entry.run != nullptr) next_ns = std::min(next_ns, entry.give_up_ns);
+    }
+    // The answer for staging memory rings no bell.
+    if (lane.staging_request && !waiting_.empty()) {
+      next_ns = std::min(next_ns, ipc::monotonic_now_ns() + kStagingLookNs);
     }
     // A session that was given up: nobody's descriptor may tell of its end.
     const bool leaving = !lane.idle() && lane.generation() != link_.generation();

@@ -6,10 +6,8 @@
 #include <utility>
 
 #include "ipc/futex.h"
-#include "ipc/memory_file.h"
 #include "libclient/last_error.h"
 #include "libclient/line.h"
-#include "libclient/region_memory.h"
 #include "libclient/region_registration.h"
 
 namespace simm::detail {
@@ -54,7 +52,7 @@ Core::Core(std::string socket_path, std::string manager_address)
             [this](std::uint32_t generation) { return restore(generation); }),
       regions_(*this),
       driver_(regions_,
-              [this](const Lane& lane, std::uint64_t bytes) { return make_staging(lane, bytes); }),
+              [this](Lane& lane, std::uint64_t bytes) { return make_staging(lane, bytes); }),
       engine_(link_, pool_, driver_) {}
 
 Expected<std::shared_ptr<Core>> Core::open(Core& core, const ClientOptions& options) {
@@ -150,47 +148,6 @@ Outcome Core::deregister(RegionRecord& record) {
   // A daemon that has gone, or was replaced, has forgotten it.
   if (!reply && reply.status() != Status::unreachable) return reply.error();
   return Done{};
-}
-
-Expected<Staging> Core::make_staging(const Lane& lane, std::uint64_t bytes) {
-  if (lane.staging.handle() != ipc::kNoRegion) {
-    ipc::DeregisterRegion old;
-    old.handle = lane.staging.handle();
-    std::uint32_t generation = 0;
-    if (const auto reply = link_.request(old, {}, kForgetTimeoutMs, generation); !reply) {
-      return reply.error();
-    }
-  }
-  ipc::MemoryFileSpec spec;
-  spec.name = "simm-staging";
-  spec.bytes = bytes;
-  spec.prefault = true;
-  Expected<ipc::MemoryFile> file = ipc::MemoryFile::create(spec);
-  if (!file) return std::move(file).error();
-  ipc::MappingOptions options;
-  options.dont_fork = true;
-  options.dont_dump = true;
-  Expected<ipc::Mapping> mapping = ipc::Mapping::map(file->fd(), 0, file->bytes(), options);
-  if (!mapping) return std::move(mapping).error();
-
-  ipc::RegisterRegion message;
-  message.kind = ipc::RegionRequestKind::shared;
-  message.address = reinterpret_cast<std::uintptr_t>(mapping->data());
-  message.length = mapping->bytes();
-  message.has_fd = true;
-  message.name = spec.name;
-  const int fd = file->fd();
-  std::uint32_t generation = 0;
-  const Expected<ipc::DaemonMessage> reply =
-      link_.request(message, std::span<const int>(&fd, 1), options_.connect_timeout_ms, generation);
-  if (!reply) return reply.error();
-  const auto& region = std::get<ipc::RegionReply>(*reply);
-  if (region.status != Status::ok) return Error{region.status, region.reason};
-  if (generation != lane.generation()) {
-    return Error{Status::unreachable, "the daemon went while staging memory was made"};
-  }
-  prefault(mapping->data(), mapping->bytes());
-  return Staging(std::move(*mapping), region.handle);
 }
 
 Expected<Namespace> Core::open_namespace(std::string_view name, const NamespaceOptions& options) {

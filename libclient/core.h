@@ -59,13 +59,15 @@ private:
   void release() noexcept;
   std::deque<RestoreTask> restore(std::uint32_t generation);
   Outcome register_with_daemon(RegionRecord& record);
-  Expected<Staging> make_staging(const Lane& lane, std::uint64_t bytes);
+  Expected<bool> make_staging(Lane& lane, std::uint64_t bytes);
+  void send_staging(Lane& lane, StagingRequest& request);
   // Under namespace_mutex_. Null: not open.
   NamespaceRecord* find_namespace(std::string_view name, const NamespaceOptions& options) noexcept;
   NamespaceRecord& keep_namespace(std::string_view name, const NamespaceOptions& options);
   bool bind(Lane& lane) noexcept;
   static bool name_space_known(const Lane& lane, const BatchRun& run) noexcept;
   void run_on(Lane& lane, BatchRun& run) noexcept;
+  void await_staging(Lane& lane, BatchRun& run) noexcept;
   void abandon(Lane& lane, BatchRun& run, Status reason) noexcept;
 
   Link link_;

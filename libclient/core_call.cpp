@@ -1,4 +1,5 @@
 // The data calls of Core: what a synchronous call does from its options to its outcome.
+#include <algorithm>
 #include <cstdio>
 
 #include "ipc/futex.h"
@@ -110,7 +111,11 @@ void Core::run_on(Lane& lane, BatchRun& run) noexcept {
   while (!run.finished()) {
     bool pushed = false;
     while (driver_.push_next(lane, run) == LaneDriver::Push::pushed) pushed = true;
-    if (run.submissions_open == 0) continue;  // the rest had nothing that was worth a submission
+    if (run.submissions_open == 0) {
+      // The rest had nothing that was worth a submission, or waits for staging memory.
+      if (!run.all_submitted() && lane.staging_request) await_staging(lane, run);
+      continue;
+    }
     // A daemon that has gone is noticed by the wait.
     if (pushed) (void)lane.session->ring();
     Status reason = Status::ok;
@@ -120,6 +125,24 @@ void Core::run_on(Lane& lane, BatchRun& run) noexcept {
     if (reason == Status::ok && !driver_.collect(lane)) reason = Status::io_error;
     if (reason != Status::ok) return abandon(lane, run, reason);
   }
+}
+
+// The session stays: the deadline of one caller says nothing about the daemon.
+void Core::await_staging(Lane& lane, BatchRun& run) noexcept {
+  const std::uint64_t now_ns = ipc::monotonic_now_ns();
+  const std::uint64_t patient_ns = lane.staging_request->sent_ns + run.patience_ns;
+  const std::uint64_t end_ns =
+      std::min(run.deadline_ns, std::max(run.first_deadline_ns, patient_ns));
+  if (now_ns >= end_ns) {
+    run.stop(fail(Status::timeout,
+                  "the daemon at %s has not mapped staging memory in time: is it stopped?",
+                  link_.socket_path().c_str()));
+    return;
+  }
+  // Another thread may read the answer off the socket.
+  constexpr std::uint64_t kLookNs = 2'000'000;
+  const std::uint64_t until_ns = std::min(end_ns, now_ns + kLookNs);
+  lane.session->wait_for_message(static_cast<int>((until_ns - now_ns) / kNsPerMs + 1));
 }
 
 // The session is of no use any more. Returns when nothing can touch the run's pages.

@@ -15,6 +15,7 @@ void Lane::bind(std::shared_ptr<Session> to) {
 void Lane::unbind() noexcept {
   ring.reset();
   staging = Staging();
+  staging_request.reset();
   session.reset();
   in_flight.fill(InFlight{});
   head = tail = 0;

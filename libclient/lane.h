@@ -103,6 +103,7 @@ public:
   RangeRing pages{ipc::kPageSlots};
   RangeRing keys{ipc::kKeyArenaBytes};
   Staging staging;
+  std::optional<StagingRequest> staging_request;
   LaneCounters counters;
 
 private:

@@ -21,6 +21,18 @@ Status known_status(std::int32_t value) noexcept {
   return is_known_status(value) ? static_cast<Status>(value) : Status::io_error;
 }
 
+// What ran into the deadline of a call before its rest was submitted.
+Status late(const Lane& lane, const BatchRun& run) noexcept {
+  if (lane.staging_request) {
+    return fail(Status::timeout,
+                "the daemon has not mapped staging memory in time: is it stopped? Or raise "
+                "timeout_ms");
+  }
+  return fail(Status::timeout,
+              "%zu of %zu pages were submitted by the deadline: raise timeout_ms, or give fewer",
+              run.next, run.pages.size());
+}
+
 }  // namespace
 
 // A submission while it is written. Nothing of it is visible to the daemon before publish().
@@ -41,7 +53,7 @@ LaneDriver::Push LaneDriver::push_next(Lane& lane, BatchRun& run) noexcept {
   if (run.patience_ns != 0 && lane.progress_seen == 0) run.forget_patience();
   const std::uint64_t now_ns = ipc::monotonic_now_ns();
   if (now_ns >= run.deadline_ns) {
-    run.stop(Status::timeout);
+    run.stop(late(lane, run));
     return Push::nothing_left;
   }
   if (lane.full()) return Push::no_room;
@@ -245,16 +257,16 @@ LaneDriver::Added LaneDriver::place_staged(Lane& lane, BatchRun& run, Draft& dra
     return Added::refused;
   }
   const std::uint64_t wanted = Staging::rounded(length);
-  if (lane.staging.capacity() < wanted) {
+  while (lane.staging.capacity() < wanted) {
     if (!lane.staging.empty()) return Added::no_room;
     try {
-      Expected<Staging> made = make_staging_(lane, std::max(wanted, staging_bytes_));
+      const Expected<bool> made = make_staging_(lane, std::max(wanted, staging_bytes_));
       if (!made) {
         draft.refusal = fail(made.status(), "staging memory of %" PRIu64 " bytes: %s", wanted,
                              made.error().context.c_str());
         return Added::refused;
       }
-      lane.staging = std::move(*made);
+      if (!*made) return Added::no_room;
     } catch (const std::bad_alloc&) {
       draft.refusal = Status::out_of_memory;
       return Added::refused;

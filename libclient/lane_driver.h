@@ -2,7 +2,7 @@
 // the bytes of staged regions, and, when the daemon does not answer, makes the pages of what is in
 // flight safe before the call may end.
 //
-// Thread: the one that borrowed the lane. No allocation and no lock, except when a lane gets its
+// Thread: the one that borrowed the lane. No allocation and no lock, except while a lane gets its
 // staging memory and when an address is looked up in another region than the last one.
 #pragma once
 
@@ -23,9 +23,9 @@ inline constexpr std::uint64_t kStoppedAfterNs = 100'000'000;
 
 class LaneDriver {
 public:
-  // Makes staging memory of at least `bytes` known to the daemon, for the session of the lane;
-  // gives back the old one.
-  using MakeStaging = std::function<Expected<Staging>(const Lane& lane, std::uint64_t bytes)>;
+  // Asks the daemon to map staging memory of at least `bytes` in place of the lane's, or looks for
+  // its answer, without waiting. True: the lane has new staging memory.
+  using MakeStaging = std::function<Expected<bool>(Lane& lane, std::uint64_t bytes)>;
 
   LaneDriver(RegionTable& regions, MakeStaging make_staging) noexcept
       : regions_(regions), make_staging_(std::move(make_staging)) {}
@@ -39,7 +39,7 @@ public:
   enum class Push : std::uint8_t {
     pushed,        // one submission more is in flight; the caller rings the daemon
     nothing_left,  // the rest of the run is submitted or has its results
-    no_room,       // not before something in flight has completed
+    no_room,       // not before something in flight has completed, or staging memory is there
   };
   Push push_next(Lane& lane, BatchRun& run) noexcept;
 

@@ -77,6 +77,7 @@ void LanePool::after_fork_child() noexcept {
   for (const std::unique_ptr<Lane>& lane : lanes_) {
     if (lane->session) lane->session->close_in_child();
     lane->staging.forget();
+    if (lane->staging_request) lane->staging_request->memory.forget();
     lane->unbind();
     lane->busy.store(0, std::memory_order_relaxed);
   }

@@ -166,6 +166,7 @@ bool Link::drive(std::uint64_t until_ns) {
 
 void Link::publish(std::shared_ptr<Session> session) {
   const std::uint32_t generation = session->generation();
+  posted_.clear();
   {
     const std::lock_guard lock(session_mutex_);
     session_ = std::move(session);
@@ -231,7 +232,55 @@ Expected<ipc::DaemonMessage> Link::receive_reply(Session& session, std::uint64_t
                        std::to_string(static_cast<int>(std::get<ipc::Poisoned>(*message).reason))};
     }
     if (request_id_of(*message) == id) return message;
+    keep_if_wanted(std::move(*message));
   }
+}
+
+std::uint64_t Link::post(ipc::ClientMessage message, std::span<const int> fds,
+                         std::uint32_t generation, Reply reply) {
+  const std::unique_lock lock(control_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return 0;
+  const std::shared_ptr<Session> current = session();
+  if (current == nullptr || current->generation() != generation) return 0;
+  const std::uint64_t id = (std::uint64_t{generation} << 32) + next_request_id_++;
+  set_request_id(message, id);
+  const Expected<std::vector<std::byte>> packet = ipc::encode(message);
+  // A hang-up is noticed by whoever looks for the reply.
+  if (!packet || current->control().try_send(*packet, fds) != ipc::SocketResult::done) return 0;
+  if (reply == Reply::wanted) posted_.emplace(id, std::nullopt);
+  return id;
+}
+
+std::optional<ipc::DaemonMessage> Link::posted_reply(std::uint64_t id) {
+  const std::unique_lock lock(control_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return std::nullopt;  // whoever has it keeps the reply for us
+  if (const std::shared_ptr<Session> current = session()) take_messages(*current);
+  const auto found = posted_.find(id);
+  if (found == posted_.end() || !found->second) return std::nullopt;
+  std::optional<ipc::DaemonMessage> reply = std::move(found->second);
+  posted_.erase(found);
+  return reply;
+}
+
+void Link::take_messages(Session& session) {
+  std::array<std::byte, ipc::kControlMessageBytesMax> buffer;
+  for (;;) {
+    const ipc::Received received = session.control().try_receive(buffer);
+    if (received.result == ipc::SocketResult::would_block) return;
+    Expected<ipc::DaemonMessage> message = Error{Status::unreachable, ""};
+    if (received.result == ipc::SocketResult::done) {
+      message = ipc::decode_daemon_message(std::span(buffer.data(), received.bytes));
+    }
+    if (!message || std::holds_alternative<ipc::Poisoned>(*message)) {
+      return lost(session.generation());
+    }
+    keep_if_wanted(std::move(*message));
+  }
+}
+
+void Link::keep_if_wanted(ipc::DaemonMessage message) {
+  const auto found = posted_.find(request_id_of(message));
+  if (found != posted_.end()) found->second = std::move(message);
 }
 
 void Link::before_fork() noexcept {
@@ -252,9 +301,11 @@ void Link::after_fork_child() noexcept {
   next_try_ns_.store(0, std::memory_order_relaxed);
   if (control_held_) {
     attempt_.reset();
+    posted_.clear();
   } else {
     // Another thread of the parent was in the middle of it: what it left is not even destroyed.
     new (&attempt_) std::optional<Attacher>;
+    new (&posted_) decltype(posted_);
   }
   control_held_ = false;
   // Closed by hand: another thread of the parent may have held a reference that nobody returns.

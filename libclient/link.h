@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -65,6 +66,14 @@ public:
   Expected<ipc::DaemonMessage> request(ipc::ClientMessage message, std::span<const int> fds,
                                        std::uint32_t timeout_ms, std::uint32_t& generation);
 
+  // Sends a request without waiting: its id; 0 when the channel is in use or has no room, or the
+  // session is not of that generation. A reply that is wanted is kept for posted_reply().
+  enum class Reply : std::uint8_t { wanted, unwanted };
+  std::uint64_t post(ipc::ClientMessage message, std::span<const int> fds, std::uint32_t generation,
+                     Reply reply);
+  // The reply, once, if it is there. Never waits.
+  std::optional<ipc::DaemonMessage> posted_reply(std::uint64_t id);
+
   // Around fork(): the pointer's mutex is held; the control mutex too, unless a request holds it.
   void before_fork() noexcept;
   void after_fork_parent() noexcept;
@@ -87,6 +96,8 @@ private:
   // Steps the attempt until it ends or the time has passed. True: attached.
   bool drive(std::uint64_t until_ns);
   void publish(std::shared_ptr<Session> session);
+  void keep_if_wanted(ipc::DaemonMessage message);
+  void take_messages(Session& session);
   Expected<ipc::DaemonMessage> receive_reply(Session& session, std::uint64_t id,
                                              std::uint32_t timeout_ms);
 
@@ -107,6 +118,8 @@ private:
   std::optional<Attacher> attempt_;
   std::uint32_t last_generation_ = 0;
   std::uint64_t next_request_id_ = 1;
+  // Posted in this session and wanted: a few, at most one for each lane.
+  std::map<std::uint64_t, std::optional<ipc::DaemonMessage>> posted_;
   bool control_held_ = false;  // by before_fork()
 
   mutable std::mutex session_mutex_;  // held for the copy of a pointer only

@@ -25,6 +25,11 @@ bool Session::socket_hung_up(int timeout_ms) noexcept {
   return (entry.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
+void Session::wait_for_message(int timeout_ms) const noexcept {
+  pollfd entry{control_.fd(), POLLIN, 0};
+  (void)::poll(&entry, 1, timeout_ms);
+}
+
 bool Session::fenced(int timeout_ms) const noexcept {
   const ipc::SessionState state = words_.state();
   if (state == ipc::SessionState::closed || state == ipc::SessionState::poisoned) return true;

@@ -50,6 +50,9 @@ public:
   // After pushes: wakes the daemon if it sleeps. False when it has gone.
   bool ring() noexcept { return words_.ring_if_sleeping(bell_); }
 
+  // Until there is a message or a hang-up to look for, at most so long.
+  void wait_for_message(int timeout_ms) const noexcept;
+
   // Looks whether the daemon has hung up, or has died: then its death mark is there before the
   // kernel closes the socket. Waits up to `timeout_ms` for it.
   bool hung_up(int timeout_ms = 0) noexcept;

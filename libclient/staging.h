@@ -1,12 +1,14 @@
 // Staging: memory of a lane that the daemon shares, through which libclient copies the bytes of
-// staged regions. A lane makes it at its first staged page and gives it up with the session: when a
-// daemon stops in the middle of a transfer, only this memory is within its reach.
-// Owned by its lane. Thread: the one that borrowed the lane.
+// staged regions. A lane asks for it at its first staged page, and whoever has the page waits
+// inside the deadline of the call, holding nothing up. The lane gives it up with the session: when
+// a daemon stops in the middle of a transfer, only this memory is within its reach. Owned by its
+// lane. Thread: the one that borrowed the lane.
 #pragma once
 
 #include <cstdint>
 #include <utility>
 
+#include "ipc/fd.h"
 #include "ipc/layout.h"
 #include "ipc/mapping.h"
 #include "libclient/range_ring.h"
@@ -45,6 +47,14 @@ private:
   ipc::Mapping memory_;
   RangeRing ring_;
   ipc::RegionHandle handle_ = ipc::kNoRegion;
+};
+
+// Staging memory that the daemon was asked to map and has not answered for yet.
+struct StagingRequest {
+  ipc::Mapping memory;
+  ipc::UniqueFd file;
+  std::uint64_t id = 0;  // of the posted request; 0: not sent yet
+  std::uint64_t sent_ns = 0;
 };
 
 }  // namespace simm::detail

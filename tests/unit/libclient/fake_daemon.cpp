@@ -69,6 +69,7 @@ struct FakeDaemon::Loop {
   void run();
   void accept();
   void read_control(Session& session);
+  std::uint32_t sessions_with_messages() const;
   void answer(Session& session, const ipc::ClientMessage& message, ipc::Received& received);
   void welcome(Session& session, const ipc::Hello& hello);
   void register_region(Session& session, const ipc::RegisterRegion& request,
@@ -144,6 +145,7 @@ void FakeDaemon::Loop::run() {
       }
     }
     daemon.poison_ = false;
+    if (daemon.stopped_) daemon.counts_.unread = sessions_with_messages();
     for (const auto& session : sessions) {
       if (!session->gone) continue;
       daemon.counts_.sessions -= session->open ? 1 : 0;
@@ -196,6 +198,15 @@ void FakeDaemon::Loop::read_control(Session& session) {
     }
     answer(session, *message, received);
   }
+}
+
+std::uint32_t FakeDaemon::Loop::sessions_with_messages() const {
+  std::uint32_t count = 0;
+  for (const auto& session : sessions) {
+    pollfd entry{session->control.fd(), POLLIN, 0};
+    count += ::poll(&entry, 1, 0) == 1 ? 1u : 0u;
+  }
+  return count;
 }
 
 void FakeDaemon::Loop::send(Session& session, const ipc::DaemonMessage& message,

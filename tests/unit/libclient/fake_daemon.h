@@ -74,6 +74,7 @@ struct FakeCounts {
   std::atomic<std::uint32_t> outstanding_most{0};  // of one lane
   std::atomic<std::uint32_t> absent{0};            // pages refused for it
   std::atomic<std::uint32_t> holding{0};           // taken while stopped
+  std::atomic<std::uint32_t> unread{0};            // sessions with messages, while stopped
 };
 
 class FakeDaemon {
