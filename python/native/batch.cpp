@@ -1,8 +1,10 @@
 #include "python/native/batch.h"
 
 #include <algorithm>
+#include <limits>
 #include <span>
 
+#include "python/native/arguments.h"
 #include "python/native/extent.h"
 #include "python/native/mr_ext.h"
 #include "python/native/results.h"
@@ -15,36 +17,15 @@ namespace {
 
 constexpr const char* kDeregistered =
     "its region was deregistered: register the memory again and make new views";
+constexpr std::uint64_t kOffsetMax = std::numeric_limits<std::uint64_t>::max();
 constexpr const char* kFreed =
     "its tensor has lost its memory: register the tensor again and make new views";
-
-std::string type_of(PyObject* object) {
-  return Py_TYPE(object)->tp_name;
-}
-
-// A copy, so that the entries stay while other threads change the list.
-py::tuple entries_of(const py::object& list, const char* name) {
-  PyObject* const object = list.ptr();
-  const bool is_text = PyUnicode_Check(object) || PyBytes_Check(object);
-  PyObject* const tuple = is_text ? nullptr : PySequence_Tuple(object);
-  if (tuple == nullptr) {
-    PyErr_Clear();
-    throw py::type_error(std::string(name) + ": " + type_of(object) + ": give a list");
-  }
-  return py::reinterpret_steal<py::tuple>(tuple);
-}
 
 std::vector<std::uint64_t> numbers_of(const py::object& list) {
   std::vector<std::uint64_t> numbers;
   if (list.is_none()) return numbers;
   for (const py::handle& entry : entries_of(list, "offsets")) {
-    const std::uint64_t number =
-        PyLong_Check(entry.ptr()) ? PyLong_AsUnsignedLongLong(entry.ptr()) : ~std::uint64_t{0};
-    if (!PyLong_Check(entry.ptr()) || PyErr_Occurred() != nullptr) {
-      PyErr_Clear();
-      throw py::type_error("offsets: " + std::string(py::repr(entry)) + ": give ints from 0 on");
-    }
-    numbers.push_back(number);
+    numbers.push_back(whole_number(entry, "offsets", kOffsetMax, "bytes"));
   }
   return numbers;
 }
@@ -59,6 +40,8 @@ const char* operation_name(Operation operation) noexcept {
       return "get";
     case Operation::exists:
       return "exists";
+    case Operation::length:
+      return "length";
     case Operation::remove:
       return "delete";
     case Operation::pin:
@@ -203,6 +186,7 @@ Status Batch::call(Client& client) noexcept {
     case Operation::get:
       return client.get(items_, results_, options_);
     case Operation::exists:
+    case Operation::length:
       return client.exists(names_, results_, options_);
     case Operation::remove:
       return client.remove(names_, results_, options_);
@@ -228,6 +212,7 @@ Expected<std::uint64_t> Batch::call_async(Client& client) {
     case Operation::get:
       return client.get_async(items_, results_, options_);
     case Operation::exists:
+    case Operation::length:
       return client.exists_async(names_, results_, options_);
     case Operation::remove:
       return client.remove_async(names_, results_, options_);

@@ -22,7 +22,7 @@ class MrExt;
 struct BlockView;
 struct Views;
 
-enum class Operation : std::uint8_t { put, get, exists, remove, pin, unpin };
+enum class Operation : std::uint8_t { put, get, exists, length, remove, pin, unpin };
 
 class Batch {
 public:

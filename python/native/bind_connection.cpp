@@ -1,5 +1,6 @@
 #include <pybind11/pybind11.h>
 
+#include "python/native/arguments.h"
 #include "python/native/connection.h"
 #include "python/native/registration.h"
 
@@ -9,13 +10,13 @@ namespace py = pybind11;
 
 namespace {
 
-CallOptions call_options(std::uint32_t timeout_ms, bool if_absent, std::uint32_t ttl_ms,
-                         std::uint32_t lease_ms, bool ranged, bool shared) {
+CallOptions call_options(py::handle timeout_ms, bool if_absent, py::handle ttl_ms,
+                         py::handle lease_ms, bool ranged, bool shared) {
   CallOptions options;
-  options.timeout_ms = timeout_ms;
+  options.timeout_ms = milliseconds(timeout_ms, "timeout_ms");
   options.mode = if_absent ? PutMode::if_absent : PutMode::replace;
-  options.ttl_ms = ttl_ms;
-  options.lease_ms = lease_ms;
+  options.ttl_ms = milliseconds(ttl_ms, "ttl_ms");
+  options.lease_ms = milliseconds(lease_ms, "lease_ms");
   options.ranged = ranged;
   options.shared = shared;
   return options;
@@ -47,8 +48,8 @@ std::shared_ptr<Registration> allocate(Connection& self, std::uint64_t bytes, bo
 template <typename Class, typename Method>
 auto call(Method method) {
   return [method](Class& self, Operation operation, const py::object& keys, const py::object& views,
-                  const py::object& offsets, std::uint32_t timeout_ms, bool if_absent,
-                  std::uint32_t ttl_ms, std::uint32_t lease_ms, bool ranged, bool shared) {
+                  const py::object& offsets, const py::object& timeout_ms, bool if_absent,
+                  const py::object& ttl_ms, const py::object& lease_ms, bool ranged, bool shared) {
     return (self.*method)(operation, keys, views, offsets,
                           call_options(timeout_ms, if_absent, ttl_ms, lease_ms, ranged, shared));
   };
@@ -61,6 +62,7 @@ void bind_connection(py::module_& module) {
       .value("put", Operation::put)
       .value("get", Operation::get)
       .value("exists", Operation::exists)
+      .value("length", Operation::length)
       .value("delete", Operation::remove)
       .value("pin", Operation::pin)
       .value("unpin", Operation::unpin);
@@ -78,7 +80,12 @@ void bind_connection(py::module_& module) {
       .def("open_channel", &Connection::open_channel)
       .def("allocate", &allocate, py::arg("bytes"), py::kw_only(), py::arg("huge_pages") = false,
            py::arg("numa_node") = -1, py::arg("prefault") = false)
-      .def("ping", &Connection::ping, py::arg("timeout_ms") = 0)
+      .def(
+          "ping",
+          [](Connection& self, const py::object& timeout_ms) {
+            return self.ping(milliseconds(timeout_ms, "timeout_ms"));
+          },
+          py::arg("timeout_ms") = 0)
       .def("facts", &Connection::facts)
       .def("close", &Connection::close)
       .def_property_readonly("attached", &Connection::attached)

@@ -19,12 +19,14 @@ void load_result_types() {
 }
 
 ResultMaker::ResultMaker(Operation operation)
-    : operation_(operation), type_(operation == Operation::get ? length_type : code_type) {}
+    : operation_(operation),
+      tells_length_(operation == Operation::get || operation == Operation::length),
+      type_(tells_length_ ? length_type : code_type) {}
 
 py::object ResultMaker::operator()(const PageResult& result) {
   if (operation_ == Operation::exists) return py::bool_(result.ok());
   long long value = static_cast<long long>(result.status);
-  if (operation_ == Operation::get && result.ok()) value = static_cast<long long>(result.bytes);
+  if (tells_length_ && result.ok()) value = static_cast<long long>(result.bytes);
   if (!last_ || value != last_value_) {
     last_ = type_(value);
     last_value_ = value;

@@ -56,6 +56,7 @@ class Operation:
     put: ClassVar[Operation]
     get: ClassVar[Operation]
     exists: ClassVar[Operation]
+    length: ClassVar[Operation]
     delete: ClassVar[Operation]
     pin: ClassVar[Operation]
     unpin: ClassVar[Operation]

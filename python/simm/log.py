@@ -16,6 +16,7 @@ _REMEDIES = {
     -4006: "the pool is full of what is leased: raise node.pool_bytes, or lease less",
     -4008: "the bytes could not be moved: see `simmctl errors`",
 }
+_PIN_BUDGET = "the tenant's budget for pins is used up: unpin what need not stay"
 # Codes whose reason libsimm knows. Others come from the daemon as a number only.
 _EXPLAINED = (-1000, -1004, -1008, -1009, -2300)
 _REPEAT_AFTER_S = 60.0
@@ -58,6 +59,8 @@ def report_failure(operation: str, code: int, pages: int, reason: str,
         return
     _seen[(operation, code)] = (now, 0)
     text = reason if code in _EXPLAINED and reason else _REMEDIES.get(code, "see `simmctl errors`")
+    if (operation, code) == ("pin", -4006):
+        text = _PIN_BUDGET
     unsaid += before
     again = f" (and {unsaid} calls before)" if unsaid else ""
     logger.warning("%s: %d page(s) failed with %d: %s%s", operation, pages, code, text, again)

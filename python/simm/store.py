@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import operator
 import os
 import weakref
 from types import TracebackType
@@ -10,19 +11,28 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Type, Union
 from simm import _native
 from simm.cuda import register
 from simm.events import EventChannel
-from simm.log import report_failure
+from simm.log import logger, report_failure
 from simm.profile import ProfiledChannel, profiled
-from simm.results import Code, Length
+from simm.results import (INVALID_ARGUMENT, INVALID_STATE, NOT_FOUND, UNREACHABLE, Code,
+                          Length)
 from simm.settings import Settings
 from simm.slab import SlabAllocator
-from simm.tensors import itemsize, shaped
+from simm.tensors import itemsize, shape_of, shaped
 
 _PUT = _native.Operation.put
 _GET = _native.Operation.get
 _EXISTS = _native.Operation.exists
 _DELETE = _native.Operation.delete
+_LENGTH = _native.Operation.length
 _PIN = _native.Operation.pin
 _UNPIN = _native.Operation.unpin
+
+# What put() copies into memory that the daemon shares.
+Bytes = Union[bytes, bytearray, memoryview]
+_BYTES = (bytes, bytearray, memoryview)
+
+# A value that get() returns may be replaced by one of another size meanwhile: so often in a row.
+_READS_MAX = 8
 
 # Where the pages of a list are.
 Pages = Union[Sequence[_native.BlockView], _native.Views]
@@ -39,13 +49,14 @@ def _ttl_ms_of(key: str) -> int:
 class Store:
     """A connection to the daemon of this node.
 
-    Arguments are ignored; what counts is set_flag(), a JSON file and the environment: see
+    Arguments are ignored, with a warning; what counts is set_flag(), a JSON file and the environment: see
     simm/settings.py. RuntimeError says what is wrong, and the remedy, when there is no daemon, it
     is another cluster's or speaks another version. Many Stores share one session of the process.
 
     Keys: str of 1 to 1,024 UTF-8 bytes. Values: 1 byte to 1 GiB. Results of data calls are ints:
     0 or the bytes got, or a negative code; their truth value says whether it worked. Data calls
-    raise for wrong types only; each kind of failure is logged once (logger "simm").
+    raise for wrong types and numbers out of range only. Each kind of failure is logged once
+    (logger "simm").
     A call ends by timeout_ms plus 100 ms. Without it pages are given up when nothing has moved for
     clnt_sync_req_timeout_ms (1,000; asynchronous 3,000) plus the call's bytes at 0.4 GB/s, and
     after ten times that at the latest. The interpreter's lock is not held meanwhile.
@@ -53,6 +64,10 @@ class Store:
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if args or kwargs:
+            given = ", ".join([repr(value) for value in args] + sorted(kwargs))
+            logger.warning("Store(%s): arguments have no effect: use set_flag(), the JSON file or "
+                           "the environment (README of the package, Connecting)", given)
         self._open(Settings.read())
 
     @classmethod
@@ -88,25 +103,29 @@ class Store:
 
         ValueError: less than 1 byte. RuntimeError: no memory, closed, daemon away.
         """
-        if not isinstance(size, int):
-            raise TypeError(f"allocate({size!r}): a number of bytes")
+        if not hasattr(size, "__index__"):
+            raise TypeError(f"size = {size!r}: give a whole number of bytes")
+        size = operator.index(size)
         if size < 1:
-            raise ValueError(f"allocate({size}): at least 1 byte")
+            raise ValueError(f"size = {size}: at least 1 byte")
         return self._slabs.block(size)
 
-    def alloc_tensor(self, shape: Sequence[int], dtype: Any = None, *, huge_pages: bool = False,
+    def alloc_tensor(self, shape: Union[int, Sequence[int]], dtype: Any = None, *, huge_pages: bool = False,
                      numa_node: int = -1, prefault: bool = True, cuda: bool = False) -> Any:
         """A zeroed tensor in registered memory that the daemon shares: views of it need no `mr`.
 
-        shape: of the tensor; dtype: torch's or numpy's (default uint8). With a numpy dtype, and
+        shape: of the tensor, ints or one int; dtype: torch's or numpy's (default uint8). With a numpy dtype, and
         without torch, a numpy array. huge_pages: when there are enough. numa_node: bind to it.
         prefault: touch every page now. cuda: registered with CUDA (pinned), for the copies of a
         GPU. The tensor keeps the memory alive.
-        ValueError: no element. RuntimeError: no memory, closed, daemon away, no GPU.
+        ValueError: no element, no such node. RuntimeError: no memory, closed, daemon away, no GPU.
         """
+        shape = shape_of(shape)
         size = math.prod(shape) * (1 if dtype is None else itemsize(dtype))
         if size < 1:
-            raise ValueError(f"alloc_tensor({tuple(shape)}): at least one element")
+            raise ValueError(f"shape = {shape}: at least one element")
+        if not isinstance(numa_node, int) or numa_node < -1:
+            raise ValueError(f"numa_node = {numa_node!r}: a node from 0 on, or -1 for any")
         slab = self._connection.allocate(size, huge_pages=huge_pages, numa_node=numa_node,
                                          prefault=prefault)
         block = slab.block(0, size)
@@ -114,15 +133,65 @@ class Store:
 
     # --- one page -------------------------------------------------------------------------------
 
-    def put(self, key: str, view: _native.BlockView, *, if_absent: bool = False, ttl_ms: int = 0,
-            timeout_ms: int = 0) -> Code:
+    def put(self, key: str, view: Union[_native.BlockView, Bytes], *, if_absent: bool = False,
+            ttl_ms: int = 0, timeout_ms: int = 0) -> Code:
         """Store the view's bytes. 0, or a negative code. An existing key is replaced atomically.
 
+        view: a BlockView, whose memory the daemon reads; or bytes, bytearray, memoryview, which
+        are copied once more.
         if_absent: an existing key is left alone, which is 0 as well. ttl_ms: life of the value;
         0: until it is evicted.
         """
+        if isinstance(view, _BYTES):
+            try:
+                view = self._copied(view)
+            except RuntimeError as error:
+                code = INVALID_STATE if self._connection.closed else UNREACHABLE
+                report_failure("put", code, 1, str(error))
+                return Code(code)
         return self._run(_PUT, (key,), (view,), if_absent=if_absent,
                          ttl_ms=ttl_ms or _ttl_ms_of(key), timeout_ms=timeout_ms)[0]
+
+    def _copied(self, data: Bytes) -> _native.BlockView:
+        flat = memoryview(data).cast("B")
+        if not flat.nbytes:
+            raise ValueError("view = b'': a value is 1 byte to 1 GiB")
+        block: Any = self.allocate(flat.nbytes)
+        memoryview(block)[:] = flat
+        view: _native.BlockView = block.view()
+        return view
+
+    def get_bytes(self, key: str, *, lease_ms: int = 0, timeout_ms: int = 0) -> Optional[bytes]:
+        """A value, whatever its length, or None: absent, or the daemon can not be asked (logged).
+
+        It asks for the length, then fetches, and copies once more: for small values. timeout_ms is
+        that of each of the two.
+        """
+        for _ in range(_READS_MAX):
+            length = self.length(key, lease_ms=lease_ms, timeout_ms=timeout_ms)
+            if not length:
+                return None
+            try:
+                block: Any = self.allocate(length)
+            except RuntimeError as error:
+                report_failure("get_bytes", UNREACHABLE, 1, str(error))
+                return None
+            got = self.get(key, block.view(), lease_ms=lease_ms, timeout_ms=timeout_ms)
+            if got:
+                return bytes(memoryview(block)[:got])
+            if got not in (INVALID_ARGUMENT, NOT_FOUND):
+                return None
+        return None
+
+    def length(self, key: str, *, lease_ms: int = 0, timeout_ms: int = 0) -> Length:
+        """The length of a value in bytes, or a negative code; -4003: absent. As a look for the
+        key, it counts as exists()."""
+        return self._run(_LENGTH, (key,), lease_ms=lease_ms, timeout_ms=timeout_ms)[0]
+
+    def mlength(self, keys: Sequence[str], *, lease_ms: int = 0,
+                timeout_ms: int = 0) -> List[Length]:
+        """length() of each key."""
+        return self._run(_LENGTH, keys, lease_ms=lease_ms, timeout_ms=timeout_ms)
 
     def get(self, key: str, view: _native.BlockView, *, lease_ms: int = 0,
             timeout_ms: int = 0) -> Length:

@@ -3,7 +3,8 @@ without it the same calls give numpy arrays."""
 
 import functools
 import math
-from typing import Any, Sequence
+import operator
+from typing import Any, Sequence, Tuple
 
 
 @functools.lru_cache(maxsize=None)
@@ -22,6 +23,18 @@ def bytes_of(buffer: Any) -> Any:
         return torch.frombuffer(buffer, dtype=torch.uint8)
     import numpy
     return numpy.frombuffer(buffer, dtype=numpy.uint8)
+
+
+def shape_of(shape: Any) -> Tuple[int, ...]:
+    """A shape as a tuple; an int is a shape of one dimension. TypeError, ValueError: it is none."""
+    try:
+        lengths = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(
+            operator.index(length) for length in shape)
+    except TypeError:
+        raise TypeError(f"shape = {shape!r}: give an int or ints, as (128, 4096)") from None
+    if any(length < 0 for length in lengths):
+        raise ValueError(f"shape = {lengths}: no length is below 0")
+    return lengths
 
 
 def itemsize(dtype: Any) -> int:

@@ -32,13 +32,55 @@ def test_wrong_types_raise(store):
             store.mexists(wrong)
     with pytest.raises(TypeError):
         store.mput(["a", b"b"], [view, view])
-    with pytest.raises(TypeError, match="offsets"):
+    with pytest.raises(ValueError, match="offsets"):
         store.get_range("key", view, -1)
     with pytest.raises(TypeError):
         deregister_mr("region")
     with pytest.raises(TypeError):
         BlockView.from_tensor("text", None)
     assert deregister_mr(None) is False
+
+
+class Broken:
+    def __iter__(self):
+        raise OSError("the list's own trouble")
+
+
+def test_a_wrong_argument_is_named_with_its_value(store):
+    view = store.allocate(8).view()
+    for name in ("timeout_ms", "lease_ms"):
+        for wrong in (1.5, "1", None):
+            with pytest.raises(TypeError, match=f"{name} = .*whole number of milliseconds") as said:
+                store.mget(["key"] * 100_000, [view] * 100_000, **{name: wrong})
+            assert len(str(said.value)) < 200
+        for wrong in (-1, 1 << 32, 10**30):
+            with pytest.raises(ValueError, match=f"{name} = .*from 0 to 4294967295"):
+                store.get("key", view, **{name: wrong})
+    with pytest.raises(TypeError, match="ttl_ms = str"):
+        store.put("key", view, ttl_ms="7")
+    with pytest.raises(OSError, match="own trouble"):
+        store.mexists(Broken())
+    with pytest.raises(TypeError, match="size = 1.5"):
+        store.allocate(1.5)
+    with pytest.raises(ValueError, match="numa_node = -5"):
+        store.alloc_tensor(8, numa_node=-5)
+    with pytest.raises(TypeError, match="shape = 'ab'"):
+        store.alloc_tensor("ab")
+    with pytest.raises(ValueError, match="shape = .*below 0"):
+        store.alloc_tensor((-1, -4))
+
+
+def test_numpy_integers_are_numbers(store, key):
+    number = numpy.int64
+    block = fill(store.allocate(number(100)), 7)
+    assert store.put(key, block.view(), ttl_ms=number(60_000), timeout_ms=number(1000)) == 0
+    assert store.mget_range([key], [block.view()], [number(40)], lease_ms=number(5)) == [60]
+    assert len(store.alloc_tensor(number(12))) == 12
+
+
+def test_arguments_without_effect_are_said(store, caplog):
+    with kv.Store("host:1", namespace="a"):
+        assert "Store('host:1', namespace): arguments have no effect" in caplog.text
 
 
 def test_keys_of_every_length(store, key):
