@@ -110,12 +110,13 @@ class Store:
             raise ValueError(f"size = {size}: at least 1 byte")
         return self._slabs.block(size)
 
-    def alloc_tensor(self, shape: Union[int, Sequence[int]], dtype: Any = None, *, huge_pages: bool = False,
-                     numa_node: int = -1, prefault: bool = True, cuda: bool = False) -> Any:
+    def alloc_tensor(self, shape: Union[int, Sequence[int]], dtype: Any = None, *,
+                     huge_pages: bool = False, numa_node: int = -1, prefault: bool = True,
+                     cuda: bool = False) -> Any:
         """A zeroed tensor in registered memory that the daemon shares: views of it need no `mr`.
 
-        shape: of the tensor, ints or one int; dtype: torch's or numpy's (default uint8). With a numpy dtype, and
-        without torch, a numpy array. huge_pages: when there are enough. numa_node: bind to it.
+        shape: of the tensor, ints or one int; dtype: torch's or numpy's (default uint8). With a
+        numpy dtype, and without torch, a numpy array. huge_pages: when there are enough. numa_node: bind to it.
         prefault: touch every page now. cuda: registered with CUDA (pinned), for the copies of a
         GPU. The tensor keeps the memory alive.
         ValueError: no element, no such node. RuntimeError: no memory, closed, daemon away, no GPU.

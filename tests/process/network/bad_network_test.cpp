@@ -268,8 +268,29 @@ TEST_CASE("a manager that nobody reaches: everybody works on with the last map")
   }
 }
 
-TEST_CASE(
-    "a storage daemon cut off from the manager alone: its slots move, and nothing old returns") {
+TEST_CASE("a storage daemon cut off from the manager alone keeps its slots: the node reaches it") {
+  RelayedCluster world(600);
+  Checker checker(world.node.process);
+  REQUIRE(checker.put_all(kPages, Status::ok) == kPages);
+  const auto member = [&] {
+    for (const auto& daemon : world.manager.report("nodes")["nodes"]) {
+      if (daemon["name"] == "a") return daemon;
+    }
+    return nlohmann::json::object();
+  };
+  const auto epoch = world.node.process.report("status")["cluster"]["epoch"];
+  world.a.manager.cut();
+  // Ten graces.
+  CHECK(eventually([&] { return member().value("away_ms", 0) > 6'000; }, 30'000));
+  CHECK(world.node.process.report("status")["cluster"]["epoch"] == epoch);
+  CHECK(checker.count(kPages, Status::ok) == kPages);
+  CHECK(checker.put_all(kPages, Status::ok) == kPages);
+  world.a.manager.mend();
+  CHECK(world.settles());
+  CHECK(world.node.process.report("status")["cluster"]["epoch"] == epoch);
+}
+
+TEST_CASE("a storage daemon cut off from everybody: its slots move, and nothing old returns") {
   RelayedCluster world(600);
   PageLoad load;
   load.write(world.node.process, "load/");
@@ -282,11 +303,13 @@ TEST_CASE(
   };
   for (int time = 0; time < 2; ++time) {
     world.a.manager.cut();
+    world.a.data.cut();
     CHECK(eventually([&] { return owners() == 1; }, 20'000));
     CHECK(eventually([&] { return checker.put_all(kPages, Status::ok) == kPages; }, 20'000));
     CHECK(checker.count(kPages, Status::ok) == kPages);
     CHECK(state_of(world.a.process) == "alone, with the last map");
     world.a.manager.mend();
+    world.a.data.mend();
     CHECK(eventually([&] { return owners() == 2; }, 20'000));
   }
   load.check();
