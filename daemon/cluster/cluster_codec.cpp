@@ -53,6 +53,15 @@ Incarnation read(schema::Incarnation::Reader from) {
   return Incarnation{from.getHigh(), from.getLow()};
 }
 
+void write(schema::Lineage::Builder to, const Lineage& lineage) {
+  to.setHigh(lineage.high);
+  to.setLow(lineage.low);
+}
+
+Lineage read(schema::Lineage::Reader from) {
+  return Lineage{from.getHigh(), from.getLow()};
+}
+
 ClusterRole role_of(std::uint8_t value) {
   if (!is_known_role(value)) refuse("role " + std::to_string(value));
   return static_cast<ClusterRole>(value);
@@ -82,8 +91,28 @@ MapMember read(schema::Member::Reader from) {
   return member;
 }
 
+void write_life(schema::SlotMap::Builder to, const MapLife& life) {
+  write(to.initLineage(), life.lineage);
+  auto ancestors = to.initAncestors(static_cast<unsigned>(life.ancestors.size()));
+  for (unsigned i = 0; i < ancestors.size(); ++i) {
+    write(ancestors[i].initLineage(), life.ancestors[i].lineage);
+    ancestors[i].setEpoch(life.ancestors[i].epoch);
+  }
+}
+
+MapLife read_life(schema::SlotMap::Reader from) {
+  MapLife life{read(from.getLineage()), {}};
+  const auto ancestors = from.getAncestors();
+  if (ancestors.size() > kAncestorsMax) refuse("too many ancestors");
+  for (const auto ancestor : ancestors) {
+    life.ancestors.push_back({read(ancestor.getLineage()), ancestor.getEpoch()});
+  }
+  return life;
+}
+
 void write(schema::SlotMap::Builder to, const SlotMap& map) {
   to.setEpoch(map.epoch());
+  write_life(to, map.life());
   auto members = to.initMembers(static_cast<unsigned>(map.members().size()));
   for (unsigned i = 0; i < members.size(); ++i) write(members[i], map.members()[i]);
   std::map<std::pair<MemberIndex, base::Epoch>, std::uint16_t> index;
@@ -124,7 +153,8 @@ SlotMapPtr read(schema::SlotMap::Reader from) {
     if (tenure >= tenures.size()) refuse("slot of tenure " + std::to_string(tenure));
     owners[slot] = {tenures[tenure].getMember(), tenures[tenure].getSince()};
   }
-  auto made = SlotMap::make(from.getEpoch(), std::move(members), std::move(owners));
+  auto made =
+      SlotMap::make(from.getEpoch(), std::move(members), std::move(owners), read_life(from));
   if (!made) packet::refuse(made.status(), made.error().context);
   return std::move(made).value();
 }
@@ -166,6 +196,8 @@ Join read(schema::Join::Reader from) {
   join.draining = from.getDraining();
   join.recovering = from.getRecovering();
   join.grace_ms = from.getGraceMs();
+  join.lineage = read(from.getLineage());
+  join.map_digest = from.getMapDigest();
   return join;
 }
 
@@ -215,6 +247,8 @@ struct MemberEncoder {
     to.setDraining(join.draining);
     to.setRecovering(join.recovering);
     to.setGraceMs(join.grace_ms);
+    write(to.initLineage(), join.lineage);
+    to.setMapDigest(join.map_digest);
   }
   void operator()(const Heartbeat& heartbeat) {
     auto to = root.initHeartbeat();
@@ -224,6 +258,7 @@ struct MemberEncoder {
     to.setUsedBytes(heartbeat.used_bytes);
     to.setRecovering(heartbeat.recovering);
     if (heartbeat.reached) write_reached(to, *heartbeat.reached);
+    to.setMapDigest(heartbeat.map_digest);
   }
   void operator()(const MapReport& report) { write(root.initMapReport(), *report.map); }
   void operator()(const Leave&) { root.setLeave(); }
@@ -277,7 +312,8 @@ MemberMessage read_member_message(schema::MemberMessage::Reader root) {
     case schema::MemberMessage::HEARTBEAT: {
       const auto from = root.getHeartbeat();
       return Heartbeat{from.getSequence(),  from.getMapEpoch(),   from.getObjects(),
-                       from.getUsedBytes(), from.getRecovering(), read_reached(from.getReached())};
+                       from.getUsedBytes(), from.getRecovering(), read_reached(from.getReached()),
+                       from.getMapDigest()};
     }
     case schema::MemberMessage::MAP_REPORT:
       return MapReport{read(root.getMapReport())};

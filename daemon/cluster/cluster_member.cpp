@@ -54,8 +54,21 @@ void ClusterMember::on_connected() {
   connected_ = true;
   connected_ns_ = heard_ns_ = clock_.now_ns();
   enter(LinkState::joining, "");
-  send(Join{config_.address, config_.port, config_.shards, config_.weight_bytes, epoch(), draining_,
-            events_.load().recovering, config_.grace_ms});
+  Join join{config_.address,
+            config_.port,
+            config_.shards,
+            config_.weight_bytes,
+            epoch(),
+            draining_,
+            events_.load().recovering,
+            config_.grace_ms,
+            {},
+            0};
+  if (map_ != nullptr) {
+    join.lineage = map_->life().lineage;
+    join.map_digest = map_->digest();
+  }
+  send(join);
 }
 
 void ClusterMember::lose_link(std::string reason) {
@@ -141,6 +154,7 @@ void ClusterMember::send_heartbeat() {
   Heartbeat heartbeat = events_.load();
   heartbeat.sequence = ++sequence_;
   heartbeat.map_epoch = epoch();
+  heartbeat.map_digest = map_ == nullptr ? 0 : map_->digest();
   send(heartbeat);
 }
 

@@ -47,10 +47,12 @@ struct Join {
   std::uint16_t port = 0;
   std::uint16_t shards = 0;
   std::uint64_t weight_bytes = 0;
-  base::Epoch map_epoch = 0;   // of the newest map that it knows; 0: none
-  bool draining = false;       // it is about to stop: no slots for it
-  bool recovering = false;     // it reads back what its memory holds, and serves nothing yet
-  std::uint32_t grace_ms = 0;  // see MapMember
+  base::Epoch map_epoch = 0;     // of the newest map that it knows; 0: none
+  bool draining = false;         // it is about to stop: no slots for it
+  bool recovering = false;       // it reads back what its memory holds, and serves nothing yet
+  std::uint32_t grace_ms = 0;    // see MapMember
+  Lineage lineage = {};          // of that map; not set: unknown, or none
+  std::uint64_t map_digest = 0;  // SlotMap::digest(); 0: the previous release says none
   bool operator==(const Join&) const = default;
 };
 // Members of one map, by their index in it.
@@ -64,6 +66,7 @@ struct Heartbeat {
   bool recovering = false;
   // Whom of the map of map_epoch it has data connections to; none: it does not say.
   std::optional<MemberSet> reached = std::nullopt;
+  std::uint64_t map_digest = 0;  // as in Join
   bool operator==(const Heartbeat&) const = default;
 };
 // Answer to MapWanted.
@@ -99,7 +102,7 @@ struct HeartbeatAck {
 struct MapPush {
   SlotMapPtr map;
 };
-// The member knows a newer map than the manager, which asks for it.
+// The member knows a map that the manager does not: a newer one, or another one of that epoch.
 struct MapWanted {
   bool operator==(const MapWanted&) const = default;
 };

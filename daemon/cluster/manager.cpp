@@ -16,12 +16,31 @@ bool same_members(const SlotMap* map, const std::vector<MapMember>& owners) {
   return map->members() == owners;
 }
 
+void note_ancestor(std::vector<Ancestor>& ancestors, const Ancestor& noted) {
+  const auto found = std::find_if(ancestors.begin(), ancestors.end(), [&](const Ancestor& known) {
+    return known.lineage == noted.lineage;
+  });
+  if (found != ancestors.end()) {
+    found->epoch = std::max(found->epoch, noted.epoch);
+    return;
+  }
+  ancestors.insert(ancestors.begin(), noted);
+  if (ancestors.size() > kAncestorsMax) ancestors.pop_back();
+}
+
+bool contradict(const SlotMap& a, const SlotMap& b) {
+  const Lineage& of_a = a.life().lineage;
+  const Lineage& of_b = b.life().lineage;
+  return a.epoch() == b.epoch() || (of_a.is_set() && of_b.is_set() && of_a != of_b);
+}
+
 }  // namespace
 
-Manager::Manager(const ManagerConfig& config, const base::Clock& clock, Coordinator& coordinator,
-                 ManagerLinks& links)
+Manager::Manager(const ManagerConfig& config, const base::Clock& clock, base::Random& random,
+                 Coordinator& coordinator, ManagerLinks& links)
     : config_(config),
       clock_(clock),
+      random_(random),
       coordinator_(coordinator),
       links_(links),
       membership_(config.membership, clock) {}
@@ -44,6 +63,7 @@ Outcome Manager::start() {
 
 void Manager::use(const ManagerState& state) {
   map_ = state.map;
+  lineage_ = map_->life().lineage;
   stored_ = map_->epoch();
   pushed_ = encode(ManagerMessage(MapPush{map_})).value();
   membership_.restore(*map_);
@@ -106,6 +126,11 @@ void Manager::push(ConnectionId to, Connection& connection) {
 
 void Manager::take(ConnectionId from, const Join& join) {
   Connection& connection = connections_.at(from);
+  const bool stranger = is_stranger(join.lineage, join.map_epoch);
+  if (stranger && !takes_strangers()) {
+    ++strangers_refused_;
+    return refuse(from, false, stranger_text(join.lineage, join.map_epoch));
+  }
   const JoinVerdict verdict = membership_.join(from, connection.identity, join, connection.version);
   if (verdict.kind != JoinVerdict::Kind::accepted) {
     const bool final = verdict.kind == JoinVerdict::Kind::refused_for_ever;
@@ -117,14 +142,14 @@ void Manager::take(ConnectionId from, const Join& join) {
   connection.joined = true;
   if (first_join_ns_ == 0) first_join_ns_ = clock_.now_ns();
   send(from, Joined{config_.heartbeat_ns, epoch(), membership_.version()});
-  if (join.map_epoch > epoch()) return send(from, MapWanted{});
+  if (stranger || lacks(join.map_epoch, join.map_digest)) return send(from, MapWanted{});
   push(from, connection);
 }
 
 void Manager::take(ConnectionId from, const Heartbeat& heartbeat) {
   if (!membership_.heard(from, heartbeat)) return drop(from, "it has not joined");
   send(from, HeartbeatAck{heartbeat.sequence, epoch(), membership_.version()});
-  if (heartbeat.map_epoch > epoch()) return send(from, MapWanted{});
+  if (lacks(heartbeat.map_epoch, heartbeat.map_digest)) return send(from, MapWanted{});
   Connection& connection = connections_.at(from);
   const bool asked = clock_.now_ns() - connection.pushed_ns < config_.push_retry_ns;
   if (heartbeat.map_epoch < epoch() && !asked) push(from, connection);
@@ -135,12 +160,44 @@ void Manager::take(ConnectionId from, const MapReport& report) {
   if (report.map->epoch() > kEpochMax / 2) {
     return drop(from, "its map has epoch " + std::to_string(report.map->epoch()));
   }
+  const Lineage& lineage = report.map->life().lineage;
+  if (is_stranger(lineage, report.map->epoch()) && !takes_strangers()) {
+    return drop(from, stranger_text(lineage, report.map->epoch()));
+  }
   take_over(report.map);
 }
 
+bool Manager::lacks(base::Epoch epoch_there, std::uint64_t digest) const noexcept {
+  if (map_ == nullptr || epoch_there != epoch()) return epoch_there > epoch();
+  return digest != 0 && digest != map_->digest();
+}
+
+bool Manager::is_stranger(const Lineage& lineage, base::Epoch epoch_there) const noexcept {
+  return map_ != nullptr && epoch_there != 0 && map_->is_of_another_life(lineage, epoch_there);
+}
+
+bool Manager::takes_strangers() const {
+  return clock_.now_ns() < strangers_until_ns_;
+}
+
+std::string Manager::stranger_text(const Lineage& lineage, base::Epoch epoch_there) const {
+  return "its map of epoch " + std::to_string(epoch_there) + " is of lineage " + lineage.text() +
+         ", which this manager's map of epoch " + std::to_string(epoch()) + " and lineage " +
+         map_->life().lineage.text() +
+         " does not go on from: there are two managers, or a manager's state was lost; stop the "
+         "wrong manager, or restart this daemon, which then joins with an empty cache";
+}
+
 void Manager::take_over(const SlotMapPtr& map) {
-  if (map->epoch() <= epoch()) return;
-  if (reported_ != nullptr && map->epoch() <= reported_->epoch()) return;
+  if (map_ != nullptr && map_->routes_as(*map)) return;
+  if (!is_stranger(map->life().lineage, map->epoch()) && map->epoch() < epoch()) return;
+  const bool is_known = reported_ != nullptr && reported_->routes_as(*map);
+  if (reported_ != nullptr && !is_known && contradict(*reported_, *map)) contested_ = true;
+  for (const Ancestor& former : map->life().ancestors) note_ancestor(brought_, former);
+  if (map->life().lineage.is_set()) {
+    note_ancestor(brought_, {map->life().lineage, map->epoch()});
+  }
+  if (is_known || (reported_ != nullptr && map->epoch() <= reported_->epoch())) return;
   reported_ = map;
   membership_.restore_hearsay(*reported_);
 }
@@ -223,15 +280,34 @@ bool Manager::put_off(const Error& cause) {
   return false;
 }
 
+MapLife Manager::next_life() {
+  if (!lineage_.is_set()) lineage_ = Lineage::draw(random_);
+  MapLife life{lineage_, {}};
+  if (map_ != nullptr) life.ancestors = map_->life().ancestors;
+  for (auto at = brought_.rbegin(); at != brought_.rend(); ++at) {
+    if (at->lineage != lineage_) note_ancestor(life.ancestors, *at);
+  }
+  return life;
+}
+
+Expected<SlotMapPtr> Manager::next_map() {
+  const base::Epoch reported = reported_ == nullptr ? 0 : reported_->epoch();
+  const base::Epoch next = std::max(epoch(), reported) + 1;
+  const SlotMap* previous = reported_ != nullptr ? reported_.get() : map_.get();
+  // A map that was taken over may contradict those that this manager has issued meanwhile, or that
+  // a manager with the same state has.
+  const bool is_fork = reported_ != nullptr && (issued_ || reported <= epoch());
+  const SlotMap* current = is_fork ? map_.get() : nullptr;
+  if (contested_) previous = current = nullptr;
+  return build_slot_map(next, membership_.owners(), previous, current, next_life());
+}
+
 bool Manager::publish() {
-  const SlotMap* base = reported_ != nullptr ? reported_.get() : map_.get();
-  const base::Epoch next = (base == nullptr ? 0 : base->epoch()) + 1;
   ManagerState state;
-  // A map that was taken over may contradict those that this manager has issued meanwhile.
-  const SlotMap* const issued = issued_ && reported_ != nullptr ? map_.get() : nullptr;
-  auto built = build_slot_map(next, membership_.owners(), base, issued);
+  auto built = next_map();
   if (!built) return put_off(built.error());
   state.map = std::move(*built);
+  const base::Epoch next = state.map->epoch();
   state.retired = membership_.retired();
   auto bytes = encode(state);
   if (!bytes) return put_off(bytes.error());
@@ -244,10 +320,15 @@ bool Manager::publish() {
     return false;
   }
   store_error_.clear();
+  if (map_ == nullptr) {
+    strangers_until_ns_ = clock_.now_ns() + config_.membership.rejoin_grace_ns;
+  }
   issued_ = true;
   stored_ = next;
   map_ = state.map;
   reported_ = nullptr;
+  brought_.clear();
+  contested_ = false;
   changed_ns_ = 0;
   pushed_ = std::move(*message);
   for (auto& [id, connection] : connections_) {

@@ -7,6 +7,10 @@
 // rejoin_grace to come back and keeps its slots; no map changes and nothing is lost from a cache. A
 // manager whose state is lost takes the newest map that a member brings and goes on from there.
 //
+// Its maps are of a lineage, drawn when it begins without one. Who has a map of another lineage,
+// which this one does not go on from, is refused: epochs of both say nothing about each other. A
+// manager without a state takes such maps over for rejoin_grace, as those of its predecessor.
+//
 // Owned by main; all references outlive it. Thread: the control thread.
 #pragma once
 
@@ -18,6 +22,7 @@
 #include <vector>
 
 #include "daemon/base/agent.h"
+#include "daemon/base/random.h"
 #include "daemon/cluster/coordinator.h"
 #include "daemon/cluster/membership.h"
 
@@ -49,8 +54,8 @@ public:
 
 class Manager {
 public:
-  Manager(const ManagerConfig& config, const base::Clock& clock, Coordinator& coordinator,
-          ManagerLinks& links);
+  Manager(const ManagerConfig& config, const base::Clock& clock, base::Random& random,
+          Coordinator& coordinator, ManagerLinks& links);
 
   // Loads the state; nothing else may be called before. An error says why this manager must not
   // run: a state that can not be read must not be taken for an empty one.
@@ -108,6 +113,13 @@ private:
   [[nodiscard]] base::Epoch epoch() const noexcept { return map_ == nullptr ? 0 : map_->epoch(); }
 
   // Maps.
+  // A member that has this map knows more than this manager does.
+  [[nodiscard]] bool lacks(base::Epoch epoch, std::uint64_t digest) const noexcept;
+  [[nodiscard]] bool is_stranger(const Lineage& lineage, base::Epoch epoch) const noexcept;
+  [[nodiscard]] bool takes_strangers() const;
+  [[nodiscard]] std::string stranger_text(const Lineage& lineage, base::Epoch epoch) const;
+  [[nodiscard]] MapLife next_life();
+  [[nodiscard]] Expected<SlotMapPtr> next_map();
   [[nodiscard]] bool map_is_due() const;
   [[nodiscard]] base::TimeNs map_due_ns() const;
   void note_changes();
@@ -121,13 +133,19 @@ private:
 
   const ManagerConfig config_;
   const base::Clock& clock_;
+  base::Random& random_;
   Coordinator& coordinator_;
   ManagerLinks& links_;
   Membership membership_;
   std::map<ConnectionId, Connection> connections_;
 
   SlotMapPtr map_;       // stored, and pushed
-  SlotMapPtr reported_;  // newer than map_: what a member brought; the next one builds on it
+  SlotMapPtr reported_;  // what a member brought, and map_ lacks: the next one builds on it
+  std::vector<Ancestor> brought_;        // lineages of such maps
+  bool contested_ = false;               // such maps contradict each other: no tenure survives
+  Lineage lineage_;                      // not set: unknown, or not drawn yet
+  base::TimeNs strangers_until_ns_ = 0;  // 0: it began with a state
+  std::uint64_t strangers_refused_ = 0;
   std::vector<std::byte> pushed_;  // map_, encoded
   base::Epoch stored_ = 0;         // epoch of the stored state
   bool issued_ = false;            // map_ is of this process, not loaded

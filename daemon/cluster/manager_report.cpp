@@ -67,6 +67,7 @@ std::string Manager::report(Topic topic) const {
   const base::TimeNs now_ns = clock_.now_ns();
   Json out;
   out["epoch"] = epoch();
+  out["lineage"] = lineage_.is_set() ? lineage_.text() : "unknown";
   out["common_protocol"] = membership_.version();
   if (topic == Topic::slots) {
     out["slots"] = base::kSlotCount;
@@ -84,6 +85,7 @@ std::string Manager::report(Topic topic) const {
   out["daemons"] = membership_.members().size();
   out["owners"] = map_ == nullptr ? 0 : map_->members().size();
   out["retired_incarnations"] = membership_.retired().size();
+  out["refused_of_another_lineage"] = strangers_refused_;
   out["questions_under_way"] = forwarded_.size();
   out["map_due"] = changed_ns_ != 0;
   out["cut_off"] = membership_.is_cut_off();

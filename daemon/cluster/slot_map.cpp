@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "daemon/base/hash.h"
 #include "daemon/base/limits.h"
 #include "daemon/cluster/hello/hello.h"
 
@@ -16,6 +17,50 @@ Error bad(std::string what) {
 
 bool is_address(const std::string& text) {
   return !text.empty() && text.size() <= kAddressBytesMax && is_printable(text);
+}
+
+void append(std::string& bytes, std::uint64_t value) {
+  for (unsigned shift = 0; shift < 64; shift += 8) bytes += static_cast<char>(value >> shift);
+}
+
+void append(std::string& bytes, const std::string& text) {
+  append(bytes, text.size());
+  bytes += text;
+}
+
+// Other releases have to come to the same: fields that maps get later stay out of it.
+std::uint64_t digest_of(base::Epoch epoch, const std::vector<MapMember>& members,
+                        const std::vector<SlotOwner>& owners) {
+  std::string bytes;
+  append(bytes, epoch);
+  append(bytes, members.size());
+  for (const MapMember& member : members) {
+    append(bytes, full_name(member.identity));
+    append(bytes, member.identity.incarnation.high);
+    append(bytes, member.identity.incarnation.low);
+    append(bytes, member.address);
+    append(bytes, member.port);
+    append(bytes, member.shards);
+    append(bytes, member.weight_bytes);
+  }
+  for (const SlotOwner& owner : owners) {
+    append(bytes, owner.member);
+    append(bytes, owner.since);
+  }
+  const std::uint64_t digest = base::payload_digest(bytes.data(), bytes.size());
+  return digest != 0 ? digest : 1;
+}
+
+Outcome check_life(const MapLife& life) {
+  if (life.ancestors.size() > kAncestorsMax) {
+    return bad(std::to_string(life.ancestors.size()) + " ancestors");
+  }
+  for (const Ancestor& ancestor : life.ancestors) {
+    const bool is_sane = life.lineage.is_set() && ancestor.lineage.is_set() &&
+                         ancestor.lineage != life.lineage && ancestor.epoch != 0;
+    if (!is_sane) return bad("an ancestor that is none");
+  }
+  return Done{};
 }
 
 }  // namespace
@@ -63,9 +108,10 @@ Outcome check_members(const std::vector<MapMember>& members) {
 }
 
 Expected<SlotMapPtr> SlotMap::make(base::Epoch epoch, std::vector<MapMember> members,
-                                   std::vector<SlotOwner> owners) {
+                                   std::vector<SlotOwner> owners, MapLife life) {
   if (epoch == 0 || epoch > kEpochMax) return bad("epoch " + std::to_string(epoch));
   if (Outcome checked = check_members(members); !checked) return std::move(checked).error();
+  if (Outcome checked = check_life(life); !checked) return std::move(checked).error();
   if (owners.size() != base::kSlotCount) return bad(std::to_string(owners.size()) + " slots");
   for (const SlotOwner& owner : owners) {
     const bool owned = owner.member != kNoMember;
@@ -77,17 +123,27 @@ Expected<SlotMapPtr> SlotMap::make(base::Epoch epoch, std::vector<MapMember> mem
       return bad("a slot owned since epoch " + std::to_string(owner.since));
     }
   }
-  return SlotMapPtr(new SlotMap(epoch, std::move(members), std::move(owners)));
+  return SlotMapPtr(new SlotMap(epoch, std::move(members), std::move(owners), std::move(life)));
 }
 
-SlotMap::SlotMap(base::Epoch epoch, std::vector<MapMember> members, std::vector<SlotOwner> owners)
+SlotMap::SlotMap(base::Epoch epoch, std::vector<MapMember> members, std::vector<SlotOwner> owners,
+                 MapLife life)
     : epoch_(epoch),
+      life_(std::move(life)),
+      digest_(digest_of(epoch, members, owners)),
       members_(std::move(members)),
       owners_(std::move(owners)),
       slot_counts_(members_.size()) {
   for (const SlotOwner& owner : owners_) {
     if (owner.member != kNoMember) ++slot_counts_[owner.member];
   }
+}
+
+bool SlotMap::is_of_another_life(const Lineage& lineage, base::Epoch epoch) const noexcept {
+  if (!lineage.is_set() || !life_.lineage.is_set() || lineage == life_.lineage) return false;
+  return std::none_of(life_.ancestors.begin(), life_.ancestors.end(), [&](const Ancestor& former) {
+    return former.lineage == lineage && epoch <= former.epoch;
+  });
 }
 
 std::optional<MemberIndex> SlotMap::find(const Incarnation& incarnation) const noexcept {

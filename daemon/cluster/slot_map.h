@@ -18,6 +18,7 @@
 
 #include "daemon/base/ids.h"
 #include "daemon/cluster/hello/daemon_identity.h"
+#include "daemon/cluster/lineage.h"
 #include "simm/expected.h"
 
 namespace simm::cluster {
@@ -61,9 +62,13 @@ public:
   // come from a wire or a file. `owners` has kSlotCount entries.
   static Expected<std::shared_ptr<const SlotMap>> make(base::Epoch epoch,
                                                        std::vector<MapMember> members,
-                                                       std::vector<SlotOwner> owners);
+                                                       std::vector<SlotOwner> owners,
+                                                       MapLife life = {});
 
   [[nodiscard]] base::Epoch epoch() const noexcept { return epoch_; }
+  [[nodiscard]] const MapLife& life() const noexcept { return life_; }
+  // Of epoch, members and owners; never 0. Two maps of one epoch that differ are told apart by it.
+  [[nodiscard]] std::uint64_t digest() const noexcept { return digest_; }
   [[nodiscard]] const std::vector<MapMember>& members() const noexcept { return members_; }
   [[nodiscard]] const std::vector<SlotOwner>& owners() const noexcept { return owners_; }
 
@@ -78,14 +83,23 @@ public:
   }
   [[nodiscard]] std::optional<MemberIndex> find(const Incarnation& incarnation) const noexcept;
 
-  bool operator==(const SlotMap& other) const {
+  // What was so under the map of `epoch` of that lineage says nothing here: another manager has
+  // made it, and this one did not know it. An unknown lineage is taken for the same.
+  [[nodiscard]] bool is_of_another_life(const Lineage& lineage, base::Epoch epoch) const noexcept;
+
+  // Whoever routes by either does the same.
+  [[nodiscard]] bool routes_as(const SlotMap& other) const {
     return epoch_ == other.epoch_ && members_ == other.members_ && owners_ == other.owners_;
   }
+  bool operator==(const SlotMap& other) const { return routes_as(other) && life_ == other.life_; }
 
 private:
-  SlotMap(base::Epoch epoch, std::vector<MapMember> members, std::vector<SlotOwner> owners);
+  SlotMap(base::Epoch epoch, std::vector<MapMember> members, std::vector<SlotOwner> owners,
+          MapLife life);
 
   base::Epoch epoch_;
+  MapLife life_;
+  std::uint64_t digest_;
   std::vector<MapMember> members_;
   std::vector<SlotOwner> owners_;
   std::vector<std::uint32_t> slot_counts_;  // by member

@@ -190,7 +190,7 @@ private:
 }  // namespace
 
 Expected<SlotMapPtr> build_slot_map(base::Epoch epoch, std::vector<MapMember> members,
-                                    const SlotMap* previous, const SlotMap* current) {
+                                    const SlotMap* previous, const SlotMap* current, MapLife life) {
   // Before the work: its sums and indices rely on it.
   if (Outcome checked = check_members(members); !checked) return std::move(checked).error();
   std::sort(members.begin(), members.end(), [](const MapMember& a, const MapMember& b) {
@@ -207,7 +207,7 @@ Expected<SlotMapPtr> build_slot_map(base::Epoch epoch, std::vector<MapMember> me
     const bool broken = current != nullptr && now.since(owner[i], slot) == 0;
     owners[i] = {owner[i], since == 0 || broken ? epoch : since};
   }
-  return SlotMap::make(epoch, std::move(members), std::move(owners));
+  return SlotMap::make(epoch, std::move(members), std::move(owners), std::move(life));
 }
 
 }  // namespace simm::cluster

@@ -103,7 +103,7 @@ void ClusterPresence::stop() {
 // ---- maps ----
 
 void ClusterPresence::on_map(const cluster::SlotMapPtr& map, const cluster::SlotMapPtr&) {
-  if (setup_.on_map && !setup_.on_map(map->epoch())) return;
+  if (setup_.on_map && !setup_.on_map(*map)) return;
   links_.use(*map);
   held_ = map;
   held_until_ns_ = access_.clock.now_ns() + kDialTimeNs;
@@ -259,6 +259,9 @@ std::string ClusterPresence::membership() const {
   out["state_ms"] = (access_.clock.now_ns() - member.state_since_ns()) / base::kNsPerMs;
   out["trouble"] = manager_->trouble();
   out["epoch"] = member.epoch();
+  const cluster::Lineage& lineage =
+      member.map() == nullptr ? cluster::Lineage{} : member.map()->life().lineage;
+  out["lineage"] = lineage.is_set() ? lineage.text() : "unknown";
   out["common_protocol"] = member.cluster_version();
   out["agents_epoch"] = agents_epoch();
   out["slots"] = slots_here();

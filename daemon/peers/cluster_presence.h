@@ -46,7 +46,7 @@ public:
     // This daemon's place is another one's now; it must stop.
     std::function<void(const std::string& reason)> on_expelled;
     // A newer map, before anybody uses it; false: nobody shall, this daemon stops.
-    std::function<bool(base::Epoch epoch)> on_map;
+    std::function<bool(const cluster::SlotMap& map)> on_map;
     ManagerLink::OnStatus on_status;
     // Asked for each heartbeat: whether the pool is still being recovered. Empty: never.
     std::function<bool()> recovers = nullptr;

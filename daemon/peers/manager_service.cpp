@@ -17,7 +17,7 @@ ManagerService::ManagerService(ClusterAccess& access, base::Log& log,
                                cluster::Coordinator& coordinator)
     : access_(access),
       log_(log),
-      manager_(config, access.clock, coordinator, *this),
+      manager_(config, access.clock, access.random, coordinator, *this),
       listener_(access, *this),
       timer_(access.io),
       sweep_(access.io) {}

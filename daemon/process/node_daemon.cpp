@@ -217,6 +217,7 @@ struct NodeDaemon::Parts {
   bool is_ready = false;    // the service manager has been told
   std::string status_more;  // of the cluster, for people
   base::TimeNs recovery_began_ns = 0;
+  bool has_map = false;
   int drains = 0;  // under way
 };
 
@@ -319,7 +320,7 @@ Outcome NodeDaemon::join_cluster() {
        p.rails ? p.rails->devices() : std::vector<transport::RdmaDevice*>(),
        [&p](std::size_t rail) { return p.rails->pool_keys(rail); },
        [this](const std::string& reason) { give_up("expelled from the cluster: " + reason); },
-       [this](base::Epoch epoch) { return take_map(epoch); },
+       [this](const cluster::SlotMap& map) { return take_map(map); },
        [&p](const std::string& status) {
          p.status_more = "; cluster: " + status;
          if (p.is_ready) p.options.service.status("serving" + p.status_more);
@@ -347,18 +348,24 @@ void NodeDaemon::give_up(const std::string& why) {
   begin_stop(why);
 }
 
-// Epochs that begin anew say nothing about who owned what before: then no object here can be shown
-// to be the latest one of its key.
-bool NodeDaemon::take_map(base::Epoch epoch) {
+// Epochs that begin anew, or that are of another lineage, say nothing about who owned what before:
+// then no object here can be shown to be the latest one of its key.
+bool NodeDaemon::take_map(const cluster::SlotMap& map) {
   Parts& p = *parts_;
   if (p.pool == nullptr || !p.pool->outlives_the_process()) return true;
-  const base::Epoch known = p.pool->last_life().epoch;
-  if (epoch >= known) {
-    p.pool->note_epoch(epoch);
+  const store::PoolLife& last = p.pool->last_life();
+  const cluster::Lineage lineage{last.lineage_high, last.lineage_low};
+  // The first one alone: what follows it the manager vouches for.
+  const bool is_first = !std::exchange(p.has_map, true);
+  const bool is_strange = is_first && map.is_of_another_life(lineage, last.epoch);
+  if (!is_strange && map.epoch() >= last.epoch) {
+    const cluster::Lineage& now = map.life().lineage;
+    p.pool->note_map(map.epoch(), now.high, now.low);
     return true;
   }
-  give_up("the cluster is at epoch " + std::to_string(epoch) + ", and the pool was at " +
-          std::to_string(known) + " already: it starts anew, empty");
+  give_up("the cluster is at epoch " + std::to_string(map.epoch()) + " of lineage " +
+          map.life().lineage.text() + ", and the pool was at " + std::to_string(last.epoch) +
+          " of lineage " + lineage.text() + ": it starts anew, empty");
   return false;
 }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "daemon/base/config.h"
-#include "daemon/base/ids.h"
+#include "daemon/cluster/slot_map.h"
 #include "daemon/control/service_manager.h"
 #include "daemon/process/adopt_service.h"
 #include "simm/expected.h"
@@ -60,7 +60,7 @@ private:
   [[nodiscard]] std::uint32_t own_grace_ms() const;
   void begin_stop(const std::string& why);
   void give_up(const std::string& why);
-  bool take_map(base::Epoch epoch);
+  bool take_map(const cluster::SlotMap& map);
   [[nodiscard]] bool keeps_objects() const;
   void on_drained();
   void log_ready();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tests/sim/old_release.h"
 #include "tests/sim/sim_manager.h"
 #include "tests/sim/sim_member.h"
 
@@ -49,13 +50,13 @@ void ControlNetwork::go_down(const ControlLinkPtr& link, std::function<void()> d
 }
 
 void ControlNetwork::send_up(const ControlLinkPtr& link, std::span<const std::byte> message) {
-  go_up(link, [link, bytes = std::vector<std::byte>(message.begin(), message.end())] {
+  go_up(link, [link, bytes = said_in(link->version, message)] {
     if (link->manager != nullptr) link->manager->on_message(link, bytes);
   });
 }
 
 void ControlNetwork::send_down(const ControlLinkPtr& link, std::span<const std::byte> message) {
-  go_down(link, [link, bytes = std::vector<std::byte>(message.begin(), message.end())] {
+  go_down(link, [link, bytes = heard_in(link->version, message)] {
     if (link->member != nullptr) link->member->on_message(link, bytes);
   });
 }

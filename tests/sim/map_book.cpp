@@ -30,6 +30,10 @@ void MapBook::on_stored(const cluster::StoredState& state) {
     return report_.violation("P7", "epoch %llu is stored after epoch %llu", printable(state.epoch),
                              printable(newest()));
   }
+  if (!decoded->map->life().lineage.is_set() ||
+      (!pages_.empty() && !(pages_.rbegin()->second.map->life() == decoded->map->life()))) {
+    return report_.violation("P7", "map %llu is of another lineage", printable(state.epoch));
+  }
   Page page{decoded->map, std::vector<base::Epoch>(base::kSlotCount)};
   const Page* last = pages_.empty() ? nullptr : &pages_.rbegin()->second;
   for (std::uint32_t i = 0; i < base::kSlotCount; ++i) {
@@ -93,7 +97,7 @@ void MapBook::check_incarnations(const cluster::SlotMap& before, const cluster::
 
 void MapBook::on_used(const cluster::SlotMap& map) {
   const auto found = pages_.find(map.epoch());
-  if (found == pages_.end() || !(*found->second.map == map)) {
+  if (found == pages_.end() || !found->second.map->routes_as(map)) {
     report_.violation("P7", "a daemon uses a map of epoch %llu that was never stored",
                       printable(map.epoch()));
   }

@@ -2,7 +2,8 @@
 // found without any help of the code under test: who owned a slot when, and without a break since
 // when (its tenure). Checks what maps have to keep:
 //
-//  P7  an epoch names one map for ever and epochs only grow; no tenure begins later than its map
+//  P7  an epoch names one map for ever, epochs only grow, and all maps are of one lineage; no
+//  tenure begins later than its map
 //      claims; an incarnation whose slots another one of its name has taken over never comes back;
 //      nobody uses a map that was not stored
 //  P8  no tenure is broken off, and no member loses its place, without a cause

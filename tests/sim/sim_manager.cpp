@@ -10,7 +10,8 @@ SimManager::SimManager(ControlNetwork& network, Dice& dice, SimDisk& disk, Repor
       report_(report),
       clock_(network.loop(), dice),
       coordinator_(disk),
-      manager_(config, clock_, coordinator_, *this) {
+      random_(network.loop().now_ns()),
+      manager_(config, clock_, random_, coordinator_, *this) {
   if (const Outcome started = manager_.start(); !started) {
     report.violation("live", "a manager does not start: %s", started.error().context.c_str());
   }

@@ -46,6 +46,7 @@ private:
   Report& report_;
   DriftClock clock_;
   SimCoordinator coordinator_;
+  base::SeededRandom random_;  // no two managers draw the same
   cluster::Manager manager_;
   std::map<cluster::ConnectionId, ControlLinkPtr> links_;
   std::deque<std::function<void()>> inbox_;

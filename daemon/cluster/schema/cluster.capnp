@@ -10,6 +10,16 @@ struct Incarnation {
   low @1 :UInt64;
 }
 
+struct Lineage {
+  high @0 :UInt64;
+  low @1 :UInt64;
+}
+
+struct Ancestor {
+  lineage @0 :Lineage;
+  epoch @1 :UInt64;                # its last map that is known
+}
+
 struct Member {
   incarnation @0 :Incarnation;
   name @1 :Text;
@@ -32,6 +42,8 @@ struct SlotMap {
   members @1 :List(Member);
   tenures @2 :List(Tenure);
   slots @3 :List(UInt16);          # index into tenures; 0xffff: nobody owns it
+  lineage @4 :Lineage;             # zero: unknown
+  ancestors @5 :List(Ancestor);    # latest first
 }
 
 struct Retired {
@@ -66,6 +78,8 @@ struct Join {
   draining @5 :Bool;
   recovering @6 :Bool;             # it serves nothing yet
   graceMs @7 :UInt32;
+  lineage @8 :Lineage;             # of that map; zero: unknown
+  mapDigest @9 :UInt64;            # 0: not said
 }
 
 struct Heartbeat {
@@ -75,6 +89,7 @@ struct Heartbeat {
   usedBytes @3 :UInt64;
   recovering @4 :Bool;
   reached @5 :Data;                # bit i: member i of that map; empty: it does not say
+  mapDigest @6 :UInt64;            # 0: not said
 }
 
 struct Joined {

@@ -43,6 +43,15 @@ struct LifeBytes {
 };
 static_assert(offsetof(LifeBytes, digest) == 48 && sizeof(LifeBytes) == 56);
 
+struct LineageBytes {
+  std::uint64_t sequence;  // of its life
+  std::uint64_t high;
+  std::uint64_t low;
+  std::uint64_t digest;  // xxh3-64 of what stands before it
+};
+static_assert(offsetof(LineageBytes, digest) == 24 && sizeof(LineageBytes) == 32);
+static_assert(sizeof(LifeBytes) + sizeof(LineageBytes) <= kLifeStride);
+
 template <typename Bytes>
 std::uint64_t digest_of(const Bytes& bytes) {
   return base::payload_digest(&bytes, offsetof(Bytes, digest));
@@ -51,6 +60,14 @@ std::uint64_t digest_of(const Bytes& bytes) {
 // SAFETY: both lives lie inside the page: kLivesAt + 2 * kLifeStride <= kPoolHeaderBytes.
 std::byte* life_at(std::byte* page, std::uint64_t sequence) {
   return page + kLivesAt + sequence % 2 * kLifeStride;
+}
+
+// Zeros: unknown.
+LineageBytes lineage_of(std::byte* page, std::uint64_t sequence) {
+  LineageBytes lineage;
+  std::memcpy(&lineage, life_at(page, sequence) + sizeof(LifeBytes), sizeof lineage);
+  const bool is_whole = lineage.sequence == sequence && lineage.digest == digest_of(lineage);
+  return is_whole ? lineage : LineageBytes{};
 }
 
 std::optional<LifeBytes> newest_life(std::byte* page) {
@@ -106,7 +123,11 @@ void PoolHeader::write(const PoolLife& life) noexcept {
   bytes.is_running = life.is_running ? 1 : 0;
   bytes.is_discarded = life.is_discarded ? 1 : 0;
   bytes.digest = digest_of(bytes);
-  std::memcpy(life_at(page_, bytes.sequence), &bytes, sizeof bytes);
+  LineageBytes lineage{bytes.sequence, life.lineage_high, life.lineage_low, 0};
+  lineage.digest = digest_of(lineage);
+  std::byte* const at = life_at(page_, bytes.sequence);
+  std::memcpy(at + sizeof bytes, &lineage, sizeof lineage);
+  std::memcpy(at, &bytes, sizeof bytes);
 }
 
 Expected<PoolHeader::Kept> PoolHeader::check(const PoolShape& wanted) const {
@@ -152,9 +173,12 @@ Expected<PoolHeader::Kept> PoolHeader::check(const PoolShape& wanted) const {
   }
   Kept kept;
   kept.hash_seed = found.hash_seed;
+  const LineageBytes lineage = lineage_of(page_, life->sequence);
   kept.life = {life->incarnation_high,
                life->incarnation_low,
                life->epoch,
+               lineage.high,
+               lineage.low,
                life->lives,
                life->is_running != 0,
                false};

@@ -5,6 +5,8 @@
 //   0       Shape: written once, last of all, when the files are new
 //   1,024   Life, and at 2,048 a second one: the valid one with the greater sequence holds, so that
 //           a process that is killed while it writes one leaves the other
+//   + 56    behind each: the lineage of its epoch, with the same sequence. The previous release
+//           does not write it, so a lineage of another sequence is unknown
 //
 // Nobody else writes there: the files are locked, or nobody else has them. Bytes that do not match
 // their digest are refused, never trusted. Thread: control.
@@ -42,7 +44,9 @@ struct PoolShape {
 struct PoolLife {
   std::uint64_t incarnation_high = 0;  // of the daemon in its cluster; 0: it is in none
   std::uint64_t incarnation_low = 0;
-  base::Epoch epoch = 0;      // of the newest map under which objects were stored
+  base::Epoch epoch = 0;           // of the newest map under which objects were stored
+  std::uint64_t lineage_high = 0;  // of that map; 0: unknown
+  std::uint64_t lineage_low = 0;
   std::uint64_t lives = 1;    // how many daemons have used this memory, this one included
   bool is_running = true;     // false: it has ended in good order
   bool is_discarded = false;  // the contents are of no use any more

@@ -356,8 +356,11 @@ void PoolMemory::begin_life(std::uint64_t incarnation_high,
   write_life();
 }
 
-void PoolMemory::note_epoch(base::Epoch epoch) noexcept {
+void PoolMemory::note_map(base::Epoch epoch, std::uint64_t lineage_high,
+                          std::uint64_t lineage_low) noexcept {
   life_.epoch = epoch;
+  life_.lineage_high = lineage_high;
+  life_.lineage_low = lineage_low;
   write_life();
 }
 

@@ -104,7 +104,7 @@ public:
   // This daemon's life, on its memory from now on. Without effect on the private kind.
   void begin_life(std::uint64_t incarnation_high, std::uint64_t incarnation_low) noexcept;
   // Before objects are stored under that map.
-  void note_epoch(base::Epoch epoch) noexcept;
+  void note_map(base::Epoch epoch, std::uint64_t lineage_high, std::uint64_t lineage_low) noexcept;
   // Nobody uses these contents any more; this daemon may until it ends.
   void discard() noexcept;
   // In good order: no shard will be written to any more.

@@ -163,4 +163,41 @@ TEST_CASE("a daemon that comes back with another pool is another one, and its sl
   CHECK(checker.put_all(kPages, Status::ok) == kPages);
 }
 
+TEST_CASE("a pool of another life of the cluster is not used, though the epochs fit") {
+  ClusterProcesses cluster;
+  const PoolPath pools;
+  const auto a = cluster.storage("a", pools.keys("a"));
+  const auto node = cluster.node("n");
+  const auto is_settled = [&] {
+    return uses_the_map_of(*a, cluster.manager) && uses_the_map_of(*node, cluster.manager) &&
+           sees_members(*node, 1);
+  };
+  for (DaemonProcess* daemon : {&cluster.manager, a.get(), node.get()}) REQUIRE(daemon->start());
+  REQUIRE(eventually(is_settled, 20'000));
+  {
+    Checker checker(*node);
+    REQUIRE(checker.put_all(kPages, Status::ok) == kPages);
+  }
+  const auto former = cluster.manager.report("nodes");
+  CHECK(former["epoch"] == 1);
+  for (DaemonProcess* daemon : {a.get(), node.get(), &cluster.manager}) {
+    daemon->signal(SIGKILL);
+    CHECK(daemon->wait() == 1000 + SIGKILL);
+  }
+  // Nobody is left who has a map, and the manager's state is lost: the first map is of epoch 1
+  // again, and a has been in it since then.
+  REQUIRE(std::filesystem::remove(cluster.manager.directory() + "/manager.state"));
+  REQUIRE(cluster.manager.start());
+  if (a->start()) CHECK(a->wait(30'000) == EXIT_FAILURE);
+  const bool says_why = a->log().find("of lineage") != std::string::npos;
+  CHECK(says_why);
+  // Its supervisor starts it again.
+  REQUIRE(a->start());
+  REQUIRE(node->start());
+  REQUIRE(eventually(is_settled, 20'000));
+  CHECK(cluster.manager.report("nodes")["lineage"] != former["lineage"]);
+  Checker checker(*node);
+  CHECK(checker.count(kPages, Status::not_found) == kPages);
+}
+
 }  // namespace warm_cluster_test

@@ -273,10 +273,11 @@ TEST_CASE("a storage daemon cut off from the manager alone keeps its slots: the 
   Checker checker(world.node.process);
   REQUIRE(checker.put_all(kPages, Status::ok) == kPages);
   const auto member = [&] {
-    for (const auto& daemon : world.manager.report("nodes")["nodes"]) {
+    const nlohmann::json report = world.manager.report("nodes");
+    for (const nlohmann::json& daemon : report["nodes"]) {
       if (daemon["name"] == "a") return daemon;
     }
-    return nlohmann::json::object();
+    return nlohmann::json(nlohmann::json::object());
   };
   const auto epoch = world.node.process.report("status")["cluster"]["epoch"];
   world.a.manager.cut();

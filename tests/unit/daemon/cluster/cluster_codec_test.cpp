@@ -20,14 +20,16 @@ SlotMapPtr sample_map() {
   auto more = members(5);
   more[0].identity.role = ClusterRole::node;
   more[0].grace_ms = 120'000;
-  return slot_map_of(9, more, first.get(), first.get());
+  return build_slot_map(9, more, first.get(), first.get(),
+                        {{21, 22}, {{{23, 24}, 6}, {{25, 26}, kEpochMax}}})
+      .value();
 }
 
 std::vector<MemberMessage> member_messages() {
   return {
-      Join{"10.1.2.3", 30002, 4, 3 * kGiB, 17, true, true, 120'000},
+      Join{"10.1.2.3", 30002, 4, 3 * kGiB, 17, true, true, 120'000, {21, 22}, 99},
       Join{},
-      Heartbeat{4, 17, 1000, 2 * kGiB, true},
+      Heartbeat{4, 17, 1000, 2 * kGiB, true, std::nullopt, 99},
       Heartbeat{4, 17, 1000, 2 * kGiB, false, MemberSet{}},
       Heartbeat{4, 17, 1000, 2 * kGiB, false, MemberSet{0x1'8001}},
       Heartbeat{4, 17, 1000, 2 * kGiB, true, MemberSet{}.set()},
@@ -108,7 +110,13 @@ TEST_CASE("the largest map there can be fits a message and a manager's state") {
   for (std::uint32_t slot = 0; slot < base::kSlotCount; ++slot) {
     owners[slot] = {static_cast<MemberIndex>(slot % kMembersMax), 1 + slot / kMembersMax};
   }
-  const SlotMapPtr map = SlotMap::make(1 << 20, longest, owners).value();
+  MapLife life{{1, 1}, {}};
+  while (life.ancestors.size() < kAncestorsMax) {
+    life.ancestors.push_back({{2, life.ancestors.size()}, kEpochMax});
+  }
+  const SlotMapPtr map = SlotMap::make(1 << 20, longest, owners, life).value();
+  life.ancestors.push_back({{3, 3}, 1});
+  CHECK(SlotMap::make(1 << 20, longest, owners, life).status() == Status::invalid_argument);
   CHECK(decode_manager_message(encode(ManagerMessage(MapPush{map})).value()).value() ==
         ManagerMessage(MapPush{map}));
   ManagerState state{map, std::vector<DaemonIdentity>(kRetiredMax, longest[0].identity)};

@@ -12,6 +12,7 @@
 #include "daemon/base/manual_clock.h"
 #include "daemon/cluster/cluster_member.h"
 #include "daemon/cluster/manager.h"
+#include "tests/sim/old_release.h"
 #include "tests/sim/sim_coordinator.h"
 #include "tests/unit/daemon/cluster/cluster_samples.h"
 
@@ -71,7 +72,7 @@ public:
 
   void start_manager() {
     coordinator = std::make_unique<simm::sim::SimCoordinator>(disk);
-    manager = std::make_unique<Manager>(config, clock, *coordinator, *this);
+    manager = std::make_unique<Manager>(config, clock, random, *coordinator, *this);
     REQUIRE(manager->start());
   }
   void kill_manager() {
@@ -140,11 +141,12 @@ public:
   }
   [[nodiscard]] bool everybody_has_the_map() const {
     return std::all_of(daemons.begin(), daemons.end(), [&](const auto& daemon) {
-      return daemon->member.map() != nullptr && *daemon->member.map() == *manager->map();
+      return daemon->member.map() != nullptr && daemon->member.map()->routes_as(*manager->map());
     });
   }
 
   base::ManualClock clock;
+  base::SystemRandom random;  // lineages: no test looks at which
   ManagerConfig config;
   simm::sim::SimDisk disk;
   std::unique_ptr<simm::sim::SimCoordinator> coordinator;
@@ -162,7 +164,8 @@ private:
     while (!daemon.to_member.empty()) {
       const Bytes message = std::exchange(daemon.to_member.front(), {});
       daemon.to_member.pop_front();
-      if (daemon.reachable) daemon.member.on_message(message);
+      if (!daemon.reachable) continue;
+      daemon.member.on_message(simm::sim::heard_in(daemon.version, message));
     }
   }
   void turn(Daemon& daemon) {
@@ -176,7 +179,8 @@ private:
     while (manager != nullptr && !daemon.to_manager.empty()) {
       const Bytes message = std::exchange(daemon.to_manager.front(), {});
       daemon.to_manager.pop_front();
-      if (daemon.reachable) manager->on_message(daemon.connection, message);
+      if (!daemon.reachable) continue;
+      manager->on_message(daemon.connection, simm::sim::said_in(daemon.version, message));
     }
     deliver_to_member(daemon);
     daemon.member.do_work();

@@ -398,10 +398,10 @@ TEST_CASE("a state that can not be read stops the manager") {
   rig.run(3 * kNsPerSecond);
   simm::sim::SimCoordinator coordinator(rig.disk);
   rig.disk.state->epoch = 7;
-  Manager second(rig.config, rig.clock, coordinator, rig);
+  Manager second(rig.config, rig.clock, rig.random, coordinator, rig);
   CHECK(second.start().status() == Status::corrupt);
   rig.disk.state->bytes.resize(16);
-  Manager third(rig.config, rig.clock, coordinator, rig);
+  Manager third(rig.config, rig.clock, rig.random, coordinator, rig);
   CHECK(third.start().status() == Status::invalid_argument);
 }
 

@@ -100,7 +100,7 @@ TEST_CASE("a named pool is found again with its bytes, its seed and its last lif
     CHECK(first->outlives_the_process());
     CHECK(first->hash_seed() == 77);
     first->begin_life(1, 2);
-    first->note_epoch(9);
+    first->note_map(9, 3, 4);
     pool::leave_a_mark(*first);
     struct stat info {};
     REQUIRE(::stat(scratch.pool().c_str(), &info) == 0);
@@ -122,6 +122,8 @@ TEST_CASE("a named pool is found again with its bytes, its seed and its last lif
     CHECK(second->last_life().incarnation_high == 1);
     CHECK(second->last_life().incarnation_low == 2);
     CHECK(second->last_life().epoch == 9);
+    CHECK(second->last_life().lineage_high == 3);
+    CHECK(second->last_life().lineage_low == 4);
     CHECK(second->last_life().is_running);  // it was not told that it ends
     CHECK(pool::has_the_mark(*second));
     second->begin_life(1, 2);
@@ -188,12 +190,38 @@ TEST_CASE("contents of another shape, owner or seed are refused with the field a
   CHECK(pool::make(config)->is_kept());  // it was not touched
 }
 
+TEST_CASE("a life that the previous release has written is of an unknown lineage") {
+  std::vector<std::uint64_t> words(kPoolHeaderBytes / sizeof(std::uint64_t));
+  auto* const page = reinterpret_cast<std::byte*>(words.data());
+  PoolShape shape;
+  shape.owner = "storage/a";
+  PoolLife life;
+  life.lineage_high = 3;
+  life.lineage_low = 4;
+  PoolHeader(page).begin(shape, life);
+  PoolHeader(page).write(life);
+  CHECK(PoolHeader(page).check(shape)->life.lineage_high == 3);
+  // It writes the first 56 bytes only, behind which an older lineage of this release stands.
+  const std::vector<std::uint64_t> before = words;
+  life.epoch = 5;
+  PoolHeader(page).write(life);
+  constexpr std::size_t kFirstLife = 1024 / sizeof(std::uint64_t);
+  for (const std::size_t at : {kFirstLife, 2 * kFirstLife}) {
+    for (std::size_t word = 7; word < 11; ++word) words[at + word] = before[at + word];
+  }
+  const auto kept = PoolHeader(page).check(shape);
+  REQUIRE(kept.has_value());
+  CHECK(kept->life.epoch == 5);
+  CHECK(kept->life.lineage_high == 0);
+  CHECK(kept->life.lineage_low == 0);
+}
+
 TEST_CASE("a header with any one byte changed is never taken for the one that was written") {
   const pool::Scratch scratch;
   const PoolConfig config = pool::config_of(PoolKind::named, scratch.pool());
   const auto memory = pool::make(config);
   memory->begin_life(1, 2);
-  memory->note_epoch(7);
+  memory->note_map(7, 3, 4);
   std::vector<std::byte> page(kPoolHeaderBytes);
   const ipc::UniqueFd file(::open((scratch.pool() + "/table").c_str(), O_RDONLY | O_CLOEXEC));
   REQUIRE(::pread(file.get(), page.data(), page.size(), 0) == kPoolHeaderBytes);
@@ -217,6 +245,10 @@ TEST_CASE("a header with any one byte changed is never taken for the one that wa
       // Either it does not matter, or it is the life before, which is whole as well.
       CHECK((kept->life.epoch == 7 || kept->life.epoch == 0));
       CHECK(kept->life.incarnation_high == 1);
+      // A lineage is whole, or unknown.
+      const std::uint64_t high = kept->life.lineage_high;
+      CHECK((high == 3 || high == 0));
+      CHECK(kept->life.lineage_low == (high == 3 ? 4 : 0));
       CHECK(kept->hash_seed == 77);
     }
   }
