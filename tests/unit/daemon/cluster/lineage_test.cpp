@@ -271,7 +271,7 @@ TEST_CASE("a manager without a state is brought maps of two lives: no tenure of 
   // Both say what they know, in either order.
   rig.manager->on_connected(1000, z.member.config().identity, kHelloVersionMax);
   rig.manager->on_connected(1001, a.member.config().identity, kHelloVersionMax);
-  Join join{"10.0.0.7", 30002, 2, kGiB, other.epoch(), false, lineage_of(other), 5};
+  Join join{"10.0.0.7", 30002, 2, kGiB, other.epoch(), false, false, 0, lineage_of(other), 5};
   rig.manager->on_message(1000, encode(MemberMessage(join)).value());
   join.map_epoch = 1;
   join.lineage = first;
