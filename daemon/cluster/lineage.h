@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "daemon/base/ids.h"
-#include "daemon/cluster/random_id.h"
+#include "daemon/cluster/hello/random_id.h"
 
 namespace simm::cluster {
 

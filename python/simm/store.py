@@ -49,8 +49,8 @@ def _ttl_ms_of(key: str) -> int:
 class Store:
     """A connection to the daemon of this node.
 
-    Arguments are ignored, with a warning; what counts is set_flag(), a JSON file and the environment: see
-    simm/settings.py. RuntimeError says what is wrong, and the remedy, when there is no daemon, it
+    Arguments are ignored, with a warning; what counts is set_flag(), a JSON file and the
+    environment: see simm/settings.py. RuntimeError says what is wrong, and the remedy, when there is no daemon, it
     is another cluster's or speaks another version. Many Stores share one session of the process.
 
     Keys: str of 1 to 1,024 UTF-8 bytes. Values: 1 byte to 1 GiB. Results of data calls are ints:
@@ -116,7 +116,8 @@ class Store:
         """A zeroed tensor in registered memory that the daemon shares: views of it need no `mr`.
 
         shape: of the tensor, ints or one int; dtype: torch's or numpy's (default uint8). With a
-        numpy dtype, and without torch, a numpy array. huge_pages: when there are enough. numa_node: bind to it.
+        numpy dtype, and without torch, a numpy array. huge_pages: when there are enough.
+        numa_node: bind to it.
         prefault: touch every page now. cuda: registered with CUDA (pinned), for the copies of a
         GPU. The tensor keeps the memory alive.
         ValueError: no element, no such node. RuntimeError: no memory, closed, daemon away, no GPU.

@@ -3,7 +3,7 @@
 // all zero names nobody. Thread: any.
 #pragma once
 
-#include "daemon/cluster/random_id.h"
+#include "daemon/cluster/hello/random_id.h"
 
 namespace simm::cluster {
 
