@@ -50,8 +50,9 @@ class Store:
     """A connection to the daemon of this node.
 
     Arguments are ignored, with a warning; what counts is set_flag(), a JSON file and the
-    environment: see simm/settings.py. RuntimeError says what is wrong, and the remedy, when there is no daemon, it
-    is another cluster's or speaks another version. Many Stores share one session of the process.
+    environment: see simm/settings.py. RuntimeError says what is wrong, and the remedy, when there
+    is no daemon, it is another cluster's or speaks another version. Many Stores share one session
+    of the process.
 
     Keys: str of 1 to 1,024 UTF-8 bytes. Values: 1 byte to 1 GiB. Results of data calls are ints:
     0 or the bytes got, or a negative code; their truth value says whether it worked. Data calls
