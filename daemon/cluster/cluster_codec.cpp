@@ -229,7 +229,8 @@ std::optional<MemberSet> read_reached(capnp::Data::Reader from) {
   if (from.size() > kMembersMax / 8) refuse("it reaches more members than a map has");
   MemberSet reached;
   for (std::size_t bit = 0; bit < 8 * from.size(); ++bit) {
-    reached.set(bit, (from[static_cast<unsigned>(bit / 8)] >> bit % 8 & 1U) != 0);
+    const std::uint32_t byte = from[static_cast<unsigned>(bit / 8)];
+    reached.set(bit, (byte >> bit % 8 & 1U) != 0);
   }
   return reached;
 }
