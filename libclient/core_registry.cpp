@@ -50,14 +50,14 @@ void CoreRegistry::before_fork() {
 
 void CoreRegistry::after_fork_parent() {
   CoreRegistry& registry = instance();
-  take_back_after_fork_parent();
+  take_back_after_fork();
   for (Entry& entry : registry.entries_) entry.core->after_fork_parent();
   registry.mutex_.unlock();
 }
 
 void CoreRegistry::after_fork_child() {
   CoreRegistry& registry = instance();
-  take_back_after_fork_child();
+  take_back_after_fork();
   for (Entry& entry : registry.entries_) entry.core->after_fork_child();
   registry.mutex_.unlock();
 }

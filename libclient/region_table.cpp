@@ -67,7 +67,7 @@ void RegionTable::after_fork_child() noexcept {
   // Not unlock(): glibc tells a writer's unlock from a reader's by the thread id of the writer, and
   // this thread has got a new one. Nobody else can hold or want the mutex here.
   new (&mutex_) std::shared_mutex;
-  new (&reasons_mutex_) std::mutex;
+  reasons_mutex_.unlock();
 }
 
 }  // namespace simm::detail

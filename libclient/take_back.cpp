@@ -7,7 +7,6 @@
 #include <cinttypes>
 #include <cstdio>
 #include <mutex>
-#include <new>
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -114,11 +113,8 @@ bool take_back(RegionRecord& region, std::uint64_t offset, std::uint64_t length)
 void take_back_before_fork() noexcept {
   exchange_mutex.lock();
 }
-void take_back_after_fork_parent() noexcept {
+void take_back_after_fork() noexcept {
   exchange_mutex.unlock();
-}
-void take_back_after_fork_child() noexcept {
-  new (&exchange_mutex) std::mutex;
 }
 
 }  // namespace simm::detail

@@ -23,7 +23,6 @@ namespace simm::detail {
 
 // Around fork(), behind the locks of all cores: no exchange is half done in the child.
 void take_back_before_fork() noexcept;
-void take_back_after_fork_parent() noexcept;
-void take_back_after_fork_child() noexcept;
+void take_back_after_fork() noexcept;  // in the parent and in the child
 
 }  // namespace simm::detail
