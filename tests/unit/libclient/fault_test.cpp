@@ -283,6 +283,10 @@ TEST_CASE("stopped daemon, shared region: the call ends, late writes and reads t
   CHECK(Clock::now() - fast < std::chrono::seconds(1));
 
   world.daemon->go_on();
+  // It may not have taken the put out of its ring yet, and is idle then, too.
+  for (int i = 0; i < 5000 && world.store->value("/late-put") == "(none)"; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   REQUIRE(world.daemon->wait_until_idle());
   for (std::size_t i = 0; i < region.size(); ++i) {
     const bool of_get = i / 4096 == kGetPage / 4096;
