@@ -1,6 +1,7 @@
 #include "libclient/async_engine.h"
 
 #include <algorithm>
+#include <mutex>
 #include <new>
 #include <utility>
 

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "libclient/fork_mutex.h"
 #include "libclient/lane_driver.h"
 #include "libclient/lane_pool.h"
 #include "libclient/link.h"
@@ -41,7 +41,7 @@ public:
 
   // The queues' descriptors want bell messages, from now on.
   void want_bell() noexcept { bell_wanted_ = true; }
-  [[nodiscard]] std::mutex& mutex() noexcept { return mutex_; }
+  [[nodiscard]] ForkMutex& mutex() noexcept { return mutex_; }
   // Under the mutex: when something must be looked at even if nothing happens. kNoDeadlineNs:
   // never.
   [[nodiscard]] std::uint64_t next_look_ns() noexcept;
@@ -67,7 +67,7 @@ private:
   Link& link_;
   LanePool& pool_;
   LaneDriver& driver_;
-  std::mutex mutex_;
+  ForkMutex mutex_;
   std::deque<AsyncBatch*> waiting_;  // not wholly submitted, oldest first
   FinishedRuns finished_;
   std::vector<CompletionQueue*> queues_;

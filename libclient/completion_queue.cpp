@@ -6,6 +6,7 @@
 #include <sys/timerfd.h>
 
 #include <algorithm>
+#include <mutex>
 #include <new>
 #include <utility>
 

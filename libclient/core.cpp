@@ -1,6 +1,7 @@
 #include "libclient/core.h"
 
 #include <algorithm>
+#include <mutex>
 #include <new>
 #include <thread>
 #include <utility>
@@ -224,30 +225,23 @@ ClientStats Core::stats() const noexcept {
 }
 
 void Core::before_fork() noexcept {
-  open_held_ = open_mutex_.try_lock();
-  while (!open_held_ && !link_.opening()) {
+  while (!open_mutex_.try_hold_for_fork() && !link_.opening()) {
     std::this_thread::yield();  // whoever holds it waits for nobody
-    open_held_ = open_mutex_.try_lock();
   }
   // Most cores of a long life are closed; holding the locks of those too could be very many.
-  fork_held_ = users_ != 0;
-  if (!fork_held_) {
-    if (open_held_) open_mutex_.unlock();
-    return;
-  }
-  engine_.mutex().lock();
+  if (users_ == 0) return open_mutex_.release();
+  engine_.mutex().hold_for_fork();
   regions_.before_fork();
-  namespace_mutex_.lock();
+  namespace_mutex_.hold_for_fork();
   link_.before_fork();
 }
 
 void Core::after_fork_parent() noexcept {
-  if (!fork_held_) return;
   link_.after_fork_parent();
-  namespace_mutex_.unlock();
+  namespace_mutex_.release();
   regions_.after_fork_parent();
-  engine_.mutex().unlock();
-  if (open_held_) open_mutex_.unlock();
+  engine_.mutex().release();
+  open_mutex_.release();
 }
 
 void Core::after_fork_child() noexcept {
@@ -255,10 +249,9 @@ void Core::after_fork_child() noexcept {
   engine_.after_fork_child();
   link_.after_fork_child();
   regions_.after_fork_child();
-  // What was not held, another thread of the parent may have been opening just then.
-  new (&namespace_mutex_) std::mutex;
-  new (&engine_.mutex()) std::mutex;
-  new (&open_mutex_) std::mutex;
+  namespace_mutex_.release_in_child();
+  engine_.mutex().release_in_child();
+  open_mutex_.release_in_child();
 }
 
 }  // namespace simm::detail

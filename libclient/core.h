@@ -10,11 +10,11 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 
 #include "libclient/async_engine.h"
+#include "libclient/fork_mutex.h"
 #include "libclient/lane_driver.h"
 #include "libclient/lane_pool.h"
 #include "libclient/link.h"
@@ -76,13 +76,11 @@ private:
   LaneDriver driver_;
   AsyncEngine engine_;
 
-  std::mutex open_mutex_;  // fork() does not wait for it while Link::opening()
+  ForkMutex open_mutex_;  // fork() does not wait for it while Link::opening()
   std::atomic<std::uint32_t> users_{0};
-  bool open_held_ = false;  // by before_fork()
-  bool fork_held_ = false;  // before_fork() locked everything else
-  ClientOptions options_;   // the session's part of them: the first user's
+  ClientOptions options_;  // the session's part of them: the first user's
 
-  std::mutex namespace_mutex_;
+  ForkMutex namespace_mutex_;
   std::deque<NamespaceRecord> namespaces_;  // never shrinks
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -284,14 +285,13 @@ void Link::keep_if_wanted(ipc::DaemonMessage message) {
 }
 
 void Link::before_fork() noexcept {
-  control_held_ = control_mutex_.try_lock();
-  session_mutex_.lock();
+  (void)control_mutex_.try_hold_for_fork();
+  session_mutex_.hold_for_fork();
 }
 
 void Link::after_fork_parent() noexcept {
-  session_mutex_.unlock();
-  if (control_held_) control_mutex_.unlock();
-  control_held_ = false;
+  session_mutex_.release();
+  control_mutex_.release();
 }
 
 void Link::after_fork_child() noexcept {
@@ -299,7 +299,7 @@ void Link::after_fork_child() noexcept {
   generation_.store(0, std::memory_order_relaxed);
   attempt_running_.store(false, std::memory_order_relaxed);
   next_try_ns_.store(0, std::memory_order_relaxed);
-  if (control_held_) {
+  if (control_mutex_.held_for_fork()) {
     attempt_.reset();
     posted_.clear();
   } else {
@@ -307,13 +307,12 @@ void Link::after_fork_child() noexcept {
     new (&attempt_) std::optional<Attacher>;
     new (&posted_) decltype(posted_);
   }
-  control_held_ = false;
   // Closed by hand: another thread of the parent may have held a reference that nobody returns.
   if (session_) session_->close_in_child();
   session_.reset();
   forked_.store(open_, std::memory_order_relaxed);
-  new (&control_mutex_) std::mutex;
-  new (&session_mutex_) std::mutex;
+  session_mutex_.release_in_child();
+  control_mutex_.release_in_child();
 }
 
 }  // namespace simm::detail

@@ -11,12 +11,12 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 
 #include "libclient/attacher.h"
+#include "libclient/fork_mutex.h"
 #include "libclient/session.h"
 #include "simm/client.h"
 #include "simm/expected.h"
@@ -112,7 +112,7 @@ private:
   std::atomic<std::uint64_t> attaches_{0};
   std::atomic<bool> opening_{false};
 
-  std::mutex control_mutex_;  // requests and attempts, one at a time
+  ForkMutex control_mutex_;  // requests and attempts, one at a time
   bool open_ = false;
   ClientOptions options_;
   std::optional<Attacher> attempt_;
@@ -120,9 +120,8 @@ private:
   std::uint64_t next_request_id_ = 1;
   // Posted in this session and wanted: a few, at most one for each lane.
   std::map<std::uint64_t, std::optional<ipc::DaemonMessage>> posted_;
-  bool control_held_ = false;  // by before_fork()
 
-  mutable std::mutex session_mutex_;  // held for the copy of a pointer only
+  mutable ForkMutex session_mutex_;  // held for the copy of a pointer only
   std::shared_ptr<Session> session_;
   std::string why_detached_;
 };

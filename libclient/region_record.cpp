@@ -1,5 +1,6 @@
 #include "libclient/region_record.h"
 
+#include <mutex>
 #include <utility>
 
 #include "ipc/futex.h"

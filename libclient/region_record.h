@@ -11,12 +11,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <string>
 
 #include "ipc/fd.h"
 #include "ipc/layout.h"
 #include "ipc/mapping.h"
+#include "libclient/fork_mutex.h"
 #include "libclient/present_pages.h"
 #include "simm/region.h"
 
@@ -43,7 +43,7 @@ struct RegionMemory {
 class RegionRecord {
 public:
   // The mutex is one for all records of the table, so that fork() can hold it.
-  RegionRecord(Core& core, std::mutex& reasons_mutex) noexcept
+  RegionRecord(Core& core, ForkMutex& reasons_mutex) noexcept
       : core_(core), reasons_mutex_(reasons_mutex) {}
   RegionRecord(const RegionRecord&) = delete;
   RegionRecord& operator=(const RegionRecord&) = delete;
@@ -129,7 +129,7 @@ private:
   std::atomic<std::uint64_t> wire_{0};  // session generation << 32 | handle
   RegionMemory memory_;
   PresentPages present_;
-  std::mutex& reasons_mutex_;
+  ForkMutex& reasons_mutex_;
   std::string reason_;
 };
 

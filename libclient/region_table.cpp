@@ -1,5 +1,6 @@
 #include "libclient/region_table.h"
 
+#include <mutex>
 #include <new>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@ namespace simm::detail {
 Expected<RegionRecord*> RegionTable::add(RegionMemory memory) {
   const auto start = reinterpret_cast<std::uintptr_t>(memory.address);
   const std::uint64_t end = start + memory.length;
+  const std::lock_guard writer(writers_);
   const std::unique_lock lock(mutex_);
   const auto neighbour = by_end_.upper_bound(start);  // the first that ends behind our start
   if (neighbour != by_end_.end() &&
@@ -34,6 +36,7 @@ Expected<RegionRecord*> RegionTable::add(RegionMemory memory) {
 }
 
 void RegionTable::unlist(RegionRecord& record) noexcept {
+  const std::lock_guard writer(writers_);
   const std::unique_lock lock(mutex_);
   const auto found =
       by_end_.find(reinterpret_cast<std::uintptr_t>(record.address()) + record.length());
@@ -41,6 +44,7 @@ void RegionTable::unlist(RegionRecord& record) noexcept {
 }
 
 void RegionTable::recycle(RegionRecord& record) noexcept {
+  const std::lock_guard writer(writers_);
   const std::unique_lock lock(mutex_);
   record.release();
   try {
@@ -64,10 +68,10 @@ void RegionTable::for_each(const std::function<void(RegionRecord&)>& visit) {
 
 void RegionTable::after_fork_child() noexcept {
   for (RegionRecord& record : records_) record.reset_users();
-  // Not unlock(): glibc tells a writer's unlock from a reader's by the thread id of the writer, and
-  // this thread has got a new one. Nobody else can hold or want the mutex here.
+  // The parent's readers may have held it, and changed nothing. Nobody else can want it here.
   new (&mutex_) std::shared_mutex;
-  reasons_mutex_.unlock();
+  writers_.release_in_child();
+  reasons_mutex_.release_in_child();
 }
 
 }  // namespace simm::detail

@@ -7,9 +7,9 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <shared_mutex>
 
+#include "libclient/fork_mutex.h"
 #include "libclient/region_record.h"
 #include "simm/expected.h"
 
@@ -34,21 +34,24 @@ public:
 
   void for_each(const std::function<void(RegionRecord&)>& visit);
 
-  // Around fork(): the table's mutexes are held.
+  // Around fork(): nobody changes the table.
   void before_fork() noexcept {
-    mutex_.lock();
-    reasons_mutex_.lock();
+    writers_.hold_for_fork();
+    reasons_mutex_.hold_for_fork();
   }
   void after_fork_parent() noexcept {
-    reasons_mutex_.unlock();
-    mutex_.unlock();
+    reasons_mutex_.release();
+    writers_.release();
   }
   void after_fork_child() noexcept;
 
 private:
   Core& core_;
+  // Who changes the table has both; who reads it, the second alone. fork() holds the first: glibc
+  // lets only the thread that locked a shared mutex unlock it, and a child's thread is another.
+  ForkMutex writers_;
   mutable std::shared_mutex mutex_;
-  std::mutex reasons_mutex_;          // of the records: held for the copy of a text only
+  ForkMutex reasons_mutex_;           // of the records: held for the copy of a text only
   std::deque<RegionRecord> records_;  // never shrinks: see RegionRecord
   std::deque<RegionRecord*> free_;
   std::map<std::uint64_t, RegionRecord*> by_end_;  // key: first address behind the region

@@ -118,8 +118,7 @@ coverage() {
 
 part_tsan() {
   configure tsan --preset tsan && compile --preset tsan --target concurrent_tests &&
-    TSAN_OPTIONS="halt_on_error=1 suppressions=$PWD/tests/tsan_suppressions.txt" \
-      sampled run_tests tsan -L concurrent
+    TSAN_OPTIONS=halt_on_error=1 sampled run_tests tsan -L concurrent
 }
 
 fuzz_one() {

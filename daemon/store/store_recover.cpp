@@ -71,10 +71,10 @@ Outcome Store::take_over(std::uint32_t highest, const ShardMemory& memory, Recov
     hole = extents_.after(record.block);
   }
   // The oldest first, as they once came: that is the order in which they leave.
-  for (std::size_t i = by_age.size(); i-- > 0;) {
-    const std::uint32_t number = by_age[i].number;
+  for (std::size_t i = by_age.size(); i > 0; --i) {
+    const std::uint32_t number = by_age[i - 1].number;
     if (records_[number].state == RecordState::live) regroup(number, memory.now_ns);
-    if (!goes_on(crew, i)) return stopped;
+    if (!goes_on(crew, i - 1)) return stopped;
   }
   release_unproved(highest);
   meta_.note_highest(highest);

@@ -81,6 +81,7 @@ struct Tally {
   std::atomic<std::uint64_t> verified{0};
   std::atomic<std::uint64_t> wrong{0};
   std::atomic<std::uint64_t> failed{0};  // calls answered with an error
+  std::atomic<int> attached{0};          // children that have their session
   std::atomic<bool> done{false};
 };
 struct SharedTally {
@@ -191,9 +192,12 @@ TEST_CASE("daemon killed under load and started again: clients come back by them
   for (std::uint64_t i = 0; i < 3; ++i) {
     children.push_back(in_child([&, i] {
       Client client = attach(daemon.socket());
+      ++shared.tally->attached;
       load(client, *shared.tally, i);
     }));
   }
+  // A first attach needs a daemon: none is killed before all have theirs.
+  REQUIRE(eventually([&] { return shared.tally->attached == 3; }, 60'000));
   for (int round = 0; round < 3; ++round) {
     const std::uint64_t before = shared.tally->verified;
     CHECK(eventually([&] { return shared.tally->verified > before + 50; }, 15'000));

@@ -1,7 +1,6 @@
 #include "daemon/tools/simm-bench/loopback_cluster.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -10,26 +9,12 @@
 #include <chrono>
 #include <thread>
 
+#include "daemon/base/secret_file.h"
 #include "daemon/tools/simm-bench/pinning.h"
 #include "daemon/tools/simm-bench/subprocess.h"
 
 namespace simm::bench {
 namespace {
-
-// Guards a measurement against strangers on this host, and shows nothing to anybody afterwards.
-Outcome write_secret(const std::string& path) {
-  char random[32] = {};
-  const int source = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
-  const bool is_read = source >= 0 && read(source, random, sizeof random) == sizeof random;
-  if (source >= 0) close(source);
-  if (!is_read) return system_error("/dev/urandom", errno);
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  const bool is_written = file >= 0 && write(file, random, sizeof random) == sizeof random;
-  const int error = errno;
-  if (file >= 0) close(file);
-  if (!is_written) return system_error(path, error);
-  return Done{};
-}
 
 // A daemon of the cluster. Stalls of a shared machine are not deaths: seconds are waited for.
 DaemonOptions member(const std::string& role, const std::string& manager,
@@ -66,7 +51,7 @@ Expected<LoopbackCluster> LoopbackCluster::start(const ClusterOptions& options) 
   Expected<TemporaryDirectory> directory = TemporaryDirectory::make();
   if (!directory) return directory.error();
   const std::string secret_path = directory->path() + "/secret";
-  const Outcome written = write_secret(secret_path);
+  const Outcome written = base::create_secret_file(secret_path);
   if (!written) return written.error();
   const Expected<std::string> address = free_address();
   if (!address) return address.error();
