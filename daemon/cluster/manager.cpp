@@ -143,7 +143,7 @@ void Manager::take(ConnectionId from, const Join& join) {
   if (first_join_ns_ == 0) first_join_ns_ = clock_.now_ns();
   send(from, Joined{config_.heartbeat_ns, epoch(), membership_.version()});
   if (stranger || lacks(join.map_epoch, join.map_digest)) return send(from, MapWanted{});
-  push(from, connection);
+  if (join.map_epoch < epoch()) push(from, connection);
 }
 
 void Manager::take(ConnectionId from, const Heartbeat& heartbeat) {
@@ -199,6 +199,7 @@ void Manager::take_over(const SlotMapPtr& map) {
   }
   if (is_known || (reported_ != nullptr && map->epoch() <= reported_->epoch())) return;
   reported_ = map;
+  is_noted_ = false;
   membership_.restore_hearsay(*reported_);
 }
 
@@ -252,6 +253,16 @@ ConnectionId Manager::connection_of(const std::string& target) const {
 // ---- time and maps ----
 
 void Manager::note_changes() {
+  const std::uint64_t revision = membership_.owners_revision();
+  if (is_noted_ && noted_ == revision) return;
+  if (!is_noted_ || drains_noted_ != revision) {
+    drains_noted_ = revision;
+    drains_ = map_ != nullptr && membership_.someone_drains(*map_);
+  }
+  // Many may join within the time to settle: they are compared at its end.
+  if (changed_ns_ != 0 && clock_.now_ns() < map_due_ns()) return;
+  is_noted_ = true;
+  noted_ = revision;
   const bool due = reported_ != nullptr || !same_members(map_.get(), membership_.owners());
   if (!due) changed_ns_ = 0;
   if (due && changed_ns_ == 0) changed_ns_ = clock_.now_ns();
@@ -263,7 +274,7 @@ base::TimeNs Manager::map_due_ns() const {
   if (map_ == nullptr) {
     if (first_join_ns_ == 0) return base::kNoDeadline;
     due_ns = std::max(due_ns, first_join_ns_ + config_.first_map_wait_ns);
-  } else if (membership_.someone_drains(*map_)) {
+  } else if (drains_) {
     due_ns = changed_ns_;
   }
   return std::max(due_ns, store_again_ns_);
@@ -330,6 +341,7 @@ bool Manager::publish() {
   brought_.clear();
   contested_ = false;
   changed_ns_ = 0;
+  is_noted_ = false;
   pushed_ = std::move(*message);
   for (auto& [id, connection] : connections_) {
     if (connection.joined) push(id, connection);
@@ -379,8 +391,15 @@ int Manager::answer_late() {
   return done;
 }
 
+int Manager::sweep() {
+  const base::TimeNs now_ns = clock_.now_ns();
+  if (now_ns - swept_ns_ < config_.heartbeat_ns / 4) return 0;
+  swept_ns_ = now_ns;
+  return drop_late() + membership_.tick(map_.get());
+}
+
 int Manager::do_work() {
-  int done = drop_late() + answer_late() + membership_.tick(map_.get());
+  int done = answer_late() + sweep();
   note_changes();
   if (map_is_due() && publish()) ++done;
   return done;
@@ -388,7 +407,7 @@ int Manager::do_work() {
 
 base::TimeNs Manager::next_deadline_ns() const {
   // Silence is looked for as often as heartbeats come.
-  base::TimeNs next_ns = std::min(clock_.now_ns() + config_.heartbeat_ns, map_due_ns());
+  base::TimeNs next_ns = std::min(swept_ns_ + config_.heartbeat_ns, map_due_ns());
   for (const auto& [id, question] : forwarded_) next_ns = std::min(next_ns, question.until_ns);
   return next_ns;
 }

@@ -67,7 +67,9 @@ public:
   void on_message(ConnectionId connection, std::span<const std::byte> message);
   void on_closed(ConnectionId connection);
 
-  // Timers and new maps. Call it after the calls above and at next_deadline_ns().
+  // Timers and new maps. Call it after the calls above and at next_deadline_ns(). What looks at all
+  // members happens four times in an interval of heartbeats, and when somebody joined or left: a
+  // heartbeat costs the same however many members there are.
   int do_work();
   [[nodiscard]] base::TimeNs next_deadline_ns() const;
 
@@ -122,6 +124,7 @@ private:
   [[nodiscard]] Expected<SlotMapPtr> next_map();
   [[nodiscard]] bool map_is_due() const;
   [[nodiscard]] base::TimeNs map_due_ns() const;
+  int sweep();
   void note_changes();
   bool publish();
   bool put_off(const Error& cause);
@@ -146,10 +149,15 @@ private:
   Lineage lineage_;                      // not set: unknown, or not drawn yet
   base::TimeNs strangers_until_ns_ = 0;  // 0: it began with a state
   std::uint64_t strangers_refused_ = 0;
-  std::vector<std::byte> pushed_;  // map_, encoded
-  base::Epoch stored_ = 0;         // epoch of the stored state
-  bool issued_ = false;            // map_ is of this process, not loaded
-  base::TimeNs changed_ns_ = 0;    // since when another map is due; 0: none is
+  std::vector<std::byte> pushed_;   // map_, encoded
+  base::Epoch stored_ = 0;          // epoch of the stored state
+  bool issued_ = false;             // map_ is of this process, not loaded
+  base::TimeNs changed_ns_ = 0;     // since when another map is due; 0: none is
+  std::uint64_t noted_ = 0;         // revision of the owners that was compared with map_
+  bool is_noted_ = false;           // and neither map_ nor reported_ is another one since
+  std::uint64_t drains_noted_ = 0;  // revision for which drains_ is true or not
+  bool drains_ = false;             // somebody's slots are to move at once
+  base::TimeNs swept_ns_ = 0;
   base::TimeNs first_join_ns_ = 0;
   base::TimeNs store_again_ns_ = 0;
   std::string store_error_;  // empty: the last store went well

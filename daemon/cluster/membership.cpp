@@ -54,7 +54,8 @@ void Membership::restore_hearsay(const SlotMap& map) {
 }
 
 void Membership::restore(const SlotMap& map, bool is_hearsay) {
-  std::size_t owners_known = owners().size();
+  ++owners_revision_;
+  std::size_t owners_known = count_owners();
   for (const MapMember& member : map.members()) {
     const std::string name = full_name(member.identity);
     if (const auto found = members_.find(name); found != members_.end()) {
@@ -67,6 +68,7 @@ void Membership::restore(const SlotMap& map, bool is_hearsay) {
     ++owners_known;
     KnownMember& known = members_[name];
     known.identity = member.identity;
+    names_[member.identity.incarnation] = name;
     known.joined = Join{member.address, member.port, member.shards, member.weight_bytes,
                         map.epoch(),    false,       false,         member.grace_ms};
     known.is_hearsay = is_hearsay;
@@ -75,11 +77,9 @@ void Membership::restore(const SlotMap& map, bool is_hearsay) {
 }
 
 const KnownMember* Membership::namesake_of(const DaemonIdentity& identity) const {
-  for (const auto& [name, member] : members_) {
-    const bool is_same = member.identity.incarnation == identity.incarnation;
-    if (is_same && full_name(identity) != name) return &member;
-  }
-  return nullptr;
+  const auto found = names_.find(identity.incarnation);
+  const bool has_another = found != names_.end() && found->second != full_name(identity);
+  return has_another ? &members_.at(found->second) : nullptr;
 }
 
 void Membership::restore(const std::vector<DaemonIdentity>& retired) {
@@ -195,12 +195,17 @@ JoinVerdict Membership::join(ConnectionId connection, const DaemonIdentity& iden
   connections_.erase(member.connection);
   connections_[connection] = name;
   lost_.erase(name);
+  names_.erase(member.identity.incarnation);
+  names_[identity.incarnation] = name;
+  const MapMember before = as_map_member(member.identity, member.joined);
   member.identity = identity;
   member.joined = join;
   member.version = version;
   member.is_hearsay = false;
   member.state = join.draining ? MemberState::draining : MemberState::live;
   member.owns_later = join.recovering && !owned;
+  const bool is_same = before == as_map_member(identity, join) && owned == is_owner(member);
+  if (member.owns_slots() ? !is_same : owned) ++owners_revision_;
   member.connection = connection;
   member.heard_ns = clock_.now_ns();
   member.last = Heartbeat{0, join.map_epoch, 0, 0, join.recovering};
@@ -216,10 +221,12 @@ bool Membership::heard(ConnectionId connection, const Heartbeat& heartbeat) {
   member->last = heartbeat;
   if (!heartbeat.recovering && member->owns_later && has_room_for_an_owner()) {
     member->owns_later = false;
+    ++owners_revision_;
   }
   // Its place may have been taken while it was gone.
   const bool comes_back =
       member->state == MemberState::gone && (!member->owns_slots() || has_room_for_an_owner());
+  if (comes_back) ++owners_revision_;
   if (member->state == MemberState::away || comes_back) member->state = MemberState::live;
   return true;
 }
@@ -230,6 +237,7 @@ void Membership::drain(ConnectionId connection) {
   if (member == nullptr) return;
   member->heard_ns = clock_.now_ns();
   member->state = MemberState::draining;
+  ++owners_revision_;
 }
 
 void Membership::disconnected(ConnectionId connection) {
@@ -244,7 +252,8 @@ void Membership::disconnected(ConnectionId connection) {
     lost_[full_name(member->identity)] = {member->identity.incarnation, clock_.now_ns()};
   }
   if (member->state == MemberState::live) go_away(*member, clock_.now_ns());
-  forget();
+  if (left) ++owners_revision_;
+  if (!matters(*member)) forget(members_.find(full_name(member->identity)));
 }
 
 // Of all daemons that it should hear, and itself, it hears more than half, and an owner of slots.
@@ -317,9 +326,13 @@ int Membership::tick(const SlotMap* map) {
     if (was_cut_off) member.missed_ns = now_ns;
     if (now_ns - member.missed_ns < grace_ns(member)) continue;
     member.state = MemberState::gone;
+    ++owners_revision_;
     ++changed;
   }
-  forget();
+  for (auto at = members_.begin(); at != members_.end();) {
+    const auto looked_at = at++;
+    if (!matters(looked_at->second)) forget(looked_at);
+  }
   return changed;
 }
 
@@ -328,13 +341,19 @@ base::TimeNs Membership::grace_ns(const KnownMember& member) const {
                   std::min(member.joined.grace_ms, kMemberGraceMsMax) * base::kNsPerMs);
 }
 
-void Membership::forget() {
-  for (auto at = members_.begin(); at != members_.end();) {
-    const KnownMember& member = at->second;
-    const bool matters = member.state == MemberState::live ||
-                         (member.state == MemberState::away && member.owns_slots());
-    at = member.connection != 0 || matters ? std::next(at) : members_.erase(at);
-  }
+bool Membership::matters(const KnownMember& member) {
+  const bool is_awaited = member.state == MemberState::away && member.owns_slots();
+  return member.connection != 0 || member.state == MemberState::live || is_awaited;
+}
+
+void Membership::forget(std::map<std::string, KnownMember>::iterator at) {
+  names_.erase(at->second.identity.incarnation);
+  members_.erase(at);
+}
+
+std::size_t Membership::count_owners() const {
+  return static_cast<std::size_t>(std::count_if(
+      members_.begin(), members_.end(), [](const auto& entry) { return is_owner(entry.second); }));
 }
 
 void Membership::settle_version() {

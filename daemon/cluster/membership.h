@@ -113,6 +113,8 @@ public:
 
   // Who should own slots now.
   [[nodiscard]] std::vector<MapMember> owners() const;
+  // Another number whenever owners() or someone_drains() may have changed.
+  [[nodiscard]] std::uint64_t owners_revision() const noexcept { return owners_revision_; }
   // True when somebody's slots move by its own wish: no reason to wait for others.
   [[nodiscard]] bool someone_drains(const SlotMap& map) const;
 
@@ -132,7 +134,8 @@ private:
   [[nodiscard]] std::optional<JoinVerdict> refusal(const KnownMember* holder,
                                                    const DaemonIdentity& identity,
                                                    const Join& join) const;
-  [[nodiscard]] bool has_room_for_an_owner() const { return owners().size() < kMembersMax; }
+  [[nodiscard]] std::size_t count_owners() const;
+  [[nodiscard]] bool has_room_for_an_owner() const { return count_owners() < kMembersMax; }
   // Null: nobody has that incarnation under another name.
   [[nodiscard]] const KnownMember* namesake_of(const DaemonIdentity& identity) const;
   void restore(const SlotMap& map, bool is_hearsay);
@@ -142,13 +145,16 @@ private:
   void settle_version();
   [[nodiscard]] bool hears_too_few() const;
   void spare_the_reached(const SlotMap& map, base::TimeNs now_ns);
-  // Forgets subscribers and gone members that are not connected.
-  void forget();
+  // Subscribers and gone members that are not connected are forgotten.
+  [[nodiscard]] static bool matters(const KnownMember& member);
+  void forget(std::map<std::string, KnownMember>::iterator at);
 
   const MembershipConfig config_;
   const base::Clock& clock_;
   std::map<std::string, KnownMember> members_;
   std::map<ConnectionId, std::string> connections_;
+  std::map<Incarnation, std::string> names_;  // of members_
+  std::uint64_t owners_revision_ = 0;
   std::vector<DaemonIdentity> retired_;
   struct Lost {
     Incarnation incarnation;

@@ -115,9 +115,15 @@ void ManagerService::turn() {
     log_.info("cluster", "map", {{"epoch", map->epoch()}, {"members", map->members().size()}});
   }
   const base::TimeNs next_ns = manager_.next_deadline_ns();
-  if (next_ns == base::kNoDeadline) return timer_.cancel();
+  if (next_ns >= armed_ns_) return;
+  armed_ns_ = next_ns;
   const base::TimeNs now_ns = access_.clock.now_ns();
-  timer_.after(next_ns > now_ns ? next_ns - now_ns : 0, [this] { turn(); });
+  timer_.after(next_ns > now_ns ? next_ns - now_ns : 0, [this] { on_timer(); });
+}
+
+void ManagerService::on_timer() {
+  armed_ns_ = base::kNoDeadline;
+  turn();
 }
 
 }  // namespace simm::control

@@ -69,6 +69,7 @@ private:
   void end(cluster::ConnectionId id);
   void sweep();
   void turn();
+  void on_timer();
 
   ClusterAccess& access_;
   base::Log& log_;
@@ -79,6 +80,7 @@ private:
   cluster::ConnectionId next_id_ = 1;
   base::Epoch logged_epoch_ = 0;
   Deadline timer_;
+  base::TimeNs armed_ns_ = base::kNoDeadline;  // for when; setting it anew costs more than a turn
   Deadline sweep_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

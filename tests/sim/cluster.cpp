@@ -333,11 +333,36 @@ bool Cluster::live_with_a_stranger(bool manager_dies) {
   return report_.clean();
 }
 
+// Who drains loses its slots at once, who is dead after the grace.
+bool Cluster::live_without_server(bool drains) {
+  const Serial leaving = servers_[0]->serial();
+  if (drains) {
+    troubles_.give_up(leaving);
+    servers_[0]->member().member().drain();
+  } else {
+    kill_server(0);
+  }
+  const base::TimeNs grace_ns = scenario_.manager.membership.rejoin_grace_ns;
+  if (!step(drains ? 500 * kMs : 5 * grace_ns + 2 * kSecond)) return false;
+  for (std::uint32_t slot = 0; slot < base::kSlotCount; ++slot) {
+    if (maps_.owner(manager_->epoch(), static_cast<base::Slot>(slot)) != leaving) continue;
+    report_.violation("live", "server %u keeps slot %u, though it has gone", leaving, slot);
+    return false;
+  }
+  if (drains) kill_server(0);
+  start_server(0);
+  if (!step(2 * kSecond)) return false;
+  check_unity();
+  return report_.clean();
+}
+
 // A long grace costs many events, and shows nothing that a short one does not.
 bool Cluster::calm() {
   if (!live_with_a_stranger(false) || !live_with_a_stranger(true)) return false;
+  if (!live_without_server(true)) return false;
   if (scenario_.manager.membership.rejoin_grace_ns > 1 * kSecond) return true;
   if (!live_without_manager({servers_[0]->serial()}, "a server that all nodes reach")) return false;
+  if (scenario_.servers > 1 && !live_without_server(false)) return false;
   if (scenario_.servers < 3) return true;
   std::vector<Serial> lonely;
   for (std::uint32_t i = 1; i < scenario_.servers; ++i) lonely.push_back(servers_[i]->serial());

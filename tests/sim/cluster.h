@@ -81,6 +81,7 @@ private:
   void check_versions();
   bool calm();
   bool live_with_a_stranger(bool manager_dies);
+  bool live_without_server(bool drains);
   bool live_without_manager(const std::vector<Serial>& lonely, const char* who);
   bool sweep_all();
   bool sweep(SimClient& client, ipc::Opcode opcode, std::uint32_t name_space);
