@@ -11,6 +11,7 @@
 #include "libclient/core_registry.h"
 #include "libclient/last_error.h"
 #include "libclient/line.h"
+#include "libclient/no_cancel.h"
 #include "libclient/page_list.h"
 #include "libclient/region_memory.h"
 
@@ -20,6 +21,7 @@ namespace {
 // Runs a set-up call: its errors become the thread's last error, a lack of memory becomes one.
 template <typename Body>
 auto set_up(Body body) -> decltype(body()) {
+  const detail::NoCancel no_cancel;
   try {
     auto result = body();
     if (!result) return detail::fail(std::move(result).error());
@@ -105,8 +107,11 @@ Client& Client::operator=(Client&& other) noexcept {
   std::swap(queue_, other.queue_);
   return *this;
 }
-// The queue is declared behind the core, so it drains first.
-Client::~Client() = default;
+Client::~Client() {
+  const detail::NoCancel no_cancel;
+  queue_.reset();  // it drains before the core is let go of
+  core_.reset();
+}
 
 // --- memory
 // ----------------------------------------------------------------------------------------
@@ -163,6 +168,7 @@ Expected<Namespace> Client::open_namespace(std::string_view name, const Namespac
 
 Status Client::call(std::uint8_t opcode, const detail::PageList& pages,
                     const CallOptions& options) {
+  const detail::NoCancel no_cancel;
   detail::BatchRun run;
   run.pages = pages;
   run.opcode = static_cast<ipc::Opcode>(opcode);
@@ -326,18 +332,23 @@ Expected<std::uint64_t> Client::remove_async(std::span<const std::string_view> k
 }
 
 int Client::completion_fd() {
+  const detail::NoCancel no_cancel;
   return queue_->fd();
 }
 std::size_t Client::poll() {
+  const detail::NoCancel no_cancel;
   return queue_->poll(options_.reattach);
 }
 std::size_t Client::drain(std::span<Completed> out) {
+  const detail::NoCancel no_cancel;
   return queue_->drain(out, options_.reattach);
 }
 void Client::wait(std::uint32_t timeout_ms) {
+  const detail::NoCancel no_cancel;
   queue_->wait(timeout_ms, options_.wait, options_.reattach);
 }
 bool Client::has_completed(std::uint64_t ticket) {
+  const detail::NoCancel no_cancel;
   return queue_->has_completed(ticket, options_.reattach);
 }
 std::size_t Client::pending() const noexcept {

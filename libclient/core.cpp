@@ -9,6 +9,7 @@
 #include "ipc/futex.h"
 #include "libclient/last_error.h"
 #include "libclient/line.h"
+#include "libclient/no_cancel.h"
 #include "libclient/region_registration.h"
 
 namespace simm::detail {
@@ -58,7 +59,10 @@ Core::Core(std::string socket_path, std::string manager_address)
 
 Expected<std::shared_ptr<Core>> Core::open(Core& core, const ClientOptions& options) {
   if (Outcome acquired = core.acquire(options); !acquired) return std::move(acquired).error();
-  return std::shared_ptr<Core>(&core, [](Core* used) { used->release(); });
+  return std::shared_ptr<Core>(&core, [](Core* used) {
+    const NoCancel no_cancel;
+    used->release();
+  });
 }
 
 Outcome Core::acquire(const ClientOptions& options) {
@@ -106,6 +110,7 @@ Expected<Region> Core::add_region(const std::shared_ptr<Core>& core, RegionMemor
   if (!added) return std::move(added).error();
   RegionRecord* const record = *added;
   std::shared_ptr<RegionRecord> handle(record, [core](RegionRecord* last) {
+    const NoCancel no_cancel;
     (void)core->deregister(*last);  // it can only fail when the daemon has forgotten it anyway
     core->regions_.recycle(*last);
   });

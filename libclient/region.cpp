@@ -1,6 +1,7 @@
 #include "simm/region.h"
 
 #include "libclient/core.h"
+#include "libclient/no_cancel.h"
 #include "libclient/region_record.h"
 
 namespace simm {
@@ -43,6 +44,7 @@ bool Region::valid() const noexcept {
 }
 
 Outcome Region::deregister() {
+  const detail::NoCancel no_cancel;
   if (!record_) return Done{};
   return record_->core().deregister(*record_);
 }

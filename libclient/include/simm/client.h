@@ -20,6 +20,9 @@
 // microseconds, until a daemon is there again. Calls then re-attach on their way (at most one try
 // per 100 ms, no thread), register all regions and open all namespaces again.
 //
+// Cancellation: pthread_cancel() ends a thread after its call, never in the middle of one. The
+// thread ends at its next cancellation point behind the call. Callbacks are part of the call.
+//
 // Fork: the child has no session (its copy is closed at fork, the parent is untouched); its first
 // call attaches anew. Batches in flight at fork belong to the parent alone.
 //
