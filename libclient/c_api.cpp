@@ -44,19 +44,28 @@ int null_argument(const char* name) noexcept {
   return code(fail(Status::invalid_argument, "%s: NULL", name));
 }
 
+// No struct of options grows beyond: a larger size was never set.
+constexpr std::size_t kOptionsBytesMax = 1024;
+
 // Copies a struct whose first field is its size as the caller knows it; what the caller does not
-// know is zero. False: larger than ours, so from a newer header than this library.
+// know is zero. False: a newer header's, and what only that one knows is not at its default.
 template <typename Options>
 bool copy_options(const Options* given, Options& out) noexcept {
   out = Options{};
   if (given == nullptr) return true;
-  if (given->struct_size < sizeof(size_t) || given->struct_size > sizeof(Options)) {
+  const std::size_t bytes = given->struct_size;
+  const auto* const newer = reinterpret_cast<const unsigned char*>(given);
+  if (bytes < sizeof(size_t) || bytes > kOptionsBytesMax ||
+      // SAFETY: struct_size says that the caller's struct has these bytes.
+      std::any_of(newer + std::min(bytes, sizeof(Options)), newer + bytes,
+                  [](unsigned char byte) { return byte != 0; })) {
     (void)fail(Status::incompatible,
-               "struct_size = %zu: this library knows %zu; use the *_INIT macro of its own header",
-               given->struct_size, sizeof(Options));
+               "struct_size = %zu: this library knows %zu; use the *_INIT macro of its own header, "
+               "and leave newer fields 0",
+               bytes, sizeof(Options));
     return false;
   }
-  std::memcpy(&out, given, given->struct_size);
+  std::memcpy(&out, given, std::min(bytes, sizeof(Options)));
   return true;
 }
 

@@ -133,7 +133,12 @@ Status LaneDriver::check_page(const Lane& lane, const BatchRun& run,
                               const Item& page) const noexcept {
   const ipc::SessionLimits& limits = lane.session->limits();
   const std::uint32_t key_max = std::min(limits.key_bytes_max, ipc::kKeyBytesMax);
-  if (page.key.empty() || page.key.size() > key_max || page.key.data() == nullptr) [[unlikely]] {
+  if (page.key.data() == nullptr && !page.key.empty()) [[unlikely]] {
+    return fail(Status::invalid_argument,
+                "items[%zu].key: NULL, of %zu bytes: give the address of the key", run.next,
+                page.key.size());
+  }
+  if (page.key.empty() || page.key.size() > key_max) [[unlikely]] {
     return fail(Status::invalid_argument,
                 "items[%zu].key: %zu bytes; a key has 1 to %u bytes: use a digest of a longer one",
                 run.next, page.key.size(), key_max);

@@ -8,7 +8,8 @@
  * SIMM_INVALID_ARGUMENT.
  *
  * Structs with a `struct_size` field: set it to sizeof(the struct) and the rest to zero for the
- * defaults (the *_INIT macros do both); later versions only append fields.
+ * defaults (the *_INIT macros do both); later versions only append fields. An older library takes
+ * a newer struct whose new fields are zero, and answers SIMM_INCOMPATIBLE to others.
  */
 #ifndef SIMM_SIMM_H
 #define SIMM_SIMM_H

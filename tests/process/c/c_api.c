@@ -34,14 +34,21 @@ static simm_item item_of(const char* key, const simm_region* region, uint64_t of
 static int bad_arguments(simm_client* client, simm_region* region) {
   simm_item item = item_of("k", region, 0, 10);
   simm_result result;
-  simm_call_options newer = SIMM_CALL_OPTIONS_INIT;
-  newer.struct_size = sizeof newer + 8;
+  struct { /* of a header that has one more field */
+    simm_call_options known;
+    uint64_t later;
+  } newer = {SIMM_CALL_OPTIONS_INIT, 1};
+  newer.known.struct_size = sizeof newer;
   CHECK(simm_connect(NULL, NULL) == SIMM_INVALID_ARGUMENT);
   CHECK(simm_put(NULL, &item, 1, &result, NULL) == SIMM_INVALID_ARGUMENT);
   CHECK(simm_put(client, NULL, 1, &result, NULL) == SIMM_INVALID_ARGUMENT);
   CHECK(simm_put(client, &item, 1, NULL, NULL) == SIMM_INVALID_ARGUMENT);
   CHECK(strstr(simm_last_error(), "results") != NULL);
-  CHECK(simm_put(client, &item, 1, &result, &newer) == SIMM_INCOMPATIBLE);
+  CHECK(simm_put(client, &item, 1, &result, &newer.known) == SIMM_INCOMPATIBLE);
+  newer.later = 0; /* its default, which this library has as well */
+  CHECK(simm_exists(client, &item, 1, &result, &newer.known) == SIMM_OK);
+  newer.known.struct_size = 65536; /* no struct's size: the field was never set */
+  CHECK(simm_exists(client, &item, 1, &result, &newer.known) == SIMM_INCOMPATIBLE);
   CHECK(simm_region_allocate(client, 0, NULL, &region) == SIMM_INVALID_ARGUMENT);
   CHECK(region == NULL);
   CHECK(simm_region_deregister(NULL) == SIMM_INVALID_ARGUMENT);
