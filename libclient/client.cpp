@@ -31,6 +31,15 @@ auto set_up(Body body) -> decltype(body()) {
   }
 }
 
+constexpr const char* kMovedFrom = "this Client was moved from: use the one that it was moved to";
+
+// The same for a Client's methods.
+template <typename Body>
+auto set_up(const std::shared_ptr<detail::Core>& core, Body body) -> decltype(body()) {
+  if (core == nullptr) return detail::fail(Error{Status::invalid_state, kMovedFrom});
+  return set_up(std::move(body));
+}
+
 Outcome check(const ClientOptions& options) {
   const auto refuse = [](const char* field, std::uint64_t value, const char* range) {
     return Error{Status::invalid_argument,
@@ -117,7 +126,7 @@ Client::~Client() {
 // ----------------------------------------------------------------------------------------
 
 Expected<Region> Client::allocate_region(std::uint64_t bytes, const AllocateOptions& options) {
-  return set_up([&]() -> Expected<Region> {
+  return set_up(core_, [&]() -> Expected<Region> {
     Expected<detail::RegionMemory> memory = detail::make_shared_memory(bytes, options);
     if (!memory) return std::move(memory).error();
     return detail::Core::add_region(core_, std::move(*memory));
@@ -126,7 +135,7 @@ Expected<Region> Client::allocate_region(std::uint64_t bytes, const AllocateOpti
 
 Expected<Region> Client::register_region(void* address, std::uint64_t bytes,
                                          const RegisterOptions& options) {
-  return set_up([&]() -> Expected<Region> {
+  return set_up(core_, [&]() -> Expected<Region> {
     const auto start = reinterpret_cast<std::uintptr_t>(address);
     if (address == nullptr || bytes == 0 || bytes > UINTPTR_MAX - start) {
       return Error{Status::invalid_argument, "address = " + std::to_string(start) +
@@ -151,7 +160,7 @@ Expected<Region> Client::register_region(void* address, std::uint64_t bytes,
 
 Expected<Region> Client::register_fd(int fd, std::uint64_t offset, std::uint64_t bytes,
                                      void* address, const RegisterOptions& options) {
-  return set_up([&]() -> Expected<Region> {
+  return set_up(core_, [&]() -> Expected<Region> {
     Expected<detail::RegionMemory> memory =
         detail::take_descriptor(fd, offset, bytes, address, options);
     if (!memory) return std::move(memory).error();
@@ -160,7 +169,7 @@ Expected<Region> Client::register_fd(int fd, std::uint64_t offset, std::uint64_t
 }
 
 Expected<Namespace> Client::open_namespace(std::string_view name, const NamespaceOptions& options) {
-  return set_up([&] { return core_->open_namespace(name, options); });
+  return set_up(core_, [&] { return core_->open_namespace(name, options); });
 }
 
 // --- synchronous calls
@@ -172,6 +181,10 @@ Status Client::call(std::uint8_t opcode, const detail::PageList& pages,
   detail::BatchRun run;
   run.pages = pages;
   run.opcode = static_cast<ipc::Opcode>(opcode);
+  if (core_ == nullptr) {
+    run.stop(Status::invalid_state);
+    return detail::fail(Status::invalid_state, "%s", kMovedFrom);
+  }
   const Status prepared =
       core_->prepare(run, options, options_.sync_timeout_ms, options_.floor_bytes_per_s);
   if (prepared != Status::ok) return prepared;
@@ -279,7 +292,7 @@ Status Client::unpin(std::span<const std::string_view> keys, std::span<PageResul
 
 Expected<std::uint64_t> Client::start(std::uint8_t opcode, const detail::PageList& pages,
                                       const CallOptions& options, Callback callback) {
-  return set_up([&]() -> Expected<std::uint64_t> {
+  return set_up(core_, [&]() -> Expected<std::uint64_t> {
     auto batch = std::make_unique<detail::AsyncBatch>();
     batch->pages = pages;
     batch->opcode = static_cast<ipc::Opcode>(opcode);
@@ -333,43 +346,44 @@ Expected<std::uint64_t> Client::remove_async(std::span<const std::string_view> k
 
 int Client::completion_fd() {
   const detail::NoCancel no_cancel;
-  return queue_->fd();
+  return queue_ ? queue_->fd() : -1;
 }
 std::size_t Client::poll() {
   const detail::NoCancel no_cancel;
-  return queue_->poll(options_.reattach);
+  return queue_ ? queue_->poll(options_.reattach) : 0;
 }
 std::size_t Client::drain(std::span<Completed> out) {
   const detail::NoCancel no_cancel;
-  return queue_->drain(out, options_.reattach);
+  return queue_ ? queue_->drain(out, options_.reattach) : 0;
 }
 void Client::wait(std::uint32_t timeout_ms) {
   const detail::NoCancel no_cancel;
-  queue_->wait(timeout_ms, options_.wait, options_.reattach);
+  if (queue_) queue_->wait(timeout_ms, options_.wait, options_.reattach);
 }
 bool Client::has_completed(std::uint64_t ticket) {
   const detail::NoCancel no_cancel;
-  return queue_->has_completed(ticket, options_.reattach);
+  return queue_ && queue_->has_completed(ticket, options_.reattach);
 }
 std::size_t Client::pending() const noexcept {
-  return queue_->pending();
+  return queue_ ? queue_->pending() : 0;
 }
 
 // --- about
 // -----------------------------------------------------------------------------------------
 
 bool Client::attached() const noexcept {
-  return core_->link().generation() != 0;
+  return core_ && core_->link().generation() != 0;
 }
 const std::string& Client::socket_path() const noexcept {
-  return core_->link().socket_path();
+  static const std::string kNone;
+  return core_ ? core_->link().socket_path() : kNone;
 }
 std::uint64_t Client::max_value_bytes() const noexcept {
-  const std::shared_ptr<detail::Session> session = core_->link().session();
+  const std::shared_ptr<detail::Session> session = core_ ? core_->link().session() : nullptr;
   return session ? session->limits().value_bytes_max : 0;
 }
 ClientStats Client::stats() const noexcept {
-  return core_->stats();
+  return core_ ? core_->stats() : ClientStats{};
 }
 
 }  // namespace simm

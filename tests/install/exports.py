@@ -41,7 +41,7 @@ handle = ctypes.CDLL(library)._handle
 _ctypes.dlclose(handle)
 with open("/proc/self/maps", encoding="utf-8") as maps:
     if library not in maps.read():
-        faults.append("dlclose() unmaps the library, which its handlers for fork() do not survive")
+        faults.append("dlclose() unmaps the library under its sessions")
 
 if faults:
     sys.exit("exports: " + "\nexports: ".join(faults))

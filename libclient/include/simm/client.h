@@ -101,6 +101,7 @@ public:
   // protocol version; permission_denied; invalid_argument: the field, its value and its range.
   static Expected<Client> connect(const ClientOptions& options = {});
 
+  // Calls of a Client that was moved from answer invalid_state.
   Client(Client&& other) noexcept;
   Client& operator=(Client&& other) noexcept;
   // Waits for this Client's asynchronous batches (at most their deadlines plus the fence grace);

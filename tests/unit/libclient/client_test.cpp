@@ -1,5 +1,6 @@
 // What a Client does with a daemon that behaves: every call, every limit, every wait mode.
 #include "simm/client.h"
+#include "simm/simm.h"
 
 #include <doctest/doctest.h>
 
@@ -285,6 +286,53 @@ TEST_CASE("bad pages of a batch have their own result and words, the others are 
   CHECK(results[0].status == Status::invalid_argument);
   // A view may be longer than any object.
   CHECK(client.get("good", View(region, 0, 8192)).bytes == 10);
+}
+
+TEST_CASE("the text for a key without an address says that, whatever its length") {
+  SocketPlace place;
+  FakeDaemon daemon(daemon_at(place));
+  Client client = Client::connect(options_for(place)).value();
+  simm_item item{};
+  item.key_bytes = 5;
+  simm_client_options options = SIMM_CLIENT_OPTIONS_INIT;
+  options.socket_path = place.path().c_str();
+  simm_client* c_client = nullptr;
+  REQUIRE(simm_connect(&options, &c_client) == SIMM_OK);
+  simm_result result{};
+  CHECK(simm_exists(c_client, &item, 1, &result, nullptr) == SIMM_OK);
+  CHECK(result.status == SIMM_INVALID_ARGUMENT);
+  CHECK(std::string(simm_last_error()) ==
+        "items[0].key: NULL, of 5 bytes: give the address of the key");
+  simm_close(c_client);
+}
+
+TEST_CASE("a Client that was moved from refuses its calls, and can be given another one") {
+  SocketPlace place;
+  FakeDaemon daemon(daemon_at(place));
+  Client moved = Client::connect(options_for(place)).value();
+  Client client = std::move(moved);
+  const std::string_view key = "k";
+  PageResult result;
+  CHECK(moved.exists(key).status == Status::invalid_state);
+  CHECK(std::string(simm::last_error()).find("moved from") != std::string::npos);
+  CHECK(moved.ping() == Status::invalid_state);
+  CHECK(moved.exists({&key, 1}, {&result, 1}) == Status::invalid_state);
+  CHECK(result.status == Status::invalid_state);
+  CHECK(moved.exists_async({&key, 1}, {&result, 1}).status() == Status::invalid_state);
+  CHECK(moved.allocate_region(4096).status() == Status::invalid_state);
+  CHECK(moved.open_namespace("n").status() == Status::invalid_state);
+  CHECK(moved.completion_fd() == -1);
+  CHECK(moved.poll() == 0);
+  CHECK(moved.drain({}) == 0);
+  moved.wait(10'000);
+  CHECK_FALSE(moved.has_completed(1));
+  CHECK(moved.pending() == 0);
+  CHECK_FALSE(moved.attached());
+  CHECK(moved.socket_path().empty());
+  CHECK(moved.max_value_bytes() == 0);
+  CHECK(moved.stats().attaches == 0);
+  moved = std::move(client);
+  CHECK(moved.ping() == Status::ok);
 }
 
 TEST_CASE("namespaces separate keys and carry their options") {
