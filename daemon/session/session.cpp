@@ -141,7 +141,7 @@ Session::Step Session::decode(Lane& lane) noexcept {
     held.stamp(base::OperationStamp::admitted, began_ns);
     held.stamp(base::OperationStamp::validated, ended_ns);
   }
-  share_->pay(kOperationCost + held.submission.page_count * kPageCost + decoded.key_copy_bytes);
+  share_->pay(kOperationCost + held.submission.page_count * kPageCost + decoded.key_bytes);
   if (decoded.breach != ipc::PoisonReason::none) {
     context_->engine.release(*operation);
     poison(decoded.breach);

@@ -86,13 +86,13 @@ Decoded SubmissionDecoder::decode(ipc::Submission submission, const ipc::DaemonL
     request.key = operation.key_bytes.data() + page.key_offset;
     keys.first = std::min(keys.first, page.key_offset);
     keys.end = std::max(keys.end, page.key_offset + page.key_bytes);
+    all.key_bytes += page.key_bytes;
     all.slice_bytes += request.slice.length;  // at most 2^10 pages of 2^30 bytes
   }
   if (all.status != Status::ok) return all;
 
-  all.key_copy_bytes = keys.end - keys.first;
   const Status copied =
-      lane.copy_keys(keys.first, all.key_copy_bytes,
+      lane.copy_keys(keys.first, keys.end - keys.first,
                      reinterpret_cast<std::byte*>(operation.key_bytes.data()) + keys.first);
   SIMM_CHECK(copied == Status::ok);  // every key lies inside the arena, so their hull does
   return all;

@@ -23,7 +23,9 @@ struct Decoded {
   // Of an honest client: ok, or why this submission fails as a whole (a region retired meanwhile).
   Status status = Status::ok;
   std::uint64_t slice_bytes = 0;  // sum over all pages
-  std::uint32_t key_copy_bytes = 0;
+  // Sum over all pages, and more than was copied where they share bytes: each key is hashed and
+  // compared by itself.
+  std::uint64_t key_bytes = 0;
 };
 
 class SubmissionDecoder {

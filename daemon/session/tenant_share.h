@@ -15,10 +15,10 @@
 
 namespace simm::session {
 
-// What a submission costs besides the bytes that it moves, in bytes: roughly what the same time
-// would copy.
+// What a submission costs besides the bytes that it moves and the bytes of all its keys, in bytes:
+// roughly what the same time would copy.
 inline constexpr std::uint64_t kOperationCost = 4096;
-inline constexpr std::uint64_t kPageCost = 512;
+inline constexpr std::uint64_t kPageCost = 1024;
 // Credit of one round, and the most that may be saved up.
 inline constexpr std::int64_t kQuantum = 8 << 20;
 

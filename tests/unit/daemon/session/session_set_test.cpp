@@ -77,6 +77,27 @@ TEST_CASE("a tenant in debt is served at once when nobody else wants the turn") 
   }
 }
 
+TEST_CASE("a batch pays for the key of each page, also where all pages name the same bytes") {
+  Rig rig(32);
+  session::SessionConfig config = Rig::config(1);
+  config.tenant_operations_max = 32;
+  Client& client = rig.attach(config);
+  for (std::uint32_t i = 0; i < ipc::kPagesPerSubmissionMax; ++i) {
+    ipc::PageDescriptor p = page(client, 0, 0);
+    p.region = ipc::kNoRegion;
+    p.key_bytes = ipc::kKeyBytesMax;
+    REQUIRE(client.lanes[0].write_page(i, p) == Status::ok);
+  }
+  for (int i = 0; i < 20; ++i) {
+    const auto batch = submission(Opcode::exists, ipc::kPagesPerSubmissionMax);
+    REQUIRE(client.lanes[0].push(batch) == Status::ok);
+  }
+  // Each one looks at 1 MiB of keys, and a turn has credit for 8 MiB.
+  rig.set->do_work();
+  CHECK(rig.engine.submitted.size() <= 8);
+  CHECK(rig.engine.submitted.size() >= 2);
+}
+
 TEST_CASE("a full event mailbox delays events and loses none") {
   Rig rig(8, {}, 2);
   Client& client = rig.attach(Rig::config(1));
