@@ -60,6 +60,7 @@ EOF
 house_rules() {
   python3 tests/tidy/tidy.py --self-test && python3 tests/tidy/tidy.py || return 1
   python3 tests/docs/check_names.py --self-test && python3 tests/docs/check_names.py || return 1
+  python3 tests/docs/check_words.py --self-test && python3 tests/docs/check_words.py || return 1
   # Versions differ in what they want: one decides.
   if clang-format --version | grep -q "version $formatter_version[.]"; then
     git ls-files '*.h' '*.cpp' '*.c' | xargs clang-format --dry-run --Werror || return 1

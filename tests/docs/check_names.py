@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Names that documents show in backticks: files and functions that the tree must have.
+"""Names that documents show: files and functions in backticks, and links. The tree must have them.
 
 A file is looked for beside the document, from the root, and as the end of any tracked path. A
 function (`Class::name`) must stand in a source. A table row that names a file and a function says
@@ -13,6 +13,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FILE = re.compile(r"`((?:[\w.-]+/)*[\w.-]+\.(?:h|cpp|capnp|py|sh|md|c))`")
 FUNCTION = re.compile(r"`([A-Z]\w+)::(\w+)(?:\(\))?`")
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
 PLACEHOLDER = re.compile(r"(?:^|[/_.])[A-Z]{4,}_|(?:^|/)(?:NAME|ROOM)(?:/|$)")
 CPP = (".cpp", ".h", ".c")
 
@@ -30,18 +31,26 @@ class Tree:
             for first in range(len(parts)):
                 self.ends.setdefault("/".join(parts[first:]), path)
 
-    def find(self, document, name):
-        """The tracked path that `name` stands for in the document; or None."""
-        beside = pathlib.PurePosixPath(document).parent
-        parts = list(beside.parts)
-        for part in name.split("/"):
-            if part == "..":
-                if not parts:
-                    return None
+    @staticmethod
+    def beside(document, name):
+        """The path of what lies at `name`, seen from the document; None above the root."""
+        parts = list(pathlib.PurePosixPath(document).parent.parts)
+        for part in name.strip("/").split("/"):
+            if part != "..":
+                parts.append(part)
+            elif parts:
                 parts.pop()
             else:
-                parts.append(part)
-        path = "/".join(parts)
+                return None
+        return "/".join(parts)
+
+    def leads_somewhere(self, document, target):
+        path = self.beside(document, target)
+        return path in self.files or any(file.startswith(f"{path}/") for file in self.files)
+
+    def find(self, document, name):
+        """The tracked path that `name` stands for in the document; or None."""
+        path = self.beside(document, name)
         return path if path in self.files else self.ends.get(name)
 
     def has_function(self, holder, name):
@@ -74,6 +83,9 @@ def check_document(tree, document, text):
                 yield number, f"{name}: no such file; name the one that the tree has"
             else:
                 paths.append(path)
+        for target in LINK.findall(line):
+            if not tree.leads_somewhere(document, target):
+                yield number, f"({target}): no such file or folder; mend the link"
         is_row = line.startswith("|")
         sources = [tree.text[path] for path in paths if path in tree.text]
         for holder, name in FUNCTION.findall(line):
@@ -102,11 +114,12 @@ def self_test():
     wrong = {
         "file": "See `a/none.h`.",
         "file above": "See `../b.cpp`.",
+        "link": "See [here](a/none.md).",
         "function": "It calls `Store::close()`.",
         "function of a class": "It calls `Lane::close`.",
         "file of a function": "| 1 | `daemon/a/c.h` | `Store::open` | opens |",
     }
-    right = ("`b.cpp`, `a/b.cpp`, `daemon/a/NAME_test.h`, `Store::open()`\n"
+    right = ("`b.cpp`, `a/b.cpp`, `daemon/a/NAME_test.h`, `Store::open()`, [a](a/b.cpp), [b](../daemon)\n"
              "| `a/b.cpp` | `Store::open` |\n```\n`none.h`\n```\n")
     silent = [rule for rule, text in wrong.items()
               if not list(check_document(tree, "daemon/D.md", text))]
