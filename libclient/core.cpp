@@ -15,9 +15,6 @@
 namespace simm::detail {
 namespace {
 
-// The daemon may have much to map; what it only forgets is quick.
-constexpr std::uint32_t kForgetTimeoutMs = 1000;
-
 RestoreTask restore_task(RegionRecord& record, std::uint32_t generation, RegionRequest request) {
   RestoreTask task;
   task.message = std::move(request.message);
@@ -150,7 +147,7 @@ Outcome Core::deregister(RegionRecord& record) {
   message.handle = handle;
   std::uint32_t generation = 0;
   const Expected<ipc::DaemonMessage> reply =
-      link_.request(message, {}, kForgetTimeoutMs, generation);
+      link_.request(message, {}, options_.connect_timeout_ms, generation);
   // A daemon that has gone, or was replaced, has forgotten it.
   if (!reply && reply.status() != Status::unreachable) return reply.error();
   return Done{};

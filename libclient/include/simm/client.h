@@ -104,8 +104,9 @@ public:
   // Calls of a Client that was moved from answer invalid_state.
   Client(Client&& other) noexcept;
   Client& operator=(Client&& other) noexcept;
-  // Waits for this Client's asynchronous batches (at most their deadlines plus the fence grace);
-  // their callbacks are not called any more.
+  // Waits for this Client's asynchronous batches: at most their deadlines plus the fence grace, and
+  // where a batch has memory that can not be taken back from a stopped daemon (StoppedDaemon) until
+  // the daemon runs on or dies. Their callbacks are not called any more.
   ~Client();
 
   // --- memory -----------------------------------------------------------------------------------

@@ -76,7 +76,8 @@ typedef struct simm_client_options {
 
 /* `options` may be NULL. On success *out is a handle that simm_close() takes back. */
 int simm_connect(const simm_client_options* options, simm_client** out);
-/* Waits for the client's asynchronous batches, without calling their callbacks. NULL is nothing. */
+/* Waits for the client's asynchronous batches as ~Client does; callbacks are not called. NULL is
+ * nothing. */
 void simm_close(simm_client* client);
 /* 1 while a daemon is attached, else 0. */
 int simm_attached(const simm_client* client);

@@ -225,6 +225,25 @@ TEST_CASE("deregistering waits for the region's own operations only") {
   CHECK(world.daemon->store()->value("/k").size() == 4096);
 }
 
+TEST_CASE("a deregister while the daemon pauses waits for it as any other control request does") {
+  World world;
+  Region region = world.client->allocate_region(8192).value();
+  world.daemon->stop();
+  std::thread ender([&] { CHECK(region.deregister().has_value()); });
+  while (world.daemon->counts().unread == 0) std::this_thread::yield();
+  // The pause is what happens here: longer than a second, far shorter than connect_timeout_ms.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1300);
+  while (std::chrono::steady_clock::now() < end && world.client->attached()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  CHECK(world.client->attached());
+  world.daemon->go_on();
+  ender.join();
+  CHECK(world.client->ping() == Status::ok);
+  CHECK(world.client->stats().attaches == 1);
+  CHECK(world.daemon->counts().regions == 0);
+}
+
 TEST_CASE("staged batches larger than the staging memory, and pages larger than it") {
   World world({}, 256 * 1024);
   std::vector<std::byte> memory(24 << 20);
