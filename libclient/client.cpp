@@ -11,6 +11,7 @@
 #include "libclient/core_registry.h"
 #include "libclient/last_error.h"
 #include "libclient/line.h"
+#include "libclient/memory_map.h"
 #include "libclient/no_cancel.h"
 #include "libclient/page_list.h"
 #include "libclient/region_memory.h"
@@ -150,6 +151,7 @@ Expected<Region> Client::register_region(void* address, std::uint64_t bytes,
     detail::RegionMemory memory;
     memory.address = static_cast<std::byte*>(address);
     memory.length = bytes;
+    memory.is_read_only = detail::any_read_only(address, bytes);
     memory.name = "registered";
     memory.wish = options.kind;
     memory.allow_foreign = options.allow_foreign;

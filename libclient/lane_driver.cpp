@@ -8,6 +8,7 @@
 
 #include "ipc/range.h"
 #include "libclient/last_error.h"
+#include "libclient/memory_map.h"
 
 namespace simm::detail {
 namespace {
@@ -224,10 +225,27 @@ Status LaneDriver::resolve(Lane& lane, Draft& draft, const Item& page) noexcept 
   return Status::ok;
 }
 
+// What was read-only when it was registered may have changed since; the rest is not asked about.
+Status LaneDriver::check_writable(const PageSlot& slot) noexcept {
+  RegionRecord& region = *slot.region;
+  if (!region.memory().is_read_only) [[likely]]
+    return Status::ok;
+  // SAFETY: resolve() checked the range.
+  const bool is_writable = region.present().may_copy(slot.offset, slot.length, true) ||
+                           !any_read_only(region.address() + slot.offset, slot.length);
+  if (is_writable) return Status::ok;
+  return fail(Status::invalid_argument,
+              "items[%zu].view: its memory is read-only: give a get memory that may be written",
+              slot.item);
+}
+
 LaneDriver::Added LaneDriver::place(Lane& lane, BatchRun& run, Draft& draft,
                                     const Item& page) noexcept {
   Status status = resolve(lane, draft, page);
   Added added = Added::refused;
+  if (status == Status::ok && run.opcode == ipc::Opcode::get) {
+    status = check_writable(draft.slot);
+  }
   if (status == Status::ok) {
     RegionRecord& region = *draft.slot.region;
     const ipc::RegionHandle handle = region.handle(lane.generation());

@@ -15,6 +15,7 @@
 
 #include "ipc/memory_file.h"
 #include "ipc/range.h"
+#include "libclient/memory_map.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -127,6 +128,13 @@ Expected<RegionMemory> take_descriptor(int fd, std::uint64_t offset, std::uint64
                                                " bytes) at its start, inside the file's " +
                                                std::to_string(file->bytes()) + " bytes"};
   }
+  if (address != nullptr && !is_mapping_of(fd, offset, address, bytes)) {
+    return Error{Status::invalid_argument,
+                 "address = " + std::to_string(reinterpret_cast<std::uintptr_t>(address)) +
+                     ": not a shared mapping of fd = " + std::to_string(fd) + " from offset = " +
+                     std::to_string(offset) + " on: give what mmap() of these " +
+                     std::to_string(bytes) + " bytes answered, or null"};
+  }
   RegionMemory memory;
   memory.length = bytes;
   memory.name = "fd";
@@ -142,6 +150,7 @@ Expected<RegionMemory> take_descriptor(int fd, std::uint64_t offset, std::uint64
     memory.address = mapping->data();
     memory.mapping = std::move(*mapping);
   }
+  memory.is_read_only = any_read_only(memory.address, bytes);
   memory.fd = file->release();
   return memory;
 }

@@ -34,7 +34,8 @@ struct RegionMemory {
   std::uint64_t fd_offset = 0;  // of byte 0
   std::uint64_t page_bytes = 4096;
   bool huge_pages = false;
-  bool is_present = false;  // every page was touched
+  bool is_present = false;    // every page was touched
+  bool is_read_only = false;  // a part of it was, when it was registered
   RegionKind wish = RegionKind::automatic;
   bool allow_foreign = false;
   StoppedDaemon stopped_daemon = StoppedDaemon::take_back;

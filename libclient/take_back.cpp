@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <mutex>
 
+#include "libclient/memory_map.h"
+
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -21,28 +23,6 @@ constexpr const char* kReason =
 
 // Two slices may share a page: it must be exchanged once only.
 std::mutex exchange_mutex;
-
-// One mapping of /proc/self/maps that holds an address.
-struct MapsLine {
-  std::uint64_t start = 0;
-  std::uint64_t end = 0;
-  std::uint64_t offset = 0;
-  char permissions[5] = "";
-};
-
-bool find_mapping(std::uint64_t address, MapsLine& out) noexcept {
-  std::FILE* maps = std::fopen("/proc/self/maps", "re");
-  if (maps == nullptr) return false;
-  bool found = false;
-  char line[512];
-  while (!found && std::fgets(line, sizeof line, maps) != nullptr) {
-    found = std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64, &out.start, &out.end,
-                        out.permissions, &out.offset) == 4 &&
-            out.start <= address && address < out.end;
-  }
-  std::fclose(maps);
-  return found;
-}
 
 // The file behind an adopted mapping, for which we were given no descriptor. The kernel lets only
 // privileged processes open it.
@@ -97,7 +77,7 @@ bool take_back(RegionRecord& region, std::uint64_t offset, std::uint64_t length)
     MapsLine line;
     if (!find_mapping(at, line)) return false;
     const std::uint64_t part_end = std::min(line.end, last);
-    if (line.permissions[3] == 's') {  // private parts were taken back before
+    if (line.is_shared()) {  // private parts were taken back before
       const bool given = memory.fd.valid();
       const ipc::UniqueFd opened = given ? ipc::UniqueFd() : open_mapped_file(line);
       const std::uint64_t file_offset =

@@ -113,11 +113,13 @@ public:
   // Memory that the daemon shares: a sealed memory file. no_space, out_of_memory: a daemon's limit.
   Expected<Region> allocate_region(std::uint64_t bytes, const AllocateOptions& options = {});
   // Memory that exists. With `automatic`: adopted if the daemon can open its mapping, else staged.
-  // `gpu` is answered with `unsupported`. The memory must outlive the region.
+  // `gpu` is answered with `unsupported`. The memory must outlive the region. It may be read-only:
+  // a get into such memory is invalid_argument.
   Expected<Region> register_region(void* address, std::uint64_t bytes,
                                    const RegisterOptions& options = {});
   // A memory file (memfd, tmpfs, hugetlbfs) of the caller, who keeps `fd`. `address`: where the
-  // caller has mapped [offset, offset + bytes) of it; null: libclient maps it.
+  // caller has mapped [offset, offset + bytes) of it (MAP_SHARED, else invalid_argument); null:
+  // libclient maps it.
   Expected<Region> register_fd(int fd, std::uint64_t offset, std::uint64_t bytes,
                                void* address = nullptr, const RegisterOptions& options = {});
 

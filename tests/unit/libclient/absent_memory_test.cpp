@@ -86,8 +86,8 @@ struct Untouched {
     REQUIRE(::ftruncate(fd.get(), static_cast<off_t>(bytes)) == 0);
     region = client.register_fd(fd.get(), 0, bytes).value();
   }
-  void map(Client& client, int protection = PROT_READ | PROT_WRITE) {
-    mapping = ::mmap(nullptr, bytes, protection, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void map(Client& client) {
+    mapping = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     REQUIRE(mapping != MAP_FAILED);
     region = client.register_region(mapping, bytes).value();
     REQUIRE(region.kind() == RegionKind::adopted);
@@ -210,7 +210,9 @@ TEST_CASE("where making it present does not help, libclient copies: single, batc
 TEST_CASE("memory that can not be copied to is refused, and the text says what to do") {
   World world(in_vain());
   Untouched memory(1 << 20);
-  memory.map(*world.client, PROT_READ);
+  memory.map(*world.client);
+  // Behind the back of the library, which would refuse memory that it knows to be read-only.
+  REQUIRE(::mprotect(memory.region.data(), memory.region.size(), PROT_READ) == 0);
   const auto got = world.client->get("k", View(memory.region, 0, kPage));
   CHECK(got.status == Status::out_of_memory);
   CHECK(std::string(simm::last_error()).find("memory.touch_budget_bytes") != std::string::npos);

@@ -160,6 +160,71 @@ TEST_CASE("a descriptor of the caller, mapped by the caller or by libclient") {
   ::munmap(mapped, 32 * 4096);
 }
 
+TEST_CASE("a descriptor with an address that is not its mapping is refused") {
+  World world;
+  const auto file = [] {
+    const int fd = ::memfd_create("mine", MFD_CLOEXEC);
+    REQUIRE(::ftruncate(fd, 8 * 4096) == 0);
+    return fd;
+  };
+  const auto map = [](int fd, int flags, off_t offset) {
+    void* const mapped = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, flags, fd, offset);
+    REQUIRE(mapped != MAP_FAILED);
+    return mapped;
+  };
+  const int mine = file();
+  const int other = file();
+  struct Case {
+    const char* what;
+    void* mapped;
+  };
+  for (const Case& bad : {Case{"another file", map(other, MAP_SHARED, 4096)},
+                          Case{"another offset", map(mine, MAP_SHARED, 2 * 4096)},
+                          Case{"a private copy", map(mine, MAP_PRIVATE, 4096)},
+                          Case{"no file", map(-1, MAP_PRIVATE | MAP_ANONYMOUS, 0)}}) {
+    CAPTURE(bad.what);
+    const auto refused = world.client->register_fd(mine, 4096, 4096, bad.mapped);
+    CHECK(refused.status() == Status::invalid_argument);
+    if (!refused) CHECK(refused.error().context.find("address = ") == 0);
+    ::munmap(bad.mapped, 4096);
+  }
+  void* const right = map(mine, MAP_SHARED, 4096);
+  // What lies behind the mapping is not the file's.
+  CHECK(world.client->register_fd(mine, 4096, 7 * 4096, right).status() ==
+        Status::invalid_argument);
+  CHECK(world.client->register_fd(mine, 4096, 4096, right).has_value());
+  ::munmap(right, 4096);
+  ::close(mine);
+  ::close(other);
+}
+
+TEST_CASE("a get into read-only memory is refused; a put from there is not") {
+  for (const bool from_fd : {false, true}) {
+    CAPTURE(from_fd);
+    World world;
+    const int fd = ::memfd_create("mine", MFD_CLOEXEC);
+    REQUIRE(::ftruncate(fd, 2 * 4096) == 0);
+    const int flags = from_fd ? MAP_SHARED : MAP_PRIVATE;
+    void* const mapped = ::mmap(nullptr, 2 * 4096, PROT_READ | PROT_WRITE, flags, fd, 0);
+    REQUIRE(mapped != MAP_FAILED);
+    std::memset(mapped, 7, 2 * 4096);
+    REQUIRE(::mprotect(mapped, 4096, PROT_READ) == 0);
+    Region region = (from_fd ? world.client->register_fd(fd, 0, 2 * 4096, mapped)
+                             : world.client->register_region(mapped, 2 * 4096))
+                        .value();
+    REQUIRE(world.client->put("k", View(region, 0, 4096)).ok());
+    CHECK(world.client->get("k", View(region, 0, 4096)).status == Status::invalid_argument);
+    CHECK(std::string(simm::last_error()).find("read-only") != std::string::npos);
+    CHECK(world.client->get("k", View(region, 4096, 4096)).ok());
+    REQUIRE(::mprotect(mapped, 4096, PROT_READ | PROT_WRITE) == 0);
+    CHECK(world.client->get("k", View(region, 0, 4096)).ok());
+    CHECK(world.client->stats().attaches == 1);
+    (void)region.deregister();
+    ::munmap(mapped, 2 * 4096);
+    ::close(fd);
+  }
+}
+
 TEST_CASE("allocated regions: names, pages, prefault and huge pages with a fallback") {
   World world;
   simm::AllocateOptions options;
