@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -56,7 +57,16 @@ bool write_all(int fd, std::string_view text) {
 }  // namespace
 
 Outcome check_secret_text(std::string_view text) {
-  if (text.size() >= kSecretBytesMin && text.size() <= kSecretBytesMax) return Done{};
+  if (text.size() >= kSecretBytesMin && text.size() <= kSecretBytesMax) {
+    std::array<bool, 256> is_there{};
+    for (const char c : text) is_there[static_cast<unsigned char>(c)] = true;
+    const auto distinct = std::count(is_there.begin(), is_there.end(), true);
+    if (static_cast<std::size_t>(distinct) >= kSecretDistinctMin) return Done{};
+    return Error{Status::invalid_argument,
+                 "has only " + std::to_string(distinct) + " different bytes, a secret has " +
+                     std::to_string(kSecretDistinctMin) +
+                     " at least; make one with: simmctl secret create FILE"};
+  }
   return Error{Status::invalid_argument,
                "holds " + std::to_string(text.size()) + " bytes, a secret has " +
                    std::to_string(kSecretBytesMin) + " to " + std::to_string(kSecretBytesMax) +

@@ -14,6 +14,9 @@ namespace simm::base {
 // Shorter ones can be guessed off-line by whoever saw one hello.
 inline constexpr std::size_t kSecretBytesMin = 32;
 inline constexpr std::size_t kSecretBytesMax = 4096;
+// What people repeat to fill the length has fewer different bytes. 32 random hex digits have fewer
+// less than once in ten million secrets.
+inline constexpr std::size_t kSecretDistinctMin = 8;
 
 // Whether a text can be a secret; the error says what it has to be.
 Outcome check_secret_text(std::string_view text);

@@ -1,5 +1,6 @@
 #include "daemon/metrics/metrics_server.h"
 
+#include <boost/asio/ip/address.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/empty_body.hpp>
@@ -42,6 +43,21 @@ Answer yes_or(const std::string& why_not, const char* yes) {
 Answer refusal(unsigned code, std::string_view reason, const std::string& text,
                std::string_view more = {}) {
   return {code, reason, more, "text/plain; charset=utf-8", line(text)};
+}
+
+// A page of a foreign site can name this host by a name of its own, and then a browser here would
+// read the answer out to that site. It can not choose an address, nor "localhost".
+bool is_said_here(std::string_view host) {
+  const std::size_t port = host.rfind(':');
+  const bool has_port = port != host.npos && host.find(']', port) == host.npos;
+  host = host.substr(0, has_port ? port : host.size());
+  if (host == "localhost") return true;
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  error_code failed;
+  (void)boost::asio::ip::make_address(std::string(host), failed);
+  return !failed;
 }
 
 Answer answer_to(MetricsPage& page, std::string_view target) {
@@ -143,6 +159,13 @@ private:
     }
     if (request.version() >= 11 && request.count(http::field::host) != 1) {
       return last(refusal(400, "Bad Request", "one Host header, please"));
+    }
+    error_code unknown;
+    const bool is_local = socket_.local_endpoint(unknown).address().is_loopback();
+    const auto host = request[http::field::host];
+    if (is_local && !host.empty() && !is_said_here({host.data(), host.size()})) {
+      return last(
+          refusal(400, "Bad Request", "on loopback the Host header is an address or localhost"));
     }
     const bool is_head = request.method() == http::verb::head;
     if (request.method() != http::verb::get && !is_head) {

@@ -33,7 +33,7 @@ HelloSelf self_of(const char* name, std::uint64_t number, ClusterRole role) {
 }
 
 struct Hellos {
-  ClusterSecret secret = ClusterSecret::from_text(std::string(32, 'f')).value();
+  ClusterSecret secret = ClusterSecret::from_text("0123456789abcdef0123456789abcdef").value();
   HelloSelf dialer_self = self_of("dialer", 1, ClusterRole::node);
   HelloSelf acceptor_self = self_of("acceptor", 2, ClusterRole::storage);
   base::SeededRandom random{1};

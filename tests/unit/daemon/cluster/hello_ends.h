@@ -23,7 +23,7 @@ using Bytes = std::vector<std::byte>;
 using State = HelloMachine::State;
 
 inline ClusterSecret secret_of(char letter) {
-  auto secret = ClusterSecret::from_text(std::string(40, letter));
+  auto secret = ClusterSecret::from_text(std::string(40, letter) + "0123456789");
   REQUIRE(secret.has_value());
   return std::move(*secret);
 }

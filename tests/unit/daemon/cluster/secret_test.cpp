@@ -16,7 +16,7 @@ namespace secret_test {
 using namespace simm;
 using cluster::ClusterSecret;
 
-const std::string kText(32, 's');
+const std::string kText = "a secret of 32 bytes, like these";
 
 struct SecretDirectory {
   std::string file(const std::string& text, mode_t mode) const {
@@ -113,11 +113,23 @@ TEST_CASE("a secret that another user owns is refused" * doctest::skip(::geteuid
 TEST_CASE("a secret has a length that can not be guessed and fits") {
   const SecretDirectory directory;
   CHECK_FALSE(ClusterSecret::load(directory.file("", 0600)).has_value());
-  CHECK_FALSE(ClusterSecret::load(directory.file(std::string(31, 'x') + "\n", 0600)).has_value());
-  CHECK(ClusterSecret::load(directory.file(std::string(4096, 'x') + "\n", 0600)).has_value());
-  const auto large = ClusterSecret::load(directory.file(std::string(4097, 'x') + "\n", 0600));
+  CHECK_FALSE(ClusterSecret::load(directory.file(kText.substr(1) + "\n", 0600)).has_value());
+  const std::string longest = kText + std::string(4096 - kText.size(), 'x');
+  CHECK(ClusterSecret::load(directory.file(longest + "\n", 0600)).has_value());
+  const auto large = ClusterSecret::load(directory.file(longest + "x\n", 0600));
   CHECK(large.status() == Status::invalid_argument);
   CHECK(large.error().context.find("openssl rand") != std::string::npos);
+}
+
+TEST_CASE("a few bytes that are repeated are no secret") {
+  const SecretDirectory directory;
+  const auto one = ClusterSecret::load(directory.file(std::string(64, 'a') + "\n", 0600));
+  CHECK(one.status() == Status::invalid_argument);
+  CHECK(one.error().context.find("has only 1 different bytes") != std::string::npos);
+  std::string few;
+  while (few.size() < 64) few += "secret7";
+  CHECK_FALSE(ClusterSecret::load(directory.file(few, 0600)).has_value());
+  CHECK(ClusterSecret::load(directory.file(few + "?!", 0600)).has_value());
 }
 
 TEST_CASE("what is no file is refused and does not hang") {

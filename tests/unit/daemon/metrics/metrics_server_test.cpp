@@ -114,7 +114,7 @@ struct Client {
     return whole;
   }
   std::string get(const std::string& path) {
-    send("GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n");
+    send("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
     return answer();
   }
   bool hung_up() {
@@ -199,7 +199,7 @@ TEST_CASE("HEAD has the head of GET; old and closing clients are let go") {
   World world;
   {
     Client client(world);
-    client.send("HEAD /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    client.send("HEAD /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     CHECK(client.hung_up());
     CHECK(holds(client.received, "200 OK"));
     CHECK(holds(client.received, "Content-Length: "));
@@ -220,18 +220,42 @@ TEST_CASE("two requests in one packet, and one in many, are answered in order") 
   World world;
   Client client(world);
   client.send(
-      "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /nothing HTTP/1.1\r\nHost: x\r\n\r\nGET /re");
+      "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /nothing HTTP/1.1\r\nHost: "
+      "localhost\r\n\r\nGET /re");
   CHECK(holds(client.answer(), "alive\n"));
   CHECK(holds(client.answer(), "404"));
-  for (const char c : std::string("adyz HTTP/1.1\r\nHost: x\r\n\r\n")) {
+  for (const char c : std::string("adyz HTTP/1.1\r\nHost: localhost\r\n\r\n")) {
     client.send(std::string(1, c));
     world.poll();
   }
   CHECK(holds(client.answer(), "ready\n"));
 }
 
+TEST_CASE("on loopback, a name that a foreign site may have made up is not answered") {
+  World world;
+  const std::vector<std::pair<std::string, std::string>> cases = {{"localhost", "200"},
+                                                                  {"localhost:9464", "200"},
+                                                                  {"127.0.0.1:9464", "200"},
+                                                                  {"[::1]:9464", "200"},
+                                                                  {"[::1]", "200"},
+                                                                  {"10.1.2.3", "200"},
+                                                                  {"evil.example.com", "400"},
+                                                                  {"evil.example.com:80", "400"},
+                                                                  {"localhost.evil", "400"},
+                                                                  {"1.2.3.4.evil.com:1", "400"},
+                                                                  {"[::1", "400"},
+                                                                  {":9464", "400"}};
+  for (const auto& [host, code] : cases) {
+    INFO(host);
+    Client client(world);
+    client.send("GET /healthz HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n");
+    CHECK(client.hung_up());
+    CHECK(client.received.rfind("HTTP/1.1 " + code, 0) == 0);
+  }
+}
+
 TEST_CASE("what is no request that we take is refused by its kind, and the connection ends") {
-  const std::string host = " HTTP/1.1\r\nHost: x\r\n";
+  const std::string host = " HTTP/1.1\r\nHost: localhost\r\n";
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"\x16\x03\x01\x02garbage\r\n\r\n", "400"},
       {"GET\r\n\r\n", "400"},
@@ -283,7 +307,7 @@ TEST_CASE("who is slow is hung up on, with the header or with the answer") {
   // One that asks and does not read; the answer is more than all buffers hold.
   world.source.padding_bytes = 16 << 20;
   Client deaf(world);
-  deaf.send("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+  deaf.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
   CHECK(world.until([&] { return world.answers("none") == 3; }));
   CHECK(world.server.connections() == 0);
   // Doing nothing between requests is nobody's mistake.
@@ -318,7 +342,7 @@ TEST_CASE("random bytes break nothing") {
   MESSAGE("SIMM_SEED=" << seed << " unit_control -tc='random bytes break*'");
   std::mt19937_64 random(seed);
   const std::string valid =
-      "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: keep-alive\r\nAccept: */*\r\n\r\n";
+      "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive\r\nAccept: */*\r\n\r\n";
   World world;
   for (int round = 0; round < 200; ++round) {
     std::string request = valid;

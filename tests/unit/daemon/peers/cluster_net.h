@@ -42,7 +42,7 @@ inline Bytes text(const std::string& words) {
 }
 
 inline cluster::ClusterSecret secret_of(char letter) {
-  auto secret = cluster::ClusterSecret::from_text(std::string(40, letter));
+  auto secret = cluster::ClusterSecret::from_text(std::string(40, letter) + "0123456789");
   REQUIRE(secret.has_value());
   return std::move(*secret);
 }

@@ -19,7 +19,7 @@ using test_support::TemporaryDirectory;
 // A secret in a file of its own.
 struct SecretFile {
   explicit SecretFile(char letter) {
-    std::ofstream(path) << std::string(40, letter);
+    std::ofstream(path) << std::string(40, letter) << "0123456789";
     REQUIRE(::chmod(path.c_str(), 0600) == 0);
   }
   const TemporaryDirectory directory;
