@@ -61,6 +61,7 @@ session::SessionSetLimits session_limits(const base::Config& config) {
   // Sessions go to the agent with the fewest, but those that leave do not choose where.
   limits.sessions_max =
       config.session.sessions_max * static_cast<std::uint32_t>(config.sockets.size());
+  limits.operations_max = config.engine.operations_max;
   return limits;
 }
 

@@ -128,7 +128,7 @@ Session::Step Session::advance(std::uint32_t lane_index) noexcept {
 Session::Step Session::decode(Lane& lane) noexcept {
   Held& held = lane.held;
   engine::Operation* const operation =
-      share_->operations < share_->operations_max ? context_->engine.allocate() : nullptr;
+      share_->may_borrow(context_->operations_unused) ? context_->engine.allocate() : nullptr;
   if (operation == nullptr) return blocked(held, context_->counters.held_operations);
   SessionCounters& counters = context_->counters;
   const bool is_timed = counters.submissions.value() % kValidationsTimedOneIn == 0;
@@ -153,6 +153,7 @@ Session::Step Session::decode(Lane& lane) noexcept {
     return Step::served;
   }
   ++share_->operations;
+  --context_->operations_unused;
   held.operation = operation;
   held.slice_bytes = decoded.slice_bytes;
   hold_regions(*operation);
@@ -246,6 +247,7 @@ void Session::on_complete(engine::Operation& operation) noexcept {
   if (has_refused) name_absent_pages(lane, operation);
   share_->bytes -= operation.owner_data >> kBytesShift;
   --share_->operations;
+  ++context_->operations_unused;
   --in_flight_;
   drop_regions(operation);
   // Carried out, also where a page got no answer in time: each page has its own result.
@@ -288,6 +290,7 @@ void Session::give_back(Held& held) noexcept {
   context_->engine.release(*held.operation);
   held.operation = nullptr;
   --share_->operations;
+  ++context_->operations_unused;
 }
 
 // Page by page, because the engine may have put the pages into another order in between.

@@ -50,6 +50,7 @@ struct SessionContext {
   const base::Clock& clock;
   SessionCounters& counters;
   base::Tracer& tracer;
+  std::uint32_t operations_unused;  // of those that the sessions of this set may have
 };
 
 class Session final : public engine::OperationEvents, public base::FdWatch {

@@ -9,7 +9,7 @@ namespace simm::session {
 SessionSet::SessionSet(const SessionSetLimits& limits, engine::OperationSink& engine,
                        const base::Clock& clock, base::Waiter& waiter, SessionCommands& commands,
                        SessionEvents& events, ControlWaker& control, SessionCounters counters)
-    : context_{engine, clock, counters_, tracer_},
+    : context_{engine, clock, counters_, tracer_, limits.operations_max},
       counters_(counters),
       waiter_(waiter),
       commands_(commands),

@@ -28,6 +28,7 @@ namespace simm::session {
 struct SessionSetLimits {
   std::uint32_t sessions_max = 256;
   std::uint32_t tenants_max = base::kTenantsServedMax;
+  std::uint32_t operations_max = ~0u;  // of the engine, that sessions may have: all tenants
 };
 
 class SessionSet final : public base::Agent, public transport::RegionFaults {

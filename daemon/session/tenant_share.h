@@ -19,6 +19,8 @@ namespace simm::session {
 // roughly what the same time would copy.
 inline constexpr std::uint64_t kOperationCost = 4096;
 inline constexpr std::uint64_t kPageCost = 1024;
+// Of the operations of a data agent a tenant may have this many times those that nobody uses.
+inline constexpr std::uint64_t kShareFactor = 4;
 // Credit of one round, and the most that may be saved up.
 inline constexpr std::int64_t kQuantum = 8 << 20;
 
@@ -32,6 +34,12 @@ struct TenantShare {
   std::uint64_t bytes = 0;       // of slices under way
   std::int64_t credit = kQuantum;
 
+  // Of operations of which `unused` are free. What is lent comes back late, so a tenant that has
+  // some may have kShareFactor times what then stays free: whoever comes later finds some.
+  [[nodiscard]] bool may_borrow(std::uint32_t unused) const noexcept {
+    if (operations >= operations_max || unused == 0) return false;
+    return operations == 0 || operations + std::uint64_t{1} <= kShareFactor * (unused - 1);
+  }
   // A batch larger than the limit itself may go alone.
   [[nodiscard]] bool has_room_for(std::uint64_t more) const noexcept {
     return bytes == 0 || (bytes <= bytes_max && more <= bytes_max - bytes);

@@ -77,6 +77,30 @@ TEST_CASE("a tenant in debt is served at once when nobody else wants the turn") 
   }
 }
 
+TEST_CASE("a tenant that wants all operations leaves some for those that come later") {
+  session::SessionSetLimits limits;
+  limits.operations_max = 20;
+  Rig rig(20, limits);
+  session::SessionConfig config = Rig::config(1, 1);
+  config.tenant_operations_max = 20;
+  Client& greedy = rig.attach(config);
+  config.id = 2;
+  config.tenant = {2};
+  Client& late = rig.attach(config);
+  for (int i = 0; i < 40; ++i) push(greedy, Opcode::exists, 1, 8);
+  for (int turn = 0; turn < 5; ++turn) rig.set->do_work();
+  CHECK(rig.engine.submitted.size() == 16);
+  for (int i = 0; i < 3; ++i) push(late, Opcode::exists, 1, 8);
+  rig.set->do_work();
+  CHECK(rig.engine.submitted.size() == 19);
+  // What comes back is used again.
+  for (int turn = 0; turn < 20; ++turn) {
+    rig.engine.complete_all();
+    rig.set->do_work();
+  }
+  CHECK(rig.counters.value("session.completions") == 43);
+}
+
 TEST_CASE("a batch pays for the key of each page, also where all pages name the same bytes") {
   Rig rig(32);
   session::SessionConfig config = Rig::config(1);
