@@ -25,22 +25,25 @@ CallOptions call_options(py::handle timeout_ms, bool if_absent, py::handle ttl_m
 std::shared_ptr<Connection> open(const std::string& socket, const std::string& manager,
                                  const std::string& name_space, bool exact_size,
                                  std::uint32_t sync_timeout_ms, std::uint32_t async_timeout_ms,
-                                 std::uint64_t floor_bytes_per_s, py::object report) {
+                                 std::uint64_t floor_bytes_per_s, py::object report,
+                                 py::object warn_taken_back) {
   ClientOptions options;
   options.socket_path = socket;
   options.manager_address = manager;
   options.sync_timeout_ms = sync_timeout_ms;
   options.async_timeout_ms = async_timeout_ms;
   options.floor_bytes_per_s = floor_bytes_per_s;
-  return std::make_shared<Connection>(options, name_space, exact_size, std::move(report));
+  return std::make_shared<Connection>(options, name_space, exact_size, std::move(report),
+                                      std::move(warn_taken_back));
 }
 
 std::shared_ptr<Registration> allocate(Connection& self, std::uint64_t bytes, bool huge_pages,
-                                       int numa_node, bool prefault) {
+                                       int numa_node, bool prefault, bool wait_if_stopped) {
   AllocateOptions options;
   options.huge_pages = huge_pages;
   options.numa_node = numa_node;
   options.prefault = prefault;
+  if (wait_if_stopped) options.stopped_daemon = StoppedDaemon::wait;
   return self.allocate(bytes, options);
 }
 
@@ -76,10 +79,12 @@ void bind_connection(py::module_& module) {
   connection
       .def(py::init(&open), py::kw_only(), py::arg("socket"), py::arg("manager"),
            py::arg("name_space"), py::arg("exact_size"), py::arg("sync_timeout_ms"),
-           py::arg("async_timeout_ms"), py::arg("floor_bytes_per_s"), py::arg("report"))
+           py::arg("async_timeout_ms"), py::arg("floor_bytes_per_s"), py::arg("report"),
+           py::arg("warn_taken_back"))
       .def("open_channel", &Connection::open_channel)
       .def("allocate", &allocate, py::arg("bytes"), py::kw_only(), py::arg("huge_pages") = false,
-           py::arg("numa_node") = -1, py::arg("prefault") = false)
+           py::arg("numa_node") = -1, py::arg("prefault") = false,
+           py::arg("wait_if_stopped") = false)
       .def(
           "ping",
           [](Connection& self, const py::object& timeout_ms) {

@@ -13,8 +13,11 @@ namespace simm::python {
 namespace py = pybind11;
 
 Connection::Connection(const ClientOptions& options, const std::string& name_space, bool exact_size,
-                       py::object report)
-    : options_(options), exact_size_(exact_size), report_(std::move(report)) {
+                       py::object report, py::object warn_taken_back)
+    : options_(options),
+      exact_size_(exact_size),
+      report_(std::move(report)),
+      warn_taken_back_(std::move(warn_taken_back)) {
   std::string trouble;
   {
     const GilRelease released;
@@ -68,6 +71,7 @@ void Connection::report(const Batch& batch, const std::string& text) {
   const auto [status, count] = batch.failures();
   if (count == 0) return;
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  warn_if_taken_back();
   constexpr std::chrono::seconds kRepeatAfter(60);
   const auto [found, is_new] = reported_.try_emplace({batch.operation(), status});
   Reported& entry = found->second;
@@ -85,6 +89,19 @@ void Connection::report(const Batch& batch, const std::string& text) {
     error.discard_as_unraisable("simm: reporting a failed call");
   }
   entry.last = std::chrono::steady_clock::now();
+}
+
+void Connection::warn_if_taken_back() {
+  const std::shared_ptr<Client> client = client_;
+  if (client == nullptr) return;
+  const std::uint64_t slices = client->stats().taken_back;
+  if (slices == std::exchange(taken_back_, slices) || slices == 0) return;  // 0: a child's session
+  try {
+    warn_taken_back_();
+  } catch (py::error_already_set& error) {
+    if (!error.matches(PyExc_Exception)) throw;
+    error.discard_as_unraisable("simm: warning of memory that was taken back");
+  }
 }
 
 std::shared_ptr<Channel> Connection::open_channel() {

@@ -27,10 +27,11 @@ class Channel;
 class Connection : public std::enable_shared_from_this<Connection> {
 public:
   // `report(operation, code, pages, text, before)` is told of a failure when it is new, then at
-  // most once a minute, with the number of calls that failed so before. Throws RuntimeError with
-  // what is wrong and the remedy.
+  // most once a minute, with the number of calls that failed so before. `warn_taken_back()` is
+  // told when shared memory of the process has become private. Throws RuntimeError with what is
+  // wrong and the remedy.
   Connection(const ClientOptions& options, const std::string& name_space, bool exact_size,
-             pybind11::object report);
+             pybind11::object report, pybind11::object warn_taken_back);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
   ~Connection() { close(); }
@@ -53,6 +54,7 @@ private:
   void apply_defaults(CallOptions& options, const Batch* batch) const;
   // Throws what a signal's handler raises, which the interpreter would else call inside `report`.
   void report(const Batch& batch, const std::string& text);
+  void warn_if_taken_back();
 
   ClientOptions options_;
   std::string session_;  // what its regions belong to
@@ -60,6 +62,8 @@ private:
   Namespace name_space_;
   bool exact_size_;
   pybind11::object report_;
+  pybind11::object warn_taken_back_;
+  std::uint64_t taken_back_ = 0;  // slices of the process's session that it was told of
   struct Reported {
     std::chrono::steady_clock::time_point last;
     std::uint64_t unsaid = 0;  // calls since then

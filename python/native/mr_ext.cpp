@@ -40,13 +40,13 @@ void check_inside(std::uintptr_t address, std::uint64_t length, const std::share
 
 }  // namespace
 
-MrExt::MrExt(const py::object& memory) : MrExt() {
+MrExt::MrExt(const py::object& memory, bool wait_if_stopped) : MrExt(wait_if_stopped) {
   add(memory);
 }
 
 MrExt::MrExt(std::uintptr_t address, std::uint64_t length, const py::object& owner, int fd,
-             std::uint64_t fd_offset)
-    : MrExt() {
+             std::uint64_t fd_offset, bool wait_if_stopped)
+    : MrExt(wait_if_stopped) {
   add(address, length, owner, fd, fd_offset);
 }
 
@@ -70,7 +70,7 @@ void MrExt::add(const py::object& memory) {
 
 void MrExt::add(std::uintptr_t address, std::uint64_t length, const py::object& owner, int fd,
                 std::uint64_t fd_offset) {
-  const PieceOptions options{fd, fd_offset, is_pinned(owner)};
+  const PieceOptions options{fd, fd_offset, is_pinned(owner), wait_if_stopped_};
   pieces_.push_back({address, length, owner,
                      RegistrationBook::instance().cover(address, length, owner, options)});
   ranges_.push_back({address, length});
@@ -280,10 +280,11 @@ void bind_blocks(py::module_& module) {
 void bind_memory(py::module_& module) {
   py::class_<MrExt, std::shared_ptr<MrExt>>(
       module, "MrExt", "Registered memory, from register_mr(). Keeps the memory alive.")
-      .def(py::init<const py::object&>(), py::arg("memory"))
-      .def(py::init<std::uintptr_t, std::uint64_t, const py::object&, int, std::uint64_t>(),
+      .def(py::init<const py::object&, bool>(), py::arg("memory"), py::kw_only(),
+           py::arg("wait_if_stopped") = false)
+      .def(py::init<std::uintptr_t, std::uint64_t, const py::object&, int, std::uint64_t, bool>(),
            py::arg("ptr"), py::arg("size"), py::arg("owner") = py::none(), py::arg("fd") = -1,
-           py::arg("fd_offset") = 0)
+           py::arg("fd_offset") = 0, py::kw_only(), py::arg("wait_if_stopped") = false)
       .def("deregister", &MrExt::deregister)
       .def_property_readonly("closed", &MrExt::closed)
       .def_property_readonly("size", &MrExt::bytes, "Bytes, of all its pieces.")

@@ -20,10 +20,10 @@ namespace simm::python {
 class MrExt {
 public:
   // `memory`: a tensor, an array, a buffer, or a (nested) list or tuple of those; None is nothing.
-  explicit MrExt(const pybind11::object& memory);
+  MrExt(const pybind11::object& memory, bool wait_if_stopped);
   // `owner` is kept alive. `fd`: the memory file that is mapped there from `fd_offset` on, or -1.
   MrExt(std::uintptr_t address, std::uint64_t length, const pybind11::object& owner, int fd,
-        std::uint64_t fd_offset);
+        std::uint64_t fd_offset, bool wait_if_stopped);
   MrExt(const MrExt&) = delete;
   MrExt& operator=(const MrExt&) = delete;
   ~MrExt() { deregister(); }
@@ -45,13 +45,15 @@ private:
     pybind11::object owner;
     std::shared_ptr<Registration> registration;
   };
-  MrExt() = default;  // delegated to, so that a constructor that throws gives back what it has
+  // Delegated to, so that a constructor that throws gives back what it has.
+  explicit MrExt(bool wait_if_stopped) : wait_if_stopped_(wait_if_stopped) {}
   void add(const pybind11::object& memory);
   void add(std::uintptr_t address, std::uint64_t length, const pybind11::object& owner, int fd = -1,
            std::uint64_t fd_offset = 0);
 
   std::vector<Piece> pieces_;
   std::vector<MemoryRange> ranges_;  // of the pieces
+  bool wait_if_stopped_;
   bool closed_ = false;
 };
 

@@ -106,6 +106,12 @@ std::shared_ptr<Registration> RegistrationBook::cover(std::uintptr_t address, st
     }
   }
   if (!found) throw std::runtime_error(reason);
+  if (options.wait_if_stopped && !found->options_.wait_if_stopped && !found->options_.pinned) {
+    found->release();
+    throw std::runtime_error(
+        "wait_if_stopped = True: the memory lies in a region that was registered without it: "
+        "deregister that one first, or register it with wait_if_stopped=True");
+  }
   return found;
 }
 
@@ -136,7 +142,9 @@ std::shared_ptr<Registration> RegistrationBook::allocate(const std::string& sess
     Expected<Region> region = client->allocate_region(bytes, options);
     if (region) {
       const auto address = reinterpret_cast<std::uintptr_t>(region->data());
-      piece = std::make_shared<Registration>(address, bytes, py::object());
+      PieceOptions kept;
+      kept.wait_if_stopped = options.stopped_daemon == StoppedDaemon::wait;
+      piece = std::make_shared<Registration>(address, bytes, py::object(), kept);
       piece->memory_ = *region;
       piece->regions_.push_back({session, std::move(*region)});
       piece->users_ = 1;
@@ -185,7 +193,8 @@ std::string RegistrationBook::place(Registration& piece, const Session& session)
   // SAFETY: the piece's owner keeps the memory where it is for as long as the region lives.
   void* const memory = reinterpret_cast<void*>(piece.address());
   RegisterOptions wish;
-  wish.stopped_daemon = piece.options_.pinned ? StoppedDaemon::wait : StoppedDaemon::take_back;
+  const bool waits = piece.options_.pinned || piece.options_.wait_if_stopped;
+  wish.stopped_daemon = waits ? StoppedDaemon::wait : StoppedDaemon::take_back;
   Expected<Region> region = Error{Status::unsupported, "not a memory file"};
   if (piece.options_.fd >= 0) {
     region = client->register_fd(piece.options_.fd, piece.options_.fd_offset, piece.length(),

@@ -22,9 +22,10 @@ namespace simm::python {
 
 // How the memory of a piece is named to daemons.
 struct PieceOptions {
-  int fd = -1;                  // memory file that it is a mapping of; duplicated
-  std::uint64_t fd_offset = 0;  // where in the file the piece begins; a whole page
-  bool pinned = false;          // a device uses its physical pages: they must not be exchanged
+  int fd = -1;                   // memory file that it is a mapping of; duplicated
+  std::uint64_t fd_offset = 0;   // where in the file the piece begins; a whole page
+  bool pinned = false;           // a device uses its physical pages: they must not be exchanged
+  bool wait_if_stopped = false;  // nor may they be, by the caller's wish
 };
 
 class Registration {

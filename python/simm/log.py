@@ -21,8 +21,16 @@ _PIN_BUDGET = "the tenant's budget for pins is used up: unpin what need not stay
 _EXPLAINED = (-1000, -1004, -1008, -1009, -2300)
 _REPEAT_AFTER_S = 60.0
 
+_TAKEN_BACK = (
+    "a daemon did not run when a call's time was over: the call's pages of shared memory are "
+    "private now, and copied. Other processes that map them no longer see what this one writes. "
+    "The regions stay so (MrExt.pieces, stats()['taken_back']): register the memory with "
+    "wait_if_stopped=True where it has to stay shared, and look why the daemon stood still "
+    "(stopped, a frozen cgroup, no processor)")
+
 _seen: Dict[Tuple[str, int], Tuple[float, int]] = {}
 _file_handler = None
+_warned_in = 0  # the process that was warned of memory that was taken back
 
 
 def log_to_file(path: str) -> None:
@@ -64,3 +72,11 @@ def report_failure(operation: str, code: int, pages: int, reason: str,
     unsaid += before
     again = f" (and {unsaid} calls before)" if unsaid else ""
     logger.warning("%s: %d page(s) failed with %d: %s%s", operation, pages, code, text, again)
+
+
+def warn_taken_back() -> None:
+    """Shared memory of this process has become private: said once in a process."""
+    global _warned_in
+    if _warned_in != os.getpid():
+        _warned_in = os.getpid()
+        logger.warning("%s", _TAKEN_BACK)

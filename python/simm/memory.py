@@ -8,7 +8,8 @@ from simm.mappings import extent_of, file_behind
 
 
 def register_mr(memory: Any, size: Optional[int] = None, *,
-                fds: Sequence[int] = ()) -> Optional[_native.MrExt]:
+                fds: Sequence[int] = (),
+                wait_if_stopped: bool = False) -> Optional[_native.MrExt]:
     """Register memory, so that views of it can be put and got.
 
     memory: a torch tensor, a numpy array, anything with a writable buffer; a list or tuple of
@@ -19,18 +20,23 @@ def register_mr(memory: Any, size: Optional[int] = None, *,
     fds: memory files (memfd, /dev/shm, hugetlbfs) one of which `memory` may be a mapping of: it is
     then handed to the daemon, which so needs no privilege to reach it. Others do no harm.
 
+    wait_if_stopped: what a call does whose deadline passes while the daemon is stopped, and might
+    go on. False: shared memory becomes private and is copied from then on, with a warning: other
+    processes that map it no longer see what this one writes. True: the call waits until the daemon
+    runs on or dies, and the memory stays shared. Memory that a GPU has pinned always does.
+
     Returns the region, or None when the daemon or libsimm refuses (the reason is logged), for
     instance for memory that overlaps a region in part. TypeError: not memory, or read-only.
     The region keeps the memory alive (not with an address). Thread: any.
     """
     try:
         if size is not None:
-            return _native.MrExt(memory, size)
+            return _native.MrExt(memory, size, wait_if_stopped=wait_if_stopped)
         extent = extent_of(memory) if fds else None
         file = file_behind(*extent, fds) if extent is not None else None
         if extent is not None and file is not None:
-            return _native.MrExt(*extent, memory, *file)
-        return _native.MrExt(memory)
+            return _native.MrExt(*extent, memory, *file, wait_if_stopped=wait_if_stopped)
+        return _native.MrExt(memory, wait_if_stopped=wait_if_stopped)
     except RuntimeError as error:
         logger.error("register_mr: %s", error)
         return None

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Type, Union
 from simm import _native
 from simm.cuda import register
 from simm.events import EventChannel
-from simm.log import logger, report_failure
+from simm.log import logger, report_failure, warn_taken_back
 from simm.profile import ProfiledChannel, profiled
 from simm.results import (INVALID_ARGUMENT, INVALID_STATE, NOT_FOUND, UNREACHABLE, Code,
                           Length)
@@ -89,19 +89,23 @@ class Store:
             async_timeout_ms=self._settings.async_timeout_ms,
             floor_bytes_per_s=self._settings.floor_bytes_per_s,
             report=report_failure,
+            warn_taken_back=warn_taken_back,
         )
         self._run: Callable[..., List[Any]] = self._connection.run
         if settings.enable_profile:
             self._run = profiled(self._run)
         self._slabs = SlabAllocator(self._connection.allocate)
+        self._waiting_slabs = SlabAllocator(
+            lambda size: self._connection.allocate(size, wait_if_stopped=True))
         self._channels: "weakref.WeakKeyDictionary[Any, EventChannel]" = (
             weakref.WeakKeyDictionary())
 
     # --- memory ---------------------------------------------------------------------------------
 
-    def allocate(self, size: int) -> _native.Block:
+    def allocate(self, size: int, *, wait_if_stopped: bool = False) -> _native.Block:
         """`size` bytes of zeroed memory that the daemon shares: no copy on the way.
 
+        wait_if_stopped: see register_mr().
         ValueError: less than 1 byte. RuntimeError: no memory, closed, daemon away.
         """
         if not hasattr(size, "__index__"):
@@ -109,18 +113,19 @@ class Store:
         size = operator.index(size)
         if size < 1:
             raise ValueError(f"size = {size}: at least 1 byte")
-        return self._slabs.block(size)
+        return (self._waiting_slabs if wait_if_stopped else self._slabs).block(size)
 
     def alloc_tensor(self, shape: Union[int, Sequence[int]], dtype: Any = None, *,
                      huge_pages: bool = False, numa_node: int = -1, prefault: bool = True,
-                     cuda: bool = False) -> Any:
+                     cuda: bool = False, wait_if_stopped: bool = False) -> Any:
         """A zeroed tensor in registered memory that the daemon shares: views of it need no `mr`.
 
         shape: of the tensor, ints or one int; dtype: torch's or numpy's (default uint8). With a
         numpy dtype, and without torch, a numpy array. huge_pages: when there are enough.
         numa_node: bind to it.
         prefault: touch every page now. cuda: registered with CUDA (pinned), for the copies of a
-        GPU. The tensor keeps the memory alive.
+        GPU. wait_if_stopped: see register_mr(); with cuda it is always so, since the GPU would go
+        on using pages that this process has exchanged. The tensor keeps the memory alive.
         ValueError: no element, no such node. RuntimeError: no memory, closed, daemon away, no GPU.
         """
         shape = shape_of(shape)
@@ -130,7 +135,8 @@ class Store:
         if not isinstance(numa_node, int) or numa_node < -1:
             raise ValueError(f"numa_node = {numa_node!r}: a node from 0 on, or -1 for any")
         slab = self._connection.allocate(size, huge_pages=huge_pages, numa_node=numa_node,
-                                         prefault=prefault)
+                                         prefault=prefault,
+                                         wait_if_stopped=wait_if_stopped or cuda)
         block = slab.block(0, size)
         return shaped(register(block) if cuda else block, shape, dtype)
 
@@ -371,6 +377,7 @@ class Store:
         for loop, channel in list(channels.items()):
             channel.close(loop)
         self._slabs.close()
+        self._waiting_slabs.close()
         self._connection.close()
 
     def __enter__(self) -> "Store":
