@@ -119,7 +119,8 @@ def self_test():
         "function of a class": "It calls `Lane::close`.",
         "file of a function": "| 1 | `daemon/a/c.h` | `Store::open` | opens |",
     }
-    right = ("`b.cpp`, `a/b.cpp`, `daemon/a/NAME_test.h`, `Store::open()`, [a](a/b.cpp), [b](../daemon)\n"
+    right = ("`b.cpp`, `a/b.cpp`, `daemon/a/NAME_test.h`, `Store::open()`, "
+             "[a](a/b.cpp), [b](../daemon)\n"
              "| `a/b.cpp` | `Store::open` |\n```\n`none.h`\n```\n")
     silent = [rule for rule, text in wrong.items()
               if not list(check_document(tree, "daemon/D.md", text))]

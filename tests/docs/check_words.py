@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plain English in documents: the length of sentences, words that mislead, sentences without a name.
+"""Plain English in documents: sentences too long or without a name, and words that mislead.
 
 Only documents of CHECKED are checked: those that somebody has gone through. The list grows.
 Prints one line a violation, `file:line: what, and the remedy`, and exits 1 when there is any.
@@ -106,7 +106,8 @@ def self_test():
         "nobody but": "Nobody waits for the manager but changes of the map.",
         "columns": "word " * 4 + "x" * 120,
     }
-    right = ("# It is a heading\n\nThe daemon starts. A client attaches to `It`, [it](It.md), too.\n\n"
+    right = ("# It is a heading\n\n"
+             "The daemon starts. A client attaches to `It`, [it](It.md), too.\n\n"
              "- First.\n- Second.\n\n| It | of it |\n\n```\nlikewise\n```\n\n    It of it\n")
     silent = [rule for rule, text in wrong.items() if not list(check_text(text))]
     false_alarms = list(check_text(right))

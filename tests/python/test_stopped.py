@@ -14,7 +14,7 @@ PAGE = 4096
 
 
 def get_while_stopped(own_daemon, store, key, view):
-    """Its result. The daemon is stopped with the get on its way, and goes on when that has ended."""
+    """The get's result. The daemon is stopped while the get is on its way, and goes on after it."""
     own_daemon.stop()
     try:
         return store.get(key, view, timeout_ms=50)
