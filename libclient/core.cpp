@@ -32,6 +32,14 @@ RestoreTask restore_task(RegionRecord& record, std::uint32_t generation, RegionR
   return task;
 }
 
+// The caller has the memory already, and leaves to us how a daemon reaches it. The next session
+// asks for all regions, so it does not matter whether this one was there when the daemon was away.
+bool may_come_later(const RegionRecord& record) noexcept {
+  const RegionMemory& memory = record.memory();
+  return memory.mapping.data() == nullptr &&
+         (memory.fd.valid() || memory.wish == RegionKind::automatic);
+}
+
 RestoreTask restore_task(NamespaceRecord& record, std::uint32_t generation) {
   RestoreTask task;
   task.message = ipc::OpenNamespace{0, record.name, record.exact_size, record.shared};
@@ -119,12 +127,17 @@ Expected<Region> Core::add_region(const std::shared_ptr<Core>& core, RegionMemor
 
 Outcome Core::register_with_daemon(RegionRecord& record) {
   std::optional<RegionRequest> next = first_request(record);
-  if (!next) record.set_wire(0, ipc::kNoRegion, RegionKind::staged, "staged: as asked for");
+  record.set_wire(0, ipc::kNoRegion, RegionKind::staged,
+                  next ? "staged: the daemon is away, and asked again when it is back"
+                       : "staged: as asked for");
   while (next) {
     std::uint32_t generation = 0;
     const std::span<const int> fds(&next->fd, next->fd >= 0 ? 1 : 0);
     const Expected<ipc::DaemonMessage> message =
         link_.request(next->message, fds, options_.connect_timeout_ms, generation);
+    if (!message && message.status() == Status::unreachable && may_come_later(record)) {
+      return Done{};
+    }
     if (!message) return message.error();
     Expected<std::optional<RegionRequest>> more =
         take_reply(record, generation, std::get<ipc::RegionReply>(*message), false);

@@ -3,6 +3,7 @@
 import gc
 import mmap
 import os
+import time
 
 import numpy
 import pytest
@@ -11,7 +12,7 @@ import simm
 from conftest import fill
 from simm import kv
 from simm.kv import BlockView, deregister_mr, register_mr
-from simm.results import INVALID_STATE
+from simm.results import INVALID_STATE, UNREACHABLE
 
 
 def test_registered_memory_is_put_and_got(store, key):
@@ -34,6 +35,24 @@ def test_memory_may_be_registered_before_the_first_store(daemon, monkeypatch, ke
     with kv.Store() as store:
         assert mr.pieces[0][2] in ("adopted", "staged")
         assert store.put(key, BlockView.from_tensor(pool, mr)) == 0
+
+
+def test_memory_that_is_named_while_the_daemon_is_away_is_registered_with_the_next(own_daemon, key):
+    with kv.Store() as store:
+        own_daemon.kill()
+        memory = numpy.full(8192, 7, numpy.uint8)
+        mr = register_mr(memory)
+        assert mr is not None
+        view = BlockView.from_tensor(memory[:4096], mr)
+        assert store.put(key, view) == UNREACHABLE
+        own_daemon.start()
+        deadline = time.monotonic() + 60
+        while store.ping(1000) != 0 and time.monotonic() < deadline:
+            pass
+        assert store.put(key, view) == 0
+        memory[:4096] = 0
+        assert store.get(key, view) == 4096 and (memory == 7).all()
+        assert deregister_mr(mr)
 
 
 def test_what_may_be_registered(store):

@@ -114,7 +114,8 @@ public:
   Expected<Region> allocate_region(std::uint64_t bytes, const AllocateOptions& options = {});
   // Memory that exists. With `automatic`: adopted if the daemon can open its mapping, else staged.
   // `gpu` is answered with `unsupported`. The memory must outlive the region. It may be read-only:
-  // a get into such memory is invalid_argument.
+  // a get into such memory is invalid_argument. While the daemon is away `automatic` is staged: the
+  // daemon adopts the memory when it is back.
   Expected<Region> register_region(void* address, std::uint64_t bytes,
                                    const RegisterOptions& options = {});
   // A memory file (memfd, tmpfs, hugetlbfs) of the caller, who keeps `fd`. `address`: where the

@@ -46,10 +46,21 @@ TEST_CASE("daemon dead: calls fail at once, come back with all regions and names
   }
   CHECK(Clock::now() - start < std::chrono::seconds(1));
   CHECK(world.client->allocate_region(4096).status() == Status::unreachable);
+  std::vector<std::byte> late(8192);
+  Region registered = world.client->register_region(late.data(), late.size()).value();
+  CHECK(registered.kind() == RegionKind::staged);
+  CHECK(registered.kind_reason().find("away") != std::string::npos);
+  simm::RegisterOptions exact;
+  exact.kind = RegionKind::adopted;
+  std::vector<std::byte> other(8192);
+  CHECK(world.client->register_region(other.data(), other.size(), exact).status() ==
+        Status::unreachable);  // what has to be so can not come later
 
   world.come_back();
   REQUIRE(world.wait_until_back());
-  CHECK(world.daemon->counts().regions == 2);
+  CHECK(world.daemon->counts().regions == 3);
+  CHECK(registered.kind() == RegionKind::adopted);
+  CHECK(world.client->get("k", View(late.data(), 100), spaced).ok());
   CHECK(world.daemon->namespaces() == std::vector<std::string>{"space"});
   CHECK(world.client->get("k", View(shared, 4096, 100), spaced).ok());
   CHECK(std::memcmp(shared.data(), shared.data() + 4096, 100) == 0);
