@@ -112,7 +112,10 @@ py::list MrExt::pieces() const {
     std::pair<std::string, std::string> kind("unregistered", "no Store is open");
     if (closed_) kind = {"deregistered", "deregister_mr() was called"};
     const auto kinds = piece.registration->kinds();
-    if (!closed_ && !kinds.empty()) kind = kinds.front();
+    // Of several sessions, what a daemon has: the others may be away.
+    const auto mapped = std::find_if(kinds.begin(), kinds.end(),
+                                     [](const auto& one) { return one.first != "staged"; });
+    if (!closed_ && !kinds.empty()) kind = mapped == kinds.end() ? kinds.front() : *mapped;
     list.append(py::make_tuple(piece.address, piece.length, kind.first, kind.second));
   }
   return list;
