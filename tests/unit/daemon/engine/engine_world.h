@@ -41,7 +41,6 @@ struct ScriptedRequester final : transport::Requester {
     transport::Request request;
     bool open = true;
     int cancels = 0;
-    int abandons = 0;
     int resets = 0;
   };
   struct Event {
@@ -78,7 +77,6 @@ struct ScriptedRequester final : transport::Requester {
     return Status::ok;
   }
   void cancel(Route route, RequestToken token) noexcept override { ++at(route, token).cancels; }
-  void abandon(Route route, RequestToken token) noexcept override { ++at(route, token).abandons; }
   void reset(Route route, RequestToken token) noexcept override { ++at(route, token).resets; }
   std::uint64_t moved(Route) const noexcept override { return moved_count; }
   int do_work() noexcept override {
@@ -104,7 +102,7 @@ struct ScriptedRequester final : transport::Requester {
         return post;
       }
     }
-    FAIL("cancel, abandon or reset of a request that is not open");
+    FAIL("cancel or reset of a request that is not open");
     return posts.front();
   }
   void reply(std::size_t post, std::vector<PageReply> replies) {
