@@ -65,7 +65,6 @@ public:
 
 private:
   BellSocket(int fd, bool looks_first) noexcept : looks_first_(looks_first), fd_(fd) {}
-  [[nodiscard]] bool head_has_descriptors() const noexcept;
 
   bool looks_first_ = false;  // descriptors may come: take no message that has any
   int fd_;

@@ -14,6 +14,13 @@ namespace simm::ipc {
 // where the kernel does not know how (before Linux 6.16).
 bool refuse_descriptors(int socket) noexcept;
 
+// What lies first in a SEQPACKET socket without SO_PASSCRED, which stays where it is.
+enum class Head { nothing, hang_up, plain, has_descriptors };
+// The empty message looks like a hang-up. An error that the
+// kernel keeps for the next call (ECONNRESET: the peer closed with messages unread) hides nothing:
+// the messages behind that error are looked at.
+Head look_at_head(int socket) noexcept;
+
 // Shuts a SEQPACKET socket in both directions (the other side sees a hang-up, and can send no
 // more), and takes what lies unread in it. True: close() drops no descriptor of the other side, so
 // it returns at once. False: it might, at the socket's first message with descriptors.

@@ -169,3 +169,41 @@ TEST_CASE("shutting takes plain messages, stops at descriptors, and the other si
     CHECK((!has_descriptors || !witness.is_closed()));
   }
 }
+
+TEST_CASE("a peer that went with messages unread hides no descriptors behind that error") {
+  using namespace passed_descriptors_test;
+  SUBCASE("in a socket that is shut") {
+    Sockets sockets;
+    FdSocket ours(std::move(sockets.ours));
+    Witness witness;
+    REQUIRE(witness.pass(sockets.theirs.get(), 2));
+    say(UniqueFd(::dup(ours.fd())));
+    sockets.theirs.reset();
+    CHECK_FALSE(ours.shut());
+    CHECK_FALSE(witness.is_closed());
+  }
+  SUBCASE("in a socket that is read") {
+    Sockets sockets;
+    FdSocket ours(std::move(sockets.ours));
+    Witness witness;
+    REQUIRE(witness.pass(sockets.theirs.get(), kFdsPerMessageMax + 1));
+    say(UniqueFd(::dup(ours.fd())));
+    sockets.theirs.reset();
+    std::array<std::byte, 8> buffer{};
+    CHECK(ours.try_receive(buffer).result != SocketResult::done);
+    CHECK_FALSE(ours.shut());
+    CHECK_FALSE(witness.is_closed());
+  }
+  SUBCASE("in a bell") {
+    auto bells = BellSocket::make_pair(BellGuard::reader);
+    REQUIRE(bells);
+    Witness witness;
+    REQUIRE(witness.pass(bells->second.fd(), 1, 8));
+    REQUIRE(bells->first.ring());
+    { const BellSocket gone = std::move(bells->second); }
+    CHECK_FALSE(bells->first.drain());
+    CHECK_FALSE(bells->first.drain());
+    CHECK_FALSE(bells->first.shut());
+    CHECK_FALSE(witness.is_closed());
+  }
+}
