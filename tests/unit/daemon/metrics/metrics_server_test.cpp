@@ -245,8 +245,10 @@ TEST_CASE("on loopback, a name that a foreign site may have made up is not answe
                                                                   {"1.2.3.4.evil.com:1", "400"},
                                                                   {"[::1", "400"},
                                                                   {":9464", "400"}};
-  for (const auto& [host, code] : cases) {
-    INFO(host);
+  for (const auto& sent : cases) {
+    const std::string& host = sent.first;
+    const std::string& code = sent.second;
+    CAPTURE(host);
     Client client(world);
     client.send("GET /healthz HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n");
     CHECK(client.hung_up());
