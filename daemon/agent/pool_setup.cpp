@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "daemon/agent/pool_cost.h"
 #include "daemon/base/host_memory.h"
 #include "daemon/store/store.h"
 
@@ -84,8 +85,13 @@ Expected<std::unique_ptr<store::PoolMemory>> make_pool(const PoolSetup& setup,
   }
   store::PoolConfig wanted = pool_config(setup, bytes);
   // Huge pages come out of a pool that is set aside already; others would end the daemon one day.
-  const std::string too_many = key + host.origin() + "; write less, or a percentage of that";
-  const bool fits = bytes <= host.usable_bytes();
+  const bool is_node = setup.clustered && setup.has_clients;
+  const std::uint64_t cache_bytes = is_node ? config.node.cache_bytes : 0;
+  const PoolCost cost = PoolCost::of(config, bytes, cache_bytes);
+  const std::uint64_t fitting = PoolCost::largest_pool(config, host.usable_bytes(), cache_bytes);
+  const std::string too_many = key + host.origin() + ", and the pool needs " + cost.text() +
+                               "; write \"" + std::to_string(fitting >> 20) + "MiB\" or less";
+  const bool fits = bytes <= fitting;
   if (!fits && wanted.kind == store::PoolKind::named) {
     wanted.hugepages_only = true;
   } else if (!fits && !wanted.hugepages) {

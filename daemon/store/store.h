@@ -120,6 +120,10 @@ public:
   // With a table that goes with the store.
   static Expected<std::unique_ptr<Store>> create(const StoreConfig& config,
                                                  std::span<std::byte> arena);
+  // What one object takes of tables when all are in use, with a key of up to kInlineKeyBytes bytes
+  // and a group of its own: record, group, two entries of an index, its extent and a hole.
+  static constexpr std::uint64_t kBytesPerObject =
+      sizeof(Record) + sizeof(Group) + 2 * 20 + 2 * sizeof(Block);
   // How long a ShardMemory's table has to be: address space, of which a page costs memory when it
   // is first used. 0: this configuration is refused.
   [[nodiscard]] static std::uint64_t table_bytes_for(const StoreConfig& config,

@@ -105,6 +105,23 @@ TEST_CASE("a tmpfs that is too small for the pool or its tables: refused, nothin
   CHECK(exact.free_bytes() == 16 * kMiB);
 }
 
+TEST_CASE("a pool without room for its tables is refused, and a size that fits is named") {
+  const std::string all = R"("node": {"hugepages": "off", "pool_bytes": "100%"})";
+  check_refused(all, {"node.pool_bytes = ", "page tables", "tables of objects"});
+  DaemonProcess refused(all);
+  CHECK_FALSE(refused.start());
+  CHECK(refused.wait() == 1);
+  const std::string log = refused.log();
+  const std::string before = "; write \"";
+  const std::size_t at = log.find(before);
+  REQUIRE_MESSAGE(at != std::string::npos, log);
+  const std::size_t begin = at + before.size();
+  const std::string size = log.substr(begin, log.find('"', begin) - begin);
+  CAPTURE(size);
+  DaemonProcess fitting(R"("node": {"hugepages": "off", "pool_bytes": ")" + size + R"("})");
+  CHECK(fitting.start());
+}
+
 TEST_CASE("what is kept stays when a pool can not be had for another reason") {
   const MountedDirectory mounted("tmpfs", "size=24m");
   if (!mounted.ready()) return;

@@ -79,6 +79,8 @@ Outcome Arena::map_file(ipc::UniqueFd file, bool sparse) {
   writer_ = std::move(file);
   // A forked helper gets the fd if it is to see the arena; a copy of the mapping it never needs.
   static_cast<void>(::madvise(data_, size_, MADV_DONTFORK));
+  // What tenants store stays out of core files, which would be as long as the pool.
+  static_cast<void>(::madvise(data_, size_, MADV_DONTDUMP));
   if (!hugepages_) static_cast<void>(::madvise(data_, size_, MADV_HUGEPAGE));
   return keep_read_only();
 }

@@ -6,6 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdint>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <utility>
 
@@ -52,6 +55,27 @@ TEST_CASE(
   REQUIRE(::waitpid(child, &status, 0) == child);
   CHECK(status == 0);
   CHECK(made->bytes()[7] == std::byte{42});
+}
+
+TEST_CASE("what is stored stays out of core files") {
+  ArenaConfig config;
+  config.bytes = 1 << 20;
+  auto made = Arena::create(config);
+  REQUIRE(made.has_value());
+  std::ostringstream start;
+  start << std::hex << reinterpret_cast<std::uintptr_t>(made->bytes().data()) << '-';
+  std::ifstream maps("/proc/self/smaps");
+  bool is_ours = false;
+  std::string flags;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.rfind("VmFlags:", 0) != 0) {
+      const bool is_range = line.find('-') < line.find(' ');
+      if (is_range) is_ours = line.rfind(start.str(), 0) == 0;
+    } else if (is_ours) {
+      flags = line;
+    }
+  }
+  CHECK(flags.find(" dd") != std::string::npos);
 }
 
 TEST_CASE("huge pages are used, or the note says why not") {
