@@ -143,8 +143,7 @@ struct Scene {
     stage.server.release();
     stage.asker.settle();
     check_answers();
-    CHECK(stage.server.open() == 0);
-    CHECK(stage.server.requests == stage.server.replied + stage.server.aborted);
+    stage.check_server_lets_go();
   }
 
   SeededRandom random;
