@@ -319,6 +319,7 @@ bool Manager::publish() {
   if (!built) return put_off(built.error());
   state.map = std::move(*built);
   const base::Epoch next = state.map->epoch();
+  if (map_ != nullptr) membership_.retire_replaced(*map_, *state.map);
   state.retired = membership_.retired();
   auto bytes = encode(state);
   if (!bytes) return put_off(bytes.error());

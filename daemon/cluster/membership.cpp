@@ -63,7 +63,7 @@ void Membership::restore(const SlotMap& map, bool is_hearsay) {
       if (found->second.identity == member.identity) found->second.owns_later = false;
       continue;
     }
-    if (namesake_of(member.identity) != nullptr) continue;
+    if (is_retired(member.identity) || namesake_of(member.identity) != nullptr) continue;
     if (owners_known == kMembersMax) return;
     ++owners_known;
     KnownMember& known = members_[name];
@@ -89,6 +89,21 @@ void Membership::restore(const std::vector<DaemonIdentity>& retired) {
 void Membership::retire(const DaemonIdentity& identity) {
   retired_.push_back(identity);
   if (retired_.size() > kRetiredMax) retired_.erase(retired_.begin());
+}
+
+bool Membership::is_retired(const DaemonIdentity& identity) const {
+  return std::find(retired_.begin(), retired_.end(), identity) != retired_.end();
+}
+
+void Membership::retire_replaced(const SlotMap& before, const SlotMap& now) {
+  for (const MapMember& former : before.members()) {
+    const bool is_replaced =
+        std::any_of(now.members().begin(), now.members().end(), [&](const MapMember& member) {
+          return full_name(member.identity) == full_name(former.identity) &&
+                 member.identity != former.identity;
+        });
+    if (is_replaced && !is_retired(former.identity)) retire(former.identity);
+  }
 }
 
 void Membership::go_away(KnownMember& member, base::TimeNs now_ns) {
@@ -123,7 +138,7 @@ std::optional<JoinVerdict> Membership::refusal(const KnownMember* holder,
   if (identity.role == ClusterRole::manager || !identity.incarnation.is_set()) {
     return JoinVerdict{Kind::refused_for_ever, name + " can not join a manager", 0};
   }
-  if (std::find(retired_.begin(), retired_.end(), identity) != retired_.end()) {
+  if (is_retired(identity)) {
     return JoinVerdict{Kind::refused_for_ever,
                        name +
                            ": another incarnation has taken its place while it was away; start "

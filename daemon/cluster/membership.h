@@ -10,8 +10,9 @@
 //
 // A name belongs to one incarnation. While that one is live another of the same name is refused;
 // when it is not, the other takes its place, and the former incarnation is retired: it never comes
-// back. A holder whom the manager could not hear keeps its name until it can have come back: after
-// a start, after a turn that came late, and for a moment after its connection broke.
+// back. So is one that was gone and forgotten when another took its place in the map. A holder whom
+// the manager could not hear keeps its name until it can have come back: after a start, after a
+// turn that came late, and for a moment after its connection broke.
 //
 // The grace runs only where silence proves something. A manager that hears no owner of slots, or
 // with itself no more than half of the daemons, is cut off itself: it declares nobody gone. Nor
@@ -118,6 +119,8 @@ public:
   // True when somebody's slots move by its own wish: no reason to wait for others.
   [[nodiscard]] bool someone_drains(const SlotMap& map) const;
 
+  // Retires the members of the map `before` whose names other incarnations have in the map `now`.
+  void retire_replaced(const SlotMap& before, const SlotMap& now);
   [[nodiscard]] const std::vector<DaemonIdentity>& retired() const noexcept { return retired_; }
   // By full name.
   [[nodiscard]] const std::map<std::string, KnownMember>& members() const noexcept {
@@ -140,6 +143,7 @@ private:
   [[nodiscard]] const KnownMember* namesake_of(const DaemonIdentity& identity) const;
   void restore(const SlotMap& map, bool is_hearsay);
   void retire(const DaemonIdentity& identity);
+  [[nodiscard]] bool is_retired(const DaemonIdentity& identity) const;
   [[nodiscard]] base::TimeNs grace_ns(const KnownMember& member) const;
   void go_away(KnownMember& member, base::TimeNs now_ns);
   void settle_version();

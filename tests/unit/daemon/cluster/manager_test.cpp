@@ -163,50 +163,6 @@ TEST_CASE("a restarted daemon takes its old slots under a new epoch, and they ar
   CHECK(kept_slots(*before, *rig.manager->map(), 22) == 0);
 }
 
-TEST_CASE("two live daemons of one name: the second is refused, says why, and keeps asking") {
-  using namespace manager_test;
-  Rig rig;
-  Daemon& first = rig.add("a", 1);
-  rig.run(3 * kNsPerSecond);
-  Daemon& second = rig.add("a", 2);
-  rig.run(3 * kNsPerSecond);
-  CHECK(second.member.state() != LinkState::joined);
-  REQUIRE(!second.closed.empty());
-  CHECK(second.closed[0].find("is taken by a live daemon") != std::string::npos);
-  CHECK(second.expelled.empty());
-  CHECK(first.member.state() == LinkState::joined);
-  CHECK(rig.epoch() == 1);
-  // The first one stops: the second takes its place.
-  rig.remove(first);
-  rig.run(2 * kNsPerSecond);
-  CHECK(second.member.state() == LinkState::joined);
-  CHECK(rig.slots_of(second) == base::kSlotCount);
-}
-
-TEST_CASE("an incarnation whose place was taken while it slept is expelled, also after a restart") {
-  using namespace manager_test;
-  Rig rig;
-  Daemon& old = rig.add("a", 1);
-  rig.add("b", 2);
-  rig.run(3 * kNsPerSecond);
-  old.frozen = true;
-  rig.run(2 * kNsPerSecond);
-  Daemon& fresh = rig.add("a", 11);
-  rig.run(1 * kNsPerSecond);
-  CHECK(rig.slots_of(fresh) == 8192);
-  SUBCASE("the same manager") {}
-  SUBCASE("another manager") {
-    rig.kill_manager();
-    rig.start_manager();
-  }
-  old.frozen = false;
-  rig.run(3 * kNsPerSecond);
-  CHECK(old.member.state() == LinkState::expelled);
-  CHECK(old.expelled.find("another incarnation") != std::string::npos);
-  CHECK(fresh.member.state() == LinkState::joined);
-  CHECK(rig.slots_of(fresh) == 8192);
-}
-
 TEST_CASE("a daemon that drains loses its slots at once, and knows when it has") {
   using namespace manager_test;
   Rig rig;

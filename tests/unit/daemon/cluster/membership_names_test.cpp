@@ -100,3 +100,16 @@ TEST_CASE("an incarnation has one name, whoever else says that it is his") {
   CHECK(f.join(4, storage("a", 1)) == Kind::accepted);
   CHECK(build_slot_map(8, f.membership.owners(), nullptr, nullptr).has_value());
 }
+
+TEST_CASE("an incarnation that is retired does not come back by another member's map") {
+  using namespace membership_test;
+  Fixture before;
+  before.join(1, storage("a", 1));
+  before.join(2, storage("b", 2));
+  const SlotMapPtr map = slot_map_of(5, before.membership.owners(), nullptr, nullptr);
+  Fixture f;
+  f.membership.restore(std::vector<DaemonIdentity>{storage("a", 1)});
+  f.membership.restore_hearsay(*map);
+  CHECK(f.state("a") == "");
+  CHECK(f.state("b") == "away");
+}
