@@ -151,6 +151,13 @@ std::optional<JoinVerdict> Membership::refusal(const KnownMember* holder,
     }
   }
   const bool is_other = holder != nullptr && holder->identity.incarnation != identity.incarnation;
+  if (is_other && join.draining) {
+    return JoinVerdict{Kind::refused_for_ever,
+                       name + ": another daemon has this name (incarnation " +
+                           holder->identity.incarnation.text() +
+                           "), and one that drains has no slots to give up; end this one",
+                       0};
+  }
   if (is_other && keeps_its_name(*holder)) {
     const std::string whose = lives(*holder) ? " is taken by a live daemon (incarnation "
                                              : " belongs to a daemon that may be on its way back "

@@ -12,7 +12,7 @@
 // when it is not, the other takes its place, and the former incarnation is retired: it never comes
 // back. So is one that was gone and forgotten when another took its place in the map. A holder whom
 // the manager could not hear keeps its name until it can have come back: after a start, after a
-// turn that came late, and for a moment after its connection broke.
+// turn that came late, and for a moment after its connection broke. One that drains takes no name.
 //
 // The grace runs only where silence proves something. A manager that hears no owner of slots, or
 // with itself no more than half of the daemons, is cut off itself: it declares nobody gone. Nor

@@ -28,8 +28,9 @@ Cluster::Cluster(const Scenario& scenario, LogMode log_mode)
   history_.lease_losses = [this] { return lease_losses(); };
   maps_.may_lose_slots = [this](Serial serial, bool replaced) {
     const cluster::MembershipConfig& rules = scenario_.manager.membership;
-    return troubles_.may_lose_slots(serial,
-                                    replaced ? rules.member_timeout_ns : rules.rejoin_grace_ns);
+    // It was heard last up to a heartbeat, by a clock of half the speed, before its trouble began.
+    const base::TimeNs silent_ns = rules.member_timeout_ns - 2 * scenario_.manager.heartbeat_ns;
+    return troubles_.may_lose_slots(serial, replaced ? silent_ns : rules.rejoin_grace_ns);
   };
   disk_.on_written = [this](const cluster::StoredState& state) {
     maps_.on_stored(state);

@@ -113,3 +113,24 @@ TEST_CASE("an incarnation that is retired does not come back by another member's
   CHECK(f.state("a") == "");
   CHECK(f.state("b") == "away");
 }
+
+TEST_CASE("one that drains takes no name from a daemon that is away, and so no slots") {
+  using namespace membership_test;
+  Fixture f;
+  f.join(1, storage("a", 1));
+  f.join(2, storage("b", 2));
+  f.membership.disconnected(1);
+  for (int i = 0; i < 20; ++i) {
+    f.membership.heard(2, {});
+    f.pass(100 * kNsPerMs);
+  }
+  Join leaving = join_of();
+  leaving.draining = true;
+  CHECK(f.join(3, storage("a", 3), leaving) == Kind::refused_for_ever);
+  CHECK(f.owners() == 2);
+  CHECK(f.join(4, storage("a", 1)) == Kind::accepted);
+  // Its own name, or one that nobody has, it may say.
+  CHECK(f.join(5, storage("a", 1), leaving) == Kind::accepted);
+  CHECK(f.join(6, storage("c", 6), leaving) == Kind::accepted);
+  CHECK(f.owners() == 1);
+}
