@@ -443,6 +443,10 @@ void Engine::on_timer(Progress& progress) noexcept {
       timers_.arm(progress, deadline_ns);
       return cancel_open(progress);
     case Phase::cancelling:
+      progress.phase = Phase::abandoning;
+      timers_.arm(progress, deadline_ns + config_.fence_grace_ns / 2);
+      return abandon_open(progress);
+    case Phase::abandoning:
       progress.phase = Phase::resetting;
       timers_.arm(progress, deadline_ns + config_.fence_grace_ns);
       return reset_open(progress);
@@ -489,6 +493,16 @@ void Engine::cancel_request(SubRequest& request) noexcept {
   if (requester == nullptr) return;  // its transport is going away and fences it
   counters_.cancels.add();
   requester->cancel(request.route, requests_.token(request));
+}
+
+void Engine::abandon_open(Progress& progress) noexcept {
+  SubRequest* next = progress.open.front();
+  while (next != nullptr) {
+    SubRequest& request = *next;
+    next = progress.open.next(request);
+    transport::Requester* requester = requesters_.find(request.route.peer);
+    if (requester != nullptr) requester->abandon(request.route, requests_.token(request));
+  }
 }
 
 void Engine::reset_open(Progress& progress) noexcept {

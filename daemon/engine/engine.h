@@ -6,8 +6,13 @@
 // Time of an operation (P5, bounded waiting):
 //
 //   submit ............. cancel_ns ............ deadline .............. deadline + fence_grace
-//   posts, retries,    | cancels, waits for   | resets the paths that | complete: a transport
-//   reroutes           | the acknowledgements | are still open        | fences within the grace
+//   posts, retries,    | cancels, waits for   | abandons what is open, | complete: a transport
+//   reroutes           | the acknowledgements | at half of the grace   | fences within the grace
+//                      |                      | resets its paths       |
+//
+// A path is shared by all clients, so to reset it costs them all, and to abandon a request costs
+// nobody. A client chooses its own deadline, but not the time that a peer has to answer a cancel:
+// half of the grace at least.
 //
 // `deadline` is the header's. Where that has a patience_ns it is the latest end, and the batch is
 // given up earlier: patience_ns after it was submitted, or after one of a few looks in that time
@@ -98,7 +103,7 @@ public:
 
 private:
   struct WaitingTag {};
-  enum class Phase : std::uint8_t { running, cancelling, resetting, overdue, finished };
+  enum class Phase : std::uint8_t { running, cancelling, abandoning, resetting, overdue, finished };
   // What the engine knows of an operation; parallel to the pool.
   struct Progress : base::Timer, base::ListLink<WaitingTag> {
     Operation* operation = nullptr;
@@ -160,6 +165,7 @@ private:
   void on_timer(Progress& progress) noexcept;
   void cancel_open(Progress& progress) noexcept;
   void cancel_request(SubRequest& request) noexcept;
+  void abandon_open(Progress& progress) noexcept;
   void reset_open(Progress& progress) noexcept;
 
   void finish(Progress& progress) noexcept;

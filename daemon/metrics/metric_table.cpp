@@ -44,7 +44,7 @@ constexpr MetricRow kRows[] = {
     {"engine.*.cancels", "simm_engine_cancels_total", T::counter, "agent", U::as_is,
      "Messages that were asked to end because their deadline was near."},
     {"engine.*.resets", "simm_engine_resets_total", T::counter, "agent", U::as_is,
-     "Connections reset because a cancel was not answered."},
+     "Connections reset because a cancel was not answered within half of the fence grace."},
     {"engine.*.fences_overdue", "simm_engine_fences_overdue_total", T::counter, "agent", U::as_is,
      "Batches that could not be completed within the grace after their deadline, because "
      "somebody might still write to their memory."},

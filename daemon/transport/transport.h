@@ -12,7 +12,8 @@
 //     completes towards its client only then. Exactly one of the two is called for each token.
 //  2. cancel() asks politely: the serving side stops issuing moves, and answers when those that are
 //     under way have ended (pages that were not carried out answer Status::cancelled). reset() does
-//     not ask: it breaks the path; every token on it is fenced, none is replied.
+//     not ask: it breaks the path; every token on it is fenced, none is replied. abandon() lies
+//     between them: it fences one request where that costs the others on its path nothing.
 //  3. From on_request() until reply() or on_aborted() the Incoming is valid. After reply() or
 //     on_aborted() the server forgets it. While a move is under way its memory (extent) stays
 //     reserved: the transport reports each move exactly once, by on_moved(), before it may be
@@ -63,6 +64,10 @@ public:
   // unreachable: no path to that peer now, nothing happened.
   virtual Status post(Route route, RequestToken token, const Request& request) noexcept = 0;
   virtual void cancel(Route route, RequestToken token) noexcept = 0;
+  // Behind cancel(): nobody waits for the answer any more. A transport that can lets go of this
+  // request alone, and on_fenced(reset) follows once nothing touches its slices. Else, as with what
+  // a put has sent already, nothing happens.
+  virtual void abandon(Route, RequestToken) noexcept {}
   // `culprit` gets FenceCause::reset, all others on the path FenceCause::collateral. Nothing
   // happens when the culprit was answered, or its path was broken, already. What counts as one
   // path is the transport's: a connection, or (local) each request by itself.

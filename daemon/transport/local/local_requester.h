@@ -28,6 +28,8 @@ public:
 
   Status post(Route route, RequestToken token, const Request& request) noexcept override;
   void cancel(Route route, RequestToken token) noexcept override;
+  // A reset ends its own request only.
+  void abandon(Route route, RequestToken token) noexcept override { reset(route, token); }
   void reset(Route route, RequestToken culprit) noexcept override;
   [[nodiscard]] std::uint64_t moved(Route route) const noexcept override;
   int do_work() noexcept override;

@@ -28,6 +28,10 @@ public:
     better_.cancel(route, token);
     second_.cancel(route, token);
   }
+  void abandon(Route route, RequestToken token) noexcept override {
+    better_.abandon(route, token);
+    second_.abandon(route, token);
+  }
   void reset(Route route, RequestToken culprit) noexcept override {
     better_.reset(route, culprit);
     second_.reset(route, culprit);

@@ -18,6 +18,7 @@ RequesterLink::RequesterLink(RequesterLinkShared& shared)
       free_(std::make_unique<std::uint32_t[]>(shared.config.credits)),
       work_(shared.config.credits),
       cancels_(shared.config.credits),
+      abandoned_(shared.config.credits),
       blocks_(std::size_t{kBlocks} * kChunkBytes),
       body_(std::make_unique<std::byte[]>(wire::kReplyBodyBytesMax)),
       foreign_(wire::kDataBytesMax) {
@@ -51,6 +52,7 @@ void RequesterLink::post(RequestToken token, const Request& request) noexcept {
   posted.is_encoded = posted.is_cancelling = posted.is_culprit = posted.is_moving = false;
   posted.header = request.header;
   posted.pages = request.pages;
+  posted.page_count = static_cast<std::uint16_t>(request.pages.size());
   posted.pull_first = posted.pull_count = 0;
   posted.page_sent = 0;
   posted.has_open_page = false;
@@ -68,7 +70,7 @@ void RequesterLink::post(RequestToken token, const Request& request) noexcept {
 std::uint32_t RequesterLink::find(RequestToken token) const noexcept {
   for (std::uint32_t slot = 0; slot < shared_.config.credits && in_flight_ > 0; ++slot) {
     const TcpPosted& posted = slots_[slot];
-    if (posted.in_use && posted.token == token) return slot;
+    if (posted.in_use && !posted.is_fenced && posted.token == token) return slot;
   }
   return kNoSlot;
 }
@@ -81,6 +83,64 @@ bool RequesterLink::cancel(RequestToken token) noexcept {
   if (!std::exchange(posted.is_cancel_listed, true)) cancels_.push(slot);
   if (posted.pull_count > 0) list(slot);  // their frames say that they do not come
   return true;
+}
+
+bool RequesterLink::abandon(RequestToken token) noexcept {
+  const std::uint32_t slot = find(token);
+  if (slot == kNoSlot) return false;
+  if (!connection_.is_open()) return true;  // its end fences all
+  TcpPosted& posted = slots_[slot];
+  // What was sent of a put may still become an object: only the peer knows, or the link's end.
+  if (posted.header.opcode == ipc::Opcode::put || posted.header.opcode == ipc::Opcode::remove) {
+    return true;
+  }
+  posted.is_abandoned = true;
+  if (!std::exchange(posted.is_abandon_listed, true)) abandoned_.push(slot);
+  return true;
+}
+
+int RequesterLink::fence_abandoned() noexcept {
+  int work = 0;
+  for (std::uint32_t left = abandoned_.size(); left > 0; --left) {
+    const std::uint32_t slot = abandoned_.pop();
+    slots_[slot].is_abandon_listed = false;
+    // Answered meanwhile, or its bytes are coming in: then the end of the frame fences it.
+    if (!slots_[slot].is_abandoned || is_filling(slot)) continue;
+    fence_alone(slot);
+    ++work;
+  }
+  return work;
+}
+
+bool RequesterLink::is_filling(std::uint32_t slot) const noexcept {
+  return (in_frame_ || is_copying_out_) && frame_.slot == slot;
+}
+
+// This side moves all bytes of a get. So a get is fenced without a word of the peer: what still
+// comes of its payload is dropped.
+void RequesterLink::fence_alone(std::uint32_t slot) noexcept {
+  TcpPosted& posted = slots_[slot];
+  posted.is_abandoned = false;
+  const RequestToken token = posted.token;
+  if (posted.is_encoded) {
+    posted.is_fenced = true;
+    posted.fenced_ns = shared_.clock.now_ns();
+    posted.pages = {};
+    ++fenced_count_;
+  } else {
+    release(slot);  // the peer never hears of it
+  }
+  shared_.events->on_fenced(token, FenceCause::reset);
+}
+
+// A peer that answers pings and no cancel would keep the credits of what was fenced for ever.
+bool RequesterLink::withholds_an_answer(base::TimeNs now_ns) const noexcept {
+  for (std::uint32_t slot = 0; slot < shared_.config.credits && fenced_count_ > 0; ++slot) {
+    const TcpPosted& posted = slots_[slot];
+    const bool is_awaited = posted.in_use && posted.is_fenced;
+    if (is_awaited && now_ns >= posted.fenced_ns + shared_.config.peer_detection_ns) return true;
+  }
+  return false;
 }
 
 bool RequesterLink::reset(RequestToken culprit) noexcept {
@@ -96,7 +156,8 @@ bool RequesterLink::reset(RequestToken culprit) noexcept {
 
 void RequesterLink::release(std::uint32_t slot) noexcept {
   TcpPosted& posted = slots_[slot];
-  posted.in_use = false;
+  if (posted.is_fenced) --fenced_count_;
+  posted.in_use = posted.is_abandoned = posted.is_fenced = false;
   posted.pages = {};
   free_[free_count_++] = slot;
   --in_flight_;
@@ -112,6 +173,7 @@ int RequesterLink::run(base::TimeNs now_ns) noexcept {
   if (!connection_.is_open()) return 0;
   int work = 0;
   if (is_copying_out_) work += copy_out(now_ns);
+  if (!abandoned_.empty()) work += fence_abandoned();
   if (shared_.links.owes(place_) && !send_roster()) {
     connection_.start(*this);
     return work;
@@ -157,6 +219,7 @@ bool RequesterLink::check_life(base::TimeNs now_ns) noexcept {
     // No room: then there is much on its way, and that is a life sign, too.
     static_cast<void>(connection_.add_bare(frame_header(FrameKind::ping, 0, 0)));
     connection_.start(*this);
+    if (withholds_an_answer(now_ns)) return true;
   }
   return now_ns >= connection_.heard_ns + shared_.config.peer_detection_ns;
 }
@@ -202,15 +265,17 @@ bool RequesterLink::finish_closing() noexcept {
   free_block_count_ = kBlocks;
   work_.clear();
   cancels_.clear();
-  is_stopping_ = has_client_target_ = waits_for_copies_ = false;
+  abandoned_.clear();
+  is_stopping_ = has_client_target_ = waits_for_copies_ = in_frame_ = false;
   for (std::uint32_t slot = 0; slot < shared_.config.credits; ++slot) {
     TcpPosted& posted = slots_[slot];
-    posted.is_listed = posted.is_cancel_listed = false;
+    posted.is_listed = posted.is_cancel_listed = posted.is_abandon_listed = false;
     if (!posted.in_use) continue;
     const FenceCause cause = posted.is_culprit ? FenceCause::reset : FenceCause::collateral;
     const RequestToken token = posted.token;
+    const bool was_fenced = posted.is_fenced;
     release(slot);
-    shared_.events->on_fenced(token, cause);
+    if (!was_fenced) shared_.events->on_fenced(token, cause);
   }
   return true;
 }

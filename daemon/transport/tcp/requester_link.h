@@ -55,6 +55,7 @@ public:
   void post(RequestToken token, const Request& request) noexcept;
   // False: that request is not on this link.
   bool cancel(RequestToken token) noexcept;
+  bool abandon(RequestToken token) noexcept;
   bool reset(RequestToken culprit) noexcept;
 
   // Takes what has arrived; makes the upcalls.
@@ -109,6 +110,13 @@ private:
   int copy_out(base::TimeNs now_ns) noexcept;
   void end_copy_out(Status status) noexcept;
 
+  void begin_copy_out(const memory::Slice& slice, std::uint64_t received) noexcept;
+
+  int fence_abandoned() noexcept;
+  void fence_alone(std::uint32_t slot) noexcept;
+  [[nodiscard]] bool is_filling(std::uint32_t slot) const noexcept;
+  [[nodiscard]] bool withholds_an_answer(base::TimeNs now_ns) const noexcept;
+
   [[nodiscard]] std::uint32_t find(RequestToken token) const noexcept;
   void release(std::uint32_t slot) noexcept;
   [[nodiscard]] bool stop_moves() noexcept;
@@ -124,9 +132,11 @@ private:
   std::unique_ptr<std::uint32_t[]> free_;           // a stack of slots
   std::uint32_t free_count_ = 0;
   std::uint32_t in_flight_ = 0;
-  IndexQueue work_;                // slots with something to send
-  IndexQueue cancels_;             // slots whose cancel frame is due
-  bool waits_for_copies_ = false;  // made elsewhere, with nobody to wake us
+  std::uint32_t fenced_count_ = 0;  // of them, requests that wait for the peer's last word only
+  IndexQueue work_;                 // slots with something to send
+  IndexQueue cancels_;              // slots whose cancel frame is due
+  IndexQueue abandoned_;            // slots that are to be fenced alone
+  bool waits_for_copies_ = false;   // made elsewhere, with nobody to wake us
   base::TimeNs pinged_ns_ = 0;
   std::uint64_t moved_ = 0;
   std::uint32_t place_ = AskerLinks::kNone;
@@ -137,6 +147,7 @@ private:
 
   // The frame that is being received.
   wire::FrameHeader frame_{};
+  bool in_frame_ = false;
   bool has_client_target_ = false;
   std::unique_ptr<std::byte[]> body_;   // of control frames
   base::LazyArray<std::byte> foreign_;  // payload on its way to foreign memory

@@ -22,12 +22,17 @@ bool is_mapped(const memory::Slice& slice) noexcept {
          slice.region->copier == nullptr;
 }
 
+std::uint64_t bytes_left(const TcpPosted& posted, std::uint16_t page) noexcept {
+  return posted.pages[page].slice.length - posted.states[page].received;
+}
+
 }  // namespace
 
 bool RequesterLink::on_frame(const wire::FrameHeader& header, std::byte*& target) noexcept {
   frame_ = header;
   has_client_target_ = false;
   const auto kind = static_cast<FrameKind>(header.kind);
+  in_frame_ = kind != FrameKind::pong;
   if (kind == FrameKind::pong) return true;
   // Only requests that are out have frames: an answer ends its request, on both sides.
   if (header.slot >= shared_.config.credits) return false;
@@ -41,16 +46,17 @@ bool RequesterLink::on_frame(const wire::FrameHeader& header, std::byte*& target
 
 // The parts of a page come in order, and the pages of a request one by one.
 bool RequesterLink::begin_data(TcpPosted& posted, std::byte*& target) noexcept {
-  if (posted.header.opcode != ipc::Opcode::get || frame_.page >= posted.pages.size()) return false;
-  const PageRequest& page = posted.pages[frame_.page];
+  if (posted.header.opcode != ipc::Opcode::get || frame_.page >= posted.page_count) return false;
   TcpPosted::Page& state = posted.states[frame_.page];
   if (posted.has_open_page ? posted.open_page != frame_.page : frame_.offset != 0) return false;
   if (state.is_complete || frame_.offset != state.received) return false;
-  if (frame_.body_bytes > page.slice.length - state.received) return false;
+  const bool is_dropped = posted.is_fenced;
+  if (!is_dropped && frame_.body_bytes > bytes_left(posted, frame_.page)) return false;
   if (!posted.has_open_page) digests_[frame_.slot].begin();
   posted.has_open_page = true;
   posted.open_page = frame_.page;
-  if (state.local != Status::ok || frame_.body_bytes == 0) return true;
+  if (is_dropped || state.local != Status::ok || frame_.body_bytes == 0) return true;
+  const PageRequest& page = posted.pages[frame_.page];
   if (!is_mapped(page.slice)) {
     target = &foreign_[0];
     return true;
@@ -117,6 +123,7 @@ bool RequesterLink::on_fault() noexcept {
 }
 
 bool RequesterLink::on_frame_end() noexcept {
+  in_frame_ = false;
   const auto kind = static_cast<FrameKind>(frame_.kind);
   bool is_fine = true;
   if (kind != FrameKind::pong) {
@@ -124,6 +131,7 @@ bool RequesterLink::on_frame_end() noexcept {
     TcpPosted& posted = slots_[frame_.slot];
     if (kind == FrameKind::data) {
       is_fine = end_data(posted);
+      if (is_fine && posted.is_abandoned && !is_copying_out_) fence_alone(frame_.slot);
     } else if (base::payload_digest(body_.get(), frame_.body_bytes) != frame_.digest) {
       is_fine = false;
     } else {
@@ -135,25 +143,16 @@ bool RequesterLink::on_frame_end() noexcept {
 
 bool RequesterLink::end_data(TcpPosted& posted) noexcept {
   TcpPosted::Page& state = posted.states[frame_.page];
-  const memory::Slice& slice = posted.pages[frame_.page].slice;
-  if (!is_mapped(slice) && state.local == Status::ok && frame_.body_bytes > 0) {
-    copy_out_ = {};
-    copy_out_.slice = slice;
-    copy_out_.slice.offset += state.received;
-    copy_out_.slice.length = frame_.body_bytes;
-    copy_out_.memory = &foreign_[0];
-    copy_out_.length = frame_.body_bytes;
-    copy_out_.stream = &scratch_digest_;
-    copy_out_.direction = MoveDirection::out;
-    is_copying_out_ = true;
-    is_stopping_ = false;
-    copying_since_ns_ = shared_.clock.now_ns();
+  if (!posted.is_fenced && state.local == Status::ok && frame_.body_bytes > 0) {
+    const memory::Slice& slice = posted.pages[frame_.page].slice;
+    if (!is_mapped(slice)) begin_copy_out(slice, state.received);
   }
   state.received += frame_.body_bytes;
   if ((frame_.flags & wire::kFlagLast) == 0) return true;
   state.is_complete = true;
   posted.has_open_page = false;
-  if (state.local == Status::ok && digests_[frame_.slot].value() != frame_.digest) {
+  if (!posted.is_fenced && state.local == Status::ok &&
+      digests_[frame_.slot].value() != frame_.digest) {
     state.local = Status::corrupt;
   }
   return true;
@@ -164,7 +163,7 @@ bool RequesterLink::end_pull(TcpPosted& posted) noexcept {
   std::array<std::uint16_t, ipc::kPagesPerSubmissionMax> pages;
   const std::size_t count = frame_.body_bytes / sizeof(std::uint16_t);
   const auto wanted = std::span(pages).first(count);
-  const auto page_count = static_cast<std::uint16_t>(posted.pages.size());
+  const auto page_count = posted.page_count;
   if (!decode_pull({body_.get(), frame_.body_bytes}, page_count, wanted)) return false;
   for (const std::uint16_t page : wanted) {
     if (posted.states[page].is_pulled) return false;
@@ -181,7 +180,7 @@ bool RequesterLink::end_pull(TcpPosted& posted) noexcept {
 bool RequesterLink::check_replies(TcpPosted& posted) noexcept {
   if (posted.pull_count > 0) return false;
   if (posted.header.opcode != ipc::Opcode::get) return true;
-  for (std::size_t i = 0; i < posted.pages.size(); ++i) {
+  for (std::size_t i = 0; i < posted.page_count; ++i) {
     PageReply& reply = posted.replies[i];
     const TcpPosted::Page& state = posted.states[i];
     if (reply.status != Status::ok) continue;
@@ -192,10 +191,14 @@ bool RequesterLink::check_replies(TcpPosted& posted) noexcept {
 }
 
 bool RequesterLink::end_reply(TcpPosted& posted) noexcept {
-  const auto replies = std::span(posted.replies).first(posted.pages.size());
+  const auto replies = std::span(posted.replies).first(posted.page_count);
   if (!decode_reply({body_.get(), frame_.body_bytes}, replies)) return false;
-  if (!check_replies(posted)) return false;
   const std::uint32_t slot = frame_.slot;
+  if (posted.is_fenced) {  // its last word
+    release(slot);
+    return true;
+  }
+  if (!check_replies(posted)) return false;
   posted.in_use = false;
   shared_.events->on_reply(posted.token, replies);
   release(slot);  // only now: the replies were read from it
@@ -203,6 +206,21 @@ bool RequesterLink::end_reply(TcpPosted& posted) noexcept {
 }
 
 // ---- foreign memory ----
+
+// What came of the frame goes to the slice from its byte `received` on.
+void RequesterLink::begin_copy_out(const memory::Slice& slice, std::uint64_t received) noexcept {
+  copy_out_ = {};
+  copy_out_.slice = slice;
+  copy_out_.slice.offset += received;
+  copy_out_.slice.length = frame_.body_bytes;
+  copy_out_.memory = &foreign_[0];
+  copy_out_.length = frame_.body_bytes;
+  copy_out_.stream = &scratch_digest_;
+  copy_out_.direction = MoveDirection::out;
+  is_copying_out_ = true;
+  is_stopping_ = false;
+  copying_since_ns_ = shared_.clock.now_ns();
+}
 
 int RequesterLink::copy_out(base::TimeNs now_ns) noexcept {
   // A client can make a copy into its memory hang. It must not hold up what others receive on this
@@ -223,7 +241,9 @@ int RequesterLink::copy_out(base::TimeNs now_ns) noexcept {
 // The frame is still the last one that came: nothing was taken since.
 void RequesterLink::end_copy_out(Status status) noexcept {
   is_copying_out_ = false;
-  if (status != Status::ok) spoil_page(slots_[frame_.slot], frame_.page, status);
+  TcpPosted& posted = slots_[frame_.slot];
+  if (status != Status::ok) spoil_page(posted, frame_.page, status);
+  if (posted.is_abandoned) fence_alone(frame_.slot);
   connection_.resume(*this);
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "daemon/base/clock.h"
 #include "daemon/transport/move.h"
 #include "daemon/transport/transport.h"
 #include "ipc/layout.h"
@@ -29,8 +30,14 @@ struct TcpPosted {
   bool is_cancelling = false;
   bool is_cancel_listed = false;  // its cancel frame is due
   bool is_culprit = false;        // reset() named it
+  bool is_abandoned = false;      // get: to be fenced as soon as no bytes of it are coming in
+  bool is_abandon_listed = false;
+  // Fenced, alone. It keeps its credit until the answer comes; what comes before is dropped.
+  bool is_fenced = false;
+  base::TimeNs fenced_ns = 0;
+  std::uint16_t page_count = 0;
   RequestHeader header;
-  std::span<const PageRequest> pages;
+  std::span<const PageRequest> pages;  // empty once it was fenced
 
   // put: pages that the server pulled and that are not sent yet, in order.
   std::uint16_t pull_first = 0;

@@ -51,6 +51,13 @@ void TcpRequester::cancel(Route, RequestToken token) noexcept {
   has_posted_ = true;
 }
 
+void TcpRequester::abandon(Route, RequestToken token) noexcept {
+  for (const auto& link : links_.used()) {
+    if (link->abandon(token)) break;
+  }
+  has_posted_ = true;
+}
+
 void TcpRequester::reset(Route, RequestToken culprit) noexcept {
   for (const auto& link : links_.used()) {
     if (link->reset(culprit)) break;

@@ -40,6 +40,7 @@ public:
 
   Status post(Route route, RequestToken token, const Request& request) noexcept override;
   void cancel(Route route, RequestToken token) noexcept override;
+  void abandon(Route route, RequestToken token) noexcept override;
   void reset(Route route, RequestToken culprit) noexcept override;
   [[nodiscard]] std::uint64_t moved(Route route) const noexcept override;
   int do_work() noexcept override;

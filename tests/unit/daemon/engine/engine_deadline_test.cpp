@@ -7,7 +7,7 @@ using namespace engine_world;
 using base::kNsPerMs;
 using ipc::Opcode;
 
-TEST_CASE("an operation is cancelled a fence budget before its deadline, and then reset") {
+TEST_CASE("an operation is cancelled a fence budget before its deadline, abandoned, then reset") {
   struct Case {
     base::TimeNs timeout_ms;
     base::TimeNs cancel_ms;
@@ -22,8 +22,13 @@ TEST_CASE("an operation is cancelled a fence budget before its deadline, and the
     world.pass(2 * kNsPerMs);
     CHECK(world.requester.posts[0].cancels == 1);
     CHECK(world.requester.posts[0].resets == 0);
+    CHECK(world.requester.posts[0].abandons == 0);
     world.pass((at.timeout_ms - at.cancel_ms) * kNsPerMs);
+    CHECK(world.requester.posts[0].abandons == 1);
+    CHECK(world.requester.posts[0].resets == 0);
+    world.pass(50 * kNsPerMs);
     CHECK(world.requester.posts[0].resets == 1);
+    CHECK(world.requester.posts[0].abandons == 1);
     CHECK(world.requester.posts[0].cancels == 1);
     CHECK(world.outcomes.empty());
     world.requester.fence(0, FenceCause::reset);
@@ -31,6 +36,21 @@ TEST_CASE("an operation is cancelled a fence budget before its deadline, and the
     REQUIRE(world.outcomes.size() == 1);
     CHECK(world.outcomes[0].status == Status::timeout);
     for (const PageReply& page : world.outcomes[0].pages) CHECK(page.status == Status::timeout);
+  }
+}
+
+TEST_CASE("however short a deadline is, a peer has half of the grace to answer the cancel") {
+  for (const base::TimeNs timeout_ns : {base::TimeNs{1}, base::TimeNs{1000}, 3 * kNsPerMs}) {
+    CAPTURE(timeout_ns);
+    World world;
+    world.submit(Opcode::put, 2, timeout_ns);
+    world.pass(timeout_ns + 45 * kNsPerMs);
+    CHECK(world.requester.posts[0].cancels == 1);
+    world.requester.reply_all_pages(0, Status::cancelled);
+    world.pass(100 * kNsPerMs);
+    REQUIRE(world.outcomes.size() == 1);
+    CHECK(world.outcomes[0].status == Status::timeout);
+    CHECK(world.requester.posts[0].resets == 0);
   }
 }
 
@@ -64,7 +84,7 @@ TEST_CASE("one open request holds the whole batch until it is fenced") {
   world.submit(Opcode::get, 40, 100 * kNsPerMs);
   REQUIRE(world.requester.posts.size() == 2);
   world.requester.reply_all_pages(0, Status::ok, 10);
-  world.pass(120 * kNsPerMs);
+  world.pass(160 * kNsPerMs);
   CHECK(world.outcomes.empty());
   CHECK(world.requester.posts[0].cancels == 0);
   CHECK(world.requester.posts[1].resets == 1);
@@ -138,7 +158,7 @@ TEST_CASE("an operation that arrives after its deadline ends at once") {
   world.engine->submit(operation);
   world.pass(2 * kNsPerMs);
   if (!world.requester.posts.empty()) {
-    CHECK(world.requester.posts[0].resets == 1);
+    CHECK(world.requester.posts[0].abandons == 1);
     world.requester.fence(0, FenceCause::reset);
     world.engine->do_work();
   }

@@ -36,6 +36,8 @@ TEST_CASE("a way that stands is given up after the patience, as with a deadline"
   CHECK(world.cancels() == 1);
   CHECK(world.told.empty());
   world.pass(200 * kNsPerMs);
+  CHECK(world.requester.posts[0].abandons == 1);
+  world.pass(50 * kNsPerMs);
   CHECK(world.requester.posts[0].resets == 1);
   world.requester.fence(0, FenceCause::reset);
   world.engine->do_work();
@@ -77,8 +79,10 @@ TEST_CASE("the latest deadline holds, however much moves") {
   world.move_for(450);
   CHECK(world.cancels() == 1);
   world.move_for(100);
+  CHECK(world.requester.posts[0].abandons == 1);
+  world.move_for(50);
   CHECK(world.requester.posts[0].resets == 1);
-  CHECK(world.passed_ms() <= 10'100);
+  CHECK(world.passed_ms() <= 10'150);
   world.requester.fence(0, FenceCause::reset);
   world.engine->do_work();
   CHECK(world.outcomes.size() == 1);

@@ -77,7 +77,7 @@ struct Run {
       const bool is_due = std::any_of(world.requester.due.begin(), world.requester.due.end(),
                                       [i](const auto& event) { return event.post == i; });
       if (is_due) continue;
-      if (posts[i].resets > 0) {
+      if (posts[i].resets > 0 || (posts[i].abandons > 0 && random.one_in(2))) {
         world.requester.fence(i, FenceCause::reset);
       } else if (random.one_in(10)) {
         world.requester.fence(i, FenceCause::collateral);

@@ -41,6 +41,7 @@ struct ScriptedRequester final : transport::Requester {
     transport::Request request;
     bool open = true;
     int cancels = 0;
+    int abandons = 0;
     int resets = 0;
   };
   struct Event {
@@ -77,6 +78,7 @@ struct ScriptedRequester final : transport::Requester {
     return Status::ok;
   }
   void cancel(Route route, RequestToken token) noexcept override { ++at(route, token).cancels; }
+  void abandon(Route route, RequestToken token) noexcept override { ++at(route, token).abandons; }
   void reset(Route route, RequestToken token) noexcept override { ++at(route, token).resets; }
   std::uint64_t moved(Route) const noexcept override { return moved_count; }
   int do_work() noexcept override {
@@ -102,7 +104,7 @@ struct ScriptedRequester final : transport::Requester {
         return post;
       }
     }
-    FAIL("cancel or reset of a request that is not open");
+    FAIL("cancel, abandon or reset of a request that is not open");
     return posts.front();
   }
   void reply(std::size_t post, std::vector<PageReply> replies) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "daemon/transport/tcp/frame_codec.h"
+#include "daemon/transport/tcp/tcp_config.h"
 #include "tests/support/tcp_ends.h"
 #include "tests/unit/daemon/transport/local/local_world.h"
 
@@ -146,6 +147,86 @@ TEST_CASE("tcp fence: a cancel is answered when the sender goes on, and not befo
     CHECK(scene.spoiled() == 0);
     scene.go_on();
     CHECK(scene.spoiled() == 0);
+  }
+}
+
+TEST_CASE("tcp fence: a get that is abandoned ends alone, and its link goes on") {
+  int at_once = 0;
+  int behind_a_frame = 0;
+  for (const SocketIoChoice choice : support::io_choices()) {
+    constexpr std::uint64_t kFrame = sizeof(wire::FrameHeader) + kChunkBytes;
+    // Behind whole frames of the page, and in the middle of one.
+    for (const std::uint64_t bytes : {kFrame, 3 * kFrame, 3 * kFrame + 70'000, 30 * kFrame + 20}) {
+      CAPTURE(static_cast<int>(choice));
+      CAPTURE(bytes);
+      Scene scene(choice);
+      scene.get_half(bytes);
+      scene.ends.requester.cancel(kRoute, 1);
+      scene.ends.requester.abandon(kRoute, 1);
+      for (int i = 0; i < 100; ++i) scene.ends.requester.do_work();
+      ++(scene.answers.fenced.empty() ? behind_a_frame : at_once);
+      scene.relay->open();
+      REQUIRE(scene.ends.turn_until([&] { return !scene.answers.fenced.empty(); }));
+      CHECK(scene.spoiled() == 0);
+      scene.go_on();
+      CHECK(scene.spoiled() == 0);
+      CHECK(scene.answers.fenced == std::vector<RequestToken>{1});
+      CHECK(scene.answers.replied.empty());
+      CHECK(scene.server.open == 0);
+      // The same connection serves the others.
+      scene.answers.on_answer = nullptr;
+      const Ask other(scene.memory.region, ipc::Opcode::get, 1, kPage);
+      REQUIRE(scene.ends.requester.post(kRoute, 2, other.request) == Status::ok);
+      REQUIRE(scene.ends.turn_until([&] { return !scene.answers.replied.empty(); }));
+      CHECK(scene.answers.last[0].status == Status::ok);
+      CHECK(std::count(scene.memory.region.base, scene.memory.region.base + kPage, kObject) ==
+            static_cast<std::ptrdiff_t>(kPage));
+    }
+  }
+  CHECK(at_once > 0);
+  CHECK(behind_a_frame > 0);
+}
+
+TEST_CASE("tcp fence: gets that are abandoned again and again cost no credit and no link") {
+  for (const SocketIoChoice choice : support::io_choices()) {
+    Scene scene(choice);
+    const Ask ask(scene.memory.region, ipc::Opcode::get, 1, kPage);
+    for (RequestToken token = 1; token <= 100; ++token) {
+      Status posted = Status::no_space;
+      for (int i = 0; i < 5000 && posted == Status::no_space; ++i) {
+        posted = scene.ends.requester.post(kRoute, token, ask.request);
+        scene.ends.turn();
+      }
+      REQUIRE(posted == Status::ok);
+      for (RequestToken i = 0; i < token % 7; ++i) scene.ends.turn();
+      scene.ends.requester.cancel(kRoute, token);
+      scene.ends.requester.abandon(kRoute, token);
+      scene.ends.requester.abandon(kRoute, token);
+      const std::size_t ended = token;
+      REQUIRE(scene.ends.turn_until(
+          [&] { return scene.answers.fenced.size() + scene.answers.replied.size() == ended; }));
+    }
+    CHECK(scene.answers.fenced.size() > 50);
+    scene.go_on();
+    CHECK(scene.spoiled() == 0);
+    CHECK(scene.server.open == 0);
+  }
+}
+
+TEST_CASE("tcp fence: a put is not abandoned, for what was sent may still become an object") {
+  for (const SocketIoChoice choice : support::io_choices()) {
+    Scene scene(choice);
+    const Ask put(scene.memory.region, ipc::Opcode::put, 1, kPage);
+    scene.relay->limit_to_right(50'000);
+    REQUIRE(scene.ends.requester.post(kRoute, 1, put.request) == Status::ok);
+    for (int i = 0; i < 20; ++i) scene.ends.turn();
+    scene.ends.requester.cancel(kRoute, 1);
+    scene.ends.requester.abandon(kRoute, 1);
+    for (int i = 0; i < 100; ++i) scene.ends.turn();
+    CHECK(scene.answers.fenced.empty());
+    scene.relay->open();
+    REQUIRE(scene.ends.turn_until([&] { return !scene.answers.replied.empty(); }));
+    CHECK(scene.answers.last[0].status == scene.server.last);
   }
 }
 

@@ -66,6 +66,30 @@ struct Scene {
   TestRegion memory;
 };
 
+TEST_CASE("tcp life: a peer that answers pings but no cancel does not keep credits") {
+  for (const SocketIoChoice choice : support::io_choices()) {
+    Scene scene(choice);
+    scene.ends.dial(kFirst);
+    scene.ends.turn();
+    REQUIRE(scene.post(kFirst, 1) == Status::ok);
+    REQUIRE(scene.ends.turn_until([&] { return scene.server.held.size() == 1; }));
+    scene.ends.requester.cancel(kFirst, 1);
+    scene.ends.requester.abandon(kFirst, 1);
+    REQUIRE(scene.ends.turn_until([&] { return scene.answers.fenced.size() == 1; }));
+    const base::TimeNs detection_ns = TcpEnds::small_requester().peer_detection_ns;
+    const base::TimeNs began_ns = scene.ends.clock.now_ns();
+    std::map<std::uint64_t, LinkLoss> lost;
+    while (lost.empty() && scene.ends.clock.now_ns() < began_ns + 2 * detection_ns) {
+      scene.ends.clock.advance_ns(kStepNs);
+      for (int i = 0; i < 20; ++i) scene.ends.turn();
+      lost = scene.lost(scene.ends.requester_mail);
+    }
+    REQUIRE(lost.size() == 1);
+    CHECK(scene.ends.clock.now_ns() >= began_ns + detection_ns);
+    CHECK(scene.answers.fenced.size() == 1);  // nobody hears of it twice
+  }
+}
+
 TEST_CASE("tcp life: a silent peer is dead, with all its links, and then it is refused at once") {
   for (const SocketIoChoice choice : support::io_choices()) {
     Scene scene(choice);
