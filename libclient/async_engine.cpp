@@ -17,8 +17,30 @@ constexpr std::uint64_t kHangUpLookNs = 200'000;
 constexpr std::uint64_t kWaitingLookNs = 10'000'000;
 // How often the answer for staging memory is looked for.
 constexpr std::uint64_t kStagingLookNs = 1'000'000;
+// How often one worker goes round because of others who came meanwhile.
+constexpr std::uint32_t kRoundsMax = 16;
 
 }  // namespace
+
+class AsyncEngine::Turn {
+public:
+  Turn(AsyncEngine& engine, std::unique_lock<ForkMutex>& lock) : engine_(engine), lock_(lock) {
+    engine_.is_working_ = true;
+    engine_.copy_left_ = kCopyBytesMax;
+  }
+  ~Turn() {
+    if (!lock_.owns_lock()) lock_.lock();
+    engine_.is_working_ = false;
+    engine_.has_more_ = engine_.has_visitor_ || engine_.copy_left_ == 0;
+    engine_.tell_queues();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+private:
+  AsyncEngine& engine_;
+  std::unique_lock<ForkMutex>& lock_;
+};
 
 void AsyncEngine::add_queue(CompletionQueue* queue) {
   const std::lock_guard lock(mutex_);
@@ -32,30 +54,53 @@ void AsyncEngine::remove_queue(CompletionQueue* queue) noexcept {
 
 void AsyncEngine::start(std::unique_ptr<AsyncBatch> batch, bool reattach) {
   driver_.make_present(*batch);
-  const std::lock_guard lock(mutex_);
-  CompletionQueue* const queue = batch->queue;
-  look_at_session();
+  std::unique_lock lock(mutex_);
   batch->finished_to = &finished_;
-  waiting_.push_back(batch.get());
-  (void)batch.release();  // waiting_, then the lane's in-flight table know it
-  step(reattach);
-  deliver(nullptr);
-  queue->watch_session(link_.session(), next_look_ns());
+  arrived_.push_back(batch.get());
+  batch->queue->want_watch();
+  (void)batch.release();  // arrived_, waiting_, then the lane's in-flight table know it
+  work(lock, nullptr, reattach);
 }
 
 void AsyncEngine::advance(CompletionQueue* caller, bool reattach) {
-  const std::lock_guard lock(mutex_);
-  look_at_session();
-  step(reattach);
-  deliver(caller);
-  if (caller != nullptr) caller->watch_session(link_.session(), next_look_ns());
+  std::unique_lock lock(mutex_);
+  if (caller != nullptr) caller->want_watch();
+  work(lock, caller, reattach);
+}
+
+void AsyncEngine::work(std::unique_lock<ForkMutex>& lock, CompletionQueue* caller, bool reattach) {
+  reattach_wanted_ = reattach_wanted_ || reattach;
+  has_visitor_ = true;
+  if (is_working_) return;
+  const Turn turn(*this, lock);
+  for (std::uint32_t round = 0; has_visitor_ && copy_left_ != 0 && round < kRoundsMax; ++round) {
+    has_visitor_ = false;
+    take_arrived();
+    const bool may_attach = std::exchange(reattach_wanted_, false);
+    lock.unlock();
+    look_at_session();
+    step(may_attach);
+    lock.lock();
+    deliver(caller);
+  }
+}
+
+void AsyncEngine::take_arrived() {
+  waiting_.insert(waiting_.end(), arrived_.begin(), arrived_.end());
+  arrived_.clear();
+}
+
+void AsyncEngine::tell_queues() noexcept {
+  const std::shared_ptr<Session> session = link_.session();
+  const std::uint64_t next_ns = next_look_ns();
+  for (CompletionQueue* queue : queues_) queue->after_step(session, next_ns, has_more_);
 }
 
 // Before the lanes are looked at and announce their sleep: a message that comes later stays. A
 // session that has ended is given up here also when nothing is in flight: otherwise its sockets
 // would keep the descriptors readable for ever.
 void AsyncEngine::look_at_session() noexcept {
-  if (!bell_wanted_) return;
+  if (!bell_wanted_.load(std::memory_order_relaxed)) return;
   const std::shared_ptr<Session> session = link_.session();
   if (session == nullptr) return;
   const bool rings = session->bell().drain();
@@ -68,8 +113,9 @@ void AsyncEngine::look_at_session() noexcept {
 void AsyncEngine::step(bool reattach) {
   do {
     const std::uint64_t now_ns = ipc::monotonic_now_ns();
+    const std::uint32_t first = next_watched_++;
     for (std::uint32_t i = 0; i < pool_.async_count(); ++i) {
-      Lane& lane = pool_.async_lane(i);
+      Lane& lane = pool_.async_lane((first + i) % pool_.async_count());
       if (!lane.idle()) {
         watch(lane, now_ns);
       } else if (lane.session != nullptr && lane.generation() != link_.generation()) {
@@ -78,7 +124,7 @@ void AsyncEngine::step(bool reattach) {
     }
     take_up_again();
     submit_waiting(reattach, now_ns);
-  } while (bell_wanted_ && !announce());
+  } while (copy_left_ != 0 && bell_wanted_.load(std::memory_order_relaxed) && !announce());
 }
 
 void AsyncEngine::take_up_again() {
@@ -97,11 +143,15 @@ void AsyncEngine::take_up_again() {
 
 // Takes completions of a lane and notices a daemon that has gone or does not answer.
 void AsyncEngine::watch(Lane& lane, std::uint64_t now_ns) noexcept {
-  if (!driver_.collect(lane)) {
+  const std::uint64_t copied_before = lane.counters.copied_bytes();
+  const bool is_whole = driver_.collect(lane, copy_left_);
+  spend(lane.counters.copied_bytes() - copied_before);
+  if (!is_whole) {
     lane.session->shut_down();
     return end_lane(lane, Status::io_error);
   }
   if (lane.idle()) return;
+  if (copy_left_ == 0 && lane.ring->has_completion()) return;  // the next worker takes it
   const bool doubtful =
       lane.generation() != link_.generation() || lane.session->words().usable() != Status::ok;
   if (doubtful || now_ns - last_look_ns_ >= kHangUpLookNs) {
@@ -161,7 +211,13 @@ bool AsyncEngine::push(AsyncBatch& batch) {
       lane.bind(session);
     }
     bool pushed = false;
-    while (driver_.push_next(lane, batch) == LaneDriver::Push::pushed) pushed = true;
+    while (copy_left_ != 0) {
+      const std::uint64_t copied_before = lane.counters.copied_bytes();
+      const LaneDriver::Push push = driver_.push_next(lane, batch);
+      spend(lane.counters.copied_bytes() - copied_before);
+      if (push != LaneDriver::Push::pushed) break;
+      pushed = true;
+    }
     // A daemon that has gone is noticed by its hang-up.
     if (pushed) (void)session->ring();
     if (batch.all_submitted()) return true;
@@ -223,6 +279,8 @@ std::uint64_t AsyncEngine::next_look_ns() noexcept {
 void AsyncEngine::after_fork_child() noexcept {
   // The batches are the parent's. Their memory is a copy that nobody needs.
   new (&waiting_) std::deque<AsyncBatch*>;
+  new (&arrived_) std::deque<AsyncBatch*>;
+  is_working_ = has_visitor_ = has_more_ = false;  // a thread of the parent may have been at it
   finished_ = FinishedRuns{};
   for (CompletionQueue* queue : queues_) queue->after_fork_child();
 }

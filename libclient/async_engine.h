@@ -1,12 +1,19 @@
 // AsyncEngine: carries out asynchronous batches of all Clients on one socket, on lanes of its own.
 // It has no thread: whoever starts a batch, polls or waits moves everything on a step, and hands
-// what is done to the CompletionQueue of the Client that started it. Owned by Core. Thread: any;
-// one mutex, which nobody holds while sleeping.
+// what is done to the CompletionQueue of the Client that started it.
+//
+// One thread at a time works: it moves the lanes on and copies the bytes of staged regions, without
+// the mutex, at most kCopyBytesMax at a time. A thread that comes meanwhile leaves its batch and
+// goes on with its own things; the worker then goes round once more.
+// Owned by Core. Thread: any; one mutex, which nobody holds while sleeping, copying or attaching.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "libclient/fork_mutex.h"
@@ -27,6 +34,10 @@ struct AsyncBatch : BatchRun {
 
 class AsyncEngine {
 public:
+  // After so many bytes a worker leaves the rest to the next one: a call that wanted something else
+  // is not held up by the copies of others. One submission, or one page larger than that, is whole.
+  static constexpr std::uint64_t kCopyBytesMax = 8ull << 20;
+
   AsyncEngine(Link& link, LanePool& pool, LaneDriver& driver) noexcept
       : link_(link), pool_(pool), driver_(driver) {}
 
@@ -40,15 +51,21 @@ public:
   void advance(CompletionQueue* caller, bool reattach);
 
   // The queues' descriptors want bell messages, from now on.
-  void want_bell() noexcept { bell_wanted_ = true; }
+  void want_bell() noexcept { bell_wanted_.store(true, std::memory_order_relaxed); }
   [[nodiscard]] ForkMutex& mutex() noexcept { return mutex_; }
-  // Under the mutex: when something must be looked at even if nothing happens. kNoDeadlineNs:
-  // never.
-  [[nodiscard]] std::uint64_t next_look_ns() noexcept;
+  // Under the mutex: a worker left something that could be done at once.
+  [[nodiscard]] bool has_more() const noexcept { return has_more_; }
 
   void after_fork_child() noexcept;  // with the mutex held
 
 private:
+  class Turn;  // of the thread that works
+
+  void work(std::unique_lock<ForkMutex>& lock, CompletionQueue* caller, bool reattach);
+  void take_arrived();
+  void tell_queues() noexcept;
+  // When something must be looked at even if nothing happens. kNoDeadlineNs: never.
+  [[nodiscard]] std::uint64_t next_look_ns() noexcept;
   void step(bool reattach);
   void look_at_session() noexcept;
   void watch(Lane& lane, std::uint64_t now_ns) noexcept;
@@ -57,6 +74,7 @@ private:
   void end_lane(Lane& lane, Status reason) noexcept;
   void submit_waiting(bool reattach, std::uint64_t now_ns);
   bool push(AsyncBatch& batch);
+  void spend(std::uint64_t copied) noexcept { copy_left_ -= std::min(copy_left_, copied); }
   // Batches with pages for another attempt wait for room again.
   void take_up_again();
   void time_out_waiting(std::uint64_t now_ns);
@@ -67,13 +85,23 @@ private:
   Link& link_;
   LanePool& pool_;
   LaneDriver& driver_;
+  std::atomic<bool> bell_wanted_{false};
+
   ForkMutex mutex_;
+  std::vector<CompletionQueue*> queues_;
+  std::deque<AsyncBatch*> arrived_;  // for the worker
+  bool reattach_wanted_ = false;     // by whoever came
+  bool is_working_ = false;
+  bool has_visitor_ = false;  // somebody came while a thread worked
+  bool has_more_ = false;
+
+  // --- the worker's
   std::deque<AsyncBatch*> waiting_;  // not wholly submitted, oldest first
   FinishedRuns finished_;
-  std::vector<CompletionQueue*> queues_;
   std::uint32_t next_lane_ = 0;
+  std::uint32_t next_watched_ = 0;  // with which lane a step begins
   std::uint64_t last_look_ns_ = 0;
-  bool bell_wanted_ = false;
+  std::uint64_t copy_left_ = 0;
 };
 
 }  // namespace simm::detail

@@ -186,11 +186,18 @@ void CompletionQueue::signal() noexcept {
 }
 
 void CompletionQueue::settle() noexcept {
-  if (anything_done()) return signal();
+  if (anything_done() || (pending() != 0 && engine_.has_more())) return signal();
   if (!signalled_) return;
   eventfd_t ignored = 0;
   (void)::eventfd_read(event_.get(), &ignored);
   signalled_ = false;
+}
+
+void CompletionQueue::after_step(const std::shared_ptr<Session>& session,
+                                 std::uint64_t next_look_ns, bool has_more) noexcept {
+  if (wants_watch_) watch_session(session, next_look_ns);
+  wants_watch_ = false;
+  if (has_more && pending() != 0) signal();
 }
 
 void CompletionQueue::watch_session(const std::shared_ptr<Session>& session,

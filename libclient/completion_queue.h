@@ -43,10 +43,14 @@ public:
   // --------------------------------------------------------------
   void hand_over(std::unique_ptr<AsyncBatch> batch);
   void signal() noexcept;
-  void watch_session(const std::shared_ptr<Session>& session, std::uint64_t next_look_ns) noexcept;
+  // The descriptors follow the session and the next time to look, once the step is over.
+  void want_watch() noexcept { wants_watch_ = true; }
+  void after_step(const std::shared_ptr<Session>& session, std::uint64_t next_look_ns,
+                  bool has_more) noexcept;
   void after_fork_child() noexcept;
 
 private:
+  void watch_session(const std::shared_ptr<Session>& session, std::uint64_t next_look_ns) noexcept;
   bool make_fds();
   std::size_t call_back();  // of the batches that are done: how many
   void settle() noexcept;   // after something was taken
@@ -64,6 +68,7 @@ private:
   ipc::UniqueFd event_;
   ipc::UniqueFd timer_;
   bool signalled_ = false;
+  bool wants_watch_ = false;
   std::uint64_t timer_ns_ = 0;            // what it is armed for
   std::uint32_t watched_generation_ = 0;  // of the session whose descriptors are in the set
   std::weak_ptr<Session> watched_;

@@ -52,6 +52,9 @@ struct LaneCounters {
   std::atomic<std::uint64_t> timeouts{0};
   std::atomic<std::uint64_t> unreachable{0};
   std::atomic<std::uint64_t> taken_back{0};
+  [[nodiscard]] std::uint64_t copied_bytes() const noexcept {
+    return bytes_staged.load(std::memory_order_relaxed);
+  }
   // One writer at a time, so no read-modify-write instruction is needed.
   static void add(std::atomic<std::uint64_t>& counter, std::uint64_t amount) noexcept {
     counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);

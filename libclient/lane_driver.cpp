@@ -349,14 +349,12 @@ bool LaneDriver::publish(Lane& lane, BatchRun& run, const Draft& draft,
   return lane.ring->push(submission) == Status::ok;
 }
 
-bool LaneDriver::collect(Lane& lane) noexcept {
-  for (;;) {
+bool LaneDriver::collect(Lane& lane, std::uint64_t copy_bytes_max) noexcept {
+  const std::uint64_t copied_before = lane.counters.copied_bytes();
+  while (lane.counters.copied_bytes() - copied_before < copy_bytes_max) {
     ipc::Completion completion{};
     const ipc::Poll polled = lane.ring->poll_completion(completion);
-    if (polled == ipc::Poll::empty) {
-      lane.reclaim();
-      return true;
-    }
+    if (polled == ipc::Poll::empty) break;
     if (polled == ipc::Poll::broken) return false;
     const auto sequence = static_cast<std::uint32_t>(completion.token);
     const bool known =
@@ -368,6 +366,8 @@ bool LaneDriver::collect(Lane& lane) noexcept {
     LaneCounters::add(lane.counters.bytes_moved, completion.bytes_moved);
     finish(lane, lane.entry(sequence), status);
   }
+  lane.reclaim();
+  return true;
 }
 
 void LaneDriver::finish(Lane& lane, InFlight& entry, Status status) noexcept {

@@ -47,8 +47,9 @@ public:
   // What it could not do is seen to by push_next().
   void make_present(const BatchRun& run) noexcept;
 
-  // Takes every completion that is there. False when the lane is broken: the session is of no use.
-  [[nodiscard]] bool collect(Lane& lane) noexcept;
+  // Takes every completion that is there, until it has copied so many bytes. False when the lane is
+  // broken: the session is of no use.
+  [[nodiscard]] bool collect(Lane& lane, std::uint64_t copy_bytes_max = UINT64_MAX) noexcept;
 
   // When something in flight on the lane is overdue, so that the daemon must be stopped:
   // kNoDeadline where nothing is. Later than before when the daemon has told of progress.

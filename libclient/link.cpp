@@ -97,7 +97,12 @@ bool Link::try_attach(std::uint64_t deadline_ns) noexcept {
   }
   std::unique_lock lock(control_mutex_, std::defer_lock);
   if (forked) {
-    lock.lock();  // siblings of the first thread wait for it: the child has never had a session
+    // Siblings of the first thread wait for it: the child has never had a session.
+    while (!lock.try_lock()) {
+      if (generation() != 0) return true;
+      if (ipc::monotonic_now_ns() >= deadline_ns) return false;
+      (void)::poll(nullptr, 0, 1);
+    }
   } else if (!lock.try_lock()) {
     return generation() != 0;
   }

@@ -165,8 +165,8 @@ public:
   // one, by drain(). A callback may start batches, poll, drain, and destroy the Client. Nothing
   // happens behind the caller's back: no thread, so a batch advances (further submissions of a long
   // list, staging copies) in calls of poll(), drain() and wait() only. Waits for nothing; what it
-  // does itself is to copy the bytes of staged regions (and to fault in memory that is not
-  // present). out_of_memory: kPendingBatchesMax of this Client are pending.
+  // does itself is to copy bytes of staged regions, about 8 MiB a call (and to fault in memory that
+  // is not present). out_of_memory: kPendingBatchesMax of this Client are pending.
   using Callback = std::function<void(const Completed&)>;
   static constexpr std::size_t kPendingBatchesMax = 65'536;
   Expected<std::uint64_t> put_async(std::span<const Item> items, std::span<PageResult> results,
