@@ -132,6 +132,18 @@ RegisterOptions register_options(const simm_region_options& given) noexcept {
   return options;
 }
 
+// A bit that means nothing here is a mistake, or means something to a newer library only.
+bool known_flags(uint32_t flags, uint32_t known, const char* names) noexcept {
+  if ((flags & ~known) == 0) return true;
+  (void)fail(Status::invalid_argument, "flags = 0x%x: %s are known here", flags, names);
+  return false;
+}
+
+bool known_flags(const simm_call_options& options) noexcept {
+  return known_flags(options.flags, SIMM_EXACT_SIZE | SIMM_SHARED_READS | SIMM_RANGED,
+                     "SIMM_EXACT_SIZE, SIMM_SHARED_READS and SIMM_RANGED");
+}
+
 // What the four operations and their asynchronous twins have in common: arguments.
 bool valid_batch(const simm_client* client, const simm_item* items, size_t count,
                  const simm_result* results) noexcept {
@@ -150,6 +162,7 @@ struct CAccess {
     simm_call_options known;
     if (!valid_batch(client, items, count, results)) return SIMM_INVALID_ARGUMENT;
     if (!copy_options(options, known)) return SIMM_INCOMPATIBLE;
+    if (!known_flags(known)) return SIMM_INVALID_ARGUMENT;
     return guarded([&] {
       return code(client->client.call(static_cast<std::uint8_t>(opcode),
                                       PageList(std::span(items, count), results),
@@ -163,6 +176,7 @@ struct CAccess {
     simm_call_options known;
     if (!valid_batch(client, items, count, results)) return SIMM_INVALID_ARGUMENT;
     if (!copy_options(options, known)) return SIMM_INCOMPATIBLE;
+    if (!known_flags(known)) return SIMM_INVALID_ARGUMENT;
     return guarded([&] {
       Client::Callback wrapped;
       if (callback != nullptr) {
@@ -299,6 +313,10 @@ int simm_namespace_open(simm_client* client, const char* name, uint32_t flags,
     return simm::detail::null_argument("client, name or out");
   }
   *out = nullptr;
+  if (!simm::detail::known_flags(flags, SIMM_EXACT_SIZE | SIMM_SHARED_READS,
+                                 "SIMM_EXACT_SIZE and SIMM_SHARED_READS")) {
+    return SIMM_INVALID_ARGUMENT;
+  }
   return simm::detail::guarded([&] {
     simm::NamespaceOptions options;
     options.exact_size = (flags & SIMM_EXACT_SIZE) != 0;

@@ -43,10 +43,12 @@ struct LaneDriver::Draft {
   std::uint64_t staged_bytes = 0;
   bool has_waited = false;       // pages were faulted in
   RegionRecord* held = nullptr;  // by the slots of this draft, up to the last page
+  std::uint64_t held_reach = 0;  // RegionRecord::reach() of it
   // The page at hand.
   Status refusal = Status::ok;
   ipc::PageDescriptor descriptor{};
   PageSlot slot;
+  std::uint64_t reach = 0;
 };
 
 LaneDriver::Push LaneDriver::push_next(Lane& lane, BatchRun& run) noexcept {
@@ -121,7 +123,10 @@ LaneDriver::Added LaneDriver::add_page(Lane& lane, BatchRun& run, Draft& draft) 
     lane.ring->fetch_key(draft.descriptor.key_offset + kFetchAhead * draft.descriptor.key_bytes);
   }
   lane.slots[index] = draft.slot;
-  if (draft.slot.held != nullptr) draft.held = draft.slot.held;
+  if (draft.slot.held != nullptr) {
+    draft.held = draft.slot.held;
+    draft.held_reach = draft.reach;
+  }
   // Both are inside the lane: the rings gave out the places.
   (void)lane.ring->write_key(draft.descriptor.key_offset, page.key.data(),
                              draft.descriptor.key_bytes);
@@ -225,6 +230,20 @@ Status LaneDriver::resolve(Lane& lane, Draft& draft, const Item& page) noexcept 
   return Status::ok;
 }
 
+// A file that was cut short is asked about once for each run of pages in it: the daemon would end
+// the session of the whole process.
+Status LaneDriver::check_reach(Draft& draft) noexcept {
+  const PageSlot& slot = draft.slot;
+  draft.reach = slot.held != nullptr ? slot.held->reach() : draft.held_reach;
+  if (slot.offset + slot.length <= draft.reach) [[likely]]
+    return Status::ok;
+  return fail(Status::invalid_argument,
+              "items[%zu].view: [%" PRIu64 ", +%" PRIu64
+              ") of a region whose file was cut to %" PRIu64 " of its %" PRIu64
+              " bytes: make the file longer, or register what is left",
+              slot.item, slot.offset, slot.length, draft.reach, slot.region->length());
+}
+
 // What was read-only when it was registered may have changed since; the rest is not asked about.
 Status LaneDriver::check_writable(const PageSlot& slot) noexcept {
   RegionRecord& region = *slot.region;
@@ -243,6 +262,7 @@ LaneDriver::Added LaneDriver::place(Lane& lane, BatchRun& run, Draft& draft,
                                     const Item& page) noexcept {
   Status status = resolve(lane, draft, page);
   Added added = Added::refused;
+  if (status == Status::ok) status = check_reach(draft);
   if (status == Status::ok && run.opcode == ipc::Opcode::get) {
     status = check_writable(draft.slot);
   }

@@ -71,6 +71,7 @@ private:
 
   Push push_noop(Lane& lane, BatchRun& run, std::uint64_t now_ns) noexcept;
   Added add_page(Lane& lane, BatchRun& run, Draft& draft) noexcept;
+  static Status check_reach(Draft& draft) noexcept;
   static Status check_writable(const PageSlot& slot) noexcept;
   Added place(Lane& lane, BatchRun& run, Draft& draft, const Item& page) noexcept;
   Added place_staged(Lane& lane, BatchRun& run, Draft& draft) noexcept;

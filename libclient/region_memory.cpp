@@ -85,6 +85,12 @@ void prefault(std::byte* address, std::uint64_t bytes) noexcept {
 
 Expected<RegionMemory> make_shared_memory(std::uint64_t bytes, const AllocateOptions& options) {
   if (bytes == 0) return Error{Status::invalid_argument, "bytes = 0: a region has at least 1 byte"};
+  constexpr std::size_t kNameMax = 249;  // the kernel's, of a memory file
+  if (options.name.size() > kNameMax) {
+    return Error{Status::invalid_argument, "name: " + std::to_string(options.name.size()) +
+                                               " bytes; a region has at most " +
+                                               std::to_string(kNameMax)};
+  }
   ipc::MemoryFileSpec spec;
   spec.name = options.name;
   spec.bytes = bytes;
@@ -141,6 +147,7 @@ Expected<RegionMemory> take_descriptor(int fd, std::uint64_t offset, std::uint64
   memory.fd_offset = offset;
   memory.page_bytes = page;
   memory.huge_pages = file->huge_pages();
+  memory.can_shrink = !file->cannot_shrink();
   memory.wish = RegionKind::shared;
   memory.stopped_daemon = options.stopped_daemon;
   memory.address = static_cast<std::byte*>(address);

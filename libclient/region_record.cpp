@@ -1,5 +1,8 @@
 #include "libclient/region_record.h"
 
+#include <sys/stat.h>
+
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -19,6 +22,15 @@ void RegionRecord::end_use() noexcept {
 bool RegionRecord::covers(std::uint64_t address, std::uint64_t length) const noexcept {
   const auto start = reinterpret_cast<std::uintptr_t>(this->address());
   return address >= start && ipc::range_within(address - start, length, this->length());
+}
+
+std::uint64_t RegionRecord::length_in_file() const noexcept {
+  struct stat file {};
+  if (::fstat(memory_.fd.get(), &file) != 0) return length();
+  const std::uint64_t page = memory_.page_bytes;
+  // The last page is there as a whole.
+  const std::uint64_t end = (static_cast<std::uint64_t>(file.st_size) + page - 1) / page * page;
+  return end > memory_.fd_offset ? std::min(length(), end - memory_.fd_offset) : 0;
 }
 
 void RegionRecord::open(RegionMemory memory, std::uint32_t generation) {

@@ -33,6 +33,7 @@ struct RegionMemory {
   ipc::UniqueFd fd;             // of the memory file; none for adopted and private memory
   std::uint64_t fd_offset = 0;  // of byte 0
   std::uint64_t page_bytes = 4096;
+  bool can_shrink = false;  // the file: whoever has it may cut it to a shorter length
   bool huge_pages = false;
   bool is_present = false;    // every page was touched
   bool is_read_only = false;  // a part of it was, when it was registered
@@ -93,6 +94,11 @@ public:
     return taken_back_.load(std::memory_order_seq_cst);
   }
 
+  // The bytes from the start that the region's file still has: a copy beyond them is a fault.
+  [[nodiscard]] std::uint64_t reach() const noexcept {
+    return memory_.can_shrink ? length_in_file() : length();
+  }
+
   // --- set-up and tear-down
   // -----------------------------------------------------------------------
   void open(RegionMemory memory, std::uint32_t generation);
@@ -119,6 +125,8 @@ public:
   [[nodiscard]] const RegionMemory& memory() const noexcept { return memory_; }
 
 private:
+  [[nodiscard]] std::uint64_t length_in_file() const noexcept;
+
   Core& core_;
   std::atomic<std::uint32_t> users_{0};
   std::atomic<bool> closed_{true};
