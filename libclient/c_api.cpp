@@ -382,13 +382,20 @@ int simm_remove_async(simm_client* client, const simm_item* items, size_t count,
 }
 
 int simm_completion_fd(simm_client* client) {
-  return client != nullptr ? client->client.completion_fd() : -1;
+  if (client != nullptr) return client->client.completion_fd();
+  (void)simm::detail::null_argument("client");
+  return -1;
 }
 size_t simm_poll(simm_client* client) {
-  return client != nullptr ? client->client.poll() : 0;
+  if (client != nullptr) return client->client.poll();
+  (void)simm::detail::null_argument("client");
+  return 0;
 }
 size_t simm_drain(simm_client* client, simm_completed* out, size_t count) {
-  if (client == nullptr || out == nullptr) return 0;
+  if (client == nullptr || out == nullptr) {
+    (void)simm::detail::null_argument("client or out");
+    return 0;
+  }
   size_t taken = 0;
   while (taken < count) {
     simm::Completed part[64];
@@ -402,7 +409,11 @@ size_t simm_drain(simm_client* client, simm_completed* out, size_t count) {
   return taken;
 }
 void simm_wait(simm_client* client, uint32_t timeout_ms) {
-  if (client != nullptr) client->client.wait(timeout_ms);
+  if (client == nullptr) {
+    (void)simm::detail::null_argument("client");
+    return;
+  }
+  client->client.wait(timeout_ms);
 }
 size_t simm_pending(const simm_client* client) {
   return client != nullptr ? client->client.pending() : 0;

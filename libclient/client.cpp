@@ -23,6 +23,7 @@ namespace {
 template <typename Body>
 auto set_up(Body body) -> decltype(body()) {
   const detail::NoCancel no_cancel;
+  detail::forget_last_error();
   try {
     auto result = body();
     if (!result) return detail::fail(std::move(result).error());
@@ -180,6 +181,7 @@ Expected<Namespace> Client::open_namespace(std::string_view name, const Namespac
 Status Client::call(std::uint8_t opcode, const detail::PageList& pages,
                     const CallOptions& options) {
   const detail::NoCancel no_cancel;
+  detail::forget_last_error();
   detail::BatchRun run;
   run.pages = pages;
   run.opcode = static_cast<ipc::Opcode>(opcode);
@@ -348,22 +350,33 @@ Expected<std::uint64_t> Client::remove_async(std::span<const std::string_view> k
 
 int Client::completion_fd() {
   const detail::NoCancel no_cancel;
-  return queue_ ? queue_->fd() : -1;
+  detail::forget_last_error();
+  const int fd = queue_ ? queue_->fd() : -1;
+  if (queue_ == nullptr) (void)detail::fail(Status::invalid_state, "%s", kMovedFrom);
+  if (queue_ != nullptr && fd < 0) {
+    (void)detail::fail(Status::io_error,
+                       "completion_fd: no descriptor can be made: raise `ulimit -n`");
+  }
+  return fd;
 }
 std::size_t Client::poll() {
   const detail::NoCancel no_cancel;
+  detail::forget_last_error();
   return queue_ ? queue_->poll(options_.reattach) : 0;
 }
 std::size_t Client::drain(std::span<Completed> out) {
   const detail::NoCancel no_cancel;
+  detail::forget_last_error();
   return queue_ ? queue_->drain(out, options_.reattach) : 0;
 }
 void Client::wait(std::uint32_t timeout_ms) {
   const detail::NoCancel no_cancel;
+  detail::forget_last_error();
   if (queue_) queue_->wait(timeout_ms, options_.wait, options_.reattach);
 }
 bool Client::has_completed(std::uint64_t ticket) {
   const detail::NoCancel no_cancel;
+  detail::forget_last_error();
   return queue_ && queue_->has_completed(ticket, options_.reattach);
 }
 std::size_t Client::pending() const noexcept {

@@ -1,6 +1,9 @@
 #include "simm/region.h"
 
+#include <utility>
+
 #include "libclient/core.h"
+#include "libclient/last_error.h"
 #include "libclient/no_cancel.h"
 #include "libclient/region_record.h"
 
@@ -45,8 +48,11 @@ bool Region::valid() const noexcept {
 
 Outcome Region::deregister() {
   const detail::NoCancel no_cancel;
+  detail::forget_last_error();
   if (!record_) return Done{};
-  return record_->core().deregister(*record_);
+  Outcome outcome = record_->core().deregister(*record_);
+  if (!outcome) return detail::fail(std::move(outcome).error());
+  return outcome;
 }
 
 }  // namespace simm

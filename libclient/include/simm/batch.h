@@ -110,9 +110,11 @@ struct Completed {
   Status status = Status::ok;  // as the synchronous call would have returned
 };
 
-// The last failure of a call of this thread in words: the field, its value and the remedy. Empty
-// before the first. For data calls, whose result is a bare Status; valid until the thread's next
-// failing call.
+// The failure of this thread's last call in words: the field, its value and the remedy. Of a batch
+// with several, that of one page. Empty when nothing of the call failed; a page that is not_found
+// is no failure. For data calls, whose result is a bare Status. Valid until the thread's next call
+// of a method that is not const. Batches that end in poll(), drain() or wait() leave their text
+// there.
 const char* last_error() noexcept;
 
 }  // namespace simm

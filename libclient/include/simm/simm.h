@@ -1,7 +1,7 @@
 /* The C interface of libsimm: the same as simm/client.h, with opaque handles and integer codes.
  *
  * Codes: 0 is success, negative values are those of simm::Status (SIMM_*). They never change.
- * After a failure simm_last_error() tells in words what was wrong: the field, its value, the
+ * After a failing call simm_last_error() tells in words what was wrong: the field, its value, the
  * remedy. Strings given are copied, unless a function says otherwise. Sizes are bytes. Thread: any
  * function from any thread, except that a handle must not be closed while it is used. Nothing
  * throws, nothing aborts because of an argument: NULL where a pointer is needed is
@@ -45,7 +45,10 @@ typedef struct simm_namespace simm_namespace;
 
 /* "timeout" for SIMM_TIMEOUT, "unknown" for a code that is none. Static storage. */
 const char* simm_status_name(int code);
-/* The last failure of this thread in words; "" before the first. Valid until its next one. */
+/* The failure of this thread's last call in words; "" when nothing of it failed (a page that is not
+ * found is no failure). Valid until the thread's next call. Functions that only look at something
+ * and those that free leave it alone: names, simm_attached, simm_pending, simm_region_data, _size,
+ * _kind_of and _reason. */
 const char* simm_last_error(void);
 /* Version of the library at run time, for instance "0.1.0". Static storage. */
 const char* simm_version(void);
