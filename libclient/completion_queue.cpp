@@ -6,6 +6,7 @@
 #include <sys/timerfd.h>
 
 #include <algorithm>
+#include <climits>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -127,8 +128,20 @@ void CompletionQueue::wait(std::uint32_t timeout_ms, WaitMode mode, bool reattac
     }
     const std::uint64_t now_ns = ipc::monotonic_now_ns();
     if (now_ns >= until_ns) return;
-    if (now_ns >= spin_until_ns) sleep(until_ns);
+    if (now_ns >= spin_until_ns) sleep_until_something(until_ns);
   }
+}
+
+void CompletionQueue::sleep_until_something(std::uint64_t until_ns) noexcept {
+  {
+    const std::lock_guard lock(engine_.mutex());
+    if (pending() == 0) return;
+    ++sleepers_;
+  }
+  sleep(until_ns);
+  const std::lock_guard lock(engine_.mutex());
+  --sleepers_;
+  settle();
 }
 
 bool CompletionQueue::has_completed(std::uint64_t ticket, bool reattach) {
@@ -144,7 +157,7 @@ void CompletionQueue::sleep(std::uint64_t until_ns) noexcept {
   if (!epoll_) until_ns = std::min(until_ns, now_ns + kNapNs);
   const std::uint64_t left_ms = until_ns > now_ns ? (until_ns - now_ns) / kNsPerMs + 1 : 0;
   pollfd entry{epoll_.get(), POLLIN, 0};
-  (void)::poll(&entry, epoll_ ? 1 : 0, static_cast<int>(std::min<std::uint64_t>(left_ms, 1000)));
+  (void)::poll(&entry, epoll_ ? 1 : 0, static_cast<int>(std::min<std::uint64_t>(left_ms, INT_MAX)));
 }
 
 int CompletionQueue::fd() {
@@ -187,6 +200,8 @@ void CompletionQueue::signal() noexcept {
 
 void CompletionQueue::settle() noexcept {
   if (anything_done() || (pending() != 0 && engine_.has_more())) return signal();
+  // Nothing will wake those any more who slept while another thread took the last batch.
+  if (pending() == 0 && sleepers_ != 0) return signal();
   if (!signalled_) return;
   eventfd_t ignored = 0;
   (void)::eventfd_read(event_.get(), &ignored);
@@ -245,6 +260,7 @@ void CompletionQueue::after_fork_child() noexcept {
   watched_generation_ = 0;
   watched_.reset();
   timer_ns_ = 0;
+  sleepers_ = 0;
 }
 
 }  // namespace simm::detail

@@ -58,6 +58,7 @@ private:
     return !with_callback_.empty() || !without_callback_.empty();
   }
   void sleep(std::uint64_t until_ns) noexcept;
+  void sleep_until_something(std::uint64_t until_ns) noexcept;
 
   AsyncEngine& engine_;
   std::atomic<std::size_t> pending_{0};
@@ -69,6 +70,7 @@ private:
   ipc::UniqueFd timer_;
   bool signalled_ = false;
   bool wants_watch_ = false;
+  std::uint32_t sleepers_ = 0;            // threads in wait()
   std::uint64_t timer_ns_ = 0;            // what it is armed for
   std::uint32_t watched_generation_ = 0;  // of the session whose descriptors are in the set
   std::weak_ptr<Session> watched_;

@@ -2,6 +2,8 @@
 #include <doctest/doctest.h>
 #include <poll.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <set>
@@ -318,6 +320,34 @@ TEST_CASE("two Clients have completions of their own") {
     other = second.drain(out);
   }
   CHECK(other == 1);
+}
+
+TEST_CASE("wait() ends when another thread takes the last batch") {
+  World world(simm::WaitMode::event);
+  constexpr std::uint32_t kLongMs = 120'000;
+  const auto start = std::chrono::steady_clock::now();
+  const std::string_view key = "absent";
+  for (int round = 0; round < 300; ++round) {
+    world.daemon->stop();
+    PageResult result;
+    CallOptions patient;
+    patient.timeout_ms = 2 * kLongMs;
+    REQUIRE(world.client->exists_async({&key, 1}, {&result, 1}, patient).has_value());
+    REQUIRE(world.daemon->wait_until_holding(1));
+    std::atomic<bool> begun{false};
+    std::thread sleeper([&] {
+      begun = true;
+      world.client->wait(kLongMs);
+    });
+    while (!begun) std::this_thread::yield();
+    world.daemon->go_on();
+    std::vector<Completed> out(1);
+    while (world.client->drain(out) == 0) {
+    }
+    sleeper.join();
+    CHECK(world.client->pending() == 0);
+  }
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::milliseconds(kLongMs / 2));
 }
 
 TEST_CASE("starting checks its arguments, a callback may start the next batch") {
