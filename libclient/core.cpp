@@ -52,6 +52,41 @@ RestoreTask restore_task(NamespaceRecord& record, std::uint32_t generation) {
   return task;
 }
 
+const char* wait_name(WaitMode mode) noexcept {
+  if (mode == WaitMode::spin) return "spin";
+  return mode == WaitMode::adaptive ? "adaptive" : "event";
+}
+
+// What a further Client of the process asks of the session that it can not have any more. A value
+// that is the default asks for nothing; nor does the name, which only `simmctl` shows.
+Outcome check_shared(const ClientOptions& wanted, const ClientOptions& session) {
+  const ClientOptions defaults;
+  struct Field {
+    const char* name;
+    std::string wanted;
+    std::string standard;
+    std::string decided;
+  };
+  const Field fields[] = {
+      {"lanes", std::to_string(wanted.lanes), std::to_string(defaults.lanes),
+       std::to_string(session.lanes)},
+      {"async_lanes", std::to_string(wanted.async_lanes), std::to_string(defaults.async_lanes),
+       std::to_string(session.async_lanes)},
+      {"wait", wait_name(wanted.wait), wait_name(defaults.wait), wait_name(session.wait)},
+      {"staging_bytes", std::to_string(wanted.staging_bytes),
+       std::to_string(defaults.staging_bytes), std::to_string(session.staging_bytes)},
+  };
+  for (const Field& field : fields) {
+    if (field.wanted == field.standard || field.wanted == field.decided) continue;
+    return Error{Status::invalid_argument,
+                 field.name + (" = " + field.wanted) + ": this process has " + field.decided +
+                     ", as its first Client of this daemon asked for: give the same or the "
+                     "default (" +
+                     field.standard + "), or close the Clients and Regions first"};
+  }
+  return Done{};
+}
+
 }  // namespace
 
 Core::Core(std::string socket_path, std::string manager_address)
@@ -77,9 +112,12 @@ Outcome Core::acquire(const ClientOptions& options) {
     pool_.configure(options.lanes, options.async_lanes, static_cast<ipc::WaitMode>(options.wait));
     driver_.set_staging_bytes(options.staging_bytes);
     if (Outcome opened = link_.open(options_, options.connect_timeout_ms); !opened) return opened;
-  } else if (!link_.ready_to_set_up()) {
+  } else {
+    if (Outcome shared = check_shared(options, options_); !shared) return shared;
     // Others wait for the daemon to come back; this one wants to know whether it is there.
-    if (Outcome opened = link_.open(options_, options.connect_timeout_ms); !opened) return opened;
+    if (!link_.ready_to_set_up()) {
+      if (Outcome opened = link_.open(options_, options.connect_timeout_ms); !opened) return opened;
+    }
   }
   ++users_;
   return Done{};

@@ -78,7 +78,9 @@ struct ClientOptions {
   bool reattach = true;  // false: once the daemon has gone, calls stay `unreachable`
 };
 // lanes, async_lanes, wait, name and staging_bytes are the session's: the first Client of a process
-// on a socket (and manager address) decides them. The rest is each Client's own.
+// on a socket (and manager address) decides them. A further one that asks for another value of the
+// first three or of staging_bytes is refused (invalid_argument), unless that is the default; its
+// name is not shown. The rest is each Client's own.
 
 // Counters of the process's session, since it was first opened. A racing snapshot.
 struct ClientStats {

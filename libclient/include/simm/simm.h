@@ -77,7 +77,9 @@ typedef struct simm_client_options {
 #define SIMM_CLIENT_OPTIONS_INIT \
   { sizeof(simm_client_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
-/* `options` may be NULL. On success *out is a handle that simm_close() takes back. */
+/* `options` may be NULL. On success *out is a handle that simm_close() takes back. lanes,
+ * async_lanes, wait and staging_bytes are decided by the first client of the process on a socket:
+ * others are SIMM_INVALID_ARGUMENT, unless they are the default. */
 int simm_connect(const simm_client_options* options, simm_client** out);
 /* Waits for the client's asynchronous batches as ~Client does; callbacks are not called. NULL is
  * nothing. */

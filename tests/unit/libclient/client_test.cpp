@@ -397,6 +397,48 @@ TEST_CASE("several Clients are one session, which ends with the last handle") {
   CHECK(daemon.counts().hellos == 2);
 }
 
+TEST_CASE("a further Client whose options can not be honoured is refused by the field") {
+  SocketPlace place;
+  FakeDaemon daemon(daemon_at(place));
+  ClientOptions wanted = options_for(place);
+  wanted.lanes = 6;
+  wanted.async_lanes = 3;
+  wanted.wait = simm::WaitMode::event;
+  wanted.staging_bytes = 1 << 20;
+  std::optional<Client> first(Client::connect(wanted).value());
+  CHECK(Client::connect(wanted).has_value());
+  ClientOptions defaults;
+  defaults.socket_path = place.path();
+  CHECK(Client::connect(defaults).has_value());
+  ClientOptions own = wanted;  // each Client's own, and the name
+  own.name = "another";
+  own.sync_timeout_ms = 7;
+  own.reattach = false;
+  CHECK(Client::connect(own).has_value());
+  const auto check_refused = [&](const ClientOptions& other, const std::string& text) {
+    const auto refused = Client::connect(other);
+    REQUIRE(refused.status() == Status::invalid_argument);
+    CAPTURE(refused.error().context);
+    CHECK(refused.error().context.find(text) == 0);
+  };
+  ClientOptions other = wanted;
+  other.lanes = 16;
+  check_refused(other, "lanes = 16: this process has 6");
+  other = wanted;
+  other.async_lanes = 1;
+  check_refused(other, "async_lanes = 1: this process has 3");
+  other = wanted;
+  other.wait = simm::WaitMode::spin;
+  check_refused(other, "wait = spin: this process has event");
+  other = wanted;
+  other.staging_bytes = 2 << 20;
+  check_refused(other, "staging_bytes = 2097152: this process has 1048576");
+  CHECK(first->ping() == Status::ok);
+  CHECK(daemon.counts().hellos == 1);
+  first.reset();
+  CHECK(Client::connect(other).has_value());
+}
+
 TEST_CASE("more threads than lanes wait for one, all inside their deadline") {
   SocketPlace place;
   FakeDaemon daemon(daemon_at(place));
