@@ -24,7 +24,12 @@ struct simm_namespace {
 
 namespace simm::detail {
 
-Item PageList::page_of_c_item(const simm_item& item) noexcept {
+static_assert(sizeof(simm_item) == SIMM_ITEM_BYTES);
+
+Item PageList::page_of_c_item(const void* given) noexcept {
+  simm_item item;
+  // SAFETY: an item has at least SIMM_ITEM_BYTES: item_bytes_of().
+  std::memcpy(&item, given, sizeof item);
   Item page;
   page.key = std::string_view(static_cast<const char*>(item.key), item.key_bytes);
   page.view = item.region != nullptr ? View(item.region->region, item.offset, item.length)
@@ -67,6 +72,26 @@ bool copy_options(const Options* given, Options& out) noexcept {
   }
   std::memcpy(&out, given, std::min(bytes, sizeof(Options)));
   return true;
+}
+
+// The size of an item as the caller knows it, or 0: refused, because of what only a newer library
+// knows. Items of an older header end sooner; so far there is none.
+std::size_t item_bytes_of(const simm_item* items, std::size_t count, std::size_t given) noexcept {
+  if (given == 0 || given == sizeof(simm_item)) return sizeof(simm_item);
+  bool fits =
+      given >= SIMM_ITEM_BYTES && given <= kOptionsBytesMax && given % alignof(simm_item) == 0;
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(items);
+  for (std::size_t i = 0; fits && i < count; ++i) {
+    // SAFETY: item_bytes says that each of the caller's items has these bytes.
+    fits = std::all_of(bytes + i * given + sizeof(simm_item), bytes + (i + 1) * given,
+                       [](unsigned char byte) { return byte == 0; });
+  }
+  if (fits) return given;
+  (void)fail(Status::incompatible,
+             "item_bytes = %zu: this library knows %zu; give sizeof(simm_item) of the caller's "
+             "header, and leave newer fields 0",
+             given, sizeof(simm_item));
+  return 0;
 }
 
 // Runs a call that makes something; exceptions of the allocator end here.
@@ -163,9 +188,11 @@ struct CAccess {
     if (!valid_batch(client, items, count, results)) return SIMM_INVALID_ARGUMENT;
     if (!copy_options(options, known)) return SIMM_INCOMPATIBLE;
     if (!known_flags(known)) return SIMM_INVALID_ARGUMENT;
+    const std::size_t item_bytes = item_bytes_of(items, count, known.item_bytes);
+    if (item_bytes == 0) return SIMM_INCOMPATIBLE;
     return guarded([&] {
       return code(client->client.call(static_cast<std::uint8_t>(opcode),
-                                      PageList(std::span(items, count), results),
+                                      PageList(items, count, item_bytes, results),
                                       call_options(known)));
     });
   }
@@ -177,6 +204,8 @@ struct CAccess {
     if (!valid_batch(client, items, count, results)) return SIMM_INVALID_ARGUMENT;
     if (!copy_options(options, known)) return SIMM_INCOMPATIBLE;
     if (!known_flags(known)) return SIMM_INVALID_ARGUMENT;
+    const std::size_t item_bytes = item_bytes_of(items, count, known.item_bytes);
+    if (item_bytes == 0) return SIMM_INCOMPATIBLE;
     return guarded([&] {
       Client::Callback wrapped;
       if (callback != nullptr) {
@@ -185,7 +214,7 @@ struct CAccess {
         };
       }
       const Expected<std::uint64_t> started = client->client.start(
-          static_cast<std::uint8_t>(opcode), PageList(std::span(items, count), results),
+          static_cast<std::uint8_t>(opcode), PageList(items, count, item_bytes, results),
           call_options(known), std::move(wrapped));
       if (started && ticket != nullptr) *ticket = *started;
       return code(started.status());

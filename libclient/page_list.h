@@ -20,8 +20,14 @@ public:
       : source_(Source::items), list_(items.data()), results_(results), size_(items.size()) {}
   PageList(std::span<const std::string_view> keys, PageResult* results) noexcept
       : source_(Source::keys), list_(keys.data()), results_(results), size_(keys.size()) {}
-  PageList(std::span<const simm_item> items, simm_result* results) noexcept
-      : source_(Source::c_items), list_(items.data()), results_(results), size_(items.size()) {}
+  // `item_bytes`: the size of an item as its caller knows it, at least SIMM_ITEM_BYTES.
+  PageList(const simm_item* items, std::size_t count, std::size_t item_bytes,
+           simm_result* results) noexcept
+      : source_(Source::c_items),
+        list_(items),
+        results_(results),
+        size_(count),
+        item_bytes_(item_bytes) {}
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
@@ -35,7 +41,7 @@ public:
       case Source::c_items:
         break;
     }
-    return page_of_c_item(static_cast<const simm_item*>(list_)[index]);
+    return page_of_c_item(static_cast<const std::byte*>(list_) + index * item_bytes_);
   }
 
   void set(std::size_t index, Status status, std::uint64_t bytes) const noexcept {
@@ -62,12 +68,13 @@ public:
 
 private:
   enum class Source : std::uint8_t { items, keys, c_items };
-  static Item page_of_c_item(const simm_item& item) noexcept;  // c_api.cpp
+  static Item page_of_c_item(const void* given) noexcept;  // c_api.cpp
 
   Source source_ = Source::items;
   const void* list_ = nullptr;
   void* results_ = nullptr;
   std::size_t size_ = 0;
+  std::size_t item_bytes_ = 0;
 };
 
 }  // namespace simm::detail

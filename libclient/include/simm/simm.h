@@ -144,7 +144,9 @@ void simm_namespace_free(simm_namespace* name_space);
 /* --- data --------------------------------------------------------------------------------------
  */
 
-/* One page. Either `region` and `offset`, or region NULL and `address` inside a registered region.
+/* One page; zero it first. Later versions append fields, and tell by `item_bytes` of the call's
+ * options how large the caller's is. Either `region` and `offset`, or region NULL and `address`
+ * inside a registered region.
  */
 typedef struct simm_item {
   const void* key;
@@ -170,10 +172,13 @@ typedef struct simm_call_options {
   uint32_t replace;                 /* put: not 0 = replace an existing object atomically */
   uint32_t ttl_ms;
   uint32_t lease_ms;
-  uint32_t flags; /* SIMM_EXACT_SIZE | SIMM_SHARED_READS | SIMM_RANGED */
+  uint32_t flags;    /* SIMM_EXACT_SIZE | SIMM_SHARED_READS | SIMM_RANGED */
+  size_t item_bytes; /* sizeof(simm_item); 0: SIMM_ITEM_BYTES, as with NULL for the options */
 } simm_call_options;
 #define SIMM_CALL_OPTIONS_INIT \
-  { sizeof(simm_call_options), 0, 0, 0, 0, 0, 0 }
+  { sizeof(simm_call_options), 0, 0, 0, 0, 0, 0, sizeof(simm_item) }
+/* The size of simm_item in the first version: up to and with `depth`. */
+#define SIMM_ITEM_BYTES (offsetof(simm_item, depth) + 2 * sizeof(uint32_t))
 
 /* A batch of any length; results[i] answers items[i]. All but put and get look at the keys only.
  * Returns 0 when it was carried out, whatever became of its pages. `options` may be NULL. */
