@@ -264,6 +264,35 @@ int simm_ping(simm_client* client, uint32_t timeout_ms) {
   options.timeout_ms = timeout_ms;
   return simm::detail::code(client->client.ping(options));
 }
+uint64_t simm_max_value_bytes(const simm_client* client) {
+  return client != nullptr ? client->client.max_value_bytes() : 0;
+}
+int simm_stats(const simm_client* client, simm_client_stats* out) {
+  if (client == nullptr || out == nullptr) return simm::detail::null_argument("client or out");
+  const size_t bytes = out->struct_size;
+  if (bytes < sizeof(size_t) || bytes > simm::detail::kOptionsBytesMax) {
+    return simm::detail::code(
+        simm::detail::fail(simm::Status::invalid_argument,
+                           "struct_size = %zu: use SIMM_CLIENT_STATS_INIT, which sets it", bytes));
+  }
+  simm::detail::forget_last_error();
+  const simm::ClientStats stats = client->client.stats();
+  simm_client_stats known = SIMM_CLIENT_STATS_INIT;
+  known.struct_size = bytes;
+  known.submissions = stats.submissions;
+  known.pages = stats.pages;
+  known.pages_ok = stats.pages_ok;
+  known.bytes_moved = stats.bytes_moved;
+  known.bytes_staged = stats.bytes_staged;
+  known.timeouts = stats.timeouts;
+  known.unreachable = stats.unreachable;
+  known.lane_waits = stats.lane_waits;
+  known.attaches = stats.attaches;
+  known.taken_back = stats.taken_back;
+  known.bytes_made_present = stats.bytes_made_present;
+  std::memcpy(out, &known, std::min(bytes, sizeof known));
+  return SIMM_OK;
+}
 
 int simm_region_allocate(simm_client* client, uint64_t bytes, const simm_region_options* options,
                          simm_region** out) {
@@ -273,6 +302,7 @@ int simm_region_allocate(simm_client* client, uint64_t bytes, const simm_region_
   if (!simm::detail::copy_options(options, known)) return SIMM_INCOMPATIBLE;
   return simm::detail::guarded([&] {
     simm::AllocateOptions wanted;
+    if (known.name != nullptr) wanted.name = known.name;
     wanted.huge_pages = known.huge_pages != 0;
     wanted.prefault = known.no_prefault == 0;
     // 0 is "no binding" here, so that a zeroed struct means the defaults.

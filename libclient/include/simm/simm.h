@@ -48,7 +48,7 @@ const char* simm_status_name(int code);
 /* The failure of this thread's last call in words; "" when nothing of it failed (a page that is not
  * found is no failure). Valid until the thread's next call. Functions that only look at something
  * and those that free leave it alone: names, simm_attached, simm_pending, simm_region_data, _size,
- * _kind_of and _reason. */
+ * _kind_of and _reason, simm_max_value_bytes. */
 const char* simm_last_error(void);
 /* Version of the library at run time, for instance "0.1.0". Static storage. */
 const char* simm_version(void);
@@ -88,6 +88,28 @@ void simm_close(simm_client* client);
 int simm_attached(const simm_client* client);
 /* A round trip that does nothing. timeout_ms 0: the default. */
 int simm_ping(simm_client* client, uint32_t timeout_ms);
+/* The longest value that the daemon takes; 0 while it is away. */
+uint64_t simm_max_value_bytes(const simm_client* client);
+
+/* Counters of the process's session since it was first opened, as simm::ClientStats. */
+typedef struct simm_client_stats {
+  size_t struct_size;
+  uint64_t submissions;
+  uint64_t pages;
+  uint64_t pages_ok;
+  uint64_t bytes_moved;
+  uint64_t bytes_staged; /* copied by libsimm */
+  uint64_t timeouts;     /* pages */
+  uint64_t unreachable;  /* pages */
+  uint64_t lane_waits;   /* calls that found every lane taken */
+  uint64_t attaches;     /* sessions opened, the first one included */
+  uint64_t taken_back;   /* slices taken back from a stopped daemon */
+  uint64_t bytes_made_present;
+} simm_client_stats;
+#define SIMM_CLIENT_STATS_INIT \
+  { sizeof(simm_client_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+/* Fills what both sides know of *out, whose struct_size the caller sets; newer fields stay. */
+int simm_stats(const simm_client* client, simm_client_stats* out);
 
 /* --- memory ------------------------------------------------------------------------------------
  */
@@ -109,9 +131,10 @@ typedef struct simm_region_options {
   uint32_t huge_pages;      /* allocate */
   uint32_t bind_node;       /* allocate: 0 = no binding, else NUMA node + 1 */
   uint32_t no_prefault;     /* allocate */
+  const char* name;         /* allocate: shown by `simmctl regions`; NULL: "simm" */
 } simm_region_options;
 #define SIMM_REGION_OPTIONS_INIT \
-  { sizeof(simm_region_options), 0, 0, 0, 0, 0, 0 }
+  { sizeof(simm_region_options), 0, 0, 0, 0, 0, 0, 0 }
 
 /* As Client::allocate_region, register_region and register_fd. `options` may be NULL. */
 int simm_region_allocate(simm_client* client, uint64_t bytes, const simm_region_options* options,
