@@ -164,7 +164,8 @@ std::string AdminReports::sockets() const {
                    {"tenant", listener.tenant.empty() ? "(by uid and gid)" : listener.tenant},
                    {"sessions", listener.sessions},
                    {"sessions_max", environment_.config.session.sessions_max},
-                   {"in_handshake", listener.unauthenticated}});
+                   {"in_handshake", listener.unauthenticated},
+                   {"waiting", listener.waiting}});
   }
   return base::json_text(all);
 }

@@ -58,9 +58,14 @@ server::ServerConfig server_config(const base::Config& config, bool has_network)
 
 session::SessionSetLimits session_limits(const base::Config& config) {
   session::SessionSetLimits limits;
-  // Sessions go to the agent with the fewest, but those that leave do not choose where.
-  limits.sessions_max =
-      config.session.sessions_max * static_cast<std::uint32_t>(config.sockets.size());
+  // Sessions go to the agent with the fewest, but those that leave do not choose where. Each tenant
+  // that may come by a socket has its sessions_max there: one, or whoever has a uid or gid, and
+  // the default one.
+  std::uint32_t guests = 0;
+  for (const base::SocketConfig& socket : config.sockets) {
+    guests += socket.tenant.empty() ? static_cast<std::uint32_t>(config.tenants.size()) + 1 : 1;
+  }
+  limits.sessions_max = config.session.sessions_max * guests;
   limits.operations_max = config.engine.operations_max;
   return limits;
 }

@@ -1,9 +1,12 @@
 #include "daemon/attach/attach_server.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
+#include "ipc/control_codec.h"
 #include "ipc/peer_identity.h"
 
 namespace simm::control {
@@ -61,17 +64,10 @@ Expected<ipc::FdListener> AttachServer::open_listener(const base::SocketConfig& 
 
 void AttachServer::accept_when_possible(std::size_t index) {
   Listener& listener = *listeners_[index];
-  if (draining_ || listener.waiting) return;
-  base::LimitCounters& limits = services_.environment.limits;
-  if (listener.unauthenticated >= base::kUnauthenticatedMax) {
-    return limits.reached(base::Limit::unauthenticated_per_socket);
-  }
-  if (listener.sessions >= services_.environment.config.session.sessions_max) {
-    return limits.reached(base::Limit::sessions_per_socket);
-  }
-  listener.waiting = true;
+  if (draining_ || listener.accepting) return;
+  listener.accepting = true;
   listener.readable.when_readable([this, index] {
-    listeners_[index]->waiting = false;
+    listeners_[index]->accepting = false;
     accept_one(index);
   });
 }
@@ -84,11 +80,11 @@ void AttachServer::accept_one(std::size_t index) {
                                         accepted.error().context);
     services_.environment.limits.reached(base::Limit::descriptors);
     // Not at once: the connection is still there, so the socket stays readable.
-    listener.waiting = true;
+    listener.accepting = true;
     listener.retry.expires_after(kRetryAfter);
     listener.retry.async_wait([this, index](const boost::system::error_code& cancelled) {
       if (cancelled) return;
-      listeners_[index]->waiting = false;
+      listeners_[index]->accepting = false;
       accept_when_possible(index);
     });
     return;
@@ -97,31 +93,100 @@ void AttachServer::accept_one(std::size_t index) {
     ipc::FdSocket socket = std::move(**accepted);
     auto peer = ipc::PeerIdentity::of(socket.fd());
     if (peer) {
-      const Tenant& tenant = services_.tenants.resolve(listener.tenant, peer->uid(), peer->gid());
-      const std::uint64_t session_id = next_session_id_++;
-      auto attachment = std::make_shared<Attachment>(
-          services_, *this, session_id, std::move(socket), std::move(*peer), tenant, index);
-      attachments_.emplace(session_id, attachment);
-      ++listener.unauthenticated;
-      ++listener.sessions;
-      accepted_.add();
-      open_.add();
-      attachment->start();
+      receive_guest(index, std::move(socket), std::move(*peer));
     } else {
       services_.environment.errors.record("control.identity", peer.status(), peer.error().context);
-      drop(std::move(socket), listener);
+      // Whose it is nobody knows; no session waits for this.
+      constexpr auto kNobody = static_cast<uid_t>(-1);
+      drop(std::move(socket), services_.tenants.resolve(listener.tenant, kNobody, kNobody));
     }
   }
   accept_when_possible(index);
 }
 
-void AttachServer::drop(ipc::FdSocket socket, const Listener& listener) {
+void AttachServer::receive_guest(std::size_t index, ipc::FdSocket socket, ipc::PeerIdentity peer) {
+  Listener& listener = *listeners_[index];
+  const Tenant& tenant = services_.tenants.resolve(listener.tenant, peer.uid(), peer.gid());
+  Guests& guests = listener.guests.try_emplace(tenant.id.value, tenant).first->second;
+  const std::uint32_t waiting_max = services_.environment.config.session.sessions_max;
+  if (guests.waiting.size() >= waiting_max) forget_hung_up(guests);
+  if (guests.waiting.size() >= waiting_max) return turn_away(std::move(socket), tenant);
+  guests.waiting.push_back({std::move(socket), std::move(peer)});
+  let_in(index, guests);
+}
+
+void AttachServer::let_in(std::size_t index, Guests& guests) {
+  // An attachment that ends as it starts comes here again: one loop does it all.
+  if (draining_ || guests.letting_in) return;
+  guests.letting_in = true;
+  while (!guests.waiting.empty()) {
+    if (const auto limit = limit_at(guests)) {
+      services_.environment.limits.reached(*limit);
+      break;
+    }
+    Waiting next = std::move(guests.waiting.front());
+    guests.waiting.pop_front();
+    const std::uint64_t session_id = next_session_id_++;
+    auto attachment =
+        std::make_shared<Attachment>(services_, *this, session_id, std::move(next.socket),
+                                     std::move(next.peer), guests.tenant, index);
+    attachments_.emplace(session_id, attachment);
+    ++guests.unauthenticated;
+    ++guests.sessions;
+    accepted_.add();
+    open_.add();
+    attachment->start();
+  }
+  guests.letting_in = false;
+}
+
+std::optional<base::Limit> AttachServer::limit_at(const Guests& guests) const {
+  if (guests.sessions >= services_.environment.config.session.sessions_max) {
+    return base::Limit::sessions_per_socket;
+  }
+  if (guests.unauthenticated >= base::kUnauthenticatedMax) {
+    return base::Limit::unauthenticated_per_socket;
+  }
+  return std::nullopt;
+}
+
+void AttachServer::forget_hung_up(Guests& guests) {
+  std::vector<pollfd> looked_at;
+  for (const Waiting& waiting : guests.waiting) looked_at.push_back({waiting.socket.fd(), 0, 0});
+  if (::poll(looked_at.data(), looked_at.size(), 0) <= 0) return;
+  std::deque<Waiting> staying;
+  for (std::size_t i = 0; i < looked_at.size(); ++i) {
+    Waiting& waiting = guests.waiting[i];
+    if (looked_at[i].revents == 0) {
+      staying.push_back(std::move(waiting));
+    } else {
+      drop(std::move(waiting.socket), guests.tenant);
+    }
+  }
+  guests.waiting = std::move(staying);
+}
+
+void AttachServer::turn_away(ipc::FdSocket socket, const Tenant& tenant) {
+  services_.environment.counters.counter("control.attach.refused").add();
+  const std::string most = std::to_string(services_.environment.config.session.sessions_max);
+  const auto packet = ipc::encode(ipc::Refused{
+      Status::out_of_memory,
+      "tenant " + tenant.name + " has all sessions of this socket, and " + most +
+          " connections wait already (session.sessions_max = " + most +
+          "): end processes of this tenant, or raise session.sessions_max and restart the daemon"});
+  // Whoever can not take these words sees the hang-up.
+  if (packet) (void)socket.try_send(*packet);
+  drop(std::move(socket), tenant);
+}
+
+void AttachServer::drop(ipc::FdSocket socket, const Tenant& tenant) {
   if (socket.shut()) return;
-  // Whose it is nobody knows; no session waits for this.
-  constexpr auto kNobody = static_cast<uid_t>(-1);
   auto last = std::make_shared<ipc::FdSocket>(std::move(socket));
-  services_.closers.submit(services_.tenants.resolve(listener.tenant, kNobody, kNobody),
-                           [last]() { last->close(); });
+  services_.closers.submit(tenant, [last]() { last->close(); });
+}
+
+AttachServer::Guests& AttachServer::guests_of(const Attachment& attachment) {
+  return listeners_[attachment.listener()]->guests.at(attachment.tenant().id.value);
 }
 
 void AttachServer::drain(std::function<void()> when_empty) {
@@ -130,6 +195,10 @@ void AttachServer::drain(std::function<void()> when_empty) {
   for (const auto& listener : listeners_) {
     listener->readable.stop();
     listener->retry.cancel();
+    for (auto& [id, guests] : listener->guests) {
+      for (Waiting& waiting : guests.waiting) drop(std::move(waiting.socket), guests.tenant);
+      guests.waiting.clear();
+    }
   }
   std::vector<std::shared_ptr<Attachment>> all;
   for (const auto& [id, attachment] : attachments_) all.push_back(attachment);
@@ -144,16 +213,19 @@ std::vector<const Attachment*> AttachServer::attachments() const {
 }
 
 void AttachServer::on_handshake_over(Attachment& attachment) {
-  const std::size_t index = attachment.listener();
-  --listeners_[index]->unauthenticated;
-  accept_when_possible(index);
+  Guests& guests = guests_of(attachment);
+  --guests.unauthenticated;
+  let_in(attachment.listener(), guests);
 }
 
 std::vector<ListenerView> AttachServer::listeners() const {
   std::vector<ListenerView> all;
   for (const auto& listener : listeners_) {
-    all.push_back(
-        {listener->path, listener->tenant, listener->sessions, listener->unauthenticated});
+    if (listener->guests.empty()) all.push_back({listener->path, listener->tenant, 0, 0, 0});
+    for (const auto& [id, guests] : listener->guests) {
+      all.push_back({listener->path, guests.tenant.name, guests.sessions, guests.unauthenticated,
+                     static_cast<std::uint32_t>(guests.waiting.size())});
+    }
   }
   return all;
 }
@@ -166,11 +238,12 @@ void AttachServer::on_closed(Attachment& attachment) {
     if (ended_.size() > kEndedSessionsKept) ended_.pop_back();
   }
   const std::size_t index = attachment.listener();
-  --listeners_[index]->sessions;
+  Guests& guests = guests_of(attachment);
+  --guests.sessions;
   closed_.add();
   open_.sub();
   attachments_.erase(attachment.session_id());
-  accept_when_possible(index);
+  let_in(index, guests);
   if (draining_ && attachments_.empty() && when_empty_) std::exchange(when_empty_, nullptr)();
 }
 

@@ -1,7 +1,8 @@
 // AttachServer: the listening sockets and everybody who attached through them. Admission is per
-// listening socket: at most kUnauthenticatedMax connections in the handshake and
-// session.sessions_max sessions; whoever comes beyond that waits in the socket's queue, and nobody
-// on another socket notices.
+// tenant on a listening socket: at most kUnauthenticatedMax connections in the handshake and
+// session.sessions_max sessions. As many connections as sessions wait for one of these to end; the
+// next one is refused. A socket accepts at once whoever comes, because only then the daemon sees
+// whose connection it is: so a tenant without room costs the others on its socket no time.
 // Owned by the composition root. Thread: control.
 #pragma once
 
@@ -10,7 +11,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/attach/attachment.h"
@@ -34,12 +37,13 @@ struct EndedSession {
   base::TimeNs ended_ns = 0;
 };
 
-// A listening socket and who came through it.
+// A listening socket and what one tenant has there; a socket without any connection is one, too.
 struct ListenerView {
   std::string path;
-  std::string tenant;  // empty: decided by uid and gid
+  std::string tenant;  // empty: nobody is there, and uid and gid will decide
   std::uint32_t sessions = 0;
   std::uint32_t unauthenticated = 0;
+  std::uint32_t waiting = 0;
 };
 
 class AttachServer final : public AttachmentOwner, public DataPlaneEvents {
@@ -86,6 +90,20 @@ public:
                        ipc::BellSocket bell) override;
 
 private:
+  // A connection that waits until its tenant has room.
+  struct Waiting {
+    ipc::FdSocket socket;
+    ipc::PeerIdentity peer;
+  };
+  // What a tenant has on a listening socket.
+  struct Guests {
+    explicit Guests(const Tenant& whose) : tenant(whose) {}
+    const Tenant& tenant;
+    std::uint32_t unauthenticated = 0;
+    std::uint32_t sessions = 0;  // in every state, the handshake included
+    std::deque<Waiting> waiting;
+    bool letting_in = false;
+  };
   struct Listener {
     Listener(Environment& environment, ipc::FdListener opened, const base::SocketConfig& config)
         : socket(std::move(opened)),
@@ -98,17 +116,24 @@ private:
     std::string tenant;
     Readiness readable;
     boost::asio::steady_timer retry;
-    std::uint32_t unauthenticated = 0;
-    std::uint32_t sessions = 0;  // in every state, the handshake included
-    bool waiting = false;        // for a connection
+    std::map<std::uint64_t, Guests> guests;  // by TenantId
+    bool accepting = false;                  // it waits for a connection
   };
 
   Expected<ipc::FdListener> open_listener(const base::SocketConfig& config,
                                           std::vector<InheritedSocket>& inherited);
   void accept_when_possible(std::size_t index);
   void accept_one(std::size_t index);
+  void receive_guest(std::size_t index, ipc::FdSocket socket, ipc::PeerIdentity peer);
+  [[nodiscard]] Guests& guests_of(const Attachment& attachment);
+  // Attaches those that wait, as far as there is room.
+  void let_in(std::size_t index, Guests& guests);
+  // The limit that keeps the next one out; nothing when there is room.
+  [[nodiscard]] std::optional<base::Limit> limit_at(const Guests& guests) const;
+  void forget_hung_up(Guests& guests);
+  void turn_away(ipc::FdSocket socket, const Tenant& tenant);
   // It never became an attachment.
-  void drop(ipc::FdSocket socket, const Listener& listener);
+  void drop(ipc::FdSocket socket, const Tenant& tenant);
   [[nodiscard]] std::shared_ptr<Attachment> find(std::uint64_t session_id) const;
 
   AttachServices services_;

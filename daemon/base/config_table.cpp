@@ -157,7 +157,8 @@ constexpr KeySpec kKeys[] = {
      "Lanes of a session that asks for no number; a lane serves one caller at a time.",
      [](C& c, N, V& v) { c.session.lanes_default = u32(v); }},
     {"session.sessions_max", KeyType::integer, "256", 1, 65'535, "",
-     "Sessions per listening socket; more wait in its queue.",
+     "Sessions of one tenant on one listening socket; as many more connections wait, then they are "
+     "refused.",
      [](C& c, N, V& v) { c.session.sessions_max = u32(v); }},
     {"session.regions_max", KeyType::integer, "4096", 1, ipc::kRegionsMax, "",
      "Memory regions per session.", [](C& c, N, V& v) { c.session.regions_max = u32(v); }},

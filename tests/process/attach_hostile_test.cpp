@@ -2,6 +2,8 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +12,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ipc/layout.h"
@@ -64,6 +67,36 @@ TEST_CASE("silent connections are thrown out, and others get in meanwhile") {
   CHECK(daemon.counter("limit.unauthenticated_per_socket.reached") > 0);
   for (RawClient& client : silent) CHECK(client.hung_up());
   CHECK(daemon.counter("control.closed.handshake_timeout") == 100);
+}
+
+TEST_CASE("a user with all sessions of a socket keeps another tenant's user out of nothing") {
+  if (::geteuid() != 0) {
+    MESSAGE("skipped: to connect as another user needs root");
+    return;
+  }
+  constexpr uid_t kRed = 54321;
+  constexpr uid_t kGreen = 54322;
+  DaemonProcess daemon(R"("sockets": [{"path": "$DIR/simm.sock", "mode": "0666"}],
+    "tenants": [{"name": "red", "uids": [54321]}, {"name": "green", "uids": [54322]}],
+    "session": {"sessions_max": 3})");
+  const bool started = daemon.start();
+  REQUIRE_MESSAGE(started, daemon.log());
+  REQUIRE(::chmod(daemon.directory().c_str(), 0755) == 0);
+  // The kernel keeps a user for each thread: this one's clients are that user's.
+  const auto attach_as = [&](uid_t uid, std::vector<RawClient>& clients) {
+    bool attached = false;
+    std::thread([&] {
+      if (::syscall(SYS_setresuid, uid, uid, uid) != 0) return;
+      attached = clients.emplace_back(daemon.socket()).attach(1);
+    }).join();
+    return attached;
+  };
+  std::vector<RawClient> clients;
+  clients.reserve(6);
+  for (int i = 0; i < 3; ++i) CHECK(attach_as(kRed, clients));
+  // As many of the other tenant: the data agents have room for both.
+  for (int i = 0; i < 3; ++i) CHECK(attach_as(kGreen, clients));
+  CHECK(sessions(daemon) == 6);
 }
 
 TEST_CASE("odd descriptors are no region") {

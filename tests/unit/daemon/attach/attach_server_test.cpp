@@ -4,8 +4,11 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <string>
+#include <thread>
 
 #include "ipc/memory_file.h"
 #include "tests/unit/daemon/attach/attach_world.h"
@@ -13,6 +16,20 @@
 namespace attach_server_test {
 
 using namespace control_fixture;
+
+constexpr uid_t kRed = 54321;
+constexpr uid_t kGreen = 54322;
+
+// A connection whose other end is a process of that user, for the daemon. Credentials of the kernel
+// belong to a thread, so one of its own has the user.
+ipc::FdSocket connect_as(World& world, uid_t uid) {
+  ipc::FdSocket socket;
+  std::thread([&] {
+    if (::syscall(SYS_setresuid, uid, uid, uid) == 0) socket = world.connect();
+  }).join();
+  REQUIRE(socket.valid());
+  return socket;
+}
 
 TEST_CASE("an attach grants a sealed session memory with a prefaced header") {
   World world;
@@ -216,6 +233,70 @@ TEST_CASE("sessions beyond sessions_max wait until one goes") {
   CHECK(world.counters.value("limit.sessions_per_socket.reached") > 0);
   one.close();
   CHECK(std::holds_alternative<ipc::Welcome>(world.receive(three).message));
+}
+
+// Tenants red and green by uid, on a socket that both may use.
+void by_uid(base::Config& config) {
+  config.session.sessions_max = 2;
+  config.sockets[0].mode = 0666;
+  config.tenants = {{"red", {kRed}, {}, 100, 1, 1 << 30}, {"green", {kGreen}, {}, 100, 1, 1 << 30}};
+}
+
+TEST_CASE("a tenant that has all its sessions of a socket keeps no other tenant out of it") {
+  if (::geteuid() != 0) {
+    MESSAGE("skipped: to connect as another user needs root");
+    return;
+  }
+  World world(by_uid);
+  REQUIRE(::chmod(world.directory.path().c_str(), 0755) == 0);
+  std::vector<ipc::FdSocket> red;
+  for (int i = 0; i < 4; ++i) red.push_back(connect_as(world, kRed));
+  for (ipc::FdSocket& socket : red) World::send(socket, ipc::Hello{});
+  world.until([&] { return world.server.listeners()[0].waiting == 2; });
+  // Two have a session, two wait; the next one is told so.
+  ipc::FdSocket fifth = connect_as(world, kRed);
+  const World::Answer answer = world.receive(fifth);
+  const auto* refused = std::get_if<ipc::Refused>(&answer.message);
+  REQUIRE(refused != nullptr);
+  CHECK(refused->status == Status::out_of_memory);
+  CHECK(refused->reason.find("tenant red") != std::string::npos);
+  CHECK(refused->reason.find("session.sessions_max") != std::string::npos);
+  CHECK(world.hung_up(fifth));
+
+  ipc::FdSocket green = connect_as(world, kGreen);
+  World::send(green, ipc::Hello{});
+  World::Answer greeting = world.receive(green);
+  const auto* welcome = std::get_if<ipc::Welcome>(&greeting.message);
+  REQUIRE(welcome != nullptr);
+  CHECK(welcome->tenant == "green");
+
+  // Whoever gave up waiting makes room for the next; the first that waits comes in first.
+  red[3].close();
+  ipc::FdSocket sixth = connect_as(world, kRed);
+  world.settle();
+  CHECK(world.server.sessions() == 3);
+  red[0].close();
+  CHECK(std::holds_alternative<ipc::Welcome>(world.receive(red[2]).message));
+}
+
+TEST_CASE("handshakes that a tenant leaves open keep no other tenant out of their socket") {
+  if (::geteuid() != 0) {
+    MESSAGE("skipped: to connect as another user needs root");
+    return;
+  }
+  World world([](base::Config& config) {
+    by_uid(config);
+    config.session.sessions_max = 256;
+    config.session.handshake_ms = 60'000;
+  });
+  REQUIRE(::chmod(world.directory.path().c_str(), 0755) == 0);
+  std::vector<ipc::FdSocket> silent;
+  for (std::uint32_t i = 0; i < base::kUnauthenticatedMax + 5; ++i) {
+    silent.push_back(connect_as(world, kRed));
+  }
+  ipc::FdSocket green = connect_as(world, kGreen);
+  World::send(green, ipc::Hello{});
+  CHECK(std::holds_alternative<ipc::Welcome>(world.receive(green).message));
 }
 
 TEST_CASE("regions are opened off the control thread, named, and freed with their session") {
