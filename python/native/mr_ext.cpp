@@ -73,6 +73,7 @@ void MrExt::add(std::uintptr_t address, std::uint64_t length, const py::object& 
   const PieceOptions options{fd, fd_offset, is_pinned(owner), wait_if_stopped_};
   pieces_.push_back({address, length, owner,
                      RegistrationBook::instance().cover(address, length, owner, options)});
+  pieces_.back().registration->add_holder();
   ranges_.push_back({address, length});
 }
 
@@ -86,6 +87,25 @@ void MrExt::deregister() noexcept {
   }
   if (!first) return;
   for (Piece& piece : pieces_) piece.registration->release();
+  released_ = true;
+}
+
+void MrExt::drop_memory() noexcept {
+  if (!released_) return;  // another thread is about to
+  for (Piece& piece : pieces_) {
+    // Out of the piece first: their ends may run Python.
+    const py::object owner = std::move(piece.owner);
+    const std::shared_ptr<Registration> registration = std::move(piece.registration);
+    if (registration) registration->remove_holder();
+  }
+}
+
+int MrExt::visit_memory(visitproc visit, void* arg) const {
+  for (const Piece& piece : pieces_) {
+    Py_VISIT(piece.owner.ptr());
+    if (piece.registration) Py_VISIT(piece.registration->sole_owner());
+  }
+  return 0;
 }
 
 bool MrExt::covers(std::uintptr_t address, std::uint64_t length) const noexcept {
@@ -96,8 +116,10 @@ bool MrExt::covers(std::uintptr_t address, std::uint64_t length) const noexcept 
 }
 
 bool MrExt::is_there() const noexcept {
-  return std::all_of(pieces_.begin(), pieces_.end(),
-                     [](const Piece& piece) { return is_still_at(piece.owner, piece.address); });
+  return std::all_of(pieces_.begin(), pieces_.end(), [](const Piece& piece) {
+    const py::object owner = piece.owner;  // it is asked in Python: the piece may lose it meanwhile
+    return is_still_at(owner, piece.address);
+  });
 }
 
 std::uint64_t MrExt::bytes() const noexcept {
@@ -110,12 +132,17 @@ py::list MrExt::pieces() const {
   py::list list;
   for (const Piece& piece : pieces_) {
     std::pair<std::string, std::string> kind("unregistered", "no Store is open");
-    if (closed_) kind = {"deregistered", "deregister_mr() was called"};
-    const auto kinds = piece.registration->kinds();
+    const std::shared_ptr<Registration> registration = piece.registration;
+    if (closed_ || !registration) {
+      list.append(py::make_tuple(piece.address, piece.length, "deregistered",
+                                 "deregister_mr() was called"));
+      continue;
+    }
+    const auto kinds = registration->kinds();
     // Of several sessions, what a daemon has: the others may be away.
     const auto mapped = std::find_if(kinds.begin(), kinds.end(),
                                      [](const auto& one) { return one.first != "staged"; });
-    if (!closed_ && !kinds.empty()) kind = mapped == kinds.end() ? kinds.front() : *mapped;
+    if (!kinds.empty()) kind = mapped == kinds.end() ? kinds.front() : *mapped;
     list.append(py::make_tuple(piece.address, piece.length, kind.first, kind.second));
   }
   return list;
@@ -278,17 +305,72 @@ void bind_blocks(py::module_& module) {
           py::arg("offset"), py::arg("length"));
 }
 
+using Holder = std::shared_ptr<MrExt>;
+
+// The object's own pointer, when no view shares it: a view is not seen by the collector, and needs
+// the memory. Else nullptr. All pointers come and go with the interpreter's lock held.
+Holder* sole_holder(PyObject* self) {
+  auto* const instance = reinterpret_cast<py::detail::instance*>(self);
+  // The collector may run before pybind11 has laid the object out.
+  if (!instance->simple_layout && instance->nonsimple.values_and_holders == nullptr) return nullptr;
+  auto place = instance->get_value_and_holder();
+  if (!place.holder_constructed()) return nullptr;
+  Holder& holder = place.holder<Holder>();
+  return holder.use_count() == 1 ? &holder : nullptr;
+}
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+#if PY_VERSION_HEX >= 0x03090000
+  Py_VISIT(Py_TYPE(self));
+#endif
+  const Holder* const holder = sole_holder(self);
+  return holder == nullptr ? 0 : (*holder)->visit_memory(visit, arg);
+}
+
+// Before anything of the cycle is taken apart: a tensor would give its memory away first.
+void finalize(PyObject* self) {
+  if (Holder* const holder = sole_holder(self)) (*holder)->deregister();
+}
+
+int clear(PyObject* self) {
+  if (Holder* const holder = sole_holder(self)) (*holder)->drop_memory();
+  return 0;
+}
+
+// The end of an MrExt gives the interpreter's lock up: the collector must not find it meanwhile.
+void dealloc(PyObject* self) {
+  PyObject_GC_UnTrack(self);
+  reinterpret_cast<PyTypeObject*>(py::detail::get_internals().instance_base)->tp_dealloc(self);
+}
+
+// Memory may refer to its own region: `tensor.mr = register_mr(tensor)`.
+void show_to_collector(PyHeapTypeObject* heap_type) {
+  PyTypeObject& type = heap_type->ht_type;
+  type.tp_flags |= Py_TPFLAGS_HAVE_GC;
+  type.tp_traverse = &traverse;
+  type.tp_finalize = &finalize;
+  type.tp_clear = &clear;
+  type.tp_dealloc = &dealloc;
+}
+
+void deregister(const Holder& self) {
+  self->deregister();
+  constexpr int kOurs = 2;  // the object's pointer, and the call's
+  if (self.use_count() <= kOurs) self->drop_memory();
+}
+
 }  // namespace
 
 void bind_memory(py::module_& module) {
-  py::class_<MrExt, std::shared_ptr<MrExt>>(
-      module, "MrExt", "Registered memory, from register_mr(). Keeps the memory alive.")
+  py::class_<MrExt, Holder>(module, "MrExt",
+                            "Registered memory, from register_mr(). Keeps the memory alive.",
+                            py::custom_type_setup(&show_to_collector))
       .def(py::init<const py::object&, bool>(), py::arg("memory"), py::kw_only(),
            py::arg("wait_if_stopped") = false)
       .def(py::init<std::uintptr_t, std::uint64_t, const py::object&, int, std::uint64_t, bool>(),
            py::arg("ptr"), py::arg("size"), py::arg("owner") = py::none(), py::arg("fd") = -1,
            py::arg("fd_offset") = 0, py::kw_only(), py::arg("wait_if_stopped") = false)
-      .def("deregister", &MrExt::deregister)
+      .def("deregister", &deregister)
       .def_property_readonly("closed", &MrExt::closed)
       .def_property_readonly("size", &MrExt::bytes, "Bytes, of all its pieces.")
       .def_property_readonly("pieces", &MrExt::pieces,

@@ -26,10 +26,17 @@ public:
         std::uint64_t fd_offset, bool wait_if_stopped);
   MrExt(const MrExt&) = delete;
   MrExt& operator=(const MrExt&) = delete;
-  ~MrExt() { deregister(); }
+  ~MrExt() {
+    deregister();
+    drop_memory();
+  }
 
   // Waits for the operations on its memory. Safe twice and from several threads.
   void deregister() noexcept;
+  // Keeps the memory alive no longer, once it is deregistered. For whoever has the last pointer.
+  void drop_memory() noexcept;
+  // What the collector of cycles has to know: the references to memory that are this object's.
+  int visit_memory(visitproc visit, void* arg) const;  // the names that Py_VISIT wants
   [[nodiscard]] bool closed() const noexcept { return closed_; }
   [[nodiscard]] bool covers(std::uintptr_t address, std::uint64_t length) const noexcept;
   // Have all its tensors the memory that they had when they were registered?
@@ -55,6 +62,7 @@ private:
   std::vector<MemoryRange> ranges_;  // of the pieces
   bool wait_if_stopped_;
   bool closed_ = false;
+  bool released_ = false;  // nothing needs the memory any more
 };
 
 struct BlockView {

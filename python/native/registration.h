@@ -48,6 +48,14 @@ public:
   // Kind and reason of each of its regions.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> kinds() const;
 
+  // An MrExt that has it comes and goes. The only one may show the owner to the collector of
+  // cycles; with several of them nobody may, since the one reference would be counted twice.
+  void add_holder() noexcept { ++holders_; }
+  void remove_holder() noexcept { --holders_; }
+  [[nodiscard]] PyObject* sole_owner() const noexcept {
+    return holders_ == 1 ? owner_.ptr() : nullptr;
+  }
+
 private:
   friend class RegistrationBook;
   void end() noexcept;  // safe twice
@@ -60,6 +68,7 @@ private:
   pybind11::object owner_;
   PieceOptions options_;
   Region memory_;  // of libsimm's own memory, which lives as long as this handle
+  std::uint32_t holders_ = 0;
   // Under the book's mutex:
   std::vector<Placed> regions_;
   std::uint32_t users_ = 0;

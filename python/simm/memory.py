@@ -27,7 +27,8 @@ def register_mr(memory: Any, size: Optional[int] = None, *,
 
     Returns the region, or None when the daemon or libsimm refuses (the reason is logged), for
     instance for memory that overlaps a region in part. TypeError: not memory, or read-only.
-    The region keeps the memory alive (not with an address). Thread: any.
+    The region keeps the memory alive (not with an address) until deregister_mr() and the end of
+    its last view. Thread: any.
     """
     try:
         if size is not None:

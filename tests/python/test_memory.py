@@ -4,6 +4,7 @@ import gc
 import mmap
 import os
 import time
+import weakref
 
 import numpy
 import pytest
@@ -115,6 +116,63 @@ def test_views_keep_the_memory_alive(store, key):
     del view
     gc.collect()
     assert int(tensor[0]) == 5 and int(tensor[-1]) == 5
+
+
+class Pool(numpy.ndarray):
+    """An array that may have attributes, as a tensor has."""
+
+
+def self_registered(size):
+    pool = numpy.zeros(size, numpy.uint8).view(Pool)
+    pool.mr = register_mr(pool)
+    return pool
+
+
+def test_memory_that_refers_to_its_own_region_goes(store, key):
+    pools = [weakref.ref(self_registered(1 << 16)) for _ in range(8)]
+    regions = [weakref.ref(pool().mr) for pool in pools]
+    kept = pools[0]()
+    gc.collect()
+    assert [pool() is not None for pool in pools] == [True] + [False] * 7
+    assert [region() is not None for region in regions] == [True] + [False] * 7
+    # What is still in use is still registered, a view's region too.
+    assert store.put(key, BlockView.from_tensor(kept, kept.mr)) == 0
+    view = BlockView.from_buffer(kept.ctypes.data, 1 << 16, kept.mr)
+    del kept
+    gc.collect()
+    assert store.get(key, view) == 1 << 16
+    del view
+    gc.collect()
+    assert pools[0]() is None and regions[0]() is None
+
+
+def test_a_region_that_two_share_keeps_its_memory(store, key):
+    pool = self_registered(1 << 16)
+    pool.mine, other = pool.mr, register_mr(pool[:4096])
+    address = pool.ctypes.data
+    gone = weakref.ref(pool)
+    del pool
+    gc.collect()
+    assert gone() is not None  # `other` lies in its registration
+    assert store.put(key, BlockView.from_buffer(address, 4096, other)) == 0
+    deregister_mr(gone().mr)
+    assert store.get(key, BlockView.from_buffer(address, 4096, other)) == 4096
+
+
+def test_a_bytearray_may_grow_when_its_region_is_deregistered(store, key):
+    memory = bytearray(4096)
+    mr = register_mr(memory)
+    with pytest.raises(BufferError):
+        memory.extend(b"more")
+    view = BlockView.from_buffer(mr.pieces[0][0], 4096, mr)
+    assert deregister_mr(mr)
+    with pytest.raises(BufferError):  # the view has the bytes still
+        memory.extend(b"more")
+    del view
+    assert deregister_mr(mr)
+    memory.extend(b"more")
+    assert mr.pieces[0][1:] == (4096, "deregistered", "deregister_mr() was called")
+    assert mr.closed and mr.size == 4096
 
 
 def test_blocks_are_zeroed_writable_and_outlive_their_store(daemon, monkeypatch):
