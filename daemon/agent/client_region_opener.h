@@ -1,6 +1,6 @@
 // ClientRegionOpener: the RegionOpener of a running daemon: the memory module's registrar, with the
 // privileged helper when there is one.
-// Thread: registrar.
+// Thread: registrar and adopter, see RegionOpener.
 #pragma once
 
 #include <optional>

@@ -311,7 +311,7 @@ void Attachment::on_gone(std::shared_ptr<void> remains, ipc::BellSocket bell) {
   remains_ = std::move(remains);
   if (memory_) memory_->bell = std::move(bell);
   if (registering_) {
-    // The registrar still works for us; on_region_ready() comes here again.
+    // A job of ours is under way; on_region_ready() comes here again.
     state_ = State::closed;
     return;
   }
@@ -335,12 +335,13 @@ void Attachment::finish() {
     auto memory = std::make_shared<SessionMemory>(std::move(*memory_));
     memory_.reset();
     // Regions first: they may lie in the session's budgets and lanes.
-    services_.environment.registrar.submit_release(
+    releaser().submit_release(
         [remains = std::move(remains_), account = account_, memory = std::move(memory)]() mutable {
           remains.reset();
           account.reset();
           memory.reset();
-        });
+        },
+        tenant_.id.value);
   }
   is_finished_ = true;
   if (closing_elsewhere_ == 0) owner_.on_closed(*this);

@@ -61,6 +61,7 @@ struct AttachServices {
   const TenantRules& tenants;
   TenantAccounts& accounts;
   Closers& closers;
+  JobThread& adopter;  // asks the helper; the registrar never waits for the helper
   ReachEnd reach = {};
 };
 
@@ -136,6 +137,8 @@ private:
   void close_sockets();
   void finish();
   void free_region(std::unique_ptr<memory::RegionMemory> region);
+  // Where memory of this session is freed.
+  [[nodiscard]] JobThread& releaser() const;
 
   AttachServices services_;
   AttachmentOwner& owner_;
@@ -164,7 +167,7 @@ private:
   bool in_handshake_ = true;
   int closing_elsewhere_ = 0;        // jobs with this attachment that are on the closer
   bool is_finished_ = false;         // nothing but those jobs keeps it
-  bool registering_ = false;         // a job with this attachment is on the registrar thread
+  bool registering_ = false;         // a job of this attachment is on registrar or adopter
   std::uint64_t adding_region_ = 0;  // id of the region that on_region_added() is about
 };
 

@@ -26,16 +26,21 @@ void Attachment::on_register_region(const ipc::RegisterRegion& wanted,
   registering_ = true;
   // The job holds the attachment, so the identity it checks stays valid; the answer comes back to
   // the control thread before anything of the attachment is touched.
-  const bool queued = environment.registrar.submit([self = shared_from_this(), request] {
-    auto answer = std::make_shared<RegionAnswer>(self->services_.opener.open(std::move(*request)));
-    boost::asio::post(self->services_.environment.io,
-                      [self, answer] { self->on_region_ready(std::move(*answer)); });
-  });
+  JobThread& thread = RegionOpener::asks_helper(wanted) ? services_.adopter : environment.registrar;
+  const bool queued = thread.submit(
+      [self = shared_from_this(), request] {
+        auto answer =
+            std::make_shared<RegionAnswer>(self->services_.opener.open(std::move(*request)));
+        boost::asio::post(self->services_.environment.io,
+                          [self, answer] { self->on_region_ready(std::move(*answer)); });
+      },
+      tenant_.id.value);
   if (queued) return;
   registering_ = false;
   environment.limits.reached(base::Limit::registrar_jobs);
-  reply(ipc::RegionReply{request_id_, Status::out_of_memory, ipc::kNoRegion, wanted.kind,
-                         "too many registrations are waiting, try again"});
+  reply(ipc::RegionReply{
+      request_id_, Status::out_of_memory, ipc::kNoRegion, wanted.kind,
+      "too many registrations of tenant " + tenant_.name + " are waiting, try again"});
 }
 
 void Attachment::on_region_ready(RegionAnswer answer) {
@@ -96,11 +101,18 @@ void Attachment::free_region(std::unique_ptr<memory::RegionMemory> region) {
   if (region == nullptr) return;
   // Unmapping many pages takes long.
   std::shared_ptr<memory::RegionMemory> last(std::move(region));
-  services_.environment.registrar.submit_release(
+  releaser().submit_release(
       [last = std::move(last), account = account_]() mutable {
         last.reset();
         account.reset();
-      });
+      },
+      tenant_.id.value);
+}
+
+JobThread& Attachment::releaser() const {
+  // The adopter revives workers of private memory now and then, and these refer to the account. A
+  // registration is not under way now, so nobody writes `copier`.
+  return account_->owner.copier != nullptr ? services_.adopter : services_.environment.registrar;
 }
 
 }  // namespace simm::control

@@ -1,6 +1,8 @@
 // RegionOpener: makes a Region of what a client asks for. Seam: the daemon's implementation uses
 // the memory module and the adopt helper.
-// Thread: open() runs on the registrar thread, and so does the destruction of what it made.
+// Thread: open() runs on the adopter when it asks the helper, else on the registrar, both at once
+// for different sessions. What it made is destroyed on one of them: on the adopter when the session
+// has private memory.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +32,7 @@ struct RegionAccount {
   const ipc::PeerIdentity peer;
   memory::PinBudget pins;
   memory::TouchBudget touches;
-  memory::RegionOwner owner{peer, pins, touches, nullptr};  // the registrar thread's
+  memory::RegionOwner owner{peer, pins, touches, nullptr};  // of one job at a time
 };
 
 struct RegionRequest {
@@ -51,7 +53,11 @@ class RegionOpener {
 public:
   virtual ~RegionOpener() = default;
   virtual RegionAnswer open(RegionRequest request) = 0;
-  // Called now and then on the registrar thread when private memory is copied (memory.foreign).
+  // Without a file the helper finds the memory, which takes milliseconds.
+  [[nodiscard]] static bool asks_helper(const ipc::RegisterRegion& wanted) noexcept {
+    return !wanted.has_fd && wanted.kind != ipc::RegionRequestKind::staged;
+  }
+  // Called now and then on the adopter when private memory is copied (memory.foreign).
   virtual void maintain() {}
 };
 

@@ -5,10 +5,12 @@
 //   a kind     that one or an error
 //
 // Nothing is mapped before its bytes are charged to the pin budgets. Adoption waits for the
-// helper's answer (half a second at most), and unmapping takes its time: this is work for a
-// registrar thread. Thread: one control or registrar thread.
+// helper's answer (half a second at most), and unmapping takes its time: this is work for threads
+// of its own. Thread: requests with a descriptor on any; those without, and maintain(), on one,
+// because only these ask the helper.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -82,7 +84,7 @@ private:
   const std::string no_helper_;
   const ForeignArena arena_;
   RegionAttach* const nics_;
-  std::uint64_t next_id_ = 1;
+  std::atomic<std::uint64_t> next_id_{1};
   std::vector<std::weak_ptr<ForeignCopier>> copiers_;
 };
 

@@ -160,6 +160,7 @@ struct NodeDaemon::Parts {
         hash_seed(seed_of(settings, pool)),
         tenants(options.config, base::KeyHasher(hash_seed)),
         registrar("simm-registrar", base::kRegistrarJobsMax),
+        adopter("simm-adopter", base::kRegistrarJobsMax),
         closers(tenants),
         environment{io, options.config, clock, *counters, limits, errors, log, registrar},
         bell(io),
@@ -171,6 +172,7 @@ struct NodeDaemon::Parts {
         accounts(tenants, options.config) {}
   ~Parts() {
     // No thread may run while what it works on goes: the registrar still frees regions.
+    adopter.stop();
     registrar.stop();
     closers.stop();
     if (data != nullptr) data->stop();
@@ -190,6 +192,7 @@ struct NodeDaemon::Parts {
   control::TenantRules tenants;
   boost::asio::io_context io{1};
   control::JobThread registrar;
+  control::JobThread adopter;
   control::Closers closers;
   control::Environment environment;
   control::ControlBell bell;
@@ -300,7 +303,7 @@ Expected<std::unique_ptr<NodeDaemon>> NodeDaemon::create(NodeOptions options) {
   if (p.rails != nullptr) p.process = ipc::own_pidfd();
   const control::ReachEnd reach{p.rails != nullptr, p.process.get(), p.data->death_mark()};
   const control::AttachServices services{p.environment, *p.plane,  *p.opener, p.tenants,
-                                         p.accounts,    p.closers, reach};
+                                         p.accounts,    p.closers, p.adopter, reach};
   p.server = std::make_unique<control::AttachServer>(
       services, p.random.below(kSessionIdSpan) * kSessionIdSpan + 1);
   p.plane->connect(*p.server);
@@ -397,6 +400,7 @@ Outcome NodeDaemon::listen() {
   });
   if (!is_rung) return system_error("eventfd of the control thread", errno);
   p.registrar.start();
+  p.adopter.start();
   p.closers.start();
   Outcome done = p.data->recovers() ? Outcome(Done{}) : listen_for_clients();
   if (done) done = p.admin->listen(p.options.config.admin_socket);
@@ -510,7 +514,7 @@ void NodeDaemon::wait_for_signal() {
 void NodeDaemon::maintain_regions() {
   Parts& p = *parts_;
   // A full queue means that the thread is busy: next time then.
-  (void)p.registrar.submit([&p] { p.opener->maintain(); });
+  (void)p.adopter.submit([&p] { p.opener->maintain(); });
   p.maintenance.expires_after(kMaintenanceInterval);
   p.maintenance.async_wait([this](const boost::system::error_code& cancelled) {
     if (!cancelled) maintain_regions();

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <future>
 #include <string>
 #include <thread>
 
@@ -334,6 +335,36 @@ TEST_CASE("regions are opened off the control thread, named, and freed with thei
 
   socket.close();
   world.until([&] { return world.server.sessions() == 0 && world.opener.alive() == 0; });
+}
+
+TEST_CASE("memory that came as a file does not wait for a slow search of the helper") {
+  World world;
+  std::promise<void> found;
+  std::shared_future<void> waits = found.get_future().share();
+  world.opener.before_open = [waits](const control::RegionRequest& request) {
+    if (!request.fd.valid()) waits.wait();
+  };
+  ipc::FdSocket red = world.attach(0);
+  ipc::FdSocket blue = world.attach(1);
+  ipc::RegisterRegion adopted;
+  adopted.length = 4096;
+  World::send(red, adopted);
+  world.settle();
+  const auto file = ipc::MemoryFile::create({"r", 4096, false, false});
+  REQUIRE(file.has_value());
+  ipc::RegisterRegion plain = adopted;
+  plain.has_fd = true;
+  const std::array<int, 1> fds = {file->fd()};
+  World::send(blue, plain, fds);
+  std::array<std::byte, 4096> answer;
+  ipc::SocketResult result = ipc::SocketResult::would_block;
+  world.until([&] {
+    result = blue.try_receive(answer).result;
+    return result != ipc::SocketResult::would_block;
+  });
+  CHECK(result == ipc::SocketResult::done);
+  found.set_value();
+  CHECK(std::get<ipc::RegionReply>(world.receive(red).message).status == Status::ok);
 }
 
 TEST_CASE("staged and refused regions have no handle and cost nothing") {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <deque>
 #include <functional>
@@ -86,13 +87,14 @@ public:
 class FakeOpener : public control::RegionOpener {
 public:
   control::RegionAnswer open(control::RegionRequest request) override {
+    if (before_open) before_open(request);
     control::RegionAnswer answer;
     answer.status = status;
     answer.kind = kind;
     answer.reason = "because";
     if (status != Status::ok || kind == ipc::RegionRequestKind::staged) return answer;
     memory::RegionMemory::Spec spec;
-    spec.id = ++last_id;
+    spec.id = last_id.fetch_add(1) + 1;
     spec.length = request.wanted.length;
     auto charge = budget.charge(spec.length);
     REQUIRE(charge.has_value());
@@ -102,7 +104,8 @@ public:
   [[nodiscard]] std::uint64_t alive() const { return budget.regions(); }
 
   memory::PinBudget budget{"test", 1ull << 40, 1000};
-  std::uint64_t last_id = 0;
+  std::atomic<std::uint64_t> last_id{0};
+  std::function<void(const control::RegionRequest&)> before_open;  // on the thread that opens
   Status status = Status::ok;
   ipc::RegionRequestKind kind = ipc::RegionRequestKind::shared;
 };
@@ -117,11 +120,13 @@ public:
         tenants(config, base::KeyHasher(1)),
         accounts(tenants, config),
         registrar("test-registrar", 16),
+        adopter("test-adopter", 16),
         closers(tenants),
         environment{io, config, clock, counters, limits, errors, log, registrar},
-        server({environment, plane, opener, tenants, accounts, closers}, 1) {
+        server({environment, plane, opener, tenants, accounts, closers, adopter}, 1) {
     plane.events = &server;
     registrar.start();
+    adopter.start();
     closers.start();
     std::vector<control::InheritedSocket> none;
     const Outcome listening = server.listen(none);
@@ -131,6 +136,7 @@ public:
     server.drain([] {});
     plane.holding = false;
     until([this] { return server.sessions() == 0; });
+    adopter.stop();
     registrar.stop();
     closers.stop();
     io.restart();
@@ -236,6 +242,7 @@ public:
   control::TenantAccounts accounts;
   boost::asio::io_context io;
   control::JobThread registrar;
+  control::JobThread adopter;
   control::Closers closers;
   control::Environment environment;
   FakePlane plane;
