@@ -164,6 +164,8 @@ void Core::abandon(Lane& lane, BatchRun& run, Status reason) noexcept {
   while (!is_over && !driver_.take_back_all(lane)) {
     // Memory that can not be made safe: until the daemon runs on or its process has ended.
     if (lane.session->hung_up(kLookMs) && lane.session->fenced(kLookMs)) break;
+    // Descriptors that the process has closed, and whose numbers are other files, never hang up.
+    if (lane.session->closed_by_daemon()) break;
     if (driver_.collect(lane) && lane.idle()) break;
   }
   driver_.give_up(lane, reason);

@@ -30,9 +30,13 @@ void Session::wait_for_message(int timeout_ms) const noexcept {
   (void)::poll(&entry, 1, timeout_ms);
 }
 
-bool Session::fenced(int timeout_ms) const noexcept {
+bool Session::closed_by_daemon() const noexcept {
   const ipc::SessionState state = words_.state();
-  if (state == ipc::SessionState::closed || state == ipc::SessionState::poisoned) return true;
+  return state == ipc::SessionState::closed || state == ipc::SessionState::poisoned;
+}
+
+bool Session::fenced(int timeout_ms) const noexcept {
+  if (closed_by_daemon()) return true;
   if ((welcome_.extensions & ipc::kReachOutlivesSocket) == 0) return true;
   if (!process_) return false;
   pollfd entry{process_.get(), POLLIN, 0};

@@ -57,6 +57,10 @@ public:
   // kernel closes the socket. Waits up to `timeout_ms` for it.
   bool hung_up(int timeout_ms = 0) noexcept;
 
+  // The daemon has published its last word, in shared memory, after its last operation. True also
+  // where the process has closed our descriptors and their numbers are other files now.
+  [[nodiscard]] bool closed_by_daemon() const noexcept;
+
   // After the hang-up: whether nothing of the daemon can touch this process's memory any more.
   // A daemon that lives closes a session only after the last operation, and says so in the state
   // word. Of a daemon that dies the threads end first, then the kernel closes the socket, and the
