@@ -19,6 +19,7 @@
 #include "daemon/transport/rdma/device/rdma_port.h"
 #include "daemon/transport/rdma/rdma_channel.h"
 #include "daemon/transport/rdma/rdma_link.h"
+#include "daemon/transport/roster_wait.h"
 #include "simm/check.h"
 
 namespace simm::transport {
@@ -47,6 +48,14 @@ public:
   // All that are in use, and some that may be free.
   [[nodiscard]] std::span<const std::unique_ptr<Link>> used() const noexcept {
     return {links_.data(), used_};
+  }
+
+  // True: of the places few are free.
+  [[nodiscard]] bool is_short() const noexcept {
+    std::size_t free = links_.size() - used_;
+    for (const auto& link : used())
+      if (link->channel().is_free()) ++free;
+    return are_places_short(free, links_.size());
   }
 
   // Takes the link; without room it is given back (refused). Only when no other waits for that.

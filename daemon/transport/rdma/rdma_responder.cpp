@@ -56,10 +56,13 @@ int RdmaResponder::do_work() noexcept {
   work += run_moves();
   const base::TimeNs away_ns = uncounted_ns(turn_ns_, now_ns, config_.peer_silence_ns);
   turn_ns_ = now_ns;
+  const bool is_short = links_.is_short();
   for (const auto& link : links_.used()) {
-    // An asker that waits for nothing may be silent.
+    // An asker that waits for nothing may be silent, once it has said who it is.
     link->channel().forgive(link->serving() == 0 ? now_ns : away_ns, now_ns);
-    if (link->is_overdue(now_ns)) link->channel().fail(LinkLoss::silent);
+    link->forgive_roster(away_ns, now_ns);
+    const bool is_mute = now_ns >= link->roster_due_ns(is_short);
+    if (is_mute || link->is_overdue(now_ns)) link->channel().fail(LinkLoss::silent);
   }
   work += links_.finish_closing();
   return work + stripes_.do_work();
@@ -94,7 +97,12 @@ void RdmaResponder::on_new_life(std::uint32_t daemon) noexcept {
 base::TimeNs RdmaResponder::next_deadline_ns() const noexcept {
   constexpr base::TimeNs kKeysPollNs = 1'000'000;  // nobody wakes us when memory is registered
   base::TimeNs next_ns = links_.next_deadline_ns();
+  const bool is_short = links_.is_short();
   for (const auto& link : links_.used()) {
+    const base::TimeNs roster_ns = link->roster_due_ns(is_short);
+    if (roster_ns != base::kNoDeadline) {
+      next_ns = std::min({next_ns, turn_ns_ + config_.peer_silence_ns / 3, roster_ns});
+    }
     if (link->waits_for_keys()) {
       next_ns = std::min(next_ns, shared_.clock.now_ns() + kKeysPollNs);
     }

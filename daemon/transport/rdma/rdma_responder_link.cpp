@@ -26,6 +26,7 @@ RdmaResponderLink::RdmaResponderLink(RdmaResponderShared& shared)
 bool RdmaResponderLink::open(std::unique_ptr<RdmaLink>& link, base::TimeNs now_ns) noexcept {
   asker_ = number_ = 0;
   owes_pong_ = waits_for_keys_ = false;
+  roster_wait_.begin(now_ns);
   link->queue_pair->owner = this;
   const bool is_superseded = shared_.rosters.is_superseded(link->owner);
   channel_.open(std::move(link), now_ns, shared_.config.payload_time_ns_max);

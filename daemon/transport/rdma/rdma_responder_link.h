@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "daemon/base/agent.h"
 #include "daemon/base/hash.h"
 #include "daemon/base/lazy_array.h"
 #include "daemon/transport/asker_rosters.h"
@@ -17,6 +18,7 @@
 #include "daemon/transport/rdma/rdma_channel.h"
 #include "daemon/transport/rdma/rdma_incoming.h"
 #include "daemon/transport/rdma/registration/memory_keys.h"
+#include "daemon/transport/roster_wait.h"
 #include "daemon/transport/transport.h"
 
 namespace simm::transport {
@@ -61,6 +63,14 @@ public:
   [[nodiscard]] bool is_overdue(base::TimeNs now_ns) const noexcept {
     return serving_ > 0 && channel_.is_open() &&
            now_ns >= channel_.heard_ns + shared_.config.peer_silence_ns;
+  }
+  // When the link has to go for want of a roster; kNoDeadline: its asker has said one.
+  [[nodiscard]] base::TimeNs roster_due_ns(bool is_short) const noexcept {
+    if (asker_ != 0 || !channel_.is_open()) return base::kNoDeadline;
+    return roster_wait_.due_ns(shared_.config.peer_silence_ns, is_short);
+  }
+  void forgive_roster(base::TimeNs away_ns, base::TimeNs now_ns) noexcept {
+    roster_wait_.forgive(away_ns, now_ns);
   }
   // True: memory that moves wait for is not registered yet, and nobody wakes us.
   [[nodiscard]] bool waits_for_keys() const noexcept { return waits_for_keys_; }
@@ -107,6 +117,7 @@ private:
   std::uint32_t serving_ = 0;
   bool owes_pong_ = false;
   bool waits_for_keys_ = false;
+  RosterWait roster_wait_;
   std::uint64_t asker_ = 0;
   std::uint64_t number_ = 0;
 };

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/transport/roster_wait.h"
 #include "daemon/transport/tcp/lost_links.h"
 #include "daemon/transport/tcp/socket_io.h"
 #include "daemon/transport/tcp/tcp_config.h"
@@ -61,6 +62,13 @@ public:
   // All that are in use, and some that may be free.
   [[nodiscard]] std::span<const std::unique_ptr<Link>> used() const noexcept {
     return {links_.data(), used_};
+  }
+  // True: of the places few are free.
+  [[nodiscard]] bool is_short() const noexcept {
+    std::size_t free = links_.size() - used_;
+    for (const auto& link : used())
+      if (link->connection().is_free()) ++free;
+    return are_places_short(free, links_.size());
   }
   // True: nothing that has ended waits to be taken.
   [[nodiscard]] bool has_none_ready() const noexcept { return ready_.empty(); }

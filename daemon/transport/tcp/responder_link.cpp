@@ -25,6 +25,7 @@ ResponderLink::ResponderLink(ResponderLinkShared& shared)
 bool ResponderLink::open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) noexcept {
   asker_ = number_ = 0;
   deadlines_ns_ = 0;
+  roster_wait_.begin(now_ns);
   connection_.socket().owner = this;
   const bool is_superseded = shared_.rosters.is_superseded(link.owner);
   if (!connection_.open(std::move(link), ready, now_ns)) return false;
@@ -43,6 +44,7 @@ bool ResponderLink::is_overdue(base::TimeNs now_ns) const noexcept {
 
 void ResponderLink::forgive(base::TimeNs away_ns, base::TimeNs now_ns) noexcept {
   connection_.forgive(serving_ == 0 ? now_ns : away_ns, now_ns);
+  roster_wait_.forgive(away_ns, now_ns);
   progress_ns_ += std::min(away_ns, now_ns > progress_ns_ ? now_ns - progress_ns_ : 0);
 }
 

@@ -9,10 +9,12 @@
 #include <cstdint>
 #include <memory>
 
+#include "daemon/base/agent.h"
 #include "daemon/base/hash.h"
 #include "daemon/base/lazy_array.h"
 #include "daemon/transport/asker_rosters.h"
 #include "daemon/transport/index_queue.h"
+#include "daemon/transport/roster_wait.h"
 #include "daemon/transport/tcp/tcp_config.h"
 #include "daemon/transport/tcp/tcp_connection.h"
 #include "daemon/transport/tcp/tcp_incoming.h"
@@ -56,6 +58,11 @@ public:
   void forgive(base::TimeNs away_ns, base::TimeNs now_ns) noexcept;
   // True: the asker is dead.
   [[nodiscard]] bool is_overdue(base::TimeNs now_ns) const noexcept;
+  // When the link has to go for want of a roster; kNoDeadline: its asker has said one.
+  [[nodiscard]] base::TimeNs roster_due_ns(bool is_short) const noexcept {
+    if (asker_ != 0 || !connection_.is_open()) return base::kNoDeadline;
+    return roster_wait_.due_ns(shared_.config.peer_silence_ns, is_short);
+  }
   // True: moves are under way, and for peer_silence_ns no payload got on; or their request's
   // deadline is that long ago. Pings say nothing about that.
   [[nodiscard]] bool is_stalled(base::TimeNs now_ns) noexcept;
@@ -120,6 +127,7 @@ private:
   std::uint32_t pongs_due_ = 0;
   wire::FrameHeader frame_{};  // that is being received
   wire::RosterBody roster_{};  // likewise
+  RosterWait roster_wait_;
   std::uint64_t asker_ = 0;
   std::uint64_t number_ = 0;
 };

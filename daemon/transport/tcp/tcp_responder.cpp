@@ -53,10 +53,12 @@ int TcpResponder::do_work() noexcept {
   work += run_moves();
   const base::TimeNs away_ns = uncounted_ns(turn_ns_, now_ns, config_.peer_silence_ns);
   turn_ns_ = now_ns;
+  const bool is_short = links_.is_short();
   for (const auto& link : links_.used()) {
-    // An asker that waits for nothing may be silent.
+    // An asker that waits for nothing may be silent, once it has said who it is.
     link->forgive(away_ns, now_ns);
-    if (link->is_overdue(now_ns)) link->connection().fail(LinkLoss::silent);
+    const bool is_mute = now_ns >= link->roster_due_ns(is_short);
+    if (is_mute || link->is_overdue(now_ns)) link->connection().fail(LinkLoss::silent);
     if (link->is_stalled(now_ns)) link->connection().fail(LinkLoss::stalled);
   }
   return work + links_.finish_closing([this](const ResponderLink& over) {
@@ -93,7 +95,12 @@ int TcpResponder::run_moves() noexcept {
 
 base::TimeNs TcpResponder::next_deadline_ns() const noexcept {
   base::TimeNs next_ns = base::kNoDeadline;
+  const bool is_short = links_.is_short();
   for (const auto& link : links_.used()) {
+    const base::TimeNs roster_ns = link->roster_due_ns(is_short);
+    if (roster_ns != base::kNoDeadline) {
+      next_ns = std::min({next_ns, turn_ns_ + config_.peer_silence_ns / 3, roster_ns});
+    }
     if (link->serving() == 0 || !link->connection().is_open()) continue;
     // Not longer: what is slept through is not counted as the asker's silence.
     next_ns = std::min({next_ns, turn_ns_ + config_.peer_silence_ns / 3,

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "daemon/transport/asker_rosters.h"
+#include "daemon/transport/roster_wait.h"
 #include "daemon/transport/tcp/frame_codec.h"
 #include "tests/support/tcp_ends.h"
 #include "tests/unit/daemon/transport/local/local_world.h"
@@ -353,6 +354,60 @@ TEST_CASE("roster: no more links on a route than it can name") {
   CHECK(lost.link == wire::kRosterLinksMax + 1);
   CHECK(lost.cause == LinkLoss::refused);
   CHECK_FALSE(ends.requester_mail.control_take_lost(lost));
+}
+
+// A link on which nothing is ever said.
+struct MuteLink {
+  MuteLink(Scene& scene, std::uint64_t name) {
+    support::UniqueFd ours;
+    support::tcp_pair(ours, peer);
+    scene.ends.responder.add_link({std::move(ours), {77}, 0, name});
+  }
+  support::UniqueFd peer;
+};
+
+// Lets that much time pass, with a turn whenever the responder wants one.
+void pass(Scene& scene, base::TimeNs most_ns) {
+  const base::TimeNs end_ns = scene.ends.clock.now_ns() + most_ns;
+  while (scene.ends.clock.now_ns() < end_ns) {
+    const base::TimeNs now_ns = scene.ends.clock.now_ns();
+    const base::TimeNs wanted_ns =
+        std::max(scene.ends.responder.next_deadline_ns(), now_ns + base::kNsPerMs);
+    scene.ends.clock.advance_ns(std::min(wanted_ns, end_ns) - now_ns);
+    for (int i = 0; i < 20; ++i) scene.ends.turn();
+  }
+}
+
+TEST_CASE("roster: a link without one ends after the time of a dead peer, others stay") {
+  for (const SocketIoChoice choice : support::io_choices()) {
+    Scene scene(choice, kPulled);
+    scene.ends.dial(kRoute);
+    for (int i = 0; i < 20; ++i) scene.ends.turn();
+    const MuteLink mute(scene, 99);
+    scene.ends.turn();
+    const base::TimeNs silence_ns = TcpEnds::small_responder().peer_silence_ns;
+    pass(scene, silence_ns - base::kNsPerMs);
+    CHECK(scene.lost_by_server().empty());
+    pass(scene, base::kNsPerMs);
+    CHECK(scene.lost_by_server() == std::map<std::uint64_t, LinkLoss>{{99, LinkLoss::silent}});
+    CHECK(scene.ends.responder.next_deadline_ns() == base::kNoDeadline);
+    pass(scene, 10 * silence_ns);
+    CHECK(scene.lost_by_server().empty());
+  }
+}
+
+TEST_CASE("roster: links without one that take all places go early, and others find one") {
+  for (const SocketIoChoice choice : support::io_choices()) {
+    Scene scene(choice, kPulled);
+    std::vector<std::unique_ptr<MuteLink>> mute;
+    for (std::uint64_t i = 0; i < 4; ++i) mute.push_back(std::make_unique<MuteLink>(scene, 90 + i));
+    pass(scene, kRosterChanceNs);
+    CHECK(scene.lost_by_server().size() == 4);
+    scene.ends.dial(kRoute);
+    scene.ends.turn();
+    scene.put(1, std::byte{0x11});
+    CHECK(scene.ends.turn_until([&] { return scene.shelf.stored == std::byte{0x11}; }));
+  }
 }
 
 }  // namespace link_roster_test

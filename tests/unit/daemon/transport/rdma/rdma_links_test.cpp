@@ -216,6 +216,27 @@ TEST_CASE("rdma links: a successor's connection over TCP ends the queue pairs of
   CHECK(scene.ends.lost_by_server() == Losses{{other, LinkLoss::superseded}});
 }
 
+TEST_CASE("rdma links: one whose asker never says a roster ends after the time of a dead peer") {
+  Scene scene;
+  scene.ends.dial(kRoute, 0);
+  scene.turns(20);
+  const std::uint64_t mute = scene.ends.dial(kRoute, 1);
+  const auto serve = [&] {
+    for (int i = 0; i < 20; ++i) scene.ends.responder.do_work();
+  };
+  serve();
+  const base::TimeNs begin_ns = scene.ends.clock.now_ns();
+  Losses lost;
+  for (int i = 0; i < 200 && lost.empty(); ++i) {
+    REQUIRE(scene.ends.responder.next_deadline_ns() <= begin_ns + base::kNsPerSecond);
+    scene.ends.clock.advance_ns(kStepNs);
+    serve();
+    lost = scene.ends.lost_by_server();
+  }
+  CHECK(lost == Losses{{mute, LinkLoss::silent}});
+  CHECK(scene.ends.clock.now_ns() - begin_ns == base::kNsPerSecond);
+}
+
 // ---- requests of any size ----
 
 TEST_CASE("rdma links: a request of as many pages, with as long keys, as there can be") {

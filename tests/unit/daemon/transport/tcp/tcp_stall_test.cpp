@@ -59,10 +59,20 @@ struct Scene {
     support::UniqueFd ours;
     support::tcp_pair(ours, peer);
     ends.responder.add_link({std::move(ours), {77}, 0, 1});
+    say_roster();
   }
   void say(const Bytes& bytes) {
     REQUIRE(::send(peer.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
             static_cast<ssize_t>(bytes.size()));
+  }
+  void say_roster() {
+    const LinkRoster roster{7, 2, 1, 1, {1}};
+    Bytes body(sizeof(wire::RosterBody));
+    encode_roster(roster, body.data());
+    FrameHeader header = frame_header(FrameKind::roster, 0, 0);
+    header.digest = base::payload_digest(body.data(), body.size());
+    say(frame(header, body));
+    turn();
   }
   void ask(ipc::Opcode opcode, base::TimeNs remaining_ns = wire::kNoDeadline) {
     const memory::Region none;
