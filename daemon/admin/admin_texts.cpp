@@ -32,6 +32,8 @@ LimitRow row_of(base::Limit limit, const base::Config& config) {
       return {config.session.sessions_max, "sessions", "session.sessions_max"};
     case Limit::unauthenticated_per_socket:
       return {base::kUnauthenticatedMax, "connections", ""};
+    case Limit::hellos_per_port:
+      return {base::kHellosMax, "connections", ""};
     case Limit::regions_per_session:
       return {config.session.regions_max, "regions", "session.regions_max"};
     case Limit::region_pin_bytes:

@@ -23,6 +23,7 @@ inline constexpr std::uint32_t kTenantsServedMax = 1 + kTenantsMax + kSocketsMax
 inline constexpr std::uint32_t kNicsConfiguredMax = 64;        // listed in the configuration
 inline constexpr std::uint32_t kNamespacesPerTenantMax = 256;  // open in any of its sessions
 inline constexpr std::uint32_t kUnauthenticatedMax = 64;       // per listening socket, in handshake
+inline constexpr std::uint32_t kHellosMax = 512;               // per cluster port, under way
 inline constexpr std::uint32_t kDataAgentsMax = 64;
 inline constexpr std::uint32_t kMailboxMessages = 1024;   // between two agents
 inline constexpr std::uint32_t kRegistrarJobsMax = 1024;  // waiting for a registrar thread
@@ -36,6 +37,7 @@ inline constexpr std::uint32_t kErrorsOfSiteMax = 32;  // of these, that one pla
 enum class Limit : std::uint8_t {
   sessions_per_socket,
   unauthenticated_per_socket,
+  hellos_per_port,
   regions_per_session,
   region_pin_bytes,
   namespaces_per_tenant,
@@ -44,14 +46,13 @@ enum class Limit : std::uint8_t {
   descriptors,
   metrics_connections,
 };
-inline constexpr std::size_t kLimitCount = 9;
+inline constexpr std::size_t kLimitCount = 10;
 
 inline constexpr std::string_view limit_name(Limit limit) noexcept {
   constexpr std::array<std::string_view, kLimitCount> kNames = {
-      "sessions_per_socket",   "unauthenticated_per_socket",
-      "regions_per_session",   "region_pin_bytes",
-      "namespaces_per_tenant", "registrar_jobs",
-      "admin_connections",     "descriptors",
+      "sessions_per_socket", "unauthenticated_per_socket", "hellos_per_port",
+      "regions_per_session", "region_pin_bytes",           "namespaces_per_tenant",
+      "registrar_jobs",      "admin_connections",          "descriptors",
       "metrics_connections"};
   return kNames[static_cast<std::size_t>(limit)];
 }

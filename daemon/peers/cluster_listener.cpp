@@ -1,5 +1,9 @@
 #include "daemon/peers/cluster_listener.h"
 
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -10,6 +14,22 @@ namespace {
 
 constexpr int kClusterBacklog = 1024;
 constexpr base::TimeNs kAcceptAgainNs = 100 * base::kNsPerMs;  // others may free descriptors
+
+// Who has one address of an IPv6 network has them all.
+std::uint64_t source_of(const cluster::SocketAddress& peer) noexcept {
+  std::uint64_t source = 0;
+  if (peer.family() == AF_INET) {
+    // SAFETY: raw() is as long as its family says; copied, because it has no type of its own.
+    sockaddr_in four{};
+    std::memcpy(&four, peer.raw(), sizeof four);
+    return four.sin_addr.s_addr;
+  }
+  sockaddr_in6 six{};
+  std::memcpy(&six, peer.raw(), std::min<std::size_t>(sizeof six, peer.raw_bytes()));
+  const auto* const bytes = six.sin6_addr.s6_addr;
+  std::memcpy(&source, IN6_IS_ADDR_V4MAPPED(&six.sin6_addr) ? bytes + 8 : bytes, sizeof source);
+  return source;
+}
 
 }  // namespace
 
@@ -48,6 +68,7 @@ void ClusterListener::stop() {
   readable_.stop();
   retry_.cancel();
   sessions_.clear();
+  of_source_.clear();
   socket_.reset();
 }
 
@@ -60,14 +81,26 @@ void ClusterListener::accept_when_possible() {
   });
 }
 
+ClusterListener::Hellos::iterator ClusterListener::first_to_go() {
+  std::size_t most = 0;
+  for (const auto& [source, count] : of_source_) most = std::max(most, count);
+  return std::find_if(sessions_.begin(), sessions_.end(), [this, most](const auto& one) {
+    return of_source_.at(one.second.source) == most;
+  });
+}
+
+void ClusterListener::forget(Hellos::iterator hello) {
+  const auto counted = of_source_.find(hello->second.source);
+  if (--counted->second == 0) of_source_.erase(counted);
+  sessions_.erase(hello);
+}
+
 bool ClusterListener::make_room() {
-  if (sessions_.size() < base::kUnauthenticatedMax) return true;
-  access_.limits.reached(base::Limit::unauthenticated_per_socket);
-  const auto oldest = sessions_.begin();
-  const base::TimeNs age_ns = access_.clock.now_ns() - oldest->second->started_ns();
-  if (age_ns >= kHelloChanceNs) {
-    evicted_.add();
-    sessions_.erase(oldest);
+  if (sessions_.size() < base::kHellosMax) return true;
+  access_.limits.reached(base::Limit::hellos_per_port);
+  const auto oldest = first_to_go();
+  const base::TimeNs age_ns = access_.clock.now_ns() - oldest->second.session->started_ns();
+  if (age_ns >= kHelloChanceNs || of_source_.at(oldest->second.source) > kHellosOfSource) {
     return true;
   }
   retry_.after(kHelloChanceNs - age_ns, [this] { accept_when_possible(); });
@@ -84,6 +117,10 @@ void ClusterListener::accept_one() {
     return retry_.after(kAcceptAgainNs, [this] { accept_when_possible(); });
   }
   if (accepted->has_value()) {
+    if (sessions_.size() >= base::kHellosMax) {
+      evicted_.add();
+      forget(first_to_go());
+    }
     AcceptedTcp& connection = **accepted;
     const std::uint64_t id = next_id_++;
     auto machine =
@@ -94,7 +131,9 @@ void ClusterListener::accept_one() {
           on_hello_over(id, peer, std::move(result));
         });
     session->start(false, kHelloTimeNs);
-    sessions_.emplace(id, std::move(session));
+    const std::uint64_t source = source_of(connection.peer);
+    sessions_.emplace(id, Hello{std::move(session), source});
+    ++of_source_[source];
   }
   accept_when_possible();
 }
@@ -102,8 +141,9 @@ void ClusterListener::accept_one() {
 void ClusterListener::on_hello_over(std::uint64_t id, const cluster::SocketAddress& peer,
                                     Expected<cluster::HelloResult> result) {
   // Alive until the end of this call, which comes from inside it.
-  const std::unique_ptr<HelloSession> session = std::move(sessions_.at(id));
-  sessions_.erase(id);
+  const auto hello = sessions_.find(id);
+  const std::unique_ptr<HelloSession> session = std::move(hello->second.session);
+  forget(hello);
   accept_when_possible();
   if (!result) {
     refused_.add();

@@ -1,8 +1,9 @@
 // ClusterListener: a port where other daemons connect. It hands on sockets whose hello is over; who
-// has not said one is bounded in number (kUnauthenticatedMax) and time (kHelloTimeNs). When the
-// table is full and somebody new is waiting, the oldest one goes if it had its chance
-// (kHelloChanceNs), so that silent connections can not keep others out; a burst of honest daemons
-// queues in the kernel instead.
+// has not said one is bounded in number (kHellosMax) and time (kHelloTimeNs). When the table is
+// full and somebody new is waiting, the oldest one goes of the source address that has most: at
+// once where that source has more than its part (kHellosOfSource), else if it had its chance
+// (kHelloChanceNs). So silent connections keep nobody else out, however many come in a second; a
+// burst of honest daemons queues in the kernel instead.
 // Owned by the composition root. Thread: control.
 #pragma once
 
@@ -18,6 +19,8 @@
 
 namespace simm::control {
 
+// Of kHellosMax, of one source: an IPv4 address, or an IPv6 network of 64 bits.
+inline constexpr std::size_t kHellosOfSource = 64;
 // How long an unauthenticated connection is safe from newer ones: many round trips of a hello.
 inline constexpr base::TimeNs kHelloChanceNs = 25 * base::kNsPerMs;
 
@@ -48,6 +51,15 @@ public:
 private:
   void accept_when_possible();
   void accept_one();
+  struct Hello {
+    std::unique_ptr<HelloSession> session;
+    std::uint64_t source = 0;
+  };
+  using Hellos = std::map<std::uint64_t, Hello>;
+
+  // The oldest one of the source that has most.
+  [[nodiscard]] Hellos::iterator first_to_go();
+  void forget(Hellos::iterator hello);
   // False: nobody may go yet; it comes back by itself.
   bool make_room();
   void on_hello_over(std::uint64_t id, const cluster::SocketAddress& peer,
@@ -62,7 +74,8 @@ private:
   bool waiting_ = false;
   std::uint64_t next_id_ = 1;
   // By number, so the first one is the oldest.
-  std::map<std::uint64_t, std::unique_ptr<HelloSession>> sessions_;
+  Hellos sessions_;
+  std::map<std::uint64_t, std::size_t> of_source_;  // how many each one has
   base::Counter accepted_;
   base::Counter refused_;
   base::Counter evicted_;
