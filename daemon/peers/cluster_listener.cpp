@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "daemon/base/limits.h"
 #include "daemon/cluster/hello/hello_acceptor.h"
 
 namespace simm::control {
