@@ -13,7 +13,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHECKED = ("README.md", "CONTRIBUTING.md", "daemon/ARCHITECTURE.md", "daemon/LIMITS.md",
            "daemon/OBSERVABILITY.md", "daemon/PROMISES.md", "daemon/TRACING.md",
-           "daemon/TROUBLESHOOTING.md", "daemon/tools/simm-bench/TRACE.md", "ipc/ATTACH.md", "ipc/FORMAT.md",
+           "daemon/TROUBLESHOOTING.md", "daemon/tools/simm-bench/TRACE.md",
+           "daemon/tools/simmctl/ADMIN.md", "ipc/ATTACH.md", "ipc/FORMAT.md",
            "libclient/API.md", "scripts/PACKAGES.md", "tests/README.md", "tests/sim/SIMULATION.md",
            "systemd/DEPLOY.md")
 SENTENCE_WORDS_MAX = 25
