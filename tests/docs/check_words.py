@@ -12,8 +12,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHECKED = ("CONTRIBUTING.md", "README.md", "daemon/ARCHITECTURE.md", "daemon/LIMITS.md",
-           "daemon/OBSERVABILITY.md", "daemon/PROMISES.md", "daemon/TRACING.md",
-           "daemon/TROUBLESHOOTING.md", "daemon/cluster/HELLO.md",
+           "daemon/OBSERVABILITY.md", "daemon/PROMISES.md", "daemon/SECURITY.md",
+           "daemon/TRACING.md", "daemon/TROUBLESHOOTING.md", "daemon/cluster/HELLO.md",
            "daemon/tools/simm-bench/TRACE.md", "daemon/tools/simmctl/ADMIN.md",
            "daemon/transport/tcp/TCP.md", "ipc/ATTACH.md", "ipc/FORMAT.md", "libclient/API.md",
            "python/README.md", "python/SGLANG.md", "scripts/PACKAGES.md", "systemd/DEPLOY.md",
