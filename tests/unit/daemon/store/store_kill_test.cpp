@@ -42,19 +42,21 @@ public:
   History(KeptMemory& memory, std::uint64_t seed)
       : life_(memory, Contents::fresh), random_(seed), keys_(all_keys()) {}
 
-  void act() {
+  // Returns the number of the key that the call is about.
+  std::size_t act() {
     life_.now += random_.below(50) * base::kNsPerMs;
-    const OwnedKey& key = keys_[random_.below(keys_.size())];
+    const std::size_t number = random_.below(keys_.size());
+    const OwnedKey& key = keys_[number];
     switch (random_.below(8)) {
       case 0:
         life_.store->remove(key, life_.now);
-        return;
+        return number;
       case 1:
         life_.store->do_work(life_.now);
-        return;
+        return number;
       case 2:
         life_.store->touch(key, base::kNsPerSecond, life_.now);
-        return;
+        return number;
       default:
         break;
     }
@@ -64,6 +66,7 @@ public:
     const base::TimeNs ttl_ns = random_.below(10) == 0 ? base::kNsPerSecond : 0;
     const auto byte = static_cast<std::uint8_t>(random_.below(256));
     life_.put(key, length, byte, mode, ttl_ns);
+    return number;
   }
   [[nodiscard]] base::TimeNs now() const { return life_.now; }
 
@@ -132,7 +135,7 @@ TEST_CASE("killed at any time: each key is what it was before or after the call 
     for (std::uint64_t i = 0; i < done; ++i) history.act();
     copy.copy_from(replayed);
     const base::TimeNs before_ns = history.now();
-    history.act();
+    const std::size_t touched = history.act();
     // The clock of the look is that of the call under way: what expires until then may be gone.
     const std::vector<int> before = found_in(copy, before_ns);
     const std::vector<int> after = found_in(replayed, history.now());
@@ -141,8 +144,8 @@ TEST_CASE("killed at any time: each key is what it was before or after the call 
       INFO("call ", done, ", key ", i, ": ", before[i], " or ", after[i]);
       const bool right = found[i] == before[i] || found[i] == after[i] || found[i] == -1;
       REQUIRE(right);
-      // Nothing is lost that the call did not touch.
-      if (before[i] == after[i]) REQUIRE(found[i] == before[i]);
+      // Nothing is lost that the call did not touch. A put of the same byte looks like no call.
+      if (i != touched && before[i] == after[i]) REQUIRE(found[i] == before[i]);
     }
   }
   CHECK(done_in_all > rounds);  // it was killed at work
