@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and passes every test. `scripts/test.sh PART...` runs parts,
-# `scripts/test.sh --quick` what one runs before each commit. tests/README.md says what is where.
+# Installs what is missing, builds, and passes every test. tests/README.md says what is where.
+#
+#   scripts/test.sh [PART...]          these parts; without names all that have no other word below
+#   scripts/test.sh --quick            what one runs before each commit
+#   scripts/test.sh --long [PART...]   all parts, with ten times the rounds: takes hours
 #
 #   lint       tidy rules, formatting, clang-tidy
 #   release    release build, all tests: unit, conformance, hostile, model, simulation, process
@@ -13,16 +16,22 @@
 #   packages   the Debian packages, installed, used, upgraded and purged in a bare chroot
 #   guest      in virtual machines (scripts/rdma-guest.sh): services under a real systemd, and RDMA
 #              over soft RoCE
-#   quick      alone: tidy rules, formatting, release build, the tests that take seconds
+#   quick      --quick: tidy rules, formatting, release build, the tests that take seconds
+#   seeds      --long: the simulation and its mutants under seeds that nobody chose
+#   soak       --long: one cluster under load for SIMM_SOAK_MINUTES (30), whose memory stays flat
+#   roots      --long: both commands of the README on bare systems, as root and as a user
 #
 # SIMM_JOBS (2) bounds parallel compilation. The last lines are a table: how long each part took,
 # how much of that was building, and its longest tests.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 readonly all_parts=(lint release upgrade asan tsan fuzz compilers demo packages guest)
+readonly long_parts=(seeds soak roots)
 readonly jobs=${SIMM_JOBS:-2}
 readonly coverage_percent_min=95
 readonly formatter_version=14
+# How many times the work of random tests, kills and fuzzers is done.
+times=1
 # What one clone has compiled serves the next one, wherever it lies.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 
@@ -46,7 +55,8 @@ build() { configure "$1" --preset "$1" && compile --preset "$1"; }
 # run_tests PRESET ctest-arguments...: all tests of a build tree, and notes the longest three.
 run_tests() {
   local status=0
-  ctest --preset "$1" -j "$jobs" --no-tests=error --output-junit tests.xml "${@:2}" || status=$?
+  ctest --preset "$1" -j "$jobs" --no-tests=error --timeout $((900 * times)) \
+    --output-junit tests.xml "${@:2}" || status=$?
   longest=$(python3 - "build/$1/tests.xml" <<'EOF'
 import sys, xml.etree.ElementTree as tree
 cases = tree.parse(sys.argv[1]).iter("testcase")
@@ -80,14 +90,19 @@ part_lint() {
   python3 tests/tidy/clang_tidy.py build/lint "$jobs"
 }
 
-part_release() { build release && run_tests release -LE lint; }
+# rounds PERCENT COMMAND...: with so much of their usual work for random tests.
+rounds() { SIMM_ROUNDS_PERCENT=$(($1 * times)) "${@:2}"; }
+# blows KILLS PAUSES COMMAND...: with so many daemons killed and stopped.
+blows() { SIMM_KILLS=$(($1 * times)) SIMM_PAUSES=$(($2 * times)) "${@:3}"; }
+
+part_release() { build release && rounds 100 blows 50 20 run_tests release -LE lint; }
 
 # What takes its time by waiting is done in full by the release part, and sampled elsewhere.
-sampled() { SIMM_KILLS=20 SIMM_PAUSES=8 SIMM_MANAGER_AWAY_MS=5000 "$@"; }
+sampled() { SIMM_MANAGER_AWAY_MS=5000 blows 20 8 "$@"; }
 
 # Left out: what takes long by waiting, by killing or by comparing with other builds.
 part_quick() {
-  house_rules && build release && SIMM_ROUNDS_PERCENT=20 sampled run_tests release -LE lint \
+  house_rules && build release && rounds 20 sampled run_tests release -LE lint \
     -E '^(siege|sim_mutants|process_(network|partition)|(python|bench|install)_.*|simmctl_trace)$'
 }
 
@@ -101,7 +116,7 @@ part_upgrade() {
 
 part_asan() {
   build asan && find build/asan -name '*.gcda' -delete &&
-    SIMM_ROUNDS_PERCENT=30 sampled run_tests asan -LE 'lint|no_asan' && coverage
+    rounds 30 sampled run_tests asan -LE 'lint|no_asan' && coverage
 }
 
 # Lines of the parts that must not be wrong: the trust boundary, session, engine, store.
@@ -118,7 +133,7 @@ coverage() {
 
 part_tsan() {
   configure tsan --preset tsan && compile --preset tsan --target concurrent_tests &&
-    TSAN_OPTIONS=halt_on_error=1 sampled run_tests tsan -L concurrent
+    TSAN_OPTIONS=halt_on_error=1 rounds 100 sampled run_tests tsan -L concurrent
 }
 
 fuzz_one() {
@@ -143,8 +158,11 @@ compile_objects() {
 }
 
 part_compilers() {
-  local compiler
-  for compiler in g++-11 clang++; do
+  local compiler compilers=(g++-11 clang++)
+  if [ "$times" != 1 ]; then
+    mapfile -t compilers < <(compgen -c | grep -E '^(g\+\+|clang\+\+)(-[0-9]+)?$' | sort -u)
+  fi
+  for compiler in "${compilers[@]}"; do
     if ! command -v "$compiler" >/dev/null; then
       echo "compilers: $compiler SKIPPED: this distribution has none"
       continue
@@ -172,18 +190,49 @@ part_guest() {
     configure asan --preset asan && compile --preset asan --target conformance_rdma &&
     scripts/rdma-guest.sh --systemd tests/guest/services.sh "$PWD/build/release/bin" &&
     SIMM_GUEST_SECONDS=${SIMM_GUEST_SECONDS:-900} \
-      scripts/rdma-guest.sh tests/guest/rdma.sh "$PWD/build/release/bin" "$PWD/build/asan/bin"
+      scripts/rdma-guest.sh env SIMM_KILLS=$((times == 1 ? 6 : 100)) \
+      tests/guest/rdma.sh "$PWD/build/release/bin" "$PWD/build/asan/bin"
 }
 
+part_seeds() {
+  local first=${SIMM_SEED:-$((RANDOM * 32768 + RANDOM + 1000))}
+  echo "seeds: SIMM_SEED=$first scripts/test.sh --long seeds"
+  build release && build/release/bin/sim_cluster --seeds 5000 --first "$first" &&
+    python3 tests/sim/check_mutants.py tests/sim/mutants.json build/release/bin 1000 "$first"
+}
+
+part_soak() {
+  build release && PYTHONPATH=build/release/python:tests/python PYTHONDONTWRITEBYTECODE=1 \
+    /usr/bin/python3 tests/soak/soak.py "${SIMM_SOAK_MINUTES:-30}" build/release/bin
+}
+
+part_roots() { tests/roots/roots_test.sh bookworm trixie; }
+
+usage() { sed -n '2,/^set /p' "$0" | sed '$d; s/^# \{0,1\}//'; }
+case "${1:-}" in
+  --help | -h)
+    usage
+    exit 0
+    ;;
+  --quick) parts=(quick) ;;
+  --long)
+    times=10
+    export SIMM_SIEGE_SECONDS=60 SIMM_HOSTILE_SECONDS=15
+    export SIMM_FUZZ_SECONDS=${SIMM_FUZZ_SECONDS:-600} SIMM_GUEST_SECONDS=${SIMM_GUEST_SECONDS:-3600}
+    parts=("${@:2}")
+    [ ${#parts[@]} -gt 0 ] || parts=("${all_parts[@]}" "${long_parts[@]}")
+    ;;
+  *)
+    parts=("$@")
+    [ ${#parts[@]} -gt 0 ] || parts=("${all_parts[@]}")
+    ;;
+esac
 scripts/install_packages.sh || exit 1
 mkdir -p build
-parts=("$@")
-[ "$*" != --quick ] || parts=(quick)
-[ ${#parts[@]} -gt 0 ] || parts=("${all_parts[@]}")
 passed=0 failed=0 summary=()
 for part in "${parts[@]}"; do
   if ! declare -F "part_$part" >/dev/null; then
-    echo "scripts/test.sh: no part '$part'; the parts are: ${all_parts[*]}" >&2
+    echo "scripts/test.sh: no part '$part'; the parts are: ${all_parts[*]} ${long_parts[*]}" >&2
     exit 2
   fi
   echo "=== $part"

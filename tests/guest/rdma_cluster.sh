@@ -199,9 +199,12 @@ cat >"$run/start-node" <<END
 $bin/simmd node --config $run/node/simmd.json >>$run/node/log 2>&1 &
 echo \$! >$run/node.pid
 END
-bereft() { timeout 300 "$bin/rdma_client" "$run/node/simm.sock" bereft "$@" 2>&1; }
+kills=${SIMM_KILLS:-6}
+bereft() {
+  timeout $((60 + 40 * kills)) "$bin/rdma_client" "$run/node/simm.sock" bereft "$@" 2>&1
+}
 scene "the death of the node daemon leaves pages and objects alone" \
-  bereft "${SIMM_KILLS:-6}" "bash $run/kill-node" "bash $run/start-node"
+  bereft "$kills" "bash $run/kill-node" "bash $run/start-node"
 wait_for_all "its successor has queue pairs as well"
 echo "$failures failures"
 [ $failures = 0 ]

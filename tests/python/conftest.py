@@ -42,6 +42,9 @@ class Daemon:
             time.sleep(0.02)
         return self
 
+    def pid(self) -> int:
+        return self._process.pid
+
     def kill(self, number: int = signal.SIGKILL) -> None:
         if self._process is not None:
             self._process.send_signal(number)

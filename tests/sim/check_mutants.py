@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """Every mutant has to be caught, for the right reason; every control has to stay clean.
 
-usage: check_mutants.py MUTANTS.json PROGRAM_DIR SEEDS
+usage: check_mutants.py MUTANTS.json PROGRAM_DIR SEEDS [FIRST]
+
+FIRST is the first seed of each (1).
 """
 import json
 import pathlib
@@ -13,11 +15,11 @@ import time
 TIMEOUT_S = 120  # a mutant may also hang; that counts as not caught
 
 
-def verdict(mutant, program, seeds):
+def verdict(mutant, program, seeds, first):
     """None when all is as it should be, else what is not."""
     try:
-        run = subprocess.run([program, "--seeds", str(seeds)], capture_output=True, text=True,
-                             timeout=TIMEOUT_S, check=False)
+        run = subprocess.run([program, "--seeds", seeds, "--first", first], capture_output=True,
+                             text=True, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
         return "hangs", ""
     found = re.search(r"^violation of (\w+): (.*)$", run.stderr, re.MULTILINE)
@@ -35,11 +37,12 @@ def verdict(mutant, program, seeds):
 
 
 def main():
-    mutants_file, programs, seeds = sys.argv[1:]
+    mutants_file, programs, seeds = sys.argv[1:4]
+    first = sys.argv[4] if len(sys.argv) > 4 else "1"
     failures = 0
     for mutant in json.loads(pathlib.Path(mutants_file).read_text()):
         start = time.monotonic()
-        wrong, what = verdict(mutant, f"{programs}/sim_mutant_{mutant['name']}", int(seeds))
+        wrong, what = verdict(mutant, f"{programs}/sim_mutant_{mutant['name']}", seeds, first)
         failures += wrong is not None
         print(f"{'FAIL' if wrong else 'ok  '} {time.monotonic() - start:5.1f} s  "
               f"{mutant['name']:26} {wrong or ''} {what[:160]}", flush=True)
