@@ -7,6 +7,7 @@
 #
 #   lint       tidy rules, formatting, clang-tidy
 #   release    release build, all tests: unit, conformance, hostile, model, simulation, process
+#   cost       what each call costs in instructions, system calls, sleeps and allocations
 #   upgrade    daemons and clients beside those of the previous release
 #   asan       ASan + UBSan, unity build, all tests again, with line coverage (floor below)
 #   tsan       ThreadSanitizer, concurrent parts only
@@ -25,7 +26,7 @@
 # how much of that was building, and its longest tests.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-readonly all_parts=(lint release upgrade asan tsan fuzz compilers demo packages guest)
+readonly all_parts=(lint release cost upgrade asan tsan fuzz compilers demo packages guest)
 readonly long_parts=(seeds soak roots)
 readonly jobs=${SIMM_JOBS:-2}
 readonly coverage_percent_min=95
@@ -104,6 +105,14 @@ sampled() { SIMM_MANAGER_AWAY_MS=5000 blows 20 8 "$@"; }
 part_quick() {
   house_rules && build release && rounds 20 sampled run_tests release -LE lint \
     -E '^(siege|sim_mutants|process_(network|partition)|(python|bench|install)_.*|simmctl_trace)$'
+}
+
+part_cost() {
+  local status=0
+  configure release --preset release &&
+    compile --preset release --target simmd simmctl cost_client || return 1
+  python3 tests/cost/cost.py build/release/bin || status=$?
+  [ "$status" = 77 ] || return "$status"
 }
 
 part_upgrade() {

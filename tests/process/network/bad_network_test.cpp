@@ -207,7 +207,7 @@ TEST_CASE("half-open: daemons die, and their peers' connections stay") {
 
 TEST_CASE("damaged on its way: a miss or a new connection, and never a wrong byte") {
   const std::uint64_t seed = number_from("SIMM_SEED", std::random_device{}());
-  const std::uint64_t damages = 3 * rounds_from("SIMM_ROUNDS", 12);
+  const std::uint64_t damages = 3 * simm::test_support::rounds_from("SIMM_ROUNDS", 12);
   MESSAGE("SIMM_SEED=" << seed << " process_network -tc='damaged*'");
   RelayedCluster world(30'000, seed);
   PageLoad load;
@@ -319,7 +319,7 @@ TEST_CASE("a storage daemon cut off from everybody: its slots move, and nothing 
 
 TEST_CASE("one trouble after the other, under load") {
   const std::uint64_t seed = number_from("SIMM_SEED", std::random_device{}());
-  const std::uint64_t rounds = rounds_from("SIMM_ROUNDS", 12);
+  const std::uint64_t rounds = simm::test_support::rounds_from("SIMM_ROUNDS", 12);
   MESSAGE("SIMM_SEED=" << seed << " SIMM_ROUNDS=" << rounds
                        << " process_network -tc='one trouble*'");
   std::mt19937_64 random(seed);

@@ -107,7 +107,7 @@ std::vector<Partition> draw(std::mt19937_64& random, std::size_t rounds) {
 
 TEST_CASE("partition: hosts that do not hear each other for a while, under load") {
   const std::uint64_t seed = number_from("SIMM_SEED", std::random_device{}());
-  const std::uint64_t rounds = rounds_from("SIMM_ROUNDS", 12);
+  const std::uint64_t rounds = simm::test_support::rounds_from("SIMM_ROUNDS", 12);
   Hosts hosts(600);
   if (!hosts.network.ready()) return;
   MESSAGE("SIMM_SEED=" << seed << " SIMM_ROUNDS=" << rounds

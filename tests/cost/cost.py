@@ -1,0 +1,347 @@
+"""Counts what a call costs, where that does not vary: instructions, system calls, sleeps and heap
+allocations of each thread that has to do with the call. More than 3 % above the budget is red.
+
+usage: cost.py BIN_DIRECTORY [--write]
+
+Client, node and storage daemon run under callgrind, and sleep whenever they can, so that each call
+takes the whole way: woken, served, asleep. --write makes what was counted the budget
+(tests/cost/budget.json); lower it when a cost fell. The counts hold for one compiler and one
+instruction set, which the budget names; elsewhere the program says so and ends with 77.
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+BIN = pathlib.Path(sys.argv[1]).resolve()
+BUDGET = pathlib.Path(__file__).with_name("budget.json")
+CALLS = ("get_4k", "put_4k", "get_128x4k", "exists_128")
+TIMES = 50
+ROUNDS = 3
+SLACK = 0.03  # of instructions
+COUNT_SLACK = 0.5  # of what is a few for each call, and a tenth of them
+SYMBOLS = 12
+# The inclusive cost of these is what a process pays for calls; its other threads have other work.
+ALLOCATORS = "malloc|calloc|realloc|memalign|posix_memalign|aligned_alloc"
+ROOTS = {"client": r"measured_call\(", "node": r"AgentRunner::run\(\)",
+         "storage": r"AgentRunner::run\(\)"}
+
+
+def run(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def instruction_set():
+    flags = re.search(r"^flags\s*:(.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return "avx2" if flags and "avx2" in flags[1].split() else "no avx2"
+
+
+def built_with():
+    """Which compiler made the daemon: its first note says so."""
+    notes = run("readelf", "-p", ".comment", str(BIN / "simmd"))
+    return re.search(r"GCC: \([^)]*\) (\d+)|clang version (\d+)", notes)[0]
+
+
+class Process:
+    """One of the programs; under callgrind when it is profiled."""
+
+    def __init__(self, role, directory, is_profiled, command, **options):
+        self.role = role
+        self.dumps = 0
+        self.profile = directory / f"{role}.callgrind"
+        self.log = open(directory / f"{role}.log", "w", encoding="utf-8")
+        if is_profiled:
+            only = ["--toggle-collect=*measured_call*"] if role == "client" else []
+            command = ["valgrind", "--tool=callgrind", "-q", "--separate-threads=yes",
+                       f"--callgrind-out-file={self.profile}", *only, *command]
+        self.process = subprocess.Popen(command, stderr=self.log, **options)
+
+    def command(self, *what):
+        run("callgrind_control", *what, str(self.process.pid))
+
+    def threads(self):
+        """Those that have to do with calls."""
+        tasks = pathlib.Path(f"/proc/{self.process.pid}/task")
+        if self.role == "client":
+            return [tasks / str(self.process.pid)]
+        return [task for task in tasks.iterdir()
+                if (task / "comm").read_text().startswith("simm-data")]
+
+    def sleeps(self):
+        return sum(int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", text, re.MULTILINE)[1])
+                   for text in ((thread / "status").read_text() for thread in self.threads()))
+
+    def counted(self, dump_name):
+        """Of the last dump: instructions under the root, allocations beside them, and the
+        instructions of each function, in the threads that have the root."""
+        self.dumps += 1
+        self.command(f"--dump={dump_name}")
+        instructions, allocated, by_function = 0, 0, {}
+        for thread in self.profile.parent.glob(f"{self.profile.name}.{self.dumps}-*"):
+            profile = Profile(thread.read_text())
+            under_root = profile.inclusive(ROOTS[self.role])
+            if under_root == 0:
+                continue
+            instructions += under_root
+            allocated += profile.calls_of(ALLOCATORS)
+            for name, cost in profile.own.items():
+                by_function[name] = by_function.get(name, 0) + cost
+        return instructions, allocated, by_function
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(60)
+        self.log.close()
+
+
+class Profile:
+    """A file of callgrind: "fn=(id) name" opens a function, lines "position cost" are its own
+    instructions; after "cfn=(id) name" and "calls=N position" the next line is what those N calls
+    cost, the functions that they called included."""
+
+    def __init__(self, text):
+        names = {}
+        self.own, self._called, self._calls = {}, {}, {}
+        caller = callee = None
+        calls = 0
+        for line in text.splitlines():
+            found = re.match(r"(c?)fn=\((\d+)\)(?: (.*))?$", line)
+            if found:
+                if found[3]:
+                    names[found[2]] = re.sub(r"'\d+$", "", found[3])
+                if found[1]:
+                    callee = names[found[2]]
+                else:
+                    caller = names[found[2]]
+            elif line.startswith("calls="):
+                calls = int(line[6:].split()[0])
+            elif re.match(r"[+\-*\d]\S* \d+$", line):
+                cost = int(line.split()[1])
+                if calls:
+                    self._called[caller] = self._called.get(caller, 0) + cost
+                    self._calls[callee] = self._calls.get(callee, 0) + calls
+                    calls = 0
+                else:
+                    self.own[caller] = self.own.get(caller, 0) + cost
+
+    def inclusive(self, pattern):
+        """Of a function that does not call itself."""
+        return sum(self.own.get(name, 0) + self._called.get(name, 0)
+                   for name in self.own.keys() | self._called.keys() if re.search(pattern, name))
+
+    def calls_of(self, pattern):
+        return sum(calls for name, calls in self._calls.items() if re.fullmatch(pattern, name))
+
+
+def free_address():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+class World:
+    """Daemons and one client. `profiled` are the roles that run under callgrind; where all parts
+    were slow, two of them would race for who sleeps first."""
+
+    def __init__(self, profiled):
+        self.profiled = profiled
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="simm_cost_"))
+        self.processes = {}
+
+    def daemon(self, part, role, config):
+        home = self.directory / part
+        home.mkdir()
+        common = {"run_directory": str(home), "wait": {"mode": "event"},
+                  "session": {"handshake_ms": 60000}}
+        (home / "simmd.json").write_text(json.dumps(common | config))
+        self.start(part, [str(BIN / "simmd"), role, "--config", str(home / "simmd.json")])
+
+    def start(self, part, command, **options):
+        self.processes[part] = Process(part, self.directory, part in self.profiled, command,
+                                       **options)
+
+    def start_alone(self):
+        """One daemon with a pool."""
+        self.daemon("node", "all", {"node": {"pool_bytes": "64MiB"}})
+
+    def start_over_tcp(self):
+        """A node without a pool, and a storage daemon."""
+        secret = self.directory / "secret"
+        secret.write_text("a secret of this program, nobody else's")
+        secret.chmod(0o600)
+        address = free_address()
+        cluster = {"manager": address, "secret_file": str(secret), "detection_ms": 60000}
+        self.daemon("manager", "manager", {
+            "cluster": {"secret_file": str(secret), "node_name": "m"},
+            "manager": {"listen": address}})
+        self.daemon("storage", "storage", {"cluster": cluster | {"node_name": "s"},
+                                           "node": {"pool_bytes": "64MiB"}})
+        self.daemon("node", "node", {"cluster": cluster | {"node_name": "n"},
+                                     "node": {"pool_bytes": "0"}})
+        admin = self.directory / "node" / "admin.sock"
+
+        def is_connected():
+            asked = subprocess.run([BIN / "simmctl", "--json", "--admin", admin, "peers"],
+                                   capture_output=True, text=True, check=False)
+            peers = json.loads(asked.stdout)["peers"] if asked.returncode == 0 else []
+            return len(peers) == 1 and peers[0]["open"] == peers[0]["connections"]
+
+        wait_for("the node does not reach the storage daemon", is_connected)
+
+    def start_client(self):
+        address = self.directory / "node" / "simm.sock"
+        wait_for("no daemon listens", address.exists)
+        self.start("client", [str(BIN / "cost_client")], stdin=subprocess.PIPE,
+                   stdout=subprocess.PIPE, text=True,
+                   env=os.environ | {"SIMM_SOCKET": str(address)})
+
+    def ask(self, call, times):
+        client = self.processes["client"].process
+        client.stdin.write(f"{call} {times}\n")
+        client.stdin.flush()
+        if client.stdout.readline().strip() != "done":
+            sys.exit(f"cost: {call} failed:\n{(self.directory / 'client.log').read_text()}")
+
+    def stop(self):
+        for process in self.processes.values():
+            process.stop()
+        shutil.rmtree(self.directory)
+
+
+def wait_for(what, is_there):
+    for _ in range(1200):
+        if is_there():
+            return
+        time.sleep(0.1)
+    sys.exit(f"cost: {what}")
+
+
+def profile(world, call):
+    """{role: {what: per call}} of the profiled roles: the least of three rounds, for a call that
+    meets a timer costs more."""
+    world.ask(call, 20)
+    best = {}
+    for _ in range(ROUNDS):
+        sleeps = {role: world.processes[role].sleeps() for role in world.profiled}
+        for role in world.profiled:
+            world.processes[role].command("--zero")
+        world.ask(call, TIMES)
+        slept = {role: world.processes[role].sleeps() - sleeps[role] for role in world.profiled}
+        for role in world.profiled:
+            instructions, allocated, by_function = world.processes[role].counted(call)
+            cost = {"instructions": instructions // TIMES, "sleeps": round(slept[role] / TIMES, 1),
+                    "allocations": round(allocated / TIMES, 1),
+                    "functions": {name: count // TIMES for name, count in by_function.items()
+                                  if count < 0.99 * instructions}}
+            if role not in best or cost["instructions"] < best[role]["instructions"]:
+                best[role] = cost
+    return best
+
+
+def count_system_calls(world, call):
+    """{role: the least of three rounds, per call}, of programs that no profiler slows down."""
+    world.ask(call, 20)
+    watched = {role: ",".join(thread.name for thread in process.threads())
+               for role, process in world.processes.items() if role in ROOTS}
+    least = {}
+    for _ in range(ROUNDS):
+        counters = {role: subprocess.Popen(
+            ["perf", "stat", "-x,", "-e", "raw_syscalls:sys_enter", "-t", threads],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            for role, threads in watched.items()}
+        time.sleep(1)  # the counters are there; until then nothing happens that they could count
+        world.ask(call, TIMES)
+        for role, counter in counters.items():
+            counter.send_signal(signal.SIGINT)
+            counted = round(int(counter.communicate(timeout=60)[1].split(",")[0]) / TIMES, 1)
+            least[role] = min(least.get(role, counted), counted)
+    return least
+
+
+def can_count_system_calls():
+    tried = subprocess.run(["perf", "stat", "-e", "raw_syscalls:sys_enter", "true"],
+                           capture_output=True, check=False) if shutil.which("perf") else None
+    return tried is not None and tried.returncode == 0
+
+
+def count():
+    """{"world call role": {what: per call}}"""
+    costs = {}
+    for start, profiled in ((World.start_alone, ("client", "node")),
+                            (World.start_over_tcp, ("node",)), (World.start_over_tcp, ("storage",)),
+                            (World.start_alone, ()), (World.start_over_tcp, ())):
+        if not profiled and not can_count_system_calls():
+            print("cost: system calls SKIPPED: perf can not count them here")
+            continue
+        world = World(profiled)
+        try:
+            start(world)
+            world.start_client()
+            for call in CALLS:
+                found = profile(world, call) if profiled else {
+                    role: {"system_calls": calls}
+                    for role, calls in count_system_calls(world, call).items()}
+                for role, cost in found.items():
+                    name = f"{start.__name__.removeprefix('start_')} {call} {role}"
+                    if profiled or name in costs:
+                        costs.setdefault(name, {}).update(cost)
+        finally:
+            world.stop()
+    return costs
+
+
+def too_high(name, cost, budget):
+    """What is above, in words."""
+    above = []
+    for what, allowed in budget.items():
+        if what == "functions" or what not in cost:
+            continue
+        slack = SLACK * allowed if what == "instructions" else COUNT_SLACK + allowed / 10
+        if cost[what] > allowed + slack:
+            above.append(f"{name}: {what} {cost[what]}, budget {allowed}")
+            if what == "instructions":
+                above += grown(cost["functions"], budget["functions"])
+    return above
+
+
+def grown(now, before):
+    """The functions that grew the most; those that the budget does not list count as 0."""
+    more = {name: count - before.get(name, 0) for name, count in now.items()}
+    return [f"    +{count} {name}" for name, count in
+            sorted(more.items(), key=lambda item: -item[1])[:SYMBOLS] if count > 0]
+
+
+def main():
+    where = f"{built_with()}, {instruction_set()}"
+    is_writing = "--write" in sys.argv
+    budget = json.loads(BUDGET.read_text()) if BUDGET.exists() else {"where": "", "calls": {}}
+    if not is_writing and where != budget["where"]:
+        print(f"cost: SKIPPED: the budget was counted with {budget['where']}, here is {where}")
+        sys.exit(77)
+    costs = count()
+    above = []
+    print(f"{'per call':34}{'instructions':>13}{'budget':>9}  system calls  sleeps  allocations")
+    for name, cost in costs.items():
+        allowed = budget["calls"].get(name, {})
+        print(f"{name:34}{cost['instructions']:13}{allowed.get('instructions', 0):9}"
+              f"{cost.get('system_calls', '-'):>14}{cost['sleeps']:8}{cost['allocations']:13}")
+        above += too_high(name, cost, allowed)
+        if cost["instructions"] < (1 - 3 * SLACK) * allowed.get("instructions", 0):
+            print(f"    fell by more than {3 * SLACK:.0%}: lower the budget (--write)")
+    if is_writing:
+        for cost in costs.values():
+            ranked = sorted(cost["functions"].items(), key=lambda item: -item[1])
+            cost["functions"] = dict(ranked[:SYMBOLS])
+        BUDGET.write_text(json.dumps({"where": where, "calls": costs}, indent=1) + "\n")
+    elif above:
+        sys.exit("\n".join(["cost: above the budget:", *above]))
+
+
+main()
