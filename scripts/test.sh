@@ -227,7 +227,8 @@ case "${1:-}" in
   --long)
     times=10
     export SIMM_SIEGE_SECONDS=60 SIMM_HOSTILE_SECONDS=15
-    export SIMM_FUZZ_SECONDS=${SIMM_FUZZ_SECONDS:-600} SIMM_GUEST_SECONDS=${SIMM_GUEST_SECONDS:-3600}
+    export SIMM_FUZZ_SECONDS=${SIMM_FUZZ_SECONDS:-600}
+    export SIMM_GUEST_SECONDS=${SIMM_GUEST_SECONDS:-3600}
     parts=("${@:2}")
     [ ${#parts[@]} -gt 0 ] || parts=("${all_parts[@]}" "${long_parts[@]}")
     ;;

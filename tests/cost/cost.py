@@ -23,8 +23,9 @@ import time
 BIN = pathlib.Path(sys.argv[1]).resolve()
 BUDGET = pathlib.Path(__file__).with_name("budget.json")
 CALLS = ("get_4k", "put_4k", "get_128x4k", "exists_128")
-TIMES = 50
-ROUNDS = 3
+TIMES = 20
+ROUNDS_MAX = 15
+AGREE = 0.005
 SLACK = 0.03  # of instructions
 COUNT_SLACK = 0.5  # of what is a few for each call, and a tenth of them
 SYMBOLS = 12
@@ -49,6 +50,15 @@ def built_with():
     return re.search(r"GCC: \([^)]*\) (\d+)|clang version (\d+)", notes)[0]
 
 
+def hurry(pid):
+    """Before all others, where that may be had: who is profiled is always the slower end, so it
+    finds answers before it sleeps, on a busy machine as well."""
+    try:
+        os.sched_setscheduler(pid, os.SCHED_RR, os.sched_param(1))
+    except PermissionError:
+        pass
+
+
 class Process:
     """One of the programs; under callgrind when it is profiled."""
 
@@ -62,6 +72,8 @@ class Process:
             command = ["valgrind", "--tool=callgrind", "-q", "--separate-threads=yes",
                        f"--callgrind-out-file={self.profile}", *only, *command]
         self.process = subprocess.Popen(command, stderr=self.log, **options)
+        if not is_profiled:
+            hurry(self.process.pid)
 
     def command(self, *what):
         run("callgrind_control", *what, str(self.process.pid))
@@ -224,11 +236,12 @@ def wait_for(what, is_there):
 
 
 def profile(world, call):
-    """{role: {what: per call}} of the profiled roles: the least of three rounds, for a call that
-    meets a timer costs more."""
+    """{role: {what: per call}} of the profiled roles. A call that meets a timer, or waits longer
+    for a busy machine, costs some turns more: rounds go on until the two cheapest agree."""
     world.ask(call, 20)
-    best = {}
-    for _ in range(ROUNDS):
+    rounds = {role: [] for role in world.profiled}
+    while any(len(costs) < 2 or costs[1]["instructions"] > (1 + AGREE) * costs[0]["instructions"]
+              for costs in rounds.values()) and len(rounds[world.profiled[0]]) < ROUNDS_MAX:
         sleeps = {role: world.processes[role].sleeps() for role in world.profiled}
         for role in world.profiled:
             world.processes[role].command("--zero")
@@ -236,13 +249,13 @@ def profile(world, call):
         slept = {role: world.processes[role].sleeps() - sleeps[role] for role in world.profiled}
         for role in world.profiled:
             instructions, allocated, by_function = world.processes[role].counted(call)
-            cost = {"instructions": instructions // TIMES, "sleeps": round(slept[role] / TIMES, 1),
-                    "allocations": round(allocated / TIMES, 1),
-                    "functions": {name: count // TIMES for name, count in by_function.items()
-                                  if count < 0.99 * instructions}}
-            if role not in best or cost["instructions"] < best[role]["instructions"]:
-                best[role] = cost
-    return best
+            rounds[role].append({
+                "instructions": instructions // TIMES, "sleeps": round(slept[role] / TIMES, 1),
+                "allocations": round(allocated / TIMES, 1),
+                "functions": {name: count // TIMES for name, count in by_function.items()
+                              if count < 0.99 * instructions}})
+            rounds[role].sort(key=lambda cost: cost["instructions"])
+    return {role: costs[0] for role, costs in rounds.items()}
 
 
 def count_system_calls(world, call):
@@ -251,7 +264,7 @@ def count_system_calls(world, call):
     watched = {role: ",".join(thread.name for thread in process.threads())
                for role, process in world.processes.items() if role in ROOTS}
     least = {}
-    for _ in range(ROUNDS):
+    for _ in range(3):
         counters = {role: subprocess.Popen(
             ["perf", "stat", "-x,", "-e", "raw_syscalls:sys_enter", "-t", threads],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
