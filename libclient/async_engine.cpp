@@ -156,7 +156,10 @@ void AsyncEngine::watch(Lane& lane, std::uint64_t now_ns) noexcept {
       lane.generation() != link_.generation() || lane.session->words().usable() != Status::ok;
   if (doubtful || now_ns - last_look_ns_ >= kHangUpLookNs) {
     last_look_ns_ = now_ns;
-    if (lane.session->hung_up()) return end_hung_up(lane, now_ns);
+    // Descriptors that the process has closed, and whose numbers are other files, never hang up.
+    if (lane.session->hung_up() || lane.session->closed_by_daemon()) {
+      return end_hung_up(lane, now_ns);
+    }
   }
   if (now_ns < driver_.overdue_ns(lane, now_ns)) return;
   lane.session->shut_down();
