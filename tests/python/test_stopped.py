@@ -67,6 +67,7 @@ def test_memory_stays_shared_where_a_call_may_wait(own_daemon, key, caplog, way)
         own_daemon.go_on()
         caller.join(60)
         assert waited and results and store.stats()["taken_back"] == 0
+        assert store.ping(20_000) == 0  # it has attached again
         assert store.get(key, view) == PAGE and (memory == 7).all()
         assert not taken_back_warnings(caplog)
 

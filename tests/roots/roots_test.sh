@@ -60,6 +60,7 @@ in_suite() {
   mount -t tmpfs tmpfs "$root/dev/shm"
   ln -s /proc/self/fd "$root/dev/fd"
   mount -t proc proc "$root/proc"
+  mount -t sysfs -o ro sysfs "$root/sys"
   mkdir -p "$root/var/cache/ccache"
   mount --bind "$cache" "$root/var/cache/ccache"
   chmod 777 "$cache"
@@ -77,7 +78,7 @@ in_suite() {
   step "tests as a user"
   inside user-tests somebody /home/somebody/simm scripts/test.sh --quick || return 1
   step "passed"
-  umount -R "$root/proc" "$root/dev" "$root/var/cache/ccache"
+  umount -R "$root/proc" "$root/sys" "$root/dev" "$root/var/cache/ccache"
   rm -rf --one-file-system "$root"
 }
 
