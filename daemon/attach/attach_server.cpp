@@ -202,7 +202,7 @@ void AttachServer::drain(std::function<void()> when_empty) {
   }
   std::vector<std::shared_ptr<Attachment>> all;
   for (const auto& [id, attachment] : attachments_) all.push_back(attachment);
-  for (const auto& attachment : all) attachment->close("shutdown");
+  for (const auto& attachment : all) attachment->shut_down();
   if (attachments_.empty() && when_empty_) std::exchange(when_empty_, nullptr)();
 }
 

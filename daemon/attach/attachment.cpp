@@ -277,7 +277,7 @@ void Attachment::on_poisoned(ipc::PoisonReason reason) {
   close("poisoned", reason);
 }
 
-void Attachment::close(const char* cause, ipc::PoisonReason poison) {
+void Attachment::end(const char* cause, ipc::PoisonReason poison, bool client_waits) {
   if (state_ == State::draining || state_ == State::closed) return;
   const auto self = shared_from_this();
   const bool running = state_ >= State::opening;
@@ -298,7 +298,7 @@ void Attachment::close(const char* cause, ipc::PoisonReason poison) {
                                   {"poisoned", session::poison_reason_name(poison)}});
   // The socket stays open until nothing of the session is used any more: its hang-up tells a client
   // that drains with us that everything has ended.
-  services_.plane.close_session(session_id_, poison);
+  services_.plane.close_session(session_id_, poison, client_waits);
 }
 
 void Attachment::leave_handshake() {

@@ -75,7 +75,11 @@ public:
 
   void start();
   // Ends it from any state; on_closed() follows, maybe at once. `cause` is a name of ours.
-  void close(const char* cause, ipc::PoisonReason poison = ipc::PoisonReason::none);
+  void close(const char* cause, ipc::PoisonReason poison = ipc::PoisonReason::none) {
+    end(cause, poison, false);
+  }
+  // The same, by a daemon that stops: the client still waits for what it has in flight.
+  void shut_down() { end("shutdown", ipc::PoisonReason::none, true); }
 
   // Answers of the data plane.
   void on_opened(Status status);
@@ -124,6 +128,7 @@ private:
   void on_deregister_region(const ipc::DeregisterRegion& wanted);
   void refuse(Status status, const std::string& reason);
   bool send(const ipc::DaemonMessage& message, std::span<const int> fds = {});
+  void end(const char* cause, ipc::PoisonReason poison, bool client_waits);
   void leave_handshake();
   // Ends a request: sends its reply and reads the next one.
   void reply(const ipc::DaemonMessage& message);

@@ -63,7 +63,8 @@ void MailboxDataPlane::remove_region(std::uint64_t session_id, ipc::RegionHandle
   send(session_id, command);
 }
 
-void MailboxDataPlane::close_session(std::uint64_t session_id, ipc::PoisonReason poison) {
+void MailboxDataPlane::close_session(std::uint64_t session_id, ipc::PoisonReason poison,
+                                     bool client_waits) {
   SessionCommand command;
   if (poison != ipc::PoisonReason::none) {
     command.kind = SessionCommand::Kind::poison;
@@ -71,6 +72,7 @@ void MailboxDataPlane::close_session(std::uint64_t session_id, ipc::PoisonReason
     send(session_id, command);
   }
   command.kind = SessionCommand::Kind::drain;
+  command.client_waits = client_waits;
   send(session_id, command);
 }
 

@@ -83,6 +83,7 @@ public:
   Operation* allocate() noexcept override;
   void release(Operation& operation) noexcept override;
   void submit(Operation& operation) noexcept override;
+  void end_soon(const OperationEvents& owner, base::TimeNs deadline_ns) noexcept override;
 
   // An operation of those that are kept for fetches, marked as one; nullptr: all are lent.
   Operation* allocate_fetch() noexcept;

@@ -1,5 +1,5 @@
 // Who is waited for: a batch whose bytes move, until its latest deadline, and one that stands for
-// patience_ns.
+// patience_ns. What nobody waits for any more has little time.
 #include <algorithm>
 
 #include "daemon/engine/engine.h"
@@ -66,6 +66,22 @@ bool Engine::goes_on(Progress& progress) noexcept {
   if (operation.cancel_ns <= now_ns) return false;
   timers_.arm(progress, next_look_ns(progress, now_ns));
   return true;
+}
+
+// What is given up already, or waits for its completion, ends by itself.
+void Engine::end_soon(const OperationEvents& owner, base::TimeNs deadline_ns) noexcept {
+  const base::TimeNs now_ns = clock_.now_ns();
+  for (std::uint32_t i = 0; i < config_.operations; ++i) {
+    Progress& progress = progress_[i];
+    if (progress.phase != Phase::running || progress.operation->owner != &owner) continue;
+    if (progress.deadline_ns > deadline_ns) {
+      progress.deadline_ns = deadline_ns;
+      progress.operation->cancel_ns = cancel_time(now_ns, deadline_ns);
+    }
+    transport::RequestHeader& header = progress.operation->header;
+    header.deadline_ns = std::min(header.deadline_ns, deadline_ns);
+    timers_.arm(progress, next_look_ns(progress, now_ns));
+  }
 }
 
 }  // namespace simm::engine

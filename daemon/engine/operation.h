@@ -70,6 +70,9 @@ public:
   virtual void release(Operation& operation) noexcept = 0;
   // Always accepted; on_complete() follows by deadline_ns + fence_grace, from a later do_work().
   virtual void submit(Operation& operation) noexcept = 0;
+  // What `owner` has submitted ends by `deadline_ns` at the latest: nobody waits for it. It looks
+  // at all operations, so it is for the end of a session.
+  virtual void end_soon(const OperationEvents& owner, base::TimeNs deadline_ns) noexcept = 0;
 };
 
 }  // namespace simm::engine

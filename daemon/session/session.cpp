@@ -362,7 +362,8 @@ base::TimeNs Session::next_deadline_ns() const noexcept {
   return earliest;
 }
 
-void Session::drain() noexcept {
+void Session::drain(bool waits) noexcept {
+  if (!waits) end_soon();
   if (phase_ != Phase::active) return;
   phase_ = Phase::draining;
   words_.publish_state(ipc::SessionState::draining);
@@ -375,6 +376,7 @@ void Session::poison(ipc::PoisonReason reason) noexcept {
   phase_ = Phase::poisoned;
   reason_ = reason;
   context_->counters.poisoned[static_cast<std::size_t>(reason)].add();
+  end_soon();
   end_held(Status::poisoned);
   end_if_empty();
 }
@@ -383,6 +385,11 @@ void Session::end_held(Status status) noexcept {
   for (Lane& lane : lanes_) {
     if (lane.held.present) answer(lane, status);
   }
+}
+
+void Session::end_soon() noexcept {
+  if (in_flight_ == 0) return;
+  context_->engine.end_soon(*this, context_->clock.now_ns() + kGoneClientNs);
 }
 
 // The last word of the session: published once, after its last completion.

@@ -6,9 +6,11 @@
 //   active or draining -- breach --> poisoned -- no operation left --> ended
 //
 // Nothing is taken from the rings any more once it is not active. Operations under way complete as
-// usual, each within its own deadline, so the way to `ended` is bounded. A submission that was
-// taken and still waits for a limit is completed with an error. Only when nothing is left the last
-// state word is published (poisoned or closed) and sleeping clients are woken.
+// usual, each within its own deadline, and within kGoneClientNs when the client is gone or was
+// poisoned: so the way to `ended` is bounded, and a dead client soon has nothing of the others.
+// A submission that was taken and still waits for a limit is completed with an error. Only when
+// nothing is left the last state word is published (poisoned or closed) and sleeping clients are
+// woken.
 //
 // Made on the control thread, which allocates everything; then owned by a SessionSet until that
 // reports it gone. Thread: the data agent of the set.
@@ -80,7 +82,8 @@ public:
   int expire_held(base::TimeNs now_ns) noexcept;
   [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept;
 
-  void drain() noexcept;
+  // The client leaves, or has to: what is in flight has its time if the client `waits` for it.
+  void drain(bool waits) noexcept;
   void poison(ipc::PoisonReason reason) noexcept;
 
   void announce_sleep() noexcept { words_.announce_sleep(); }
@@ -145,6 +148,7 @@ private:
   void drop_regions(const engine::Operation& operation) noexcept;
   void answer(Lane& lane, Status status) noexcept;
   void end_held(Status status) noexcept;
+  void end_soon() noexcept;
   void publish(Lane& lane, const ipc::Completion& completion) noexcept;
   void finish_wake(ipc::Wake due) noexcept;
   Step blocked(Held& held, base::Counter& counter) noexcept;

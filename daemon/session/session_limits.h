@@ -15,6 +15,8 @@ struct SessionLimits {
   std::uint32_t name_spaces_max = base::kNamespacesPerTenantMax;
 };
 
+// Time that the work of a client has that is gone, or was poisoned: nobody waits for it.
+inline constexpr base::TimeNs kGoneClientNs = 500 * base::kNsPerMs;
 // Entries that a tenant may have taken in one turn of its data agent.
 inline constexpr std::uint32_t kEntriesPerTurn = 64;
 // Commands of the control thread that are carried out in one turn.

@@ -75,7 +75,7 @@ void SessionSet::run(const SessionCommand& command) noexcept {
         return emit(answer);
       }
       member->leaving = true;
-      session.drain();
+      session.drain(command.client_waits);
       return;
     }
   }

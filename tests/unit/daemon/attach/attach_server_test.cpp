@@ -135,6 +135,7 @@ TEST_CASE("namespaces are limited for a tenant, over all its sessions, while the
   // The end of a session gives back what nobody else has open: 127 of its 128, "1" is of both.
   two.close();
   world.until([&] { return world.server.sessions() == 2; });
+  CHECK(world.plane.waits == std::vector<bool>{false});
   std::uint32_t room = 0;
   while (open_name_space(world, one, "later " + std::to_string(room)) == Status::ok) ++room;
   CHECK(room == kNamed / 2 - 1);
@@ -424,6 +425,7 @@ TEST_CASE("draining accepts nobody, closes all sessions and says when they are g
   world.plane.holding = true;
   int empty = 0;
   world.server.drain([&] { ++empty; });
+  CHECK(world.plane.waits == std::vector<bool>{true});  // it has drain_ms for what is in flight
   CHECK(world.hung_up(half));
   world.settle();
   CHECK(empty == 0);

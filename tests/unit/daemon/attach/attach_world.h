@@ -53,8 +53,9 @@ public:
       events->on_region_removed(id, known ? std::move(regions[index]) : nullptr);
     });
   }
-  void close_session(std::uint64_t id, ipc::PoisonReason poison) override {
+  void close_session(std::uint64_t id, ipc::PoisonReason poison, bool client_waits) override {
     closed.push_back(id);
+    waits.push_back(client_waits);
     poisons.push_back(poison);
     // The regions of all sessions, which is good enough for tests with one of them.
     answer([this, id] {
@@ -79,6 +80,7 @@ public:
   std::deque<std::function<void()>> answers;
   std::vector<std::uint64_t> opened, closed;
   std::vector<ipc::PoisonReason> poisons;
+  std::vector<bool> waits;  // whether the client waits for what is in flight
   std::vector<base::NamespaceId> name_spaces;
   std::vector<std::unique_ptr<memory::RegionMemory>> regions;
 };

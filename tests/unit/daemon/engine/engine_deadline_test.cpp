@@ -166,6 +166,55 @@ TEST_CASE("an operation that arrives after its deadline ends at once") {
   CHECK(world.outcomes[0].status == Status::timeout);
 }
 
+TEST_CASE("what nobody waits for any more ends soon, and the work of others goes on") {
+  engine::EngineConfig config;
+  config.requests = 4;
+  World world(config);
+  constexpr base::TimeNs kHour = 3600 * base::kNsPerSecond;
+  world.requester.credits = 2;
+  for (int i = 0; i < 5; ++i) world.submit(Opcode::get, 2, kHour);  // 2 posted, 2 wait for credit
+  struct Other final : engine::OperationEvents {
+    int completed = 0;
+    void on_complete(Operation&) noexcept override { ++completed; }
+  } other;
+  Operation& operation = world.make(Opcode::get, 1, kHour);
+  operation.owner = &other;
+  world.engine->submit(operation);
+  world.pass(10 * kNsPerMs);
+  world.engine->end_soon(world, world.clock.now_ns() + 500 * kNsPerMs);
+  world.pass(390 * kNsPerMs);
+  CHECK(world.outcomes.empty());
+  world.pass(20 * kNsPerMs);
+  CHECK(world.outcomes.size() == 3);
+  for (std::size_t post = 0; post < 2; ++post) {
+    CHECK(world.requester.posts[post].cancels == 1);
+    world.requester.reply_all_pages(post, Status::cancelled);
+  }
+  world.pass(2 * kNsPerMs);
+  CHECK(world.outcomes.size() == 5);
+  REQUIRE(world.requester.posts.size() == 3);
+  world.pass(10 * base::kNsPerSecond);
+  CHECK(world.requester.posts[2].cancels == 0);
+  CHECK(other.completed == 0);
+  world.requester.reply_all_pages(2, Status::ok, 1);
+  world.pass(kNsPerMs);
+  CHECK(other.completed == 1);
+}
+
+TEST_CASE("patience does not extend what has to end soon") {
+  World world;
+  Operation& operation = world.make(Opcode::get, 1, 3600 * base::kNsPerSecond);
+  operation.header.patience_ns = base::kNsPerSecond;
+  world.engine->submit(operation);
+  world.pass(600 * kNsPerMs);
+  world.engine->end_soon(world, world.clock.now_ns() + 500 * kNsPerMs);
+  for (int ms = 0; ms < 500; ++ms) {
+    ++world.requester.moved_count;
+    world.pass(kNsPerMs);
+  }
+  CHECK(world.requester.posts[0].cancels == 1);
+}
+
 TEST_CASE("the engine says when it has to run for its timers") {
   World world;
   CHECK(world.engine->next_deadline_ns() == base::kNoDeadline);

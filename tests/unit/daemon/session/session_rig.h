@@ -41,6 +41,12 @@ public:
     if (on_submit) on_submit(operation);
     submitted.push_back(&operation);
   }
+  void end_soon(const engine::OperationEvents& owner, base::TimeNs deadline_ns) noexcept override {
+    for (engine::Operation* operation : submitted) {
+      if (operation->owner != &owner) continue;
+      operation->header.deadline_ns = std::min(operation->header.deadline_ns, deadline_ns);
+    }
+  }
   // Completes the oldest one: every page has `status`.
   void complete_one(Status status = Status::ok) {
     REQUIRE_FALSE(submitted.empty());

@@ -301,6 +301,35 @@ TEST_CASE("a breach stops the ring at once, lets work under way complete, then s
   rig.forget(client);
 }
 
+TEST_CASE("what a client has in flight has little time when it is gone or poisoned") {
+  Rig rig;
+  Client& client = rig.attach(Rig::config(1));
+  push(client, Opcode::put, 1, 10);
+  const base::TimeNs asked_ns = rig.clock.now_ns() + 10 * base::kNsPerSecond;
+  rig.set->do_work();
+  REQUIRE(rig.engine.submitted.size() == 1);
+  const base::TimeNs soon_ns = rig.clock.now_ns() + session::kGoneClientNs;
+  session::SessionCommand drain;
+  drain.kind = Rig::Kind::drain;
+  drain.session = client.session.get();
+  SUBCASE("not while it waits") {
+    drain.client_waits = true;
+    REQUIRE(rig.commands.try_push(drain));
+    rig.set->do_work();
+    CHECK(rig.engine.submitted[0]->header.deadline_ns == asked_ns);
+  }
+  SUBCASE("it is gone") {
+    REQUIRE(rig.commands.try_push(drain));
+    rig.set->do_work();
+    CHECK(rig.engine.submitted[0]->header.deadline_ns == soon_ns);
+  }
+  SUBCASE("it broke the protocol") {
+    rig.command(client.session.get(), Rig::Kind::poison);
+    rig.set->do_work();
+    CHECK(rig.engine.submitted[0]->header.deadline_ns == soon_ns);
+  }
+}
+
 TEST_CASE("draining completes what is under way, refuses the rest and ends closed") {
   Rig rig(1);
   Client& client = rig.attach(Rig::config(1, 1, 3));
