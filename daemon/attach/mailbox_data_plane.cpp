@@ -28,6 +28,7 @@ void MailboxDataPlane::open_session(const SessionStart& start) {
   config.tenant_bytes_max = start.tenant->in_flight_bytes_max;
   config.tenant_operations_max = config_.engine.operations_max;
   config.limits.timeout_default_ns = config_.engine.timeout_default_ms * base::kNsPerMs;
+  config.limits.timeout_max_ns = config_.session.timeout_max_ms * base::kNsPerMs;
   config.limits.regions_max = config_.session.regions_max;
 
   auto session = std::make_unique<session::Session>(config, start.memory->mapping.data(),

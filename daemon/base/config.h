@@ -103,6 +103,7 @@ struct Config {
     std::uint32_t sessions_max = 0;
     std::uint32_t regions_max = 0;
     std::uint32_t handshake_ms = 0;
+    std::uint32_t timeout_max_ms = 0;
   } session;
   struct {
     std::uint32_t timeout_default_ms = 0;

@@ -10,7 +10,7 @@ namespace simm::session {
 
 struct SessionLimits {
   base::TimeNs timeout_default_ns = 10 * base::kNsPerSecond;
-  base::TimeNs timeout_max_ns = 24ull * 3600 * base::kNsPerSecond;
+  base::TimeNs timeout_max_ns = 600 * base::kNsPerSecond;
   std::uint32_t regions_max = 4096;
   std::uint32_t name_spaces_max = base::kNamespacesPerTenantMax;
 };

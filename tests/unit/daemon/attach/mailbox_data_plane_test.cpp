@@ -1,0 +1,44 @@
+#include "daemon/attach/mailbox_data_plane.h"
+
+#include <doctest/doctest.h>
+
+#include "daemon/base/config.h"
+#include "tests/unit/daemon/session/session_rig.h"
+
+namespace mailbox_data_plane_test {
+
+using namespace simm;
+
+// What the data agent is told of a session under this configuration.
+session::SessionConfig opened_with(const std::string& json) {
+  auto config = base::parse_config(json, "simm.json");
+  REQUIRE(config.has_value());
+  const control::TenantRules tenants(*config, base::KeyHasher(5));
+  session::SessionCommands commands(16);
+  session::SessionEvents events(16);
+  session_rig::FakeWaiter waiter;
+  control::MailboxDataPlane plane(*config, tenants, {{&commands, &events, &waiter}});
+
+  auto file = ipc::MemoryFile::create({"session", ipc::session_bytes(1), false, true});
+  REQUIRE(file.has_value());
+  auto mapping = ipc::Mapping::map(file->fd(), 0, ipc::session_bytes(1));
+  REQUIRE(mapping.has_value());
+  control::SessionMemory memory{.file = std::move(*file),
+                                .mapping = std::move(*mapping),
+                                .bell = session_rig::no_bell(),
+                                .client_bell = session_rig::no_bell(),
+                                .lanes = 1};
+  plane.open_session({7, &memory, &tenants.resolve("", 1234, 1234)});
+  session::SessionCommand command;
+  REQUIRE(commands.try_pop(command));
+  REQUIRE(command.kind == session::SessionCommand::Kind::attach);
+  return command.session->config();
+}
+
+TEST_CASE("the longest deadline of a session is the configured one, ten minutes by default") {
+  CHECK(opened_with("{}").limits.timeout_max_ns == 600 * base::kNsPerSecond);
+  CHECK(opened_with(R"({"session": {"timeout_max_ms": 5000}})").limits.timeout_max_ns ==
+        5 * base::kNsPerSecond);
+}
+
+}  // namespace mailbox_data_plane_test
