@@ -5,8 +5,6 @@
 namespace simm::control {
 namespace {
 
-constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 50;
-
 // A kind in front keeps a tenant and a namespace of one name apart.
 std::uint64_t name_id(const base::KeyHasher& hasher, std::string_view kind, std::string_view name) {
   return hasher(std::string(kind) + ":" + std::string(name)).low;
@@ -21,7 +19,7 @@ TenantRules::TenantRules(const base::Config& config, const base::KeyHasher& hash
                    [](const base::TenantConfig& tenant) { return tenant.name == "default"; });
   add(configured_default != config.tenants.end()
           ? *configured_default
-          : base::TenantConfig{"default", {}, {}, 100, 1, kUnlimited});
+          : base::TenantConfig{"default", {}, {}, 100, 1, base::kInFlightBytesDefault});
   std::vector<Rule> groups;
   for (const base::TenantConfig& tenant : config.tenants) {
     const std::size_t index = add(tenant);
@@ -31,7 +29,9 @@ TenantRules::TenantRules(const base::Config& config, const base::KeyHasher& hash
   rules_.insert(rules_.end(), groups.begin(), groups.end());
   // A tenant that only a socket names needs no section of its own.
   for (const base::SocketConfig& socket : config.sockets) {
-    if (!socket.tenant.empty()) add({socket.tenant, {}, {}, 100, 1, kUnlimited});
+    if (!socket.tenant.empty()) {
+      add({socket.tenant, {}, {}, 100, 1, base::kInFlightBytesDefault});
+    }
   }
 }
 

@@ -24,6 +24,9 @@ struct SocketConfig {
   std::uint32_t mode = 0;  // permission bits of the socket file
 };
 
+// Of a tenant without a section; `tenants[].in_flight_bytes_max` has the same default.
+inline constexpr std::uint64_t kInFlightBytesDefault = std::uint64_t{4} << 30;
+
 struct TenantConfig {
   std::string name;
   std::vector<std::int64_t> uids;

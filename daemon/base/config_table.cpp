@@ -61,7 +61,7 @@ constexpr KeySpec kKeys[] = {
      "it.",
      [](C& c, N i, V& v) { c.tenants.at(i).weight = u32(v); }},
     {"tenants[].in_flight_bytes_max", KeyType::bytes, "\"4GiB\"", 1 << 20, 1LL << 50, "",
-     "Bytes of this tenant's operations that may be under way at once.",
+     "Bytes of this tenant's operations that may be under way at once, at each data agent.",
      [](C& c, N i, V& v) { c.tenants.at(i).in_flight_bytes_max = v.share.bytes; }},
     {"nics[].name", KeyType::text, "", 1, 64, "",
      "An RDMA device that is used, as mlx5_0, or one port of it, as mlx5_0/1; without a list all "

@@ -41,4 +41,16 @@ TEST_CASE("the longest deadline of a session is the configured one, ten minutes 
         5 * base::kNsPerSecond);
 }
 
+TEST_CASE("a tenant without a section has the bytes under way that a section has by default") {
+  constexpr std::uint64_t kDefault = std::uint64_t{4} << 30;
+  CHECK(opened_with("{}").tenant_bytes_max == kDefault);
+  CHECK(opened_with(R"({"tenants": [{"name": "default"}]})").tenant_bytes_max == kDefault);
+  CHECK(opened_with(R"({"tenants": [{"name": "default", "in_flight_bytes_max": "1GiB"}]})")
+            .tenant_bytes_max == std::uint64_t{1} << 30);
+  auto config = base::parse_config(R"({"sockets": [{"path": "/a", "tenant": "blue"}]})", "a");
+  REQUIRE(config.has_value());
+  const control::TenantRules tenants(*config, base::KeyHasher(5));
+  CHECK(tenants.resolve("blue", 0, 0).in_flight_bytes_max == kDefault);
+}
+
 }  // namespace mailbox_data_plane_test
