@@ -38,6 +38,7 @@ Engine::Engine(const EngineConfig& config, const base::Clock& clock, PageHasher 
       requests_(config.requests),
       timers_(clock.now_ns()),
       progress_(std::make_unique<Progress[]>(config.operations)),
+      shares_(config.requests),
       batches_until_timed_(config.stages_one_in) {
   SIMM_CHECK(config.stages_one_in > 0);
   SIMM_CHECK(config.requests > config.fetches && config.operations > config.fetches);
@@ -217,6 +218,7 @@ void Engine::post(SubRequest& request) noexcept {
   request.request.header = operation.header;
   request.request.header.epoch = request.epoch;
   request.request.pages = std::span(operation.pages).subspan(request.first, request.count);
+  request.request.credits_keep = shares_.keep(operation.header.tenant, request.route);
   transport::Requester* requester = requesters_.find(request.route.peer);
   const RequestToken token = requests_.new_token(request);
   if (operation.header.trace_id != 0 && !progress.accepted) {
@@ -227,6 +229,7 @@ void Engine::post(SubRequest& request) noexcept {
                             : requester->post(request.route, token, request.request);
   if (status == Status::ok) {
     request.stage = Stage::posted;
+    shares_.add(operation.header.tenant, request.route);
     request.waits_for_map = false;
     counters_.requests.add();
     if (!progress.accepted) {
@@ -262,7 +265,7 @@ void Engine::end_stage(Progress& progress, base::Histogram& stage_ns,
 }
 
 void Engine::wait(SubRequest& request) noexcept {
-  pending_.push_back(request);
+  pending_.push(progress_of(request).operation->header.tenant, request);
 }
 
 // All pauses are of one length and maps come in order, so whoever paused first goes on first.
@@ -295,18 +298,14 @@ int Engine::start_waiting() noexcept {
   return started;
 }
 
-// Tries each at most once in a turn, the oldest first; one without credit goes to the end, so a
+// Tries each at most once in a turn; one without credit goes to the end of its tenant's line, so a
 // peer that takes nothing does not hold up the others.
 int Engine::post_pending() noexcept {
   int posted = 0;
-  SubRequest* const last = pending_.back();
-  for (std::uint32_t tried = 0; tried < config_.posts_per_turn; ++tried) {
-    SubRequest* request = pending_.pop_front();
-    if (request == nullptr) break;
-    dispatch(*request);
-    if (request->stage == Stage::posted) ++posted;
-    if (request == last) break;
-  }
+  pending_.take_turns(config_.posts_per_turn, [this, &posted](SubRequest& request) {
+    dispatch(request);
+    if (request.stage == Stage::posted) ++posted;
+  });
   return posted;
 }
 
@@ -363,7 +362,7 @@ bool Engine::stays_open(SubRequest& request, Status status) noexcept {
 void Engine::on_reply(RequestToken token, std::span<const PageReply> replies) noexcept {
   SubRequest* request = requests_.find(token);
   if (request == nullptr) return counters_.late_replies.add();
-  request->stage = Stage::unrouted;
+  end_post(*request);
   Operation& operation = *progress_of(*request).operation;
   const std::uint32_t first = request->first;
   const std::uint32_t end = first + request->count;
@@ -395,7 +394,7 @@ bool Engine::may_retry(const SubRequest& request, FenceCause cause) noexcept {
 void Engine::on_fenced(RequestToken token, FenceCause cause) noexcept {
   SubRequest* request = requests_.find(token);
   if (request == nullptr) return counters_.late_replies.add();
-  request->stage = Stage::unrouted;
+  end_post(*request);
   if (may_retry(*request, cause)) {
     counters_.retries.add();
     request->retried = true;
@@ -415,6 +414,12 @@ void Engine::answer(SubRequest& request, std::uint32_t first, std::uint32_t end,
   for (std::uint32_t at = first; at < end; ++at) {
     take_reply(operation, operation.pages[at], {status, 0});
   }
+}
+
+// It holds no credit any more.
+void Engine::end_post(SubRequest& request) noexcept {
+  request.stage = Stage::unrouted;
+  shares_.remove(progress_of(request).operation->header.tenant, request.route);
 }
 
 // After an answer: the pages that are still open, from `first` on, get another message.
@@ -481,7 +486,7 @@ void Engine::cancel_open(Progress& progress) noexcept {
 // What is not posted is over at once; what is posted is asked to end, and sends nothing after it.
 void Engine::cancel_request(SubRequest& request) noexcept {
   if (request.stage != Stage::posted) {
-    pending_.remove(request);  // or from paused_
+    static_cast<base::ListLink<PendingTag>&>(request).unlink();  // from pending_ or paused_
     answer(request, request.first, request.end,
            request.waits_for_map ? Status::wrong_epoch : Status::timeout);
     return close_request(request);

@@ -53,9 +53,11 @@
 #include "daemon/engine/operation_pool.h"
 #include "daemon/engine/page_hasher.h"
 #include "daemon/engine/page_router.h"
+#include "daemon/engine/pending_requests.h"
 #include "daemon/engine/placement.h"
 #include "daemon/engine/request_pool.h"
 #include "daemon/engine/requester_table.h"
+#include "daemon/engine/route_shares.h"
 #include "daemon/engine/write_marks.h"
 
 namespace simm::engine {
@@ -154,6 +156,7 @@ private:
   bool may_retry(const SubRequest& request, transport::FenceCause cause) noexcept;
   void answer(SubRequest& request, std::uint32_t first, std::uint32_t end, Status status) noexcept;
   void go_on(SubRequest& request) noexcept;
+  void end_post(SubRequest& request) noexcept;
   void close_request(SubRequest& request) noexcept;
 
   // Patience.
@@ -187,9 +190,10 @@ private:
   PageRouter router_;
   base::TimerWheel timers_;
   std::unique_ptr<Progress[]> progress_;
-  base::IntrusiveList<Progress, WaitingTag> waiting_;    // for an entry of the request pool
-  base::IntrusiveList<SubRequest, PendingTag> pending_;  // not posted yet, or not again
-  base::IntrusiveList<SubRequest, PendingTag> paused_;   // wait for a map, the oldest map first
+  base::IntrusiveList<Progress, WaitingTag> waiting_;   // for an entry of the request pool
+  RouteShares shares_;                                  // of the credits
+  PendingRequests pending_;                             // not posted yet, or not again
+  base::IntrusiveList<SubRequest, PendingTag> paused_;  // wait for a map, the oldest map first
   base::IntrusiveList<Progress, WaitingTag> finished_;
   std::uint32_t in_flight_ = 0;
   std::uint32_t fetches_lent_ = 0;

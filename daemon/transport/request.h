@@ -53,6 +53,8 @@ struct RequestHeader {
 struct Request {
   RequestHeader header;
   std::span<const PageRequest> pages;  // 1 .. kPagesPerSubmissionMax
+  // Taken only where more credits than these are free on its route: others come, too.
+  std::uint32_t credits_keep = 0;
 };
 
 }  // namespace simm::transport

@@ -60,7 +60,8 @@ public:
 class Requester {
 public:
   virtual ~Requester() = default;
-  // ok: accepted, exactly one of on_reply/on_fenced follows. no_space: no credit, nothing happened.
+  // ok: accepted, exactly one of on_reply/on_fenced follows. no_space: no credit, or none but those
+  // that Request::credits_keep leaves to others; nothing happened.
   // unreachable: no path to that peer now, nothing happened.
   virtual Status post(Route route, RequestToken token, const Request& request) noexcept = 0;
   virtual void cancel(Route route, RequestToken token) noexcept = 0;

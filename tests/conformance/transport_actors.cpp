@@ -185,7 +185,8 @@ void Server::release() {
 
 // ---- the asker ----
 
-Status Asker::post(Opcode opcode, const std::vector<Wish>& wishes, RequestToken& token) {
+Status Asker::post(Opcode opcode, const std::vector<Wish>& wishes, RequestToken& token,
+                   std::uint32_t credits_keep) {
   token = next_token_++;
   auto asked = std::make_unique<Asked>();
   asked->wishes = wishes;
@@ -210,6 +211,7 @@ Status Asker::post(Opcode opcode, const std::vector<Wish>& wishes, RequestToken&
   Asked& kept = *asked;
   asked_[token] = std::move(asked);
   const Depth depth;
+  kept.request.credits_keep = credits_keep;
   const Status status = world_.requester().post(world_.route(), token, kept.request);
   if (status != Status::ok) asked_.erase(token);
   return status;

@@ -98,7 +98,8 @@ public:
   explicit Asker(TransportWorld& world) : world_(world) {}
 
   // Posts; the token of the request, or the refusal.
-  Status post(simm::ipc::Opcode opcode, const std::vector<Wish>& wishes, RequestToken& token);
+  Status post(simm::ipc::Opcode opcode, const std::vector<Wish>& wishes, RequestToken& token,
+              std::uint32_t credits_keep = 0);
   // Posts and must be accepted.
   RequestToken must_post(simm::ipc::Opcode opcode, const std::vector<Wish>& wishes);
   void cancel(RequestToken token);

@@ -161,6 +161,22 @@ TEST_CASE("transport: credits run out, come back, and lose nothing") {
   });
 }
 
+TEST_CASE("transport: credits that are kept for others stay, and others have them") {
+  on_each_transport([](Stage& stage) {
+    stage.server.hold_requests = true;
+    const std::uint32_t kept = stage.world->credits() / 4 + 1;
+    std::uint32_t posted = 0;
+    RequestToken token = 0;
+    while (stage.asker.post(Opcode::exists, {{key(1), 0, 0}}, token, kept) == Status::ok) ++posted;
+    CHECK(posted == stage.world->credits() - kept);
+    for (std::uint32_t i = 0; i < kept; ++i)
+      stage.asker.must_post(Opcode::exists, {{key(1), 0, 0}});
+    CHECK(stage.asker.post(Opcode::exists, {{key(1), 0, 0}}, token) == Status::no_space);
+    stage.server.release();
+    stage.asker.settle();
+  });
+}
+
 TEST_CASE("transport: nobody there is said at once") {
   on_each_transport([](Stage& stage) {
     const PageRequest page;

@@ -64,7 +64,8 @@ Status SimRequester::post(transport::Route asked, transport::RequestToken token,
   if (route.peer.value == 0) return Status::unreachable;
   const PathPtr path = crashed_ ? nullptr : network_.path(node_, *this, route);
   if (path == nullptr) return Status::unreachable;
-  if (path->outstanding.size() >= network_.conditions.credits) return Status::no_space;
+  if (path->outstanding.size() + request.credits_keep >= network_.conditions.credits)
+    return Status::no_space;
   if (find_token(*path, token) != path->outstanding.end()) {
     network_.report().violation("seam", "token posted twice on path %llu",
                                 static_cast<unsigned long long>(path->id));

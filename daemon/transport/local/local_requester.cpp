@@ -35,7 +35,7 @@ Status LocalRequester::post(Route route, RequestToken token, const Request& requ
   SIMM_CHECK(!request.pages.empty() && request.pages.size() <= ipc::kPagesPerSubmissionMax);
   Lane* lane = lane_of(route);
   if (lane == nullptr) return Status::unreachable;
-  if (lane->free_count == 0) return Status::no_space;
+  if (lane->free_count <= request.credits_keep) return Status::no_space;
   const std::uint32_t index = lane->free[--lane->free_count];
   Posted& posted = lane->posted[index];
   const std::uint32_t use = posted.use + 1 == 0 ? 1 : posted.use + 1;  // 0 names no use

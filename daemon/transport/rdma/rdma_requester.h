@@ -65,6 +65,7 @@ private:
   struct Choice {
     std::array<RdmaRequesterLink*, kRailsMax> links{};
     std::size_t count = 0;
+    std::uint32_t credits = 0;  // that are free, of all links of the route
     bool is_reachable = false;
   };
 

@@ -36,7 +36,8 @@ RdmaRequester::Choice RdmaRequester::choose(Route route) const noexcept {
     const RdmaLink& to = link->channel().link();
     if (Route{to.peer, to.shard} != route) continue;
     choice.is_reachable = true;
-    if (!link->has_credit()) continue;
+    choice.credits += link->credits();
+    if (link->credits() == 0) continue;
     const auto known = std::span(choice.links).first(choice.count);
     const auto same = std::find_if(known.begin(), known.end(), [&to](const auto* one) {
       return one->channel().link().rail == to.rail;
@@ -131,7 +132,8 @@ Status RdmaRequester::post(Route route, RequestToken token, const Request& reque
   SIMM_CHECK(!request.pages.empty() && request.pages.size() <= ipc::kPagesPerSubmissionMax);
   Choice choice = choose(route);
   if (!choice.is_reachable) return Status::unreachable;
-  if (choice.count == 0 || free_.empty()) return Status::no_space;
+  const bool has_credit = choice.count > 0 && choice.credits > request.credits_keep;
+  if (!has_credit || free_.empty()) return Status::no_space;
   RdmaBatch& batch = batches_[free_.back()];
   batches_touched_ = std::max<std::size_t>(batches_touched_, free_.back() + 1);
   batch.token = token;

@@ -52,7 +52,7 @@ public:
   [[nodiscard]] const RdmaChannel& channel() const noexcept { return channel_; }
 
   [[nodiscard]] std::uint32_t in_flight() const noexcept { return in_flight_; }
-  [[nodiscard]] bool has_credit() const noexcept { return free_count_ > 0; }
+  [[nodiscard]] std::uint32_t credits() const noexcept { return free_count_; }
   // Payload of the requests that are out.
   [[nodiscard]] std::uint64_t bytes_out() const noexcept { return bytes_out_; }
 

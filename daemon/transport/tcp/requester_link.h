@@ -50,7 +50,7 @@ public:
   [[nodiscard]] std::uint32_t in_flight() const noexcept { return in_flight_; }
   // Changes whenever payload or an answer has moved; life signs are none.
   [[nodiscard]] std::uint64_t moved() const noexcept { return moved_; }
-  [[nodiscard]] bool has_credit() const noexcept { return free_count_ > 0; }
+  [[nodiscard]] std::uint32_t credits() const noexcept { return free_count_; }
   // Only with credit, on an open connection.
   void post(RequestToken token, const Request& request) noexcept;
   // False: that request is not on this link.

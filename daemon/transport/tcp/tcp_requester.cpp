@@ -20,24 +20,28 @@ void TcpRequester::connect(RequesterEvents& events, RegionFaults* faults) noexce
 
 // ---- requests ----
 
-RequesterLink* TcpRequester::least_loaded(Route route, bool& is_reachable) noexcept {
+// Null also where no more than `keep` credits are free on all links of the route.
+RequesterLink* TcpRequester::least_loaded(Route route, std::uint32_t keep,
+                                          bool& is_reachable) noexcept {
   RequesterLink* best = nullptr;
+  std::uint32_t credits = 0;
   is_reachable = false;
   for (const auto& link : links_.used()) {
     const TcpConnection& connection = link->connection();
     if (!connection.is_open()) continue;
     if (connection.link().peer != route.peer || connection.link().shard != route.shard) continue;
     is_reachable = true;
-    if (!link->has_credit()) continue;
+    credits += link->credits();
+    if (link->credits() == 0) continue;
     if (best == nullptr || link->in_flight() < best->in_flight()) best = link.get();
   }
-  return best;
+  return credits > keep ? best : nullptr;
 }
 
 Status TcpRequester::post(Route route, RequestToken token, const Request& request) noexcept {
   SIMM_CHECK(!request.pages.empty() && request.pages.size() <= ipc::kPagesPerSubmissionMax);
   bool is_reachable = false;
-  RequesterLink* const link = least_loaded(route, is_reachable);
+  RequesterLink* const link = least_loaded(route, request.credits_keep, is_reachable);
   if (link == nullptr) return is_reachable ? Status::no_space : Status::unreachable;
   link->post(token, request);
   has_posted_ = true;

@@ -55,7 +55,7 @@ public:
   [[nodiscard]] std::uint32_t credits() const noexcept { return config_.credits; }
 
 private:
-  RequesterLink* least_loaded(Route route, bool& is_reachable) noexcept;
+  RequesterLink* least_loaded(Route route, std::uint32_t keep, bool& is_reachable) noexcept;
   void check_lives(base::TimeNs now_ns) noexcept;
 
   const TcpRequesterConfig config_;

@@ -55,6 +55,7 @@ struct ScriptedRequester final : transport::Requester {
   std::deque<Post> posts;  // all that were ever accepted
   std::deque<Event> due;   // delivered by the next do_work()
   std::uint32_t credits = ~0u;
+  bool leaves_credits = false;  // to others: Request::credits_keep
   std::vector<Route> unreachable;
   bool upcall_running = false;
   std::uint64_t moved_count = 0;  // on the ways to all shards
@@ -69,7 +70,8 @@ struct ScriptedRequester final : transport::Requester {
     if (std::find(unreachable.begin(), unreachable.end(), route) != unreachable.end()) {
       return Status::unreachable;
     }
-    if (open_posts() >= credits) return Status::no_space;
+    const std::uint32_t keep = leaves_credits ? request.credits_keep : 0;
+    if (open_posts() + keep >= credits) return Status::no_space;
     Post added;
     added.route = route;
     added.token = token;
