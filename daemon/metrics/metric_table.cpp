@@ -70,6 +70,8 @@ constexpr MetricRow kRows[] = {
      "Answers about objects of another length than the one asked for; they are misses."},
     {"session.*.attached", "simm_sessions_attached", T::gauge, "agent", U::as_is,
      "Sessions that a data agent serves."},
+    {"session.*.resting", "simm_sessions_resting", T::gauge, "agent", U::as_is,
+     "Of these, sessions without traffic, which no turn looks at until their clients ring."},
     {"session.*.submissions", "simm_session_submissions_total", T::counter, "agent", U::as_is,
      "Submissions taken out of clients' rings, no-ops included."},
     {"session.*.pages", "simm_session_pages_total", T::counter, "agent", U::as_is,

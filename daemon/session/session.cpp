@@ -330,6 +330,19 @@ bool Session::has_submissions() const noexcept {
   });
 }
 
+bool Session::try_rest() noexcept {
+  if (phase_ != Phase::active || hung_up_ || has_entries()) return false;
+  words_.announce_sleep();
+  is_resting_ = !has_submissions();
+  if (!is_resting_) words_.withdraw_sleep();
+  return is_resting_;
+}
+
+void Session::end_rest() noexcept {
+  is_resting_ = has_rung_ = false;
+  words_.withdraw_sleep();
+}
+
 int Session::expire_held(base::TimeNs now_ns) noexcept {
   if (held_count_ == 0) return 0;
   int expired = 0;
@@ -405,6 +418,8 @@ void Session::end_if_empty() noexcept {
 }
 
 void Session::on_fd_ready(std::uint32_t epoll_events) noexcept {
+  has_rung_ = is_resting_;
+  if (is_resting_) context_->has_rung = true;
   const bool open = bell_.drain();
   if (!open || (epoll_events & (EPOLLHUP | EPOLLERR)) != 0) hung_up_ = true;
 }

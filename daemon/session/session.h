@@ -53,6 +53,7 @@ struct SessionContext {
   SessionCounters& counters;
   base::Tracer& tracer;
   std::uint32_t operations_unused;  // of those that the sessions of this set may have
+  bool has_rung = false;            // a bell of some session
 };
 
 class Session final : public engine::OperationEvents, public base::FdWatch {
@@ -89,6 +90,15 @@ public:
   void announce_sleep() noexcept { words_.announce_sleep(); }
   void withdraw_sleep() noexcept { words_.withdraw_sleep(); }
 
+  // True: nothing comes from this session before its client rings, and nothing else needs a turn.
+  // Its sleep is announced until end_rest().
+  [[nodiscard]] bool try_rest() noexcept;
+  void end_rest() noexcept;
+  // The client of a session at rest wants it back, or has gone.
+  [[nodiscard]] bool is_called() const noexcept {
+    return hung_up_ || has_rung_ || words_.sleep_taken();
+  }
+
   // OperationEvents. Results, completion, wake.
   void on_complete(engine::Operation& operation) noexcept override;
   void on_progress(engine::Operation&) noexcept override { words_.tell_progress(); }
@@ -100,6 +110,8 @@ public:
   [[nodiscard]] Phase phase() const noexcept { return phase_; }
   [[nodiscard]] ipc::PoisonReason poison_reason() const noexcept { return reason_; }
   [[nodiscard]] bool has_held() const noexcept { return held_count_ != 0; }
+  [[nodiscard]] bool has_entries() const noexcept { return held_count_ + in_flight_ != 0; }
+  [[nodiscard]] std::uint32_t lanes() const noexcept { return config_.lane_count; }
   [[nodiscard]] std::uint32_t in_flight() const noexcept { return in_flight_; }
   [[nodiscard]] const SessionConfig& config() const noexcept { return config_; }
   [[nodiscard]] int bell_fd() const noexcept { return bell_.fd(); }
@@ -169,6 +181,8 @@ private:
   Phase phase_ = Phase::active;
   ipc::PoisonReason reason_ = ipc::PoisonReason::none;
   bool hung_up_ = false;
+  bool is_resting_ = false;
+  bool has_rung_ = false;  // while it rested
 };
 
 }  // namespace simm::session

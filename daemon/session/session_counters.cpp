@@ -32,6 +32,7 @@ std::string_view poison_reason_name(ipc::PoisonReason reason) noexcept {
 SessionCounters::SessionCounters(base::CounterSet& set, std::string_view prefix) {
   const std::string dotted = std::string(prefix) + ".";
   attached = set.counter(dotted + "attached");
+  resting = set.counter(dotted + "resting");
   submissions = set.counter(dotted + "submissions");
   pages = set.counter(dotted + "pages");
   completions = set.counter(dotted + "completions");

@@ -20,6 +20,7 @@ struct SessionCounters {
   SessionCounters(base::CounterSet& set, std::string_view prefix);
 
   base::Counter attached;  // sessions now
+  base::Counter resting;   // of these, in no round until their clients ring
   base::Counter submissions;
   base::Counter pages;
   base::Counter completions;

@@ -19,6 +19,16 @@ struct SessionLimits {
 inline constexpr base::TimeNs kGoneClientNs = 500 * base::kNsPerMs;
 // Entries that a tenant may have taken in one turn of its data agent.
 inline constexpr std::uint32_t kEntriesPerTurn = 64;
+// Lanes without a submission that are looked at in one turn for one tenant, and a session more;
+// the next turn goes on behind them.
+inline constexpr std::uint32_t kIdleLanesPerTurn = 256;
+// A session without a submission for so many looks, and for so long, leaves the round until its
+// client rings.
+inline constexpr std::uint32_t kRestLooks = 64;
+inline constexpr base::TimeNs kRestNs = base::kNsPerMs;
+// Each such time one place is looked at for a session at rest whose client has rung: what a busy
+// agent pays for the others.
+inline constexpr base::TimeNs kRestLookNs = 500;
 // Commands of the control thread that are carried out in one turn.
 inline constexpr std::uint32_t kCommandsPerTurn = 16;
 

@@ -1,6 +1,7 @@
 #include "daemon/session/session_set.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "simm/check.h"
 
@@ -27,6 +28,7 @@ SessionSet::~SessionSet() {
 int SessionSet::do_work() noexcept {
   tracer_.take_orders(context_.clock);
   int work = run_commands();
+  if (resting_ != 0) wake_called();
   work += tend_members();
   work += serve_round();
   return work;
@@ -49,6 +51,8 @@ void SessionSet::run(const SessionCommand& command) noexcept {
   SessionEvent answer;
   answer.session = &session;
   answer.cookie = command.cookie;
+  // What a command changes is tended to in turns.
+  if (Member* const member = member_of(session); member != nullptr) wake(*member);
   switch (command.kind) {
     case SessionCommand::Kind::attach:
       answer.kind = attach(session) ? SessionEvent::Kind::attached : SessionEvent::Kind::refused;
@@ -100,10 +104,12 @@ bool SessionSet::attach(Session& session) noexcept {
   member.tenant = static_cast<std::uint32_t>(tenant - tenants_.get());
   member.poison_reported = false;
   member.leaving = false;
+  member.idle_looks = 0;
   // Without a bell the client can not wake a sleeping daemon; its submissions then wait for the
   // next turn that something else causes.
   member.watched = session.bell_fd() >= 0 && waiter_.watch(session.bell_fd(), session).has_value();
   tenant->members.push_back(member);
+  ++tenant->awake;
   ++tenant->share.sessions;
   ++session_count_;
   counters_.attached.set(session_count_);
@@ -139,7 +145,9 @@ SessionSet::Member* SessionSet::member_of(const Session& session) noexcept {
 
 void SessionSet::remove(Member& member) noexcept {
   unwatch(member);
+  wake(member);
   member.unlink();
+  --tenants_[member.tenant].awake;
   --tenants_[member.tenant].share.sessions;
   member.session = nullptr;
   --session_count_;
@@ -159,7 +167,7 @@ int SessionSet::tend_members() noexcept {
   base::TimeNs now_ns = 0;
   for (std::uint32_t i = 0; i < members_used_; ++i) {
     Member& member = members_[i];
-    if (member.session == nullptr) continue;
+    if (member.session == nullptr || member.is_resting) continue;
     if (member.session->has_held() && now_ns == 0) now_ns = context_.clock.now_ns();
     work += tend(member, now_ns);
   }
@@ -204,50 +212,110 @@ int SessionSet::report(Member& member) noexcept {
   return work;
 }
 
+// --- resting -------------------------------------------------------------------------------------
+
+// After a fruitless look. Without a bell a client could not ring.
+bool SessionSet::try_rest(Member& member) noexcept {
+  if (!member.watched || member.session->has_entries()) {
+    member.idle_looks = 0;
+    return false;
+  }
+  const base::TimeNs now_ns = context_.clock.now_ns();
+  if (++member.idle_looks == 1) member.idle_since_ns = now_ns;
+  if (member.idle_looks < kRestLooks || now_ns - member.idle_since_ns < kRestNs) return false;
+  if (!member.session->try_rest()) return false;
+  member.unlink();
+  --tenants_[member.tenant].awake;
+  member.is_resting = true;
+  ++resting_;
+  counters_.resting.set(resting_);
+  return true;
+}
+
+void SessionSet::wake(Member& member) noexcept {
+  if (!member.is_resting) return;
+  member.session->end_rest();
+  member.is_resting = false;
+  member.idle_looks = 0;
+  tenants_[member.tenant].members.push_back(member);
+  ++tenants_[member.tenant].awake;
+  --resting_;
+  counters_.resting.set(resting_);
+}
+
+void SessionSet::wake_called() noexcept {
+  const base::TimeNs due = (context_.clock.now_ns() - looked_ns_) / kRestLookNs;
+  looked_ns_ += due * kRestLookNs;
+  const bool looks_at_all = std::exchange(context_.has_rung, false);
+  const base::TimeNs places =
+      looks_at_all ? members_used_ : std::min<base::TimeNs>(members_used_, due);
+  for (base::TimeNs n = 0; n < places; ++n) {
+    next_rester_ = next_rester_ + 1 < members_used_ ? next_rester_ + 1 : 0;
+    Member& member = members_[next_rester_];
+    if (member.is_resting && member.session->is_called()) wake(member);
+  }
+}
+
 // --- serving -------------------------------------------------------------------------------------
 
 int SessionSet::serve_round() noexcept {
-  // One round for everybody; more at once when only tenants in debt have work, so that the agent
-  // never idles while somebody wants it.
-  std::int64_t rounds = 0;
-  bool somebody_can = false;
-  for (std::uint32_t i = 0; i < tenants_used_; ++i) {
-    TenantShare& share = tenants_[i].share;
-    if (share.sessions == 0) continue;
-    share.add_rounds(1);
-    if (somebody_can || !has_work(tenants_[i])) continue;
-    const std::int64_t missing = share.rounds_until_turn();
-    somebody_can = missing == 0;
-    rounds = rounds == 0 ? missing : std::min(rounds, missing);
+  for (std::uint32_t i = 0; i < tenants_used_; ++i) tenants_[i].share.add_rounds(1);
+  int served = serve_those_with_credit();
+  if (served == 0) {
+    const std::int64_t rounds = rounds_of_debtors();
+    for (std::uint32_t i = 0; rounds > 0 && i < tenants_used_; ++i) {
+      tenants_[i].share.add_rounds(rounds);
+    }
+    if (rounds > 0) served = serve_those_with_credit();
   }
-  if (!somebody_can && rounds == 0) return 0;
-  if (!somebody_can) {
-    for (std::uint32_t i = 0; i < tenants_used_; ++i) tenants_[i].share.add_rounds(rounds);
-  }
+  if (tenants_used_ > 0) first_tenant_ = (first_tenant_ + 1) % tenants_used_;
+  counters_.turn_entries_max.raise(static_cast<std::uint64_t>(served));
+  return served;
+}
 
+int SessionSet::serve_those_with_credit() noexcept {
   int served = 0;
   for (std::uint32_t n = 0; n < tenants_used_; ++n) {
     Tenant& tenant = tenants_[(first_tenant_ + n) % tenants_used_];
-    if (tenant.share.sessions != 0 && tenant.share.credit > 0) served += serve(tenant);
+    if (tenant.awake != 0 && tenant.share.credit > 0) served += serve(tenant);
   }
-  first_tenant_ = (first_tenant_ + 1) % tenants_used_;
-  counters_.turn_entries_max.raise(static_cast<std::uint64_t>(served));
   return served;
+}
+
+// More rounds at once when only tenants in debt have work, so that the agent never idles while
+// somebody wants it. 0: nobody needs them, or somebody with credit has work that is blocked.
+std::int64_t SessionSet::rounds_of_debtors() noexcept {
+  std::int64_t rounds = 0;
+  bool has_debtor = false;
+  for (std::uint32_t i = 0; i < tenants_used_ && !has_debtor; ++i) {
+    has_debtor = tenants_[i].share.credit <= 0;
+  }
+  if (!has_debtor) return 0;
+  for (std::uint32_t i = 0; i < tenants_used_; ++i) {
+    if (tenants_[i].awake == 0 || !has_work(tenants_[i])) continue;
+    const std::int64_t missing = tenants_[i].share.rounds_until_turn();
+    if (missing == 0) return 0;
+    rounds = rounds == 0 ? missing : std::min(rounds, missing);
+  }
+  return rounds;
 }
 
 int SessionSet::serve(Tenant& tenant) noexcept {
   std::uint32_t entries = 0;
   std::uint32_t fruitless = 0;
-  while (entries < kEntriesPerTurn && tenant.share.credit > 0 &&
-         fruitless < tenant.share.sessions) {
+  std::uint32_t idle_lanes = 0;
+  while (entries < kEntriesPerTurn && tenant.share.credit > 0 && fruitless < tenant.awake &&
+         idle_lanes < kIdleLanesPerTurn) {
     Member& member = *tenant.members.front();
     tenant.members.move_to_back(member);
     if (member.session->take_one() == Session::Step::served) {
       ++entries;
       fruitless = 0;
-    } else {
-      ++fruitless;
+      member.idle_looks = 0;
+      continue;
     }
+    idle_lanes += member.session->lanes();
+    if (!try_rest(member)) ++fruitless;
   }
   counters_.entries_max.raise(entries);
   return static_cast<int>(entries);
@@ -266,7 +334,7 @@ bool SessionSet::has_work(Tenant& tenant) noexcept {
 base::TimeNs SessionSet::next_deadline_ns() const noexcept {
   base::TimeNs earliest = base::kNoDeadline;
   for (std::uint32_t i = 0; i < members_used_; ++i) {
-    if (members_[i].session == nullptr) continue;
+    if (members_[i].session == nullptr || members_[i].is_resting) continue;
     earliest = std::min(earliest, members_[i].session->next_deadline_ns());
   }
   // An event waits for room in its mailbox, and nobody tells us when there is: look again soon.
@@ -276,17 +344,27 @@ base::TimeNs SessionSet::next_deadline_ns() const noexcept {
 
 bool SessionSet::prepare_sleep() noexcept {
   for (std::uint32_t i = 0; i < members_used_; ++i) {
-    if (members_[i].session != nullptr) members_[i].session->announce_sleep();
+    if (members_[i].session != nullptr && !members_[i].is_resting) {
+      members_[i].session->announce_sleep();
+    }
   }
-  for (std::uint32_t i = 0; i < members_used_; ++i) {
-    if (members_[i].session != nullptr && members_[i].session->has_submissions()) return false;
+  // One at rest has announced its sleep already and was looked at: who rings it has said so.
+  bool is_quiet = true;
+  for (std::uint32_t i = 0; i < members_used_ && is_quiet; ++i) {
+    Member& member = members_[i];
+    if (member.session == nullptr) continue;
+    is_quiet =
+        member.is_resting ? !member.session->is_called() : !member.session->has_submissions();
   }
-  return true;
+  if (!is_quiet) context_.has_rung = true;
+  return is_quiet;
 }
 
 void SessionSet::cancel_sleep() noexcept {
   for (std::uint32_t i = 0; i < members_used_; ++i) {
-    if (members_[i].session != nullptr) members_[i].session->withdraw_sleep();
+    if (members_[i].session != nullptr && !members_[i].is_resting) {
+      members_[i].session->withdraw_sleep();
+    }
   }
 }
 
@@ -294,6 +372,7 @@ void SessionSet::on_region_fault(const memory::Region& region) noexcept {
   for (std::uint32_t i = 0; i < members_used_; ++i) {
     Session* const session = members_[i].session;
     if (session != nullptr && session->config().id == region.session_id) {
+      wake(members_[i]);
       session->poison(ipc::PoisonReason::region_fault);
     }
   }

@@ -2,6 +2,12 @@
 // between tenants (TenantShare) and, within a tenant, entry by entry between its sessions. A turn
 // is bounded: at most kEntriesPerTurn entries of a tenant and kCommandsPerTurn commands.
 //
+// A session without traffic leaves the round: each of its lanes is a cache line that every turn
+// would look at. It rests with its sleep announced, as if the agent slept, and its client rings at
+// the next submission. That takes the announcement back, and an agent that is awake looks for it
+// at a few sessions in each turn; so no turn asks the kernel. Of one that sleeps the bell wakes
+// the agent.
+//
 // The control thread hands sessions over and takes them back by mailbox (session_mail.h); it never
 // touches a session between `attach` and `gone`. An event that finds its mailbox full is kept, and
 // no command is taken before it is delivered.
@@ -60,11 +66,15 @@ private:
     std::uint32_t tenant = 0;
     bool watched = false;
     bool poison_reported = false;
-    bool leaving = false;  // drain was commanded
+    bool leaving = false;     // drain was commanded
+    bool is_resting = false;  // not on its tenant's list
+    std::uint32_t idle_looks = 0;
+    base::TimeNs idle_since_ns = 0;  // when idle_looks was 1
   };
   struct Tenant {
-    TenantShare share;  // share.sessions == 0: a free place
-    base::IntrusiveList<Member, TenantTag> members;
+    TenantShare share;                               // share.sessions == 0: a free place
+    base::IntrusiveList<Member, TenantTag> members;  // in the round
+    std::uint32_t awake = 0;                         // so many
   };
 
   int run_commands() noexcept;
@@ -80,7 +90,13 @@ private:
   int report(Member& member) noexcept;
   void unwatch(Member& member) noexcept;
 
+  bool try_rest(Member& member) noexcept;
+  void wake(Member& member) noexcept;
+  void wake_called() noexcept;
+
   int serve_round() noexcept;
+  int serve_those_with_credit() noexcept;
+  [[nodiscard]] std::int64_t rounds_of_debtors() noexcept;
   int serve(Tenant& tenant) noexcept;
   [[nodiscard]] static bool has_work(Tenant& tenant) noexcept;
 
@@ -103,6 +119,9 @@ private:
   std::uint32_t tenants_used_ = 0;
   std::uint32_t session_count_ = 0;
   std::uint32_t first_tenant_ = 0;  // of the next round
+  std::uint32_t resting_ = 0;       // sessions at rest
+  std::uint32_t next_rester_ = 0;   // the place that is looked at next
+  base::TimeNs looked_ns_ = 0;      // until when places were looked at
 
   SessionEvent kept_event_;
   bool has_kept_event_ = false;

@@ -52,7 +52,11 @@ public:
   [[nodiscard]] int memory_fd() const { return memory_fd_.get(); }
   [[nodiscard]] ipc::FdSocket& socket() { return socket_; }
   [[nodiscard]] const ipc::BellSocket& bell() const { return bell_; }
-  void ring() { bell_.ring(); }
+  // As a client that pushed: takes an announced sleep back. It sends a message in any case.
+  void ring() {
+    (void)ipc::ClientSessionWords(header()).take_sleep();
+    bell_.ring();
+  }
 
   static ipc::PageDescriptor page(ipc::RegionHandle region, std::uint64_t offset,
                                   std::uint64_t length, std::uint32_t key_offset,
