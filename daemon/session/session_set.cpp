@@ -165,11 +165,14 @@ void SessionSet::unwatch(Member& member) noexcept {
 int SessionSet::tend_members() noexcept {
   int work = 0;
   base::TimeNs now_ns = 0;
-  for (std::uint32_t i = 0; i < members_used_; ++i) {
-    Member& member = members_[i];
-    if (member.session == nullptr || member.is_resting) continue;
-    if (member.session->has_held() && now_ns == 0) now_ns = context_.clock.now_ns();
-    work += tend(member, now_ns);
+  for (std::uint32_t i = 0; i < tenants_used_; ++i) {
+    Member* next = tenants_[i].members.front();
+    while (next != nullptr) {
+      Member& member = *next;
+      next = tenants_[i].members.next(member);  // it may leave
+      if (member.session->has_held() && now_ns == 0) now_ns = context_.clock.now_ns();
+      work += tend(member, now_ns);
+    }
   }
   return work;
 }
