@@ -200,7 +200,8 @@ SubRequest* Engine::split_first_run(SubRequest& request) noexcept {
   request.count = PageRouter::run_length(pages, routes, config_.pages_per_request_max);
   const std::uint32_t rest = request.first + request.count;
   if (rest == request.end) return nullptr;
-  SubRequest* others = requests_.acquire(config_.fetches);
+  const std::uint32_t firsts = std::min(config_.operations, config_.requests / 2);
+  SubRequest* others = requests_.acquire(std::max(config_.fetches, firsts));
   if (others == nullptr) return nullptr;
   open_request(progress, *others, rest, request.end);
   others->stage = Stage::sorted;

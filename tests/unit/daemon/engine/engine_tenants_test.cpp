@@ -84,6 +84,16 @@ TEST_CASE("tenants that wait for a credit have turns, however many requests one 
   CHECK(world.outcomes.size() == 504);
 }
 
+TEST_CASE("messages of one tenant's batches leave one for the first of every other batch") {
+  engine::EngineConfig config;
+  config.operations = 8;
+  config.requests = 32;
+  World world(config, 8);
+  for (int i = 0; i < 7; ++i) world.submit(Opcode::exists, 300, kHour);
+  submit_of(world, 2);
+  CHECK(posts_of(world, 2) == 1);
+}
+
 TEST_CASE("shares of routes: what the table says is what is held, whatever came and went") {
   const char* const given = std::getenv("SIMM_TEST_SEED");
   const auto seed = given != nullptr ? static_cast<std::uint32_t>(std::strtoul(given, nullptr, 0))
