@@ -78,6 +78,7 @@ Expected<bool> Core::make_staging(Lane& lane, std::uint64_t bytes) {
   StagingRequest answered = std::move(request);
   lane.staging_request.reset();
   if (region.status != Status::ok) return Error{region.status, region.reason};
+  if (region.handle == ipc::kNoRegion) return Error{Status::unsupported, region.reason};
   prefault(answered.memory.data(), answered.memory.bytes());
   lane.staging = Staging(std::move(answered.memory), region.handle);
   return true;

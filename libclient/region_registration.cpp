@@ -52,7 +52,11 @@ Expected<std::optional<RegionRequest>> take_reply(RegionRecord& record, std::uin
     return std::optional<RegionRequest>(request(record, RegionKind::foreign));
   }
   record.set_wire(0, ipc::kNoRegion, RegionKind::staged, reason);
-  if (memory.wish == RegionKind::automatic || restoring) return std::optional<RegionRequest>();
+  // The daemon sees a memory file, and says that this process had better copy.
+  const bool may_share = memory.wish == RegionKind::shared && reply.status == Status::ok;
+  if (memory.wish == RegionKind::automatic || may_share || restoring) {
+    return std::optional<RegionRequest>();
+  }
   const bool gpu = memory.wish == RegionKind::gpu;
   const Status status = gpu                          ? Status::unsupported
                         : reply.status == Status::ok ? Status::unsupported

@@ -1,5 +1,5 @@
 // What a region record asks the daemon, and what it makes of the answer: the choice of the kind.
-//   memory file (fd)        shared
+//   memory file (fd)        shared, or staged where the daemon says so
 //   automatic               whatever the daemon can do, then foreign if allowed, then staged
 //   a kind that was named   that one or an error; after a re-attach staged instead of an error
 // Thread: under Link's control mutex.

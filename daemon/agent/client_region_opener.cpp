@@ -4,10 +4,11 @@
 
 namespace simm {
 
-ClientRegionOpener::ClientRegionOpener(const base::Config& config, memory::HelperLink helper,
-                                       const memory::ForeignArena& arena,
+ClientRegionOpener::ClientRegionOpener(const base::Config& config,
+                                       const control::TenantRules& tenants,
+                                       memory::HelperLink helper, const memory::ForeignArena& arena,
                                        memory::RegionAttach* nics)
-    : registrar_({config.memory.adopt, config.memory.foreign},
+    : registrar_({config.memory.adopt, config.memory.foreign, tenants.are_several()},
                  helper.socket.valid()
                      ? &helper_.emplace(std::move(helper.socket), config.memory.adopt_socket)
                      : nullptr,

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "daemon/attach/region_opener.h"
+#include "daemon/attach/tenant_rules.h"
 #include "daemon/base/config.h"
 #include "daemon/memory/helper/adopt_client.h"
 #include "daemon/memory/helper/helper_link.h"
@@ -17,8 +18,9 @@ class ClientRegionOpener final : public control::RegionOpener {
 public:
   // `arena`: the pool's, `nics`: of the RDMA ports, or null; they outlive the opener and the
   // regions.
-  ClientRegionOpener(const base::Config& config, memory::HelperLink helper,
-                     const memory::ForeignArena& arena, memory::RegionAttach* nics);
+  ClientRegionOpener(const base::Config& config, const control::TenantRules& tenants,
+                     memory::HelperLink helper, const memory::ForeignArena& arena,
+                     memory::RegionAttach* nics);
 
   control::RegionAnswer open(control::RegionRequest request) override;
   void maintain() override { registrar_.maintain(); }

@@ -25,7 +25,7 @@ Attachment::Attachment(AttachServices services, AttachmentOwner& owner, std::uin
       session_id_(session_id),
       socket_(std::move(socket)),
       account_(std::make_shared<RegionAccount>(
-          std::move(peer), services.environment.config.memory.map_bytes_max,
+          std::move(peer), tenant.id, services.environment.config.memory.map_bytes_max,
           services.environment.config.session.regions_max,
           services.environment.config.memory.touch_budget_bytes,
           services.accounts.of(tenant).pins(), services.accounts.of(tenant).touches())),

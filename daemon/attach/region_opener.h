@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "daemon/base/ids.h"
 #include "daemon/memory/pin_budget.h"
 #include "daemon/memory/region_memory.h"
 #include "daemon/memory/region_registrar.h"
@@ -23,16 +24,17 @@ namespace simm::control {
 
 // What the regions of one session need and may cost. Outlives them.
 struct RegionAccount {
-  RegionAccount(ipc::PeerIdentity client, std::uint64_t map_bytes_max, std::uint64_t regions_max,
-                std::uint64_t touch_bytes_max, memory::PinBudget& tenant,
+  RegionAccount(ipc::PeerIdentity client, base::TenantId tenant_id, std::uint64_t map_bytes_max,
+                std::uint64_t regions_max, std::uint64_t touch_bytes_max, memory::PinBudget& tenant,
                 memory::TouchBudget& tenant_touches)
       : peer(std::move(client)),
         pins("session", map_bytes_max, regions_max, &tenant),
-        touches(touch_bytes_max, &tenant_touches) {}
+        touches(touch_bytes_max, &tenant_touches),
+        owner{peer, pins, touches, nullptr, tenant_id.value} {}
   const ipc::PeerIdentity peer;
   memory::PinBudget pins;
   memory::TouchBudget touches;
-  memory::RegionOwner owner{peer, pins, touches, nullptr};  // of one job at a time
+  memory::RegionOwner owner;  // of one job at a time
 };
 
 struct RegionRequest {

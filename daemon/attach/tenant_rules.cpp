@@ -33,6 +33,13 @@ TenantRules::TenantRules(const base::Config& config, const base::KeyHasher& hash
       add({socket.tenant, {}, {}, 100, 1, base::kInFlightBytesDefault});
     }
   }
+  const bool is_default_used =
+      configured_default != config.tenants.end() ||
+      std::any_of(config.sockets.begin(), config.sockets.end(),
+                  [](const base::SocketConfig& socket) {
+                    return socket.tenant.empty() || socket.tenant == "default";
+                  });
+  are_several_ = tenants_.size() > (is_default_used ? 1u : 2u);
 }
 
 std::size_t TenantRules::add(const base::TenantConfig& config) {

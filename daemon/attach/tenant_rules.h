@@ -36,6 +36,10 @@ public:
   // All tenants, the default one first.
   [[nodiscard]] const std::vector<Tenant>& tenants() const noexcept { return tenants_; }
 
+  // Whether a client of this daemon, or of another one with this configuration, may belong to
+  // another tenant than its neighbour. "default" counts where a section or a socket leads to it.
+  [[nodiscard]] bool are_several() const noexcept { return are_several_; }
+
 private:
   struct Rule {
     std::size_t tenant;
@@ -47,6 +51,7 @@ private:
   base::KeyHasher hasher_;
   std::vector<Tenant> tenants_;
   std::vector<Rule> rules_;  // uids before gids
+  bool are_several_ = false;
 };
 
 }  // namespace simm::control

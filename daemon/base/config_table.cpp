@@ -190,7 +190,7 @@ constexpr KeySpec kKeys[] = {
      "Copy private client memory through a helper process (process_vm_readv); not in a cluster.",
      [](C& c, N, V& v) { c.memory.foreign = v.flag; }},
     {"memory.adopt", KeyType::boolean, "true", 0, 0, "",
-     "Open existing shared mappings of clients through the adopt helper.",
+     "Open existing shared mappings of clients by the adopt helper; never with several tenants.",
      [](C& c, N, V& v) { c.memory.adopt = v.flag; }},
     {"memory.map_bytes_max", KeyType::bytes, "\"16TiB\"", 1 << 20, 1LL << 50, "",
      "Bytes of client memory that one session may have mapped.",

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "daemon/memory/helper/foreign_copier.h"
+#include "daemon/memory/mapped_files.h"
 #include "daemon/memory/pin_budget.h"
 #include "daemon/memory/region.h"
 #include "daemon/memory/region_keys.h"
@@ -27,15 +28,21 @@ public:
     std::uint64_t length = 0;       // bytes, > 0
     std::uint64_t id = 0;
     std::uint64_t session_id = 0;
+    std::uint64_t tenant = 0;
     std::uint64_t client_address = 0;
   };
 
   // Maps the range of an inspected file. Nothing of it is touched. invalid_argument when the range
-  // is not inside the file. A memfd of kind `shared` that is sealed against shrinking and may be
-  // sealed further gets the final seals, so its pages can not be punched out. (Whoever hands over
-  // such a memfd and wants to map it writable again later sets F_SEAL_SEAL.)
+  // is not inside the file; unsupported when the client has to copy its bytes, with the reason.
+  //
+  // `lasting`: of a daemon with several tenants; null: there is one. A touch of a page waits in the
+  // kernel while the owner of the file punches a hole there, as slowly as he likes. So with several
+  // tenants only files without that danger are mapped: a memfd of kind `shared` that is sealed
+  // against shrinking, and that takes the final seals here. Those seals are for ever, so with one
+  // tenant no file gets them: the next daemon and a forked child can map it, too.
   static Expected<std::unique_ptr<RegionMemory>> map(ipc::MemoryFile file, const Spec& spec,
-                                                     TouchBudget& budget, PinCharge charge);
+                                                     TouchBudget& budget, PinCharge charge,
+                                                     MappedFiles* lasting = nullptr);
 
   // A region that only its helper process reaches. `copier` may be null in tests of tables.
   static std::unique_ptr<RegionMemory> foreign(const Spec& spec, PinCharge charge,
@@ -46,6 +53,8 @@ public:
 
   [[nodiscard]] Region& region() noexcept { return region_; }
   [[nodiscard]] const Region& region() const noexcept { return region_; }
+  // Whether the client may cut the file of the mapped region to a shorter length.
+  [[nodiscard]] bool can_shrink() const noexcept { return can_shrink_; }
 
   // Operations that name the region: the RegionTable's.
   std::uint32_t holds = 0;
@@ -53,7 +62,8 @@ public:
 
 private:
   Region region_;
-  ipc::Mapping mapping_;
+  std::shared_ptr<const ipc::Mapping> mapping_;
+  bool can_shrink_ = false;
   std::unique_ptr<RegionPages> pages_;
   std::shared_ptr<ForeignCopier> copier_;
   PinCharge charge_;

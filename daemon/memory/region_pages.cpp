@@ -7,6 +7,7 @@
 #include <array>
 #include <utility>
 
+#include "daemon/base/random.h"
 #include "simm/check.h"
 
 namespace simm::memory {
@@ -16,11 +17,19 @@ namespace {
 constexpr std::uint64_t kPageBytes = 4096;  // of mincore; larger pages only answer more coarsely
 constexpr std::uint64_t kPagesPerGranule = RegionPages::kGranuleBytes / kPageBytes;
 
+// True one time in kSpotCheckOneIn. Each thread has its own row, which begins where the kernel put
+// the thread, so a client does not know the next answer.
+bool is_drawn() noexcept {
+  thread_local std::uint64_t state = 0;
+  if (state == 0) state = reinterpret_cast<std::uintptr_t>(&state);
+  return base::splitmix64(state) % RegionPages::kSpotCheckOneIn == 0;
+}
+
 }  // namespace
 
 RegionPages::RegionPages(const RegionPagesConfig& config, ipc::UniqueFd seek_fd)
     : config_(config), seek_fd_(std::move(seek_fd)) {
-  if (!config_.can_vanish) {
+  if (config_.trust != PageTrust::none) {
     const std::uint64_t chunks = (config_.bytes + kChunkBytes - 1) / kChunkBytes;
     known_ = std::make_unique<std::atomic<std::uint64_t>[]>(chunks / 64 + 1);
   }
@@ -61,7 +70,7 @@ bool RegionPages::may_touch(std::uint64_t absent) noexcept {
 }
 
 std::uint64_t RegionPages::absent_in_granule(std::uint64_t first, std::uint64_t last) noexcept {
-  if (known_ == nullptr) return absent_bytes(first, last - first);
+  if (!has_memory_of_chunks()) return absent_bytes(first, last - first);
   std::uint64_t absent = 0;
   while (first < last) {
     const std::uint64_t end = std::min(last, first / kChunkBytes * kChunkBytes + kChunkBytes);
@@ -71,12 +80,26 @@ std::uint64_t RegionPages::absent_in_granule(std::uint64_t first, std::uint64_t 
   return absent;
 }
 
+bool RegionPages::has_memory_of_chunks() const noexcept {
+  if (known_ == nullptr) return false;
+  return config_.trust == PageTrust::whole || !config_.budget->is_doubted();
+}
+
+bool RegionPages::is_still_whole(std::uint64_t start, std::uint64_t length) noexcept {
+  if (config_.trust == PageTrust::whole || !is_drawn()) return true;
+  if (absent_bytes(start, length) == 0) return true;
+  // So many bytes, on average, were touched unseen before a look found the hole.
+  config_.budget->doubt(kChunkBytes * kSpotCheckOneIn);
+  return false;
+}
+
 std::uint64_t RegionPages::absent_in_chunk(std::uint64_t first, std::uint64_t last) noexcept {
   const std::uint64_t chunk = first / kChunkBytes;
   const std::uint64_t bit = std::uint64_t{1} << chunk % 64;
-  if ((known_[chunk / 64].load(std::memory_order_relaxed) & bit) != 0) return 0;
   const std::uint64_t start = chunk * kChunkBytes;
   const std::uint64_t whole = std::min(kChunkBytes, config_.bytes - start);
+  const bool was_whole = (known_[chunk / 64].load(std::memory_order_relaxed) & bit) != 0;
+  if (was_whole && is_still_whole(start, whole)) return 0;
   const std::uint64_t absent = absent_bytes(start, whole);
   if (absent == 0) known_[chunk / 64].fetch_or(bit, std::memory_order_relaxed);
   if (absent == 0 || last - first == whole) return absent;

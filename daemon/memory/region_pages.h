@@ -3,9 +3,9 @@
 //
 // What exists is asked of the kernel right before each copy: mincore() where the daemon may see
 // that (the file's mode lets it write), else SEEK_DATA/SEEK_HOLE on a descriptor that is kept for
-// it. Pages of a file that can not be punched any more (F_SEAL_FUTURE_WRITE) stay once they are
-// there: a chunk that is whole is not asked about again. For other files a client can win the race
-// between question and touch; what it gains is bounded by the bytes of its pinned regions.
+// it. How far an answer is trusted later is the file's PageTrust. For files that can lose pages a
+// client can win the race between question and touch; what it gains is bounded by the bytes of its
+// pinned regions.
 //
 // Owned by its region. Thread: admit() from any data agent.
 #pragma once
@@ -21,11 +21,21 @@
 
 namespace simm::memory {
 
+enum class PageTrust : std::uint8_t {
+  // Nobody can take pages away (F_SEAL_SHRINK and F_SEAL_FUTURE_WRITE): a chunk that was whole once
+  // is not asked about again.
+  whole,
+  // Only a punched hole takes pages away, which no honest client does. A chunk that was whole is
+  // asked about by chance. Once pages are missing, every region of that session has no trust.
+  spot_checked,
+  none,  // pages may go at any time: asked before each copy
+};
+
 struct RegionPagesConfig {
   std::byte* mapping = nullptr;   // page-aligned start
   std::uint64_t bytes = 0;        // of the mapping, whole pages
   std::uint64_t file_offset = 0;  // of the mapping's start
-  bool can_vanish = true;         // the client can punch pages out
+  PageTrust trust = PageTrust::none;
   TouchBudget* budget = nullptr;
 };
 
@@ -55,6 +65,8 @@ public:
   // What is remembered together. Short, because a chunk with holes costs a question each time, and
   // holes are the slow part of the answer.
   static constexpr std::uint64_t kChunkBytes = 64 * 1024;
+  // One of so many looks at a whole chunk asks the kernel, where pages are spot-checked.
+  static constexpr std::uint32_t kSpotCheckOneIn = 64;
 
 private:
   [[nodiscard]] std::uint64_t absent_by_mincore(std::uint64_t offset,
@@ -64,6 +76,9 @@ private:
   // Of [first, last), whole pages inside a granule.
   [[nodiscard]] std::uint64_t absent_in_granule(std::uint64_t first, std::uint64_t last) noexcept;
   [[nodiscard]] std::uint64_t absent_in_chunk(std::uint64_t first, std::uint64_t last) noexcept;
+  // Whether a chunk that was whole may be touched without a question now.
+  [[nodiscard]] bool is_still_whole(std::uint64_t start, std::uint64_t length) noexcept;
+  [[nodiscard]] bool has_memory_of_chunks() const noexcept;
 
   // Whether so many absent bytes may be touched.
   [[nodiscard]] bool may_touch(std::uint64_t absent) noexcept;

@@ -17,7 +17,8 @@ static_assert(static_cast<int>(Kind::foreign) == static_cast<int>(RegionKind::fo
 static_assert(static_cast<int>(Kind::gpu) == static_cast<int>(RegionKind::gpu));
 
 const char* page_words(const RegionMemory& memory) {
-  return memory.region().can_fault ? "it can shrink" : "sealed";
+  if (memory.can_shrink()) return "it can shrink";
+  return memory.region().can_fault ? "it can not shrink" : "sealed";
 }
 
 }  // namespace
@@ -71,8 +72,10 @@ Expected<std::unique_ptr<RegionMemory>> RegionRegistrar::map(RegionOwner& owner,
   Expected<PinCharge> charge = owner.pins.charge(spec.length);
   if (!charge) return std::move(charge).error();
   spec.id = next_id_++;
+  spec.tenant = owner.tenant;
   Expected<std::unique_ptr<RegionMemory>> memory =
-      RegionMemory::map(std::move(file).value(), spec, owner.touches, std::move(charge).value());
+      RegionMemory::map(std::move(file).value(), spec, owner.touches, std::move(charge).value(),
+                        policy_.several_tenants ? &mapped_files_ : nullptr);
   if (memory && nics_ != nullptr) (*memory)->attach(nics_->attach((*memory)->region()));
   return memory;
 }
@@ -87,6 +90,9 @@ Expected<MadeRegion> RegionRegistrar::make_shared(RegionOwner& owner,
   spec.length = request.length;
   spec.client_address = request.address;
   Expected<std::unique_ptr<RegionMemory>> memory = map(owner, std::move(fd), spec);
+  if (memory.status() == Status::unsupported) {
+    return MadeRegion{nullptr, Kind::staged, "staged; not shared: " + memory.error().context};
+  }
   if (!memory) return std::move(memory).error();
   const std::string reason =
       std::string("shared: the client's memory file, ") + page_words(**memory);
@@ -96,6 +102,12 @@ Expected<MadeRegion> RegionRegistrar::make_shared(RegionOwner& owner,
 Expected<MadeRegion> RegionRegistrar::make_adopted(RegionOwner& owner,
                                                    const ipc::RegisterRegion& request) {
   if (!policy_.adopt) return Error{Status::permission_denied, "adoption is configured off"};
+  if (policy_.several_tenants) {
+    return Error{Status::unsupported,
+                 "its owner can punch holes into memory that is adopted, and so hold up the other "
+                 "tenants of this daemon: use allocate_region(), or give the tenant a daemon of "
+                 "its own"};
+  }
   if (helper_ == nullptr) return Error{Status::permission_denied, no_helper_};
   Expected<Adopted> adopted = helper_->adopt(owner.client, request.address, request.length);
   if (!adopted) return std::move(adopted).error();

@@ -2,7 +2,7 @@
 //
 //   automatic  shared if a descriptor came along, else adopted, else foreign if that is configured,
 //              else staged: each with the reason why the kinds before it were not possible
-//   a kind     that one or an error
+//   a kind     that one or an error; a shared one that the client had better copy is staged
 //
 // Nothing is mapped before its bytes are charged to the pin budgets. Adoption waits for the
 // helper's answer (half a second at most), and unmapping takes its time: this is work for threads
@@ -19,6 +19,7 @@
 #include "daemon/memory/helper/adopt_client.h"
 #include "daemon/memory/helper/foreign_arena.h"
 #include "daemon/memory/helper/foreign_copier.h"
+#include "daemon/memory/mapped_files.h"
 #include "daemon/memory/pin_budget.h"
 #include "daemon/memory/region_memory.h"
 #include "daemon/memory/touch_budget.h"
@@ -32,6 +33,9 @@ namespace simm::memory {
 struct RegionPolicy {
   bool adopt = true;
   bool foreign = false;
+  // Of several tenants none may hold up another one: memory whose owner can punch holes into it is
+  // staged then, and memory files get the final seals. See RegionMemory::map().
+  bool several_tenants = false;
 };
 
 // For whom a region is made: parts of a session, which outlive its regions.
@@ -40,6 +44,7 @@ struct RegionOwner {
   PinBudget& pins;
   TouchBudget& touches;
   std::shared_ptr<ForeignCopier> copier;  // made with the first foreign region
+  std::uint64_t tenant = 0;
 };
 
 struct MadeRegion {
@@ -86,6 +91,7 @@ private:
   RegionAttach* const nics_;
   std::atomic<std::uint64_t> next_id_{1};
   std::vector<std::weak_ptr<ForeignCopier>> copiers_;
+  MappedFiles mapped_files_;
 };
 
 }  // namespace simm::memory

@@ -41,6 +41,17 @@ public:
     return false;
   }
 
+  // A client took pages away that were there: nothing is remembered of its pages any more.
+  // `unseen`: bytes that were probably touched before that was noticed. They count as far as there
+  // are any.
+  void doubt(std::uint64_t unseen) noexcept {
+    is_doubted_.store(true, std::memory_order_relaxed);
+    if (!take(unseen)) (void)take(left_bytes());
+  }
+  [[nodiscard]] bool is_doubted() const noexcept {
+    return is_doubted_.load(std::memory_order_relaxed);
+  }
+
   // When it was last asked.
   [[nodiscard]] std::uint64_t left_bytes() const noexcept {
     return left_.load(std::memory_order_relaxed);
@@ -73,6 +84,7 @@ private:
   const Clock clock_;
   std::atomic<std::uint64_t> left_;
   std::atomic<std::uint64_t> renew_ns_;
+  std::atomic<bool> is_doubted_{false};
 };
 
 }  // namespace simm::memory

@@ -297,9 +297,9 @@ Expected<std::unique_ptr<NodeDaemon>> NodeDaemon::create(NodeOptions options) {
   p.data = std::move(*data);
   p.plane =
       std::make_unique<control::MailboxDataPlane>(p.options.config, p.tenants, p.data->mail());
-  p.opener = std::make_unique<ClientRegionOpener>(p.options.config, std::move(p.options.helper),
-                                                  p.data->foreign_arena(),
-                                                  p.rails ? &p.rails->regions() : nullptr);
+  p.opener = std::make_unique<ClientRegionOpener>(
+      p.options.config, p.tenants, std::move(p.options.helper), p.data->foreign_arena(),
+      p.rails ? &p.rails->regions() : nullptr);
   if (p.rails != nullptr) p.process = ipc::own_pidfd();
   const control::ReachEnd reach{p.rails != nullptr, p.process.get(), p.data->death_mark()};
   const control::AttachServices services{p.environment, *p.plane,  *p.opener, p.tenants,

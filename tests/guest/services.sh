@@ -104,7 +104,12 @@ other_tenant_misses() {
 }
 check "and does not see the object" other_tenant_misses
 
-# --- adoption through the real unit
+# --- adoption through the real unit: for one tenant only
+as_engine guest_client adopt </dev/null >/tmp/two.out 2>&1
+check "beside another tenant memory is staged" grep -q '^staged: .*other tenants' /tmp/two.out
+sed -i '/tenants.blue/s|, {"path"|// , {"path"|' /etc/simm/node.json
+check "blue leaves" systemctl stop simm-node.service simm-tenant@blue.socket
+check "and the node starts without it" systemctl start simm-node.service
 node_pid() { state simm-node.service MainPID; }
 client_start adopter as_engine guest_client adopt
 eventually "shared memory of a client is adopted" grep -q '^adopted: ' /tmp/adopter.out

@@ -95,10 +95,10 @@ std::optional<std::array<ipc::PageResult, kPages>> run(RawClient& client, ipc::C
   return results;
 }
 
-// What an honest client of the same tenant finds under the keys of a round.
-void check_only_whole_objects(const TwoTenantDaemon& daemon, const char* round, bool has_vanished) {
+// What another client finds under the keys of a round.
+void check_only_whole_objects(const OneTenantDaemon& daemon, const char* round, bool has_vanished) {
   ClientOptions options;
-  options.socket_path = daemon.red_socket();
+  options.socket_path = daemon.socket();
   options.sync_timeout_ms = 20'000;
   auto client = Client::connect(options);
   REQUIRE(client.has_value());
@@ -121,10 +121,10 @@ void check_only_whole_objects(const TwoTenantDaemon& daemon, const char* round, 
 void attack(ipc::Opcode opcode, const char* round) {
   HugePool pool(kPages);
   if (!pool.ready()) return;
-  TwoTenantDaemon daemon;
-  Victim victim(daemon.blue_socket());
+  OneTenantDaemon daemon;
+  Victim victim(daemon.socket());
   {
-    RawClient client = RawClient::attached(daemon.red_socket());
+    RawClient client = RawClient::attached(daemon.socket());
     const HugeRegion region(client);
     ipc::ClientLane lane(client.lane_memory(0));
     if (opcode == ipc::Opcode::get) {

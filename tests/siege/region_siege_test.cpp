@@ -22,7 +22,7 @@ using test_support::RawClient;
 
 constexpr std::uint64_t kMiB = 1 << 20;
 
-void check_alive(const TwoTenantDaemon& daemon, Victim& victim) {
+void check_alive(const test_support::DaemonProcess& daemon, Victim& victim) {
   CHECK(victim.does_rounds(3));
   victim.stop();
   CHECK(daemon.alive());
@@ -80,12 +80,11 @@ TEST_CASE("sizes beyond the file, beyond the address space and beyond every budg
   Victim victim(daemon.blue_socket());
   {
     RawClient client = RawClient::attached(daemon.red_socket());
-    const int file = ::memfd_create("siege", MFD_CLOEXEC);
-    REQUIRE(::ftruncate(file, kMiB) == 0);
+    const ipc::UniqueFd file = sealable_file(kMiB);
     for (const std::uint64_t length : {2 * kMiB, kMiB << 30, ~std::uint64_t{4095}}) {
       INFO(length);
       const auto reply =
-          client.register_region(file, nullptr, length, ipc::RegionRequestKind::shared);
+          client.register_region(file.get(), nullptr, length, ipc::RegionRequestKind::shared);
       CHECK(reply.status != Status::ok);
     }
     // Far more regions than a session may have: the surplus is refused, the session lives.
@@ -93,14 +92,13 @@ TEST_CASE("sizes beyond the file, beyond the address space and beyond every budg
     Status last = Status::ok;
     for (int i = 0; i < 5000 && last == Status::ok; ++i) {
       const auto reply =
-          client.register_region(file, nullptr, 4096, ipc::RegionRequestKind::shared);
+          client.register_region(file.get(), nullptr, 4096, ipc::RegionRequestKind::shared);
       last = reply.status;
       granted += reply.status == Status::ok ? 1 : 0;
     }
     CHECK(granted <= ipc::kRegionsMax);
     CHECK(granted >= 1024);
     CHECK(last == Status::out_of_memory);
-    ::close(file);
   }
   check_alive(daemon, victim);
 }
@@ -110,11 +108,13 @@ struct Flood {
   std::uint32_t granted = 0;
   ipc::RegionReply refusal;
 };
-Flood flood(RawClient& client, int file, std::uint64_t length, std::uint32_t most) {
+Flood flood(RawClient& client, const ipc::UniqueFd& file, std::uint64_t length,
+            std::uint32_t most) {
   Flood result;
   for (std::uint32_t i = 0; i < most && result.refusal.status == Status::ok; ++i) {
-    result.refusal = client.register_region(file, nullptr, length, ipc::RegionRequestKind::shared);
-    result.granted += result.refusal.status == Status::ok ? 1 : 0;
+    result.refusal =
+        client.register_region(file.get(), nullptr, length, ipc::RegionRequestKind::shared);
+    result.granted += result.refusal.handle != ipc::kNoRegion ? 1 : 0;
   }
   return result;
 }
@@ -124,10 +124,9 @@ TEST_CASE("a tenant has one budget of regions and bytes over all its sessions") 
                                        "regions_total_max": 2000, "map_bytes_max": "1500GiB"})");
   Victim victim(daemon.blue_socket());
   REQUIRE(victim.does_rounds(1));  // it has its region
-  const int small = ::memfd_create("siege", MFD_CLOEXEC);
-  const int large = ::memfd_create("siege", MFD_CLOEXEC);
-  REQUIRE(::ftruncate(small, 4096) == 0);
-  REQUIRE(::ftruncate(large, static_cast<off_t>(kMiB << 20)) == 0);  // 1 TiB
+  const ipc::UniqueFd small = sealable_file(4096);
+  const ipc::UniqueFd small_of_blue = sealable_file(4096);
+  const ipc::UniqueFd large = sealable_file(kMiB << 20);  // 1 TiB
   {
     RawClient one = RawClient::attached(daemon.red_socket());
     RawClient two = RawClient::attached(daemon.red_socket());
@@ -153,24 +152,22 @@ TEST_CASE("a tenant has one budget of regions and bytes over all its sessions") 
     CHECK(asked.refusal.reason.find("tenant red") != std::string::npos);
     // The other tenant has its own budget, up to that of the daemon.
     RawClient honest = RawClient::attached(daemon.blue_socket());
-    CHECK(flood(honest, small, 4096, 100).granted == 100);
-    asked = flood(honest, small, 4096, 1000);
+    CHECK(flood(honest, small_of_blue, 4096, 100).granted == 100);
+    asked = flood(honest, small_of_blue, 4096, 1000);
     CHECK(asked.granted == 2000 - 1500 - 100 - 1);  // one is the victim's
     CHECK(asked.refusal.reason.find("daemon") != std::string::npos);
     CHECK(daemon.counter("limit.region_pin_bytes.reached") == 4);
   }
-  ::close(small);
-  ::close(large);
   check_alive(daemon, victim);
 }
 
 TEST_CASE("a region truncated under a transfer costs its own session only") {
-  TwoTenantDaemon daemon;
-  Victim victim(daemon.blue_socket());
+  OneTenantDaemon daemon;
+  Victim victim(daemon.socket());
   for (const ipc::Opcode opcode : {ipc::Opcode::put, ipc::Opcode::get}) {
     CAPTURE(static_cast<int>(opcode));
     constexpr std::uint32_t kPages = 32;
-    RawClient client = RawClient::attached(daemon.red_socket());
+    RawClient client = RawClient::attached(daemon.socket());
     const int file = ::memfd_create("siege", MFD_CLOEXEC);
     REQUIRE(::ftruncate(file, kPages * kMiB) == 0);
     void* memory =
@@ -229,13 +226,15 @@ TEST_CASE("a huge sparse region maps at once, and gets into it do not fill the d
   Victim victim(daemon.blue_socket());
   {
     RawClient client = RawClient::attached(daemon.red_socket());
-    const int file = ::memfd_create("siege", MFD_CLOEXEC);
-    REQUIRE(::ftruncate(file, static_cast<off_t>(kMiB << 20)) == 0);  // 1 TiB
+    const ipc::UniqueFd file = sealable_file(kMiB << 20);  // 1 TiB
+    // The source is mapped before the daemon seals the file.
+    void* source = ::mmap(nullptr, 4 * kMiB, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    REQUIRE(source != MAP_FAILED);
     const auto reply =
-        client.register_region(file, nullptr, kMiB << 20, ipc::RegionRequestKind::shared);
-    REQUIRE(reply.status == Status::ok);
+        client.register_region(file.get(), nullptr, kMiB << 20, ipc::RegionRequestKind::shared);
+    REQUIRE(reply.handle != ipc::kNoRegion);
     struct stat before {};
-    REQUIRE(::fstat(file, &before) == 0);
+    REQUIRE(::fstat(file.get(), &before) == 0);
     CHECK(before.st_blocks == 0);
 
     // One real object, fetched to ever new places of the sparse file.
@@ -262,19 +261,16 @@ TEST_CASE("a huge sparse region maps at once, and gets into it do not fill the d
       return false;
     };
     // The source is present: the client writes it itself.
-    void* source = ::mmap(nullptr, 4 * kMiB, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    REQUIRE(source != MAP_FAILED);
     std::memset(source, 0x33, 4 * kMiB);
     REQUIRE(shoot(ipc::Opcode::put, 0, 1));
     for (std::uint64_t round = 1; round < 64; ++round) {
       if (!shoot(ipc::Opcode::get, round << 32, 64)) break;
     }
     struct stat after {};
-    REQUIRE(::fstat(file, &after) == 0);
+    REQUIRE(::fstat(file.get(), &after) == 0);
     // 16 GiB were asked for; the budget is 64 MiB, one operation's pages may be under way over it.
     CHECK(after.st_blocks * 512 <= static_cast<blkcnt_t>(64 * kMiB + 64 * kMiB));
     ::munmap(source, 4 * kMiB);
-    ::close(file);
   }
   check_alive(daemon, victim);
 }

@@ -49,27 +49,27 @@ TEST_CASE("200 sessions that have mappings searched for do not keep a memory fil
     MESSAGE("skipped: without root the daemon has no helper that searches");
     return;
   }
-  TwoTenantDaemon daemon;
-  RawClient blue = RawClient::attached(daemon.blue_socket());
+  OneTenantDaemon daemon;  // with several nothing is adopted
+  RawClient other = RawClient::attached(daemon.socket());
   const auto file = ipc::MemoryFile::create({"siege", 4096, false, false});
   REQUIRE(file.has_value());
-  std::vector<RawClient> red;
-  for (int i = 0; i < 200; ++i) REQUIRE(red.emplace_back(daemon.red_socket()).attach(1));
+  std::vector<RawClient> crowd;
+  for (int i = 0; i < 200; ++i) REQUIRE(crowd.emplace_back(daemon.socket()).attach(1));
 
   const ManyMappings mappings;
   const auto first =
-      red[0].register_region(-1, mappings.shared(), 4096, ipc::RegionRequestKind::adopted);
+      crowd[0].register_region(-1, mappings.shared(), 4096, ipc::RegionRequestKind::adopted);
   REQUIRE_MESSAGE(first.status == Status::ok, first.reason);
   ipc::RegisterRegion wanted;
   wanted.kind = ipc::RegionRequestKind::adopted;
   wanted.address = reinterpret_cast<std::uintptr_t>(mappings.shared());
   wanted.length = 4096;
-  for (RawClient& client : red) REQUIRE(client.send(wanted));
-  CHECK(blue.register_region(file->fd(), nullptr, 4096, ipc::RegionRequestKind::shared).status ==
+  for (RawClient& client : crowd) REQUIRE(client.send(wanted));
+  CHECK(other.register_region(file->fd(), nullptr, 4096, ipc::RegionRequestKind::shared).status ==
         Status::ok);
-  // Red's turn is far from over.
+  // The crowd is far from served.
   int answered = 0;
-  for (RawClient& client : red) {
+  for (RawClient& client : crowd) {
     std::array<std::byte, 4096> buffer;
     if (client.socket().try_receive(buffer).result == ipc::SocketResult::done) ++answered;
   }

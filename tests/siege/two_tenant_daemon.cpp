@@ -1,6 +1,9 @@
 #include "tests/siege/two_tenant_daemon.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "ipc/memory_file.h"
 #include "tests/support/raw_client.h"
@@ -19,6 +22,17 @@ constexpr const char* kTwoTenants = R"(
 TwoTenantDaemon::TwoTenantDaemon(const std::string& keys)
     : DaemonProcess(kTwoTenants + (keys.empty() ? "" : ", " + keys)) {
   if (!start()) FAIL(log());
+}
+
+OneTenantDaemon::OneTenantDaemon() : DaemonProcess() {
+  if (!start()) FAIL(log());
+}
+
+ipc::UniqueFd sealable_file(std::uint64_t bytes) {
+  ipc::UniqueFd file(::memfd_create("siege", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  REQUIRE(::ftruncate(file.get(), static_cast<off_t>(bytes)) == 0);
+  REQUIRE(::fcntl(file.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK) == 0);
+  return file;
 }
 
 bool lets_in(const std::string& socket) {

@@ -114,7 +114,8 @@ public:
   // --- memory -----------------------------------------------------------------------------------
   // Memory that the daemon shares: a sealed memory file. no_space, out_of_memory: a daemon's limit.
   Expected<Region> allocate_region(std::uint64_t bytes, const AllocateOptions& options = {});
-  // Memory that exists. With `automatic`: adopted if the daemon can open its mapping, else staged.
+  // Memory that exists. With `automatic`: adopted if the daemon has one tenant and can open its
+  // mapping, else staged.
   // `gpu` is answered with `unsupported`. The memory must outlive the region. It may be read-only:
   // a get into such memory is invalid_argument. While the daemon is away `automatic` is staged: the
   // daemon adopts the memory when it is back.

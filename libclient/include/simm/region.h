@@ -74,7 +74,8 @@ public:
 
   [[nodiscard]] std::byte* data() const noexcept;
   [[nodiscard]] std::uint64_t size() const noexcept;  // bytes
-  // As it is now: a daemon that could not take it up again after a restart makes it staged.
+  // As it is now: a daemon that could not take it up again after a restart makes it staged (one
+  // with several tenants, which seals memory files).
   [[nodiscard]] RegionKind kind() const noexcept;
   [[nodiscard]] std::string kind_reason() const;  // one sentence
   [[nodiscard]] bool huge_pages() const noexcept;

@@ -318,6 +318,9 @@ void FakeDaemon::Loop::register_region(Session& session, const ipc::RegisterRegi
   if (request.kind == ipc::RegionRequestKind::gpu) {
     reply.status = Status::not_implemented;
     reply.reason = "gpu memory is not built";
+  } else if (request.has_fd && daemon.options_.stages_files && !region.is_staging) {
+    reply.kind = ipc::RegionRequestKind::staged;
+    reply.reason = "staged; not shared: its owner can punch holes";
   } else if (request.has_fd) {
     region.mapping =
         ipc::Mapping::map(received.fds[0].get(), request.fd_offset, request.length).value();

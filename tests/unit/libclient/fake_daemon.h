@@ -24,6 +24,7 @@ struct FakeOptions {
   std::uint64_t value_bytes_max = 1ull << 30;
   bool adopts = false;  // what `automatic` becomes, else staged
   bool does_foreign = false;
+  bool stages_files = false;          // as with several tenants, of files that can be punched
   std::size_t namespaces_max = 1000;  // of a session
   std::string refuses;                // not empty: every hello, with this reason
   std::string manager_address;

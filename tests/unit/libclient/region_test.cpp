@@ -83,6 +83,20 @@ TEST_CASE("private memory is staged, a shared mapping adopted, and both say why"
   CHECK(world.client->stats().bytes_staged == 0);
 }
 
+TEST_CASE("a memory file that the daemon does not map is staged, and says why") {
+  FakeOptions options;
+  options.stages_files = true;
+  World world(options);
+  const int fd = ::memfd_create("mine", MFD_CLOEXEC);
+  REQUIRE(::ftruncate(fd, 32 * 4096) == 0);
+  Region region = world.client->register_fd(fd, 0, 32 * 4096).value();
+  ::close(fd);
+  CHECK(region.kind() == RegionKind::staged);
+  CHECK(region.kind_reason() == "staged; not shared: its owner can punch holes");
+  round_trip(world, region.data(), region.size(), "s");
+  CHECK(world.client->stats().bytes_staged == 32 * 4096);
+}
+
 TEST_CASE("foreign only when it is allowed, and before staged") {
   FakeOptions able;
   able.does_foreign = true;

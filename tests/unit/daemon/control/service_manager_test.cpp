@@ -120,4 +120,23 @@ TEST_CASE("tenants: the socket first, then uids, then gids, else default") {
   CHECK(rules.namespace_id("").value == 0);
 }
 
+TEST_CASE("tenants are several when two clients may belong to different ones") {
+  const auto are_several = [](const std::string& keys) {
+    const auto config = base::parse_config("{" + keys + "}", "t");
+    REQUIRE(config.has_value());
+    return control::TenantRules(*config, base::KeyHasher(5)).are_several();
+  };
+  CHECK_FALSE(are_several(""));
+  CHECK_FALSE(are_several(R"("tenants": [{"name": "default", "weight": 3}])"));
+  CHECK_FALSE(are_several(R"("sockets": [{"path": "/a", "tenant": "red"}])"));
+  CHECK_FALSE(are_several(R"("sockets": [{"path": "/a", "tenant": "red"}],
+                             "tenants": [{"name": "red"}])"));
+  CHECK(are_several(R"("sockets": [{"path": "/a"}, {"path": "/b", "tenant": "red"}])"));
+  CHECK(are_several(R"("sockets": [{"path": "/a", "tenant": "default"},
+                                   {"path": "/b", "tenant": "red"}])"));
+  CHECK(are_several(R"("sockets": [{"path": "/a", "tenant": "red"}],
+                       "tenants": [{"name": "red"}, {"name": "blue"}])"));
+  CHECK(are_several(R"("tenants": [{"name": "red", "uids": [7]}])"));
+}
+
 }  // namespace service_manager_test

@@ -195,7 +195,8 @@ TEST_CASE("pages that were seen once and punched out count again, unless they ca
   void* client = ::mmap(nullptr, 4 * kPage, PROT_READ | PROT_WRITE, MAP_SHARED, sealed_fd.get(), 0);
   REQUIRE(client != MAP_FAILED);
   REQUIRE(::fcntl(sealed_fd.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK) == 0);
-  auto sealed_region = fixture.region(sealed_fd.get(), 4 * kPage);
+  MappedFiles lasting;
+  auto sealed_region = fixture.region(sealed_fd.get(), 4 * kPage, 0, &lasting);
   CHECK_FALSE(sealed_region->region().can_fault);
   CHECK(::fallocate(sealed_fd.get(), punch, 0, kPage) != 0);
   CHECK(::madvise(client, kPage, MADV_REMOVE) != 0);

@@ -43,19 +43,23 @@ struct Fixture {
 
   explicit Fixture(std::uint64_t touch_bytes = 1ull << 40) : touches(touch_bytes) {}
 
-  Expected<std::unique_ptr<RegionMemory>> map(ipc::UniqueFd fd, RegionMemory::Spec spec) {
+  // `lasting`: as a daemon with several tenants has it.
+  Expected<std::unique_ptr<RegionMemory>> map(ipc::UniqueFd fd, RegionMemory::Spec spec,
+                                              MappedFiles* lasting = nullptr) {
     Expected<ipc::MemoryFile> file = ipc::MemoryFile::inspect(std::move(fd));
     REQUIRE(file);
     Expected<PinCharge> charge = pins.charge(spec.length);
     REQUIRE(charge);
-    return RegionMemory::map(std::move(file).value(), spec, touches, std::move(charge).value());
+    return RegionMemory::map(std::move(file).value(), spec, touches, std::move(charge).value(),
+                             lasting);
   }
 
-  std::unique_ptr<RegionMemory> region(int fd, std::uint64_t length, std::uint64_t offset = 0) {
+  std::unique_ptr<RegionMemory> region(int fd, std::uint64_t length, std::uint64_t offset = 0,
+                                       MappedFiles* lasting = nullptr) {
     RegionMemory::Spec spec;
     spec.length = length;
     spec.file_offset = offset;
-    auto made = map(duplicate(fd), spec);
+    auto made = map(duplicate(fd), spec, lasting);
     REQUIRE_MESSAGE(made, (made ? std::string() : made.error().context));
     return std::move(made).value();
   }

@@ -6,10 +6,12 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "daemon/memory/copy_untrusted.h"
 #include "daemon/memory/numa_node.h"
 #include "tests/unit/daemon/memory/memory_fixture.h"
 
@@ -54,16 +56,39 @@ TEST_CASE("a region must lie inside its file") {
   CHECK(fixture.pins.bytes() == 0);
 }
 
-TEST_CASE("a shared memfd gets the final seals, an adopted one or a finished one is left alone") {
+TEST_CASE("for one tenant no file is sealed, so the next daemon and a child can map it, too") {
   using namespace region_memory_test;
   Fixture fixture;
+  for (const int seals : {0, F_SEAL_GROW | F_SEAL_SHRINK, F_SEAL_SHRINK | F_SEAL_SEAL}) {
+    CAPTURE(seals);
+    auto fd = plain_memfd(kPage, MFD_ALLOW_SEALING);
+    REQUIRE(::fcntl(fd.get(), F_ADD_SEALS, seals) == 0);
+    const auto first = fixture.region(fd.get(), kPage);
+    const auto second = fixture.region(fd.get(), kPage);
+    CHECK(first->region().base != second->region().base);
+    CHECK(::fcntl(fd.get(), F_GET_SEALS) == seals);
+    CHECK(first->can_shrink() == (seals == 0));
+  }
+}
+
+TEST_CASE("for several tenants only files that nobody can punch any more are mapped") {
+  using namespace region_memory_test;
+  Fixture fixture;
+  MappedFiles lasting;
   const auto seals_after = [&](int seals, RegionKind kind) {
     auto fd = plain_memfd(kPage, MFD_ALLOW_SEALING);
     REQUIRE(::fcntl(fd.get(), F_ADD_SEALS, seals) == 0);
     RegionMemory::Spec spec;
     spec.length = kPage;
     spec.kind = kind;
-    REQUIRE(fixture.map(duplicate(fd.get()), spec));
+    const auto made = fixture.map(duplicate(fd.get()), spec, &lasting);
+    if (!made) {
+      CHECK(made.status() == Status::unsupported);
+      CHECK(made.error().context.find("other tenants") != std::string::npos);
+    }
+    const bool can_punch =
+        ::fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kPage) == 0;
+    CHECK(made.has_value() != can_punch);
     return ::fcntl(fd.get(), F_GET_SEALS);
   };
   const int size = F_SEAL_GROW | F_SEAL_SHRINK;
@@ -71,6 +96,66 @@ TEST_CASE("a shared memfd gets the final seals, an adopted one or a finished one
   CHECK(seals_after(size, RegionKind::adopted) == size);
   CHECK(seals_after(F_SEAL_GROW, RegionKind::shared) == F_SEAL_GROW);
   CHECK(seals_after(size | F_SEAL_SEAL, RegionKind::shared) == (size | F_SEAL_SEAL));
+  CHECK(fixture.pins.regions() == 0);
+}
+
+TEST_CASE("a sealed file is mapped once, and its tenant's further regions share that mapping") {
+  using namespace region_memory_test;
+  Fixture fixture;
+  MappedFiles lasting;
+  auto fd = plain_memfd(8 * kPage, MFD_ALLOW_SEALING);
+  make_present(fd.get(), 8 * kPage);
+  REQUIRE(::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK) == 0);
+  RegionMemory::Spec spec;
+  spec.tenant = 7;
+  spec.file_offset = kPage;
+  spec.length = 6 * kPage;
+  auto parent = fixture.map(duplicate(fd.get()), spec, &lasting);
+  REQUIRE(parent);
+  spec.file_offset = 2 * kPage + 100;
+  spec.length = 4 * kPage;
+  auto child = fixture.map(duplicate(fd.get()), spec, &lasting);
+  REQUIRE(child);
+  CHECK((*child)->region().base == (*parent)->region().base + kPage + 100);
+  CHECK(fixture.pins.bytes() == 10 * kPage);  // each is charged
+  parent->reset();
+  std::byte own{5};
+  CHECK(copy_untrusted(whole(**child), 0, &own, 1) == Status::ok);
+  char seen = 0;
+  REQUIRE(::pread(fd.get(), &seen, 1, 2 * kPage + 100) == 1);
+  CHECK(seen == 5);
+
+  const auto refused = [&](std::uint64_t tenant, std::uint64_t offset, MappedFiles* files) {
+    spec.tenant = tenant;
+    spec.file_offset = offset;
+    const auto made = fixture.map(duplicate(fd.get()), spec, files);
+    if (made) return false;
+    CHECK(made.error().context.find("F_SEAL_FUTURE_WRITE") != std::string::npos);
+    return made.status() == Status::unsupported;
+  };
+  MappedFiles of_next_daemon;
+  CHECK(refused(8, 2 * kPage, &lasting));         // another tenant's
+  CHECK(refused(7, 0, &lasting));                 // beyond the mapping
+  CHECK(refused(7, 4 * kPage, &lasting));         // the same, behind
+  CHECK(refused(7, 2 * kPage, &of_next_daemon));  // a restart
+  CHECK(refused(7, 2 * kPage, nullptr));
+  CHECK_FALSE(refused(7, 2 * kPage, &lasting));
+  child->reset();
+  CHECK(refused(7, 2 * kPage, &lasting));  // its last mapping has gone
+}
+
+TEST_CASE("mappings that have gone do not stay in the table of mapped files") {
+  using namespace region_memory_test;
+  Fixture fixture;
+  MappedFiles lasting;
+  std::size_t most = 0;
+  for (int i = 0; i < 1000; ++i) {
+    auto fd = plain_memfd(kPage, MFD_ALLOW_SEALING);
+    REQUIRE(::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+    (void)fixture.region(fd.get(), kPage, 0, &lasting);
+    most = std::max(most, lasting.size());
+  }
+  CHECK(most <= 64);
 }
 
 TEST_CASE("the node of present pages is known, of absent ones it is not asked") {
@@ -128,7 +213,7 @@ TEST_CASE("presence is known by SEEK_HOLE where mincore does not tell the truth"
   auto mapping = simm::ipc::Mapping::map(fd.get(), 2 * kPage, 1 << 20);
   REQUIRE(mapping);
   for (const bool by_seek : {true, false}) {
-    RegionPages pages({mapping->data(), 1 << 20, 2 * kPage, true, &budget},
+    RegionPages pages({mapping->data(), 1 << 20, 2 * kPage, PageTrust::none, &budget},
                       by_seek ? duplicate(fd.get()) : simm::ipc::UniqueFd());
     CHECK(pages.absent_bytes(0, 16 * kPage) == 12 * kPage);
     CHECK(pages.absent_bytes(6 * kPage, 4 * kPage) == 0);
@@ -156,7 +241,7 @@ TEST_CASE("what can not be punched is remembered, chunk by chunk, holes beside i
   auto mapping = simm::ipc::Mapping::map(fd.get(), 0, kBytes);
   REQUIRE(mapping);
   TouchBudget budget(2 * kPage);
-  RegionPages pages({mapping->data(), kBytes, 0, false, &budget}, simm::ipc::UniqueFd());
+  RegionPages pages({mapping->data(), kBytes, 0, PageTrust::whole, &budget}, {});
   CHECK(pages.admit(mapping->data() + kChunk + 5 * kPage, kPage) == Status::ok);
   CHECK(pages.admit(mapping->data() + 3 * kChunk + kPage, kPage) == Status::ok);
   CHECK(pages.admit(mapping->data() + 2 * kChunk + kPage, kPage) == Status::ok);
@@ -178,16 +263,57 @@ TEST_CASE("what can not be punched is remembered, chunk by chunk, holes beside i
   CHECK(pages.admit(mapping->data() + 2 * kChunk + kPage, kPage) == Status::out_of_memory);
 }
 
+TEST_CASE("who punches remembered pages out is found by a spot check, and pays from then on") {
+  using namespace region_memory_test;
+  constexpr std::uint64_t kBytes = 64 * RegionPages::kChunkBytes;
+  auto fd = plain_memfd(kBytes);
+  auto other = plain_memfd(kBytes);
+  make_present(fd.get(), kBytes);
+  make_present(other.get(), kBytes);
+  auto mapping = simm::ipc::Mapping::map(fd.get(), 0, kBytes);
+  auto second = simm::ipc::Mapping::map(other.get(), 0, kBytes);
+  REQUIRE((mapping && second));
+  TouchBudget tenant(2 * kBytes);
+  TouchBudget budget(kBytes + 8 * kPage, &tenant);
+  RegionPages pages({mapping->data(), kBytes, 0, PageTrust::spot_checked, &budget}, {});
+  RegionPages others({second->data(), kBytes, 0, PageTrust::spot_checked, &budget}, {});
+  // As long as all is there a look costs nothing, however many there are.
+  for (int i = 0; i < 100; ++i) {
+    REQUIRE(pages.admit(mapping->data(), kBytes) == Status::ok);
+    REQUIRE(others.admit(second->data(), kBytes) == Status::ok);
+  }
+  CHECK(budget.left_bytes() == kBytes + 8 * kPage);
+  CHECK_FALSE(budget.is_doubted());
+
+  // A page of each chunk goes: one look in 64 sees it. (1 - 1/64)^65536 is below 1e-400.
+  for (const int file : {fd.get(), other.get()}) {
+    for (std::uint64_t at = 0; at < kBytes; at += RegionPages::kChunkBytes) {
+      REQUIRE(::fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(at),
+                          kPage) == 0);
+    }
+  }
+  for (int i = 0; i < 1024 && !budget.is_doubted(); ++i) (void)pages.admit(mapping->data(), kBytes);
+  REQUIRE(budget.is_doubted());
+  // The bytes that were touched unseen until then, on average.
+  CHECK(budget.left_bytes() <= 8 * kPage);
+  CHECK(tenant.left_bytes() <= kBytes);
+  // No region of the session is believed any more.
+  CHECK(pages.admit(mapping->data(), kBytes) == Status::out_of_memory);
+  CHECK(others.admit(second->data(), kBytes) == Status::out_of_memory);
+  make_present(other.get(), kBytes);
+  CHECK(others.admit(second->data(), kBytes) == Status::ok);
+}
+
 TEST_CASE("who touches all of a range or nothing pays for what is absent, or nothing") {
   using namespace region_memory_test;
   constexpr std::uint64_t kBytes = 3 * RegionPages::kGranuleBytes;
-  for (const bool can_vanish : {true, false}) {
-    CAPTURE(can_vanish);
+  for (const PageTrust trust : {PageTrust::none, PageTrust::spot_checked, PageTrust::whole}) {
+    CAPTURE(static_cast<int>(trust));
     auto fd = plain_memfd(kBytes);
     auto mapping = simm::ipc::Mapping::map(fd.get(), 0, kBytes);
     REQUIRE(mapping);
     TouchBudget budget(kBytes - 2 * kPage);
-    RegionPages pages({mapping->data(), kBytes, 0, can_vanish, &budget}, simm::ipc::UniqueFd());
+    RegionPages pages({mapping->data(), kBytes, 0, trust, &budget}, {});
     CHECK(pages.admit_whole(mapping->data(), kBytes, true) == Status::out_of_memory);
     CHECK(budget.left_bytes() == kBytes - 2 * kPage);
     // Whole pages count, also where the range begins and ends inside one.
@@ -243,7 +369,8 @@ TEST_CASE("a file of mode 0600 of another user is seen through as well") {
     MESSAGE("skipped: changing the user needs root");
     return;
   }
-  auto fd = plain_memfd(64 * kPage);
+  auto fd = plain_memfd(64 * kPage, MFD_ALLOW_SEALING);
+  REQUIRE(::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
   REQUIRE(::fchmod(fd.get(), 0600) == 0);
   const pid_t child = ::fork();
   if (child == 0) {
@@ -257,7 +384,14 @@ TEST_CASE("a file of mode 0600 of another user is seen through as well") {
     auto memory =
         RegionMemory::map(std::move(file).value(), spec, touches, pins.charge(64 * kPage).value());
     const Region& region = memory.value()->region();
-    ::_exit(region.pages->admit(region.base, kPage) == Status::out_of_memory ? 42 : 2);
+    if (region.pages->admit(region.base, kPage) != Status::out_of_memory) ::_exit(2);
+    // For several tenants it is not: lseek() waits for the lock that a slow fallocate() holds.
+    MappedFiles lasting;
+    file = simm::ipc::MemoryFile::inspect(duplicate(fd.get()));
+    memory = RegionMemory::map(std::move(file).value(), spec, touches,
+                               pins.charge(64 * kPage).value(), &lasting);
+    const bool is_refused = memory.status() == Status::unsupported;
+    ::_exit(is_refused && memory.error().context.find("mode") != std::string::npos ? 42 : 3);
   }
   int status = 0;
   REQUIRE(::waitpid(child, &status, 0) == child);

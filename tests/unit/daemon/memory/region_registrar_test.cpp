@@ -172,7 +172,7 @@ TEST_CASE("a memory file that comes along is shared, odd descriptors and ranges 
   REQUIRE(::fcntl(sealed.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK) == 0);
   made = ask(Kind::shared, 0, kBytes, std::move(sealed));
   REQUIRE(made);
-  CHECK(made->reason.find("sealed") != std::string::npos);
+  CHECK(made->reason.find("it can not shrink") != std::string::npos);
 
   CHECK(ask(Kind::shared, 0, 2 * kBytes, plain_memfd(kBytes)).status() == Status::invalid_argument);
   CHECK(ask(Kind::shared, 0, kBytes, simm::ipc::UniqueFd(::open("/dev/null", O_RDWR))).status() ==
@@ -184,6 +184,46 @@ TEST_CASE("a memory file that comes along is shared, odd descriptors and ranges 
   REQUIRE(made);
   CHECK(made->kind == Kind::staged);
   CHECK(made->reason.find("pin budget") != std::string::npos);
+}
+
+TEST_CASE("with several tenants punchable memory is staged, and the reason names the remedy") {
+  using namespace region_registrar_test;
+  ForkedClientSpec spec = anonymous_client(MAP_SHARED);
+  spec.uid = ::getuid();
+  spec.gid = ::getgid();
+  ForkedClient client(spec);
+  RegionPolicy policy;
+  policy.several_tenants = true;
+  Daemon daemon({}, policy);
+  const auto ask = [&](Kind kind, int fd) {
+    simm::ipc::RegisterRegion request{1, kind, 0x10000, kBytes, 0, true, "x"};
+    return daemon.make(*client.identity, request, duplicate(fd));
+  };
+  for (const Kind kind : {Kind::automatic, Kind::shared}) {
+    auto made = ask(kind, plain_memfd(kBytes).get());
+    REQUIRE(made);
+    CHECK(made->kind == Kind::staged);
+    CHECK(made->memory == nullptr);
+    CHECK(made->reason.find("F_SEAL_SHRINK") != std::string::npos);
+    CHECK(daemon.pins.regions() == 0);
+  }
+  auto sealed = plain_memfd(kBytes, MFD_ALLOW_SEALING);
+  REQUIRE(::fcntl(sealed.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK) == 0);
+  auto made = ask(Kind::shared, sealed.get());
+  REQUIRE(made);
+  CHECK(made->kind == Kind::shared);
+  CHECK(made->reason.find(", sealed") != std::string::npos);
+  auto again = ask(Kind::shared, sealed.get());  // as a forked child does
+  REQUIRE(again);
+  CHECK(again->kind == Kind::shared);
+  CHECK(again->memory->region().base == made->memory->region().base);
+  // Nobody asks the helper for what is not used.
+  auto adopted = daemon.make(*client.identity, request_of(Kind::automatic, client));
+  REQUIRE(adopted);
+  CHECK(adopted->kind == Kind::staged);
+  CHECK(adopted->reason.find("allocate_region") != std::string::npos);
+  CHECK(daemon.make(*client.identity, request_of(Kind::adopted, client)).status() ==
+        Status::unsupported);
 }
 
 TEST_CASE("NICs are told of every region that is mapped, and of no other") {

@@ -1,0 +1,196 @@
+// A client punches holes into its memory file, as slowly as the kernel lets it. Whoever touches a
+// page there meanwhile waits in the kernel until the punch has ended, and no signal wakes him. So
+// nothing of the daemon may touch such a file of one of several tenants.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/siege/two_tenant_daemon.h"
+#include "tests/siege/victim.h"
+#include "tests/support/raw_client.h"
+
+namespace simm::siege {
+namespace punch_attacks {
+
+using test_support::RawClient;
+
+constexpr std::uint64_t kBytes = 256ull << 20;
+constexpr std::uint32_t kPageBytes = 1 << 20;
+constexpr int kPunch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+
+// A process that does one thing again and again until it is ended.
+class Forever {
+public:
+  explicit Forever(const std::function<void()>& turn) : pid_(::fork()) {
+    REQUIRE(pid_ >= 0);
+    if (pid_ == 0) {
+      ::alarm(120);
+      for (;;) turn();
+    }
+  }
+  ~Forever() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Forever(const Forever&) = delete;
+  Forever& operator=(const Forever&) = delete;
+  [[nodiscard]] pid_t pid() const { return pid_; }
+
+private:
+  pid_t pid_;
+};
+
+// Fills the file and punches it out on the last CPU, at the lowest priority, beside a busy process.
+class SlowPuncher {
+public:
+  explicit SlowPuncher(int file) : file_(file) {}
+
+private:
+  static void stay_on_one_cpu() {
+    static bool is_done = false;
+    if (is_done) return;
+    is_done = true;
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    CPU_SET(static_cast<std::size_t>(::sysconf(_SC_NPROCESSORS_ONLN) - 1), &cpus);
+    (void)::sched_setaffinity(0, sizeof cpus, &cpus);
+  }
+  static void be_slow() {
+    static bool is_done = false;
+    if (is_done) return;
+    is_done = true;
+    const sched_param none{};
+    (void)::sched_setscheduler(0, SCHED_IDLE, &none);
+  }
+
+  const int file_;
+  const Forever hog_{[] {
+    stay_on_one_cpu();
+    static bool is_nice = false;
+    if (!is_nice) is_nice = ::setpriority(PRIO_PROCESS, 0, 10) == 0;
+  }};
+  const Forever puncher_{[this] {
+    stay_on_one_cpu();
+    be_slow();
+    (void)!::fallocate(file_, 0, 0, kBytes);
+    (void)!::fallocate(file_, kPunch, 0, kBytes);
+  }};
+};
+
+// Puts and gets over the whole region as fast as the rings take them, as long as the session lives.
+void shoot(RawClient& client, ipc::RegionHandle region, int rounds) {
+  constexpr std::uint32_t kPages = 64;
+  ipc::ClientLane lane(client.lane_memory(0));
+  ipc::ClientSessionWords words(client.header());
+  for (int round = 0; round < rounds; ++round) {
+    REQUIRE(lane.write_key(0, "punched", 7) == Status::ok);
+    for (std::uint32_t i = 0; i < kPages; ++i) {
+      REQUIRE(lane.write_page(i, RawClient::page(region, std::uint64_t{i} * kPageBytes, kPageBytes,
+                                                 0, 7)) == Status::ok);
+    }
+    ipc::Submission submission{};
+    submission.timeout_ns = 1'000'000'000;
+    submission.page_count = kPages;
+    submission.opcode =
+        static_cast<std::uint8_t>(round % 2 == 0 ? ipc::Opcode::put : ipc::Opcode::get);
+    REQUIRE(lane.push(submission) == Status::ok);
+    client.ring();
+    ipc::Completion completion{};
+    (void)test_support::eventually([&] {
+      return lane.poll_completion(completion) == ipc::Poll::taken ||
+             words.state() == ipc::SessionState::poisoned;
+    });
+    if (words.state() == ipc::SessionState::poisoned) return;
+  }
+}
+
+std::size_t mapped_regions(const TwoTenantDaemon& daemon, const std::string& tenant) {
+  std::vector<std::uint64_t> sessions;
+  for (const auto& session : daemon.report("sessions")) {
+    if (session.at("tenant") == tenant) sessions.push_back(session.at("session"));
+  }
+  std::size_t found = 0;
+  for (const auto& region : daemon.report("regions")) {
+    for (const std::uint64_t session : sessions) {
+      if (region.at("session") == session) ++found;
+    }
+  }
+  return found;
+}
+
+TEST_CASE("a file that its owner punches slowly is touched by nothing of the daemon") {
+  TwoTenantDaemon daemon;
+  Victim victim(daemon.blue_socket());
+  REQUIRE(victim.does_rounds(1));
+  {
+    const ipc::UniqueFd file(::memfd_create("siege", MFD_CLOEXEC));
+    REQUIRE(::ftruncate(file.get(), kBytes) == 0);
+    void* const memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    REQUIRE(memory != MAP_FAILED);
+    RawClient client = RawClient::attached(daemon.red_socket());
+    const SlowPuncher puncher(file.get());
+    // As a memory file, and as memory that the daemon would find by itself.
+    const auto given =
+        client.register_region(file.get(), memory, kBytes, ipc::RegionRequestKind::shared);
+    const auto found =
+        client.register_region(-1, memory, kBytes, ipc::RegionRequestKind::automatic);
+    for (const ipc::RegionReply& reply : {given, found}) {
+      INFO(reply.reason);
+      CHECK(reply.status == Status::ok);
+      CHECK(reply.kind == ipc::RegionRequestKind::staged);
+      CHECK(reply.handle == ipc::kNoRegion);
+      CHECK(reply.reason.find("allocate_region") != std::string::npos);
+    }
+    CHECK(mapped_regions(daemon, "red") == 0);
+    CHECK(mapped_regions(daemon, "blue") == 1);
+    shoot(client, given.handle, 4);
+    CHECK(victim.does_rounds(20));
+    ::munmap(memory, kBytes);
+  }
+  victim.stop();
+  CHECK(daemon.alive());
+  CHECK(victim.wrong() == 0);
+  CHECK(victim.failed() == 0);
+  CHECK(daemon.sessions_settled_to(0) == 0);
+}
+
+TEST_CASE("a file that the daemon maps for one of several tenants can not be punched") {
+  TwoTenantDaemon daemon;
+  Victim victim(daemon.blue_socket());
+  {
+    RawClient client = RawClient::attached(daemon.red_socket());
+    const ipc::UniqueFd file = sealable_file(kBytes);
+    void* const memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    REQUIRE(memory != MAP_FAILED);
+    const auto reply =
+        client.register_region(file.get(), memory, kBytes, ipc::RegionRequestKind::shared);
+    REQUIRE(reply.handle != ipc::kNoRegion);
+    CHECK(::fallocate(file.get(), kPunch, 0, kBytes) != 0);
+    CHECK(errno == EPERM);
+    CHECK(::madvise(memory, kBytes, MADV_REMOVE) != 0);
+    CHECK(::ftruncate(file.get(), 0) != 0);
+    const SlowPuncher puncher(file.get());  // tries all the same, and makes pages present slowly
+    shoot(client, reply.handle, 4);
+    CHECK(mapped_regions(daemon, "red") == 1);
+    CHECK(victim.does_rounds(20));
+    ::munmap(memory, kBytes);
+  }
+  victim.stop();
+  CHECK(daemon.alive());
+  CHECK(victim.wrong() == 0);
+  CHECK(victim.failed() == 0);
+  CHECK(daemon.sessions_settled_to(0) == 0);
+}
+
+}  // namespace punch_attacks
+}  // namespace simm::siege
