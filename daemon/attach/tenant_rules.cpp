@@ -69,6 +69,12 @@ const Tenant& TenantRules::resolve(std::string_view socket_tenant, uid_t uid,
   return tenants_.front();
 }
 
+std::vector<std::uint64_t> TenantRules::ids() const {
+  std::vector<std::uint64_t> all;
+  for (const Tenant& tenant : tenants_) all.push_back(tenant.id.value);
+  return all;
+}
+
 base::NamespaceId TenantRules::namespace_id(std::string_view name) const noexcept {
   // The default namespace has no name.
   return {name.empty() ? 0 : name_id(hasher_, "namespace", name)};

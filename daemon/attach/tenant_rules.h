@@ -36,6 +36,7 @@ public:
   // All tenants, the default one first.
   [[nodiscard]] const std::vector<Tenant>& tenants() const noexcept { return tenants_; }
 
+  [[nodiscard]] std::vector<std::uint64_t> ids() const;  // of tenants(), in their order
   // Whether a client of this daemon, or of another one with this configuration, may belong to
   // another tenant than its neighbour. "default" counts where a section or a socket leads to it.
   [[nodiscard]] bool are_several() const noexcept { return are_several_; }

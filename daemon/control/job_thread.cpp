@@ -2,13 +2,22 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace simm::control {
 
-void JobThread::start() {
-  thread_ = std::thread([this] { run(); });
-  ::pthread_setname_np(thread_.native_handle(), name_);
+JobThread::JobThread(const char* name, std::size_t jobs_max) : name_(name), jobs_max_(jobs_max) {
+  workers_.push_back(std::make_unique<Worker>(0));
+}
+
+void JobThread::start(std::span<const std::uint64_t> tenants) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const std::uint64_t tenant : tenants) workers_.push_back(std::make_unique<Worker>(tenant));
+  for (const auto& worker : workers_) {
+    worker->thread = std::thread([this, &worker = *worker] { run(worker); });
+    ::pthread_setname_np(worker->thread.native_handle(), name_);
+  }
 }
 
 void JobThread::stop() {
@@ -16,61 +25,64 @@ void JobThread::stop() {
     const std::lock_guard<std::mutex> lock(mutex_);
     stopping_ = true;
   }
-  changed_.notify_one();
-  if (thread_.joinable()) thread_.join();
+  for (const auto& worker : workers_) worker->changed.notify_one();
+  for (const auto& worker : workers_) {
+    if (worker->thread.joinable()) worker->thread.join();
+  }
 }
 
 bool JobThread::submit(Job job, std::uint64_t tenant) {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto queue = queues_.find(tenant);
-    const std::size_t waiting = queue == queues_.end() ? 0 : queue->second.size();
-    if (stopping_ || waiting >= jobs_max_) return false;
-    enqueue(std::move(job), tenant);
-  }
-  changed_.notify_one();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Worker& worker = worker_of(tenant);
+  const auto queue = worker.queues.find(tenant);
+  const std::size_t waiting = queue == worker.queues.end() ? 0 : queue->second.size();
+  if (stopping_ || waiting >= jobs_max_) return false;
+  enqueue(worker, std::move(job), tenant);
   return true;
 }
 
 void JobThread::submit_release(Job job, std::uint64_t tenant) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (!stopping_) {
-      enqueue(std::move(job), tenant);
-      changed_.notify_one();
-      return;
-    }
+    if (!stopping_) return enqueue(worker_of(tenant), std::move(job), tenant);
   }
-  job();  // the thread is ending: whoever stops the daemon frees the rest
+  job();  // the threads are ending: whoever stops the daemon frees the rest
 }
 
-void JobThread::enqueue(Job job, std::uint64_t tenant) {
-  const auto [queue, is_first] = queues_.try_emplace(tenant);
-  if (is_first) turns_.push_back(tenant);
+JobThread::Worker& JobThread::worker_of(std::uint64_t tenant) {
+  const auto own = std::find_if(workers_.begin() + 1, workers_.end(),
+                                [&](const auto& worker) { return worker->tenant == tenant; });
+  return own == workers_.end() ? *workers_.front() : **own;
+}
+
+void JobThread::enqueue(Worker& worker, Job job, std::uint64_t tenant) {
+  const auto [queue, is_first] = worker.queues.try_emplace(tenant);
+  if (is_first) worker.turns.push_back(tenant);
   queue->second.push_back(std::move(job));
+  worker.changed.notify_one();
 }
 
-JobThread::Job JobThread::take_next() {
-  const auto queue = queues_.find(turns_.front());
-  turns_.pop_front();
+JobThread::Job JobThread::take_next(Worker& worker) {
+  const auto queue = worker.queues.find(worker.turns.front());
+  worker.turns.pop_front();
   Job job = std::move(queue->second.front());
   queue->second.pop_front();
   if (queue->second.empty()) {
-    queues_.erase(queue);
+    worker.queues.erase(queue);
   } else {
-    turns_.push_back(queue->first);
+    worker.turns.push_back(queue->first);
   }
   return job;
 }
 
-void JobThread::run() {
+void JobThread::run(Worker& worker) {
   while (true) {
     Job job;
     {
       std::unique_lock<std::mutex> lock(mutex_);
-      changed_.wait(lock, [this] { return stopping_ || !turns_.empty(); });
-      if (turns_.empty()) return;
-      job = take_next();
+      worker.changed.wait(lock, [&] { return stopping_ || !worker.turns.empty(); });
+      if (worker.turns.empty()) return;
+      job = take_next(worker);
     }
     job();
   }

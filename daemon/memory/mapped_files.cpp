@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "ipc/range.h"
 
@@ -12,14 +14,19 @@ MappedRange MappedFiles::find(std::uint64_t tenant, int fd, std::uint64_t first,
                               std::uint64_t bytes) {
   struct stat file {};
   if (::fstat(fd, &file) != 0) return {};
+  // Unmapped after the lock was given back, where it is the last one meanwhile: that may take long.
+  std::vector<std::shared_ptr<const ipc::Mapping>> unfit;
   const std::lock_guard lock(mutex_);
   const auto [begin, end] = entries_.equal_range({tenant, file.st_dev, file.st_ino});
   for (auto at = begin; at != end; ++at) {
     std::shared_ptr<const ipc::Mapping> mapping = at->second.mapping.lock();
-    if (mapping == nullptr || first < at->second.first) continue;
-    const std::uint64_t offset = first - at->second.first;
-    if (!ipc::range_within(offset, bytes, mapping->bytes())) continue;
-    // SAFETY: the line above.
+    if (mapping == nullptr) continue;
+    const std::uint64_t offset = first - at->second.first;  // a huge one when it begins before
+    if (first < at->second.first || !ipc::range_within(offset, bytes, mapping->bytes())) {
+      unfit.push_back(std::move(mapping));
+      continue;
+    }
+    // SAFETY: the check above.
     std::byte* const data = mapping->data() + offset;
     return {std::move(mapping), data};
   }

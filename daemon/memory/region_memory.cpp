@@ -55,6 +55,9 @@ Expected<MappedRange> map_range(ipc::MemoryFile& file, const RegionMemory::Spec&
   if (lasting != nullptr) {
     const char* const lack = unfit_for_many(file, spec.kind);
     if (lack != nullptr) return Error{Status::unsupported, lack};
+    // To ask for a seal that is there waits until a punch that is under way has ended. mmap() would
+    // wait too, and everybody who needs the address space with it.
+    (void)::fcntl(file.fd(), F_ADD_SEALS, F_SEAL_SHRINK);
   }
   Expected<ipc::Mapping> mapping = ipc::Mapping::map(
       file.fd(), first, bytes, {.writable = true, .dont_fork = true, .dont_dump = true});

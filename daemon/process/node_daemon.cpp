@@ -399,7 +399,7 @@ Outcome NodeDaemon::listen() {
     if (p.presence != nullptr) p.presence->deliver();
   });
   if (!is_rung) return system_error("eventfd of the control thread", errno);
-  p.registrar.start();
+  p.registrar.start(p.tenants.are_several() ? p.tenants.ids() : std::vector<std::uint64_t>());
   p.adopter.start();
   p.closers.start();
   Outcome done = p.data->recovers() ? Outcome(Done{}) : listen_for_clients();

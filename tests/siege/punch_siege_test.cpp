@@ -12,7 +12,9 @@
 #include <array>
 #include <cerrno>
 #include <functional>
+#include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "tests/siege/two_tenant_daemon.h"
@@ -74,16 +76,17 @@ private:
   }
 
   const int file_;
-  const Forever hog_{[] {
-    stay_on_one_cpu();
-    static bool is_nice = false;
-    if (!is_nice) is_nice = ::setpriority(PRIO_PROCESS, 0, 10) == 0;
-  }};
   const Forever puncher_{[this] {
     stay_on_one_cpu();
     be_slow();
     (void)!::fallocate(file_, 0, 0, kBytes);
     (void)!::fallocate(file_, kPunch, 0, kBytes);
+  }};
+  // Ends first, and then the other one is fast.
+  const Forever hog_{[] {
+    stay_on_one_cpu();
+    static bool is_nice = false;
+    if (!is_nice) is_nice = ::setpriority(PRIO_PROCESS, 0, 10) == 0;
   }};
 };
 
@@ -156,6 +159,35 @@ TEST_CASE("a file that its owner punches slowly is touched by nothing of the dae
     shoot(client, given.handle, 4);
     CHECK(victim.does_rounds(20));
     ::munmap(memory, kBytes);
+  }
+  victim.stop();
+  CHECK(daemon.alive());
+  CHECK(victim.wrong() == 0);
+  CHECK(victim.failed() == 0);
+  CHECK(daemon.sessions_settled_to(0) == 0);
+}
+
+TEST_CASE("a file that is punched while it is registered holds up its own tenant only") {
+  TwoTenantDaemon daemon;
+  Victim victim(daemon.blue_socket());
+  REQUIRE(victim.does_rounds(1));
+  for (int round = 0; round < 3; ++round) {
+    const ipc::UniqueFd file = sealable_file(kBytes);
+    RawClient client = RawClient::attached(daemon.red_socket());
+    auto puncher = std::make_unique<SlowPuncher>(file.get());
+    ipc::RegisterRegion wanted;
+    wanted.kind = ipc::RegionRequestKind::shared;
+    wanted.length = kBytes;
+    wanted.has_fd = true;
+    const std::array<int, 1> fds = {file.get()};
+    REQUIRE(client.send(wanted, fds));
+    CHECK(lets_in(daemon.blue_socket()));
+    CHECK(victim.does_rounds(5));
+    puncher.reset();
+    const auto reply = client.receive();
+    REQUIRE(reply.has_value());
+    CHECK(std::get<ipc::RegionReply>(*reply).handle != ipc::kNoRegion);
+    CHECK(::fallocate(file.get(), kPunch, 0, kBytes) != 0);
   }
   victim.stop();
   CHECK(daemon.alive());

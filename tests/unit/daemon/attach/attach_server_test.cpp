@@ -338,25 +338,30 @@ TEST_CASE("regions are opened off the control thread, named, and freed with thei
   world.until([&] { return world.server.sessions() == 0 && world.opener.alive() == 0; });
 }
 
-TEST_CASE("memory that came as a file does not wait for a slow search of the helper") {
+// While what `is_slow` names is opened for one tenant, the memory file of another one is
+// registered.
+void check_only_red_waits(bool red_has_file,
+                          const std::function<bool(const control::RegionRequest&)>& is_slow) {
   World world;
   std::promise<void> found;
   std::shared_future<void> waits = found.get_future().share();
-  world.opener.before_open = [waits](const control::RegionRequest& request) {
-    if (!request.fd.valid()) waits.wait();
+  world.opener.before_open = [waits, is_slow](const control::RegionRequest& request) {
+    if (is_slow(request)) waits.wait();
   };
   ipc::FdSocket red = world.attach(0);
   ipc::FdSocket blue = world.attach(1);
-  ipc::RegisterRegion adopted;
-  adopted.length = 4096;
-  World::send(red, adopted);
-  world.settle();
   const auto file = ipc::MemoryFile::create({"r", 4096, false, false});
   REQUIRE(file.has_value());
-  ipc::RegisterRegion plain = adopted;
-  plain.has_fd = true;
   const std::array<int, 1> fds = {file->fd()};
-  World::send(blue, plain, fds);
+  ipc::RegisterRegion wanted;
+  wanted.length = 4096;
+  wanted.name = "red";
+  wanted.has_fd = red_has_file;
+  World::send(red, wanted, red_has_file ? std::span<const int>(fds) : std::span<const int>());
+  world.settle();
+  wanted.name = "blue";
+  wanted.has_fd = true;
+  World::send(blue, wanted, fds);
   std::array<std::byte, 4096> answer;
   ipc::SocketResult result = ipc::SocketResult::would_block;
   world.until([&] {
@@ -366,6 +371,16 @@ TEST_CASE("memory that came as a file does not wait for a slow search of the hel
   CHECK(result == ipc::SocketResult::done);
   found.set_value();
   CHECK(std::get<ipc::RegionReply>(world.receive(red).message).status == Status::ok);
+}
+
+TEST_CASE("memory that came as a file does not wait for a slow search of the helper") {
+  check_only_red_waits(false,
+                       [](const control::RegionRequest& request) { return !request.fd.valid(); });
+}
+
+TEST_CASE("a file that its owner keeps busy makes no other tenant's registration wait") {
+  check_only_red_waits(
+      true, [](const control::RegionRequest& request) { return request.wanted.name == "red"; });
 }
 
 TEST_CASE("staged and refused regions have no handle and cost nothing") {

@@ -127,7 +127,7 @@ public:
         environment{io, config, clock, counters, limits, errors, log, registrar},
         server({environment, plane, opener, tenants, accounts, closers, adopter}, 1) {
     plane.events = &server;
-    registrar.start();
+    registrar.start(tenants.ids());
     adopter.start();
     closers.start();
     std::vector<control::InheritedSocket> none;

@@ -15,11 +15,14 @@ constexpr std::uint64_t kBlue = 2;
 // Keeps the thread busy until let_go(), so that a test decides what waits meanwhile.
 class Holdup {
 public:
-  explicit Holdup(JobThread& thread) {
-    REQUIRE(thread.submit([this] {
-      begun_.set_value();
-      go_.get_future().wait();
-    }));
+  explicit Holdup(JobThread& thread, std::uint64_t tenant = 0) {
+    const bool taken = thread.submit(
+        [this] {
+          begun_.set_value();
+          go_.get_future().wait();
+        },
+        tenant);
+    REQUIRE(taken);
     begun_.get_future().wait();
   }
   void let_go() { go_.set_value(); }
@@ -43,6 +46,27 @@ TEST_CASE("a tenant with many jobs lets another one's job wait for one of them")
   holdup.let_go();
   thread.stop();
   CHECK(ran == std::vector{kRed, kBlue, kRed, kBlue, kRed, kRed, kRed});
+}
+
+TEST_CASE("a tenant with a thread of its own waits for no job of another one") {
+  JobThread thread("test-jobs", 2);
+  thread.start(std::vector{kRed, kBlue});
+  Holdup red(thread, kRed);
+  Holdup everybody(thread);
+  int ran = 0;
+  REQUIRE(thread.submit([&] { ++ran; }, kRed));
+  REQUIRE(thread.submit([&] { ++ran; }, kRed));
+  CHECK_FALSE(thread.submit([&] { ++ran; }, kRed));
+  for (int i = 0; i < 5; ++i) {
+    std::promise<void> done;
+    thread.submit_release([&] { done.set_value(); }, kBlue);
+    done.get_future().wait();  // for ever, if blue waits for red
+  }
+  CHECK(ran == 0);
+  red.let_go();
+  everybody.let_go();
+  thread.stop();
+  CHECK(ran == 2);
 }
 
 TEST_CASE("a tenant with a full queue is refused, another is not, and releases always fit") {
