@@ -10,14 +10,20 @@
 
 namespace simm::memory {
 
+std::optional<MappedFiles::Key> MappedFiles::key_of(std::uint64_t tenant, int fd) {
+  struct stat file {};
+  if (::fstat(fd, &file) != 0) return std::nullopt;
+  return Key{tenant, file.st_dev, file.st_ino};
+}
+
 MappedRange MappedFiles::find(std::uint64_t tenant, int fd, std::uint64_t first,
                               std::uint64_t bytes) {
-  struct stat file {};
-  if (::fstat(fd, &file) != 0) return {};
+  const std::optional<Key> key = key_of(tenant, fd);
+  if (!key) return {};
   // Unmapped after the lock was given back, where it is the last one meanwhile: that may take long.
   std::vector<std::shared_ptr<const ipc::Mapping>> unfit;
   const std::lock_guard lock(mutex_);
-  const auto [begin, end] = entries_.equal_range({tenant, file.st_dev, file.st_ino});
+  const auto [begin, end] = entries_.equal_range(*key);
   for (auto at = begin; at != end; ++at) {
     std::shared_ptr<const ipc::Mapping> mapping = at->second.mapping.lock();
     if (mapping == nullptr) continue;
@@ -35,11 +41,11 @@ MappedRange MappedFiles::find(std::uint64_t tenant, int fd, std::uint64_t first,
 
 void MappedFiles::add(std::uint64_t tenant, int fd, std::uint64_t first,
                       const std::shared_ptr<const ipc::Mapping>& mapping) {
-  struct stat file {};
-  if (::fstat(fd, &file) != 0) return;
+  const std::optional<Key> key = key_of(tenant, fd);
+  if (!key) return;
   const std::lock_guard lock(mutex_);
   if (entries_.size() >= sweep_at_) sweep();
-  entries_.emplace(Key{tenant, file.st_dev, file.st_ino}, Entry{first, mapping});
+  entries_.emplace(*key, Entry{first, mapping});
 }
 
 std::size_t MappedFiles::size() {

@@ -3,8 +3,9 @@
 // that exists: a forked child registers the memory of its parent.
 //
 // Only regions of one tenant share a mapping. An entry lives as long as a region that uses it, so
-// there are at most as many as regions. A file is known by device and inode, which nobody else gets
-// while the mapping exists.
+// there are at most as many as regions. A file is known by device and inode, which no other memfd
+// gets while the mapping exists: their numbers come from a counter of 64 bits. Files of huge pages
+// have numbers of 32 bits, which come again, so they have no place here.
 // Owned by the RegionRegistrar. Thread: any; a mutex guards the table, which no data agent uses.
 #pragma once
 
@@ -15,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <tuple>
 
 #include "ipc/mapping.h"
@@ -40,6 +42,7 @@ public:
 
 private:
   using Key = std::tuple<std::uint64_t, dev_t, ino_t>;  // tenant, device, inode
+  static std::optional<Key> key_of(std::uint64_t tenant, int fd);
   struct Entry {
     std::uint64_t first = 0;
     std::weak_ptr<const ipc::Mapping> mapping;

@@ -48,7 +48,8 @@ Expected<MappedRange> map_range(ipc::MemoryFile& file, const RegionMemory::Spec&
                                 std::uint64_t first, std::uint64_t bytes, MappedFiles* lasting) {
   if ((file.seals() & F_SEAL_FUTURE_WRITE) != 0) {
     MappedRange known;
-    if (lasting != nullptr) known = lasting->find(spec.tenant, file.fd(), first, bytes);
+    if (lasting != nullptr && !file.huge_pages())
+      known = lasting->find(spec.tenant, file.fd(), first, bytes);
     if (known.mapping != nullptr) return known;
     return Error{Status::unsupported, kSealedForEver};
   }
@@ -67,7 +68,7 @@ Expected<MappedRange> map_range(ipc::MemoryFile& file, const RegionMemory::Spec&
     if (Outcome sealed = file.seal_final(); !sealed) {
       return Error{Status::unsupported, "the memory file takes no seal: " + sealed.error().context};
     }
-    lasting->add(spec.tenant, file.fd(), first, shared);
+    if (!file.huge_pages()) lasting->add(spec.tenant, file.fd(), first, shared);
   }
   return MappedRange{shared, shared->data()};
 }

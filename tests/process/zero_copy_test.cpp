@@ -14,6 +14,7 @@
 
 #include "simm/client.h"
 #include "tests/support/daemon_process.h"
+#include "tests/support/huge_pool.h"
 
 namespace zero_copy_test {
 
@@ -28,6 +29,7 @@ using simm::test_support::eventually;
 
 constexpr std::uint64_t kBytes = 64 * 4096;
 constexpr std::uint64_t kHalf = kBytes / 2;
+constexpr int kNotShared = 2;  // how a child ends then
 constexpr const char* kTwoTenants = R"("tenants": [{"name": "red", "uids": [54321]}])";
 
 Client attach(const DaemonProcess& daemon) {
@@ -58,7 +60,7 @@ int in_child(Client& client, const Region& region, const std::string& key) {
     if (!goes_round(client, region, key, 'c')) ::_exit(1);
     if (region.kind() != RegionKind::shared) {
       std::fprintf(stderr, "%s\n", region.kind_reason().c_str());
-      ::_exit(2);
+      ::_exit(kNotShared);
     }
     ::_exit(client.stats().bytes_staged == before ? 0 : 3);
   }
@@ -119,6 +121,23 @@ TEST_CASE("with several tenants a child shares the mapping of its parent's regio
   CHECK(region.kind_reason().find("allocate the region anew") != std::string::npos);
   const Region anew = client.allocate_region(kBytes).value();
   CHECK(anew.kind() == RegionKind::shared);
+}
+
+// Inode numbers of huge pages come again, so a number does not say which file it is.
+TEST_CASE("with several tenants a child's region of huge pages is staged") {
+  simm::test_support::HugePool pool(2);
+  if (!pool.ready()) return;
+  DaemonProcess daemon(kTwoTenants);
+  REQUIRE(daemon.start());
+  Client client = attach(daemon);
+  simm::AllocateOptions options;
+  options.huge_pages = true;
+  const Region region = client.allocate_region(kBytes, options).value();
+  REQUIRE(region.huge_pages());
+  CHECK(region.kind() == RegionKind::shared);
+  CHECK(goes_round(client, region, "k", 'a'));
+  CHECK(in_child(client, region, "c") == kNotShared);
+  CHECK(region.kind() == RegionKind::shared);
 }
 
 TEST_CASE("with several tenants a file that can be punched is staged, with the remedy") {

@@ -140,8 +140,23 @@ TEST_CASE("a sealed file is mapped once, and its tenant's further regions share 
   CHECK(refused(7, 2 * kPage, &of_next_daemon));  // a restart
   CHECK(refused(7, 2 * kPage, nullptr));
   CHECK_FALSE(refused(7, 2 * kPage, &lasting));
+}
+
+TEST_CASE("the mapping of a sealed file goes with the last region that uses it") {
+  using namespace region_memory_test;
+  Fixture fixture;
+  MappedFiles lasting;
+  auto fd = plain_memfd(kPage, MFD_ALLOW_SEALING);
+  REQUIRE(::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK) == 0);
+  RegionMemory::Spec spec;
+  spec.length = kPage;
+  auto parent = fixture.map(duplicate(fd.get()), spec, &lasting);
+  REQUIRE(parent);
+  auto child = fixture.map(duplicate(fd.get()), spec, &lasting);
+  parent->reset();
+  CHECK(fixture.map(duplicate(fd.get()), spec, &lasting));
   child->reset();
-  CHECK(refused(7, 2 * kPage, &lasting));  // its last mapping has gone
+  CHECK(fixture.map(duplicate(fd.get()), spec, &lasting).status() == Status::unsupported);
 }
 
 TEST_CASE("mappings that have gone do not stay in the table of mapped files") {
