@@ -35,10 +35,12 @@ bool mincore_tells_truth(int fd) noexcept {
   return ::syscall(SYS_faccessat2, fd, "", W_OK, AT_EMPTY_PATH | AT_EACCESS) == 0;
 }
 
-// What a mapping of the file for several tenants lacks; null: nothing.
+// What a file lacks to be mapped for several tenants; null: nothing.
 const char* unfit_for_many(const ipc::MemoryFile& file, RegionKind kind) noexcept {
-  const bool takes_seals = file.cannot_shrink() && (file.seals() & F_SEAL_SEAL) == 0;
-  if (kind != RegionKind::shared || !takes_seals) return kCanBePunched;
+  const unsigned seals = file.seals();
+  const bool takes_seals = file.cannot_shrink() && (seals & F_SEAL_SEAL) == 0;
+  const bool is_sealed = (seals & F_SEAL_FUTURE_WRITE) != 0;
+  if (!is_sealed && (kind != RegionKind::shared || !takes_seals)) return kCanBePunched;
   // Asking by lseek() waits for the lock that fallocate() holds, sealed or not.
   if (!file.huge_pages() && !mincore_tells_truth(file.fd())) return kCanNotBeSeen;
   return nullptr;
@@ -46,16 +48,17 @@ const char* unfit_for_many(const ipc::MemoryFile& file, RegionKind kind) noexcep
 
 Expected<MappedRange> map_range(ipc::MemoryFile& file, const RegionMemory::Spec& spec,
                                 std::uint64_t first, std::uint64_t bytes, MappedFiles* lasting) {
+  const char* const lack = lasting != nullptr ? unfit_for_many(file, spec.kind) : nullptr;
+  if (lack != nullptr) return Error{Status::unsupported, lack};
   if ((file.seals() & F_SEAL_FUTURE_WRITE) != 0) {
     MappedRange known;
-    if (lasting != nullptr && !file.huge_pages())
+    if (lasting != nullptr && !file.huge_pages()) {
       known = lasting->find(spec.tenant, file.fd(), first, bytes);
+    }
     if (known.mapping != nullptr) return known;
     return Error{Status::unsupported, kSealedForEver};
   }
   if (lasting != nullptr) {
-    const char* const lack = unfit_for_many(file, spec.kind);
-    if (lack != nullptr) return Error{Status::unsupported, lack};
     // To ask for a seal that is there waits until a punch that is under way has ended. mmap() would
     // wait too, and everybody who needs the address space with it.
     (void)::fcntl(file.fd(), F_ADD_SEALS, F_SEAL_SHRINK);

@@ -413,6 +413,31 @@ TEST_CASE("a file of mode 0600 of another user is seen through as well") {
   CHECK(WEXITSTATUS(status) == 42);
 }
 
+TEST_CASE("a mapped file that becomes invisible is not mapped once more") {
+  using namespace region_memory_test;
+  if (::getuid() != 0) {
+    MESSAGE("skipped: changing the user needs root");
+    return;
+  }
+  const auto as = [](uid_t uid) { REQUIRE(::seteuid(uid) == 0); };
+  Fixture fixture;
+  MappedFiles lasting;
+  auto fd = plain_memfd(kPage, MFD_ALLOW_SEALING);
+  REQUIRE(::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+  RegionMemory::Spec spec;
+  spec.length = kPage;
+  as(54321);
+  const auto first = fixture.map(duplicate(fd.get()), spec, &lasting);
+  const auto second = fixture.map(duplicate(fd.get()), spec, &lasting);
+  as(0);
+  REQUIRE((first && second));
+  REQUIRE(::fchmod(fd.get(), 0600) == 0);
+  as(54321);
+  const auto third = fixture.map(duplicate(fd.get()), spec, &lasting);
+  as(0);
+  CHECK(third.status() == Status::unsupported);
+}
+
 TEST_CASE("pin budgets count in the session, the tenant and the daemon, or nowhere") {
   using namespace region_memory_test;
   PinBudget daemon("daemon", 1000, 5);
