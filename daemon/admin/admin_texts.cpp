@@ -5,6 +5,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "daemon/attach/session_memory_budget.h"
+#include "daemon/base/host_memory.h"
 #include "daemon/base/json_text.h"
 #include "daemon/base/limits.h"
 #include "daemon/base/sanitize.h"
@@ -48,6 +50,10 @@ LimitRow row_of(base::Limit limit, const base::Config& config) {
       return {descriptors_max(), "descriptors", "the service's LimitNOFILE"};
     case Limit::metrics_connections:
       return {base::kMetricsConnectionsMax, "connections", ""};
+    case Limit::session_memory_bytes:
+      return {SessionMemoryBudget::Bounds::of(config, base::HostMemory::read().usable_bytes())
+                  .tenant_bytes,
+              "bytes", "session.sessions_max"};
   }
   return {0, "", ""};
 }

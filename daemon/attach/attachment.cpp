@@ -151,14 +151,7 @@ void Attachment::on_hello(const ipc::Hello& hello) {
   const std::uint32_t lanes =
       ipc::granted_lanes(hello.lane_count, config.session.lanes_default, ipc::kLanesMax);
   const std::uint32_t layout = ipc::common_layout(hello, facts);
-  auto memory = SessionMemory::create(session_id_, lanes, layout);
-  if (!memory) {
-    services_.environment.errors.record("control.session_memory", memory.status(),
-                                        memory.error().context);
-    return refuse(Status::out_of_memory,
-                  "no memory for another session: " + memory.error().context);
-  }
-  memory_.emplace(std::move(*memory));
+  if (!make_memory(lanes, layout)) return;
 
   ipc::Welcome welcome;
   welcome.layout_version = layout;
@@ -184,6 +177,25 @@ void Attachment::on_hello(const ipc::Hello& hello) {
   memory_->client_bell = ipc::BellSocket(-1);
   state_ = State::mapping;
   read_next();
+}
+
+bool Attachment::make_memory(std::uint32_t lanes, std::uint32_t layout) {
+  const std::uint64_t bytes = ipc::session_bytes(lanes);
+  if (const Outcome room = services_.session_memory.admit(tenant_, bytes); !room) {
+    services_.environment.limits.reached(base::Limit::session_memory_bytes);
+    refuse(room.status(), room.error().context);
+    return false;
+  }
+  auto memory = SessionMemory::create(session_id_, lanes, layout);
+  if (!memory) {
+    services_.environment.errors.record("control.session_memory", memory.status(),
+                                        memory.error().context);
+    refuse(Status::out_of_memory, "no memory for another session: " + memory.error().context);
+    return false;
+  }
+  memory_.emplace(std::move(*memory));
+  services_.session_memory.add(tenant_, session_id_, bytes, memory_->file.fd());
+  return true;
 }
 
 std::uint32_t Attachment::granted_extensions() const noexcept {
@@ -331,6 +343,7 @@ void Attachment::finish() {
     services_.accounts.of(tenant_).close_name_space({value});
   }
   name_spaces_.clear();
+  services_.session_memory.end(session_id_);
   if (memory_) {
     auto memory = std::make_shared<SessionMemory>(std::move(*memory_));
     memory_.reset();

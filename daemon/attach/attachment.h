@@ -25,6 +25,7 @@
 #include "daemon/attach/data_plane.h"
 #include "daemon/attach/region_opener.h"
 #include "daemon/attach/session_memory.h"
+#include "daemon/attach/session_memory_budget.h"
 #include "daemon/attach/tenant_account.h"
 #include "daemon/attach/tenant_rules.h"
 #include "daemon/control/environment.h"
@@ -62,6 +63,7 @@ struct AttachServices {
   TenantAccounts& accounts;
   Closers& closers;
   JobThread& adopter;  // asks the helper; the registrar never waits for the helper
+  SessionMemoryBudget& session_memory;
   ReachEnd reach = {};
 };
 
@@ -120,6 +122,8 @@ private:
   void on_readable();
   void handle(ipc::ClientMessage message, std::vector<ipc::UniqueFd> fds);
   void on_hello(const ipc::Hello& hello);
+  // False: there is none, and the client was told why.
+  bool make_memory(std::uint32_t lanes, std::uint32_t layout);
   [[nodiscard]] std::uint32_t granted_extensions() const noexcept;
   void on_mapped();
   void on_open_name_space(const ipc::OpenNamespace& wanted);

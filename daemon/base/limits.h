@@ -45,14 +45,16 @@ enum class Limit : std::uint8_t {
   admin_connections,
   descriptors,
   metrics_connections,
+  session_memory_bytes,
 };
-inline constexpr std::size_t kLimitCount = 10;
+inline constexpr std::size_t kLimitCount = 11;
 
 inline constexpr std::string_view limit_name(Limit limit) noexcept {
   constexpr std::array<std::string_view, kLimitCount> kNames = {
-      "sessions_per_socket", "unauthenticated_per_socket", "hellos_per_port", "regions_per_session",
-      "region_pin_bytes",    "namespaces_per_tenant",      "registrar_jobs",  "admin_connections",
-      "descriptors",         "metrics_connections"};
+      "sessions_per_socket", "unauthenticated_per_socket", "hellos_per_port",
+      "regions_per_session", "region_pin_bytes",           "namespaces_per_tenant",
+      "registrar_jobs",      "admin_connections",          "descriptors",
+      "metrics_connections", "session_memory_bytes"};
   return kNames[static_cast<std::size_t>(limit)];
 }
 

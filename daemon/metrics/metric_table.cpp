@@ -314,6 +314,8 @@ constexpr MetricRow kRows[] = {
      "Connections of clients that were accepted."},
     {"control.connections.closed", "simm_connections_closed_total", T::counter, "", U::as_is,
      "Connections of clients that are over."},
+    {"control.session_memory.bytes", "simm_session_memory_bytes", T::gauge, "", U::as_is,
+     "Session memory that the daemon made and that it or a client still has."},
     {"control.closed.*", "simm_connection_ends_total", T::counter, "cause", U::as_is,
      "Why connections of clients ended."},
     {"control.attach.refused", "simm_attach_refused_total", T::counter, "", U::as_is,

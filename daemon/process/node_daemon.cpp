@@ -16,6 +16,7 @@
 #include "daemon/agent/rdma_rails.h"
 #include "daemon/attach/attach_server.h"
 #include "daemon/attach/mailbox_data_plane.h"
+#include "daemon/base/host_memory.h"
 #include "daemon/base/random.h"
 #include "daemon/base/real_clock.h"
 #include "daemon/control/control_bell.h"
@@ -169,7 +170,11 @@ struct NodeDaemon::Parts {
         recovery_news(io),
         drain_timer(io),
         maintenance(io),
-        accounts(tenants, options.config) {}
+        accounts(tenants, options.config),
+        session_memory(io, clock,
+                       control::SessionMemoryBudget::Bounds::of(
+                           options.config, base::HostMemory::read().usable_bytes()),
+                       *counters) {}
   ~Parts() {
     // No thread may run while what it works on goes: the registrar still frees regions.
     adopter.stop();
@@ -202,6 +207,7 @@ struct NodeDaemon::Parts {
   boost::asio::steady_timer drain_timer;
   boost::asio::steady_timer maintenance;
   control::TenantAccounts accounts;
+  control::SessionMemoryBudget session_memory;
   std::unique_ptr<RdmaRails> rails;  // null: no RDMA ports
   std::unique_ptr<DataAgents> data;
   std::unique_ptr<control::MailboxDataPlane> plane;
@@ -303,7 +309,8 @@ Expected<std::unique_ptr<NodeDaemon>> NodeDaemon::create(NodeOptions options) {
   if (p.rails != nullptr) p.process = ipc::own_pidfd();
   const control::ReachEnd reach{p.rails != nullptr, p.process.get(), p.data->death_mark()};
   const control::AttachServices services{p.environment, *p.plane,  *p.opener, p.tenants,
-                                         p.accounts,    p.closers, p.adopter, reach};
+                                         p.accounts,    p.closers, p.adopter, p.session_memory,
+                                         reach};
   p.server = std::make_unique<control::AttachServer>(
       services, p.random.below(kSessionIdSpan) * kSessionIdSpan + 1);
   p.plane->connect(*p.server);

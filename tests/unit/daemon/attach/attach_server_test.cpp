@@ -244,6 +244,64 @@ void by_uid(base::Config& config) {
   config.tenants = {{"red", {kRed}, {}, 100, 1, 1 << 30}, {"green", {kGreen}, {}, 100, 1, 1 << 30}};
 }
 
+TEST_CASE("clients that keep the memory of sessions fill their tenant's bound and nothing else") {
+  World world([](base::Config& config) {
+    config.session.sessions_max = 4;
+    config.session.lanes_default = 1;
+  });
+  ipc::Hello hello;
+  hello.lane_count = 32;
+  std::vector<ipc::UniqueFd> kept;
+  std::string reason;
+  for (int attach = 0; attach < 20 && reason.empty(); ++attach) {
+    ipc::FdSocket socket = world.connect(1);
+    World::send(socket, hello);
+    World::Answer answer = world.receive(socket);
+    if (const auto* refused = std::get_if<ipc::Refused>(&answer.message)) {
+      CHECK(refused->status == Status::out_of_memory);
+      reason = refused->reason;
+    } else {
+      kept.push_back(std::move(answer.fds[0]));
+    }
+  }
+  // 68 sessions of one lane are the bound; two of 32 lanes are below it.
+  CHECK(kept.size() == 2);
+  CHECK_MESSAGE(reason.find("session memory of tenant blue") == 0, reason);
+  CHECK(world.counters.value("limit.session_memory_bytes.reached") == 1);
+  ipc::FdSocket other = world.attach(0);  // another tenant
+  CHECK(world.session_memory.bytes() == 2 * ipc::session_bytes(32) + ipc::session_bytes(1));
+  // When its keeper lets go, there is room at once.
+  kept.clear();
+  ipc::FdSocket again = world.connect(1);
+  World::send(again, hello);
+  CHECK(std::holds_alternative<ipc::Welcome>(world.receive(again).message));
+}
+
+TEST_CASE("as many sessions as the configuration has attach at once, and again after a crash") {
+  World world;
+  const std::uint32_t most = world.config.session.sessions_max;
+  for (int life = 0; life < 2; ++life) {
+    std::vector<ipc::FdSocket> sockets;
+    for (std::uint32_t i = 0; i < most; ++i) sockets.push_back(world.attach());
+    CHECK(world.counters.value("limit.session_memory_bytes.reached") == 0);
+    sockets.clear();
+    world.until([&] { return world.server.sessions() == 0; });
+    world.until([&] { return world.session_memory.bytes() == 0; });
+  }
+}
+
+TEST_CASE("an engine with all lanes that crashes again and again attaches each time") {
+  World world;
+  ipc::Hello hello;
+  hello.lane_count = ipc::kLanesMax;
+  for (int life = 0; life < 60; ++life) {  // more than the bound holds at once
+    ipc::FdSocket socket = world.connect();
+    World::send(socket, hello);
+    CHECK(std::holds_alternative<ipc::Welcome>(world.receive(socket).message));
+  }
+  CHECK(world.counters.value("limit.session_memory_bytes.reached") == 0);
+}
+
 TEST_CASE("a tenant that has all its sessions of a socket keeps no other tenant out of it") {
   if (::geteuid() != 0) {
     MESSAGE("skipped: to connect as another user needs root");

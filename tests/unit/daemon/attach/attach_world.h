@@ -124,8 +124,11 @@ public:
         registrar("test-registrar", 16),
         adopter("test-adopter", 16),
         closers(tenants),
+        session_memory(io, clock, control::SessionMemoryBudget::Bounds::of(config, 1ull << 40),
+                       counters),
         environment{io, config, clock, counters, limits, errors, log, registrar},
-        server({environment, plane, opener, tenants, accounts, closers, adopter}, 1) {
+        server({environment, plane, opener, tenants, accounts, closers, adopter, session_memory},
+               1) {
     plane.events = &server;
     registrar.start(tenants.ids());
     adopter.start();
@@ -246,6 +249,7 @@ public:
   control::JobThread registrar;
   control::JobThread adopter;
   control::Closers closers;
+  control::SessionMemoryBudget session_memory;
   control::Environment environment;
   FakePlane plane;
   FakeOpener opener;
