@@ -107,7 +107,9 @@ void Attachment::close_elsewhere(std::shared_ptr<void> closed_last) {
   services_.closers.submit(
       tenant_, [self = shared_from_this(), last = std::move(closed_last)]() mutable {
         last.reset();
-        boost::asio::post(self->services_.environment.io, [self] { self->on_closed_elsewhere(); });
+        boost::asio::io_context& io = self->services_.environment.io;
+        // The attachment's end belongs to the control thread.
+        boost::asio::post(io, [self = std::move(self)] { self->on_closed_elsewhere(); });
       });
 }
 
@@ -165,7 +167,7 @@ void Attachment::on_hello(const ipc::Hello& hello) {
       config.session.regions_max,    config.engine.timeout_default_ms * base::kNsPerMs,
       config.store.lease_default_ms, config.store.lease_max_ms};
   welcome.extensions = hello.extensions & granted_extensions();
-  std::array<int, ipc::kWelcomeFds + 2> fds = {memory_->file.fd(), memory_->client_bell.fd()};
+  std::array<int, ipc::kWelcomeFds + 2> fds = {memory_->file->fd(), memory_->client_bell.fd()};
   std::size_t fd_count = ipc::kWelcomeFds;
   if ((welcome.extensions & ipc::kProcessDescriptor) != 0) {
     fds[fd_count++] = services_.reach.process_fd;
@@ -194,7 +196,7 @@ bool Attachment::make_memory(std::uint32_t lanes, std::uint32_t layout) {
     return false;
   }
   memory_.emplace(std::move(*memory));
-  services_.session_memory.add(tenant_, session_id_, bytes, memory_->file.fd());
+  services_.session_memory.add(tenant_, session_id_, bytes, memory_->file->fd());
   return true;
 }
 
@@ -210,8 +212,21 @@ std::uint32_t Attachment::granted_extensions() const noexcept {
 }
 
 void Attachment::on_mapped() {
+  state_ = State::sealing;
+  ++closing_elsewhere_;
+  services_.sealers.submit(tenant_, [self = shared_from_this(), file = memory_->file]() mutable {
+    const Outcome sealed = file->seal_final();
+    boost::asio::io_context& io = self->services_.environment.io;
+    // The attachment's end belongs to the control thread.
+    boost::asio::post(io, [self = std::move(self), sealed] {
+      if (self->state_ == State::sealing) self->on_sealed(sealed);
+      self->on_closed_elsewhere();
+    });
+  });
+}
+
+void Attachment::on_sealed(const Outcome& sealed) {
   // From here on nobody can take pages away, so the rings may be read.
-  const Outcome sealed = memory_->file.seal_final();
   if (!sealed) {
     services_.environment.errors.record("control.seal", sealed.status(), sealed.error().context);
     return close("seal_failed");
@@ -372,8 +387,8 @@ void Attachment::close_sockets() {
 }
 
 const char* Attachment::state_name() const noexcept {
-  constexpr std::array<const char*, 7> kNames = {"hello", "mapping",  "opening", "open",
-                                                 "busy",  "draining", "closed"};
+  constexpr std::array<const char*, 8> kNames = {"hello", "mapping", "sealing",  "opening",
+                                                 "open",  "busy",    "draining", "closed"};
   return kNames[static_cast<std::size_t>(state_)];
 }
 

@@ -1,8 +1,8 @@
 // Attachment: one connection of a client process, from accept to the last byte freed.
 //
-//   hello ─► mapping ─► opening ─► open ◄─► busy         (busy: one request is being carried out)
-//     │         │          │         │        │
-//     └─────────┴─ closed  └─────────┴────────┴─► draining ─► closed
+//   hello ─► mapping ─► sealing ─► opening ─► open ◄─► busy    (busy: one request is carried out)
+//     │         │          │          │         │        │
+//     └─────────┴──────────┴─ closed  └─────────┴────────┴─► draining ─► closed
 //
 // Until `opening` nothing outside this object knows of it, and whatever goes wrong just closes the
 // socket. Afterwards it closes through the data plane: no new submissions, what is in flight ends,
@@ -62,6 +62,7 @@ struct AttachServices {
   const TenantRules& tenants;
   TenantAccounts& accounts;
   Closers& closers;
+  Closers& sealers;
   JobThread& adopter;  // asks the helper; the registrar never waits for the helper
   SessionMemoryBudget& session_memory;
   ReachEnd reach = {};
@@ -69,7 +70,16 @@ struct AttachServices {
 
 class Attachment : public std::enable_shared_from_this<Attachment> {
 public:
-  enum class State : std::uint8_t { hello, mapping, opening, open, busy, draining, closed };
+  enum class State : std::uint8_t {
+    hello,
+    mapping,
+    sealing,
+    opening,
+    open,
+    busy,
+    draining,
+    closed
+  };
 
   Attachment(AttachServices services, AttachmentOwner& owner, std::uint64_t session_id,
              ipc::FdSocket socket, ipc::PeerIdentity peer, const Tenant& tenant,
@@ -126,6 +136,7 @@ private:
   bool make_memory(std::uint32_t lanes, std::uint32_t layout);
   [[nodiscard]] std::uint32_t granted_extensions() const noexcept;
   void on_mapped();
+  void on_sealed(const Outcome& sealed);
   void on_open_name_space(const ipc::OpenNamespace& wanted);
   void on_register_region(const ipc::RegisterRegion& wanted, std::vector<ipc::UniqueFd> fds);
   void on_region_ready(RegionAnswer answer);
@@ -174,7 +185,7 @@ private:
   std::uint64_t request_id_ = 0;
   std::string request_name_;
   bool in_handshake_ = true;
-  int closing_elsewhere_ = 0;        // jobs with this attachment that are on the closer
+  int closing_elsewhere_ = 0;        // its jobs that are on the closer or the sealer
   bool is_finished_ = false;         // nothing but those jobs keeps it
   bool registering_ = false;         // a job of this attachment is on registrar or adopter
   std::uint64_t adding_region_ = 0;  // id of the region that on_region_added() is about

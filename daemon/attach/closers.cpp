@@ -8,10 +8,10 @@
 
 namespace simm::control {
 
-Closers::Closers(const TenantRules& rules) {
+Closers::Closers(const TenantRules& rules, const char* thread_name) {
   for (const Tenant& tenant : rules.tenants()) {
     closers_.push_back(std::unique_ptr<Closer>(
-        new Closer{tenant.id, JobThread("simm-closer", base::kRegistrarJobsMax)}));
+        new Closer{tenant.id, JobThread(thread_name, base::kRegistrarJobsMax)}));
   }
 }
 

@@ -3,6 +3,8 @@
 // One thread for each tenant, so a tenant waits only for its own clients, and there are at most
 // kTenantsServedMax of them. A session has at most kFdsPerMessageMax descriptors, its socket and
 // its bell here, and counts as open until they are closed.
+// A second set, the sealers, seals session memory: a client that writes to the file out of memory
+// that hangs keeps the file's lock. A session has one such job, and counts as open meanwhile.
 // Owned by the composition root. Thread: control; jobs run on the tenant's thread.
 #pragma once
 
@@ -16,7 +18,8 @@ namespace simm::control {
 
 class Closers {
 public:
-  explicit Closers(const TenantRules& rules);
+  // `thread_name`: static, at most 15 characters.
+  Closers(const TenantRules& rules, const char* thread_name);
 
   void start();
   // Runs what is queued, then ends. Idempotent.

@@ -23,8 +23,8 @@ Expected<SessionMemory> SessionMemory::create(std::uint64_t session_id, std::uin
   auto bells = ipc::BellSocket::make_pair();
   if (!bells) return std::move(bells).error();
 
-  SessionMemory memory{std::move(*file), std::move(*mapping), std::move(bells->first),
-                       std::move(bells->second), lanes};
+  SessionMemory memory{std::make_shared<ipc::MemoryFile>(std::move(*file)), std::move(*mapping),
+                       std::move(bells->first), std::move(bells->second), lanes};
   ipc::SessionHeader& header = *memory.header();
   header.magic = ipc::kSessionMagic;
   header.session_bytes = ipc::session_bytes(lanes);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "ipc/bell_socket.h"
 #include "ipc/layout.h"
@@ -19,7 +20,7 @@ struct SessionMemory {
   static Expected<SessionMemory> create(std::uint64_t session_id, std::uint32_t lanes,
                                         std::uint32_t layout);
 
-  ipc::MemoryFile file;
+  std::shared_ptr<ipc::MemoryFile> file;  // with whoever seals it
   ipc::Mapping mapping;
   ipc::BellSocket bell;         // ours
   ipc::BellSocket client_bell;  // goes to the client, then is closed here

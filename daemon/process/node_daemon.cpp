@@ -162,7 +162,8 @@ struct NodeDaemon::Parts {
         tenants(options.config, base::KeyHasher(hash_seed)),
         registrar("simm-registrar", base::kRegistrarJobsMax),
         adopter("simm-adopter", base::kRegistrarJobsMax),
-        closers(tenants),
+        closers(tenants, "simm-closer"),
+        sealers(tenants, "simm-sealer"),
         environment{io, options.config, clock, *counters, limits, errors, log, registrar},
         bell(io),
         signals(io, SIGTERM, SIGINT),
@@ -180,6 +181,7 @@ struct NodeDaemon::Parts {
     adopter.stop();
     registrar.stop();
     closers.stop();
+    sealers.stop();
     if (data != nullptr) data->stop();
   }
 
@@ -199,6 +201,7 @@ struct NodeDaemon::Parts {
   control::JobThread registrar;
   control::JobThread adopter;
   control::Closers closers;
+  control::Closers sealers;
   control::Environment environment;
   control::ControlBell bell;
   boost::asio::signal_set signals;
@@ -308,9 +311,9 @@ Expected<std::unique_ptr<NodeDaemon>> NodeDaemon::create(NodeOptions options) {
       p.rails ? &p.rails->regions() : nullptr);
   if (p.rails != nullptr) p.process = ipc::own_pidfd();
   const control::ReachEnd reach{p.rails != nullptr, p.process.get(), p.data->death_mark()};
-  const control::AttachServices services{p.environment, *p.plane,  *p.opener, p.tenants,
-                                         p.accounts,    p.closers, p.adopter, p.session_memory,
-                                         reach};
+  const control::AttachServices services{p.environment,    *p.plane,  *p.opener, p.tenants,
+                                         p.accounts,       p.closers, p.sealers, p.adopter,
+                                         p.session_memory, reach};
   p.server = std::make_unique<control::AttachServer>(
       services, p.random.below(kSessionIdSpan) * kSessionIdSpan + 1);
   p.plane->connect(*p.server);
@@ -409,6 +412,7 @@ Outcome NodeDaemon::listen() {
   p.registrar.start(p.tenants.are_several() ? p.tenants.ids() : std::vector<std::uint64_t>());
   p.adopter.start();
   p.closers.start();
+  p.sealers.start();
   Outcome done = p.data->recovers() ? Outcome(Done{}) : listen_for_clients();
   if (done) done = p.admin->listen(p.options.config.admin_socket);
   if (done) done = p.metrics->listen(p.options.config.metrics.listen, p.log);

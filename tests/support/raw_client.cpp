@@ -30,6 +30,12 @@ RawClient RawClient::attached(const std::string& socket_path) {
 }
 
 bool RawClient::attach(std::uint32_t lanes) {
+  if (!greet(lanes)) return false;
+  const auto opened = ask(ipc::Mapped{});
+  return opened && std::holds_alternative<ipc::Opened>(*opened);
+}
+
+bool RawClient::greet(std::uint32_t lanes) {
   ipc::Hello hello;
   hello.library_version = "raw";
   hello.client_name = "raw";
@@ -43,8 +49,7 @@ bool RawClient::attach(std::uint32_t lanes) {
   mapping_ = std::move(*mapping);
   memory_fd_ = std::move(fds_[0]);
   bell_ = ipc::BellSocket(fds_[1].release());
-  const auto opened = ask(ipc::Mapped{});
-  return opened && std::holds_alternative<ipc::Opened>(*opened);
+  return true;
 }
 
 bool RawClient::send(const ipc::ClientMessage& message, std::span<const int> fds) {

@@ -27,6 +27,8 @@ public:
 
   // Hello and Mapped; true when the session is open. 0 lanes: as many as the daemon likes.
   bool attach(std::uint32_t lanes = 0);
+  // The first half of that: the session memory is mapped, and the daemon does not know it.
+  bool greet(std::uint32_t lanes = 0);
 
   bool send(const ipc::ClientMessage& message, std::span<const int> fds = {});
   // One byte that is no message, with more descriptors than a message may have.

@@ -123,16 +123,19 @@ public:
         accounts(tenants, config),
         registrar("test-registrar", 16),
         adopter("test-adopter", 16),
-        closers(tenants),
+        closers(tenants, "test-closer"),
+        sealers(tenants, "test-sealer"),
         session_memory(io, clock, control::SessionMemoryBudget::Bounds::of(config, 1ull << 40),
                        counters),
         environment{io, config, clock, counters, limits, errors, log, registrar},
-        server({environment, plane, opener, tenants, accounts, closers, adopter, session_memory},
+        server({environment, plane, opener, tenants, accounts, closers, sealers, adopter,
+                session_memory},
                1) {
     plane.events = &server;
     registrar.start(tenants.ids());
     adopter.start();
     closers.start();
+    sealers.start();
     std::vector<control::InheritedSocket> none;
     const Outcome listening = server.listen(none);
     REQUIRE(listening.has_value());
@@ -144,6 +147,7 @@ public:
     adopter.stop();
     registrar.stop();
     closers.stop();
+    sealers.stop();
     io.restart();
     io.poll();
   }
@@ -249,6 +253,7 @@ public:
   control::JobThread registrar;
   control::JobThread adopter;
   control::Closers closers;
+  control::Closers sealers;
   control::SessionMemoryBudget session_memory;
   control::Environment environment;
   FakePlane plane;
