@@ -40,7 +40,10 @@ inline constexpr std::uint32_t kReachOutlivesSocket = 1;
 inline constexpr std::uint32_t kProcessDescriptor = 2;
 // Behind those comes the page of death_mark.h.
 inline constexpr std::uint32_t kDeathMark = 4;
-inline constexpr std::uint32_t kExtensions = kReachOutlivesSocket | kProcessDescriptor | kDeathMark;
+// The client makes the session memory, and passes it with Mapped; none comes with Welcome.
+inline constexpr std::uint32_t kClientMemory = 8;
+inline constexpr std::uint32_t kExtensions =
+    kReachOutlivesSocket | kProcessDescriptor | kDeathMark | kClientMemory;
 
 struct Hello {
   // The oldest layout that the library speaks: a daemon that knows no range looks at this one.
@@ -54,6 +57,7 @@ struct Hello {
   std::uint32_t layout_version_max = kLayoutVersion;  // the newest; 0: there is one only
   bool operator==(const Hello&) const = default;
 };
+// With kClientMemory it comes with one descriptor: the session's memory file.
 struct Mapped {
   bool operator==(const Mapped&) const = default;
 };
@@ -95,7 +99,8 @@ struct SessionLimits {
   std::uint32_t lease_max_ms = 0;
   bool operator==(const SessionLimits&) const = default;
 };
-// Comes with two descriptors: the session's memory file and its bell socket.
+// Comes with two descriptors: the session's memory file (not with kClientMemory) and its bell
+// socket.
 struct Welcome {
   std::uint32_t layout_version = kLayoutVersion;  // of this session
   std::uint32_t feature_bits = kFeatureBits;
@@ -108,7 +113,8 @@ struct Welcome {
   std::uint32_t extensions = 0;
   bool operator==(const Welcome&) const = default;
 };
-inline constexpr std::size_t kWelcomeFds = 2;  // one more with kProcessDescriptor, and kDeathMark
+// One less with kClientMemory; one more with kProcessDescriptor, and with kDeathMark.
+inline constexpr std::size_t kWelcomeFds = 2;
 struct Opened {
   bool operator==(const Opened&) const = default;
 };

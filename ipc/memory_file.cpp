@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <fstream>
@@ -133,10 +134,24 @@ bool MemoryFile::cannot_shrink() const noexcept {
 }
 
 Outcome MemoryFile::seal_final() {
-  if (::fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0) {
+  return seal(F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
+}
+
+Outcome MemoryFile::seal_whole() {
+  return seal(F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
+}
+
+Outcome MemoryFile::seal(unsigned seals) {
+  if (::fcntl(fd_.get(), F_ADD_SEALS, seals) != 0) {
     return system_error("final seals of a memory file", errno);
   }
   return Done{};
+}
+
+Expected<std::uint64_t> MemoryFile::first_hole() const {
+  const off_t hole = ::lseek(fd_.get(), 0, SEEK_HOLE);
+  if (hole < 0) return system_error("SEEK_HOLE of a memory file", errno);
+  return static_cast<std::uint64_t>(hole);
 }
 
 }  // namespace simm::ipc

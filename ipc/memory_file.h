@@ -10,6 +10,8 @@
 //   both map
 //   seal_final  F_SEAL_FUTURE_WRITE | F_SEAL_SEAL: mappings that exist keep working, while punching
 //               holes, pwrite and new writable mappings fail with EPERM for everybody
+//   seal_whole  all four at once, of a file that came from outside; then first_hole() tells whether
+//               all pages are there, and they stay there
 // Without the last step a client could punch out pages, and the daemon would fault them in again at
 // its own expense or, with the file system full, die of SIGBUS.
 //
@@ -55,13 +57,17 @@ public:
   // True when nobody can shrink it any more: touching its pages can not meet a truncation.
   [[nodiscard]] bool cannot_shrink() const noexcept;
 
-  // The last step of the seal sequence, see above.
+  // The last step of the seal sequence, see above. Waits while anybody writes to the file.
   Outcome seal_final();
+  Outcome seal_whole();
+  // The first byte that no page holds; the file's size when it is whole. Waits as seal_final().
+  [[nodiscard]] Expected<std::uint64_t> first_hole() const;
 
 private:
   MemoryFile(UniqueFd fd, std::uint64_t bytes, std::uint64_t page_bytes, bool huge) noexcept
       : fd_(std::move(fd)), bytes_(bytes), page_bytes_(page_bytes), huge_pages_(huge) {}
   static Expected<MemoryFile> create_with(const MemoryFileSpec& spec, bool huge);
+  Outcome seal(unsigned seals);
 
   UniqueFd fd_;
   std::uint64_t bytes_ = 0;

@@ -2,10 +2,12 @@
 
 #include <array>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "ipc/attach_rules.h"
 #include "ipc/control_codec.h"
+#include "ipc/memory_file.h"
 #include "libclient/region_memory.h"
 #include "libclient/request_id.h"
 
@@ -66,14 +68,14 @@ Attacher::State Attacher::connect(std::uint64_t now_ns) {
   return state_ = State::waiting_welcome;
 }
 
-bool Attacher::send(const ipc::ClientMessage& message) {
+bool Attacher::send(const ipc::ClientMessage& message, std::span<const int> fds) {
   const Expected<std::vector<std::byte>> packet = ipc::encode(message);
   if (!packet) {
     fail(packet.error());
     return false;
   }
   // A new socket has room for these few messages.
-  if (socket_.try_send(*packet) == ipc::SocketResult::done) return true;
+  if (socket_.try_send(*packet, fds) == ipc::SocketResult::done) return true;
   fail(Error{Status::unreachable, settings_.socket_path + ": the daemon closed the connection"});
   return false;
 }
@@ -108,7 +110,9 @@ Attacher::State Attacher::on_welcome(const ipc::Welcome& welcome, ipc::Received&
   if (Outcome fits = ipc::check_welcome(welcome); !fits) return fail(std::move(fits).error());
   const bool has_process = (welcome.extensions & ipc::kProcessDescriptor) != 0;
   const bool has_mark = (welcome.extensions & ipc::kDeathMark) != 0;
-  const std::size_t expected = ipc::kWelcomeFds + (has_process ? 1 : 0) + (has_mark ? 1 : 0);
+  const bool has_memory = (welcome.extensions & ipc::kClientMemory) == 0;
+  const std::size_t own = ipc::kWelcomeFds - (has_memory ? 0 : 1);
+  const std::size_t expected = own + (has_process ? 1 : 0) + (has_mark ? 1 : 0);
   if (received.fd_count != expected) {
     return fail(Error{Status::incompatible, "the daemon sent " + std::to_string(received.fd_count) +
                                                 " descriptors with its welcome, not " +
@@ -120,25 +124,51 @@ Attacher::State Attacher::on_welcome(const ipc::Welcome& welcome, ipc::Received&
                           " lanes and this process needs " + std::to_string(settings_.lanes_min) +
                           ": raise the daemon's limit of lanes a session, or lower the client's"});
   }
-  ipc::MappingOptions options;
-  options.dont_fork = true;
-  options.dont_dump = true;
-  Expected<ipc::Mapping> mapping =
-      ipc::Mapping::map(received.fds[0].get(), 0, welcome.session_bytes, options);
-  if (!mapping) return fail(std::move(mapping).error());
-  memory_ = std::move(*mapping);
-  // The pages are there already: this fills the page table, so that no call pays for it later.
-  prefault(memory_.data(), memory_.bytes());
-  bell_ = ipc::BellSocket(received.fds[1].release());
-  if (has_process) process_ = std::move(received.fds[ipc::kWelcomeFds]);
+  ipc::UniqueFd memory = has_memory ? std::move(received.fds[0]) : ipc::UniqueFd();
+  if (!map_memory(welcome, memory)) return state_;
+  bell_ = ipc::BellSocket(received.fds[own - 1].release());
+  if (has_process) process_ = std::move(received.fds[own]);
   if (has_mark) {
     auto watch = ipc::DeathWatch::map(received.fds[expected - 1].get());
     if (!watch) return fail(std::move(watch).error());
     death_watch_ = std::move(*watch);
   }
   welcome_ = welcome;
-  if (!send(ipc::Mapped{})) return state_;
+  const int passed = memory.get();
+  if (!send(ipc::Mapped{}, std::span(&passed, has_memory ? 0 : 1))) return state_;
   return state_ = State::waiting_opened;
+}
+
+bool Attacher::map_memory(const ipc::Welcome& welcome, ipc::UniqueFd& file) {
+  if (!file) {
+    ipc::MemoryFileSpec spec;
+    spec.name = "simm-session-" + std::to_string(welcome.session_id);
+    spec.bytes = welcome.session_bytes;
+    spec.prefault = true;
+    Expected<ipc::MemoryFile> made = ipc::MemoryFile::create(spec);
+    if (!made) {
+      Error error = std::move(made).error();
+      error.context = "session memory of " + std::to_string(welcome.lane_count) +
+                      " lanes: " + error.context +
+                      ": give this process more memory, or ask for fewer lanes";
+      fail(std::move(error));
+      return false;
+    }
+    file = made->release();
+  }
+  ipc::MappingOptions options;
+  options.dont_fork = true;
+  options.dont_dump = true;
+  Expected<ipc::Mapping> mapping = ipc::Mapping::map(file.get(), 0, welcome.session_bytes, options);
+  if (!mapping) {
+    fail(std::move(mapping).error());
+    return false;
+  }
+  memory_ = std::move(*mapping);
+  // The page table is filled now, so that no call pays for it later. The daemon takes no page that
+  // nobody has touched.
+  prefault(memory_.data(), memory_.bytes());
+  return true;
 }
 
 Attacher::State Attacher::on_opened() {

@@ -70,7 +70,10 @@ private:
   State on_reply(const ipc::DaemonMessage& message);
   State send_restores();
   // False after it went to `failed`.
-  bool send(const ipc::ClientMessage& message);
+  bool send(const ipc::ClientMessage& message, std::span<const int> fds = {});
+  // Maps the session memory: the daemon's file, or an own one (kClientMemory) that goes into `file`
+  // if it is invalid. False after it went to `failed`.
+  bool map_memory(const ipc::Welcome& welcome, ipc::UniqueFd& file);
 
   Settings settings_;
   State state_ = State::connecting;

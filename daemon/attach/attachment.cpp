@@ -84,7 +84,10 @@ void Attachment::on_readable() {
     return close("bad_message", ipc::PoisonReason::bad_message);
   }
   const auto* region = std::get_if<ipc::RegisterRegion>(&*message);
-  const std::size_t expected_fds = region != nullptr && region->has_fd ? 1 : 0;
+  const bool brings_memory = std::holds_alternative<ipc::Mapped>(*message) &&
+                             state_ == State::mapping && memory_->is_of_client;
+  const bool has_fd = brings_memory || (region != nullptr && region->has_fd);
+  const std::size_t expected_fds = has_fd ? 1 : 0;
   if (fd_count != expected_fds) {
     return close("unexpected_descriptors", ipc::PoisonReason::bad_descriptor_passing);
   }
@@ -124,7 +127,9 @@ void Attachment::handle(ipc::ClientMessage message, std::vector<ipc::UniqueFd> f
   if (const auto* hello = std::get_if<ipc::Hello>(&message); hello && state_ == State::hello) {
     return on_hello(*hello);
   }
-  if (std::holds_alternative<ipc::Mapped>(message) && state_ == State::mapping) return on_mapped();
+  if (std::holds_alternative<ipc::Mapped>(message) && state_ == State::mapping) {
+    return on_mapped(std::move(fds));
+  }
   if (std::holds_alternative<ipc::Goodbye>(message)) return close("goodbye");
   if (state_ == State::open) {
     if (const auto* wanted = std::get_if<ipc::OpenNamespace>(&message)) {
@@ -153,7 +158,8 @@ void Attachment::on_hello(const ipc::Hello& hello) {
   const std::uint32_t lanes =
       ipc::granted_lanes(hello.lane_count, config.session.lanes_default, ipc::kLanesMax);
   const std::uint32_t layout = ipc::common_layout(hello, facts);
-  if (!make_memory(lanes, layout)) return;
+  const std::uint32_t extensions = hello.extensions & granted_extensions();
+  if (!make_memory(lanes, layout, (extensions & ipc::kClientMemory) != 0)) return;
 
   ipc::Welcome welcome;
   welcome.layout_version = layout;
@@ -166,9 +172,11 @@ void Attachment::on_hello(const ipc::Hello& hello) {
       ipc::kValueBytesMax,           ipc::kKeyBytesMax,
       config.session.regions_max,    config.engine.timeout_default_ms * base::kNsPerMs,
       config.store.lease_default_ms, config.store.lease_max_ms};
-  welcome.extensions = hello.extensions & granted_extensions();
-  std::array<int, ipc::kWelcomeFds + 2> fds = {memory_->file->fd(), memory_->client_bell.fd()};
-  std::size_t fd_count = ipc::kWelcomeFds;
+  welcome.extensions = extensions;
+  std::array<int, ipc::kWelcomeFds + 2> fds{};
+  std::size_t fd_count = 0;
+  if (!memory_->is_of_client) fds[fd_count++] = memory_->pages.file->fd();
+  fds[fd_count++] = memory_->client_bell.fd();
   if ((welcome.extensions & ipc::kProcessDescriptor) != 0) {
     fds[fd_count++] = services_.reach.process_fd;
   }
@@ -181,14 +189,16 @@ void Attachment::on_hello(const ipc::Hello& hello) {
   read_next();
 }
 
-bool Attachment::make_memory(std::uint32_t lanes, std::uint32_t layout) {
+bool Attachment::make_memory(std::uint32_t lanes, std::uint32_t layout, bool is_of_client) {
   const std::uint64_t bytes = ipc::session_bytes(lanes);
-  if (const Outcome room = services_.session_memory.admit(tenant_, bytes); !room) {
+  const Outcome room = is_of_client ? Done{} : services_.session_memory.admit(tenant_, bytes);
+  if (!room) {
     services_.environment.limits.reached(base::Limit::session_memory_bytes);
     refuse(room.status(), room.error().context);
     return false;
   }
-  auto memory = SessionMemory::create(session_id_, lanes, layout);
+  auto memory = is_of_client ? SessionMemory::without_pages(lanes, layout)
+                             : SessionMemory::create(session_id_, lanes, layout);
   if (!memory) {
     services_.environment.errors.record("control.session_memory", memory.status(),
                                         memory.error().context);
@@ -196,33 +206,72 @@ bool Attachment::make_memory(std::uint32_t lanes, std::uint32_t layout) {
     return false;
   }
   memory_.emplace(std::move(*memory));
-  services_.session_memory.add(tenant_, session_id_, bytes, memory_->file->fd());
+  if (!is_of_client) {
+    services_.session_memory.add(tenant_, session_id_, bytes, memory_->pages.file->fd());
+  }
   return true;
 }
 
 std::uint32_t Attachment::granted_extensions() const noexcept {
   const ipc::DeathMark* const mark = services_.reach.death_mark;
   const std::uint32_t marked = mark != nullptr && mark->is_complete() ? ipc::kDeathMark : 0;
-  if (!services_.reach.outlives_socket) return marked;
+  const std::uint32_t here = marked | (services_.takes_pages ? ipc::kClientMemory : 0);
+  if (!services_.reach.outlives_socket) return here;
   // A pidfd lets a process of the daemon's own user do what that user may do to the daemon. Where
   // such a client can not name the daemon's process, it does not get a name for it here.
   const bool is_hidden_twin = peer().pid() == 0 && peer().uid() == ::geteuid();
   const bool has_process = services_.reach.process_fd >= 0 && !is_hidden_twin;
-  return marked | ipc::kReachOutlivesSocket | (has_process ? ipc::kProcessDescriptor : 0u);
+  return here | ipc::kReachOutlivesSocket | (has_process ? ipc::kProcessDescriptor : 0u);
 }
 
-void Attachment::on_mapped() {
+void Attachment::on_mapped(std::vector<ipc::UniqueFd> fds) {
+  if (!memory_->is_of_client) return seal_pages();
+  if (fds.empty()) {  // keep_memory() took it
+    return refuse(Status::invalid_argument,
+                  "session memory of the client: the descriptor is no memory: pass a memfd");
+  }
+  take_pages(std::move(fds.front()));
+}
+
+void Attachment::take_pages(ipc::UniqueFd fd) {
   state_ = State::sealing;
   ++closing_elsewhere_;
-  services_.sealers.submit(tenant_, [self = shared_from_this(), file = memory_->file]() mutable {
-    const Outcome sealed = file->seal_final();
-    boost::asio::io_context& io = self->services_.environment.io;
-    // The attachment's end belongs to the control thread.
-    boost::asio::post(io, [self = std::move(self), sealed] {
-      if (self->state_ == State::sealing) self->on_sealed(sealed);
-      self->on_closed_elsewhere();
-    });
-  });
+  services_.sealers.submit(
+      tenant_, [self = shared_from_this(), lanes = memory_->lanes, layout = memory_->layout,
+                fd = std::make_shared<ipc::UniqueFd>(std::move(fd))]() mutable {
+        auto pages = std::make_shared<Expected<SessionPages>>(
+            SessionPages::take(std::move(*fd), lanes, layout));
+        boost::asio::io_context& io = self->services_.environment.io;
+        // The attachment's end belongs to the control thread.
+        boost::asio::post(io, [self = std::move(self), pages = std::move(pages)]() mutable {
+          self->on_taken(std::move(pages));
+          self->on_closed_elsewhere();
+        });
+      });
+}
+
+void Attachment::on_taken(std::shared_ptr<Expected<SessionPages>> pages) {
+  if (state_ != State::sealing) {  // it is over; unmapping takes its time
+    return releaser().submit_release([pages = std::move(pages)] {}, tenant_.id.value);
+  }
+  if (!*pages) return refuse(pages->status(), pages->error().context);
+  memory_->pages = std::move(**pages);
+  on_sealed(Done{});
+}
+
+void Attachment::seal_pages() {
+  state_ = State::sealing;
+  ++closing_elsewhere_;
+  services_.sealers.submit(tenant_,
+                           [self = shared_from_this(), file = memory_->pages.file]() mutable {
+                             const Outcome sealed = file->seal_final();
+                             boost::asio::io_context& io = self->services_.environment.io;
+                             // The attachment's end belongs to the control thread.
+                             boost::asio::post(io, [self = std::move(self), sealed] {
+                               if (self->state_ == State::sealing) self->on_sealed(sealed);
+                               self->on_closed_elsewhere();
+                             });
+                           });
 }
 
 void Attachment::on_sealed(const Outcome& sealed) {

@@ -66,6 +66,7 @@ struct AttachServices {
   JobThread& adopter;  // asks the helper; the registrar never waits for the helper
   SessionMemoryBudget& session_memory;
   ReachEnd reach = {};
+  bool takes_pages = SessionPages::stay();  // of clients, as session memory
 };
 
 class Attachment : public std::enable_shared_from_this<Attachment> {
@@ -133,10 +134,14 @@ private:
   void handle(ipc::ClientMessage message, std::vector<ipc::UniqueFd> fds);
   void on_hello(const ipc::Hello& hello);
   // False: there is none, and the client was told why.
-  bool make_memory(std::uint32_t lanes, std::uint32_t layout);
+  bool make_memory(std::uint32_t lanes, std::uint32_t layout, bool is_of_client);
   [[nodiscard]] std::uint32_t granted_extensions() const noexcept;
-  void on_mapped();
+  void on_mapped(std::vector<ipc::UniqueFd> fds);
+  // Two ways of one step, each on the sealer: pages of ours are sealed, those of a client taken.
+  void seal_pages();
+  void take_pages(ipc::UniqueFd fd);
   void on_sealed(const Outcome& sealed);
+  void on_taken(std::shared_ptr<Expected<SessionPages>> pages);
   void on_open_name_space(const ipc::OpenNamespace& wanted);
   void on_register_region(const ipc::RegisterRegion& wanted, std::vector<ipc::UniqueFd> fds);
   void on_region_ready(RegionAnswer answer);

@@ -31,7 +31,7 @@ void MailboxDataPlane::open_session(const SessionStart& start) {
   config.limits.timeout_max_ns = config_.session.timeout_max_ms * base::kNsPerMs;
   config.limits.regions_max = config_.session.regions_max;
 
-  auto session = std::make_unique<session::Session>(config, start.memory->mapping.data(),
+  auto session = std::make_unique<session::Session>(config, start.memory->pages.mapping.data(),
                                                     std::move(start.memory->bell));
   SessionCommand command;
   command.kind = SessionCommand::Kind::attach;

@@ -138,6 +138,29 @@ TEST_CASE("another process that holds the descriptor is bound by the seals as we
   CHECK_FALSE(Mapping::map(again.get(), 0, kBytes));
 }
 
+TEST_CASE("a file that is sealed whole tells its first hole, and keeps its pages") {
+  using namespace memory_file_test;
+  constexpr std::uint64_t kPage = 4096;
+  auto file = MemoryFile::create({"whole", 4 * kPage, false, true});
+  REQUIRE(file.has_value());
+  auto mapping = Mapping::map(file->fd(), 0, file->bytes());
+  REQUIRE(mapping.has_value());
+  // Pages that nobody has written are not there yet, even if the file has room for them.
+  CHECK(file->first_hole().value() == 0);
+  std::memset(mapping->data(), 1, 4 * kPage);
+  CHECK(file->first_hole().value() == 4 * kPage);
+  const int punch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+  REQUIRE(::fallocate(file->fd(), punch, 2 * kPage, kPage) == 0);
+  CHECK(file->first_hole().value() == 2 * kPage);
+  mapping->data()[2 * kPage] = std::byte{1};
+  CHECK(file->first_hole().value() == 4 * kPage);
+  REQUIRE(file->seal_whole().has_value());
+  CHECK(::fallocate(file->fd(), punch, 0, kPage) != 0);
+  CHECK(::ftruncate(file->fd(), 0) != 0);
+  CHECK_FALSE(Mapping::map(file->fd(), 0, kPage).has_value());
+  CHECK_FALSE(file->seal_whole().has_value());  // once
+}
+
 TEST_CASE("inspect takes a memfd, sealed or not, and tells whether it can shrink") {
   using namespace memory_file_test;
   UniqueFd open_memfd(::memfd_create("simm-test", MFD_CLOEXEC));

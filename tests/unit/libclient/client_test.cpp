@@ -79,6 +79,31 @@ TEST_CASE("single calls: put, get, exists, remove, ping") {
   CHECK_FALSE(client.exists("a").ok());
 }
 
+TEST_CASE("a daemon that takes memory of clients gets the session's whole, and serves it") {
+  SocketPlace place;
+  FakeOptions fake = daemon_at(place);
+  fake.takes_memory = true;
+  auto daemon = std::make_unique<FakeDaemon>(fake);
+  Client client = Client::connect(options_for(place)).value();
+  CHECK(daemon->counts().taken == 1);
+  simm::Region region = client.allocate_region(1 << 20).value();
+  fill(region.data(), 4096, 1);
+  CHECK(client.put("a", View(region, 0, 4096)).ok());
+  CHECK(client.get("a", View(region, 8192, 4096)).ok());
+  CHECK(std::memcmp(region.data(), region.data() + 8192, 4096) == 0);
+  // Each session has new memory, because the old one can not be mapped again; and a daemon that
+  // takes none is served by its own.
+  for (const bool takes : {true, false}) {
+    daemon.reset();
+    fake.takes_memory = takes;
+    daemon = std::make_unique<FakeDaemon>(fake);
+    PageResult result{};
+    for (int i = 0; i < 100 && !result.ok(); ++i) result = client.put("b", View(region, 0, 4096));
+    CHECK(result.ok());
+    CHECK(daemon->counts().taken == (takes ? 1 : 0));
+  }
+}
+
 TEST_CASE("pin and unpin, one key or a list, with the daemon's answer for each") {
   SocketPlace place;
   FakeDaemon daemon(daemon_at(place));

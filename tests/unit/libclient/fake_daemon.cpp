@@ -53,6 +53,7 @@ struct FakeDaemon::Session {
   ipc::BellSocket bell{-1};
   std::optional<ipc::MemoryFile> file;
   ipc::Mapping memory;
+  std::uint32_t lane_count = 0;
   std::vector<ipc::DaemonLane> lanes;
   std::optional<ipc::DaemonSessionWords> words;
   std::map<ipc::RegionHandle, FakeRegion> regions;
@@ -72,6 +73,8 @@ struct FakeDaemon::Loop {
   std::uint32_t sessions_with_messages() const;
   void answer(Session& session, const ipc::ClientMessage& message, ipc::Received& received);
   void welcome(Session& session, const ipc::Hello& hello);
+  void use_memory(Session& session);
+  void take_memory(Session& session, ipc::Received& received);
   void register_region(Session& session, const ipc::RegisterRegion& request,
                        ipc::Received& received);
   void send(Session& session, const ipc::DaemonMessage& message, std::span<const int> fds = {});
@@ -222,6 +225,7 @@ void FakeDaemon::Loop::answer(Session& session, const ipc::ClientMessage& messag
   if (daemon.options_.silent) return;
   if (const auto* hello = std::get_if<ipc::Hello>(&message)) return welcome(session, *hello);
   if (std::holds_alternative<ipc::Mapped>(message)) {
+    if (!session.file) take_memory(session, received);
     if (!session.file->seal_final()) throw std::runtime_error("seal");
     session.open = true;
     ++daemon.counts_.sessions;
@@ -269,21 +273,16 @@ void FakeDaemon::Loop::welcome(Session& session, const ipc::Hello& hello) {
     session.gone = true;
     return;
   }
-  const std::uint32_t lanes = ipc::granted_lanes(hello.lane_count, 8, daemon.options_.lanes_max);
-  ipc::MemoryFileSpec spec;
-  spec.name = "fake-session";
-  spec.bytes = ipc::session_bytes(lanes);
-  spec.prefault = true;
-  session.file.emplace(ipc::MemoryFile::create(spec).value());
-  session.memory = ipc::Mapping::map(session.file->fd(), 0, spec.bytes).value();
-  if (daemon.options_.knows_patience) {
-    // SAFETY: the memory begins with the header.
-    reinterpret_cast<ipc::SessionHeader*>(session.memory.data())->progress.word =
-        ipc::kProgressBegin;
-  }
-  session.words.emplace(reinterpret_cast<ipc::SessionHeader*>(session.memory.data()));
-  for (std::uint32_t i = 0; i < lanes; ++i) {
-    session.lanes.emplace_back(ipc::LaneMemory(ipc::lane_base(session.memory.data(), i)));
+  session.lane_count = ipc::granted_lanes(hello.lane_count, 8, daemon.options_.lanes_max);
+  const bool brings_memory =
+      daemon.options_.takes_memory && (hello.extensions & ipc::kClientMemory) != 0;
+  if (!brings_memory) {
+    ipc::MemoryFileSpec spec;
+    spec.name = "fake-session";
+    spec.bytes = ipc::session_bytes(session.lane_count);
+    spec.prefault = true;
+    session.file.emplace(ipc::MemoryFile::create(spec).value());
+    use_memory(session);
   }
   auto bells = ipc::BellSocket::make_pair().value();
   session.bell = std::move(bells.first);
@@ -291,20 +290,45 @@ void FakeDaemon::Loop::welcome(Session& session, const ipc::Hello& hello) {
   reply.daemon_version = "fake";
   reply.session_id = 1;
   reply.tenant = "default";
-  reply.session_bytes = spec.bytes;
-  reply.lane_count = lanes;
+  reply.session_bytes = ipc::session_bytes(session.lane_count);
+  reply.lane_count = session.lane_count;
   reply.limits = {daemon.options_.value_bytes_max,
                   ipc::kKeyBytesMax,
                   ipc::kRegionsMax,
                   1'000'000'000,
                   15'000,
                   60'000};
-  const int process = daemon.options_.process_fd;
-  if (process >= 0) {
+  std::vector<int> fds;
+  if (!brings_memory) fds.push_back(session.file->fd());
+  fds.push_back(bells.second.fd());
+  if (daemon.options_.process_fd >= 0) {
     reply.extensions = hello.extensions & (ipc::kReachOutlivesSocket | ipc::kProcessDescriptor);
+    if (reply.extensions != 0) fds.push_back(daemon.options_.process_fd);
   }
-  const int fds[] = {session.file->fd(), bells.second.fd(), process};
-  send(session, reply, std::span(fds).first(reply.extensions != 0 ? 3 : 2));
+  if (brings_memory) reply.extensions |= ipc::kClientMemory;
+  send(session, reply, fds);
+}
+
+void FakeDaemon::Loop::take_memory(Session& session, ipc::Received& received) {
+  session.file.emplace(ipc::MemoryFile::inspect(std::move(received.fds[0])).value());
+  const std::uint64_t bytes = ipc::session_bytes(session.lane_count);
+  const bool is_whole = session.file->bytes() == bytes && session.file->first_hole() &&
+                        session.file->first_hole().value() == bytes;
+  daemon.counts_.taken += is_whole ? 1 : 0;
+  use_memory(session);
+}
+
+void FakeDaemon::Loop::use_memory(Session& session) {
+  session.memory = ipc::Mapping::map(session.file->fd(), 0, session.file->bytes()).value();
+  if (daemon.options_.knows_patience) {
+    // SAFETY: the memory begins with the header.
+    reinterpret_cast<ipc::SessionHeader*>(session.memory.data())->progress.word =
+        ipc::kProgressBegin;
+  }
+  session.words.emplace(reinterpret_cast<ipc::SessionHeader*>(session.memory.data()));
+  for (std::uint32_t i = 0; i < session.lane_count; ++i) {
+    session.lanes.emplace_back(ipc::LaneMemory(ipc::lane_base(session.memory.data(), i)));
+  }
 }
 
 void FakeDaemon::Loop::register_region(Session& session, const ipc::RegisterRegion& request,

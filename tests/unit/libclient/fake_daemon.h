@@ -35,6 +35,7 @@ struct FakeOptions {
   bool loses_completions = false;  // writes the results of pages, and no completion
   // As of a daemon whose devices outlive its sockets: stands for the pidfd. -1: none.
   int process_fd = -1;
+  bool takes_memory = false;  // the session memory is the client's
   // Makes no absent page of a region present, as a daemon whose budget is used up.
   bool checks_presence = false;
   bool maps_in_vain = false;  // says so of every page that is not in staging memory
@@ -76,6 +77,7 @@ struct FakeCounts {
   std::atomic<std::uint32_t> absent{0};            // pages refused for it
   std::atomic<std::uint32_t> holding{0};           // taken while stopped
   std::atomic<std::uint32_t> unread{0};            // sessions with messages, while stopped
+  std::atomic<std::uint32_t> taken{0};             // session memory of clients, whole
 };
 
 class FakeDaemon {

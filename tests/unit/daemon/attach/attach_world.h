@@ -114,7 +114,8 @@ public:
 
 class World {
 public:
-  explicit World(const std::function<void(base::Config&)>& change = {})
+  // `takes_pages`: session memory may be the client's, as on a machine without swap.
+  explicit World(const std::function<void(base::Config&)>& change = {}, bool takes_pages = true)
       : config(make_config(directory, change)),
         errors(clock),
         log(clock, base::LogLevel::error, 2, false),
@@ -128,8 +129,17 @@ public:
         session_memory(io, clock, control::SessionMemoryBudget::Bounds::of(config, 1ull << 40),
                        counters),
         environment{io, config, clock, counters, limits, errors, log, registrar},
-        server({environment, plane, opener, tenants, accounts, closers, sealers, adopter,
-                session_memory},
+        server({environment,
+                plane,
+                opener,
+                tenants,
+                accounts,
+                closers,
+                sealers,
+                adopter,
+                session_memory,
+                {},
+                takes_pages},
                1) {
     plane.events = &server;
     registrar.start(tenants.ids());
