@@ -157,9 +157,8 @@ void AsyncEngine::watch(Lane& lane, std::uint64_t now_ns) noexcept {
   if (doubtful || now_ns - last_look_ns_ >= kHangUpLookNs) {
     last_look_ns_ = now_ns;
     // Descriptors that the process has closed, and whose numbers are other files, never hang up.
-    if (lane.session->hung_up() || lane.session->closed_by_daemon()) {
-      return end_hung_up(lane, now_ns);
-    }
+    const bool has_ended = lane.session->hung_up() || lane.session->closed_by_daemon();
+    if (has_ended) return end_hung_up(lane, now_ns);
   }
   if (now_ns < driver_.overdue_ns(lane, now_ns)) return;
   lane.session->shut_down();

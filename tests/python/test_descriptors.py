@@ -53,3 +53,24 @@ os._exit(0)  # Python's own objects have lost their descriptors too
 """
     ended = run_python(program, SIMM_SOCKET=daemon.socket)
     assert (ended.returncode, ended.stdout) == (0, f"{1 << 20}\n"), ended.stderr
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_asynchronous_calls_of_a_loop_that_is_opened_afterwards(daemon, other):
+    """The lanes are the process's: an earlier loop has used those of the lost session."""
+    program = PROGRAM.replace("OTHER", OTHERS[other]) + """
+import asyncio
+kv.set_flag("clnt_async_req_timeout_ms", "1000")
+pair = socket.socketpair()
+others = {pair[0].fileno(), pair[1].fileno()}
+with kv.Store() as asynchronous:
+    asyncio.run(asynchronous.get_async("k", view))
+asynchronous = kv.Store()
+before = asyncio.run(asynchronous.get_async("k", view))
+replace_descriptors()
+codes = [asyncio.run(asynchronous.get_async("k", view)) for _ in range(4)]
+print(before, codes[-1], flush=True)
+os._exit(0)  # Python's own objects have lost their descriptors too
+"""
+    ended = run_python(program, SIMM_SOCKET=daemon.socket)
+    assert (ended.returncode, ended.stdout) == (0, f"{1 << 20} {1 << 20}\n"), ended.stderr
