@@ -262,7 +262,11 @@ std::uint64_t AsyncEngine::next_look_ns() noexcept {
   std::uint64_t next_ns = ipc::kNoDeadlineNs;
   for (std::uint32_t i = 0; i < pool_.async_count(); ++i) {
     Lane& lane = pool_.async_lane(i);
-    for (std::uint32_t sequence = lane.head; sequence != lane.tail; ++sequence) {
+    // A session that was given up: nobody's descriptor may tell of its end. The times of what is in
+    // flight there may have passed, and would make the timer readable for as long as it lasts.
+    const bool leaving = !lane.idle() && lane.generation() != link_.generation();
+    if (leaving) next_ns = std::min(next_ns, ipc::monotonic_now_ns() + kWaitingLookNs);
+    for (std::uint32_t sequence = lane.head; !leaving && sequence != lane.tail; ++sequence) {
       const InFlight& entry = lane.entry(sequence);
       if (entry.run != nullptr) next_ns = std::min(next_ns, entry.give_up_ns);
     }
@@ -270,9 +274,6 @@ std::uint64_t AsyncEngine::next_look_ns() noexcept {
     if (lane.staging_request && !waiting_.empty()) {
       next_ns = std::min(next_ns, ipc::monotonic_now_ns() + kStagingLookNs);
     }
-    // A session that was given up: nobody's descriptor may tell of its end.
-    const bool leaving = !lane.idle() && lane.generation() != link_.generation();
-    if (leaving) next_ns = std::min(next_ns, ipc::monotonic_now_ns() + kWaitingLookNs);
   }
   if (!waiting_.empty()) next_ns = std::min(next_ns, ipc::monotonic_now_ns() + kWaitingLookNs);
   return next_ns;

@@ -9,6 +9,7 @@ import pytest
 
 from conftest import fill
 from simm import kv
+from simm.events import EventChannel
 from simm.results import INVALID_ARGUMENT, INVALID_STATE, NOT_FOUND
 
 
@@ -158,6 +159,31 @@ def test_a_loop_that_is_closed_with_work_in_flight(store, key):
     loop.run_until_complete(asyncio.wait([task]))
     loop.close()
     assert store.put(key, view) == 0
+
+
+def test_a_loop_sleeps_while_a_stopped_daemon_keeps_its_call(own_daemon, key, monkeypatch):
+    """The call's deadline has passed. Memory that may not be taken back waits for the daemon."""
+    turns = []
+    seen = EventChannel._on_readable
+    monkeypatch.setattr(EventChannel, "_on_readable", lambda self: (turns.append(1), seen(self)))
+
+    async def main(store, target):
+        own_daemon.stop()
+        task = asyncio.ensure_future(store.get_async(key, target.view(), timeout_ms=50))
+        try:
+            while store.attached:
+                await asyncio.sleep(0.05)
+            before = len(turns)
+            await asyncio.sleep(1)
+            assert not task.done() and len(turns) - before < 300
+        finally:
+            own_daemon.go_on()
+        await task
+
+    with kv.Store() as store:
+        target = fill(store.allocate(1 << 20, wait_if_stopped=True), 1)
+        assert store.put(key, target.view()) == 0
+        asyncio.run(main(store, target))
 
 
 def test_the_first_call_of_a_loop_while_the_daemon_is_away(own_daemon, key):
