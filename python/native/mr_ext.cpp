@@ -212,6 +212,30 @@ Views Views::from_lists(const py::object& addresses, const py::object& lengths,
   return views;
 }
 
+Views Views::part(std::size_t first, std::size_t count) const {
+  const auto begin = pages.begin() + static_cast<std::ptrdiff_t>(std::min(first, pages.size()));
+  const auto end =
+      begin + std::min<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(count), pages.end() - begin);
+  return {{begin, end}, mr};
+}
+
+std::uint64_t longest_page(const py::object& views) {
+  std::uint64_t longest = 0;
+  if (py::isinstance<Views>(views)) {
+    for (const auto& page : views.cast<const Views&>().pages) {
+      longest = std::max(longest, page.second);
+    }
+    return longest;
+  }
+  if (!PyList_Check(views.ptr()) && !PyTuple_Check(views.ptr())) return 0;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(views.ptr()); ++i) {
+    const py::handle view = PySequence_Fast_GET_ITEM(views.ptr(), i);
+    if (!py::isinstance<BlockView>(view)) return 0;
+    longest = std::max(longest, view.cast<const BlockView*>()->length);
+  }
+  return longest;
+}
+
 BlockView Block::view() const {
   return {address(), length, py::none(), nullptr, registration};
 }
@@ -274,7 +298,11 @@ void bind_lists(py::module_& module) {
                                for (const auto& page : self.pages) sizes.append(page.second);
                                return sizes;
                              })
+      .def("part", &Views::part, py::arg("first"), py::arg("count"),
+           "The same without all others: at most `count` pages from page `first` on.")
       .def("__len__", [](const Views& self) { return self.pages.size(); });
+  module.def("longest_page", &longest_page, py::arg("views"),
+             "Bytes of the longest page of a list; 0 where it is no list of BlockView.");
 }
 
 void bind_blocks(py::module_& module) {

@@ -87,7 +87,12 @@ struct Views {
   // Throws TypeError, ValueError with the remedy.
   static Views from_lists(const pybind11::object& addresses, const pybind11::object& lengths,
                           std::shared_ptr<MrExt> mr);
+  // At most `count` pages from page `first` on.
+  [[nodiscard]] Views part(std::size_t first, std::size_t count) const;
 };
+
+// Bytes of the longest page of a Views, or of a list or tuple of BlockViews; 0 of anything else.
+std::uint64_t longest_page(const pybind11::object& views);
 
 struct Block {
   std::shared_ptr<Registration> registration;

@@ -1,28 +1,85 @@
 """EventChannel: the asynchronous calls of one Store in one event loop. The loop watches a
-descriptor of libsimm: no thread is involved, and nothing runs while nothing is pending."""
+descriptor of libsimm, and nothing runs while nothing is pending.
+
+One call never holds the loop up for long: a long list is taken up in parts, one in a turn of the
+loop, and libsimm copies about 8 MiB in a turn. A page that is longer than that can not be copied in
+parts: a thread of the channel carries such a call out."""
 
 import asyncio
-from typing import Any, Callable, Dict, List
+import collections
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Deque, Dict, List, Optional
 
 from simm import _native
 
+# What is looked at in one turn.
+KEYS_PER_TURN = 4096
+# The longest page that the loop's own thread copies: what libsimm copies at a time.
+PAGE_BYTES_MAX = 8 << 20
+# Parts of one list that are under way.
+_PARTS_MAX = 4
+# Calls with longer pages that are carried out at a time; others wait for their turn.
+_THREADS_MAX = 4
+
 
 class EventChannel:
-    """Thread: the loop's, except close()."""
+    """Thread: the loop's, except close(). `open_waiting()` makes the Connection whose calls wait,
+    with the time limits of asynchronous ones."""
 
-    def __init__(self, connection: _native.Connection, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, connection: _native.Connection, loop: asyncio.AbstractEventLoop,
+                 open_waiting: Callable[[], _native.Connection]) -> None:
+        self._connection = connection
         self._channel = connection.open_channel()
         self._pending: Dict[int, "asyncio.Future[List[Any]]"] = {}
+        self._open_waiting = open_waiting
+        self._waiting: Optional[_native.Connection] = None
+        self._threads: Optional[ThreadPoolExecutor] = None
+        self._is_closed = False
         loop.add_reader(self._channel.fileno(), self._on_readable)
 
-    async def call(self, operation: _native.Operation, *arguments: Any,
-                   **options: Any) -> List[Any]:
+    async def call(self, operation: _native.Operation, keys: Any, views: Any = None,
+                   offsets: Any = None, **options: Any) -> List[Any]:
         """One batch; the results as the synchronous call returns them.
 
         Cancelling waits for the batch's end, at most its deadline plus 100 ms: before, the daemon
         might still read or write the pages, and the caller could not use them again.
         """
-        started = self._channel.start(operation, *arguments, **options)
+        if _is_long(keys, views, offsets):
+            return await self._call_in_parts(operation, tuple(keys), views, offsets, **options)
+        return await self._call(operation, keys, views, offsets, **options)
+
+    async def _call_in_parts(self, operation: _native.Operation, keys: Any, views: Any,
+                             offsets: Any, *, timeout_ms: int = 0, **options: Any) -> List[Any]:
+        ends_s = time.monotonic() + timeout_ms / 1000
+        views = views if views is None or isinstance(views, _native.Views) else tuple(views)
+        offsets = None if offsets is None else tuple(offsets)
+        loop = asyncio.get_running_loop()
+        parts: List["asyncio.Task[List[Any]]"] = []
+        running: Deque["asyncio.Task[List[Any]]"] = collections.deque()
+        try:
+            for first in range(0, len(keys), KEYS_PER_TURN):
+                part = slice(first, first + KEYS_PER_TURN)
+                left_ms = max(1, int((ends_s - time.monotonic()) * 1000)) if timeout_ms else 0
+                task = loop.create_task(self._call(
+                    operation, keys[part], _part_of(views, part),
+                    None if offsets is None else offsets[part], timeout_ms=left_ms, **options))
+                parts.append(task)
+                running.append(task)
+                await asyncio.sleep(0)
+                if len(running) == _PARTS_MAX:
+                    await asyncio.wait({running.popleft()})
+            await asyncio.wait(parts)
+        except asyncio.CancelledError:
+            await _end_of(parts)
+            raise
+        return [result for task in parts for result in task.result()]
+
+    async def _call(self, operation: _native.Operation, keys: Any, views: Any, offsets: Any,
+                    **options: Any) -> List[Any]:
+        if views is not None and _native.longest_page(views) > PAGE_BYTES_MAX:
+            return await self._call_in_thread(operation, keys, views, offsets, **options)
+        started = self._channel.start(operation, keys, views, offsets, **options)
         if isinstance(started, list):
             return started
         loop = asyncio.get_running_loop()
@@ -40,6 +97,33 @@ class EventChannel:
         if cancelled is not None:
             raise cancelled
         return results
+
+    async def _call_in_thread(self, *arguments: Any, **options: Any) -> List[Any]:
+        if self._is_closed:
+            return self._channel.start(*arguments, **options)  # says that it is closed
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_THREADS_MAX, "simm-event-loop")
+        loop = asyncio.get_running_loop()
+        future: "asyncio.Future[List[Any]]" = loop.create_future()
+
+        def carry_out() -> None:
+            try:
+                connection = self._waiting_connection()
+                _tell(loop, future.set_result, connection.run(*arguments, **options))
+            except BaseException as error:  # the caller's: nobody looks at the thread
+                _tell(loop, future.set_exception, error)
+
+        self._threads.submit(carry_out)
+        await _end_of([future])
+        return future.result()
+
+    def _waiting_connection(self) -> _native.Connection:
+        if self._waiting is None:
+            try:
+                self._waiting = self._open_waiting()
+            except RuntimeError:  # the daemon is away: calls of the Store's own say so
+                return self._connection
+        return self._waiting
 
     def _on_readable(self) -> None:
         self._deliver_what(self._channel.drain)
@@ -61,14 +145,59 @@ class EventChannel:
         """Waits for what is pending, and hands its results to the loop."""
         descriptor = self._channel.fileno()
         if loop.is_closed():
-            self._channel.close()
+            self._end()
             return
         if _is_running_here(loop):
             self._deliver_what(self._channel.finish)
             loop.remove_reader(descriptor)
-            self._channel.close()
+            self._end()
         else:
             loop.call_soon_threadsafe(self.close, loop)
+
+    def _end(self) -> None:
+        self._is_closed = True
+        self._channel.close()
+        if self._threads is not None:
+            self._threads.shutdown()
+        if self._waiting is not None:
+            self._waiting.close()
+
+
+def _is_long(keys: Any, views: Any, offsets: Any) -> bool:
+    """Is it a list to be cut? What is wrong with a list is said of the whole of it."""
+    count = len(keys) if isinstance(keys, (list, tuple)) else 0
+    return (count > KEYS_PER_TURN and set(map(type, keys)) == {str}
+            and (views is None or len(views) == count and (
+                isinstance(views, _native.Views) or set(map(type, views)) == {_native.BlockView}))
+            and (offsets is None or len(offsets) == count and set(map(type, offsets)) == {int}
+                 and 0 <= min(offsets) and max(offsets) < 1 << 64))
+
+
+def _part_of(views: Any, part: slice) -> Any:
+    if isinstance(views, _native.Views):
+        return views.part(part.start, KEYS_PER_TURN)
+    return None if views is None else views[part]
+
+
+async def _end_of(futures: Any) -> None:
+    """Returns, or is cancelled, when all of them are done."""
+    cancelled = None
+    while not all(future.done() for future in futures):
+        try:
+            await asyncio.wait(futures)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        for future in futures:
+            future.exception()  # looked at: nobody else does
+        raise cancelled
+
+
+def _tell(loop: asyncio.AbstractEventLoop, setter: Callable[[Any], None], value: Any) -> None:
+    try:
+        loop.call_soon_threadsafe(setter, value)
+    except RuntimeError:
+        pass  # the loop is closed: nobody waits any more
 
 
 def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:

@@ -1,6 +1,7 @@
 """Store: a connection to the node's daemon, with the data calls."""
 
 import asyncio
+import functools
 import math
 import operator
 import os
@@ -46,6 +47,20 @@ def _ttl_ms_of(key: str) -> int:
     return _WARM_UP_TTL_MS if isinstance(key, str) and key.startswith(_WARM_UP_PREFIXES) else 0
 
 
+def _connect(settings: Settings, sync_timeout_ms: int) -> _native.Connection:
+    return _native.Connection(
+        socket=settings.socket,
+        manager=settings.manager,
+        name_space=settings.name_space,
+        exact_size=settings.exact_size,
+        sync_timeout_ms=sync_timeout_ms,
+        async_timeout_ms=settings.async_timeout_ms,
+        floor_bytes_per_s=settings.floor_bytes_per_s,
+        report=report_failure,
+        warn_taken_back=warn_taken_back,
+    )
+
+
 class Store:
     """A connection to the daemon of this node.
 
@@ -80,17 +95,7 @@ class Store:
 
     def _open(self, settings: Settings) -> None:
         self._settings = settings
-        self._connection = _native.Connection(
-            socket=self._settings.socket,
-            manager=self._settings.manager,
-            name_space=self._settings.name_space,
-            exact_size=self._settings.exact_size,
-            sync_timeout_ms=self._settings.sync_timeout_ms,
-            async_timeout_ms=self._settings.async_timeout_ms,
-            floor_bytes_per_s=self._settings.floor_bytes_per_s,
-            report=report_failure,
-            warn_taken_back=warn_taken_back,
-        )
+        self._connection = _connect(settings, settings.sync_timeout_ms)
         self._run: Callable[..., List[Any]] = self._connection.run
         if settings.enable_profile:
             self._run = profiled(self._run)
@@ -342,7 +347,8 @@ class Store:
             if self._connection.closed:
                 return _WithoutChannel(self._connection)
             try:
-                channel = EventChannel(self._connection, loop)
+                channel = EventChannel(self._connection, loop, functools.partial(
+                    _connect, self._settings, self._settings.async_timeout_ms))
             except RuntimeError:
                 if self._connection.attached:
                     raise

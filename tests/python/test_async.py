@@ -1,13 +1,14 @@
 """The coroutines: same results, no threads, and memory that is never touched behind one's back."""
 
 import asyncio
+import collections
 import threading
 import time
 
 import numpy
 import pytest
 
-from conftest import fill
+from conftest import CONFIG, Daemon, fill
 from simm import kv
 from simm.events import EventChannel
 from simm.results import INVALID_ARGUMENT, INVALID_STATE, NOT_FOUND
@@ -195,3 +196,137 @@ def test_the_first_call_of_a_loop_while_the_daemon_is_away(own_daemon, key):
         assert asyncio.run(store.mput_async([key, key], [view, view])) == [-2300] * 2
         own_daemon.start()
         assert asyncio.run(store.put_async(key, view)) in (0, -2300)
+
+
+@pytest.fixture
+def roomy(tmp_path, monkeypatch, clean_settings):
+    """A Store whose daemon has room for all that a test puts."""
+    running = Daemon(tmp_path, config=CONFIG.replace("64MiB", "256MiB")).start()
+    monkeypatch.setenv("SIMM_SOCKET", running.socket)
+    with kv.Store() as opened:
+        yield opened
+    running.kill()
+
+
+class Recorder:
+    """Stands for the native channel of a loop, and keeps what each turn of the loop gives it."""
+
+    def __init__(self, channel):
+        self._channel = channel
+        self._turn = 0
+        self.keys, self.longest = collections.Counter(), 0
+        asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def _next_turn(self):
+        self._turn += 1
+        asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def start(self, operation, keys, views=None, *offsets, **options):
+        self.keys[self._turn] += len(keys)
+        sizes = views.sizes if isinstance(views, kv.Views) else [len(view) for view in views or ()]
+        self.longest = max([self.longest, *sizes])
+        return self._channel.start(operation, keys, views, *offsets, **options)
+
+    def __getattr__(self, name):
+        return getattr(self._channel, name)
+
+
+async def recorded(store):
+    await store.exists_async("none")
+    channel = store._events()
+    channel._channel = Recorder(channel._channel)
+    return channel._channel
+
+
+def test_a_long_list_is_taken_up_in_parts(roomy, key):
+    """One part in a turn of the loop: others have their turns between them."""
+    store = roomy
+
+    async def main():
+        seen = await recorded(store)
+        pool = numpy.arange(20000 * 8, dtype=numpy.uint8)
+        mr = kv.register_mr(pool)
+        starts = [pool.ctypes.data + 8 * i for i in range(20000)]
+        keys = [f"{key}{i}" for i in range(20000)]
+        views = [kv.BlockView.from_buffer(start, 8, mr) for start in starts]
+        assert await store.mput_async(keys, views) == [0] * 20000
+        assert await store.mexists_async(keys) == [True] * 20000
+        expected = pool.copy()
+        pool[:] = 0
+        assert await store.mget_async(keys, kv.Views(starts, [8] * 20000, mr)) == [8] * 20000
+        assert (pool == expected).all()
+        tail = [4] * 20000
+        assert await store.mget_range_async(keys, views, tail) == tail
+        assert (pool.reshape(-1, 8)[:, :4] == expected.reshape(-1, 8)[:, 4:]).all()
+        assert await store.mdelete_async(keys, timeout_ms=60000) == [0] * 20000
+        assert max(seen.keys.values()) <= 4096 and sum(seen.keys.values()) == 100000
+        with pytest.raises(TypeError, match="keys\\[19999\\]"):
+            await store.mexists_async(keys[:-1] + [1])
+    asyncio.run(main())
+
+
+def test_a_long_list_that_is_cancelled_has_ended_when_it_raises(roomy, key):
+    store = roomy
+
+    async def main():
+        pool = numpy.ones(20000 * 1024, numpy.uint8)
+        mr = kv.register_mr(pool)
+        views = kv.Views([pool.ctypes.data + 1024 * i for i in range(20000)], [1024] * 20000, mr)
+        keys = [f"{key}{i}" for i in range(20000)]
+        assert await store.mput_async(keys, views) == [0] * 20000
+        for turns in (0, 1, 3, 6):
+            task = asyncio.ensure_future(store.mget_async(keys, views))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            pool[:] = 2  # ours again: nothing writes to it any more
+            await asyncio.sleep(0.005)
+            assert (pool == 2).all()
+    asyncio.run(main())
+
+
+def test_a_page_too_long_for_a_turn_is_copied_by_a_thread(roomy, key):
+    store = roomy
+
+    async def main():
+        seen = await recorded(store)
+        size = 12 << 20
+        pool = numpy.full(size, 7, numpy.uint8)
+        mr = kv.register_mr(pool)
+        view = kv.BlockView.from_tensor(pool, mr)
+        assert await store.put_async(key, view) == 0
+        pool[:] = 0
+        assert await store.mget_async([key], [view]) == [size] and (pool == 7).all()
+        assert await store.mget_async([key] * 2, [view]) == [INVALID_ARGUMENT] * 2
+        task = asyncio.ensure_future(store.get_async(key, view))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        pool[:] = 2  # ours again: nothing writes to it any more
+        await asyncio.sleep(0.005)
+        assert (pool == 2).all() and seen.longest <= 8 << 20
+        late = asyncio.ensure_future(store.get_async(key, view))
+        await asyncio.sleep(0)
+        store.close()
+        assert await late in (size, INVALID_STATE)
+        assert await store.get_async(key, view) == INVALID_STATE
+    asyncio.run(main())
+
+
+def test_the_first_long_page_of_a_loop_while_the_daemon_is_away(own_daemon, key):
+    async def main(store):
+        await store.exists_async(key)
+        pool = numpy.ones(12 << 20, numpy.uint8)
+        mr = kv.register_mr(pool)
+        view = kv.BlockView.from_tensor(pool, mr)
+        own_daemon.kill()
+        assert await store.put_async(key, view) == -2300
+        own_daemon.start()
+        while await store.put_async(key, view) != 0:
+            await asyncio.sleep(0.05)
+
+    with kv.Store() as store:
+        asyncio.run(main(store))
