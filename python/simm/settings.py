@@ -50,7 +50,7 @@ class Settings:
         first = overrides or {}
         try:
             config = _read_file()
-            return Settings(
+            settings = Settings(
                 manager=_text(first, "manager_address", "extra config") or _manager(config),
                 socket=(_text(first, "socket", "extra config") or os.environ.get("SIMM_SOCKET")
                         or _text(config, "socket")),
@@ -64,6 +64,9 @@ class Settings:
                 async_timeout_ms=flag_number("clnt_async_req_timeout_ms"),
                 floor_bytes_per_s=flag_number("clnt_floor_bytes_per_s"),
             )
+            for what in ("manager", "socket", "name_space"):
+                _check_unicode(what.replace("_", ""), getattr(settings, what))
+            return settings
         except ValueError as error:
             raise RuntimeError(str(error)) from None
 
@@ -90,6 +93,15 @@ def _text(config: Mapping[str, Any], key: str,
     if not isinstance(value, str):
         raise ValueError(f"{key} = {value!r} in the {where}: a text")
     return value
+
+
+def _check_unicode(what: str, text: str) -> None:
+    """A variable's bytes that are no UTF-8 come as lone surrogates, and so they may in JSON."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} = {text!r}: no UTF-8 (SIMM_SOCKET, SIMM_NAMESPACE, "
+                         "SIMM_CLUSTER_MANAGER or the JSON file): use another name") from None
 
 
 def _manager(config: Dict[str, Any]) -> str:

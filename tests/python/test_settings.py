@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import re
 
 import pytest
@@ -28,6 +29,13 @@ def test_known_and_unknown_flags(tmp_path, monkeypatch):
     for name, value in ((1, "x"), ("clnt_log_file", 7)):
         with pytest.raises(TypeError):
             kv.set_flag(name, value)
+
+
+@pytest.mark.parametrize("variable", ["SIMM_SOCKET", "SIMM_NAMESPACE", "SIMM_CLUSTER_MANAGER"])
+def test_a_variable_that_is_no_utf8(monkeypatch, variable):
+    monkeypatch.setenv(variable, os.fsdecode(b"/run/\xff"))
+    with pytest.raises(RuntimeError, match=rf"/run/.*{variable}.*use another name"):
+        kv.Store()
 
 
 def test_a_flag_without_effect_is_logged_once(caplog):
