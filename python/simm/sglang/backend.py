@@ -9,6 +9,7 @@ would end the thread for good, and hang the other ranks. What fails is a miss, a
 """
 
 import collections
+import collections.abc
 import functools
 import time
 from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Tuple, TypeVar
@@ -50,13 +51,26 @@ def _misses(miss: Callable[..., Any]) -> Callable[[Call], Call]:
     return decorate
 
 
-def _no_pages(self: Any, keys: Sequence[str], *_: Any, **__: Any) -> List[bool]:
-    return [False] * len(keys)
+# The arguments may be anything: they may be why the call failed.
+def _count(keys: Any) -> int:
+    return len(keys) if isinstance(keys, collections.abc.Sized) else 0
 
 
-def _no_transfers(self: Any, transfers: Sequence[Any], *_: Any,
+def _no_pages(self: Any, keys: Any = None, *_: Any, **__: Any) -> List[bool]:
+    return [False] * _count(keys)
+
+
+def _no_tensors(self: Any, keys: Any = None, *_: Any, **__: Any) -> List[None]:
+    return [None] * _count(keys)
+
+
+def _no_transfers(self: Any, transfers: Any = None, *_: Any,
                   **__: Any) -> Dict[Any, List[bool]]:
-    return {transfer.name: [False] * len(transfer.keys or ()) for transfer in transfers or ()}
+    if not isinstance(transfers, collections.abc.Iterable):
+        return {}
+    return {transfer.name: [False] * _count(getattr(transfer, "keys", None))
+            for transfer in transfers
+            if isinstance(getattr(transfer, "name", []), collections.abc.Hashable)}
 
 
 class HiCacheSimm(HiCacheStorage):
@@ -137,7 +151,7 @@ class HiCacheSimm(HiCacheStorage):
 
     # --- v1: pages of the KV pool ---------------------------------------------------------------
 
-    @_misses(lambda self, keys, *_, **__: 0)
+    @_misses(lambda self, *_, **__: 0)
     def batch_exists(self, keys: Sequence[str], extra_info: Any = None) -> int:
         """Pages of the longest prefix that is there; they are leased."""
         return self._prefix(keys)
@@ -217,7 +231,7 @@ class HiCacheSimm(HiCacheStorage):
         """The tensor `target_location`, filled, or None."""
         return self._get_flat([key], [target_location])[0]
 
-    @_misses(lambda self, keys, *_, **__: [None] * len(keys))
+    @_misses(_no_tensors)
     def batch_get(self, keys: Sequence[str], target_locations: Any = None,
                   target_sizes: Any = None) -> List[Any]:
         return self._get_flat(keys, target_locations)
@@ -408,7 +422,7 @@ class HiCacheSimm(HiCacheStorage):
             self._link.unpin([self._keys.marker(following - 1)])
         return True
 
-    @_misses(lambda self: None)
+    @_misses(lambda self, *_, **__: None)
     def get_stats(self) -> Any:
         """SGLang's StorageMetrics since the last call; None without --enable-metrics."""
         if not self._measures:

@@ -182,3 +182,19 @@ def test_a_stopped_daemon_is_asked_twice_and_then_left_alone(own_daemon):
     finally:
         own_daemon.go_on()
         one.close()
+
+
+@pytest.mark.parametrize("odd", [None, 7, "text", [1, None], [object()], object()],
+                         ids=["none", "number", "text", "numbers", "objects", "object"])
+def test_arguments_of_other_kinds_are_misses(own_daemon, odd):
+    """An exception would end SGLang's storage thread."""
+    one = backend(own_daemon.socket, pool("mla"), is_mla_model=True)
+    try:
+        assert one.batch_get_v2(odd) == {} and one.batch_set_v2(odd) == {}
+        assert one.batch_exists_v2(odd, odd).kv_hit_pages == 0
+        assert one.batch_exists(odd) == 0 and not one.set(odd, odd) and one.get(odd, odd) is None
+        for call in (one.batch_get_v1, one.batch_set_v1, one.batch_get):
+            assert not any(call(odd, odd))
+        assert one.batch_set(odd, odd) is False and one.exists(odd) is False
+    finally:
+        one.close()
