@@ -199,7 +199,7 @@ Status LaneDriver::resolve(Lane& lane, Draft& draft, const Item& page) noexcept 
     if (region == nullptr) {
       return fail(Status::invalid_argument,
                   "items[%zu].view: [0x%" PRIx64 ", +%" PRIu64
-                  ") is not inside a registered region: register_region() it first",
+                  ") is not inside a registered region: register the memory first",
                   draft.slot.item, place, length);
     }
     lane.last_region = region;
