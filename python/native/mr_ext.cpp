@@ -305,6 +305,12 @@ void bind_lists(py::module_& module) {
              "Bytes of the longest page of a list; 0 where it is no list of BlockView.");
 }
 
+// Whether a slab is still there, without keeping it.
+struct SlabWatch {
+  std::weak_ptr<Registration> slab;
+  std::uint64_t length = 0;
+};
+
 void bind_blocks(py::module_& module) {
   py::class_<Block>(module, "Block", py::buffer_protocol(),
                     "Memory that the daemon shares, from Store.allocate(): no copy on the way.")
@@ -319,8 +325,16 @@ void bind_blocks(py::module_& module) {
       .def("__repr__", [](const Block& self) {
         return "<simm.kv.Block " + range_text(self.address(), self.length) + ">";
       });
+  py::class_<SlabWatch>(module, "SlabWatch")
+      .def_property_readonly(
+          "size", [](const SlabWatch& self) { return self.slab.expired() ? 0 : self.length; },
+          "Bytes of the slab; 0 when it has gone with its last block.");
   // A piece of allocated memory that blocks are cut from (simm/slab.py).
   py::class_<Registration, std::shared_ptr<Registration>>(module, "Slab")
+      .def("watch",
+           [](const std::shared_ptr<Registration>& self) {
+             return SlabWatch{self, self->length()};
+           })
       .def_property_readonly("size", &Registration::length)
       .def(
           "block",

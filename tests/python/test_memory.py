@@ -1,6 +1,7 @@
 """Registering memory, views of it, and how long it lives."""
 
 import gc
+import re
 import mmap
 import os
 import time
@@ -98,9 +99,10 @@ def test_a_view_outside_its_region_is_an_error(store):
         BlockView.from_tensor(pool[::2], mr)
 
 
-def test_memory_outside_every_region_is_refused(store, key):
+def test_memory_outside_every_region_is_refused(store, key, caplog):
     stray = numpy.zeros(64, dtype=numpy.uint8)
     assert store.put(key, BlockView.from_tensor(stray)) < 0
+    assert "register the memory first" in caplog.text  # no call that Python has not
 
 
 def test_views_keep_the_memory_alive(store, key):
@@ -281,3 +283,26 @@ def test_a_tensor_without_a_daemon_says_the_remedy(monkeypatch, tmp_path):
     monkeypatch.setenv("SIMM_SOCKET", str(tmp_path / "none.sock"))
     with pytest.raises(RuntimeError, match="simmd"):
         simm.alloc_tensor((8,))
+
+
+def resident_kib(address):
+    """Of the mapping that the address is in."""
+    inside = False
+    with open("/proc/self/smaps", encoding="utf-8") as smaps:
+        for line in smaps:
+            found = re.match("([0-9a-f]+)-([0-9a-f]+) ", line)
+            if found:
+                inside = int(found[1], 16) <= address < int(found[2], 16)
+            elif inside and line.startswith("Rss:"):
+                return int(line.split()[1])
+    raise AssertionError(f"{address:#x} is not mapped")
+
+
+@pytest.mark.parametrize("size,in_use", [(1 << 20, 64), (4096, 512), (1 << 20, 200)])
+def test_one_block_keeps_little_more_than_itself(store, size, in_use):
+    blocks = [fill(store.allocate(size), 1) for _ in range(in_use)]
+    kept = blocks[in_use // 2]
+    del blocks
+    gc.collect()
+    limit = max(8 << 20, size * in_use // 4)
+    assert bytes(kept) == b"\1" * size and resident_kib(kept.ptr) <= limit >> 10
