@@ -59,6 +59,12 @@ Attacher::State Attacher::connect(std::uint64_t now_ns) {
                         "no daemon at " + settings_.socket_path + " (" + connected.error().context +
                             "): start `simmd all`, or name its socket in SIMM_SOCKET"});
     }
+    if (connected.status() == Status::permission_denied) {
+      return fail(Error{Status::permission_denied,
+                        connected.error().context + ": add this user to the group that " +
+                            "`ls -l` shows for the socket (of the packages: simm-clients), and " +
+                            "let the user log in again"});
+    }
     return fail(std::move(connected).error());
   }
   socket_ = std::move(*connected);

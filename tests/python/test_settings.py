@@ -38,6 +38,27 @@ def test_a_variable_that_is_no_utf8(monkeypatch, variable):
         kv.Store()
 
 
+def test_a_socket_of_others_names_the_group(own_daemon):
+    """In a child: root may use any socket."""
+    os.chmod(own_daemon.socket, 0)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.getuid() == 0:
+                os.setgroups([])
+                os.setuid(65534)
+            kv.Store()
+        except RuntimeError as error:
+            os.write(writer, str(error).encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as answer:
+        text = answer.read().decode()
+    os.waitpid(child, 0)
+    assert own_daemon.socket in text and "Permission denied" in text and "simm-clients" in text
+
+
 def test_a_flag_without_effect_is_logged_once(caplog):
     with caplog.at_level(logging.INFO, logger="simm"):
         kv.set_flag("clnt_thread_pool_size", "10")
