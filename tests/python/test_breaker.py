@@ -4,8 +4,9 @@ import gc
 import os
 import threading
 import time
+import weakref
 
-from simm.breaker import TIMEOUTS_MAX, Breaker
+from simm.breaker import TIMEOUTS_MAX, Breaker, _look
 from simm.results import NO_SPACE, NOT_FOUND, TIMEOUT, UNREACHABLE
 
 
@@ -34,6 +35,21 @@ def test_it_opens_when_the_daemon_is_away_and_closes_when_an_attempt_succeeds():
     wait_until(lambda: not threads())
     stats = breaker.stats()
     assert stats["trips"] == 1 and stats["calls_refused"] >= 1 and stats["open"] is False
+
+
+def test_it_looks_often_enough_to_be_back_soon():
+    """However long the daemon was away. Time is what the thread asks for."""
+    class Clock:
+        pauses = []
+
+        def wait(self, pause_s):
+            self.pauses.append(pause_s)
+            return False
+
+    breaker = breaker_with([False] * 40 + [True])
+    breaker._open = True
+    _look(weakref.ref(breaker), Clock())
+    assert not breaker.is_open and max(Clock.pauses) <= 0.25 and sum(Clock.pauses) > 8
 
 
 def test_one_storage_daemon_that_is_away_does_not_open_it():
