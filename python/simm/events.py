@@ -42,8 +42,9 @@ class EventChannel:
                    offsets: Any = None, **options: Any) -> List[Any]:
         """One batch; the results as the synchronous call returns them.
 
-        Cancelling waits for the batch's end, at most its deadline plus 100 ms: before, the daemon
-        might still read or write the pages, and the caller could not use them again.
+        Cancelling waits for the batch's end, at most its deadline plus 100 ms, beside a stopped
+        daemon plus 200 ms: before, the daemon might still read or write the pages, and the caller
+        could not use them again.
         """
         if _is_long(keys, views, offsets):
             return await self._call_in_parts(operation, tuple(keys), views, offsets, **options)

@@ -23,7 +23,9 @@ def register_mr(memory: Any, size: Optional[int] = None, *,
     wait_if_stopped: what a call does whose deadline passes while the daemon is stopped, and might
     go on. False: shared memory becomes private and is copied from then on, with a warning: other
     processes that map it no longer see what this one writes. True: the call waits until the daemon
-    runs on or dies, and the memory stays shared. Memory that a GPU has pinned always does.
+    runs on or dies, and the memory stays shared. Memory that a GPU has pinned always does so, and
+    memory that the daemon adopted ("adopted" in pieces) does where this process has no privilege
+    to take it back.
 
     Returns the region, or None when the daemon or libsimm refuses (the reason is logged), for
     instance for memory that overlaps a region in part. TypeError: not memory, or read-only.

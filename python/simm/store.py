@@ -73,9 +73,10 @@ class Store:
     0 or the bytes got, or a negative code; their truth value says whether it worked. Data calls
     raise for wrong types and numbers out of range only. Each kind of failure is logged once
     (logger "simm").
-    A call ends by timeout_ms plus 100 ms. Without it pages are given up when nothing has moved for
-    clnt_sync_req_timeout_ms (1,000; asynchronous 3,000) plus the call's bytes at 0.4 GB/s, and
-    after ten times that at the latest. The interpreter's lock is not held meanwhile.
+    A call ends by timeout_ms plus 100 ms, beside a stopped daemon plus 200 ms. Without timeout_ms
+    pages are given up when nothing has moved for clnt_sync_req_timeout_ms (1,000; asynchronous
+    3,000) plus the call's bytes at 0.4 GB/s, and after ten times that at the latest. The
+    interpreter's lock is not held meanwhile.
     Thread: any, concurrently; also after fork, where the child gets a session of its own.
     """
 

@@ -92,7 +92,8 @@ struct CallOptions {
   Namespace name_space = {};
   // 0: the Client's patience (sync_timeout_ms or async_timeout_ms, plus bytes / floor_bytes_per_s):
   // a page is given up when nothing moves for so long, and after ten times that at the latest.
-  // Otherwise the whole deadline. The call returns by its deadline plus the fence grace (100 ms).
+  // Otherwise the whole deadline. The call returns by its deadline plus the fence grace (100 ms);
+  // beside a daemon that is stopped, 100 ms later.
   std::uint32_t timeout_ms = 0;
   PutMode mode = PutMode::if_absent;
   std::uint32_t ttl_ms = 0;    // put: life of the object; 0 = until it is evicted

@@ -13,8 +13,9 @@
 // time; when all are taken, further callers wait for one inside their deadline.
 //
 // Waiting is bounded: a call returns by its deadline plus the fence grace of 100 ms, whatever has
-// died, and when it has returned nothing touches its pages any more. The one exception is a daemon
-// that is stopped but alive and memory that can not be taken back from it: see StoppedDaemon.
+// died, and when it has returned nothing touches its pages any more. A daemon that is stopped but
+// alive costs 100 ms more. The one exception is memory that can not be taken back from such a
+// daemon: see StoppedDaemon.
 //
 // Daemon gone: calls in flight complete with `unreachable`, and so does every later call, within
 // microseconds, until a daemon is there again. Calls then re-attach on their way (at most one try
