@@ -25,8 +25,11 @@ def main() -> int:
         if half == "no-torch":
             print("torch is not blocked")
             return 1
+    # What a thread or a finalizer raises is a failure of the test.
+    unseen = ("error::pytest.PytestUnhandledThreadExceptionWarning",
+              "error::pytest.PytestUnraisableExceptionWarning")
     return pytest.main(["-q", "-rs", "--durations=5", "-p", "no:cacheprovider", "-p",
-                        "no:hypothesispytest", *arguments])
+                        "no:hypothesispytest", "-W", unseen[0], "-W", unseen[1], *arguments])
 
 
 # Spawned children import this file again.
