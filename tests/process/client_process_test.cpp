@@ -441,8 +441,6 @@ TEST_CASE("programs of others: the examples, the C interface from C, simmctl") {
   CHECK(shell(socket + programs + "/hello_cpp > /dev/null") == 0);
   CHECK(shell(socket + programs + "/hello_c > /dev/null") == 0);
   CHECK(shell(socket + programs + "/process_c_api") == 0);
-  CHECK(shell(socket + programs + "/process_closed_descriptors " +
-              std::to_string(daemon.pid())) == 0);
 
   Client client = attach(daemon.socket());
   Region region = client.allocate_region(12'288).value();
