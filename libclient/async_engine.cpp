@@ -58,6 +58,7 @@ void AsyncEngine::start(std::unique_ptr<AsyncBatch> batch, bool reattach) {
   batch->finished_to = &finished_;
   arrived_.push_back(batch.get());
   batch->queue->want_watch();
+  batch->queue->add_pending(*batch);
   (void)batch.release();  // arrived_, waiting_, then the lane's in-flight table know it
   work(lock, nullptr, reattach);
 }
@@ -68,6 +69,18 @@ void AsyncEngine::advance(CompletionQueue* caller, bool reattach) {
   work(lock, caller, reattach);
 }
 
+bool AsyncEngine::cancel(CompletionQueue& queue, std::uint64_t ticket, bool reattach) {
+  std::unique_lock lock(mutex_);
+  AsyncBatch* const batch = queue.find_pending(ticket);
+  if (batch == nullptr) return false;
+  if (!std::exchange(batch->cancel_asked, true)) {
+    batch->next_cancelled = std::exchange(cancelled_, batch);
+  }
+  queue.want_watch();
+  work(lock, nullptr, reattach);
+  return true;
+}
+
 void AsyncEngine::work(std::unique_lock<ForkMutex>& lock, CompletionQueue* caller, bool reattach) {
   reattach_wanted_ = reattach_wanted_ || reattach;
   has_visitor_ = true;
@@ -76,11 +89,13 @@ void AsyncEngine::work(std::unique_lock<ForkMutex>& lock, CompletionQueue* calle
   for (std::uint32_t round = 0; has_visitor_ && copy_left_ != 0 && round < kRoundsMax; ++round) {
     has_visitor_ = false;
     take_arrived();
+    end_cancelled();
     const bool may_attach = std::exchange(reattach_wanted_, false);
     lock.unlock();
     look_at_session();
     step(may_attach);
     lock.lock();
+    end_cancelled();  // of what came meanwhile, before any of it is delivered
     deliver(caller);
   }
 }
@@ -88,6 +103,23 @@ void AsyncEngine::work(std::unique_lock<ForkMutex>& lock, CompletionQueue* calle
 void AsyncEngine::take_arrived() {
   waiting_.insert(waiting_.end(), arrived_.begin(), arrived_.end());
   arrived_.clear();
+}
+
+void AsyncEngine::end_cancelled() {
+  if (cancelled_ == nullptr) return;
+  take_arrived();
+  const auto was_asked = [](const AsyncBatch* batch) { return batch->cancel_asked; };
+  waiting_.erase(std::remove_if(waiting_.begin(), waiting_.end(), was_asked), waiting_.end());
+  while (cancelled_ != nullptr) {
+    AsyncBatch& batch = *std::exchange(cancelled_, cancelled_->next_cancelled);
+    if (batch.finished()) continue;
+    batch.is_cancelled = true;
+    batch.stop(Status::cancelled);
+    for (std::uint32_t i = 0; i < pool_.async_count() && batch.submissions_open != 0; ++i) {
+      driver_.abandon_answers(pool_.async_lane(i), batch);
+    }
+    batch.report_if_finished();
+  }
 }
 
 void AsyncEngine::tell_queues() noexcept {
@@ -243,6 +275,7 @@ void AsyncEngine::deliver(CompletionQueue* caller) {
     finished_.first = batch->next_finished;
     batch->completed.status = batch->outcome;
     CompletionQueue* const queue = batch->queue;
+    queue->remove_pending(*batch);
     queue->hand_over(std::move(batch));
     if (queue != caller) queue->signal();
   }
@@ -285,6 +318,7 @@ void AsyncEngine::after_fork_child() noexcept {
   new (&arrived_) std::deque<AsyncBatch*>;
   is_working_ = has_visitor_ = has_more_ = false;  // a thread of the parent may have been at it
   finished_ = FinishedRuns{};
+  cancelled_ = nullptr;
   for (CompletionQueue* queue : queues_) queue->after_fork_child();
 }
 

@@ -30,6 +30,9 @@ struct AsyncBatch : BatchRun {
   CompletionQueue* queue = nullptr;
   Client::Callback callback;
   Completed completed;
+  AsyncBatch* next_pending = nullptr;    // CompletionQueue's, of the same bucket
+  AsyncBatch* next_cancelled = nullptr;  // AsyncEngine's
+  bool cancel_asked = false;             // under the engine's mutex
 };
 
 class AsyncEngine {
@@ -50,6 +53,9 @@ public:
   // for what is handed to it.
   void advance(CompletionQueue* caller, bool reattach);
 
+  // Ends the queue's batch as soon as its memory is free. False: it has ended, or there is none.
+  bool cancel(CompletionQueue& queue, std::uint64_t ticket, bool reattach);
+
   // The queues' descriptors want bell messages, from now on.
   void want_bell() noexcept { bell_wanted_.store(true, std::memory_order_relaxed); }
   [[nodiscard]] ForkMutex& mutex() noexcept { return mutex_; }
@@ -63,6 +69,7 @@ private:
 
   void work(std::unique_lock<ForkMutex>& lock, CompletionQueue* caller, bool reattach);
   void take_arrived();
+  void end_cancelled();
   void tell_queues() noexcept;
   // When something must be looked at even if nothing happens. kNoDeadlineNs: never.
   [[nodiscard]] std::uint64_t next_look_ns() noexcept;
@@ -90,6 +97,7 @@ private:
   ForkMutex mutex_;
   std::vector<CompletionQueue*> queues_;
   std::deque<AsyncBatch*> arrived_;  // for the worker
+  AsyncBatch* cancelled_ = nullptr;  // asked for, none of them delivered yet
   bool reattach_wanted_ = false;     // by whoever came
   bool is_working_ = false;
   bool has_visitor_ = false;  // somebody came while a thread worked

@@ -17,6 +17,7 @@ void BatchRun::stop(Status reason) noexcept {
 void BatchRun::end_pass() noexcept {
   if (absent_pages == 0 || !all_submitted() || submissions_open != 0) return;
   absent_pages = 0;
+  if (is_cancelled) outcome = Status::cancelled;
   if (outcome == Status::ok && attempt != Attempt::staged) {
     attempt = attempt == Attempt::first ? Attempt::made_present : Attempt::staged;
     next = 0;

@@ -49,6 +49,7 @@ struct BatchRun {
   std::uint32_t submissions_open = 0;  // pushed, completion not read
   std::size_t absent_pages = 0;        // of this attempt, to be submitted once more
   Attempt attempt = Attempt::first;
+  bool is_cancelled = false;    // nothing is submitted any more, also not once more
   bool noop_pushed = false;     // a noop has no pages, and one submission
   Status outcome = Status::ok;  // of the call
 

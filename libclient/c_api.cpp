@@ -474,6 +474,10 @@ void simm_wait(simm_client* client, uint32_t timeout_ms) {
   }
   client->client.wait(timeout_ms);
 }
+int simm_cancel(simm_client* client, uint64_t ticket) {
+  if (client == nullptr) return simm::detail::null_argument("client");
+  return simm::detail::code(client->client.cancel(ticket));
+}
 size_t simm_pending(const simm_client* client) {
   return client != nullptr ? client->client.pending() : 0;
 }

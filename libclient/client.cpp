@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include <algorithm>
+#include <cinttypes>
 #include <new>
 #include <utility>
 
@@ -378,6 +379,15 @@ bool Client::has_completed(std::uint64_t ticket) {
   const detail::NoCancel no_cancel;
   detail::forget_last_error();
   return queue_ && queue_->has_completed(ticket, options_.reattach);
+}
+Status Client::cancel(std::uint64_t ticket) {
+  const detail::NoCancel no_cancel;
+  detail::forget_last_error();
+  if (queue_ == nullptr) return detail::fail(Status::invalid_state, "%s", kMovedFrom);
+  if (queue_->cancel(ticket, options_.reattach)) return Status::ok;
+  return detail::fail(Status::not_found,
+                      "ticket: %" PRIu64 " is not pending: the batch has ended, or there was none",
+                      ticket);
 }
 std::size_t Client::pending() const noexcept {
   return queue_ ? queue_->pending() : 0;

@@ -189,6 +189,23 @@ bool CompletionQueue::make_fds() {
   return true;
 }
 
+void CompletionQueue::add_pending(AsyncBatch& batch) noexcept {
+  AsyncBatch*& first = unfinished_[batch.completed.ticket % kBuckets];
+  batch.next_pending = std::exchange(first, &batch);
+}
+
+void CompletionQueue::remove_pending(const AsyncBatch& batch) noexcept {
+  AsyncBatch** place = &unfinished_[batch.completed.ticket % kBuckets];
+  while (*place != &batch) place = &(*place)->next_pending;
+  *place = batch.next_pending;
+}
+
+AsyncBatch* CompletionQueue::find_pending(std::uint64_t ticket) const noexcept {
+  AsyncBatch* batch = unfinished_[ticket % kBuckets];
+  while (batch != nullptr && batch->completed.ticket != ticket) batch = batch->next_pending;
+  return batch;
+}
+
 void CompletionQueue::hand_over(std::unique_ptr<AsyncBatch> batch) {
   (batch->callback ? with_callback_ : without_callback_).push_back(std::move(batch));
 }
@@ -256,6 +273,7 @@ void CompletionQueue::after_fork_child() noexcept {
   new (&with_callback_) std::deque<std::unique_ptr<AsyncBatch>>;
   new (&without_callback_) std::deque<std::unique_ptr<AsyncBatch>>;
   pending_.store(0, std::memory_order_relaxed);
+  unfinished_.fill(nullptr);
   signalled_ = false;
   watched_generation_ = 0;
   watched_.reset();

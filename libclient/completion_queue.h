@@ -8,6 +8,7 @@
 // the engine's mutex.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -34,6 +35,10 @@ public:
   std::size_t drain(std::span<Completed> out, bool reattach);
   void wait(std::uint32_t timeout_ms, WaitMode mode, bool reattach);
   [[nodiscard]] bool has_completed(std::uint64_t ticket, bool reattach);
+  // False: the batch has ended, or there is none with that ticket.
+  bool cancel(std::uint64_t ticket, bool reattach) {
+    return engine_.cancel(*this, ticket, reattach);
+  }
   [[nodiscard]] int fd();
   [[nodiscard]] std::size_t pending() const noexcept {
     return pending_.load(std::memory_order_acquire);
@@ -41,6 +46,9 @@ public:
 
   // --- the engine's, under its mutex
   // --------------------------------------------------------------
+  void add_pending(AsyncBatch& batch) noexcept;
+  void remove_pending(const AsyncBatch& batch) noexcept;
+  [[nodiscard]] AsyncBatch* find_pending(std::uint64_t ticket) const noexcept;
   void hand_over(std::unique_ptr<AsyncBatch> batch);
   void signal() noexcept;
   // The descriptors follow the session and the next time to look, once the step is over.
@@ -63,6 +71,9 @@ private:
   AsyncEngine& engine_;
   std::atomic<std::size_t> pending_{0};
   std::atomic<std::uint64_t> next_ticket_{1};
+  // Not done yet, chained by their tickets: at most 256 in each when all tickets are taken.
+  static constexpr std::size_t kBuckets = 256;
+  std::array<AsyncBatch*, kBuckets> unfinished_{};
   std::deque<std::unique_ptr<AsyncBatch>> with_callback_;
   std::deque<std::unique_ptr<AsyncBatch>> without_callback_;
   ipc::UniqueFd epoll_;

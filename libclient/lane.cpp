@@ -18,6 +18,7 @@ void Lane::unbind() noexcept {
   staging_request.reset();
   session.reset();
   in_flight.fill(InFlight{});
+  nobody = BatchRun{};
   head = tail = 0;
   pages.clear();
   keys.clear();

@@ -102,6 +102,7 @@ public:
   std::uint32_t head = 0;           // oldest submission not given back; free-running
   std::uint32_t tail = 0;           // next submission; its token
   std::array<InFlight, kInFlightMax> in_flight{};
+  BatchRun nobody;  // of submissions whose batch has ended without their answers
   std::array<PageSlot, ipc::kPageSlots> slots{};
   RangeRing pages{ipc::kPageSlots};
   RangeRing keys{ipc::kKeyArenaBytes};

@@ -392,6 +392,9 @@ bool LaneDriver::collect(Lane& lane, std::uint64_t copy_bytes_max) noexcept {
 
 void LaneDriver::finish(Lane& lane, InFlight& entry, Status status) noexcept {
   BatchRun& run = *entry.run;
+  entry.run = nullptr;
+  --run.submissions_open;
+  if (&run == &lane.nobody) return;
   for (std::uint32_t i = 0; i < entry.page_count; ++i) {
     if (i + kFetchAhead < entry.page_count) {
       lane.ring->fetch_result(entry.page_first + i + kFetchAhead);
@@ -400,8 +403,6 @@ void LaneDriver::finish(Lane& lane, InFlight& entry, Status status) noexcept {
   }
   release(lane, entry);
   if (status != Status::ok) run.outcome = status;
-  entry.run = nullptr;
-  --run.submissions_open;
   run.end_pass();
   run.report_if_finished();
 }

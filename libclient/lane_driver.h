@@ -61,6 +61,9 @@ public:
   // Tries to make the pages of everything in flight on the lane safe from a daemon that is alive.
   // False when some can not be: then nothing of the lane may be given up yet.
   [[nodiscard]] bool take_back_all(Lane& lane) noexcept;
+  // Ends what the daemon does for the run on the lane without the daemon's answers, as far as
+  // nothing of the caller's memory is within its reach. The rest goes on.
+  void abandon_answers(Lane& lane, BatchRun& run) noexcept;
   // Ends everything in flight with that result and unbinds the lane. The daemon has hung up, or
   // take_back_all() said true.
   void give_up(Lane& lane, Status reason) noexcept;
@@ -87,6 +90,7 @@ private:
   bool publish(Lane& lane, BatchRun& run, const Draft& draft, std::uint64_t now_ns) noexcept;
   void finish(Lane& lane, InFlight& entry, Status status) noexcept;
   void release(Lane& lane, const InFlight& entry) noexcept;
+  static bool reaches_memory(const Lane& lane, const InFlight& entry) noexcept;
   void finish_page(Lane& lane, BatchRun& run, std::uint32_t index, Status status) noexcept;
 
   RegionTable& regions_;

@@ -33,7 +33,7 @@ enum class [[nodiscard]] Status : std::int32_t{
     no_space = -4006,
     corrupt = -4007,  // internal: a checksum did not match; callers see not_found
     transfer_failed = -4008,
-    cancelled = -4009,  // internal: cancelled before it was done, nothing was published
+    cancelled = -4009,  // of Client::cancel(): nobody waits for the answer any more
 };
 
 // The enumerator's name, "unknown" for a value outside the set. Never null, static storage.

@@ -199,6 +199,13 @@ public:
   // Advances. Has that pending batch completed? Its memory is free then; the batch itself is still
   // handed back by poll() or drain(). False for a ticket that is not pending.
   [[nodiscard]] bool has_completed(std::uint64_t ticket);
+  // Ends a pending batch early; waits for nothing. Pages that are done keep their results. Pages
+  // that the daemon does not have yet end as `cancelled`. So do those that it has, when it can not
+  // reach their memory: exists, remove and staged regions; what it does for them may still happen.
+  // A page of another region ends with the daemon's answer, at the latest by the batch's deadline.
+  // The batch is handed back as always, once, and nothing touches its memory any more then. Its
+  // status is `cancelled` when a page was cancelled. not_found: it has ended already.
+  Status cancel(std::uint64_t ticket);
 
   // --- about ------------------------------------------------------------------------------------
   [[nodiscard]] bool attached() const noexcept;  // false: the daemon is away, or not yet back

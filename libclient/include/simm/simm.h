@@ -38,6 +38,7 @@ extern "C" {
 #define SIMM_NOT_FOUND (-4003)
 #define SIMM_NO_SPACE (-4006)
 #define SIMM_TRANSFER_FAILED (-4008)
+#define SIMM_CANCELLED (-4009)
 
 typedef struct simm_client simm_client;
 typedef struct simm_region simm_region;
@@ -252,6 +253,8 @@ size_t simm_poll(simm_client* client);
 size_t simm_drain(simm_client* client, simm_completed* out, size_t count);
 /* Sleeps until a batch is done or the time has passed; calls the callbacks as simm_poll() does. */
 void simm_wait(simm_client* client, uint32_t timeout_ms);
+/* As Client::cancel: ends a pending batch early, without waiting. SIMM_NOT_FOUND: it has ended. */
+int simm_cancel(simm_client* client, uint64_t ticket);
 size_t simm_pending(const simm_client* client);
 
 #ifdef __cplusplus
