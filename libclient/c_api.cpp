@@ -474,6 +474,11 @@ void simm_wait(simm_client* client, uint32_t timeout_ms) {
   }
   client->client.wait(timeout_ms);
 }
+size_t simm_wait_at_least(simm_client* client, size_t count, uint32_t timeout_ms) {
+  if (client != nullptr) return client->client.wait_at_least(count, timeout_ms);
+  (void)simm::detail::null_argument("client");
+  return 0;
+}
 int simm_cancel(simm_client* client, uint64_t ticket) {
   if (client == nullptr) return simm::detail::null_argument("client");
   return simm::detail::code(client->client.cancel(ticket));

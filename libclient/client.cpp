@@ -375,6 +375,12 @@ void Client::wait(std::uint32_t timeout_ms) {
   detail::forget_last_error();
   if (queue_) queue_->wait(timeout_ms, options_.wait, options_.reattach);
 }
+std::size_t Client::wait_at_least(std::size_t count, std::uint32_t timeout_ms) {
+  const detail::NoCancel no_cancel;
+  detail::forget_last_error();
+  if (queue_ == nullptr) return 0;
+  return queue_->wait_at_least(count, timeout_ms, options_.wait, options_.reattach);
+}
 bool Client::has_completed(std::uint64_t ticket) {
   const detail::NoCancel no_cancel;
   detail::forget_last_error();

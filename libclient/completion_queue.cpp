@@ -32,6 +32,18 @@ void remove_from(int epoll, int fd) noexcept {
   (void)::epoll_ctl(epoll, EPOLL_CTL_DEL, fd, nullptr);
 }
 
+void add_session(const ipc::UniqueFd& epoll, Session& session) noexcept {
+  if (!epoll) return;
+  add_to(epoll.get(), session.bell().fd(), EPOLLIN);
+  add_to(epoll.get(), session.control().fd(), EPOLLRDHUP);
+}
+
+void remove_session(const ipc::UniqueFd& epoll, Session& session) noexcept {
+  if (!epoll) return;
+  remove_from(epoll.get(), session.bell().fd());
+  remove_from(epoll.get(), session.control().fd());
+}
+
 }  // namespace
 
 CompletionQueue::CompletionQueue(AsyncEngine& engine) : engine_(engine) {
@@ -132,6 +144,81 @@ void CompletionQueue::wait(std::uint32_t timeout_ms, WaitMode mode, bool reattac
   }
 }
 
+// What lies ready already keeps completion_fd() readable, so nobody who wants more sleeps on that.
+std::size_t CompletionQueue::wait_at_least(std::size_t count, std::uint32_t timeout_ms,
+                                           WaitMode mode, bool reattach) {
+  const std::shared_ptr<std::atomic<bool>> closed = closed_;
+  const std::uint64_t start_ns = ipc::monotonic_now_ns();
+  const std::uint64_t until_ns = start_ns + timeout_ms * kNsPerMs;
+  const std::uint64_t spin_until_ns = mode == WaitMode::spin       ? until_ns
+                                      : mode == WaitMode::adaptive ? start_ns + kSpinNs
+                                                                   : start_ns;
+  (void)fd();
+  Waiter waiter;
+  std::size_t called = 0;
+  for (;;) {
+    engine_.advance(this, reattach);
+    called += call_back();
+    if (*closed) return called;
+    std::size_t ready = called;
+    {
+      const std::lock_guard lock(engine_.mutex());
+      ready += without_callback_.size();
+      if (ready >= count || pending() == without_callback_.size()) return ready;
+    }
+    const std::uint64_t now_ns = ipc::monotonic_now_ns();
+    if (now_ns >= until_ns) return ready;
+    waiter.wanted = count - called;
+    if (now_ns >= spin_until_ns) sleep_until_enough(waiter, until_ns);
+  }
+}
+
+bool CompletionQueue::has_enough(std::size_t wanted) const noexcept {
+  return !with_callback_.empty() || without_callback_.size() >= wanted ||
+         pending() == without_callback_.size() || engine_.has_more();
+}
+
+void CompletionQueue::tell_waiters() noexcept {
+  for (Waiter* waiter = waiters_; waiter != nullptr; waiter = waiter->next) {
+    if (waiter->is_told || !has_enough(waiter->wanted) || !waiter->event) continue;
+    waiter->is_told = ::eventfd_write(waiter->event.get(), 1) == 0;
+  }
+}
+
+void CompletionQueue::sleep_until_enough(Waiter& waiter, std::uint64_t until_ns) noexcept {
+  if (!waiter.event) waiter.event = ipc::UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  bool can_sleep = waiter.event.valid();
+  {
+    const std::lock_guard lock(engine_.mutex());
+    if (has_enough(waiter.wanted)) return;
+    can_sleep = can_sleep && make_sources();
+    waiter.next = std::exchange(waiters_, &waiter);
+  }
+  const std::uint64_t now_ns = ipc::monotonic_now_ns();
+  if (!can_sleep) until_ns = std::min(until_ns, now_ns + kNapNs);
+  const std::uint64_t left_ms = until_ns > now_ns ? (until_ns - now_ns) / kNsPerMs + 1 : 0;
+  pollfd entries[] = {{sources_.get(), POLLIN, 0}, {waiter.event.get(), POLLIN, 0}};
+  (void)::poll(entries, can_sleep ? 2 : 0,
+               static_cast<int>(std::min<std::uint64_t>(left_ms, INT_MAX)));
+  const std::lock_guard lock(engine_.mutex());
+  Waiter** place = &waiters_;
+  while (*place != &waiter) place = &(*place)->next;
+  *place = waiter.next;
+  if (!std::exchange(waiter.is_told, false)) return;
+  eventfd_t ignored = 0;
+  (void)::eventfd_read(waiter.event.get(), &ignored);
+}
+
+bool CompletionQueue::make_sources() noexcept {
+  if (sources_) return true;
+  if (!epoll_) return false;
+  sources_ = ipc::UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
+  if (!sources_) return false;
+  add_to(sources_.get(), timer_.get(), EPOLLIN);
+  if (const std::shared_ptr<Session> session = watched_.lock()) add_session(sources_, *session);
+  return true;
+}
+
 void CompletionQueue::sleep_until_something(std::uint64_t until_ns) noexcept {
   {
     const std::lock_guard lock(engine_.mutex());
@@ -216,6 +303,7 @@ void CompletionQueue::signal() noexcept {
 }
 
 void CompletionQueue::settle() noexcept {
+  tell_waiters();
   if (anything_done() || (pending() != 0 && engine_.has_more())) return signal();
   // Nothing will wake those any more who slept while another thread took the last batch.
   if (pending() == 0 && sleepers_ != 0) return signal();
@@ -230,6 +318,7 @@ void CompletionQueue::after_step(const std::shared_ptr<Session>& session,
   if (wants_watch_) watch_session(session, next_look_ns);
   wants_watch_ = false;
   if (has_more && pending() != 0) signal();
+  tell_waiters();
 }
 
 void CompletionQueue::watch_session(const std::shared_ptr<Session>& session,
@@ -239,12 +328,12 @@ void CompletionQueue::watch_session(const std::shared_ptr<Session>& session,
   if (generation != watched_generation_) {
     // The ends of a session's sockets stay readable. Those of one that nobody keeps are closed.
     if (const std::shared_ptr<Session> old = watched_.lock()) {
-      remove_from(epoll_.get(), old->bell().fd());
-      remove_from(epoll_.get(), old->control().fd());
+      remove_session(epoll_, *old);
+      remove_session(sources_, *old);
     }
     if (session != nullptr) {
-      add_to(epoll_.get(), session->bell().fd(), EPOLLIN);
-      add_to(epoll_.get(), session->control().fd(), EPOLLRDHUP);
+      add_session(epoll_, *session);
+      add_session(sources_, *session);
     }
     watched_ = session;
     watched_generation_ = generation;
@@ -270,6 +359,8 @@ void CompletionQueue::after_fork_child() noexcept {
   epoll_.reset();
   event_.reset();
   timer_.reset();
+  sources_.reset();
+  waiters_ = nullptr;
   new (&with_callback_) std::deque<std::unique_ptr<AsyncBatch>>;
   new (&without_callback_) std::deque<std::unique_ptr<AsyncBatch>>;
   pending_.store(0, std::memory_order_relaxed);

@@ -34,6 +34,8 @@ public:
   std::size_t poll(bool reattach);
   std::size_t drain(std::span<Completed> out, bool reattach);
   void wait(std::uint32_t timeout_ms, WaitMode mode, bool reattach);
+  std::size_t wait_at_least(std::size_t count, std::uint32_t timeout_ms, WaitMode mode,
+                            bool reattach);
   [[nodiscard]] bool has_completed(std::uint64_t ticket, bool reattach);
   // False: the batch has ended, or there is none with that ticket.
   bool cancel(std::uint64_t ticket, bool reattach) {
@@ -58,6 +60,14 @@ public:
   void after_fork_child() noexcept;
 
 private:
+  // A thread in wait_at_least() that sleeps. On its stack, and in the list for the time of a sleep.
+  struct Waiter {
+    std::size_t wanted = 0;
+    ipc::UniqueFd event;
+    bool is_told = false;
+    Waiter* next = nullptr;
+  };
+
   void watch_session(const std::shared_ptr<Session>& session, std::uint64_t next_look_ns) noexcept;
   bool make_fds();
   std::size_t call_back();  // of the batches that are done: how many
@@ -67,6 +77,10 @@ private:
   }
   void sleep(std::uint64_t until_ns) noexcept;
   void sleep_until_something(std::uint64_t until_ns) noexcept;
+  bool make_sources() noexcept;
+  [[nodiscard]] bool has_enough(std::size_t wanted) const noexcept;
+  void tell_waiters() noexcept;
+  void sleep_until_enough(Waiter& waiter, std::uint64_t until_ns) noexcept;
 
   AsyncEngine& engine_;
   std::atomic<std::size_t> pending_{0};
@@ -79,6 +93,8 @@ private:
   ipc::UniqueFd epoll_;
   ipc::UniqueFd event_;
   ipc::UniqueFd timer_;
+  ipc::UniqueFd sources_;  // the set of epoll_ without event_: for those whom one batch is no news
+  Waiter* waiters_ = nullptr;
   bool signalled_ = false;
   bool wants_watch_ = false;
   std::uint32_t sleepers_ = 0;            // threads in wait()

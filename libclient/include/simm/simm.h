@@ -253,6 +253,9 @@ size_t simm_poll(simm_client* client);
 size_t simm_drain(simm_client* client, simm_completed* out, size_t count);
 /* Sleeps until a batch is done or the time has passed; calls the callbacks as simm_poll() does. */
 void simm_wait(simm_client* client, uint32_t timeout_ms);
+/* The same until at least `count` are done or none other is pending: those that lie ready for
+ * simm_drain(), and callbacks that were called. Returns how many are done. */
+size_t simm_wait_at_least(simm_client* client, size_t count, uint32_t timeout_ms);
 /* As Client::cancel: ends a pending batch early, without waiting. SIMM_NOT_FOUND: it has ended. */
 int simm_cancel(simm_client* client, uint64_t ticket);
 size_t simm_pending(const simm_client* client);
