@@ -108,7 +108,8 @@ TEST_CASE("wait_at_least: ends when no other batch is pending, or the daemon die
   SUBCASE("another thread takes them") {
     std::vector<Completed> out(1);
     batches.end(world, 1);
-    CHECK(world.client->drain(out) == 1);
+    // The waiting thread may be the one that ends the batch, a moment later.
+    while (world.client->drain(out) == 0) std::this_thread::yield();
     batches.end(world, 1);
     (void)world.client->drain(out);
     waiter.join();
