@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # From a bare Debian or Ubuntu to a replay: installs packages, builds release, starts a cluster of
 # four processes on loopback (a manager, two storage daemons and a node daemon), replays a
-# conversation trace with four client processes that check every byte they fetch, prints the table
-# and, as the last line, one JSON object, and stops everything it started.
+# conversation trace with four client processes that check every byte they fetch, and stops
+# everything it started. It prints a table, a picture, and as the last line one JSON object.
 #
-#   scripts/demo.sh [--standalone | --chaos] [--python] [--trace FILE] [--quick]
+#   scripts/demo.sh [--full] [--standalone | --chaos] [--python] [--trace FILE]
 #
+# --full         all of the trace and a third of the free memory, at most 8 GiB: some minutes;
+#                without it a short trace and 1 GiB: under a minute when the build is there
 # --standalone   `simmd all` instead of a cluster: everything in one process
 # --chaos        kills and restarts storage daemons and the manager while the replay runs
 # --python       the clients are Python processes that use simm.kv, as engines do
 # --trace FILE   replays real requests instead of generated ones
 #                (daemon/tools/simm-bench/TRACE.md says where there are some)
-# --quick        a short trace and a small pool: under a minute when the build is there
 #
 # In the last line bytes_wrong has to be 0; with a cluster, kills counts the daemons killed.
 # SIMM_JOBS (all CPUs) bounds parallel compilation. Installed (as simm-demo, beside simmd) it runs
@@ -25,7 +26,7 @@ fail() {
 }
 
 trace=
-quick=
+quick=1
 python=
 standalone=
 chaos=
@@ -37,7 +38,8 @@ while [ $# -gt 0 ]; do
       trace=$(realpath -- "$2")
       shift
       ;;
-    --quick) quick=1 ;;
+    --full) quick= ;;
+    --quick) quick=1 ;;  # as without: of earlier versions
     --standalone) standalone=1 ;;
     --python) python=/usr/bin/python3 ;;
     --chaos) chaos=1 ;;
@@ -173,7 +175,7 @@ peers = json.load(sys.stdin)["peers"]
 sys.exit(len(peers) != 2 or any(p["open"] != p["connections"] for p in peers))'
   }
   wait_for "the cluster did not come together" all_connected
-  ask node nodes >&2
+  "$bin/simmctl" --admin "$run_directory/node/admin.sock" nodes >&2
 fi
 
 # Kills one of the others every few seconds, and starts it again a moment later.
@@ -221,5 +223,19 @@ case $result in
   "{"*"}") echo "${result%\}},\"kills\":$(wc -l <"$kills")}" ;;
   *) echo "$result" ;;
 esac
-if [ "$status" != 0 ]; then tail -n 20 "$run_directory"/*/log >&2; fi
-exit "$status"
+if [ "$status" != 0 ]; then
+  tail -n 20 "$run_directory"/*/log >&2
+  exit "$status"
+fi
+# As images as well, where there is matplotlib.
+pictures=$(mktemp -d /tmp/simm-demo-pictures.XXXXXX)
+if "$bin/simm-bench" report --out "$pictures" "$run_directory/table" >/dev/null 2>&1; then
+  step "the same as images: $pictures"
+else
+  rm -rf "$pictures"
+fi
+{
+  echo "Next: $0 --full              all of the trace, with a large pool"
+  echo "      $0 --chaos             daemons die meanwhile, and no byte is wrong"
+  echo "      $bin/simmd all &       a daemon to attach to; $bin/simmctl status"
+} >&2

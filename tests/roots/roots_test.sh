@@ -3,8 +3,8 @@
 #
 #   roots_test.sh SUITE...     of Debian: bookworm, trixie
 #
-# As root in /root: scripts/demo.sh --quick and scripts/test.sh release. As a user in /home, who may
-# not install anything: scripts/demo.sh --quick and scripts/test.sh --quick. What is cloned is the
+# As root in /root: scripts/demo.sh and scripts/test.sh release. As a user in /home, who may
+# not install anything: scripts/demo.sh and scripts/test.sh --quick. What is cloned is the
 # last commit. The logs are build/roots/SUITE-*.log; a root that passed is removed.
 #
 # Needs root and the network. A compiler cache of each suite stays in build/roots.
@@ -67,14 +67,14 @@ in_suite() {
   cp /etc/resolv.conf "$root/etc/resolv.conf"
   git clone --quiet --no-local . "$root/root/simm"
   step "demo as root"
-  inside demo root /root/simm scripts/demo.sh --quick || return 1
+  inside demo root /root/simm scripts/demo.sh || return 1
   step "tests as root"
   inside tests root /root/simm scripts/test.sh release || return 1
   chroot "$root" useradd --create-home --shell /bin/bash somebody
   git clone --quiet --no-local . "$root/home/somebody/simm"
   chroot "$root" chown -R somebody: /home/somebody
   step "demo as a user"
-  inside user-demo somebody /home/somebody/simm scripts/demo.sh --quick || return 1
+  inside user-demo somebody /home/somebody/simm scripts/demo.sh || return 1
   step "tests as a user"
   inside user-tests somebody /home/somebody/simm scripts/test.sh --quick || return 1
   step "passed"

@@ -12,6 +12,7 @@
 #include "daemon/tools/simm-bench/daemon_process.h"
 #include "daemon/tools/simm-bench/memory_figures.h"
 #include "daemon/tools/simm-bench/process_group.h"
+#include "daemon/tools/simm-bench/replay_picture.h"
 #include "daemon/tools/simm-bench/replay_rank.h"
 #include "daemon/tools/simm-bench/replay_summary.h"
 #include "daemon/tools/simm-bench/shared_array.h"
@@ -42,30 +43,37 @@ Expected<Trace> trace_for(const ReplayOptions& options) {
   return trace;
 }
 
-// Says how far it is: on a terminal in place twice a second, else a line every ten seconds.
+// Says how far the replay is, and how long it still takes: on a terminal in place twice a second,
+// else a line every five seconds. Keeps samples for the picture.
 class Progress {
 public:
   Progress(const ReplayPlan& plan, std::uint64_t requests) : plan_(plan), requests_(requests) {}
 
-  void show(ReplayBoard& board) {
+  void show(const ReplayBoard& board) {
     const auto now = std::chrono::steady_clock::now();
-    if (now < next_) return;
-    next_ = now + (terminal_ ? std::chrono::milliseconds(500) : std::chrono::seconds(10));
-    std::uint64_t moved = 0;
-    for (unsigned rank = 0; rank < plan_.ranks; ++rank) {
-      moved += board.ranks[rank].bytes_stored + board.ranks[rank].bytes_fetched;
+    if (now >= next_sample_) {
+      next_sample_ = now + std::chrono::milliseconds(100);
+      sample(board);
     }
-    const RankCounters& first = board.ranks[0];
-    const std::uint64_t pages = std::max<std::uint64_t>(1, first.pages);
-    const double hit = 100.0 * static_cast<double>(first.pages_hit) / static_cast<double>(pages);
-    const std::chrono::duration<double> spent = now - start_;
+    if (now < next_) return;
+    next_ = now + (terminal_ ? std::chrono::milliseconds(500) : std::chrono::seconds(5));
+    const ReplaySample at = sampled(board);
+    const std::uint64_t done = board.ranks[0].requests;
+    const double hit =
+        100.0 * static_cast<double>(at.pages_hit) / static_cast<double>(std::max(at.pages, 1ul));
     std::fprintf(stderr,
                  "%s%s: %" PRIu64 " of %" PRIu64
                  " requests, hit rate %.1f %%, %.2f GB moved, "
-                 "%.0f s%s",
-                 terminal_ ? "\r" : "", plan_.model.name, first.requests.load(), requests_, hit,
-                 static_cast<double>(moved) / 1e9, spent.count(), terminal_ ? "   " : "\n");
+                 "%.0f s%s%s",
+                 terminal_ ? "\r" : "", plan_.model.name, done, requests_, hit,
+                 static_cast<double>(at.bytes_moved) / 1e9, at.seconds,
+                 remaining(done, at.seconds).c_str(), terminal_ ? "   " : "\n");
     std::fflush(stderr);
+  }
+  // Once more at the end; then all of them.
+  std::vector<ReplaySample> samples(const ReplayBoard& board) {
+    sample(board);
+    return std::move(samples_);
   }
   void end() const {
     if (terminal_) std::fputc('\n', stderr);
@@ -75,11 +83,32 @@ public:
   }
 
 private:
+  // Requests take alike: as long as those that are done took.
+  [[nodiscard]] std::string remaining(std::uint64_t done, double seconds) const {
+    if (done == 0 || done >= requests_) return "";
+    const double left_s =
+        seconds * static_cast<double>(requests_ - done) / static_cast<double>(done);
+    return ", about " + std::to_string(static_cast<std::uint64_t>(left_s) + 1) + " s to go";
+  }
+  [[nodiscard]] ReplaySample sampled(const ReplayBoard& board) const {
+    ReplaySample at{seconds(), board.ranks[0].pages, board.ranks[0].pages_hit, 0};
+    for (unsigned rank = 0; rank < plan_.ranks; ++rank) {
+      at.bytes_moved += board.ranks[rank].bytes_stored + board.ranks[rank].bytes_fetched;
+    }
+    return at;
+  }
+  void sample(const ReplayBoard& board) {
+    if (samples_.size() < kSamplesMax) samples_.push_back(sampled(board));
+  }
+
+  static constexpr std::size_t kSamplesMax = 100'000;  // nearly three hours
   const ReplayPlan& plan_;
   std::uint64_t requests_;
   bool terminal_ = isatty(STDERR_FILENO) == 1;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  std::chrono::steady_clock::time_point next_ = start_;
+  std::chrono::steady_clock::time_point next_ = start_ + std::chrono::seconds(1);
+  std::chrono::steady_clock::time_point next_sample_ = start_;
+  std::vector<ReplaySample> samples_;
 };
 
 ReplaySummary summary_of(const ReplayPlan& plan, ReplayBoard& board,
@@ -127,6 +156,7 @@ Expected<ReplaySummary> replay_model(const Trace& trace, const ReplayPlan& plan,
   if (!ended) return ended.error();
   ReplaySummary summary = summary_of(plan, board[0], fetch_ns);
   summary.seconds = seconds;
+  summary.samples = progress.samples(board[0]);
   return summary;
 }
 
@@ -171,7 +201,8 @@ Outcome run_replay(const ReplayOptions& options) {
     summaries.push_back(std::move(*summary));
   }
   const nlohmann::json total = total_of(summaries);
-  std::printf("%s%s\n", replay_table(summaries).c_str(), total.dump().c_str());
+  std::printf("%s%s%s\n", replay_table(summaries).c_str(), replay_picture(summaries).c_str(),
+              total.dump().c_str());
   if (total["bytes_wrong"] != 0) {
     return Error{Status::corrupt, "a get returned wrong bytes: see bytes_wrong above"};
   }

@@ -37,6 +37,7 @@ double ReplaySummary::best_hit_rate() const {
 }
 
 nlohmann::json ReplaySummary::to_json() const {
+  const ReplayCourse course = course_of(samples);
   return {{"model", model},
           {"scale", scale},
           {"object_bytes", object_bytes},
@@ -53,7 +54,8 @@ nlohmann::json ReplaySummary::to_json() const {
           {"bytes_wrong", bytes_wrong},
           {"fetch_p50_us", fetch_us(*this, 0.50)},
           {"fetch_p99_us", fetch_us(*this, 0.99)},
-          {"seconds", seconds}};
+          {"seconds", seconds},
+          {"course", {{"hit_rate", course.hit_rate}, {"bytes_per_s", course.bytes_per_s}}}};
 }
 
 nlohmann::json total_of(const std::vector<ReplaySummary>& summaries) {
@@ -71,7 +73,7 @@ nlohmann::json total_of(const std::vector<ReplaySummary>& summaries) {
     models.push_back(summary.to_json());
   }
   nlohmann::json object = total.to_json();
-  for (const char* only_of_a_model : {"model", "scale", "object_bytes"}) {
+  for (const char* only_of_a_model : {"model", "scale", "object_bytes", "course"}) {
     object.erase(only_of_a_model);
   }
   object["models"] = std::move(models);

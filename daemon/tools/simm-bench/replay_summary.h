@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/tools/simm-bench/replay_course.h"
 #include "daemon/tools/simm-bench/replay_tally.h"
 
 namespace simm::bench {
@@ -22,6 +23,7 @@ struct ReplaySummary : ReplayTally<std::uint64_t> {
   std::uint64_t unique_bytes = 0;
   double seconds = 0;
   std::vector<std::uint64_t> fetch_ns;  // one per fetch call of any rank
+  std::vector<ReplaySample> samples;    // a few in each second
 
   [[nodiscard]] double hit_rate() const;
   [[nodiscard]] double best_hit_rate() const;

@@ -8,6 +8,7 @@ changeover   a store that goes over from one model's pages to another's
 hit_rate     by size of the cache: each eviction policy and the optimal one
 restart      how long until the first object of a full store is there again
 replay       hit rate beside the best possible one, and fetch times, per file and model
+course       hit rate and bytes of a replay over its time, per file and model
 ratios       value / baseline of all other figures that have a baseline
 values       all other figures, a panel per unit
 Each is drawn when there is something to draw. Lines that do not begin with a brace (tables,
@@ -85,6 +86,9 @@ def read_file(path, results, replays):
             models = entry.get("models", [])
             for model in models:
                 need(REPLAY_FIELDS, model, where)
+                if "course" in model:
+                    need({"course": dict, "seconds": (int, float)}, model, where)
+                    need({"hit_rate": list, "bytes_per_s": list}, model["course"], where)
             replays += [(path.stem, model) for model in models]
         else:
             check_result(entry, where)
@@ -282,6 +286,21 @@ class Plots:
         self.bars(panels[1], labels, times, "fetch of up to 128 pages, us")
         self.save(figure, "replay")
 
+    def course(self, rows):
+        """Of those that have one: simm.replay writes none."""
+        figure, panels = self.pyplot.subplots(2, 1, figsize=(8, 6), sharex=True)
+        for stem, model in rows:
+            course, label = model["course"], f"{stem} {model['model']}"
+            seconds = [model["seconds"] * (i + 1) / len(course["hit_rate"])
+                       for i in range(len(course["hit_rate"]))]
+            panels[0].plot(seconds, [100 * rate for rate in course["hit_rate"]], label=label)
+            panels[1].plot(seconds, [rate / 1e9 for rate in course["bytes_per_s"]], label=label)
+        panels[0].set_ylabel("hit rate, percent")
+        panels[1].set_ylabel("moved, GB/s")
+        panels[1].set_xlabel("seconds")
+        panels[0].legend(fontsize="small")
+        self.save(figure, "course")
+
     def ratios(self, rows):
         figure, axes = self.pyplot.subplots(figsize=(8, 1 + 0.5 * len(rows)))
         self.bars(axes, [label_of(row) for row in rows], [row["ratio"] for row in rows],
@@ -309,6 +328,7 @@ class Plots:
                            (self.hit_rate, named("store.hit_rate")),
                            (self.restart, named("store.restart", "store.meta_bytes")),
                            (self.replay, replays),
+                           (self.course, [row for row in replays if "course" in row[1]]),
                            (self.ratios, [row for row in others if row["ratio"] is not None]),
                            (self.values, others)):
             if rows:
