@@ -2,7 +2,8 @@
 // kLongestNs while attempts fail, and is random in its upper half, so that those who lost the same
 // peer at the same moment do not come back at the same moment. A connection counts as a success
 // once it has lasted kStableNs: a peer that accepts and hangs up at once is not called at full
-// speed. Owned by one dialer. Thread: its owner's.
+// speed. One dialer for each peer looks for one that is away every kLookNs at most. Owned by one
+// dialer. Thread: its owner's.
 #pragma once
 
 #include <algorithm>
@@ -17,11 +18,13 @@ class Backoff {
 public:
   static constexpr base::TimeNs kFirstNs = 50 * base::kNsPerMs;
   static constexpr base::TimeNs kLongestNs = base::kNsPerSecond;
+  static constexpr base::TimeNs kLookNs = 200 * base::kNsPerMs;
   static constexpr base::TimeNs kStableNs = 5 * base::kNsPerSecond;
 
   // After a failed attempt, or a connection that was lost: the wait before the next attempt.
-  [[nodiscard]] base::TimeNs next_wait_ns(base::Random& random) noexcept {
-    const base::TimeNs longest_ns = wait_ns_;
+  [[nodiscard]] base::TimeNs next_wait_ns(base::Random& random,
+                                          base::TimeNs at_most_ns = kLongestNs) noexcept {
+    const base::TimeNs longest_ns = std::min(wait_ns_, at_most_ns);
     wait_ns_ = std::min(2 * wait_ns_, kLongestNs);
     return longest_ns / 2 + random.below(longest_ns / 2);
   }

@@ -328,6 +328,8 @@ constexpr MetricRow kRows[] = {
      "Connections between data agents of daemons that ended."},
     {"cluster.links.refused", "simm_cluster_links_refused_total", T::counter, "", U::as_is,
      "Connections of other daemons that no data agent could take."},
+    {"cluster.links.returned", "simm_cluster_links_returned_total", T::counter, "", U::as_is,
+     "Peers that could not be reached, and can again."},
     {"cluster.queue_pairs.lost_*", "simm_cluster_queue_pairs_lost_total", T::counter, "cause",
      U::as_is, "RDMA connections between data agents of daemons that ended."},
     {"cluster.queue_pairs.refused", "simm_cluster_queue_pairs_refused_total", T::counter, "",

@@ -37,7 +37,12 @@ void ClusterDialer::start() {
 void ClusterDialer::redial() {
   if (state_ != State::connected) return;
   backoff_.on_lost(access_.clock.now_ns());
-  wait();
+  wait(cluster::Backoff::kLongestNs);
+}
+
+bool ClusterDialer::hurry() {
+  if (state_ == State::waiting && is_away_) start();
+  return is_away_;
 }
 
 void ClusterDialer::stop() {
@@ -48,9 +53,9 @@ void ClusterDialer::stop() {
   session_.reset();
 }
 
-void ClusterDialer::wait() {
+void ClusterDialer::wait(base::TimeNs at_most_ns) {
   state_ = State::waiting;
-  timer_.after(backoff_.next_wait_ns(access_.random), [this] {
+  timer_.after(backoff_.next_wait_ns(access_.random, at_most_ns), [this] {
     state_ = State::dialling;
     dial();
   });
@@ -122,6 +127,7 @@ void ClusterDialer::on_hello_over(Expected<cluster::HelloResult> result) {
   const std::unique_ptr<HelloSession> session = std::move(session_);
   if (!result) return fail(std::move(result).error());
   state_ = State::connected;
+  is_away_ = false;
   dialled_.add();
   backoff_.on_connected(access_.clock.now_ns());
   events_.on_dialled(*this, session->take_socket(), *result);
@@ -131,7 +137,8 @@ void ClusterDialer::fail(Error error) {
   failed_.add();
   error.context = target_.key + ": " + target_.address + ": " + error.context;
   access_.errors.record("cluster.dial", error.status, error.context);
-  wait();
+  is_away_ = error.status == Status::unreachable || error.status == Status::timeout;
+  wait(is_away_ ? target_.away_wait_ns : cluster::Backoff::kLongestNs);
   events_.on_dial_failed(*this, error);
 }
 

@@ -20,6 +20,8 @@ struct DialTarget {
   std::string key;      // where the address comes from, for the words of an error
   std::string address;  // "host:port", numeric or a name
   cluster::HelloRequest request;
+  // Between two attempts, while the peer can not be reached at all.
+  base::TimeNs away_wait_ns = cluster::Backoff::kLongestNs;
 };
 
 class ClusterDialer;
@@ -47,6 +49,9 @@ public:
   void start();
   // The connection that on_dialled() gave is lost: dials again, after a wait.
   void redial();
+  // The peer can be reached again: dials now, if this dialer waits because it could not reach it.
+  // One that the peer refuses goes on waiting. Returns whether the last attempt did not reach it.
+  bool hurry();
   // Gives up whatever is under way. start() begins anew.
   void stop();
 
@@ -62,12 +67,13 @@ private:
   void connect(const cluster::SocketAddress& address);
   void on_hello_over(Expected<cluster::HelloResult> result);
   void fail(Error error);
-  void wait();
+  void wait(base::TimeNs at_most_ns);
 
   ClusterAccess& access_;
   const DialTarget target_;
   ClusterDialerEvents& events_;
   State state_ = State::idle;
+  bool is_away_ = false;  // the last attempt did not reach the peer
   std::uint64_t attempts_ = 0;
   cluster::Backoff backoff_;
   Deadline timer_;

@@ -34,6 +34,7 @@ ClusterLinks::ClusterLinks(ClusterAccess& access, std::vector<AgentLinks> agents
   for (std::size_t i = 0; i < lost_.size(); ++i) {
     lost_[i] = access.counters.counter("cluster.links.lost_" + std::string(kLinkLossNames[i]));
   }
+  returned_ = access.counters.counter("cluster.links.returned");
   refused_ = access.counters.counter("cluster.links.refused");
 }
 
@@ -51,6 +52,7 @@ void ClusterLinks::use(const cluster::SlotMap& map) {
 void ClusterLinks::dial(base::PeerId peer) {
   const cluster::MapMember& member = *peers_.who(peer);
   ClusterDialerEvents& events = *this;
+  base::TimeNs away_wait_ns = cluster::Backoff::kLookNs;  // of the first dialer
   for (std::size_t agent = 0; agent < agents_.size(); ++agent) {
     if (agents_[agent].outgoing == nullptr) continue;
     for (std::uint16_t shard = 0; shard < member.shards; ++shard) {
@@ -64,9 +66,11 @@ void ClusterLinks::dial(base::PeerId peer) {
             access_,
             DialTarget{cluster::full_name(member.identity),
                        dial_text(member.address, member.port),
-                       {cluster::HelloPurpose::data, member.identity.incarnation, shard, id}},
+                       {cluster::HelloPurpose::data, member.identity.incarnation, shard, id},
+                       away_wait_ns},
             events);
         link.dialer->start();
+        away_wait_ns = cluster::Backoff::kLongestNs;
       }
     }
   }
@@ -127,7 +131,17 @@ void ClusterLinks::on_dialled(ClusterDialer& dialer, ipc::UniqueFd socket,
   link.socket = std::move(socket);
   link.version = result.version;
   link.trouble.clear();
+  if (open_.count(link.peer.value) == 0) hurry(link.peer);
   hand_over(id, link);
+}
+
+// A peer that was away for long finds all dialers at their longest waits.
+void ClusterLinks::hurry(base::PeerId peer) {
+  bool was_away = false;
+  for (auto& [id, link] : links_) {
+    if (link.peer == peer && link.dialer != nullptr && link.dialer->hurry()) was_away = true;
+  }
+  if (was_away) returned_.add();
 }
 
 void ClusterLinks::on_dial_failed(ClusterDialer& dialer, const Error& error) {

@@ -1,8 +1,9 @@
 // ClusterLinks: the data connections of a daemon. To every member of the map that is not this
 // daemon itself it keeps, for each of its own data agents, some connections to each shard: it dials
 // them, hands the finished sockets to the agents, learns from them which ones were lost, and dials
-// those again with back-off. Sockets that other daemons dialled go to the agent of the shard that
-// they name.
+// those again with back-off. Of a peer that can not be reached at all one dialer looks often; when
+// it is back, the others dial at once. Sockets that other daemons dialled go to the agent of the
+// shard that they name.
 //
 // It also gives the members their peer numbers. The number of a member that has left the map is
 // given to another one only when no connection of its is left and every agent has a newer map.
@@ -116,6 +117,7 @@ private:
   void on_dial_failed(ClusterDialer& dialer, const Error& error) override;
 
   void dial(base::PeerId peer);
+  void hurry(base::PeerId peer);
   void leave(base::PeerId peer, base::Epoch epoch);
   void hand_over(std::uint64_t id, Link& link);
   void flush();
@@ -138,7 +140,8 @@ private:
   std::map<std::uint32_t, Leaving> leaving_;  // by number
   Deadline retry_;
   std::array<base::Counter, transport::kLinkLossCount> lost_;
-  base::Counter refused_;  // incoming connections that no agent could take
+  base::Counter returned_;  // peers that could not be reached, and can again
+  base::Counter refused_;   // incoming connections that no agent could take
 };
 
 }  // namespace simm::control

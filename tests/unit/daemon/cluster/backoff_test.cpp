@@ -22,6 +22,15 @@ TEST_CASE("waits double up to the longest, and are random in their upper half") 
   CHECK(longest_ns == Backoff::kLongestNs);
 }
 
+TEST_CASE("one that looks for a peer that is away waits no longer than it was told") {
+  base::SeededRandom random(4);
+  Backoff backoff;
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    CHECK(backoff.next_wait_ns(random, Backoff::kLookNs) < Backoff::kLookNs);
+  }
+  CHECK(backoff.next_wait_ns(random) >= Backoff::kLongestNs / 2);
+}
+
 TEST_CASE("those who lost the same peer do not come back together") {
   base::SeededRandom random(2);
   std::set<base::TimeNs> waits_ms;

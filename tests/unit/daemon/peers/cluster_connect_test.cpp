@@ -124,6 +124,37 @@ TEST_CASE("with a secret a listener may be anywhere; addresses that are none are
   CHECK(taken.listen("storage.listen", net.listener.address().text()).status() == Status::io_error);
 }
 
+TEST_CASE("a hurried dialer does not wait for a peer that was away, but for one that hangs up") {
+  struct Hurrying : control::ClusterDialerEvents {
+    void on_dialled(control::ClusterDialer& dialer, ipc::UniqueFd,
+                    const cluster::HelloResult&) override {
+      ++reached;
+      dialer.redial();
+      was_away_when_lost = dialer.hurry();
+    }
+    void on_dial_failed(control::ClusterDialer& dialer, const Error&) override {
+      // Without the hurry the waits double, to a second.
+      if (++failed < 50) was_away = dialer.hurry();
+    }
+    int failed = 0;
+    int reached = 0;
+    bool was_away = false;
+    bool was_away_when_lost = true;
+  };
+  Net net;
+  const std::string address = net.listener.address().text();
+  net.listener.stop();
+  Hurrying events;
+  control::ClusterDialer dialer(*net.node.access, {"cluster.manager", address, {}}, events);
+  dialer.start();
+  net.until([&] { return events.failed >= 50; });
+  CHECK(events.was_away);
+  control::ClusterListener later(*net.store.access, net.accepting);
+  REQUIRE(later.listen("storage.listen", address).has_value());
+  net.until([&] { return events.reached == 1; });
+  CHECK_FALSE(events.was_away_when_lost);
+}
+
 TEST_CASE("a dialer waits for a peer that is not there yet, and comes back to one that was lost") {
   Net net;
   const std::string address = net.listener.address().text();

@@ -205,6 +205,8 @@ TEST_CASE("a peer that is not there yet is dialled until it is") {
   a.listen("127.0.0.1:" + std::to_string(member.port));
   world.until([&] { return world.held() == 8; });
   CHECK(nlohmann::json::parse(world.links.report())["peers"][0]["trouble"] == "");
+  // The first connection that came through brought the others at once.
+  CHECK(world.node.counters.value("cluster.links.returned") == 1);
 }
 
 TEST_CASE("a peer that has left keeps its number until nothing refers to it") {
