@@ -101,7 +101,7 @@ class EventChannel:
 
     async def _call_in_thread(self, *arguments: Any, **options: Any) -> List[Any]:
         if self._is_closed:
-            return self._channel.start(*arguments, **options)  # says that it is closed
+            return self._connection.run(*arguments, **options)  # says that it is closed
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS_MAX, "simm-event-loop")
         loop = asyncio.get_running_loop()
