@@ -48,7 +48,11 @@ Expected<std::unique_ptr<RdmaRails>> RdmaRails::open(
   for (std::size_t i = 0; i < nics.nics().size(); ++i) {
     const transport::Nic& nic = nics.nics()[i];
     if (!nic.is_usable() || rails.size() == transport::kRailsMax) continue;
-    auto device = transport::VerbsDevice::open(device_config(config, nic));
+    const std::string prefix = "rdma.rail." + std::to_string(rails.size()) + ".";
+    const transport::VerbsEnderReport report{
+        &environment.log, environment.counters.counter(prefix + "ends_refused"),
+        environment.counters.counter(prefix + "ends_given_up")};
+    auto device = transport::VerbsDevice::open(device_config(config, nic), report);
     if (!device) {
       trouble = device.error().context;
       environment.log.warning("rdma", "a port is not used", {{"why", trouble}});

@@ -39,6 +39,10 @@ public:
   ~RdmaLinkSet() {
     for (const auto& link : links_) {
       link->channel().fail(LinkLoss::dropped);
+      // All of them begin to end before the first is waited for.
+      if (link->channel().is_closing()) static_cast<void>(link->channel().try_fence());
+    }
+    for (const auto& link : links_) {
       if (link->channel().is_closing()) static_cast<void>(link->channel().close());
     }
   }
@@ -64,16 +68,14 @@ public:
       // A link whose predecessor was not given back yet has no place to be given back to.
       if (!links_[i]->channel().is_free() || ended_[i] != nullptr) continue;
       if (!links_[i]->open(link, clock_.now_ns())) {
-        refuse(i, std::move(link));
+        ended_[i] = refused(std::move(link));
       }
       used_ = std::max(used_, i + 1);
       return;
     }
     // All places are taken: the control thread keeps to links_max, so this is a matter of turns.
     SIMM_CHECK(overflow_ == nullptr);
-    link->loss = LinkLoss::refused;
-    link->queue_pair->destroy();
-    overflow_ = std::move(link);
+    overflow_ = refused(std::move(link));
   }
   // meet(link) is called for each new one, before a place is looked for.
   template <typename Meet>
@@ -121,10 +123,13 @@ public:
     const bool any_closing = std::any_of(used().begin(), used().end(), [](const auto& link) {
       return link->channel().is_closing();
     });
-    return any_closing ? clock_.now_ns() + kFencePollNs : base::kNoDeadline;
+    const bool any_ended =
+        std::any_of(ended_.begin(), ended_.end(), [](const auto& link) { return link != nullptr; });
+    const bool any_left = any_closing || any_ended || overflow_ != nullptr;
+    return any_left ? clock_.now_ns() + kFencePollNs : base::kNoDeadline;
   }
   [[nodiscard]] bool prepare_sleep() noexcept {
-    bool may_sleep = overflow_ == nullptr;
+    bool may_sleep = true;
     for (RdmaPort* port : ports_) may_sleep &= port->prepare_sleep();
     return may_sleep;
   }
@@ -158,17 +163,24 @@ private:
     }
     return work;
   }
-  void refuse(std::size_t place, std::unique_ptr<RdmaLink> link) noexcept {
+  // It is given back when it is fenced, as every other.
+  static std::unique_ptr<RdmaLink> refused(std::unique_ptr<RdmaLink> link) noexcept {
     link->loss = LinkLoss::refused;
-    link->queue_pair->destroy();
-    ended_[place] = std::move(link);
+    link->queue_pair->fail();
+    return link;
   }
   void give_back() noexcept {
-    for (std::size_t i = 0; i < used_; ++i) {
-      if (ended_[i] != nullptr && !mailbox_.agent_ended(ended_[i])) return;
+    for (std::size_t i = 0; i < used_; ++i) give_back(ended_[i]);
+    give_back(overflow_);
+    while (used_ > 0 && links_[used_ - 1]->channel().is_free() && ended_[used_ - 1] == nullptr) {
+      --used_;
     }
-    if (overflow_ != nullptr && !mailbox_.agent_ended(overflow_)) return;
-    while (used_ > 0 && links_[used_ - 1]->channel().is_free()) --used_;
+  }
+
+  void give_back(std::unique_ptr<RdmaLink>& link) noexcept {
+    if (link == nullptr || !link->queue_pair->try_destroy()) return;
+    // Full: in a later turn.
+    static_cast<void>(mailbox_.agent_ended(link));
   }
 
   const base::Clock& clock_;

@@ -67,10 +67,12 @@ public:
   // Posts a receive. False: the queue pair is broken.
   [[nodiscard]] virtual bool post_receive(std::uint64_t id, const LocalPart& part) noexcept = 0;
 
-  // To the error state: everything outstanding is flushed. Nothing is fenced by it.
+  // To the error state, soon: everything outstanding is flushed. Nothing is fenced by it, and it
+  // waits for nothing: a data agent calls it.
   virtual void fail() noexcept = 0;
   // The fence; see above. May be called more than once. It waits for the device, which may take
-  // seconds: soft RoCE waits for its packets, and these for a cable that is out.
+  // seconds: soft RoCE waits for its packets, and these for a cable that is out. After kEnderWaitMs
+  // (verbs_ender.h) it gives up: the end of the process, or of the registrations, is the fence.
   virtual void destroy() noexcept = 0;
   // The same for a data agent, which has other links: begins it with the first call, behind fail(),
   // and waits for nothing. True: it is done, as when destroy() has returned. Nothing is posted

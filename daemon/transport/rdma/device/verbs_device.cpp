@@ -84,7 +84,8 @@ std::string lock_limit() {
 
 }  // namespace
 
-Expected<std::unique_ptr<VerbsDevice>> VerbsDevice::open(const RdmaDeviceConfig& config) {
+Expected<std::unique_ptr<VerbsDevice>> VerbsDevice::open(const RdmaDeviceConfig& config,
+                                                         const VerbsEnderReport& report) {
   auto context = open_context(config.device);
   if (!context) return std::move(context).error();
   std::unique_ptr<VerbsDevice> device(new VerbsDevice(config, std::move(context).value()));
@@ -96,7 +97,8 @@ Expected<std::unique_ptr<VerbsDevice>> VerbsDevice::open(const RdmaDeviceConfig&
                        "the device has no room for another user");
   }
   device->try_features();
-  if (auto started = device->ender_.start(); !started) return std::move(started).error();
+  auto started = device->ender_.start(config.device, report);
+  if (!started) return std::move(started).error();
   return device;
 }
 

@@ -22,7 +22,8 @@ class VerbsDevice final : public RdmaDevice {
 public:
   // Errors: unreachable (no such device, or its port is down), permission_denied,
   // invalid_argument (a value of the configuration), unsupported, io_error.
-  static Expected<std::unique_ptr<VerbsDevice>> open(const RdmaDeviceConfig& config);
+  static Expected<std::unique_ptr<VerbsDevice>> open(const RdmaDeviceConfig& config,
+                                                     const VerbsEnderReport& report = {});
 
   [[nodiscard]] const RdmaDeviceInfo& info() const noexcept override { return info_; }
   [[nodiscard]] QueuePairAddress address() const noexcept override { return address_; }

@@ -1,46 +1,114 @@
-// VerbsEnder: the thread that destroys the queue pairs of a device, since that may take seconds
-// (QueuePair::destroy()), and a data agent can not wait.
-// Owned by a VerbsDevice, whose queue pairs are gone before it. Thread: submit() and is_done by
-// data agents, the rest by the owner.
+// VerbsEnder: the threads that end the queue pairs of a device. Each call into the device may take
+// seconds (QueuePair::destroy()), and a data agent can not wait.
+//
+// First every new queue pair is put into its error state, then they are destroyed. The oldest goes
+// first, of the peer that keeps the fewest threads busy. One thread stays free for other peers: a
+// peer whose cable is out costs each of its queue pairs seconds. When the device refuses to destroy
+// a queue pair, the fence has not happened: the ender says so, and tries again, later each time.
+// Owned by a VerbsDevice, whose queue pairs are gone before it. Thread: submit(), want() and
+// is_done by data agents, the rest by the owner; wait_for() also where a link ends with its agent.
 #pragma once
 
 #include <infiniband/verbs.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "daemon/base/counters.h"
+#include "daemon/base/log.h"
 #include "daemon/transport/rdma/device/work_bell.h"
 #include "simm/expected.h"
 
 namespace simm::transport {
 
+// Threads of a device that end queue pairs; one fewer is at one peer's at a time.
+inline constexpr std::uint32_t kEnderThreads = 4;
+// So long a daemon that stops waits for a queue pair to end; then it goes on without.
+inline constexpr std::uint64_t kEnderWaitMs = 10'000;
+
+// What is told of a device's queue pairs. Without a log nothing is written.
+struct VerbsEnderReport {
+  base::Log* log = nullptr;
+  base::Counter refused;   // times that the device refused to destroy one
+  base::Counter given_up;  // queue pairs that nobody waited for any longer
+};
+
+// The calls into the device: 0, or an errno.
+struct VerbsEnderCalls {
+  int (*fail)(ibv_qp* queue_pair) noexcept;
+  int (*destroy)(ibv_qp* queue_pair) noexcept;
+};
+[[nodiscard]] VerbsEnderCalls verbs_ender_calls() noexcept;
+
 class VerbsEnder {
 public:
-  // The submitter's until it is done; in place until then.
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  // The submitter's until it is done or given up; in place until then.
   struct Job {
     ibv_qp* queue_pair = nullptr;
+    std::uint64_t peer = 0;  // whose it is; equal for queue pairs that share a path
     std::atomic<bool> is_done{false};
-    Job* next = nullptr;  // the ender's
+
+  private:
+    friend class VerbsEnder;
+    std::atomic<bool> is_wanted_{false};
+    TimePoint wanted_at_;
+    // The ender's, under its lock.
+    Job* next_ = nullptr;
+    bool has_failed_ = false;
+    bool is_busy_ = false;
+    bool is_given_up_ = false;
+    std::uint32_t refusals_ = 0;
+    TimePoint due_;
   };
 
-  VerbsEnder() = default;
+  explicit VerbsEnder(const VerbsEnderCalls& calls = verbs_ender_calls(),
+                      std::chrono::milliseconds wait = std::chrono::milliseconds(kEnderWaitMs))
+      : calls_(calls), wait_(wait) {}
+  // Waits for calls that are under way, as the end of the process would.
   ~VerbsEnder();
   VerbsEnder(const VerbsEnder&) = delete;
   VerbsEnder& operator=(const VerbsEnder&) = delete;
 
-  // Once. Errors: out_of_memory (of descriptors or threads).
-  Outcome start();
-  // No lock, no allocation.
+  // Once. `device`: for the log. Errors: out_of_memory (of descriptors or threads).
+  Outcome start(std::string device, const VerbsEnderReport& report);
+  // Once for a job: its queue pair goes into the error state. No lock, no allocation.
   void submit(Job& job) noexcept;
-  static void wait_for(const Job& job) noexcept;
+  // Once, behind submit(): it is destroyed. No lock, no allocation.
+  void want(Job& job) noexcept;
+  // Behind want(). False: the device did not destroy it in time, and the job is the ender's now.
+  [[nodiscard]] bool wait_for(std::unique_ptr<Job>& job) noexcept;
 
 private:
   void work() noexcept;
+  // The rest under the lock.
+  void collect() noexcept;
+  [[nodiscard]] Job* next_to_fail() noexcept;
+  [[nodiscard]] Job* next_to_destroy(TimePoint now) noexcept;
+  [[nodiscard]] std::size_t busy_with(std::uint64_t peer) const noexcept;
+  [[nodiscard]] base::TimeNs wait_ns(TimePoint now) const noexcept;
+  void on_destroyed(Job& job) noexcept;
+  void on_refused(Job& job, int error) noexcept;
 
+  const VerbsEnderCalls calls_;
+  const std::chrono::milliseconds wait_;
+  std::string device_;
+  VerbsEnderReport report_;
   WorkBell bell_;
-  std::atomic<Job*> newest_{nullptr};  // a list; the thread takes all of it at a time
+  std::atomic<Job*> newest_{nullptr};  // a list; a thread takes all of it at a time
   std::atomic<bool> is_stopping_{false};
-  std::thread thread_;
+  std::vector<std::thread> threads_;
+
+  std::mutex mutex_;
+  Job* oldest_ = nullptr;  // a list in the order of submit()
 };
 
 }  // namespace simm::transport

@@ -29,6 +29,13 @@ bool is_same_subnet(const QueuePairAddress& one, const QueuePairAddress& other) 
   return std::equal(one.gid.begin(), one.gid.begin() + 8, other.gid.begin());
 }
 
+// The far port, as one number: whoever is behind the same path has the same one.
+std::uint64_t path_of(const QueuePairAddress& far) {
+  std::uint64_t path = far.lid;
+  for (const std::uint8_t byte : far.gid) path = path * 0x100000001b3 + byte;
+  return path;
+}
+
 ibv_wr_opcode opcode_of(WorkKind kind) {
   switch (kind) {
     case WorkKind::read:
@@ -121,6 +128,7 @@ Outcome VerbsQueuePair::connect(const QueuePairAddress& far) {
                      std::to_string(far.mtu_bytes) + ", queue pair " + std::to_string(far.number) +
                      ", answers " + std::to_string(far.reads_in) + " READs"};
   }
+  ending_->peer = path_of(far);
   if (auto ready = to_ready_to_receive(far); !ready) return ready;
   return to_ready_to_send(far);
 }
@@ -243,34 +251,30 @@ std::uint64_t VerbsQueuePair::ended(std::uint32_t number, bool is_receive) noexc
 
 void VerbsQueuePair::fail() noexcept {
   SIMM_CHECK(queue_pair_ != nullptr);
-  ibv_qp_attr error{};
-  error.qp_state = IBV_QPS_ERR;
-  // Its device may be gone: then nothing moves either.
-  static_cast<void>(ibv_modify_qp(queue_pair_, &error, IBV_QP_STATE));
+  if (std::exchange(is_failing_, true)) return;
+  ending_->queue_pair = queue_pair_;
+  device_.ender().submit(*ending_);
 }
 
 void VerbsQueuePair::destroy() noexcept {
-  if (queue_pair_ == nullptr) return;
-  if (!is_ending_) fail();
   if (try_destroy()) return;
-  VerbsEnder::wait_for(ending_);
-  leave_port();
+  leave_port(device_.ender().wait_for(ending_));
 }
 
 bool VerbsQueuePair::try_destroy() noexcept {
   if (queue_pair_ == nullptr) return true;
   if (!std::exchange(is_ending_, true)) {
-    ending_.queue_pair = queue_pair_;
-    device_.ender().submit(ending_);
+    fail();
+    device_.ender().want(*ending_);
   }
-  if (!ending_.is_done.load(std::memory_order_acquire)) return false;
-  leave_port();
+  if (!ending_->is_done.load(std::memory_order_acquire)) return false;
+  leave_port(true);
   return true;
 }
 
-void VerbsQueuePair::leave_port() noexcept {
+void VerbsQueuePair::leave_port(bool is_fenced) noexcept {
   queue_pair_ = nullptr;
-  const std::uint32_t reserved = config_.sends_max + config_.receives_max;
+  const std::uint32_t reserved = is_fenced ? config_.sends_max + config_.receives_max : 0;
   if (mark_) {
     port_.leave_place(*mark_, reserved);
   } else {

@@ -61,8 +61,9 @@ private:
   // A batch that fits into fixed arrays.
   std::size_t post_batch(std::span<const Work> works) noexcept;
   std::uint64_t mark() noexcept;
-  // Behind the fence: what it had of its port is the port's again.
-  void leave_port() noexcept;
+  // Behind the fence: what it had of its port is the port's again. Without one its completions may
+  // still come, so their room stays taken.
+  void leave_port(bool is_fenced) noexcept;
   // The user's number of a work, or of a receive, that has ended.
   std::uint64_t ended(std::uint32_t number, bool is_receive) noexcept;
 
@@ -70,7 +71,8 @@ private:
   VerbsPort& port_;
   const QueuePairConfig config_;
   ibv_qp* queue_pair_ = nullptr;  // null: destroyed
-  VerbsEnder::Job ending_;
+  std::unique_ptr<VerbsEnder::Job> ending_ = std::make_unique<VerbsEnder::Job>();
+  bool is_failing_ = false;
   bool is_ending_ = false;
   QueuePairAddress address_;
   std::uint32_t inline_bytes_max_ = 0;

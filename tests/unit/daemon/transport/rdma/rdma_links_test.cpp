@@ -327,6 +327,24 @@ TEST_CASE("rdma links: no more links on a route than a roster can name") {
   CHECK(scene.ends.lost_by_asker().empty());
 }
 
+TEST_CASE("rdma links: one that finds no place is given back behind its fence, others go on") {
+  RdmaEndsConfig few;
+  few.asking.links_max = 1;
+  Scene scene(few);
+  scene.ends.dial(kRoute);
+  scene.turns(20);
+  scene.ends.asking_devices[0]->hold_fences(true);
+  scene.ends.dial(kOtherShard);
+  scene.turns(20);
+  CHECK(scene.ends.lost_by_asker().empty());
+  CHECK(scene.ends.requester.next_deadline_ns() <= scene.ends.clock.now_ns() + base::kNsPerMs);
+  scene.put(1, std::byte{0x11}, kPulled);
+  CHECK(scene.replied(1));
+  scene.ends.asking_devices[0]->hold_fences(false);
+  scene.turns(20);
+  CHECK(scene.ends.lost_by_asker() == Losses{{2, LinkLoss::refused}});
+}
+
 TEST_CASE("rdma links: each of those that find no place is given back, none twice") {
   Scene scene;
   std::map<std::uint64_t, LinkLoss> lost;
