@@ -59,10 +59,10 @@ int RdmaResponder::do_work() noexcept {
   const bool is_short = links_.is_short();
   for (const auto& link : links_.used()) {
     // An asker that waits for nothing may be silent, once it has said who it is.
-    link->channel().forgive(link->serving() == 0 ? now_ns : away_ns, now_ns);
-    link->forgive_roster(away_ns, now_ns);
+    link->forgive(away_ns, now_ns);
     const bool is_mute = now_ns >= link->roster_due_ns(is_short);
     if (is_mute || link->is_overdue(now_ns)) link->channel().fail(LinkLoss::silent);
+    if (link->is_stalled(now_ns)) link->channel().fail(LinkLoss::stalled);
   }
   work += links_.finish_closing();
   return work + stripes_.do_work();

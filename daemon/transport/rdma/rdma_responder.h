@@ -1,6 +1,7 @@
 // RdmaResponder: the server's end of the RDMA transport: links that other daemons made to this
 // shard. An asker that is silent for peer_silence_ns while requests of it are served is dead: its
-// link ends, and what it asked for is aborted.
+// link ends, and what it asked for is aborted. So does one that lives, and lets moves wait for that
+// long (payload_progress.h).
 // Thread: the server's data agent; made on the control thread.
 #pragma once
 

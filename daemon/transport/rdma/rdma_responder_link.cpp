@@ -26,6 +26,7 @@ RdmaResponderLink::RdmaResponderLink(RdmaResponderShared& shared)
 bool RdmaResponderLink::open(std::unique_ptr<RdmaLink>& link, base::TimeNs now_ns) noexcept {
   asker_ = number_ = 0;
   owes_pong_ = waits_for_keys_ = false;
+  progress_.begin();
   roster_wait_.begin(now_ns);
   link->queue_pair->owner = this;
   const bool is_superseded = shared_.rosters.is_superseded(link->owner);
@@ -160,6 +161,18 @@ bool RdmaResponderLink::end_request(RdmaIncoming& incoming) noexcept {
   ++serving_;
   shared_.events->on_request(incoming);
   return true;
+}
+
+bool RdmaResponderLink::is_stalled(base::TimeNs now_ns) noexcept {
+  if (moves_open_ == 0 || !channel_.is_open()) return false;
+  if (waits_for_keys_) progress_.note();  // for this daemon's own
+  static_cast<void>(progress_.take(now_ns));
+  const base::TimeNs silence_ns = shared_.config.peer_silence_ns;
+  if (progress_.are_deadlines_due(now_ns, silence_ns) &&
+      PayloadProgress::is_past_deadline(slots_, shared_.config.credits, now_ns, silence_ns)) {
+    return true;
+  }
+  return progress_.waits_ns(now_ns) >= silence_ns;
 }
 
 // ---- the end ----

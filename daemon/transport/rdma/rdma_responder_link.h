@@ -15,6 +15,7 @@
 #include "daemon/base/lazy_array.h"
 #include "daemon/transport/asker_rosters.h"
 #include "daemon/transport/index_queue.h"
+#include "daemon/transport/payload_progress.h"
 #include "daemon/transport/rdma/rdma_channel.h"
 #include "daemon/transport/rdma/rdma_incoming.h"
 #include "daemon/transport/rdma/registration/memory_keys.h"
@@ -69,9 +70,15 @@ public:
     if (asker_ != 0 || !channel_.is_open()) return base::kNoDeadline;
     return roster_wait_.due_ns(shared_.config.peer_silence_ns, is_short);
   }
-  void forgive_roster(base::TimeNs away_ns, base::TimeNs now_ns) noexcept {
+  // `away_ns` of the wait until now were not the asker's.
+  void forgive(base::TimeNs away_ns, base::TimeNs now_ns) noexcept {
+    channel_.forgive(serving_ == 0 ? now_ns : away_ns, now_ns);
     roster_wait_.forgive(away_ns, now_ns);
+    progress_.forgive(away_ns, now_ns);
   }
+  // True: moves are under way, and for peer_silence_ns no READ or WRITE of them ended; or their
+  // request's deadline is that long ago. Pings say nothing about that.
+  [[nodiscard]] bool is_stalled(base::TimeNs now_ns) noexcept;
   // True: memory that moves wait for is not registered yet, and nobody wakes us.
   [[nodiscard]] bool waits_for_keys() const noexcept { return waits_for_keys_; }
   // Of a closing channel: ends every move, tells the server, and gives the link back.
@@ -115,6 +122,8 @@ private:
   std::unique_ptr<base::PayloadDigest[]> push_digests_;
   IndexQueue work_;  // slots with something to do
   std::uint32_t serving_ = 0;
+  std::uint32_t moves_open_ = 0;  // of all requests
+  PayloadProgress progress_;
   bool owes_pong_ = false;
   bool waits_for_keys_ = false;
   RosterWait roster_wait_;

@@ -38,6 +38,7 @@ RdmaIncoming::PageMove& RdmaResponderLink::begin_move(RdmaIncoming& incoming, st
   move.length = length;
   move.kind = kind;
   ++incoming.moves_open;
+  if (++moves_open_ == 1) progress_.note();  // nobody waited before
   incoming.orders.push(page);
   list(incoming);
   return move;
@@ -237,6 +238,7 @@ void RdmaResponderLink::digest_some(RdmaIncoming& incoming, std::uint16_t page) 
   const std::uint64_t bytes = std::min(kDigestBytes, move.length - move.digested);
   digest.add(move.memory + move.digested, bytes);
   move.digested += bytes;
+  progress_.note();
   if (move.digested == move.length) move.digest = digest.value();
 }
 
@@ -248,6 +250,7 @@ void RdmaResponderLink::on_moved(std::uint32_t tag, std::uint32_t bytes) noexcep
   RdmaIncoming::PageMove& move = incoming.moves[page];
   SIMM_CHECK(incoming.is_served && move.kind != MoveKind::none);
   move.ended += bytes;
+  progress_.note();
   if (move.ended < move.posted) return;
   if (incoming.is_cancelled) {
     end_move(incoming, page, {Status::cancelled, 0});
@@ -277,6 +280,8 @@ void RdmaResponderLink::end_move(RdmaIncoming& incoming, std::uint16_t page,
   move.kind = MoveKind::none;
   if (result.status != Status::ok) incoming.answer_at[page] = 0;
   --incoming.moves_open;
+  --moves_open_;
+  progress_.note();
   shared_.events->on_moved(incoming, page, result);
 }
 

@@ -24,7 +24,7 @@ ResponderLink::ResponderLink(ResponderLinkShared& shared)
 
 bool ResponderLink::open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) noexcept {
   asker_ = number_ = 0;
-  deadlines_ns_ = 0;
+  progress_.begin();
   roster_wait_.begin(now_ns);
   connection_.socket().owner = this;
   const bool is_superseded = shared_.rosters.is_superseded(link.owner);
@@ -45,29 +45,27 @@ bool ResponderLink::is_overdue(base::TimeNs now_ns) const noexcept {
 void ResponderLink::forgive(base::TimeNs away_ns, base::TimeNs now_ns) noexcept {
   connection_.forgive(serving_ == 0 ? now_ns : away_ns, now_ns);
   roster_wait_.forgive(away_ns, now_ns);
-  progress_ns_ += std::min(away_ns, now_ns > progress_ns_ ? now_ns - progress_ns_ : 0);
+  progress_.forgive(away_ns, now_ns);
 }
 
 bool ResponderLink::is_stalled(base::TimeNs now_ns) noexcept {
   if (moves_open_ == 0 || !connection_.is_open()) return false;
-  if (std::exchange(has_progress_, false)) {
-    progress_ns_ = now_ns;
-    has_looked_ = false;
-  }
+  if (progress_.take(now_ns)) has_looked_ = false;
   const base::TimeNs silence_ns = shared_.config.peer_silence_ns;
-  if (now_ns >= deadlines_ns_) {
-    deadlines_ns_ = now_ns + silence_ns / 3;
-    if (is_past_deadline(now_ns)) return true;
+  if (progress_.are_deadlines_due(now_ns, silence_ns) &&
+      PayloadProgress::is_past_deadline(slots_, shared_.config.credits, now_ns, silence_ns)) {
+    return true;
   }
-  if (now_ns < progress_ns_ + silence_ns / 3) return false;
+  if (progress_.waits_ns(now_ns) < silence_ns / 3) return false;
   // The kernel may hold more than a slow network takes in that time.
   if (!has_looked_) {
     has_looked_ = true;
     acknowledged_ = connection_.acknowledged_bytes();
   }
-  if (now_ns < progress_ns_ + silence_ns) return false;
+  if (progress_.waits_ns(now_ns) < silence_ns) return false;
   if (!has_acknowledged()) return true;
-  progress_ns_ = now_ns;
+  progress_.note();
+  static_cast<void>(progress_.take(now_ns));
   return false;
 }
 
@@ -81,17 +79,6 @@ bool ResponderLink::has_acknowledged() noexcept {
     if (incoming.header.opcode == ipc::Opcode::get) return true;
   }
   return false;  // what was acknowledged are pongs
-}
-
-bool ResponderLink::is_past_deadline(base::TimeNs now_ns) noexcept {
-  for (std::uint32_t slot = 0; slot < shared_.config.credits; ++slot) {
-    const TcpIncoming& incoming = slots_[slot];
-    if (!incoming.is_served || incoming.moves_open == 0) continue;
-    const base::TimeNs deadline_ns = incoming.header.deadline_ns;
-    if (deadline_ns == 0 || now_ns <= deadline_ns) continue;
-    if (now_ns - deadline_ns >= shared_.config.peer_silence_ns) return true;
-  }
-  return false;
 }
 
 // ---- frames ----
@@ -150,7 +137,7 @@ bool ResponderLink::on_piece(std::byte* at, std::uint32_t bytes, const std::byte
   if (staged != nullptr) std::memcpy(at, staged, bytes);
   if (static_cast<FrameKind>(frame_.kind) == FrameKind::data) {
     pull_digests_[frame_.slot].add(at, bytes);
-    has_progress_ = true;
+    progress_.note();
   }
   return true;
 }
@@ -254,7 +241,7 @@ void ResponderLink::end_move(TcpIncoming& incoming, std::uint16_t page,
   incoming.moves[page].kind = MoveKind::none;
   --incoming.moves_open;
   --moves_open_;
-  has_progress_ = true;
+  progress_.note();
   shared_.events->on_moved(incoming, page, result);
 }
 

@@ -14,6 +14,7 @@
 #include "daemon/base/lazy_array.h"
 #include "daemon/transport/asker_rosters.h"
 #include "daemon/transport/index_queue.h"
+#include "daemon/transport/payload_progress.h"
 #include "daemon/transport/roster_wait.h"
 #include "daemon/transport/tcp/tcp_config.h"
 #include "daemon/transport/tcp/tcp_connection.h"
@@ -104,7 +105,6 @@ private:
   void list(TcpIncoming& incoming) noexcept;
   void note_move(TcpIncoming& incoming) noexcept;
   [[nodiscard]] bool has_acknowledged() noexcept;
-  [[nodiscard]] bool is_past_deadline(base::TimeNs now_ns) noexcept;
   void end_move(TcpIncoming& incoming, std::uint16_t page, MoveResult result) noexcept;
   void abort_moves(TcpIncoming& incoming) noexcept;
 
@@ -118,11 +118,9 @@ private:
   std::unique_ptr<base::PayloadDigest[]> push_digests_;
   IndexQueue work_;  // slots with something to do
   std::uint32_t serving_ = 0;
-  std::uint32_t moves_open_ = 0;    // of all requests
-  bool has_progress_ = false;       // since the last look
+  std::uint32_t moves_open_ = 0;  // of all requests
+  PayloadProgress progress_;
   bool has_looked_ = false;         // at the kernel, since the last progress
-  base::TimeNs progress_ns_ = 0;    // when payload got on last, while moves are under way
-  base::TimeNs deadlines_ns_ = 0;   // when deadlines are looked at next
   std::uint64_t acknowledged_ = 0;  // at that look at the kernel
   std::uint32_t pongs_due_ = 0;
   wire::FrameHeader frame_{};  // that is being received

@@ -28,7 +28,7 @@ void ResponderLink::list(TcpIncoming& incoming) noexcept {
 
 void ResponderLink::note_move(TcpIncoming& incoming) noexcept {
   ++incoming.moves_open;
-  if (++moves_open_ == 1) has_progress_ = true;  // nobody waited before
+  if (++moves_open_ == 1) progress_.note();  // nobody waited before
 }
 
 // ---- the server's calls ----
@@ -242,7 +242,7 @@ void ResponderLink::on_payload_sent(std::uint32_t tag) noexcept {
   TcpIncoming& incoming = slots_[tag >> kPageBits];
   const auto page = static_cast<std::uint16_t>(tag & ((1u << kPageBits) - 1));
   TcpIncoming::PageMove& move = incoming.moves[page];
-  has_progress_ = true;
+  progress_.note();
   if (--move.chunks_open == 0 && move.is_passed) end_push(incoming, page);
 }
 

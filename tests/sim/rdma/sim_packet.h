@@ -40,6 +40,7 @@ struct SimPipe {
   transport::QueuePairAddress sender;
   transport::QueuePairAddress receiver;
   std::uint64_t sender_serial = 0;
+  bool is_answers = false;
   bool is_lost = false;  // the receiver is not there (any more): whatever follows is dropped
   std::deque<SimPacket> packets;
 };

@@ -186,7 +186,8 @@ int SimQueuePair::complete(std::deque<Ended>& ended) {
 
 int SimQueuePair::grow_impatient() {
   if (next_to_send_ == 0 && (works_.empty() || works_.front().sent == 0)) return 0;
-  if (fabric_.is_held(&device_, fabric_.device_of(far_))) return 0;
+  const SimRdmaDevice* const other = fabric_.device_of(far_);
+  if (fabric_.is_held(&device_, other) || fabric_.mute_.contains(other)) return 0;
   if (++silence_steps_ > patience_steps_) fail_with(WorkStatus::peer_lost);
   return 1;
 }

@@ -75,6 +75,7 @@ void SimRdmaFabric::forget(const SimRdmaDevice& device) {
     entry = entry->second.from == &device ? pipes_.erase(entry) : std::next(entry);
   }
   cut_.erase(&device);
+  mute_.erase(&device);
   allowances_.erase(&device);
   std::erase_if(held_,
                 [&](const auto& way) { return way.first == &device || way.second == &device; });
@@ -88,6 +89,7 @@ SimPipe& SimRdmaFabric::pipe_of(SimQueuePair& sender, bool answers) {
     pipe.sender = sender.address_;
     pipe.receiver = sender.far_;
     pipe.sender_serial = sender.serial_;
+    pipe.is_answers = answers;
   }
   return pipe;
 }
@@ -122,6 +124,7 @@ void SimRdmaFabric::spend(const SimPipe& pipe) {
 int SimRdmaFabric::deliver(SimPipe& pipe) {
   const SimRdmaDevice* const to = device_of(pipe.receiver);
   if (pipe.packets.empty() || held_.contains({pipe.from, to})) return 0;
+  if (pipe.is_answers && mute_.contains(pipe.from)) return 0;
   const auto found = queue_pairs_.find(pipe.sender_serial);
   SimQueuePair* const sender = found == queue_pairs_.end() ? nullptr : found->second;
   // Who is alive sends again what was lost.

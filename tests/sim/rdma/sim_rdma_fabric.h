@@ -63,6 +63,11 @@ public:
   void hold(const SimRdmaDevice& from, const SimRdmaDevice& to) { held_.insert({&from, &to}); }
   void release(const SimRdmaDevice& from, const SimRdmaDevice& to) { held_.erase({&from, &to}); }
 
+  // A device that does not answer what it is asked: neither acknowledges nor sends what is READ.
+  // What its own daemon says leaves. Nobody loses patience meanwhile.
+  void hold_answers(const SimRdmaDevice& of) { mute_.insert(&of); }
+  void release_answers(const SimRdmaDevice& of) { mute_.erase(&of); }
+
   // Packets under way between the two, in that direction.
   [[nodiscard]] std::size_t under_way(const SimRdmaDevice& from, const SimRdmaDevice& to) const;
   [[nodiscard]] const SimRdmaCounters& counters() const noexcept { return counters_; }
@@ -96,6 +101,7 @@ private:
   std::map<const SimRdmaDevice*, std::int64_t> allowances_;
   std::uint64_t steps_ = 0;
   std::set<const SimRdmaDevice*> cut_;
+  std::set<const SimRdmaDevice*> mute_;
   std::set<std::pair<const SimRdmaDevice*, const SimRdmaDevice*>> held_;
 };
 
