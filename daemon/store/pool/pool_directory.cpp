@@ -142,17 +142,11 @@ Outcome PoolDirectory::take_lock() {
                      "), whose devices may write there: start again when that process has gone");
   }
   if (!former.file.empty()) remove_file(former.file.c_str());
-  holder_file_ = "holder-" + std::to_string(::getpid()) + "-" +
-                 std::to_string(ipc::process_start_time_ticks(::getpid()));
-  const ipc::UniqueFd made(
-      ::openat(directory_.get(), holder_file_.c_str(), kOpenFlags | O_CREAT, 0600));
-  if (!made.valid()) return system_error("open " + where(holder_file_.c_str()), errno);
+  const std::string holder = "holder-" + std::to_string(::getpid()) + "-" +
+                             std::to_string(ipc::process_start_time_ticks(::getpid()));
+  const ipc::UniqueFd made(::openat(directory_.get(), holder.c_str(), kOpenFlags | O_CREAT, 0600));
+  if (!made.valid()) return system_error("open " + where(holder.c_str()), errno);
   return Done{};
-}
-
-// A daemon that comes here has ended its devices. One that is killed leaves its name.
-PoolDirectory::~PoolDirectory() {
-  if (directory_.valid() && !holder_file_.empty()) remove_file(holder_file_.c_str());
 }
 
 Expected<ipc::UniqueFd> PoolDirectory::open_file(const char* name, std::uint64_t bytes,

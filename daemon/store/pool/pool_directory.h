@@ -21,7 +21,9 @@ public:
   static Expected<PoolDirectory> open(const std::string& path);
   PoolDirectory(PoolDirectory&&) noexcept = default;
   PoolDirectory& operator=(PoolDirectory&&) = delete;
-  ~PoolDirectory();
+  // The holder's name stays: a daemon that stops may have given up queue pairs, which end with its
+  // process.
+  ~PoolDirectory() = default;
 
   [[nodiscard]] bool is_hugetlbfs() const noexcept { return huge_; }
   // Files are multiples of it.
@@ -46,7 +48,6 @@ private:
 
   std::string path_;
   ipc::UniqueFd directory_;
-  std::string holder_file_;
   ipc::UniqueFd lock_;  // of the open file: held until the last copy of this descriptor is closed
   bool huge_ = false;
   std::uint64_t page_bytes_ = 0;

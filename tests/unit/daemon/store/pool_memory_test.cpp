@@ -335,7 +335,8 @@ TEST_CASE("one daemon at a time: a second one is refused, and told who has it") 
   CHECK(pool::has_the_mark(*first));
 }
 
-TEST_CASE("a pool whose daemon is still ending is not touched before that process has ended") {
+// Its lock has gone, and the process has not: as while the kernel ends its queue pairs.
+void wait_for_the_end_of(void (*leave)(std::unique_ptr<PoolMemory>)) {
   const pool::Scratch scratch;
   const PoolConfig config = pool::config_of(PoolKind::named, scratch.pool());
   int locked[2];
@@ -345,8 +346,7 @@ TEST_CASE("a pool whose daemon is still ending is not touched before that proces
   const pid_t child = ::fork();
   if (child == 0) {
     ::close(end[1]);
-    // Its lock has gone, and the process has not: as while the kernel ends its queue pairs.
-    static_cast<void>(pool::make(config).release());
+    leave(pool::make(config));
     ::syscall(SYS_close_range, std::max({locked[1], end[0], 2}) + 1, ~0U, 0U);
     char byte = 'x';
     if (::write(locked[1], &byte, 1) != 1) ::_exit(1);
@@ -367,6 +367,17 @@ TEST_CASE("a pool whose daemon is still ending is not touched before that proces
   ender.join();
   if (ended.si_pid != child) ::waitpid(child, nullptr, 0);
   for (const int fd : {locked[0], locked[1], end[0]}) ::close(fd);
+}
+
+TEST_CASE("a pool whose daemon is still ending is not touched before that process has ended") {
+  SUBCASE("it was killed") {
+    wait_for_the_end_of(
+        [](std::unique_ptr<PoolMemory> memory) { static_cast<void>(memory.release()); });
+  }
+  // It may have given up a queue pair that did not end in time.
+  SUBCASE("it was stopped") {
+    wait_for_the_end_of([](std::unique_ptr<PoolMemory> memory) { memory.reset(); });
+  }
 }
 
 TEST_CASE("handed files are used when they are what was made, and only then") {
