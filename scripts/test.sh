@@ -19,6 +19,7 @@
 #              over soft RoCE
 #   quick      --quick: tidy rules, formatting, release build, the tests that take seconds
 #   seeds      --long: the simulation and its mutants under seeds that nobody chose
+#   lifetimes  --long: a million random steps of a Python program that begins and ends all it can
 #   soak       --long: one cluster under load for SIMM_SOAK_MINUTES (30), whose memory stays flat
 #   roots      --long: both commands of the README on bare systems, as root and as a user
 #
@@ -27,7 +28,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 readonly all_parts=(lint release cost upgrade asan tsan fuzz compilers demo packages guest)
-readonly long_parts=(seeds soak roots)
+readonly long_parts=(seeds lifetimes soak roots)
 readonly jobs=${SIMM_JOBS:-2}
 readonly coverage_percent_min=95
 readonly formatter_version=14
@@ -212,6 +213,16 @@ part_seeds() {
 part_soak() {
   build release && PYTHONPATH=build/release/python:tests/python PYTHONDONTWRITEBYTECODE=1 \
     /usr/bin/python3 tests/soak/soak.py "${SIMM_SOAK_MINUTES:-30}" build/release/bin
+}
+
+part_lifetimes() {
+  local directory status=0
+  directory=$(mktemp -d)
+  build release && SIMM_TEST_SIMMD=$PWD/build/release/bin/simmd \
+    PYTHONPATH=build/release/python:tests/python PYTHONDONTWRITEBYTECODE=1 \
+    /usr/bin/python3 tests/python/lifetimes.py "$directory" --long || status=$?
+  rm -rf "$directory"
+  return "$status"
 }
 
 part_roots() { tests/roots/roots_test.sh bookworm trixie; }

@@ -44,8 +44,8 @@ bool all_ok(const std::vector<simm::PageResult>& results) {
   if (what == "get_128x4k") {
     return work.client.get(work.items, work.results) == simm::Status::ok && all_ok(work.results);
   }
-  return what == "exists_128" &&
-         work.client.exists(work.names, work.results) == simm::Status::ok && all_ok(work.results);
+  return what == "exists_128" && work.client.exists(work.names, work.results) == simm::Status::ok &&
+         all_ok(work.results);
 }
 
 int fail(const std::string& why) {
