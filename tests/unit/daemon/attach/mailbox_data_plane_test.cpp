@@ -19,16 +19,9 @@ session::SessionConfig opened_with(const std::string& json) {
   session_rig::FakeWaiter waiter;
   control::MailboxDataPlane plane(*config, tenants, {{&commands, &events, &waiter}});
 
-  auto file = ipc::MemoryFile::create({"session", ipc::session_bytes(1), false, true});
-  REQUIRE(file.has_value());
-  auto mapping = ipc::Mapping::map(file->fd(), 0, ipc::session_bytes(1));
-  REQUIRE(mapping.has_value());
-  control::SessionMemory memory{.file = std::move(*file),
-                                .mapping = std::move(*mapping),
-                                .bell = session_rig::no_bell(),
-                                .client_bell = session_rig::no_bell(),
-                                .lanes = 1};
-  plane.open_session({7, &memory, &tenants.resolve("", 1234, 1234)});
+  auto memory = control::SessionMemory::create(7, 1, ipc::kLayoutVersion);
+  REQUIRE(memory.has_value());
+  plane.open_session({7, &*memory, &tenants.resolve("", 1234, 1234)});
   session::SessionCommand command;
   REQUIRE(commands.try_pop(command));
   REQUIRE(command.kind == session::SessionCommand::Kind::attach);
