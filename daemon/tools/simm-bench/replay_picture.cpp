@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cinttypes>
+#include <cmath>
 #include <cstdio>
 
 namespace simm::bench {
@@ -40,7 +41,7 @@ std::string bars_of(const std::vector<double>& values, double top) {
   std::string bars;
   for (const double value : values) {
     const double part = top > 0 ? std::clamp(value / top, 0.0, 1.0) : 0;
-    bars += kHeights[static_cast<std::size_t>(part * (kHeights.size() - 1) + 0.5)];
+    bars += kHeights[static_cast<std::size_t>(std::lround(part * (kHeights.size() - 1)))];
   }
   return bars;
 }
