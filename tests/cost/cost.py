@@ -284,6 +284,27 @@ def can_count_system_calls():
     return tried is not None and tried.returncode == 0
 
 
+def can_profile():
+    """Whether a program under callgrind takes orders here: that needs ptrace or named pipes."""
+    if not shutil.which("valgrind") or not shutil.which("callgrind_control"):
+        return False
+    with tempfile.TemporaryDirectory() as directory:
+        program = subprocess.Popen(
+            ["valgrind", "--tool=callgrind", "-q", f"--callgrind-out-file={directory}/out", "cat"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        program.stdin.write(b"\n")
+        program.stdin.flush()
+        program.stdout.read(1)  # it runs
+        try:
+            told = subprocess.run(["callgrind_control", "--zero", str(program.pid)],
+                                  capture_output=True, timeout=60, check=False)
+        except subprocess.TimeoutExpired:
+            told = None
+        program.kill()
+        program.wait()
+        return told is not None and told.returncode == 0
+
+
 def count():
     """{"world call role": {what: per call}}"""
     costs = {}
@@ -337,6 +358,9 @@ def main():
     budget = json.loads(BUDGET.read_text()) if BUDGET.exists() else {"where": "", "calls": {}}
     if not is_writing and where != budget["where"]:
         print(f"cost: SKIPPED: the budget was counted with {budget['where']}, here is {where}")
+        sys.exit(77)
+    if not can_profile():
+        print("cost: SKIPPED: no program can be profiled here: valgrind, and ptrace or named pipes")
         sys.exit(77)
     costs = count()
     above = []
