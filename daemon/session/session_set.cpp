@@ -311,7 +311,9 @@ int SessionSet::serve(Tenant& tenant) noexcept {
          idle_lanes < kIdleLanesPerTurn) {
     Member& member = *tenant.members.front();
     tenant.members.move_to_back(member);
-    if (member.session->take_one() == Session::Step::served) {
+    // A look at the rings is cheaper than a try at each lane.
+    const bool is_idle = !member.session->has_held() && !member.session->has_submissions();
+    if (!is_idle && member.session->take_one() == Session::Step::served) {
       ++entries;
       fruitless = 0;
       member.idle_looks = 0;

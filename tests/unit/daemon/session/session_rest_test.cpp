@@ -115,7 +115,9 @@ TEST_CASE("what the control thread asks of a session at rest is done") {
     rig.command(client.session.get(), Rig::Kind::remove_region, nullptr, client.handle);
     rig.set->do_work();
     rig.set->do_work();
-    CHECK(rig.event(Rig::EventKind::region_removed).region != nullptr);
+    const std::unique_ptr<memory::RegionMemory> region(
+        rig.event(Rig::EventKind::region_removed).region);
+    CHECK(region != nullptr);
   }
   SUBCASE("it is poisoned") {
     rig.command(client.session.get(), Rig::Kind::poison);
