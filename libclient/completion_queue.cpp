@@ -44,6 +44,19 @@ void remove_session(const ipc::UniqueFd& epoll, Session& session) noexcept {
   remove_from(epoll.get(), session.control().fd());
 }
 
+struct WaitEnd {
+  std::uint64_t until_ns;
+  std::uint64_t spin_until_ns;
+};
+
+// Of a wait that begins now.
+WaitEnd wait_end(std::uint32_t timeout_ms, WaitMode mode) noexcept {
+  const std::uint64_t start_ns = ipc::monotonic_now_ns();
+  const std::uint64_t until_ns = start_ns + timeout_ms * kNsPerMs;
+  if (mode == WaitMode::spin) return {until_ns, until_ns};
+  return {until_ns, mode == WaitMode::adaptive ? start_ns + kSpinNs : start_ns};
+}
+
 }  // namespace
 
 CompletionQueue::CompletionQueue(AsyncEngine& engine) : engine_(engine) {
@@ -124,11 +137,7 @@ std::size_t CompletionQueue::drain(std::span<Completed> out, bool reattach) {
 }
 
 void CompletionQueue::wait(std::uint32_t timeout_ms, WaitMode mode, bool reattach) {
-  const std::uint64_t start_ns = ipc::monotonic_now_ns();
-  const std::uint64_t until_ns = start_ns + timeout_ms * kNsPerMs;
-  const std::uint64_t spin_until_ns = mode == WaitMode::spin       ? until_ns
-                                      : mode == WaitMode::adaptive ? start_ns + kSpinNs
-                                                                   : start_ns;
+  const auto [until_ns, spin_until_ns] = wait_end(timeout_ms, mode);
   (void)fd();
   for (;;) {
     if (pending() == 0) return;
@@ -148,11 +157,7 @@ void CompletionQueue::wait(std::uint32_t timeout_ms, WaitMode mode, bool reattac
 std::size_t CompletionQueue::wait_at_least(std::size_t count, std::uint32_t timeout_ms,
                                            WaitMode mode, bool reattach) {
   const std::shared_ptr<std::atomic<bool>> closed = closed_;
-  const std::uint64_t start_ns = ipc::monotonic_now_ns();
-  const std::uint64_t until_ns = start_ns + timeout_ms * kNsPerMs;
-  const std::uint64_t spin_until_ns = mode == WaitMode::spin       ? until_ns
-                                      : mode == WaitMode::adaptive ? start_ns + kSpinNs
-                                                                   : start_ns;
+  const auto [until_ns, spin_until_ns] = wait_end(timeout_ms, mode);
   (void)fd();
   Waiter waiter;
   std::size_t called = 0;

@@ -1,8 +1,8 @@
 // SessionMemoryBudget: how much session memory that this daemon made may exist, by tenant and in
 // all. Its pages count in the daemon's memory cgroup for as long as anybody keeps a descriptor or a
 // mapping, and a client can do that after its session. So the bytes count until the kernel says
-// that nobody has the file any more. (inotify: IN_DELETE_SELF of a file without a name comes when
-// the last open file of any process is gone, mappings and O_PATH descriptors included.)
+// that nobody has the file any more. The news is inotify's IN_DELETE_SELF. For a file without a
+// name it comes when the last open file is gone, mappings and O_PATH descriptors included.
 //
 // A file that the kernel does not watch, because all watches are taken, counts for
 // kUnwatchedKeptNs after its session; so does one whose news were lost.

@@ -131,6 +131,15 @@ std::size_t mapped_regions(const TwoTenantDaemon& daemon, const std::string& ten
   return found;
 }
 
+// At the end: the victim's calls were right, and no session is left.
+void check_unharmed(TwoTenantDaemon& daemon, Victim& victim) {
+  victim.stop();
+  CHECK(daemon.alive());
+  CHECK(victim.wrong() == 0);
+  CHECK(victim.failed() == 0);
+  CHECK(daemon.sessions_settled_to(0) == 0);
+}
+
 TEST_CASE("a file that its owner punches slowly is touched by nothing of the daemon") {
   TwoTenantDaemon daemon;
   Victim victim(daemon.blue_socket());
@@ -160,11 +169,7 @@ TEST_CASE("a file that its owner punches slowly is touched by nothing of the dae
     CHECK(victim.does_rounds(20));
     ::munmap(memory, kBytes);
   }
-  victim.stop();
-  CHECK(daemon.alive());
-  CHECK(victim.wrong() == 0);
-  CHECK(victim.failed() == 0);
-  CHECK(daemon.sessions_settled_to(0) == 0);
+  check_unharmed(daemon, victim);
 }
 
 TEST_CASE("a file that is punched while it is registered holds up its own tenant only") {
@@ -189,11 +194,7 @@ TEST_CASE("a file that is punched while it is registered holds up its own tenant
     CHECK(std::get<ipc::RegionReply>(*reply).handle != ipc::kNoRegion);
     CHECK(::fallocate(file.get(), kPunch, 0, kBytes) != 0);
   }
-  victim.stop();
-  CHECK(daemon.alive());
-  CHECK(victim.wrong() == 0);
-  CHECK(victim.failed() == 0);
-  CHECK(daemon.sessions_settled_to(0) == 0);
+  check_unharmed(daemon, victim);
 }
 
 TEST_CASE("a file that the daemon maps for one of several tenants can not be punched") {
@@ -217,11 +218,7 @@ TEST_CASE("a file that the daemon maps for one of several tenants can not be pun
     CHECK(victim.does_rounds(20));
     ::munmap(memory, kBytes);
   }
-  victim.stop();
-  CHECK(daemon.alive());
-  CHECK(victim.wrong() == 0);
-  CHECK(victim.failed() == 0);
-  CHECK(daemon.sessions_settled_to(0) == 0);
+  check_unharmed(daemon, victim);
 }
 
 }  // namespace punch_attacks
