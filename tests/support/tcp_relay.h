@@ -87,6 +87,14 @@ public:
   // What left the right end into the middle, and no further.
   int take_from_right() { return static_cast<int>(take(to_right_, to_left_)); }
 
+  // Takes no more than this from the left end, and gives nothing on: a slow path.
+  void take_slowly_from_left(std::size_t bytes) {
+    std::vector<std::byte> buffer(bytes);
+    const ssize_t got = ::recv(to_left_.inner.get(), buffer.data(), bytes, MSG_DONTWAIT);
+    if (got > 0)
+      to_right_.bytes.insert(to_right_.bytes.end(), buffer.begin(), buffer.begin() + got);
+  }
+
   // Both connections end, at once and without a word more.
   void cut() {
     ::shutdown(to_left_.inner.get(), SHUT_RDWR);

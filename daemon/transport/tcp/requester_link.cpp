@@ -61,7 +61,7 @@ void RequesterLink::post(RequestToken token, const Request& request) noexcept {
     // The silence of an idle connection says nothing about its peer.
     const base::TimeNs now_ns = shared_.clock.now_ns();
     connection_.heard_ns = std::max(connection_.heard_ns, now_ns);
-    pinged_ns_ = now_ns;
+    pinged_ns_ = asked_ns_ = now_ns;
   }
   list(slot);
 }
@@ -209,19 +209,45 @@ int RequesterLink::run(base::TimeNs now_ns) noexcept {
   return work;
 }
 
-bool RequesterLink::check_life(base::TimeNs now_ns) noexcept {
-  if (in_flight_ == 0 || !connection_.is_open()) return false;
+RequesterLink::Life RequesterLink::check_life(base::TimeNs now_ns) noexcept {
+  if (in_flight_ == 0 || !connection_.is_open()) return Life::well;
   const base::TimeNs ping_ns = shared_.config.peer_detection_ns / 3;
   // It is us who do not listen.
   if (is_copying_out_) connection_.heard_ns = std::max(connection_.heard_ns, now_ns);
+  const bool is_quiet = now_ns >= connection_.heard_ns + ping_ns;
   if (now_ns >= pinged_ns_ + ping_ns) {
     pinged_ns_ = now_ns;
-    // No room: then there is much on its way, and that is a life sign, too.
+    if (is_quiet && gets_payload_through(now_ns)) connection_.heard_ns = now_ns;
+    // No room: then much is on its way already.
     static_cast<void>(connection_.add_bare(frame_header(FrameKind::ping, 0, 0)));
     connection_.start(*this);
-    if (withholds_an_answer(now_ns)) return true;
+    if (withholds_an_answer(now_ns)) {
+      connection_.fail(LinkLoss::silent);
+      return Life::well;
+    }
   }
-  return now_ns >= connection_.heard_ns + shared_.config.peer_detection_ns;
+  if (now_ns >= connection_.heard_ns + shared_.config.peer_detection_ns) return Life::silent;
+  return is_quiet ? Life::quiet : Life::well;
+}
+
+// On a slow path pings and answers wait behind payload. The peer's kernel acknowledges that payload
+// as it arrives: a peer without pongs is not dead for it. Two looks of one silence are compared. A
+// process that was stopped is still found: its kernel takes what its buffer holds, and no more.
+bool RequesterLink::gets_payload_through(base::TimeNs now_ns) noexcept {
+  const base::TimeNs since_ns = std::max(connection_.received_ns, asked_ns_);
+  const std::uint64_t before = acknowledged_;
+  acknowledged_ = connection_.acknowledged_bytes();
+  if (std::exchange(looked_ns_, since_ns) != since_ns) return false;
+  return acknowledged_ >= before + kAcknowledgedLifeBytes &&
+         now_ns < since_ns + kAcknowledgedLifeTimes * shared_.config.peer_detection_ns;
+}
+
+void RequesterLink::probe(base::TimeNs now_ns) noexcept {
+  if (in_flight_ > 0 || !connection_.is_open()) return;
+  if (now_ns < pinged_ns_ + shared_.config.peer_detection_ns / 3) return;
+  pinged_ns_ = now_ns;
+  static_cast<void>(connection_.add_bare(frame_header(FrameKind::ping, 0, 0)));
+  connection_.start(*this);
 }
 
 base::TimeNs RequesterLink::next_deadline_ns() const noexcept {
@@ -230,8 +256,10 @@ base::TimeNs RequesterLink::next_deadline_ns() const noexcept {
   if (connection_.is_free()) return base::kNoDeadline;
   base::TimeNs next_ns = base::kNoDeadline;
   if (in_flight_ > 0) {
-    next_ns = std::min(pinged_ns_ + shared_.config.peer_detection_ns / 3,
-                       connection_.heard_ns + shared_.config.peer_detection_ns);
+    next_ns = pinged_ns_ + shared_.config.peer_detection_ns / 3;
+    const base::TimeNs silent_ns = connection_.heard_ns + shared_.config.peer_detection_ns;
+    // A link that outlives its silence is looked at with each ping.
+    if (silent_ns > pinged_ns_) next_ns = std::min(next_ns, silent_ns);
   }
   return is_copying_out_ || waits_for_copies_
              ? std::min(next_ns, shared_.clock.now_ns() + kCopyPollNs)

@@ -62,8 +62,11 @@ public:
   int serve(base::TimeNs now_ns) noexcept;
   // Queues what there is to send, and asks for more.
   int run(base::TimeNs now_ns) noexcept;
-  // A life sign is due, or the peer's is overdue (true: it is dead).
-  [[nodiscard]] bool check_life(base::TimeNs now_ns) noexcept;
+  // Sends a life sign when one is due. `quiet`: the peer's is late; `silent`: it is overdue.
+  enum class Life : std::uint8_t { well, quiet, silent };
+  [[nodiscard]] Life check_life(base::TimeNs now_ns) noexcept;
+  // A link without requests asks its peer for a life sign: another link is quiet.
+  void probe(base::TimeNs now_ns) noexcept;
   [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept;
   // Of a closing connection: true when nothing is under way any more and every request was fenced.
   [[nodiscard]] bool finish_closing() noexcept;
@@ -115,6 +118,7 @@ private:
   int fence_abandoned() noexcept;
   void fence_alone(std::uint32_t slot) noexcept;
   [[nodiscard]] bool is_filling(std::uint32_t slot) const noexcept;
+  [[nodiscard]] bool gets_payload_through(base::TimeNs now_ns) noexcept;
   [[nodiscard]] bool withholds_an_answer(base::TimeNs now_ns) const noexcept;
 
   [[nodiscard]] std::uint32_t find(RequestToken token) const noexcept;
@@ -138,6 +142,9 @@ private:
   IndexQueue abandoned_;            // slots that are to be fenced alone
   bool waits_for_copies_ = false;   // made elsewhere, with nobody to wake us
   base::TimeNs pinged_ns_ = 0;
+  base::TimeNs asked_ns_ = 0;       // since when there have been requests
+  base::TimeNs looked_ns_ = 0;      // the beginning of the silence of the last look
+  std::uint64_t acknowledged_ = 0;  // bytes, at the last look
   std::uint64_t moved_ = 0;
   std::uint32_t place_ = AskerLinks::kNone;
 

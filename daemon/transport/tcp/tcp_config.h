@@ -31,6 +31,12 @@ inline constexpr std::uint32_t kChunkBytes = 112 * 1024;
 inline constexpr std::uint64_t kQueuedBytesMax = 4 * kChunkBytes;
 // Shorter payloads are copied into the queue, behind their headers.
 inline constexpr std::uint32_t kCopiedBytesMax = 8 * 1024;
+// A link that is silent beside others of its peer that are heard: it ends after so many detection
+// times. Payload that the peer's kernel acknowledges keeps a silent link for as long at most.
+inline constexpr int kSilentLinkTimes = 3;
+inline constexpr int kAcknowledgedLifeTimes = 10;
+// Fewer acknowledged bytes are pings, which a stopped process's kernel takes as well.
+inline constexpr std::uint64_t kAcknowledgedLifeBytes = 4096;
 // What a stop waits for ends at the next look at the kernel, or (foreign copies) with the death of
 // a process.
 inline constexpr int kStopTurns = 100'000;

@@ -65,7 +65,7 @@ bool TcpConnection::open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) 
     link_.socket.reset();
     return false;
   }
-  heard_ns = now_ns;
+  heard_ns = received_ns = now_ns;
   sent_bytes_ = 0;
   switch (io_.uncopied_sends()) {
     case UncopiedSends::never:
@@ -173,7 +173,7 @@ void TcpConnection::take_received(FrameHandler& handler, base::TimeNs now_ns) no
   if (state_ != State::open) return;
   const std::int32_t result = socket_.receive_result;
   if (result > 0) {
-    heard_ns = now_ns;
+    heard_ns = received_ns = now_ns;
     counters_.received_bytes.add(static_cast<std::uint32_t>(result));
     if (!rx_.take(static_cast<std::uint32_t>(result), handler)) fail(LinkLoss::protocol);
   } else if (result == 0 || result == -ECONNRESET || result == -EPIPE) {

@@ -62,7 +62,9 @@ public:
   void forgive(base::TimeNs away_ns, base::TimeNs now_ns) noexcept {
     heard_ns += std::min(away_ns, now_ns > heard_ns ? now_ns - heard_ns : 0);
   }
-  base::TimeNs heard_ns = 0;  // when something was received last
+  // When something was received last, or the peer was last known to be alive for another reason.
+  base::TimeNs heard_ns = 0;
+  base::TimeNs received_ns = 0;  // when something was received last
 
 private:
   enum class State : std::uint8_t { free, open, closing };

@@ -98,8 +98,33 @@ void TcpRequester::check_lives(base::TimeNs now_ns) noexcept {
   turn_ns_ = now_ns;
   for (const auto& link : links_.used()) {
     link->connection().forgive(away_ns, now_ns);
-    if (link->check_life(now_ns))
-      links_.drop_peer(link->connection().link().peer, LinkLoss::silent);
+    const RequesterLink::Life life = link->check_life(now_ns);
+    if (life != RequesterLink::Life::well) probe_others(link->connection().link().peer, now_ns);
+    if (life == RequesterLink::Life::silent) end_silent(*link, now_ns);
+  }
+}
+
+void TcpRequester::probe_others(base::PeerId peer, base::TimeNs now_ns) noexcept {
+  for (const auto& link : links_.used()) {
+    if (link->connection().link().peer == peer) link->probe(now_ns);
+  }
+}
+
+// One link alone may be silent because the network lost its packets twice: the peer is not dead for
+// it while another of its links is heard.
+void TcpRequester::end_silent(RequesterLink& silent, base::TimeNs now_ns) noexcept {
+  TcpConnection& connection = silent.connection();
+  const base::PeerId peer = connection.link().peer;
+  const base::TimeNs detection_ns = config_.peer_detection_ns;
+  const bool is_heard = std::ranges::any_of(links_.used(), [&](const auto& link) {
+    const TcpConnection& other = link->connection();
+    return &other != &connection && other.is_open() && other.link().peer == peer &&
+           now_ns < other.received_ns + detection_ns;
+  });
+  if (!is_heard) {
+    links_.drop_peer(peer, LinkLoss::silent);
+  } else if (now_ns >= connection.heard_ns + kSilentLinkTimes * detection_ns) {
+    connection.fail(LinkLoss::silent);
   }
 }
 

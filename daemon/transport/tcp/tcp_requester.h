@@ -2,9 +2,10 @@
 // route may have several; a request lives on the one with the fewest at that moment, and a link is
 // what reset() breaks.
 //
-// A peer that is silent for peer_detection_ns while requests are out is dead: all its links end,
-// and post() answers unreachable at once until the control thread brings a new one. That is the
-// circuit breaker: one detection time is paid, not one for each call.
+// A peer that is silent on all links for peer_detection_ns while requests are out is dead: all its
+// links end, and post() answers unreachable at once until the control thread brings a new one. That
+// is the circuit breaker: one detection time is paid, not one for each call. A link that is silent
+// beside others that are heard ends alone, later.
 // Thread: the engine's data agent; made on the control thread. add_link() besides the mailbox is
 // for tests and for agents that dial themselves.
 #pragma once
@@ -57,6 +58,8 @@ public:
 private:
   RequesterLink* least_loaded(Route route, std::uint32_t keep, bool& is_reachable) noexcept;
   void check_lives(base::TimeNs now_ns) noexcept;
+  void probe_others(base::PeerId peer, base::TimeNs now_ns) noexcept;
+  void end_silent(RequesterLink& silent, base::TimeNs now_ns) noexcept;
 
   const TcpRequesterConfig config_;
   RequesterLinkShared shared_;

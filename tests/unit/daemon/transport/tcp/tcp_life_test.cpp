@@ -131,6 +131,67 @@ TEST_CASE("tcp life: a silent peer is dead, with all its links, and then it is r
   }
 }
 
+// The path takes 512 KiB in each step of 20 ms, and answers are far behind that.
+TEST_CASE("tcp life: a peer whose kernel goes on taking payload lives, for a bounded time") {
+  for (const SocketIoChoice choice : support::io_choices()) {
+    Scene scene(choice);
+    scene.server.pulls = true;
+    support::TcpRelay& relay = scene.ends.dial(kFirst);
+    scene.ends.turn();
+    const auto post_put = [&](RequestToken token) {
+      return scene.post(kFirst, token, ipc::Opcode::put, 1 << 20) == Status::ok;
+    };
+    for (RequestToken token = 1; token <= 8; ++token) REQUIRE(post_put(token));
+    REQUIRE(scene.ends.turn_until([&] { return scene.server.held.size() == 8; }));
+    for (int i = 0; i < 3; ++i) {
+      scene.ends.responder.do_work();
+      relay.pump_to_left();
+    }
+    relay.limit_to_left(0);
+    relay.limit_to_right(0);
+    base::TimeNs taking_ns = 0;
+    for (std::size_t taken = 0; taken < (6u << 20); taken += 256 << 10) {
+      scene.ends.requester.do_work();
+      relay.take_slowly_from_left(256 << 10);
+      scene.ends.clock.advance_ns(kStepNs);
+      taking_ns += kStepNs;
+    }
+    CHECK(taking_ns > 400 * base::kNsPerMs);
+    CHECK(scene.answers.fenced.empty());
+    // Nothing more is taken: only pings would be.
+    base::TimeNs waited_ns = 0;
+    while (scene.answers.fenced.empty() && waited_ns < 10 * base::kNsPerSecond) {
+      scene.ends.requester.do_work();
+      scene.ends.clock.advance_ns(kStepNs);
+      waited_ns += kStepNs;
+    }
+    CHECK(waited_ns <= 500 * base::kNsPerMs);
+    CHECK(scene.lost(scene.ends.requester_mail).at(1) == LinkLoss::silent);
+  }
+}
+
+TEST_CASE("tcp life: one silent link does not make its peer dead, and ends alone") {
+  for (const SocketIoChoice choice : support::io_choices()) {
+    Scene scene(choice);
+    support::TcpRelay& swallowing = scene.ends.dial(kFirst);
+    scene.ends.dial(kSecondShard);  // nothing is asked over this one
+    scene.ends.turn();
+    REQUIRE(scene.post(kFirst, 1) == Status::ok);
+    swallowing.limit_to_left(0);
+    base::TimeNs waited_ns = 0;
+    while (scene.answers.fenced.empty() && waited_ns < 5 * base::kNsPerSecond) {
+      scene.ends.turn();
+      scene.ends.clock.advance_ns(kStepNs);
+      waited_ns += kStepNs;
+    }
+    CHECK(waited_ns >= 900 * base::kNsPerMs);
+    CHECK(waited_ns <= 900 * base::kNsPerMs + 3 * kStepNs);
+    CHECK(scene.lost(scene.ends.requester_mail) ==
+          std::map<std::uint64_t, LinkLoss>{{1, LinkLoss::silent}});
+    CHECK(scene.post(kSecondShard, 2) == Status::ok);
+  }
+}
+
 TEST_CASE("tcp life: a peer that works for long and answers pings lives") {
   for (const SocketIoChoice choice : support::io_choices()) {
     Scene scene(choice);
