@@ -71,6 +71,7 @@ Expected<DaemonProcess> DaemonProcess::start(const DaemonOptions& options) {
   SpawnOptions spawn_options;
   spawn_options.environment = options.environment;
   spawn_options.cpu = options.cpu;
+  spawn_options.network = options.network;
   spawn_options.stdout_fd = log_fd;
   spawn_options.stderr_fd = log_fd;
   const Expected<pid_t> pid =

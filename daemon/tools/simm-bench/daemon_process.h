@@ -19,7 +19,8 @@ namespace simm::bench {
 struct DaemonOptions {
   std::string role = "all";  // all and node have clients
   std::uint64_t pool_bytes = 1ull << 30;
-  int cpu = -1;  // all threads pinned there; -1: not pinned
+  int cpu = -1;         // all threads pinned there; -1: not pinned
+  std::string network;  // namespace to run in, as a path; empty: our own
   bool allow_foreign = false;
   bool has_other_tenant = false;                   // with a socket of its own
   nlohmann::json more = nlohmann::json::object();  // merged into the configuration

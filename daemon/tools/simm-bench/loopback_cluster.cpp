@@ -16,7 +16,10 @@
 namespace simm::bench {
 namespace {
 
-// A daemon of the cluster. Stalls of a shared machine are not deaths: seconds are waited for.
+constexpr const char* kManagerPort = ":30001";  // in a network of its own
+
+// A daemon of the cluster. Stalls of a shared machine are not deaths: seconds are waited for. In a
+// network of its own that is as users have it.
 DaemonOptions member(const std::string& role, const std::string& manager,
                      const std::string& secret_path, const ClusterOptions& options) {
   DaemonOptions result;
@@ -30,6 +33,12 @@ DaemonOptions member(const std::string& role, const std::string& manager,
                  {"node", {{"cache_bytes", options.cache_bytes}}},
                  {"manager", {{"listen", manager}, {"member_timeout_ms", 30'000}}},
                  {"wait", {{"mode", options.wait}}}};
+  const NetworkPlace& place = role == "node" ? options.near_place : options.far_place;
+  if (!place.path.empty()) {
+    result.network = place.path;
+    result.more["cluster"]["listen"] = place.address + ":0";
+    result.more["cluster"].erase("detection_ms");
+  }
   const auto& devices = role == "node" ? options.near_devices : options.far_devices;
   if (role == "manager" || devices.empty()) return result;
   result.more["rdma"] = {{"mode", "require"}};
@@ -53,7 +62,8 @@ Expected<LoopbackCluster> LoopbackCluster::start(const ClusterOptions& options) 
   const std::string secret_path = directory->path() + "/secret";
   const Outcome written = base::create_secret_file(secret_path);
   if (!written) return written.error();
-  const Expected<std::string> address = free_address();
+  Expected<std::string> address = options.far_place.address + kManagerPort;
+  if (options.far_place.path.empty()) address = free_address();
   if (!address) return address.error();
   DaemonOptions manager_options = member("manager", *address, secret_path, options);
   DaemonOptions storage_options = member("storage", *address, secret_path, options);

@@ -12,6 +12,7 @@
 #include "daemon/tools/simm-bench/kv_bandwidth.h"
 #include "daemon/tools/simm-bench/kv_latency.h"
 #include "daemon/tools/simm-bench/kv_victim.h"
+#include "daemon/tools/simm-bench/network_benchmark.h"
 #include "daemon/tools/simm-bench/node_benchmark.h"
 #include "daemon/tools/simm-bench/rdma_benchmark.h"
 #include "daemon/tools/simm-bench/replay_command.h"
@@ -179,6 +180,8 @@ int main(int argc, char** argv) {
   CLI::App* kv = app.add_subcommand("kv", "Latency and bandwidth of get, put and exists; the node");
   CLI::App* tcp = app.add_subcommand("tcp", "Pages of a storage daemon over loopback TCP");
   CLI::App* rdma = app.add_subcommand("rdma", "Pages of a storage daemon over RDMA devices");
+  CLI::App* network = app.add_subcommand(
+      "network", "Pages over networks with delay, rate and loss, beside raw TCP");
   CLI::App* fanout =
       app.add_subcommand("fanout", "Network bytes when all ranks of a node get the same pages");
   CLI::App* store =
@@ -194,6 +197,9 @@ int main(int argc, char** argv) {
   add_bench_options(*rdma, options.bench);
   add_device_options(*rdma, options.bench);
   add_case_option(*rdma, options.bench.only, names_of(kRdmaCases));
+  network->add_flag("--quick", options.bench.quick,
+                    "as little as shows that it works; figures mean nothing");
+  network->add_flag("--json", options.bench.json, "one JSON object per line");
   add_fanout_options(*fanout, options.fanout);
   add_store_options(*store, options.store);
   add_replay_options(*replay, options.replay);
@@ -213,6 +219,7 @@ int main(int argc, char** argv) {
   if (kv->parsed()) outcome = run_cases(kKvCases, options.bench, printer);
   if (tcp->parsed()) outcome = run_cases(kTcpCases, options.bench, printer);
   if (rdma->parsed()) outcome = run_cases(kRdmaCases, options.bench, printer);
+  if (network->parsed()) outcome = run_network_benchmark(options.bench, printer);
   if (fanout->parsed()) outcome = run_fanout_benchmark(options.fanout, printer);
   if (store->parsed()) outcome = run_store_benchmark(options.store, printer);
   if (replay->parsed()) outcome = run_replay(options.replay);

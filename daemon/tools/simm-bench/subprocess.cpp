@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -26,6 +27,10 @@ void become(std::vector<char*>& arguments, const SpawnOptions& options, pid_t pa
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(127);  // the parent died before the line above
   if (options.cpu >= 0) pin_this_thread(options.cpu);
+  if (!options.network.empty()) {
+    const int network = open(options.network.c_str(), O_RDONLY | O_CLOEXEC);
+    if (network < 0 || setns(network, CLONE_NEWNET) != 0) return;
+  }
   for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
   if (options.stdout_fd >= 0) dup2(options.stdout_fd, STDOUT_FILENO);
   if (options.stderr_fd >= 0) dup2(options.stderr_fd, STDERR_FILENO);

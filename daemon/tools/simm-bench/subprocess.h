@@ -21,7 +21,8 @@ std::string program_path(const std::string& name);
 struct SpawnOptions {
   std::vector<std::pair<std::string, std::string>> environment;  // added to our own
   int cpu = -1;                                                  // pinned there; -1: not pinned
-  int stdout_fd = -1;                                            // -1: our own
+  std::string network;  // namespace to run in, as a path; empty: our own
+  int stdout_fd = -1;   // -1: our own
   int stderr_fd = -1;
   std::string remedy = "build it, so that it lies beside simm-bench";  // when it can not be run
 };
