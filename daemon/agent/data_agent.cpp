@@ -38,7 +38,7 @@ server::ServerConfig server_config(const base::Config& config, bool has_network)
   result.requests_max = transport::LocalMeshConfig{}.credits * config.threading.data_agents;
   if (has_network) {
     result.requests_max += DataAgentNetwork::kLinksMax * DataAgentNetwork::kCredits;
-    result.requests_max += DataAgentRdma::kLinksMax * DataAgentRdma::kCredits;
+    result.requests_max += DataAgentRdma::kRdmaLinksMax * DataAgentRdma::kCredits;
   }
   result.scrub_bytes_per_s = (config.store.scrub_bytes_per_s + config.threading.data_agents - 1) /
                              config.threading.data_agents;

@@ -7,7 +7,7 @@ namespace simm {
 namespace {
 
 // More than there can be connections, and a power of two.
-constexpr std::size_t kLinkMessages = 8 * DataAgentNetwork::kLinksMax;
+constexpr std::size_t kLinkMessages = 2 * DataAgentNetwork::kLinksMax;
 
 transport::TcpRequesterConfig requester_config(const base::Config& config) {
   transport::TcpRequesterConfig result;
@@ -38,8 +38,8 @@ DataAgentNetwork::DataAgentNetwork(const base::Config& config, const base::Clock
       mover_(mover),
       waiter_(waiter),
       io_(std::move(io)),
-      asker_links_(kLinksMax + DataAgentRdma::kLinksMax),
-      asker_rosters_(kLinksMax + DataAgentRdma::kLinksMax),
+      asker_links_(kLinksMax + DataAgentRdma::kRdmaLinksMax),
+      asker_rosters_(kLinksMax + DataAgentRdma::kRdmaLinksMax),
       outgoing_(kLinkMessages, &waiter),
       incoming_(kLinkMessages, &waiter),
       maps_(&waiter) {

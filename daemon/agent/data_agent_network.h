@@ -21,7 +21,7 @@ namespace simm {
 class DataAgentNetwork {
 public:
   // Connections of one agent each way; and requests that may be under way on one.
-  static constexpr std::uint32_t kLinksMax = 128;
+  static constexpr std::uint32_t kLinksMax = 1024;
   static constexpr std::uint32_t kCredits = 32;
   // Numbers of peers: all members of a map, and as many that have left it.
   static constexpr std::uint32_t kPeersMax = 2 * cluster::kMembersMax;

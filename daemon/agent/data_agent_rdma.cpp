@@ -7,12 +7,12 @@ namespace simm {
 namespace {
 
 // More than there can be links, and a power of two.
-constexpr std::size_t kRdmaLinkMessages = 8 * DataAgentRdma::kLinksMax;
+constexpr std::size_t kRdmaLinkMessages = 8 * DataAgentRdma::kRdmaLinksMax;
 
 transport::RdmaRequesterConfig rdma_requester_config(const base::Config& config,
                                                      std::vector<std::uint64_t> speeds) {
   transport::RdmaRequesterConfig result;
-  result.links_max = DataAgentRdma::kLinksMax;
+  result.links_max = DataAgentRdma::kRdmaLinksMax;
   result.credits = DataAgentRdma::kCredits;
   result.peer_detection_ns = config.cluster.detection_ms * base::kNsPerMs;
   result.inline_page_bytes = config.rdma.inline_bytes;
@@ -22,7 +22,7 @@ transport::RdmaRequesterConfig rdma_requester_config(const base::Config& config,
 
 transport::RdmaResponderConfig rdma_responder_config(const base::Config& config) {
   transport::RdmaResponderConfig result;
-  result.links_max = DataAgentRdma::kLinksMax;
+  result.links_max = DataAgentRdma::kRdmaLinksMax;
   result.credits = DataAgentRdma::kCredits;
   // As patient as those who ask are.
   result.peer_silence_ns =
@@ -70,7 +70,7 @@ Expected<std::unique_ptr<DataAgentRdma>> DataAgentRdma::make(const Setup& setup)
 // A device may have shorter completion queues than all links would need: then it takes fewer.
 Outcome DataAgentRdma::make_ports(const Setup& setup, Ports& ports) {
   for (transport::RdmaDevice* rail : setup.rails) {
-    const std::uint32_t wanted = kLinksMax * (transport::kWorksMax + transport::kReceives);
+    const std::uint32_t wanted = kRdmaLinksMax * (transport::kWorksMax + transport::kReceives);
     auto port = rail->make_port(std::min(wanted, rail->info().completions_max));
     if (!port) return std::move(port).error();
     Outcome watched = waiter_.watch((*port)->event_descriptor(), *this);

@@ -20,7 +20,7 @@ namespace simm {
 class DataAgentRdma final : private base::FdWatch {
 public:
   // Connections of one agent each way; and requests that may be under way on one.
-  static constexpr std::uint32_t kLinksMax = 128;
+  static constexpr std::uint32_t kRdmaLinksMax = 128;
   static constexpr std::uint32_t kCredits = 32;
 
   struct Setup {

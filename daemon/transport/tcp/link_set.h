@@ -1,5 +1,5 @@
-// LinkSet: the links of one end of the TCP transport, all of them made at the start: taking new
-// ones from the control thread, running those in use, dropping a peer's, and telling of their ends.
+// LinkSet: the links of one end of the TCP transport: taking new ones from the control thread,
+// which makes their places, running those in use, dropping a peer's, and telling of their ends.
 // Link: RequesterLink or ResponderLink.
 // Owned by a TcpRequester or TcpResponder. Thread: the data agent; made on the control thread.
 #pragma once
@@ -18,6 +18,7 @@
 #include "daemon/transport/tcp/tcp_config.h"
 #include "daemon/transport/tcp/tcp_connection.h"
 #include "daemon/transport/tcp/tcp_link.h"
+#include "daemon/transport/transport.h"
 
 namespace simm::transport {
 
@@ -27,9 +28,14 @@ public:
   // `shared` is what each link is made with, and outlives the set like the others.
   template <typename Shared>
   LinkSet(std::uint32_t links_max, Shared& shared, TcpLinkMailbox& mailbox)
-      : io_(shared.io), clock_(shared.clock), mailbox_(mailbox), lost_(links_max, mailbox) {
+      : io_(shared.io),
+        clock_(shared.clock),
+        mailbox_(mailbox),
+        places_{links_max, make_place<Shared>, destroy_place, &shared},
+        lost_(links_max, mailbox) {
     links_.reserve(links_max);
-    for (std::uint32_t i = 0; i < links_max; ++i) links_.push_back(std::make_unique<Link>(shared));
+    routes_.reserve(links_max);
+    mailbox.control_use(places_);
   }
   // Breaks every link and waits until the kernel has let go of all memory; nobody is told.
   ~LinkSet() {
@@ -47,12 +53,20 @@ public:
   LinkSet(const LinkSet&) = delete;
   LinkSet& operator=(const LinkSet&) = delete;
 
+  // For links that come beside the mailbox: makes a place where none is free.
+  void add_here(TcpLink link) {
+    const bool is_full = std::none_of(links_.begin(), links_.end(),
+                                      [](const auto& one) { return one->connection().is_free(); });
+    if (is_full && links_.size() < places_.max) grow(places_.make(places_.shared));
+    add(std::move(link));
+  }
   // Takes the link; without room it is reported as lost (refused).
   void add(TcpLink link) noexcept {
     const LinkLost refused{link.link, link.peer, link.shard, LinkLoss::refused};
     for (std::size_t i = 0; i < links_.size(); ++i) {
       if (!links_[i]->connection().is_free()) continue;
       if (!links_[i]->open(std::move(link), ready_, clock_.now_ns())) break;
+      routes_[i] = {refused.peer, refused.shard};
       used_ = std::max(used_, i + 1);
       return;
     }
@@ -63,12 +77,20 @@ public:
   [[nodiscard]] std::span<const std::unique_ptr<Link>> used() const noexcept {
     return {links_.data(), used_};
   }
+  // Calls visit(link) for those on that route; some may be free. With many links the others are
+  // not touched.
+  template <typename Visit>
+  void each_on(Route route, Visit&& visit) const noexcept {
+    for (std::size_t i = 0; i < used_; ++i) {
+      if (routes_[i] == route) visit(*links_[i]);
+    }
+  }
   // True: of the places few are free.
   [[nodiscard]] bool is_short() const noexcept {
-    std::size_t free = links_.size() - used_;
+    std::size_t free = places_.max - used_;
     for (const auto& link : used())
       if (link->connection().is_free()) ++free;
-    return are_places_short(free, links_.size());
+    return are_places_short(free, places_.max);
   }
   // True: nothing that has ended waits to be taken.
   [[nodiscard]] bool has_none_ready() const noexcept { return ready_.empty(); }
@@ -81,8 +103,9 @@ public:
       meet(link);
       add(std::move(link));
     };
-    return mailbox_.agent_take(take,
-                               [this](base::PeerId peer) { drop_peer(peer, LinkLoss::dropped); });
+    return mailbox_.agent_take(
+        take, [this](base::PeerId peer) { drop_peer(peer, LinkLoss::dropped); },
+        [this](void* place) { grow(place); });
   }
   void drop_peer(base::PeerId peer, LinkLoss cause) noexcept {
     for (const auto& link : used()) {
@@ -125,6 +148,23 @@ public:
   }
 
 private:
+  template <typename Shared>
+  static void* make_place(void* shared) {
+    // SAFETY: the constructor has put a Shared there.
+    return std::make_unique<Link>(*static_cast<Shared*>(shared)).release();
+  }
+  static void destroy_place(void* place) {
+    // SAFETY: make_place() has made it.
+    const std::unique_ptr<Link> gone(static_cast<Link*>(place));
+  }
+  // There is capacity for links_max from the start. One too many comes only where add_here() has
+  // made some.
+  void grow(void* place) noexcept {
+    if (links_.size() >= places_.max) return destroy_place(place);
+    // SAFETY: make_place() has made it.
+    links_.emplace_back(static_cast<Link*>(place));
+    routes_.emplace_back();
+  }
   int run_once(base::TimeNs now_ns) noexcept {
     int work = 0;
     for (const auto& link : used()) work += link->run(now_ns);
@@ -142,9 +182,11 @@ private:
   SocketIo& io_;
   const base::Clock& clock_;
   TcpLinkMailbox& mailbox_;
+  const LinkPlaces places_;
   IoReadyList ready_;
   std::vector<std::unique_ptr<Link>> links_;
-  std::size_t used_ = 0;  // links_[0 .. used_) may be in use
+  std::vector<Route> routes_;  // of links_[i], which it has or had last
+  std::size_t used_ = 0;       // links_[0 .. used_) may be in use
   LostLinks lost_;
 };
 

@@ -2,6 +2,9 @@
 // is handed to a data agent. TcpLinkMailbox: the way there and back. The agent owns the socket from
 // then on; when the connection is lost it says so, once for each link, and the control thread dials
 // again at its own pace.
+//
+// The agent allocates nothing for a link: whoever opens one more than were ever open makes a place
+// for it here, and the place travels with the link. So memory is taken for links that there are.
 #pragma once
 
 #include <unistd.h>
@@ -26,10 +29,24 @@ struct TcpLink {
   LinkOwner owner{};        // responder
 };
 
+// How the control thread makes what a link lives in at the agent, and how many there may be.
+struct LinkPlaces {
+  std::uint32_t max = ~std::uint32_t{0};
+  void* (*make)(void* shared) = nullptr;  // null: the agent has places of its own
+  void (*destroy)(void* place) = nullptr;
+  void* shared = nullptr;  // of all links of that end; alive while links are added
+};
+
 // Thread: control_* by the control thread, agent_* by the data agent. Made and destroyed on the
 // control thread while the agent does not run.
 class TcpLinkMailbox {
 public:
+  // For grow of those who have places of their own.
+  struct Ignore {
+    template <typename What>
+    void operator()(What) const noexcept {}
+  };
+
   // `capacity`: messages each way, a power of two, more than the links that can be open. Wakers may
   // be null where nobody sleeps; control_bell is rung by the user (its loop is not a Waiter).
   explicit TcpLinkMailbox(std::size_t capacity, base::Waiter* agent_waiter = nullptr)
@@ -40,33 +57,52 @@ public:
     Command command;
     while (commands_.try_pop(command)) {
       if (command.kind == Kind::add) ::close(command.socket);
+      if (command.place != nullptr) places_.destroy(command.place);
     }
+    if (spare_ != nullptr) places_.destroy(spare_);
   }
 
+  // Before the first link.
+  void control_use(const LinkPlaces& places) noexcept { places_ = places; }
   // False: full, and the link stays the caller's.
-  [[nodiscard]] bool control_add(TcpLink& link) noexcept {
-    if (!push({Kind::add, link.socket.get(), link.peer, link.shard, link.link, link.owner})) {
+  [[nodiscard]] bool control_add(TcpLink& link) {
+    const bool needs_place = places_.make != nullptr && made_ < places_.max && open_ >= made_;
+    if (needs_place && spare_ == nullptr) spare_ = places_.make(places_.shared);
+    void* const place = needs_place ? spare_ : nullptr;
+    if (!push(
+            {Kind::add, link.socket.get(), link.peer, link.shard, link.link, link.owner, place})) {
       return false;
     }
+    if (needs_place) {
+      spare_ = nullptr;
+      ++made_;
+    }
+    ++open_;
     static_cast<void>(link.socket.release());
     return true;
   }
   // Every link of that peer ends (cause dropped): what was out on it is fenced as collateral.
   [[nodiscard]] bool control_drop_peer(base::PeerId peer) noexcept {
-    return push({Kind::drop_peer, -1, peer, 0, 0, {}});
+    return push({Kind::drop_peer, -1, peer, 0, 0, {}, nullptr});
   }
   [[nodiscard]] std::size_t capacity() const noexcept { return commands_.capacity(); }
-  [[nodiscard]] bool control_take_lost(LinkLost& lost) noexcept { return lost_.try_pop(lost); }
+  [[nodiscard]] bool control_take_lost(LinkLost& lost) noexcept {
+    if (!lost_.try_pop(lost)) return false;
+    if (open_ > 0) --open_;
+    return true;
+  }
 
-  // Calls add(TcpLink) and drop(PeerId) for what has come; how many that were.
-  template <typename Add, typename Drop>
-  int agent_take(Add&& add, Drop&& drop) noexcept {
+  // Calls add(TcpLink) and drop(PeerId) for what has come; how many that were. Before add(),
+  // grow(place) for a link that brings its place.
+  template <typename Add, typename Drop, typename Grow = Ignore>
+  int agent_take(Add&& add, Drop&& drop, Grow&& grow = {}) noexcept {
     Command command;
     int taken = 0;
     for (; commands_.try_pop(command); ++taken) {
       if (command.kind == Kind::drop_peer) {
         drop(command.peer);
       } else {
+        if (command.place != nullptr) grow(command.place);
         add(TcpLink{ipc::UniqueFd(command.socket), command.peer, command.shard, command.link,
                     command.owner});
       }
@@ -91,6 +127,7 @@ private:
     std::uint16_t shard = 0;
     std::uint64_t link = 0;
     LinkOwner owner;
+    void* place = nullptr;  // of LinkPlaces
   };
   bool push(const Command& command) noexcept {
     if (!commands_.try_push(command)) return false;
@@ -101,7 +138,11 @@ private:
   base::SpscMailbox<Command> commands_;
   base::SpscMailbox<LinkLost> lost_;
   base::Waiter* const agent_waiter_;
-  bool has_news_ = false;  // the agent's
+  LinkPlaces places_;
+  std::uint32_t made_ = 0;  // places that the agent has, or is about to get
+  std::uint32_t open_ = 0;  // links that were added, and not lost
+  void* spare_ = nullptr;   // a place whose link found the mailbox full
+  bool has_news_ = false;   // the agent's
 };
 
 }  // namespace simm::transport

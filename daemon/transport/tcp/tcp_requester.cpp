@@ -26,15 +26,13 @@ RequesterLink* TcpRequester::least_loaded(Route route, std::uint32_t keep,
   RequesterLink* best = nullptr;
   std::uint32_t credits = 0;
   is_reachable = false;
-  for (const auto& link : links_.used()) {
-    const TcpConnection& connection = link->connection();
-    if (!connection.is_open()) continue;
-    if (connection.link().peer != route.peer || connection.link().shard != route.shard) continue;
+  links_.each_on(route, [&](RequesterLink& link) {
+    if (!link.connection().is_open()) return;
     is_reachable = true;
-    credits += link->credits();
-    if (link->credits() == 0) continue;
-    if (best == nullptr || link->in_flight() < best->in_flight()) best = link.get();
-  }
+    credits += link.credits();
+    if (link.credits() == 0) return;
+    if (best == nullptr || link.in_flight() < best->in_flight()) best = &link;
+  });
   return credits > keep ? best : nullptr;
 }
 
@@ -71,10 +69,7 @@ void TcpRequester::reset(Route, RequestToken culprit) noexcept {
 
 std::uint64_t TcpRequester::moved(Route route) const noexcept {
   std::uint64_t moved = 0;
-  for (const auto& link : links_.used()) {
-    const TcpLink& end = link->connection().link();
-    if (end.peer == route.peer && end.shard == route.shard) moved += link->moved();
-  }
+  links_.each_on(route, [&](const RequesterLink& link) { moved += link.moved(); });
   return moved;
 }
 

@@ -37,7 +37,7 @@ public:
   void connect(RequesterEvents& events, RegionFaults* faults) noexcept;
   // Takes the link; without room, or with wire::kRosterLinksMax on its route, it is reported as
   // lost (refused).
-  void add_link(TcpLink link) noexcept { links_.add(std::move(link)); }
+  void add_link(TcpLink link) { links_.add_here(std::move(link)); }
 
   Status post(Route route, RequestToken token, const Request& request) noexcept override;
   void cancel(Route route, RequestToken token) noexcept override;

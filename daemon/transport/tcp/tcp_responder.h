@@ -32,9 +32,9 @@ public:
   // Who serves; before the first turn.
   void connect(ResponderEvents& events) noexcept { shared_.events = &events; }
   // Takes the link; without room it is reported as lost (refused).
-  void add_link(TcpLink link) noexcept {
+  void add_link(TcpLink link) {
     shared_.rosters.meet(link.owner);
-    links_.add(std::move(link));
+    links_.add_here(std::move(link));
   }
   // Every link ends (cause dropped); what was asked for over them is aborted in later turns.
   void drop_all() noexcept { links_.drop_all(); }

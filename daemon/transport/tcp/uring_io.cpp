@@ -14,7 +14,8 @@ namespace simm::transport {
 namespace {
 
 constexpr unsigned kEntries = 512;
-constexpr unsigned kCompletions = 4096;  // more than can be under way on all sockets of an agent
+// More than end between two turns; what does not fit the kernel keeps (IORING_FEAT_NODROP).
+constexpr unsigned kCompletions = 4096;
 
 // What a completion belongs to: the IoSocket's address, in its low bits the operation, and in its
 // high ones, which no address of a process has, the number of a send without copies.
