@@ -1,7 +1,7 @@
-// PacketCarrier: the process in the middle of an emulated network: takes IP packets out of the TUN
-// devices of all hosts, asks the line between each two when they arrive, and puts them into the
-// device of the host that they are for. NetworkControl is what it shares with whoever shapes the
-// lines and reads the counts.
+// PacketCarrier: the process in the middle of an emulated network. It takes IP packets out of the
+// TUN devices of all hosts, and the line between each two says when they arrive. Then it puts them
+// into the device of the host that they are for. NetworkControl is shared with the process that
+// shapes the lines and reads the counts.
 // Thread: the only one of its process.
 #pragma once
 

@@ -31,9 +31,9 @@ inline constexpr std::uint32_t kChunkBytes = 112 * 1024;
 inline constexpr std::uint64_t kQueuedBytesMax = 4 * kChunkBytes;
 // Shorter payloads are copied into the queue, behind their headers.
 inline constexpr std::uint32_t kCopiedBytesMax = 8 * 1024;
-// A link that is silent beside others of its peer that are heard: it ends after so many detection
-// times. Payload that the peer's kernel acknowledges keeps a silent link for as long at most.
+// Detection times after which a silent link ends whose peer is heard over other links.
 inline constexpr int kSilentLinkTimes = 3;
+// Detection times for which acknowledged payload keeps a silent link, at most.
 inline constexpr int kAcknowledgedLifeTimes = 10;
 // Fewer acknowledged bytes are pings, which a stopped process's kernel takes as well.
 inline constexpr std::uint64_t kAcknowledgedLifeBytes = 4096;

@@ -41,12 +41,6 @@ struct LinkPlaces {
 // control thread while the agent does not run.
 class TcpLinkMailbox {
 public:
-  // For grow of those who have places of their own.
-  struct Ignore {
-    template <typename What>
-    void operator()(What) const noexcept {}
-  };
-
   // `capacity`: messages each way, a power of two, more than the links that can be open. Wakers may
   // be null where nobody sleeps; control_bell is rung by the user (its loop is not a Waiter).
   explicit TcpLinkMailbox(std::size_t capacity, base::Waiter* agent_waiter = nullptr)
@@ -94,8 +88,8 @@ public:
 
   // Calls add(TcpLink) and drop(PeerId) for what has come; how many that were. Before add(),
   // grow(place) for a link that brings its place.
-  template <typename Add, typename Drop, typename Grow = Ignore>
-  int agent_take(Add&& add, Drop&& drop, Grow&& grow = {}) noexcept {
+  template <typename Add, typename Drop, typename Grow>
+  int agent_take(Add&& add, Drop&& drop, Grow&& grow) noexcept {
     Command command;
     int taken = 0;
     for (; commands_.try_pop(command); ++taken) {

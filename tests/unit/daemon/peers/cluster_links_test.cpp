@@ -55,7 +55,8 @@ struct Agent {
                        [this](base::PeerId peer) {
                          while (std::optional<std::size_t> at = find(peer))
                            lose(*at, LinkLoss::dropped);
-                       });
+                       },
+                       [](void*) {});
   }
   std::optional<std::size_t> find(base::PeerId peer) const {
     for (std::size_t i = 0; i < links.size(); ++i) {
@@ -279,7 +280,7 @@ TEST_CASE("what others dialled goes to the shard that they name, or is closed") 
   std::vector<transport::TcpLink> got;
   RawPeer first = arrive(0);
   world.incoming.agent_take([&](transport::TcpLink link) { got.push_back(std::move(link)); },
-                            [](base::PeerId) {});
+                            [](base::PeerId) {}, [](void*) {});
   REQUIRE(got.size() == 1);
   CHECK(got[0].shard == 0);
   CHECK_FALSE(first.is_over());
@@ -310,7 +311,7 @@ TEST_CASE("what others dialled says whose it is, and of which life of that daemo
     theirs.result.peer.incarnation = {0, incarnation};
     world.links.take(std::move(theirs.socket), theirs.result);
     world.incoming.agent_take([&](transport::TcpLink link) { got.push_back(std::move(link)); },
-                              [](base::PeerId) {});
+                              [](base::PeerId) {}, [](void*) {});
     return got.back().owner;
   };
   const transport::LinkOwner first = arrive("n", 1);

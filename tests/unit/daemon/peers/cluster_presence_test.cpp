@@ -92,8 +92,10 @@ struct Host : Basics {
       ownership = &map.ownership;
     });
     const auto keep = [this](transport::TcpLink link) { links.push_back(std::move(link)); };
-    outgoing.agent_take(keep, [](base::PeerId) {});
-    incoming.agent_take(keep, [](base::PeerId) {});
+    outgoing.agent_take(
+        keep, [](base::PeerId) {}, [](void*) {});
+    incoming.agent_take(
+        keep, [](base::PeerId) {}, [](void*) {});
     presence->deliver();
   }
   [[nodiscard]] json membership() const { return json::parse(presence->membership()); }

@@ -131,7 +131,7 @@ TEST_CASE("tcp life: a silent peer is dead, with all its links, and then it is r
   }
 }
 
-// The path takes 512 KiB in each step of 20 ms, and answers are far behind that.
+// The path takes 256 KiB in each step of 20 ms, and answers are far behind that.
 TEST_CASE("tcp life: a peer whose kernel goes on taking payload lives, for a bounded time") {
   for (const SocketIoChoice choice : support::io_choices()) {
     Scene scene(choice);

@@ -251,6 +251,7 @@ void run_both(SocketIoChoice choice, std::uint64_t seed, std::uint64_t asks) {
       while (sides[i].responder_mail.control_take_lost(lost)) {
       }
       while (sides[i].requester_mail.control_take_lost(lost)) {
+        CAPTURE(static_cast<int>(lost.cause));
         CHECK((lost.cause == LinkLoss::reset || lost.cause == LinkLoss::closed));
         dial(sides[i], sides[1 - i], ++links);
       }
