@@ -12,6 +12,7 @@ import time
 import pytest
 
 from simm import kv
+from stopped_process import stop_process
 
 SIMMD = os.environ.get("SIMM_TEST_SIMMD", "simmd")
 
@@ -60,11 +61,7 @@ class Daemon:
 
     def stop(self) -> None:
         """Returns when none of its threads runs any more."""
-        self._process.send_signal(signal.SIGSTOP)
-        threads = pathlib.Path(f"/proc/{self._process.pid}/task")
-        while any(not re.search(r"^State:\tT", (thread / "status").read_text(), re.MULTILINE)
-                  for thread in threads.iterdir()):
-            time.sleep(0.001)
+        stop_process(self._process.pid)
 
     def go_on(self) -> None:
         self._process.send_signal(signal.SIGCONT)
@@ -155,5 +152,7 @@ def fill(block, byte: int):
 
 
 def run_python(text: str, **environment: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-c", text], env={**os.environ, **environment},
+    path = [os.environ.get("PYTHONPATH", ""), str(pathlib.Path(__file__).parent)]
+    return subprocess.run([sys.executable, "-c", text],
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(path), **environment},
                           capture_output=True, text=True, timeout=120, check=False)

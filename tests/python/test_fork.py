@@ -53,12 +53,10 @@ def test_fork_does_not_wait_for_a_stopped_daemon(own_daemon, waits_in):
     """Another thread waits for the daemon; the one that forks has the interpreter's lock."""
     text = PROGRAM + """
 import mmap, pathlib, signal
+from stopped_process import stop_process
 store = kv.Store()
 D = DAEMON
-os.kill(D, signal.SIGSTOP)
-tasks = pathlib.Path(f"/proc/{D}/task")
-while any("\\nState:\\tT" not in (t / "status").read_text() for t in tasks.iterdir()):
-    time.sleep(0.001)
+stop_process(D)
 
 def register():
     kv.register_mr(numpy.frombuffer(mmap.mmap(-1, 1 << 20), numpy.uint8))

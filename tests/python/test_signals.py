@@ -9,6 +9,7 @@ PROGRAM = """
 import faulthandler, os, signal, sys, threading
 faulthandler.dump_traceback_later(60, exit=True)
 from simm import _native, kv
+from stopped_process import stop_process
 store = kv.Store()
 view = store.allocate(4096).view()
 
@@ -53,7 +54,7 @@ def test_of_a_call_that_waits_for_a_stopped_daemon(own_daemon, raises, call):
     try:
         run(f"""
 channel = store.open_channel()
-os.kill({own_daemon._process.pid}, signal.SIGSTOP)
+stop_process({own_daemon._process.pid})
 try:
     signal.setitimer(signal.ITIMER_REAL, 1)  # the kernel's: no thread has to run in time for it
     if {call!r} == "get":
