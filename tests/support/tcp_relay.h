@@ -1,6 +1,6 @@
 // TcpRelay: two real TCP connections over loopback and, between them, a middle that the test moves
 // by hand: what one end sent reaches the other only by pump(). It keeps what it was given, so it is
-// a network with room for everything; it can hold back one direction, or cut the connection.
+// a network with room for everything; it can hold back one direction, cut or reset the connection.
 //
 // pump() returns when the kernel has nothing under way any more: all that was sent has arrived. So
 // a test that takes turns by hand sees the same on a busy machine as on an idle one.
@@ -99,6 +99,17 @@ public:
   void cut() {
     ::shutdown(to_left_.inner.get(), SHUT_RDWR);
     ::shutdown(to_right_.inner.get(), SHUT_RDWR);
+  }
+  // Both connections are reset; returns when both ends have been told.
+  void reset() {
+    for (Way* way : {&to_left_, &to_right_}) {
+      const linger at_once{1, 0};
+      SIMM_CHECK(::setsockopt(way->inner.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) ==
+                 0);
+      way->inner.reset();
+      tcp_info end;
+      while (state(way->outer.get(), end)) ::sched_yield();
+    }
   }
 
 private:

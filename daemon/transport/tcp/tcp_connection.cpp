@@ -41,6 +41,12 @@ bool is_passing(std::int32_t result) noexcept {
   return result == -EAGAIN || result == -EINTR || result == -ECANCELED;
 }
 
+// Which of a send and a receive hears of the peer's end first depends on their order alone.
+LinkLoss loss_by(std::int32_t result) noexcept {
+  return result == 0 || result == -ECONNRESET || result == -EPIPE ? LinkLoss::closed
+                                                                  : LinkLoss::io_error;
+}
+
 // The kernel can not send this without copies; nothing was sent.
 bool is_refused(std::int32_t result) noexcept {
   return result == -EINVAL || result == -EOPNOTSUPP || result == -ENOMEM || result == -ENOBUFS;
@@ -139,7 +145,7 @@ void TcpConnection::take_sent(PayloadOwner& owner) noexcept {
     uncopied_ = Uncopied::never;
     return;
   }
-  if (!is_passing(result)) fail(LinkLoss::io_error);
+  if (!is_passing(result)) fail(loss_by(result));
 }
 
 void TcpConnection::take_released(PayloadOwner& owner) noexcept {
@@ -176,12 +182,10 @@ void TcpConnection::take_received(FrameHandler& handler, base::TimeNs now_ns) no
     heard_ns = received_ns = now_ns;
     counters_.received_bytes.add(static_cast<std::uint32_t>(result));
     if (!rx_.take(static_cast<std::uint32_t>(result), handler)) fail(LinkLoss::protocol);
-  } else if (result == 0 || result == -ECONNRESET || result == -EPIPE) {
-    fail(LinkLoss::closed);
   } else if (result == -EFAULT) {
     if (!rx_.take_fault(handler)) fail(LinkLoss::io_error);
   } else if (!is_passing(result)) {
-    fail(LinkLoss::io_error);
+    fail(loss_by(result));
   }
 }
 

@@ -316,6 +316,23 @@ TEST_CASE("tcp life: a link that is dropped, refused or closed is reported once,
   CHECK(scene.post(kFirst, 2) == Status::unreachable);
 }
 
+// A waiting receive and a new send both see the reset in one turn; the send is served first.
+TEST_CASE("tcp life: a link that a peer resets is closed by the peer, whoever sees it first") {
+  for (const SocketIoChoice choice : support::io_choices()) {
+    Scene scene(choice);
+    support::TcpRelay& relay = scene.ends.dial(kFirst);
+    scene.ends.turn();
+    REQUIRE(scene.post(kFirst, 1) == Status::ok);
+    relay.reset();
+    std::map<std::uint64_t, LinkLoss> lost;
+    for (int i = 0; i < 5000 && lost.empty(); ++i) {
+      scene.ends.requester.do_work();
+      lost = scene.lost(scene.ends.requester_mail);
+    }
+    CHECK(lost == std::map<std::uint64_t, LinkLoss>{{1, LinkLoss::closed}});
+  }
+}
+
 TEST_CASE("tcp life: a link that nobody took is closed with its mailbox") {
   support::UniqueFd left;
   support::UniqueFd right;
