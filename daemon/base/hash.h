@@ -52,8 +52,14 @@ private:
   return XXH3_64bits(bytes, length);
 }
 
-// The same digest, of a payload that arrives in pieces. Reusable: begin() starts over. Its state
-// (576 bytes, aligned) is allocated when the digest is made, so keep digests in pools.
+// Another digest for each seed; of seed 0, the one above.
+[[nodiscard]] inline std::uint64_t seeded_digest(const void* bytes, std::size_t length,
+                                                 std::uint64_t seed) noexcept {
+  return XXH3_64bits_withSeed(bytes, length, seed);
+}
+
+// The digest of a whole payload, of one that arrives in pieces. Reusable: begin() starts over. Its
+// state (576 bytes, aligned) is allocated when the digest is made, so keep digests in pools.
 class PayloadDigest {
 public:
   PayloadDigest() : state_(XXH3_createState()) { begin(); }

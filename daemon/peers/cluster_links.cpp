@@ -7,6 +7,7 @@
 
 #include "daemon/base/json_text.h"
 #include "daemon/peers/cluster_settings.h"
+#include "daemon/peers/link_keys.h"
 #include "daemon/peers/link_loss_text.h"
 
 namespace simm::control {
@@ -130,6 +131,7 @@ void ClusterLinks::on_dialled(ClusterDialer& dialer, ipc::UniqueFd socket,
   }
   link.socket = std::move(socket);
   link.version = result.version;
+  link.keys = link_keys(result, access_.secret);
   link.trouble.clear();
   if (open_.count(link.peer.value) == 0) hurry(link.peer);
   hand_over(id, link);
@@ -149,7 +151,7 @@ void ClusterLinks::on_dial_failed(ClusterDialer& dialer, const Error& error) {
 }
 
 void ClusterLinks::hand_over(std::uint64_t id, Link& link) {
-  transport::TcpLink finished{std::move(link.socket), link.peer, link.shard, id};
+  transport::TcpLink finished{std::move(link.socket), link.peer, link.shard, id, {}, link.keys};
   if (agents_[link.agent].outgoing->control_add(finished)) {
     link.state = State::open;
     ++open_[link.peer.value];
@@ -191,8 +193,12 @@ void ClusterLinks::take(ipc::UniqueFd socket, const cluster::HelloResult& hello)
   if (!owned) return refused_.add();
   const std::uint64_t id = next_link_++;
   // Nobody looks for the askers of a server by number, so each connection has one of its own.
-  transport::TcpLink link{std::move(socket), base::PeerId{static_cast<std::uint32_t>(id)}, shard,
-                          id, owned->owner};
+  transport::TcpLink link{std::move(socket),
+                          base::PeerId{static_cast<std::uint32_t>(id)},
+                          shard,
+                          id,
+                          owned->owner,
+                          link_keys(hello, access_.secret)};
   // Not taken: closed, and dialled again after a while.
   if (!agents_[shard].incoming->control_add(link)) return refused_.add();
   incoming_.emplace(id, Incoming{hello.peer, shard, std::move(*owned)});

@@ -97,6 +97,7 @@ private:
     std::size_t agent = 0;
     State state = State::dialling;
     std::uint16_t version = 0;              // of the protocol, as the last hello has agreed
+    transport::LinkKeys keys;               // of the last hello
     std::unique_ptr<ClusterDialer> dialer;  // none: its peer has left
     ipc::UniqueFd socket;                   // waiting
     std::string trouble;                    // why there was no connection the last time

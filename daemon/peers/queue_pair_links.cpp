@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "daemon/peers/cluster_settings.h"
+#include "daemon/peers/link_keys.h"
 #include "daemon/peers/link_loss_text.h"
 #include "daemon/transport/rdma/device/rail_choice.h"
 
@@ -118,6 +119,7 @@ void QueuePairLinks::on_dialled(ClusterDialer& dialer, ipc::UniqueFd socket,
   Link& link = links_.at(id);
   ClusterChannelEvents& events = *this;
   link.channel = std::make_unique<ClusterChannel>(access_, std::move(socket), result, events);
+  link.keys = link_keys(result, access_.secret);
   link.state = State::offering;
   transport::RdmaDevice& device = *setup_.rails[link.rail];
   transport::RdmaPort& port = *setup_.agents[link.agent].asking[link.rail];
@@ -184,6 +186,7 @@ void QueuePairLinks::take(ipc::UniqueFd socket, const cluster::HelloResult& hell
   link.agent = shard;
   link.asker = hello.peer;
   link.owned = std::move(owned);
+  link.keys = link_keys(hello, access_.secret);
   link.state = State::offering;
   ClusterChannelEvents& events = *this;
   link.channel = std::make_unique<ClusterChannel>(access_, std::move(socket), hello, events);
@@ -290,6 +293,7 @@ void QueuePairLinks::on_connected(std::uint64_t id, Link& link, Made made) {
   finished->rail = static_cast<std::uint16_t>(link.rail);
   finished->link = id;
   finished->owner = link.owned.owner;
+  finished->keys = link.keys;
   const QueuePairMessage answer =
       encode_answer({QueuePairRefusal::none, finished->queue_pair->address()});
   if (link.channel == nullptr || !mailbox(link)->control_add(finished)) {

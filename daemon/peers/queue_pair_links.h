@@ -106,6 +106,7 @@ private:
     std::unique_ptr<ClusterChannel> channel;
     std::unique_ptr<Deadline> deadline;  // of what the other end has to do
     std::unique_ptr<transport::RdmaLink> made;
+    transport::LinkKeys keys;       // of the last hello
     cluster::DaemonIdentity asker;  // incoming
     AskingDaemons::Link owned;      // incoming
     std::string trouble;            // why there was none the last time

@@ -16,6 +16,7 @@
 #include "simm/check.h"
 #include "tests/conformance/breakable_mover.h"
 #include "tests/conformance/transport_world.h"
+#include "tests/support/link_keys.h"
 #include "tests/support/tcp_relay.h"
 
 namespace tcp_transport_world {
@@ -129,6 +130,8 @@ private:
     relay = std::make_unique<support::TcpRelay>();
     TcpLink asking{relay->take_left(), kRoute.peer, kRoute.shard, name};
     TcpLink serving{relay->take_right(), simm::base::PeerId{7}, kRoute.shard, name};
+    asking.keys = support::asker_keys(name);
+    serving.keys = support::server_keys(name);
     SIMM_CHECK(requester_mail_.control_add(asking));
     SIMM_CHECK(responder_mail_.control_add(serving));
   }

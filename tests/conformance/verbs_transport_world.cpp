@@ -17,6 +17,7 @@
 #include "simm/check.h"
 #include "tests/conformance/breakable_mover.h"
 #include "tests/conformance/transport_world.h"
+#include "tests/support/link_keys.h"
 
 namespace verbs_transport_world {
 
@@ -122,6 +123,8 @@ private:
   void dial() {
     auto asking = make_rdma_link(*asking_device_, *asking_port_, true).value();
     auto serving = make_rdma_link(*serving_device_, *serving_port_, false).value();
+    asking->keys = support::asker_keys(1);
+    serving->keys = support::server_keys(1);
     asking->link = serving->link = ++links_;
     asking->peer = kRoute.peer;
     serving->peer = simm::base::PeerId{7};

@@ -138,7 +138,8 @@ private:
       part.envelope.received = sent_ + part.received_too_many;
       part.envelope.part_bytes = static_cast<std::uint32_t>(bytes.size());
       bytes.insert(bytes.begin(), sizeof part.envelope, std::byte{0});
-      seal_envelope(part.envelope, bytes.data());
+      FrameSeal plain;
+      seal_envelope(part.envelope, plain, bytes.data());
     }
     const auto count = static_cast<std::uint32_t>(std::min<std::size_t>(bytes.size(), to.bytes));
     if (count > 0) std::memcpy(to.at, bytes.data(), count);

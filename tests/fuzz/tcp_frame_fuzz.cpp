@@ -294,7 +294,8 @@ std::vector<std::byte> frames(Input input, std::uint32_t use) {
     }
     const std::size_t at = stream.size();
     stream.resize(at + sizeof header);
-    seal_header(header, stream.data() + at);
+    FrameSeal plain;
+    seal_header(header, plain, stream.data() + at);
     stream.insert(stream.end(), body.begin(), body.end());
   }
   return stream;

@@ -34,7 +34,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("other", OTHERS)
 def test_descriptors_that_are_other_files_now(daemon, other):
-    """The first call does not work; those after it have a session of their own again."""
+    """The first call does not work; soon after it calls have a session of their own again."""
     program = PROGRAM.replace("OTHER", OTHERS[other]) + """
 pair = socket.socketpair()
 others = {pair[0].fileno(), pair[1].fileno()}
@@ -45,10 +45,13 @@ first = store.get("k", view)
 while first == 1 << 20:  # a daemon that has not gone to sleep needs no bell
     time.sleep(0.1)
     first = store.get("k", view)
-codes = [store.get("k", view) for _ in range(3)]
+code = first
+while code != 1 << 20:  # a session is opened anew after a wait; the watchdog ends this
+    time.sleep(0.01)
+    code = store.get("k", view)
 """
     program += """
-print(codes[-1], flush=True)
+print(code, flush=True)
 os._exit(0)  # Python's own objects have lost their descriptors too
 """
     ended = run_python(program, SIMM_SOCKET=daemon.socket)
@@ -68,8 +71,11 @@ with kv.Store() as asynchronous:
 asynchronous = kv.Store()
 before = asyncio.run(asynchronous.get_async("k", view))
 replace_descriptors()
-codes = [asyncio.run(asynchronous.get_async("k", view)) for _ in range(4)]
-print(before, codes[-1], flush=True)
+code = asyncio.run(asynchronous.get_async("k", view))
+while code != 1 << 20:  # a session is opened anew after a wait; the watchdog ends this
+    time.sleep(0.01)
+    code = asyncio.run(asynchronous.get_async("k", view))
+print(before, code, flush=True)
 os._exit(0)  # Python's own objects have lost their descriptors too
 """
     ended = run_python(program, SIMM_SOCKET=daemon.socket)

@@ -29,7 +29,8 @@ inline RdmaBytes rdma_message(simm::transport::wire::Envelope envelope,
   envelope.part_bytes = bytes;
   RdmaBytes message(sizeof envelope);
   message.insert(message.end(), body.begin(), body.end());
-  simm::transport::seal_envelope(envelope, message.data());
+  simm::transport::FrameSeal plain;
+  simm::transport::seal_envelope(envelope, plain, message.data());
   return message;
 }
 

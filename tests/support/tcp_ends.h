@@ -13,6 +13,7 @@
 #include "daemon/transport/tcp/tcp_requester.h"
 #include "daemon/transport/tcp/tcp_responder.h"
 #include "simm/check.h"
+#include "tests/support/link_keys.h"
 #include "tests/support/tcp_relay.h"
 
 namespace support {
@@ -57,13 +58,18 @@ public:
     return config;
   }
 
-  // A link through a relay. Both ends have it after their next turns.
+  // A link through a relay. Both ends have it after their next turns. With keys where a test asks
+  // for them: most tests speak to one end as a peer that has none.
   TcpRelay& dial(simm::transport::Route route, simm::transport::LinkOwner owner = {}) {
     relays.push_back(std::make_unique<TcpRelay>());
     TcpRelay& relay = *relays.back();
     const std::uint64_t name = relays.size();
     simm::transport::TcpLink asking{relay.take_left(), route.peer, route.shard, name};
     simm::transport::TcpLink serving{relay.take_right(), {77}, route.shard, name, owner};
+    if (has_keys) {
+      asking.keys = asker_keys(name);
+      serving.keys = server_keys(name);
+    }
     SIMM_CHECK(requester_mail.control_add(asking));
     SIMM_CHECK(responder_mail.control_add(serving));
     return relay;
@@ -87,6 +93,7 @@ public:
     return reached();
   }
 
+  bool has_keys = false;  // links that are dialled from now on
   simm::base::ManualClock clock;
   simm::base::CounterSet counters;
   simm::transport::RegionMover own_mover;

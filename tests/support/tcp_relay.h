@@ -95,6 +95,11 @@ public:
       to_right_.bytes.insert(to_right_.bytes.end(), buffer.begin(), buffer.begin() + got);
   }
 
+  // Somebody on the way adds bytes to what goes to the right end.
+  void insert_to_right(const std::vector<std::byte>& bytes) {
+    to_right_.bytes.insert(to_right_.bytes.end(), bytes.begin(), bytes.end());
+  }
+
   // Both connections end, at once and without a word more.
   void cut() {
     ::shutdown(to_left_.inner.get(), SHUT_RDWR);

@@ -37,8 +37,10 @@ enum class HelloPurpose : std::uint8_t {
 };
 
 // Bits of HelloSelf::features.
-inline constexpr std::uint64_t kFeatureQueuePairs =
-    1;  // it has RDMA ports that others may connect to
+// It has RDMA ports that others may connect to.
+inline constexpr std::uint64_t kFeatureQueuePairs = 1 << 0;
+// Messages of its data links carry tags (transport/frame_seal.h).
+inline constexpr std::uint64_t kFeatureFrameTags = 1 << 1;
 
 // What the dialer wants.
 struct HelloRequest {

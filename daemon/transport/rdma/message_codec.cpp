@@ -15,9 +15,16 @@ namespace {
 
 constexpr std::size_t kCheckedFrom = offsetof(Envelope, magic);
 
-std::uint64_t check_of(const std::byte* buffer, std::uint32_t part_bytes) noexcept {
+constexpr std::size_t kCheckedBytes = sizeof(Envelope) - kCheckedFrom;
+
+std::uint64_t check_of(const std::byte* buffer, std::uint32_t part_bytes,
+                       FrameSeal& seal) noexcept {
   // SAFETY: the buffer holds the envelope and the part.
-  return base::payload_digest(buffer + kCheckedFrom, sizeof(Envelope) - kCheckedFrom + part_bytes);
+  const std::byte* const envelope = buffer + kCheckedFrom;
+  if (!seal.has_key()) return base::payload_digest(envelope, kCheckedBytes + part_bytes);
+  const std::byte* const part = buffer + sizeof(Envelope);
+  const std::uint64_t digest = part_bytes == 0 ? 0 : seal.digest(part, part_bytes);
+  return seal.next_tag<kCheckedBytes>(envelope, digest);
 }
 
 bool fields_fit(const Envelope& envelope) noexcept {
@@ -58,19 +65,20 @@ Envelope make_envelope(MessageKind kind, std::uint32_t slot, std::uint32_t use) 
   return envelope;
 }
 
-void seal_envelope(Envelope envelope, std::byte* buffer) noexcept {
+void seal_envelope(Envelope envelope, FrameSeal& seal, std::byte* buffer) noexcept {
   envelope.check = 0;
   std::memcpy(buffer, &envelope, sizeof envelope);
-  envelope.check = check_of(buffer, envelope.part_bytes);
+  envelope.check = check_of(buffer, envelope.part_bytes, seal);
   std::memcpy(buffer, &envelope.check, sizeof envelope.check);
 }
 
-bool open_envelope(std::span<const std::byte> message, Envelope& envelope) noexcept {
+bool open_envelope(std::span<const std::byte> message, FrameSeal& seal,
+                   Envelope& envelope) noexcept {
   if (message.size() < sizeof envelope) return false;
   std::memcpy(&envelope, message.data(), sizeof envelope);
   if (envelope.magic != wire::kRdmaMagic || envelope.reserved != 0) return false;
   if (envelope.part_bytes != message.size() - sizeof envelope) return false;
-  if (envelope.check != check_of(message.data(), envelope.part_bytes)) return false;
+  if (envelope.check != check_of(message.data(), envelope.part_bytes, seal)) return false;
   if (envelope.kind == 0 || envelope.kind > wire::kMessageKindMax) return false;
   if (envelope.offset > envelope.body_bytes) return false;
   const std::uint32_t left = envelope.body_bytes - envelope.offset;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "daemon/transport/frame_seal.h"
 #include "daemon/transport/rdma/message_wire.h"
 #include "daemon/transport/request.h"
 
@@ -17,11 +18,11 @@ namespace simm::transport {
                                            std::uint32_t use) noexcept;
 
 // `buffer` has room for the envelope with the part (envelope.part_bytes) behind it already: writes
-// the envelope and its check word.
-void seal_envelope(wire::Envelope envelope, std::byte* buffer) noexcept;
-// Of a part that came, with its envelope. False: not ours, or damaged, or a length or field that
-// its kind does not have.
-[[nodiscard]] bool open_envelope(std::span<const std::byte> message,
+// the envelope and its check word. Parts are sealed in the order in which they are sent.
+void seal_envelope(wire::Envelope envelope, FrameSeal& seal, std::byte* buffer) noexcept;
+// Of a part that came, with its envelope. False: not ours, not the next one, or damaged, or a
+// length or field that its kind does not have.
+[[nodiscard]] bool open_envelope(std::span<const std::byte> message, FrameSeal& seal,
                                  wire::Envelope& envelope) noexcept;
 
 // ---- targets ----

@@ -36,6 +36,8 @@ void RdmaChannel::open(std::unique_ptr<RdmaLink> link, base::TimeNs now_ns,
   link_ = std::move(link);
   state_ = State::open;
   heard_ns = now_ns;
+  sent_seal_ = FrameSeal(link_->keys.send);
+  received_seal_ = FrameSeal(link_->keys.receive);
   reads_max_ = link_->queue_pair->reads_max();
   for (std::uint32_t i = 0; i < kSendBuffers; ++i) free_[i] = kSendBuffers - 1 - i;
   free_count_ = kSendBuffers;
@@ -101,7 +103,7 @@ void RdmaChannel::take_message(const Completion& completion, MessageHandler& han
   const std::byte* const at = receive_at(completion.id);
   Envelope envelope;
   const bool is_fine = completion.bytes <= kPartBufferBytes &&
-                       open_envelope({at, completion.bytes}, envelope) &&
+                       open_envelope({at, completion.bytes}, received_seal_, envelope) &&
                        take_credit(envelope.received);
   if (!is_fine) return fail(LinkLoss::protocol);
   const bool has_more = static_cast<MessageKind>(envelope.kind) != MessageKind::credit;
@@ -172,7 +174,7 @@ void RdmaChannel::send(const Envelope& said) noexcept {
   Envelope envelope = said;
   envelope.received = told_ = received_;
   const std::uint32_t buffer = free_[--free_count_];
-  seal_envelope(envelope, send_at(buffer));
+  seal_envelope(envelope, sent_seal_, send_at(buffer));
   Work work;
   work.kind = WorkKind::send;
   work.part_count = 1;

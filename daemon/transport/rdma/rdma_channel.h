@@ -117,6 +117,8 @@ private:
   void end_until(std::uint64_t id, MessageHandler& handler, base::TimeNs now_ns) noexcept;
 
   RdmaCounters& counters_;
+  FrameSeal sent_seal_;
+  FrameSeal received_seal_;
   State state_ = State::free;
   std::unique_ptr<RdmaLink> link_;
   std::uint32_t reads_max_ = 1;

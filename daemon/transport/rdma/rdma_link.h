@@ -11,6 +11,7 @@
 #include "daemon/base/ids.h"
 #include "daemon/base/mailbox.h"
 #include "daemon/base/waiter.h"
+#include "daemon/transport/frame_seal.h"
 #include "daemon/transport/link_loss.h"
 #include "daemon/transport/link_owner.h"
 #include "daemon/transport/rdma/device/queue_pair.h"
@@ -30,6 +31,7 @@ struct RdmaLink {
   std::uint16_t rail = 0;   // which of this daemon's ports it goes over
   std::uint64_t link = 0;   // the control thread's own name of it
   LinkOwner owner{};        // responder
+  LinkKeys keys{};
   LinkLoss loss = LinkLoss::closed;
 
   [[nodiscard]] LinkLost lost() const noexcept { return {link, peer, shard, loss}; }

@@ -16,8 +16,9 @@ namespace {
 
 constexpr std::size_t kCheckedBytes = offsetof(FrameHeader, check);
 
-std::uint64_t check_of(const FrameHeader& header) noexcept {
-  return base::payload_digest(&header, kCheckedBytes);
+std::uint64_t check_of(const FrameHeader& header, FrameSeal& seal) noexcept {
+  if (!seal.has_key()) return base::payload_digest(&header, kCheckedBytes);
+  return seal.next_tag<kCheckedBytes>(&header);
 }
 
 bool names_request(const FrameHeader& header) noexcept {
@@ -73,14 +74,14 @@ FrameHeader frame_header(FrameKind kind, std::uint32_t slot, std::uint32_t use) 
   return header;
 }
 
-void seal_header(FrameHeader header, std::byte* to) noexcept {
-  header.check = check_of(header);
+void seal_header(FrameHeader header, FrameSeal& seal, std::byte* to) noexcept {
+  header.check = check_of(header, seal);
   std::memcpy(to, &header, sizeof header);
 }
 
-bool open_header(const std::byte* from, FrameHeader& header) noexcept {
+bool open_header(const std::byte* from, FrameSeal& seal, FrameHeader& header) noexcept {
   std::memcpy(&header, from, sizeof header);
-  if (header.magic != wire::kMagic || header.check != check_of(header)) return false;
+  if (header.magic != wire::kMagic || header.check != check_of(header, seal)) return false;
   if (header.kind == 0 || header.kind > wire::kFrameKindMax) return false;
   return fields_fit(header);
 }

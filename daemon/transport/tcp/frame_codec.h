@@ -1,13 +1,14 @@
-// frame_codec: between frames (wire.h) and the values of the Transport seam. Pure functions: bytes
-// in, values out, nothing else is touched. A decoder proves every length and range before it uses
-// it and answers false for anything that this side would not have sent.
-// Thread: any.
+// frame_codec: between frames (wire.h) and the values of the Transport seam. Functions: bytes in,
+// values out; of a FrameSeal, the next number is used up. Nothing else is touched. A decoder proves
+// every length and range before it uses it and answers false for anything that this side would not
+// have sent. Thread: any.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "daemon/transport/frame_seal.h"
 #include "daemon/transport/request_codec.h"
 #include "daemon/transport/tcp/wire.h"
 
@@ -17,11 +18,13 @@ namespace simm::transport {
 [[nodiscard]] wire::FrameHeader frame_header(wire::FrameKind kind, std::uint32_t slot,
                                              std::uint32_t use) noexcept;
 
-// Computes the check word and writes the header to `to` (sizeof(FrameHeader) bytes).
-void seal_header(wire::FrameHeader header, std::byte* to) noexcept;
-// Reads one from as many bytes. False: no header of ours, or damaged, or a length or field that
-// its kind does not have.
-[[nodiscard]] bool open_header(const std::byte* from, wire::FrameHeader& header) noexcept;
+// Computes the check word and writes the header to `to` (sizeof(FrameHeader) bytes). Frames are
+// sealed in the order in which they are sent.
+void seal_header(wire::FrameHeader header, FrameSeal& seal, std::byte* to) noexcept;
+// Reads one from as many bytes. False: no header of ours, not the next one, or damaged, or a length
+// or field that its kind does not have.
+[[nodiscard]] bool open_header(const std::byte* from, FrameSeal& seal,
+                               wire::FrameHeader& header) noexcept;
 
 // ---- pull ----
 

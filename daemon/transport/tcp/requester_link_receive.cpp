@@ -132,7 +132,7 @@ bool RequesterLink::on_frame_end() noexcept {
     if (kind == FrameKind::data) {
       is_fine = end_data(posted);
       if (is_fine && posted.is_abandoned && !is_copying_out_) fence_alone(frame_.slot);
-    } else if (base::payload_digest(body_.get(), frame_.body_bytes) != frame_.digest) {
+    } else if (connection_.received_digest(body_.get(), frame_.body_bytes) != frame_.digest) {
       is_fine = false;
     } else {
       is_fine = kind == FrameKind::pull ? end_pull(posted) : end_reply(posted);

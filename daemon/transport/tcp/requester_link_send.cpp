@@ -51,8 +51,8 @@ bool RequesterLink::send_roster() noexcept {
   FrameHeader header = frame_header(FrameKind::roster, 0, 0);
   header.body_bytes = sizeof(wire::RosterBody);
   encode_roster(shared_.links.say(place_), frame + sizeof header);
-  header.digest = base::payload_digest(frame + sizeof header, header.body_bytes);
-  seal_header(header, frame);
+  header.digest = connection_.seal().digest(frame + sizeof header, header.body_bytes);
+  seal_header(header, connection_.seal(), frame);
   tx.commit(sizeof header + header.body_bytes);
   return true;
 }
@@ -93,8 +93,8 @@ RequesterLink::Step RequesterLink::encode(std::uint32_t slot) noexcept {
                  body);
   FrameHeader header = frame_header(FrameKind::request, slot, posted.use);
   header.body_bytes = fixed_bytes + payload_bytes;
-  header.digest = base::payload_digest(body, header.body_bytes);
-  seal_header(header, frame);
+  header.digest = connection_.seal().digest(body, header.body_bytes);
+  seal_header(header, connection_.seal(), frame);
   tx.commit(sizeof header + header.body_bytes);
   posted.is_encoded = true;
   return Step::done;

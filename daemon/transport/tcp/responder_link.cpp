@@ -165,7 +165,7 @@ bool ResponderLink::on_frame_end() noexcept {
 }
 
 bool ResponderLink::end_roster() noexcept {
-  if (base::payload_digest(&roster_, sizeof roster_) != frame_.digest) return false;
+  if (connection_.received_digest(&roster_, sizeof roster_) != frame_.digest) return false;
   LinkRoster roster;
   if (!decode_roster(roster_, roster)) return false;
   const bool is_first = asker_ == 0;
@@ -179,7 +179,7 @@ bool ResponderLink::end_roster() noexcept {
 bool ResponderLink::end_request() noexcept {
   TcpIncoming& incoming = slots_[frame_.slot];
   const auto body = std::span<const std::byte>(incoming.body).first(frame_.body_bytes);
-  if (base::payload_digest(body.data(), body.size()) != frame_.digest) return false;
+  if (connection_.received_digest(body.data(), body.size()) != frame_.digest) return false;
   DecodedRequest decoded;
   if (!decode_request(body, decoded, incoming.page_list, incoming.inline_at)) return false;
   incoming.responder = shared_.responder;

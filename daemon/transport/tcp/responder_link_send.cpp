@@ -133,8 +133,8 @@ ResponderLink::Step ResponderLink::queue_reply(TcpIncoming& incoming) noexcept {
   if (frame == nullptr) return Step::blocked;
   std::byte* const body = frame + sizeof header;
   encode_reply(std::span<const PageReply>(incoming.replies).first(incoming.page_count), body);
-  header.digest = base::payload_digest(body, header.body_bytes);
-  seal_header(header, frame);
+  header.digest = connection_.seal().digest(body, header.body_bytes);
+  seal_header(header, connection_.seal(), frame);
   tx.commit(sizeof header + header.body_bytes);
   incoming.is_replying = false;  // the slot is the asker's again
   return Step::done;
@@ -161,8 +161,8 @@ ResponderLink::Step ResponderLink::queue_pulls(TcpIncoming& incoming) noexcept {
     header.body_bytes += static_cast<std::uint32_t>(sizeof page);
   }
   if (header.body_bytes > 0) {
-    header.digest = base::payload_digest(body, header.body_bytes);
-    seal_header(header, frame);
+    header.digest = connection_.seal().digest(body, header.body_bytes);
+    seal_header(header, connection_.seal(), frame);
     tx.commit(sizeof header + header.body_bytes);
   }
   // Only now: the server may pull and answer while it is told.
@@ -222,7 +222,7 @@ bool ResponderLink::queue_data(TcpIncoming& incoming, std::uint16_t page) noexce
     move.digest = header.digest = digest.value();
     header.flags = wire::kFlagLast;
   }
-  seal_header(header, frame);
+  seal_header(header, connection_.seal(), frame);
   if (is_copied && bytes > 0) std::memcpy(frame + sizeof header, from, bytes);
   tx.commit(frame_bytes);
   if (!is_copied) {

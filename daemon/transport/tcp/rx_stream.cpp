@@ -68,7 +68,7 @@ void RxStream::take_staged_body(FrameHandler& handler) noexcept {
 
 bool RxStream::take_header(FrameHandler& handler) noexcept {
   wire::FrameHeader header;
-  if (!open_header(stage_.get() + stage_begin_, header)) return false;
+  if (!open_header(stage_.get() + stage_begin_, seal_, header)) return false;
   stage_begin_ += kHeaderBytes;
   in_body_ = true;
   body_left_ = header.body_bytes;

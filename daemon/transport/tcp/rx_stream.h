@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "daemon/transport/frame_seal.h"
 #include "daemon/transport/tcp/socket_io.h"
 #include "daemon/transport/tcp/wire.h"
 
@@ -37,6 +38,9 @@ public:
   RxStream();
 
   void reset() noexcept;
+  // A new connection begins, whose frames are sealed with that key.
+  void begin(const FrameKey& key) noexcept { seal_ = FrameSeal(key); }
+  [[nodiscard]] const FrameSeal& seal() const noexcept { return seal_; }
   // Where the next bytes go. Only when none are awaited.
   void prepare(IoSocket& socket) noexcept;
   // `bytes` arrived where prepare() said (0: goes on after a pause). False: the connection ends.
@@ -51,6 +55,7 @@ private:
   [[nodiscard]] bool take_header(FrameHandler& handler) noexcept;
   void compact() noexcept;
 
+  FrameSeal seal_;
   std::unique_ptr<std::byte[]> stage_;
   std::uint32_t stage_begin_ = 0;
   std::uint32_t stage_end_ = 0;

@@ -71,6 +71,8 @@ bool TcpConnection::open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) 
     link_.socket.reset();
     return false;
   }
+  rx_.begin(link_.keys.receive);
+  seal_ = FrameSeal(link_.keys.send);
   heard_ns = received_ns = now_ns;
   sent_bytes_ = 0;
   switch (io_.uncopied_sends()) {
@@ -213,7 +215,7 @@ void TcpConnection::start(const FrameHandler& handler) noexcept {
 bool TcpConnection::add_bare(const wire::FrameHeader& header) noexcept {
   std::byte* const to = tx_.reserve(sizeof header);
   if (to == nullptr) return false;
-  seal_header(header, to);
+  seal_header(header, seal_, to);
   tx_.commit(sizeof header);
   return true;
 }

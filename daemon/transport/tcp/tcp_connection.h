@@ -48,6 +48,12 @@ public:
   // Queues a frame without body. False: no room now.
   [[nodiscard]] bool add_bare(const wire::FrameHeader& header) noexcept;
   [[nodiscard]] TxQueue& tx() noexcept { return tx_; }
+  // Of the frames that go out: in the order in which they are queued.
+  [[nodiscard]] FrameSeal& seal() noexcept { return seal_; }
+  // Of a body that came.
+  [[nodiscard]] std::uint64_t received_digest(const void* body, std::size_t bytes) const noexcept {
+    return rx_.seal().digest(body, bytes);
+  }
 
   [[nodiscard]] const TcpLink& link() const noexcept { return link_; }
   [[nodiscard]] LinkLost lost() const noexcept {
@@ -87,6 +93,7 @@ private:
   IoSocket socket_;
   RxStream rx_;
   TxQueue tx_;
+  FrameSeal seal_;
   std::uint64_t sent_bytes_ = 0;  // that the kernel took
 };
 

@@ -15,6 +15,7 @@
 #include "daemon/base/ids.h"
 #include "daemon/base/mailbox.h"
 #include "daemon/base/waiter.h"
+#include "daemon/transport/frame_seal.h"
 #include "daemon/transport/link_loss.h"
 #include "daemon/transport/link_owner.h"
 #include "ipc/fd.h"
@@ -27,6 +28,7 @@ struct TcpLink {
   std::uint16_t shard = 0;  // of the peer (requester), of ours (responder)
   std::uint64_t link = 0;   // the control thread's own name of this connection
   LinkOwner owner{};        // responder
+  LinkKeys keys{};
 };
 
 // How the control thread makes what a link lives in at the agent, and how many there may be.
@@ -63,8 +65,8 @@ public:
     const bool needs_place = places_.make != nullptr && made_ < places_.max && open_ >= made_;
     if (needs_place && spare_ == nullptr) spare_ = places_.make(places_.shared);
     void* const place = needs_place ? spare_ : nullptr;
-    if (!push(
-            {Kind::add, link.socket.get(), link.peer, link.shard, link.link, link.owner, place})) {
+    if (!push({Kind::add, link.socket.get(), link.peer, link.shard, link.link, link.owner,
+               link.keys, place})) {
       return false;
     }
     if (needs_place) {
@@ -77,7 +79,7 @@ public:
   }
   // Every link of that peer ends (cause dropped): what was out on it is fenced as collateral.
   [[nodiscard]] bool control_drop_peer(base::PeerId peer) noexcept {
-    return push({Kind::drop_peer, -1, peer, 0, 0, {}, nullptr});
+    return push({Kind::drop_peer, -1, peer, 0, 0, {}, {}, nullptr});
   }
   [[nodiscard]] std::size_t capacity() const noexcept { return commands_.capacity(); }
   [[nodiscard]] bool control_take_lost(LinkLost& lost) noexcept {
@@ -98,7 +100,7 @@ public:
       } else {
         if (command.place != nullptr) grow(command.place);
         add(TcpLink{ipc::UniqueFd(command.socket), command.peer, command.shard, command.link,
-                    command.owner});
+                    command.owner, command.keys});
       }
     }
     return taken;
@@ -121,6 +123,7 @@ private:
     std::uint16_t shard = 0;
     std::uint64_t link = 0;
     LinkOwner owner;
+    LinkKeys keys;
     void* place = nullptr;  // of LinkPlaces
   };
   bool push(const Command& command) noexcept {

@@ -124,6 +124,26 @@ struct World {
   std::vector<std::unique_ptr<Storage>> storages;
 };
 
+TEST_CASE("connections to a peer that knows tags have keys, each its own") {
+  for (const bool peer_has : {true, false}) {
+    World world;
+    Storage& a = world.add_storage("a", 2);
+    world.node.self.features = cluster::kFeatureFrameTags;
+    a.daemon.self.features = peer_has ? cluster::kFeatureFrameTags : 0;
+    world.use({a.member()});
+    world.until([&] { return world.held() == 8; });
+    std::set<std::uint64_t> seeds;
+    for (const Agent* agent : {&world.one, &world.two}) {
+      for (const transport::TcpLink& link : agent->links) {
+        CHECK(link.keys.send.is_set() == peer_has);
+        CHECK(link.keys.receive.is_set() == peer_has);
+        seeds.insert({link.keys.send.digest_seed, link.keys.receive.digest_seed});
+      }
+    }
+    CHECK(seeds.size() == (peer_has ? 16 : 1));
+  }
+}
+
 TEST_CASE("each agent gets its connections to every shard of every peer") {
   World world;
   const Storage& a = world.add_storage("a", 2);

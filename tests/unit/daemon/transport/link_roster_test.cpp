@@ -226,6 +226,47 @@ TEST_CASE("roster: links of other askers and other shards are not touched") {
   }
 }
 
+// ---- somebody on the way ----
+
+// What says that the asker gave up all links but one that nobody has.
+std::vector<std::byte> forged_roster(std::uint64_t asker, std::uint64_t link) {
+  const LinkRoster said = roster(asker, ~std::uint64_t{0}, link, {link});
+  wire::FrameHeader header = frame_header(wire::FrameKind::roster, 0, 0);
+  header.body_bytes = sizeof(wire::RosterBody);
+  std::vector<std::byte> bytes(sizeof header + header.body_bytes);
+  encode_roster(said, bytes.data() + sizeof header);
+  FrameSeal nobodys;
+  header.digest = nobodys.digest(bytes.data() + sizeof header, header.body_bytes);
+  seal_header(header, nobodys, bytes.data());
+  return bytes;
+}
+
+TEST_CASE("roster: a forged one ends the link that it came over, and nothing else") {
+  for (const SocketIoChoice choice : support::io_choices()) {
+    Scene scene(choice, kPulled);
+    scene.ends.has_keys = true;
+    support::TcpRelay& attacked = scene.ends.dial(kRoute);
+    scene.ends.dial(kRoute);
+    scene.ends.turn();
+    scene.put(1, std::byte{0x11});
+    REQUIRE(scene.ends.turn_until([&] { return scene.answers.replied.size() == 1; }));
+    // Everybody on the way has read who the asker is.
+    LinkRoster read;
+    read.asker = scene.ends.asker_links.say(0).asker;
+    attacked.insert_to_right(forged_roster(read.asker, 1));
+    for (int i = 0; i < 20; ++i) scene.ends.turn();
+    CHECK(scene.lost_by_server() == std::map<std::uint64_t, LinkLoss>{{1, LinkLoss::protocol}});
+    scene.put(2, std::byte{0x22});
+    CHECK(scene.ends.turn_until([&] { return scene.answers.replied.size() == 2; }));
+    // A link that is dialled afterwards is no stranger.
+    scene.ends.dial(kRoute);
+    for (int i = 0; i < 20; ++i) scene.ends.turn();
+    scene.put(3, std::byte{0x33});
+    CHECK(scene.ends.turn_until([&] { return scene.answers.replied.size() == 3; }));
+    CHECK(scene.lost_by_server() == std::map<std::uint64_t, LinkLoss>{});
+  }
+}
+
 // ---- a daemon that was killed, and its successor ----
 
 constexpr LinkOwner kKilled{3, 1};

@@ -145,9 +145,10 @@ TEST_CASE("frames: a header with any bit changed is none") {
   header.flags = wire::kFlagLast;
   header.digest = 0x1234;
   std::array<std::byte, sizeof header> bytes;
-  seal_header(header, bytes.data());
+  FrameSeal plain;
+  seal_header(header, plain, bytes.data());
   FrameHeader opened;
-  REQUIRE(open_header(bytes.data(), opened));
+  REQUIRE(open_header(bytes.data(), plain, opened));
   CHECK(opened.slot == 5);
   CHECK(opened.use == 6);
   CHECK(opened.page == 7);
@@ -156,15 +157,16 @@ TEST_CASE("frames: a header with any bit changed is none") {
   for (std::size_t bit = 0; bit < sizeof header * 8; ++bit) {
     auto changed = bytes;
     changed[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8));
-    CHECK_FALSE(open_header(changed.data(), opened));
+    CHECK_FALSE(open_header(changed.data(), plain, opened));
   }
 }
 
 bool opens(FrameHeader header) {
   std::array<std::byte, sizeof header> bytes;
-  seal_header(header, bytes.data());
+  FrameSeal plain;
+  seal_header(header, plain, bytes.data());
   FrameHeader opened;
-  return open_header(bytes.data(), opened);
+  return open_header(bytes.data(), plain, opened);
 }
 
 TEST_CASE("frames: a field that a kind does not have closes the door") {

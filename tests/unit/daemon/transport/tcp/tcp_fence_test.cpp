@@ -269,7 +269,8 @@ TEST_CASE("tcp fence: an end that is destroyed in the middle of a page lets go o
       wire::FrameHeader header = frame_header(wire::FrameKind::data, 0, 1);
       header.body_bytes = wire::kDataBytesMax;
       std::vector<std::byte> bytes(sizeof header + 100'000, kObject);
-      seal_header(header, bytes.data());
+      FrameSeal plain;
+      seal_header(header, plain, bytes.data());
       const support::UniqueFd sender = relay.take_right();
       REQUIRE(::send(sender.get(), bytes.data(), bytes.size(), 0) ==
               static_cast<ssize_t>(bytes.size()));

@@ -33,7 +33,8 @@ Bytes frame(FrameHeader header, const Bytes& body = {}) {
   if (has_digest && header.digest == 0)
     header.digest = base::payload_digest(body.data(), body.size());
   Bytes bytes(sizeof header);
-  seal_header(header, bytes.data());
+  FrameSeal plain;
+  seal_header(header, plain, bytes.data());
   bytes.insert(bytes.end(), body.begin(), body.end());
   return bytes;
 }

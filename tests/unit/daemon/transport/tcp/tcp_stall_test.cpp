@@ -24,7 +24,8 @@ Bytes frame(FrameHeader header, const Bytes& body = {}) {
     header.digest = base::payload_digest(body.data(), body.size());
   }
   Bytes bytes(sizeof header);
-  seal_header(header, bytes.data());
+  FrameSeal plain;
+  seal_header(header, plain, bytes.data());
   bytes.insert(bytes.end(), body.begin(), body.end());
   return bytes;
 }
