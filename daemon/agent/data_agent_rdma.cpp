@@ -107,6 +107,7 @@ bool DataAgentRdma::take_news() noexcept {
 
 control::AgentQueuePairs DataAgentRdma::queue_pairs() noexcept {
   control::AgentQueuePairs ends;
+  ends.room = kRdmaLinksMax;
   if (requester_) ends.outgoing = &outgoing_;
   if (responder_) ends.incoming = &incoming_;
   ends.asking = pointers(asking_);

@@ -338,6 +338,8 @@ constexpr MetricRow kRows[] = {
      U::as_is, "RDMA connections between data agents of daemons that ended."},
     {"cluster.queue_pairs.refused", "simm_cluster_queue_pairs_refused_total", T::counter, "",
      U::as_is, "Offers of other daemons to connect by RDMA that were refused."},
+    {"cluster.queue_pairs.made_room", "simm_cluster_queue_pairs_made_room_total", T::counter, "",
+     U::as_is, "RDMA connections that were ended for a daemon that had fewer."},
     {"cluster.listener.accepted", "simm_cluster_hellos_total", T::counter, "result=accepted",
      U::as_is, "Connections of other daemons by the end of their hello."},
     {"cluster.listener.refused", "simm_cluster_hellos_total", T::counter, "result=refused",

@@ -1,5 +1,6 @@
 #include "daemon/peers/cluster_dialer.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -34,10 +35,12 @@ void ClusterDialer::start() {
   timer_.after(0, [this] { dial(); });
 }
 
-void ClusterDialer::redial() {
+void ClusterDialer::redial(base::TimeNs at_least_ns) {
   if (state_ != State::connected) return;
   backoff_.on_lost(access_.clock.now_ns());
-  wait(cluster::Backoff::kLongestNs);
+  // Not all at one moment, those who were told the same.
+  const base::TimeNs spread_ns = at_least_ns == 0 ? 0 : access_.random.below(at_least_ns);
+  wait(std::max(backoff_.next_wait_ns(access_.random), at_least_ns + spread_ns));
 }
 
 bool ClusterDialer::hurry() {
@@ -53,9 +56,9 @@ void ClusterDialer::stop() {
   session_.reset();
 }
 
-void ClusterDialer::wait(base::TimeNs at_most_ns) {
+void ClusterDialer::wait(base::TimeNs wait_ns) {
   state_ = State::waiting;
-  timer_.after(backoff_.next_wait_ns(access_.random, at_most_ns), [this] {
+  timer_.after(wait_ns, [this] {
     state_ = State::dialling;
     dial();
   });
@@ -138,7 +141,8 @@ void ClusterDialer::fail(Error error) {
   error.context = target_.key + ": " + target_.address + ": " + error.context;
   access_.errors.record("cluster.dial", error.status, error.context);
   is_away_ = error.status == Status::unreachable || error.status == Status::timeout;
-  wait(is_away_ ? target_.away_wait_ns : cluster::Backoff::kLongestNs);
+  wait(backoff_.next_wait_ns(access_.random,
+                             is_away_ ? target_.away_wait_ns : cluster::Backoff::kLongestNs));
   events_.on_dial_failed(*this, error);
 }
 

@@ -47,8 +47,9 @@ public:
 
   // Dials now; a running attempt goes on.
   void start();
-  // The connection that on_dialled() gave is lost: dials again, after a wait.
-  void redial();
+  // The connection that on_dialled() gave is lost: dials again, after a wait. The peer may have
+  // said for how long, at least, there is no use in that; the wait is up to twice as long.
+  void redial(base::TimeNs at_least_ns = 0);
   // The peer can be reached again: dials now, if this dialer waits because it could not reach it.
   // One that the peer refuses goes on waiting. Returns whether the last attempt did not reach it.
   bool hurry();
@@ -67,7 +68,7 @@ private:
   void connect(const cluster::SocketAddress& address);
   void on_hello_over(Expected<cluster::HelloResult> result);
   void fail(Error error);
-  void wait(base::TimeNs at_most_ns);
+  void wait(base::TimeNs wait_ns);
 
   ClusterAccess& access_;
   const DialTarget target_;

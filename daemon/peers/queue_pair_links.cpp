@@ -6,6 +6,7 @@
 #include "daemon/peers/cluster_settings.h"
 #include "daemon/peers/link_keys.h"
 #include "daemon/peers/link_loss_text.h"
+#include "daemon/peers/rail_share.h"
 #include "daemon/transport/rdma/device/rail_choice.h"
 
 namespace simm::control {
@@ -15,6 +16,8 @@ namespace {
 constexpr base::TimeNs kDeliverRetryNs = 5 * base::kNsPerMs;
 // More than there are links: each has one job at a time.
 constexpr std::size_t kJobsMax = 1 << 16;
+// A server that has no room makes some for who has none, so the next attempt finds it.
+constexpr std::uint32_t kFullAnswersTold = 4;
 
 std::string name_of(const transport::RdmaDevice& rail) {
   return rail.info().device + "/" + std::to_string(rail.info().port);
@@ -36,6 +39,7 @@ QueuePairLinks::QueuePairLinks(ClusterAccess& access, base::Log& log, QueuePairS
         access.counters.counter("cluster.queue_pairs.lost_" + std::string(link_loss_name(loss)));
   }
   refused_ = access.counters.counter("cluster.queue_pairs.refused");
+  made_room_ = access.counters.counter("cluster.queue_pairs.made_room");
   if (is_used()) thread_.start();
 }
 
@@ -60,49 +64,73 @@ void QueuePairLinks::stop() {
 void QueuePairLinks::reach(base::PeerId peer, const cluster::MapMember& member, std::uint16_t shard,
                            std::size_t agent) {
   if (!is_used() || setup_.agents[agent].outgoing == nullptr) return;
-  const bool is_known = std::any_of(links_.begin(), links_.end(), [&](const auto& entry) {
-    const Link& link = entry.second;
-    // Those that end because the peer had left are none that it has now.
-    return link.is_outgoing && link.dialer != nullptr && link.peer == peer && link.shard == shard &&
-           link.agent == agent;
+  const bool is_known = std::any_of(routes_.begin(), routes_.end(), [&](const auto& entry) {
+    const Route& route = entry.second;
+    return route.peer == peer && route.shard == shard && route.agent == agent;
   });
   if (is_known) return;
-  ClusterDialerEvents& events = *this;
-  for (std::size_t rail = 0; rail < setup_.rails.size(); ++rail) {
-    const std::uint64_t id = next_link_++;
-    Link& link = links_[id];
-    link.is_outgoing = true;
-    link.peer = peer;
-    link.shard = shard;
-    link.agent = agent;
-    link.rail = rail;
-    link.dialer = std::make_unique<ClusterDialer>(
-        access_,
-        DialTarget{cluster::full_name(member.identity),
-                   dial_text(member.address, member.port),
-                   {cluster::HelloPurpose::queue_pair, member.identity.incarnation, shard, id}},
-        events);
-    link.dialer->start();
+  Route route{peer, shard, agent, {}, std::vector<std::uint64_t>(setup_.rails.size())};
+  route.target.key = cluster::full_name(member.identity);
+  route.target.address = dial_text(member.address, member.port);
+  route.target.request = {cluster::HelloPurpose::queue_pair, member.identity.incarnation, shard, 0};
+  routes_.emplace(next_route_++, std::move(route));
+  share(agent);
+}
+
+void QueuePairLinks::share(std::size_t agent) {
+  const auto is_of_agent = [agent](const auto& entry) { return entry.second.agent == agent; };
+  const auto wanted =
+      static_cast<std::size_t>(std::count_if(routes_.begin(), routes_.end(), is_of_agent));
+  const std::size_t rails = setup_.rails.size();
+  const RailShare share = share_rails(wanted, rails, setup_.agents[agent].room);
+  std::size_t place = 0;
+  for (auto& [number, route] : routes_) {
+    if (route.agent != agent) continue;
+    const std::size_t count = place++ < share.shards ? share.rails : 0;
+    for (std::size_t i = 0; i < rails; ++i) {
+      // Each route begins with another rail: together they use all of them.
+      const std::size_t rail = (number + i) % rails;
+      std::uint64_t& link = route.links[rail];
+      if (i < count && link == 0) dial(route, rail);
+      if (i >= count && link != 0) retire(links_.find(std::exchange(link, 0)));
+    }
   }
 }
 
+void QueuePairLinks::dial(Route& route, std::size_t rail) {
+  const std::uint64_t id = route.links[rail] = next_link_++;
+  Link& link = links_[id];
+  link.is_outgoing = true;
+  link.peer = route.peer;
+  link.shard = route.shard;
+  link.agent = route.agent;
+  link.rail = rail;
+  DialTarget target = route.target;
+  target.request.link = id;
+  ClusterDialerEvents& events = *this;
+  link.dialer = std::make_unique<ClusterDialer>(access_, std::move(target), events);
+  link.dialer->start();
+}
+
+QueuePairLinks::Links::iterator QueuePairLinks::retire(Links::iterator at) {
+  Link& link = at->second;
+  link.dialer.reset();
+  if (link.state == State::open) drop(at->first, link);
+  // The agent has it, also when its mailbox is too full to be told now.
+  if (link.state == State::open || link.state == State::ending) return std::next(at);
+  discard(std::move(link.made));
+  return links_.erase(at);
+}
+
 void QueuePairLinks::leave(base::PeerId peer) {
-  for (auto at = links_.begin(); at != links_.end();) {
-    Link& link = at->second;
-    if (!link.is_outgoing || link.peer != peer) {
-      ++at;
-      continue;
-    }
-    link.dialer.reset();
-    if (link.state == State::open) drop(at->first, link);
-    // The agent has it, also when its mailbox is too full to be told now.
-    if (link.state == State::open || link.state == State::ending) {
-      ++at;
-      continue;
-    }
-    discard(std::move(link.made));
-    at = links_.erase(at);
+  for (auto at = routes_.begin(); at != routes_.end();) {
+    at = at->second.peer == peer ? routes_.erase(at) : std::next(at);
   }
+  for (auto at = links_.begin(); at != links_.end();) {
+    const bool is_its = at->second.is_outgoing && at->second.peer == peer;
+    at = is_its ? retire(at) : std::next(at);
+  }
+  for (std::size_t agent = 0; agent < setup_.agents.size(); ++agent) share(agent);
 }
 
 bool QueuePairLinks::has_links(base::PeerId peer) const {
@@ -223,11 +251,13 @@ void QueuePairLinks::take_answer(std::uint64_t id, Link& link, std::span<const s
   if (!answer) return give_up(id, "the peer's answer is not that of a daemon");
   if (answer->refusal != QueuePairRefusal::none) {
     const std::string why(refusal_text(answer->refusal));
-    // That one passes by itself; of the others a person wants to know.
-    if (answer->refusal != QueuePairRefusal::not_ready) {
-      tell("no RDMA with " + link.dialer->target().key + ": " + why);
-    }
-    return give_up(id, why);
+    const bool is_full = answer->refusal == QueuePairRefusal::no_room;
+    if (is_full) ++link.full_answers;
+    // A person wants to know, but for what passes by itself, or leaves other queue pairs.
+    const bool may_pass = link.full_answers < kFullAnswersTold || has_another(id, link);
+    const bool is_usual = answer->refusal == QueuePairRefusal::not_ready || (is_full && may_pass);
+    if (!is_usual) tell("no RDMA with " + link.dialer->target().key + ": " + why);
+    return give_up(id, why, is_full ? setup_.room_wait_ns : 0);
   }
   const auto made = std::make_shared<std::unique_ptr<transport::RdmaLink>>(std::move(link.made));
   run(
@@ -245,6 +275,7 @@ void QueuePairLinks::take_offer(std::uint64_t id, Link& link, std::span<const st
   if (!far) return give_up(id, "an offer that is not that of a daemon");
   const auto rail = transport::choose_rail(addresses_, *far, static_cast<std::size_t>(id));
   if (!rail) return refuse(id, link, QueuePairRefusal::no_rail);
+  if (!admits(link)) return refuse(id, link, QueuePairRefusal::no_room);
   link.rail = *rail;
   const transport::KeysFound keys = setup_.pool_keys(*rail);
   if (keys == transport::KeysFound::failed) {
@@ -267,9 +298,56 @@ void QueuePairLinks::take_offer(std::uint64_t id, Link& link, std::span<const st
       &QueuePairLinks::on_connected);
 }
 
+bool QueuePairLinks::has_another(std::uint64_t id, const Link& link) const {
+  return std::any_of(links_.begin(), links_.end(), [&](const auto& entry) {
+    const Link& other = entry.second;
+    return entry.first != id && other.is_outgoing && other.state == State::open &&
+           other.peer == link.peer && other.shard == link.shard && other.agent == link.agent;
+  });
+}
+
+bool QueuePairLinks::admits(Link& link) {
+  const std::string name = cluster::full_name(link.asker);
+  std::map<std::string, std::size_t> held{{name, 0}};
+  Places places;
+  places.room = setup_.agents[link.agent].room;
+  for (const auto& [id, other] : links_) {
+    if (other.is_outgoing || !other.has_place || other.agent != link.agent) continue;
+    ++places.taken;
+    // A place that is being made counts as had: several attempts make one each, and no more.
+    ++held[other.ends_for.empty() ? cluster::full_name(other.asker) : other.ends_for];
+  }
+  places.askers = held.size();
+  places.own = held.at(name);
+  const auto greediest = std::max_element(
+      held.begin(), held.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  places.most = greediest->second;
+  const Admission admission = admit(places);
+  if (admission == Admission::make_room) take_place(greediest->first, link.agent, name);
+  link.has_place = admission == Admission::take;
+  return link.has_place;
+}
+
+void QueuePairLinks::take_place(const std::string& from, std::size_t agent, const std::string& to) {
+  std::vector<std::uint64_t> open;
+  for (const auto& [id, link] : links_) {
+    if (link.is_outgoing || link.state != State::open || link.agent != agent) continue;
+    if (link.ends_for.empty() && cluster::full_name(link.asker) == from) open.push_back(id);
+  }
+  if (open.empty()) return;
+  // Any: the agents of one asker can not be told apart, and no one of them shall lose all.
+  const std::uint64_t id = open[access_.random.below(open.size())];
+  Link& link = links_.at(id);
+  made_room_.add();
+  link.ends_for = to;
+  link.channel.reset();
+  drop(id, link);
+}
+
 // The asker hangs up, or is hung up on.
 void QueuePairLinks::refuse(std::uint64_t id, Link& link, QueuePairRefusal refusal) {
   refused_.add();
+  link.has_place = false;
   link.deadline = std::make_unique<Deadline>(access_.io);
   link.deadline->after(setup_.patience_ns, [this, id] { give_up(id, "it was refused"); });
   static_cast<void>(link.channel->send(encode_answer({refusal, {}})));
@@ -301,6 +379,7 @@ void QueuePairLinks::on_connected(std::uint64_t id, Link& link, Made made) {
     return give_up(id, "the data agent takes no more connections now");
   }
   link.state = State::open;
+  link.full_answers = 0;
   link.trouble.clear();
   if (!link.is_outgoing && link.channel->send(answer) != Status::ok) drop(id, link);
 }
@@ -330,7 +409,7 @@ void QueuePairLinks::drop(std::uint64_t id, Link& link) {
   retry_.after(kDeliverRetryNs, [this] { deliver(); });
 }
 
-void QueuePairLinks::give_up(std::uint64_t id, const std::string& why) {
+void QueuePairLinks::give_up(std::uint64_t id, const std::string& why, base::TimeNs at_least_ns) {
   const auto found = links_.find(id);
   if (found == links_.end()) return;
   Link& link = found->second;
@@ -345,7 +424,7 @@ void QueuePairLinks::give_up(std::uint64_t id, const std::string& why) {
   link.deadline.reset();
   link.state = State::dialling;
   link.trouble = why;
-  link.dialer->redial();
+  link.dialer->redial(at_least_ns);
 }
 
 void QueuePairLinks::deliver() {

@@ -1,9 +1,10 @@
 // QueuePairLinks: the RDMA connections of a daemon's data agents. Where a data connection has shown
 // that a shard of a peer has RDMA ports, too, it connects a queue pair with it over each port of
-// this daemon: both ends make one, tell each other its address over a connection of purpose
-// queue_pair (queue_pair_message.h), and hand it to their data agents. That connection stays: when
-// it ends, so does the queue pair at the other end, and one that broke is made anew with back-off.
-// Until then, and where it does not work, requests go over TCP.
+// this daemon, or over some where an agent has no room for all (rail_share.h): both ends make one,
+// tell each other its address over a connection of purpose queue_pair (queue_pair_message.h), and
+// hand it to their data agents. That connection stays: when it ends, so does the queue pair at the
+// other end, and one that broke is made anew with back-off. Until then, and where it does not work,
+// requests go over TCP.
 //
 // What a device does may take long, so it is done on a thread of this object's own.
 // Owned by ClusterPresence; the mailboxes and devices outlive it. Thread: control.
@@ -39,6 +40,7 @@ struct AgentQueuePairs {
   std::vector<transport::RdmaPort*> asking;        // by rail
   transport::RdmaLinkMailbox* incoming = nullptr;  // null: it serves no shard
   std::vector<transport::RdmaPort*> serving;       // by rail
+  std::size_t room = 0;                            // links that it takes each way
 };
 
 // Whether all memory that is served is registered with that rail: all, later, or failed, which is
@@ -52,6 +54,8 @@ struct QueuePairSetup {
   // For what the other end has to do: answer an offer, make one when it has connected, hang up
   // when it was refused. Its device may be slow.
   base::TimeNs patience_ns = 5 * base::kNsPerSecond;
+  // Before the next attempt at a server that has no room; up to twice as long.
+  base::TimeNs room_wait_ns = 5 * base::kNsPerSecond;
 };
 
 class QueuePairLinks final : private ClusterDialerEvents, private ClusterChannelEvents {
@@ -106,10 +110,21 @@ private:
     std::unique_ptr<ClusterChannel> channel;
     std::unique_ptr<Deadline> deadline;  // of what the other end has to do
     std::unique_ptr<transport::RdmaLink> made;
-    transport::LinkKeys keys;       // of the last hello
-    cluster::DaemonIdentity asker;  // incoming
-    AskingDaemons::Link owned;      // incoming
-    std::string trouble;            // why there was none the last time
+    transport::LinkKeys keys;        // of the last hello
+    cluster::DaemonIdentity asker;   // incoming
+    AskingDaemons::Link owned;       // incoming
+    bool has_place = false;          // incoming: it was admitted
+    std::string ends_for;            // incoming: the asker who gets its place
+    std::uint32_t full_answers = 0;  // outgoing: how often in a row the server had no room
+    std::string trouble;             // why there was none the last time
+  };
+  // A shard of a peer that an agent has reached. By number: in the order in which that was.
+  struct Route {
+    base::PeerId peer;
+    std::uint16_t shard = 0;
+    std::size_t agent = 0;
+    DialTarget target;                 // but for the number of the link
+    std::vector<std::uint64_t> links;  // by rail; 0: none
   };
   using Made = Expected<std::unique_ptr<transport::RdmaLink>>;
   using Links = std::map<std::uint64_t, Link>;
@@ -130,6 +145,18 @@ private:
   void on_message(ClusterChannel& channel, std::span<const std::byte> payload) override;
   void on_closed(ClusterChannel& channel, const Error& cause) override;
 
+  // Gives the routes of that agent their shares of its room.
+  void share(std::size_t agent);
+  void dial(Route& route, std::size_t rail);
+  // No other attempt; what is open ends.
+  Links::iterator retire(Links::iterator at);
+  // Another link of the same route works.
+  [[nodiscard]] bool has_another(std::uint64_t id, const Link& link) const;
+  // Whether the agent has a place for that link, which its asker shall have.
+  bool admits(Link& link);
+  // Ends any link of one asker to that agent, for another one.
+  void take_place(const std::string& from, std::size_t agent, const std::string& to);
+
   Links::iterator find(const ClusterChannel& channel);
   // Runs `work` on the thread, and then `then` here, if the link is still at this attempt.
   void run(std::uint64_t id, std::function<Made()> work, Then then);
@@ -141,8 +168,9 @@ private:
   void refuse(std::uint64_t id, Link& link, QueuePairRefusal refusal);
   // To `simmctl errors`, and once to the log.
   void tell(const std::string& trouble);
-  // There is no queue pair: of an outgoing link, the next attempt comes by itself.
-  void give_up(std::uint64_t id, const std::string& why);
+  // There is no queue pair: of an outgoing link, the next attempt comes by itself, not before that
+  // time.
+  void give_up(std::uint64_t id, const std::string& why, base::TimeNs at_least_ns = 0);
   void drop(std::uint64_t id, Link& link);
   void on_ended(std::unique_ptr<transport::RdmaLink> ended);
   void discard(std::unique_ptr<transport::RdmaLink> link);
@@ -158,11 +186,14 @@ private:
   std::deque<Result> results_;
   JobThread thread_;  // after what it fills
   Links links_;
+  std::map<std::uint64_t, Route> routes_;
+  std::uint64_t next_route_ = 0;
   std::uint64_t next_link_;
   std::uint64_t next_attempt_ = 1;
   Deadline retry_;
   std::array<base::Counter, transport::kLinkLossCount> lost_;
   base::Counter refused_;
+  base::Counter made_room_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

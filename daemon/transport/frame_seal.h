@@ -1,5 +1,5 @@
 // FrameSeal: what proves the messages of one direction of one link. Both ends have derived a key
-// from the hello of the link. Each message carries a tag: a keyed function of its header and its
+// from the hello of the link. A message carries a tag: a keyed function of its header and its
 // number. So a message that was made, changed, repeated, moved or left out by somebody on the way
 // ends its link, and nobody acts upon it. A body is covered through its digest in the header, whose
 // seed is secret, too.
@@ -12,7 +12,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "daemon/base/hash.h"
 #include "daemon/base/siphash.h"
@@ -40,13 +39,11 @@ public:
   [[nodiscard]] bool has_key() const noexcept { return key_.is_set(); }
 
   // The tag of the message that is sent, or expected, next; uses up its number. Only with a key.
-  template <std::size_t kBytes>
-  [[nodiscard]] std::uint64_t next_tag(const void* header, std::uint64_t digest = 0) noexcept {
-    static_assert(kBytes % sizeof(std::uint64_t) == 0);
-    std::array<std::uint64_t, kBytes / sizeof(std::uint64_t) + 2> words;
-    std::memcpy(words.data(), header, kBytes);
-    words[words.size() - 2] = digest;
-    words[words.size() - 1] = number_++;
+  // `words`: the header, the digest of the body where the header does not have it, and room for
+  // the number.
+  template <std::size_t kWords>
+  [[nodiscard]] std::uint64_t next_tag(std::array<std::uint64_t, kWords>& words) noexcept {
+    words[kWords - 1] = number_++;
     return base::SipHash::of(key_.tag, words);
   }
 

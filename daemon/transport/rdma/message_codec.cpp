@@ -1,5 +1,6 @@
 #include "daemon/transport/rdma/message_codec.h"
 
+#include <array>
 #include <cstring>
 
 #include "daemon/base/hash.h"
@@ -23,8 +24,11 @@ std::uint64_t check_of(const std::byte* buffer, std::uint32_t part_bytes,
   const std::byte* const envelope = buffer + kCheckedFrom;
   if (!seal.has_key()) return base::payload_digest(envelope, kCheckedBytes + part_bytes);
   const std::byte* const part = buffer + sizeof(Envelope);
-  const std::uint64_t digest = part_bytes == 0 ? 0 : seal.digest(part, part_bytes);
-  return seal.next_tag<kCheckedBytes>(envelope, digest);
+  std::array<std::uint64_t, kCheckedBytes / sizeof(std::uint64_t) + 2> words;
+  static_assert(sizeof words == kCheckedBytes + 2 * sizeof(std::uint64_t));
+  std::memcpy(words.data(), envelope, kCheckedBytes);
+  words[words.size() - 2] = part_bytes == 0 ? 0 : seal.digest(part, part_bytes);
+  return seal.next_tag(words);
 }
 
 bool fields_fit(const Envelope& envelope) noexcept {

@@ -1,6 +1,7 @@
 #include "daemon/transport/tcp/frame_codec.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <span>
 
@@ -17,8 +18,14 @@ namespace {
 constexpr std::size_t kCheckedBytes = offsetof(FrameHeader, check);
 
 std::uint64_t check_of(const FrameHeader& header, FrameSeal& seal) noexcept {
-  if (!seal.has_key()) return base::payload_digest(&header, kCheckedBytes);
-  return seal.next_tag<kCheckedBytes>(&header);
+  // Who can change payload on the way needs no frames of his own for that: a tag would gain
+  // nothing.
+  const bool has_tag = seal.has_key() && static_cast<FrameKind>(header.kind) != FrameKind::data;
+  if (!has_tag) return base::payload_digest(&header, kCheckedBytes);
+  std::array<std::uint64_t, kCheckedBytes / sizeof(std::uint64_t) + 1> words;
+  static_assert(sizeof words == kCheckedBytes + sizeof(std::uint64_t));
+  std::memcpy(words.data(), &header, kCheckedBytes);
+  return seal.next_tag(words);
 }
 
 bool names_request(const FrameHeader& header) noexcept {

@@ -59,7 +59,7 @@ struct End : control::ClusterListenerEvents {
   // `networks`: of its rails, one each.
   End(boost::asio::io_context& io, const std::string& name, std::uint8_t number, bool is_asker,
       const std::vector<std::uint8_t>& networks, bool is_ethernet = true, std::size_t capacity = 64,
-      base::TimeNs patience_ns = 5 * base::kNsPerSecond)
+      base::TimeNs patience_ns = 5 * base::kNsPerSecond, std::size_t room = 64)
       : daemon(io, secret_of('s'), name, number,
                is_asker ? cluster::ClusterRole::node : cluster::ClusterRole::storage),
         one(capacity),
@@ -70,8 +70,10 @@ struct End : control::ClusterListenerEvents {
     control::QueuePairSetup setup;
     setup.pool_keys = [this](std::size_t) { return pool_keys; };
     setup.patience_ns = patience_ns;
+    setup.room_wait_ns = 20 * base::kNsPerMs;
     for (Agent* agent : {&one, &two}) {
       control::AgentQueuePairs& pairs = setup.agents.emplace_back();
+      pairs.room = room;
       if (rails.empty()) continue;
       (is_asker ? pairs.outgoing : pairs.incoming) = &agent->mailbox;
       for (auto& rail : rails) {
@@ -128,6 +130,7 @@ struct End : control::ClusterListenerEvents {
 };
 
 inline constexpr base::PeerId kServer{7};
+inline constexpr base::PeerId kOther{9};
 
 // A node that asks a storage daemon.
 struct World {
@@ -137,12 +140,14 @@ struct World {
     bool is_server_ethernet = true;
     std::size_t capacity = 64;  // of the asker's mailboxes
     base::TimeNs server_patience_ns = 5 * base::kNsPerSecond;
+    std::size_t room = 64;  // of each agent
   };
   World() : World(Shape{}) {}
   explicit World(const Shape& shape)
-      : asker(io, "node-1", 1, true, shape.asking, true, shape.capacity),
+      : asker(io, "node-1", 1, true, shape.asking, true, shape.capacity, 5 * base::kNsPerSecond,
+              shape.room),
         server(io, "store-1", 2, false, shape.serving, shape.is_server_ethernet, 64,
-               shape.server_patience_ns) {
+               shape.server_patience_ns, shape.room) {
     listen(server);
   }
   void listen(control::ClusterListenerEvents& events) {

@@ -187,6 +187,66 @@ TEST_CASE("what a device refuses is said, and tried again") {
   try_with(world.asker.rails[1]->knobs.refuses_to_connect, "this port connects to nobody");
 }
 
+TEST_CASE("an agent without room for all rails reaches every shard over some") {
+  World::Shape shape;
+  shape.room = 4;
+  World world(shape);
+  world.reach(0, 0);
+  world.reach(1, 0);
+  world.until_open(4);
+  // A third shard, of another peer: each is reached over one rail, and both rails are used.
+  world.asker.links->reach(kOther, world.member(), 0, 0);
+  world.until([&] { return world.asker.one.dropped == 2; });
+  world.until([&] { return world.asker.held() == 3 && world.server.held() == 3; });
+  std::set<std::size_t> rails;
+  std::set<std::pair<std::uint32_t, std::uint16_t>> shards;
+  for (const auto& link : world.asker.one.links) {
+    rails.insert(link->rail);
+    shards.insert({link->peer.value, link->shard});
+  }
+  CHECK(rails.size() == 2);
+  CHECK(shards.size() == 3);
+  CHECK(world.asker.one.links.size() == 3);
+  // When there is room again, all rails are.
+  world.asker.links->leave(kOther);
+  world.until_open(4);
+  check_that_all_are_connected(world);
+}
+
+TEST_CASE("a server that is full takes a place from the daemon that has most") {
+  World::Shape shape;
+  shape.room = 4;
+  shape.asking = {1, 2, 1, 2};
+  World world(shape);
+  world.reach(1, 0);
+  world.until_open(4);
+  End late(world.io, "node-2", 3, true, {1, 2, 1, 2}, true, 64, 5 * base::kNsPerSecond, 4);
+  late.links->reach(kServer, world.member(), 1, 0);
+  world.until([&] {
+    late.turn();
+    return late.held() == 2 && world.asker.held() == 2 && world.server.held() == 4;
+  });
+  CHECK(world.server.counted("made_room") == 2);
+  CHECK(world.asker.counted("lost_closed") == 2);
+  // Both go on asking, and nothing moves any more.
+  const std::uint64_t refused = world.server.counted("refused");
+  world.until([&] {
+    late.turn();
+    return world.server.counted("refused") >= refused + 20;
+  });
+  CHECK(late.held() == 2);
+  CHECK(world.asker.held() == 2);
+  CHECK(world.server.counted("made_room") == 2);
+  // Who has some of what it wants is in no trouble.
+  CHECK(late.told().empty());
+  CHECK(world.asker.told().empty());
+  late.links->leave(kServer);
+  world.until([&] {
+    late.turn();
+    return world.asker.held() == 4 && late.held() == 0;
+  });
+}
+
 TEST_CASE("a peer that leaves has no queue pairs any more, at either end") {
   World world;
   world.reach(0, 0);
