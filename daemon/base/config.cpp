@@ -241,6 +241,12 @@ void check_together(const Config& config) {
       throw Mistake{"tenants", tenant.name, "name each tenant once"};
     }
   }
+  std::set<std::string> owners;
+  for (const OwnerConfig& owner : config.owners) {
+    if (!owners.insert(owner.name).second) {
+      throw Mistake{"owners", owner.name, "name each daemon once"};
+    }
+  }
   std::set<std::string> paths;
   for (const SocketConfig& socket : config.sockets) {
     if (!paths.insert(socket.path).second) {
@@ -276,6 +282,7 @@ Config config_of(const json& root) {
   read_list(config, config.sockets, root, "sockets", kSocketsMax);
   read_list(config, config.tenants, root, "tenants", kTenantsMax);
   read_list(config, config.nics, root, "nics", kNicsConfiguredMax);
+  read_list(config, config.owners, root, "owners", kOwnersListedMax);
   check_together(config);
 
   fill_in(config, config.run_directory, "run_directory", default_run_directory());

@@ -36,6 +36,13 @@ struct TenantConfig {
   std::uint64_t in_flight_bytes_max = 0;
 };
 
+// A daemon that may own slots, as the manager is told.
+struct OwnerConfig {
+  std::string name;  // its cluster.node_name
+  std::uint64_t pool_bytes_max = 0;
+  std::uint32_t shards_max = 0;
+};
+
 // What somebody says of a NIC of this host; a list of them is the choice of those that are used.
 struct NicConfig {
   std::string name;                       // "mlx5_0": all its ports; "mlx5_0/1": this one
@@ -73,7 +80,8 @@ struct Config {
   } wait;
   std::vector<SocketConfig> sockets;
   std::vector<TenantConfig> tenants;
-  std::vector<NicConfig> nics;  // empty: all that are found
+  std::vector<NicConfig> nics;      // empty: all that are found
+  std::vector<OwnerConfig> owners;  // empty: every daemon of the cluster may own slots
   std::string run_directory;
   std::string admin_socket;
   std::string counters_file;

@@ -63,6 +63,16 @@ constexpr KeySpec kKeys[] = {
     {"tenants[].in_flight_bytes_max", KeyType::bytes, "\"4GiB\"", 1 << 20, 1LL << 50, "",
      "Bytes of this tenant's operations that may be under way at once, at each data agent.",
      [](C& c, N i, V& v) { c.tenants.at(i).in_flight_bytes_max = v.share.bytes; }},
+    {"owners[].name", KeyType::text, "", 1, 64, "",
+     "The cluster.node_name of a daemon that may own slots, for the manager; without a list every "
+     "daemon of the cluster may, with one no others.",
+     [](C& c, N i, V& v) { c.owners.at(i).name = v.text; }},
+    {"owners[].pool_bytes_max", KeyType::bytes, "\"256TiB\"", 1 << 20, 1LL << 48, "",
+     "The largest pool that it may join with.",
+     [](C& c, N i, V& v) { c.owners.at(i).pool_bytes_max = v.share.bytes; }},
+    {"owners[].shards_max", KeyType::integer, "64", 1, 64, "",
+     "The most shards that it may join with.",
+     [](C& c, N i, V& v) { c.owners.at(i).shards_max = u32(v); }},
     {"nics[].name", KeyType::text, "", 1, 64, "",
      "An RDMA device that is used, as mlx5_0, or one port of it, as mlx5_0/1; without a list all "
      "are, with one no others; simmctl nics names them.",

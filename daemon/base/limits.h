@@ -15,8 +15,9 @@
 namespace simm::base {
 
 // Sizes of tables and queues that are not configurable.
-inline constexpr std::uint32_t kSocketsMax = 64;  // listening sockets
-inline constexpr std::uint32_t kTenantsMax = 64;  // configured tenants
+inline constexpr std::uint32_t kSocketsMax = 64;         // listening sockets
+inline constexpr std::uint32_t kTenantsMax = 64;         // configured tenants
+inline constexpr std::uint32_t kOwnersListedMax = 1024;  // daemons named by `owners`
 // Those, the default one, and one for each socket that names its own: the size of every table of
 // tenants, so that none is full while a tenant can still come.
 inline constexpr std::uint32_t kTenantsServedMax = 1 + kTenantsMax + kSocketsMax;

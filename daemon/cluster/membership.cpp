@@ -130,6 +130,28 @@ bool Membership::keeps_its_name(const KnownMember& member) const {
   return member.owns_slots() && was_cut && now_ns - member.broken_ns < config_.member_timeout_ns;
 }
 
+// Empty: it is allowed.
+std::string Membership::not_allowed(const DaemonIdentity& identity, const Join& join) const {
+  if (config_.owners.empty() || join.weight_bytes == 0) return {};
+  const auto found = std::find_if(config_.owners.begin(), config_.owners.end(),
+                                  [&](const auto& owner) { return owner.name == identity.name; });
+  if (found == config_.owners.end()) {
+    return "it is not among the owners of slots that the manager's configuration lists; add it to "
+           "`owners` and start the manager anew";
+  }
+  if (join.weight_bytes > found->weight_bytes_max) {
+    return "its pool of " + std::to_string(join.weight_bytes) + " bytes is larger than the " +
+           std::to_string(found->weight_bytes_max) +
+           " of `owners[].pool_bytes_max` in the manager's configuration; make one of both fit";
+  }
+  if (join.shards > found->shards_max) {
+    return "its " + std::to_string(join.shards) + " shards are more than the " +
+           std::to_string(found->shards_max) +
+           " of `owners[].shards_max` in the manager's configuration; make one of both fit";
+  }
+  return {};
+}
+
 std::optional<JoinVerdict> Membership::refusal(const KnownMember* holder,
                                                const DaemonIdentity& identity,
                                                const Join& join) const {
@@ -149,6 +171,9 @@ std::optional<JoinVerdict> Membership::refusal(const KnownMember* holder,
     if (const Outcome checked = check_member(as_map_member(identity, join)); !checked) {
       return JoinVerdict{Kind::refused_for_ever, checked.error().context, 0};
     }
+  }
+  if (auto cause = not_allowed(identity, join); !cause.empty()) {
+    return JoinVerdict{Kind::refused, name + ": " + cause, 0};
   }
   const bool is_other = holder != nullptr && holder->identity.incarnation != identity.incarnation;
   if (is_other && join.draining) {

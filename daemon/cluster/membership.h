@@ -17,6 +17,9 @@
 // The grace runs only where silence proves something. A manager that hears no owner of slots, or
 // with itself no more than half of the daemons, is cut off itself: it declares nobody gone. Nor
 // does it while half of the daemons that say so have connections to the silent one.
+//
+// A holder of the cluster's secret can join with any name and any weight, and so take slots. Where
+// a list of owners is given, only those may own slots, and no more than it says.
 // Thread: the manager's control thread.
 #pragma once
 
@@ -43,6 +46,13 @@ inline constexpr std::uint32_t kDaemonsMax = 4096;
 // graces: until then it may be the manager who is cut off from it.
 inline constexpr std::uint32_t kLostGraces = 10;
 
+// A daemon that may own slots.
+struct AllowedOwner {
+  std::string name;  // of whatever role
+  std::uint64_t weight_bytes_max = 0;
+  std::uint16_t shards_max = 0;
+};
+
 struct MembershipConfig {
   base::TimeNs member_timeout_ns = 1 * base::kNsPerSecond;  // silent for so long: away
   // Away for so long: its slots move. A member whose memory takes long to come back has asked for
@@ -54,6 +64,7 @@ struct MembershipConfig {
   // connection needs to come back, so that one that breaks does not look like an upgrade.
   base::TimeNs version_settle_ns = 3 * base::kNsPerSecond;
   std::uint32_t daemons_max = kDaemonsMax;
+  std::vector<AllowedOwner> owners;  // empty: everybody may own slots
 };
 
 enum class MemberState : std::uint8_t { live, away, draining, gone };
@@ -134,6 +145,7 @@ private:
   [[nodiscard]] bool keeps_its_name(const KnownMember& member) const;
   // First of all in each turn: one that came late is nobody's fault.
   void look_at_clock();
+  [[nodiscard]] std::string not_allowed(const DaemonIdentity& identity, const Join& join) const;
   [[nodiscard]] std::optional<JoinVerdict> refusal(const KnownMember* holder,
                                                    const DaemonIdentity& identity,
                                                    const Join& join) const;

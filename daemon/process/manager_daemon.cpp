@@ -22,6 +22,10 @@ cluster::ManagerConfig manager_config(const base::Config& config) {
   cluster::ManagerConfig result;
   result.membership.member_timeout_ns = config.manager.member_timeout_ms * base::kNsPerMs;
   result.membership.rejoin_grace_ns = config.manager.rejoin_grace_ms * base::kNsPerMs;
+  for (const base::OwnerConfig& owner : config.owners) {
+    result.membership.owners.push_back(
+        {owner.name, owner.pool_bytes_max, static_cast<std::uint16_t>(owner.shards_max)});
+  }
   // Several heartbeats may be late before somebody counts as away.
   result.heartbeat_ns = std::min(result.heartbeat_ns, result.membership.member_timeout_ns / 8);
   return result;

@@ -54,13 +54,14 @@ private:
 };
 
 struct ClusterProcesses {
-  // `grace_ms`: how long a dead daemon keeps its slots.
-  explicit ClusterProcesses(int grace_ms = 30'000)
+  // `grace_ms`: how long a dead daemon keeps its slots. `keys`: more of the manager's
+  // configuration.
+  explicit ClusterProcesses(int grace_ms = 30'000, const std::string& keys = "")
       : address(free_address()),
         manager("\"cluster\": {\"secret_file\": \"" + secret.path() +
                     "\", \"node_name\": \"m\"}, \"manager\": {\"listen\": \"" + address +
                     "\", \"member_timeout_ms\": " + std::to_string(std::min(grace_ms, 1000)) +
-                    ", \"rejoin_grace_ms\": " + std::to_string(grace_ms) + "}",
+                    ", \"rejoin_grace_ms\": " + std::to_string(grace_ms) + "}" + keys,
                 "manager") {}
 
   // `keys`: more members of the configuration.

@@ -267,6 +267,27 @@ TEST_CASE("a daemon without the secret, or with another one, is kept out") {
   CHECK(stranger.report("status")["cluster"]["state"] == "waiting for the manager");
 }
 
+TEST_CASE("only daemons that the manager's list names own slots, and others say so") {
+  ClusterProcesses cluster(
+      30'000, R"(, "owners": [{"name": "a", "shards_max": 1}, {"name": "n", "shards_max": 1}])");
+  REQUIRE(cluster.manager.start());
+  const auto a = cluster.storage("a");
+  const auto stranger = cluster.storage("b");
+  REQUIRE(a->start());
+  REQUIRE(stranger->start());
+  const auto node = cluster.node("n");
+  REQUIRE(node->start());
+  REQUIRE(eventually([&] { return sees_members(*node, 1); }, 20'000));
+  const auto says_why = [&] {
+    return stranger->report("errors").dump().find("not among the owners") != std::string::npos;
+  };
+  CHECK(eventually(says_why, 20'000));
+  CHECK(sees_members(*node, 1));
+  Checker checker(*node);
+  CHECK(checker.put_all(kPages, Status::ok) == kPages);
+  CHECK(a->counter("server.0.put_pages") == kPages);
+}
+
 TEST_CASE("what can not be started says why") {
   const auto log_of = [](const std::string& keys, const std::string& role) {
     DaemonProcess daemon(keys, role);

@@ -110,6 +110,8 @@ TEST_CASE("an error names the file, the key, the value and the remedy") {
   CHECK(holds(error_of(R"({"wait": {"mode": "sleepy"}})"), "write one of: spin|adaptive|event"));
   CHECK(holds(error_of(R"({"tenants": [{"name": "a"}, {"uids": [1]}]})"), "tenants[1].name"));
   CHECK(holds(error_of(R"({"tenants": [{"name": "a"}, {"name": "a"}]})"), "once"));
+  CHECK(holds(error_of(R"({"owners": [{"name": "a"}, {"name": "a"}]})"), "owners"));
+  CHECK(holds(error_of(R"({"owners": [{"pool_bytes_max": 1073741824}]})"), "owners[0].name"));
   CHECK(holds(error_of(R"({"tenants": [{"name": "a", "uids": [-1]}]})"), "tenants[0].uids[0]"));
   CHECK(holds(error_of(R"({"sockets": [{"path": "/a", "mode": "0999"}]})"), "octal"));
   CHECK(holds(error_of(R"({"node": {"pool_bytes": "lots"}})"), "\\x22lots\\x22"));

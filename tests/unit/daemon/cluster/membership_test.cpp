@@ -67,6 +67,32 @@ TEST_CASE("a member whose connection ends is away at once; subscribers are forgo
   CHECK(f.membership.members().size() == 1);
 }
 
+TEST_CASE("where owners are listed, nobody else owns slots, and none of them more than it may") {
+  using namespace membership_test;
+  const base::ManualClock clock;
+  MembershipConfig config;
+  config.owners = {{"a", kGiB, 2}, {"b", 4 * kGiB, 8}};
+  Membership membership{config, clock};
+  const auto refused = [&](const std::string& name, const Join& join, const std::string& words) {
+    const JoinVerdict verdict = membership.join(9, storage(name, 9), join);
+    CHECK(verdict.kind == Kind::refused);
+    CHECK(verdict.reason.find("storage/" + name) != std::string::npos);
+    CHECK(verdict.reason.find(words) != std::string::npos);
+  };
+  refused("stranger", join_of(), "not among the owners");
+  refused("a", join_of(kGiB + 1), "1073741825 bytes");
+  Join wide = join_of();
+  wide.shards = 3;
+  refused("a", wide, "3 shards");
+  CHECK(membership.owners().empty());
+  CHECK(membership.join(1, storage("a", 1), join_of()).kind == Kind::accepted);
+  CHECK(membership.join(2, storage("b", 2), join_of(4 * kGiB)).kind == Kind::accepted);
+  CHECK(membership.owners().size() == 2);
+  // Who asks only may be anybody.
+  const DaemonIdentity node{incarnation(3), ClusterRole::node, "n"};
+  CHECK(membership.join(3, node, join_of(0)).kind == Kind::accepted);
+}
+
 TEST_CASE("who drains owns nothing, at once") {
   using namespace membership_test;
   Fixture f;
