@@ -148,6 +148,7 @@ void QueuePairLinks::on_dialled(ClusterDialer& dialer, ipc::UniqueFd socket,
   ClusterChannelEvents& events = *this;
   link.channel = std::make_unique<ClusterChannel>(access_, std::move(socket), result, events);
   link.keys = link_keys(result, access_.secret);
+  link.says_place = (result.features & cluster::kFeatureRailPlaces) != 0;
   link.state = State::offering;
   transport::RdmaDevice& device = *setup_.rails[link.rail];
   transport::RdmaPort& port = *setup_.agents[link.agent].asking[link.rail];
@@ -192,7 +193,12 @@ void QueuePairLinks::take_result() {
 void QueuePairLinks::on_made(std::uint64_t id, Link& link, Made made) {
   if (!made) return give_up(id, made.error().context);
   link.made = std::move(*made);
-  const QueuePairMessage offer = encode_offer(link.made->queue_pair->address());
+  QueuePairOffer said{link.made->queue_pair->address(), {}};
+  // Rails that look alike may be networks of their own: another one is tried after a silence.
+  if (link.says_place) {
+    said.place = static_cast<std::uint8_t>((link.rail + link.silences) % kRailPlaces);
+  }
+  const QueuePairMessage offer = encode_offer(said);
   if (link.channel == nullptr || link.channel->send(offer) != Status::ok) {
     return give_up(id, "the connection broke");
   }
@@ -271,9 +277,11 @@ void QueuePairLinks::take_answer(std::uint64_t id, Link& link, std::span<const s
 }
 
 void QueuePairLinks::take_offer(std::uint64_t id, Link& link, std::span<const std::byte> payload) {
-  const auto far = decode_offer(payload);
-  if (!far) return give_up(id, "an offer that is not that of a daemon");
-  const auto rail = transport::choose_rail(addresses_, *far, static_cast<std::size_t>(id));
+  const auto offer = decode_offer(payload);
+  if (!offer) return give_up(id, "an offer that is not that of a daemon");
+  const transport::QueuePairAddress& far = offer->address;
+  const std::size_t place = offer->place ? *offer->place : static_cast<std::size_t>(id);
+  const auto rail = transport::choose_rail(addresses_, far, place);
   if (!rail) return refuse(id, link, QueuePairRefusal::no_rail);
   if (!admits(link)) return refuse(id, link, QueuePairRefusal::no_room);
   link.rail = *rail;
@@ -288,7 +296,7 @@ void QueuePairLinks::take_offer(std::uint64_t id, Link& link, std::span<const st
   transport::RdmaPort& port = *setup_.agents[link.agent].serving[*rail];
   run(
       id,
-      [&device, &port, far = *far]() -> Made {
+      [&device, &port, far]() -> Made {
         Made made = transport::make_rdma_link(device, port, false);
         if (!made) return made;
         Outcome connected = (*made)->queue_pair->connect(far);
@@ -449,6 +457,7 @@ void QueuePairLinks::on_ended(std::unique_ptr<transport::RdmaLink> ended) {
   const auto found = links_.find(lost.link);
   if (found == links_.end()) return;
   found->second.state = State::dialling;
+  if (lost.cause == transport::LinkLoss::silent) ++found->second.silences;
   give_up(lost.link, std::string(link_loss_text(lost.cause)));
 }
 

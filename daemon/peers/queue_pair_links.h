@@ -116,6 +116,8 @@ private:
     bool has_place = false;          // incoming: it was admitted
     std::string ends_for;            // incoming: the asker who gets its place
     std::uint32_t full_answers = 0;  // outgoing: how often in a row the server had no room
+    bool says_place = false;         // outgoing: the server knows places
+    std::size_t silences = 0;        // outgoing: how often its far end did not answer
     std::string trouble;             // why there was none the last time
   };
   // A shard of a peer that an agent has reached. By number: in the order in which that was.

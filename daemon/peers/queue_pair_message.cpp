@@ -23,12 +23,13 @@ struct Wire {
   std::uint16_t mtu_bytes;
   std::uint8_t reads_in;
   std::uint8_t is_ethernet;  // 0 or 1
-  std::uint8_t reserved[18];
+  std::uint8_t place;        // offer: 1 + the place of its rail; 0: not said
+  std::uint8_t reserved[17];
 };
 static_assert(sizeof(Wire) == kQueuePairMessageBytes);
 static_assert(offsetof(Wire, gid) == 8 && offsetof(Wire, number) == 24);
 static_assert(offsetof(Wire, lid) == 32 && offsetof(Wire, reads_in) == 36);
-static_assert(offsetof(Wire, reserved) == 38);
+static_assert(offsetof(Wire, place) == 38 && offsetof(Wire, reserved) == 39);
 static_assert(std::has_unique_object_representations_v<Wire>);
 
 constexpr std::uint32_t kNumberMax = (1u << 24) - 1;
@@ -97,24 +98,28 @@ std::string_view refusal_text(QueuePairRefusal refusal) noexcept {
   return "unknown";
 }
 
-QueuePairMessage encode_offer(const transport::QueuePairAddress& address) noexcept {
-  return bytes_of(wire_of(Kind::offer, QueuePairRefusal::none, address));
+QueuePairMessage encode_offer(const QueuePairOffer& offer) noexcept {
+  Wire wire = wire_of(Kind::offer, QueuePairRefusal::none, offer.address);
+  if (offer.place) wire.place = static_cast<std::uint8_t>(1 + *offer.place % kRailPlaces);
+  return bytes_of(wire);
 }
 
 QueuePairMessage encode_answer(const QueuePairAnswer& answer) noexcept {
   return bytes_of(wire_of(Kind::answer, answer.refusal, answer.address));
 }
 
-std::optional<transport::QueuePairAddress> decode_offer(
-    std::span<const std::byte> message) noexcept {
+std::optional<QueuePairOffer> decode_offer(std::span<const std::byte> message) noexcept {
   Wire wire;
   if (!open(message, Kind::offer, wire) || wire.refusal != 0 || wire.number == 0) return {};
-  return address_of(wire);
+  QueuePairOffer offer{address_of(wire), {}};
+  if (wire.place != 0) offer.place = static_cast<std::uint8_t>(wire.place - 1);
+  return offer;
 }
 
 std::optional<QueuePairAnswer> decode_answer(std::span<const std::byte> message) noexcept {
   Wire wire;
   if (!open(message, Kind::answer, wire) || wire.refusal > kQueuePairRefusalMax) return {};
+  if (wire.place != 0) return {};
   const auto refusal = static_cast<QueuePairRefusal>(wire.refusal);
   const QueuePairAnswer answer{refusal, address_of(wire)};
   if (refusal == QueuePairRefusal::none) {

@@ -35,9 +35,17 @@ struct QueuePairAnswer {
 inline constexpr std::size_t kQueuePairMessageBytes = 56;
 using QueuePairMessage = std::array<std::byte, kQueuePairMessageBytes>;
 
-[[nodiscard]] QueuePairMessage encode_offer(const transport::QueuePairAddress& address) noexcept;
+// Rails have the same order on most hosts of a cluster. So a server that can not tell which of its
+// rails reaches the asker's takes the one of the same place.
+struct QueuePairOffer {
+  transport::QueuePairAddress address;
+  std::optional<std::uint8_t> place;  // of the asker's rail; nothing to a peer that knows no places
+};
+inline constexpr std::size_t kRailPlaces = 255;
+
+[[nodiscard]] QueuePairMessage encode_offer(const QueuePairOffer& offer) noexcept;
 [[nodiscard]] QueuePairMessage encode_answer(const QueuePairAnswer& answer) noexcept;
-[[nodiscard]] std::optional<transport::QueuePairAddress> decode_offer(
+[[nodiscard]] std::optional<QueuePairOffer> decode_offer(
     std::span<const std::byte> message) noexcept;
 [[nodiscard]] std::optional<QueuePairAnswer> decode_answer(
     std::span<const std::byte> message) noexcept;

@@ -34,20 +34,28 @@ std::size_t common_bits(const QueuePairAddress& one, const QueuePairAddress& oth
 std::optional<std::size_t> choose_rail(std::span<const QueuePairAddress> own,
                                        const QueuePairAddress& far,
                                        std::size_t far_place) noexcept {
-  std::optional<std::size_t> best;
-  std::size_t best_bits = 0;
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    // From the same place on, so that it wins among equals.
-    const std::size_t rail = (far_place + i) % own.size();
-    if (own[rail].is_ethernet != far.is_ethernet) continue;
+  const auto likeness = [&far](const QueuePairAddress& rail) -> std::optional<std::size_t> {
+    if (rail.is_ethernet != far.is_ethernet) return std::nullopt;
+    const std::size_t common = std::min(common_bits(rail, far), network_bits(far));
     // A subnet of InfiniBand has the whole first half.
-    const std::size_t common = std::min(common_bits(own[rail], far), network_bits(far));
-    const std::size_t bits = far.is_ethernet ? common : common / 64;
-    if (best && bits <= best_bits) continue;
-    best = rail;
-    best_bits = bits;
+    return far.is_ethernet ? common : common / 64;
+  };
+  std::optional<std::size_t> best;
+  std::size_t equals = 0;
+  for (const QueuePairAddress& rail : own) {
+    const auto bits = likeness(rail);
+    if (bits && (!best || *bits > *best)) {
+      best = bits;
+      equals = 0;
+    }
+    if (bits && bits == best) ++equals;
   }
-  return best;
+  if (!best) return std::nullopt;
+  // Among those alone: each gets as many of the far ones as the others.
+  std::size_t left = far_place % equals;
+  for (std::size_t rail = 0;; ++rail) {
+    if (likeness(own[rail]) == best && left-- == 0) return rail;
+  }
 }
 
 }  // namespace simm::transport

@@ -187,6 +187,36 @@ TEST_CASE("what a device refuses is said, and tried again") {
   try_with(world.asker.rails[1]->knobs.refuses_to_connect, "this port connects to nobody");
 }
 
+TEST_CASE("rails of one network are connected place by place, and by another one after a silence") {
+  World::Shape shape;
+  shape.asking = shape.serving = {1, 1, 1, 1};
+  World world(shape);
+  for (End* end : {&world.asker, &world.server}) {
+    end->daemon.self.features = cluster::kFeatureRailPlaces;
+    // Their ports have one address: only numbers tell their queue pairs apart.
+    for (std::size_t i = 0; i < 4; ++i) end->rails[i]->knobs.made = static_cast<unsigned>(100 * i);
+  }
+  for (const std::size_t agent : {0U, 1U}) {
+    world.reach(0, agent);
+    world.reach(1, agent);
+  }
+  world.until_open(16);
+  check_that_all_are_connected(world);  // rail by rail
+  const std::size_t rail = world.asker.one.links[0]->rail;
+  const auto servers_on = [&](std::size_t at) {
+    std::size_t count = 0;
+    for (const Agent* agent : {&world.server.one, &world.server.two}) {
+      for (const auto& link : agent->links) count += link->rail == at ? 1U : 0U;
+    }
+    return count;
+  };
+  world.asker.one.lose(0, LinkLoss::silent);
+  world.until([&] { return world.server.one.dropped + world.server.two.dropped == 1; });
+  world.until_open(16);
+  CHECK(servers_on(rail) == 3);
+  CHECK(servers_on((rail + 1) % 4) == 5);
+}
+
 TEST_CASE("an agent without room for all rails reaches every shard over some") {
   World::Shape shape;
   shape.room = 4;
@@ -398,7 +428,7 @@ TEST_CASE("what is no offer ends its connection, and no other one") {
   World world;
   world.reach();
   world.until_open(2);
-  auto wrong = control::encode_offer(offered());
+  auto wrong = control::encode_offer({offered(), {}});
   wrong[0] ^= std::byte{1};
   for (const Bytes& garbage : {text("hello"), Bytes(wrong.begin(), wrong.end())}) {
     DialledStranger stranger(world);
@@ -413,14 +443,14 @@ TEST_CASE("what is no offer ends its connection, and no other one") {
 TEST_CASE("an offer is answered, and whatever follows it ends the queue pair") {
   World world;
   DialledStranger stranger(world);
-  REQUIRE(stranger.channel->send(control::encode_offer(offered())) == Status::ok);
+  REQUIRE(stranger.channel->send(control::encode_offer({offered(), {}})) == Status::ok);
   world.until([&] { return !stranger.heard.empty() && world.server.held() == 1; });
   const auto answer = control::decode_answer(stranger.heard.at(0));
   REQUIRE(answer.has_value());
   const FakeQueuePair& made = pair_of(*world.server.two.links.at(0));
   CHECK(answer->address == made.address());
   CHECK(made.far == offered());
-  REQUIRE(stranger.channel->send(control::encode_offer(offered())) == Status::ok);
+  REQUIRE(stranger.channel->send(control::encode_offer({offered(), {}})) == Status::ok);
   world.until([&] { return stranger.is_closed; });
   world.until([&] { return world.server.live() == 0; });
   CHECK(world.server.two.dropped == 1);
@@ -436,7 +466,7 @@ TEST_CASE("who was refused and does not hang up is hung up on") {
     if (!is_known) world.server.pool_keys = transport::KeysFound::later;
     world.server.rails[1]->knobs.refuses_to_connect = is_known;
     DialledStranger stranger(world);
-    REQUIRE(stranger.channel->send(control::encode_offer(offered())) == Status::ok);
+    REQUIRE(stranger.channel->send(control::encode_offer({offered(), {}})) == Status::ok);
     world.until([&] { return stranger.heard.size() == 1; });
     const auto answer = control::decode_answer(stranger.heard.at(0));
     REQUIRE(answer.has_value());
@@ -458,7 +488,7 @@ TEST_CASE("what is no answer, or comes too early, ends its connection, and is di
     Stranger stranger;
     stranger.open(*world.server.daemon.access, std::move(accepting.arrived.at(0)));
     if (!is_early) world.until([&] { return stranger.heard.size() == 1; });
-    REQUIRE(stranger.channel->send(control::encode_offer(offered())) == Status::ok);
+    REQUIRE(stranger.channel->send(control::encode_offer({offered(), {}})) == Status::ok);
     world.until([&] { return stranger.is_closed; });
     CHECK(world.view().open == 0);
   }

@@ -60,7 +60,7 @@ TEST_CASE("rail choice: on InfiniBand the subnet tells who is reached, the port'
       port("fec0:0:0:1::11", false), port("fec0:0:0:1::22", false), port("fec0:0:0:2::11", false)};
   CHECK(choices(own, port("fec0:0:0:2::22", false), 4) == Rails{2, 2, 2, 2});
   CHECK(choices(own, port("fec0:0:0:1::12", false), 2) == Rails{0, 1});
-  // From there on the first one of the subnet.
+  // The other one is not of the subnet.
   CHECK(choose_rail(own, port("fec0:0:0:1::12", false), 2) == 0);
 }
 
@@ -68,9 +68,35 @@ TEST_CASE("rail choice: only a port of the same kind of link is connected") {
   const std::vector<QueuePairAddress> own = {port("fe80::1", false), port("::ffff:10.0.0.1"),
                                              port("fe80::2", false)};
   CHECK(choices(own, port("fe80::3"), 4) == Rails{1, 1, 1, 1});
-  CHECK(choices(own, port("::ffff:10.0.0.1", false), 3) == Rails{0, 2, 2});
+  CHECK(choices(own, port("::ffff:10.0.0.1", false), 3) == Rails{0, 2, 0});
   const std::vector<QueuePairAddress> infiniband = {own[0], own[2]};
   CHECK_FALSE(choose_rail(infiniband, port("fe80::1"), 0).has_value());
+}
+
+TEST_CASE("rail choice: rails that look alike are connected place by place") {
+  std::vector<QueuePairAddress> fabric;
+  std::vector<QueuePairAddress> halves;  // networks of 26 bits each
+  for (int rail = 0; rail < 8; ++rail) {
+    fabric.push_back(port(("fe80::1:" + std::to_string(10 + rail)).c_str(), false));
+    halves.push_back(port(("::ffff:10.0.0." + std::to_string(5 + 31 * rail)).c_str()));
+  }
+  for (std::size_t rail = 0; rail < 8; ++rail) {
+    CHECK(choose_rail(fabric, port("fe80::2:77", false), rail) == rail);
+    CHECK(choose_rail(halves, port("::ffff:10.0.0.9"), rail) == rail);
+  }
+}
+
+TEST_CASE("rail choice: of two fabrics each gets as many of the far ports as there are, evenly") {
+  std::vector<QueuePairAddress> own;
+  for (int rail = 0; rail < 4; ++rail) {
+    own.push_back(port(("fec0:0:0:1::" + std::to_string(rail + 1)).c_str(), false));
+  }
+  own.push_back(port("fec0:0:0:2::1", false));
+  std::vector<std::size_t> taken(own.size());
+  for (std::size_t place = 0; place < 100; ++place) {
+    ++taken[*choose_rail(own, port("fec0:0:0:1::99", false), place)];
+  }
+  CHECK(taken == std::vector<std::size_t>{25, 25, 25, 25, 0});
 }
 
 TEST_CASE("rail choice: without ports there is none") {
