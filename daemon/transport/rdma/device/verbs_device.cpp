@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "daemon/base/random.h"
+#include "daemon/transport/rdma/device/verbs_kind.h"
 #include "daemon/transport/rdma/device/verbs_port.h"
 
 namespace simm::transport {
@@ -96,6 +97,7 @@ Expected<std::unique_ptr<VerbsDevice>> VerbsDevice::open(const RdmaDeviceConfig&
     return verbs_error(Status::io_error, config.device, "ibv_alloc_pd", errno,
                        "the device has no room for another user");
   }
+  if (auto tried = device->try_queue_pair(); !tried) return std::move(tried).error();
   device->try_features();
   auto started = device->ender_.start(config.device, report);
   if (!started) return std::move(started).error();
@@ -111,6 +113,11 @@ Outcome VerbsDevice::read_port() {
   if (error != 0) {
     return verbs_error(Status::invalid_argument, config_.device, "ibv_query_port", error,
                        "has it a port " + std::to_string(config_.port) + "?");
+  }
+  const std::string_view unusable =
+      unusable_kind(context()->device->transport_type, port.link_layer);
+  if (!unusable.empty()) {
+    return Error{Status::unsupported, config_.device + ": " + std::string(unusable)};
   }
   if (port.state != IBV_PORT_ACTIVE) {
     return Error{Status::unreachable, config_.device + ": port " + std::to_string(config_.port) +
@@ -158,6 +165,28 @@ Outcome VerbsDevice::read_limits() {
       (limits.odp_caps.general_caps & IBV_ODP_SUPPORT) != 0 &&
       (limits.odp_caps.per_transport_caps.rc_odp_caps & kWorks) == kWorks;
   return Done{};
+}
+
+// Before the pool is registered with a device that then connects to nobody.
+Outcome VerbsDevice::try_queue_pair() {
+  const VerbsHandle<ibv_cq> completions(ibv_create_cq(context(), 1, nullptr, nullptr, 0));
+  if (!completions) {
+    return verbs_error(Status::io_error, config_.device, "ibv_create_cq", errno,
+                       "the device has no room for another user");
+  }
+  ibv_qp_init_attr wanted{};
+  wanted.send_cq = wanted.recv_cq = completions.get();
+  wanted.cap.max_send_wr = wanted.cap.max_recv_wr = 1;
+  wanted.cap.max_send_sge = wanted.cap.max_recv_sge = 1;
+  wanted.qp_type = IBV_QPT_RC;
+  const VerbsHandle<ibv_qp> tried(ibv_create_qp(domain(), &wanted));
+  if (tried) return Done{};
+  const int error = errno;
+  const bool is_unknown = error == EOPNOTSUPP || error == EINVAL || error == ENOSYS;
+  return verbs_error(is_unknown ? Status::unsupported : Status::io_error, config_.device,
+                     "ibv_create_qp", error,
+                     is_unknown ? "the device makes no reliable connected queue pairs"
+                                : "the device has no room for another user");
 }
 
 void VerbsDevice::try_features() {

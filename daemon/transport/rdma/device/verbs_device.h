@@ -43,6 +43,7 @@ private:
 
   Outcome read_port();
   Outcome read_limits();
+  Outcome try_queue_pair();
   void try_features();
   // Null: errno says why.
   VerbsHandle<ibv_mr> try_register(const MemoryRange& range, std::uint64_t address, int access);

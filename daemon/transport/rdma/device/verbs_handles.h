@@ -18,6 +18,8 @@ struct VerbsRelease {
   void operator()(ibv_mr* region) const noexcept { ibv_dereg_mr(region); }
   void operator()(ibv_comp_channel* channel) const noexcept { ibv_destroy_comp_channel(channel); }
   void operator()(ibv_cq* queue) const noexcept { ibv_destroy_cq(queue); }
+  // One that was never connected: nothing is under way.
+  void operator()(ibv_qp* pair) const noexcept { ibv_destroy_qp(pair); }
 };
 template <typename T>
 using VerbsHandle = std::unique_ptr<T, VerbsRelease>;

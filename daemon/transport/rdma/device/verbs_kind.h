@@ -1,0 +1,16 @@
+// Which kinds of RDMA devices serve: those whose reliable connected queue pairs are connected by
+// the addresses that both ends tell each other. Pure. Thread: any.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <string_view>
+
+namespace simm::transport {
+
+// Why a device of that kind is of no use; empty: it may be. `link_layer`: of ibv_port_attr.
+[[nodiscard]] std::string_view unusable_kind(ibv_transport_type transport,
+                                             std::uint8_t link_layer) noexcept;
+
+}  // namespace simm::transport
