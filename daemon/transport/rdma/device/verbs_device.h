@@ -7,6 +7,9 @@
 // Thread: as RdmaDevice says.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -36,6 +39,12 @@ public:
   [[nodiscard]] ibv_context* context() const noexcept { return context_.get(); }
   [[nodiscard]] ibv_pd* domain() const noexcept { return domain_.get(); }
   [[nodiscard]] VerbsEnder& ender() noexcept { return ender_; }
+  // Of the device's interrupts, the one for another completion queue: in turn, so that not one
+  // core hears of everything.
+  [[nodiscard]] int next_vector() noexcept {
+    const auto vectors = static_cast<std::uint32_t>(std::max(context_->num_comp_vectors, 1));
+    return static_cast<int>(vectors_given_++ % vectors);
+  }
 
 private:
   VerbsDevice(const RdmaDeviceConfig& config, VerbsHandle<ibv_context> context)
@@ -55,6 +64,7 @@ private:
   RdmaDeviceInfo info_;
   QueuePairAddress address_;
   VerbsEnder ender_;
+  std::atomic<std::uint32_t> vectors_given_{0};
 };
 
 }  // namespace simm::transport

@@ -42,7 +42,7 @@ Expected<std::unique_ptr<VerbsPort>> VerbsPort::make(VerbsDevice& device,
     return system_error(name + ": fcntl of its event channel", errno);
   }
   VerbsHandle<ibv_cq> queue(ibv_create_cq(device.context(), static_cast<int>(completions_max),
-                                          nullptr, channel.get(), 0));
+                                          nullptr, channel.get(), device.next_vector()));
   if (!queue) {
     return verbs_error(Status::out_of_memory, name, "ibv_create_cq", errno,
                        "have fewer connections, or raise LimitMEMLOCK= of the systemd unit");
