@@ -238,6 +238,29 @@ TEST_CASE("several data agents at both ends, each on a thread of its own") {
   CHECK(a->counter("server.1.put_pages") > 0);
 }
 
+TEST_CASE("storage daemons of forty shards each are all reached, and every put finds its place") {
+  constexpr int kManyPages = 1000;
+  const std::string wide = R"(, "threading": {"mode": "dedicated", "data_agents": 40},)"
+                           R"( "node": {"pool_bytes": "700MiB"})";
+  ClusterProcesses cluster;
+  REQUIRE(cluster.manager.start());
+  const auto a = cluster.storage("a", wide);
+  const auto b = cluster.storage("b", wide);
+  const auto node = cluster.node("n");
+  for (DaemonProcess* daemon : {a.get(), b.get(), node.get()}) REQUIRE(daemon->start());
+  const auto is_settled = [&] {
+    return sees_members(*node, 2) && uses_the_map_of(*node, cluster.manager) &&
+           uses_the_map_of(*a, cluster.manager) && uses_the_map_of(*b, cluster.manager);
+  };
+  REQUIRE(eventually(is_settled, 60'000));
+  const auto peers = node->report("peers")["peers"];
+  for (const auto& peer : peers) CHECK(peer["connections"] == 80);
+  Checker checker(*node);
+  CHECK(checker.put_all(kManyPages, Status::ok) == kManyPages);
+  CHECK(checker.count(kManyPages, Status::ok) == kManyPages);
+  CHECK(node->counter("cluster.links.lost_refused") == 0);
+}
+
 TEST_CASE("what several clients of a node read is fetched from its owner once") {
   constexpr int kShared = 16;
   FourProcesses world;
