@@ -9,6 +9,7 @@
 #include "libclient/last_error.h"
 #include "libclient/page_list.h"
 #include "simm/client.h"
+#include "simm/error_code.h"
 #include "simm/simm.h"
 
 // The handles that the C header only declares.
@@ -232,6 +233,11 @@ extern "C" {
 const char* simm_status_name(int code) {
   // status_name() returns literals, which end in 0.
   return simm::status_name(static_cast<simm::Status>(code)).data();
+}
+
+const char* simm_status_text(int code) {
+  // A literal, too.
+  return simm::status_text(static_cast<simm::Status>(code)).data();
 }
 const char* simm_last_error(void) {
   return simm::last_error();

@@ -46,6 +46,10 @@ typedef struct simm_namespace simm_namespace;
 
 /* "timeout" for SIMM_TIMEOUT, "unknown" for a code that is none. Static storage. */
 const char* simm_status_name(int code);
+/* What a code means and what to do about it; "unknown" for a code that is none. Static storage. For
+ * a code that was kept, as that of a page or of a batch: simm_last_error() says more, of the last
+ * call alone. */
+const char* simm_status_text(int code);
 /* The failure of this thread's last call in words; "" when nothing of it failed (a page that is not
  * found is no failure). Valid until the thread's next call. Functions that only look at something
  * and those that free leave it alone: names, simm_attached, simm_pending, simm_region_data, _size,

@@ -99,6 +99,8 @@ int main(void) {
   CHECK(strcmp(simm_version(), SIMM_VERSION_STRING) == 0);
   CHECK(strcmp(simm_status_name(SIMM_TIMEOUT), "timeout") == 0);
   CHECK(strcmp(simm_status_name(-77), "unknown") == 0);
+  CHECK(strstr(simm_status_text(SIMM_TIMEOUT), "deadline") != NULL);
+  CHECK(strcmp(simm_status_text(-77), "unknown") == 0);
   options.lanes = 1;
   CHECK(simm_connect(&options, &client) == SIMM_INVALID_ARGUMENT && client == NULL);
   CHECK(strstr(simm_last_error(), "lanes = 1") != NULL);
