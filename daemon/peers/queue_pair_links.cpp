@@ -16,7 +16,7 @@ namespace {
 constexpr base::TimeNs kDeliverRetryNs = 5 * base::kNsPerMs;
 // More than there are links: each has one job at a time.
 constexpr std::size_t kJobsMax = 1 << 16;
-// A server that has no room makes some for who has none, so the next attempt finds it.
+// A server that is full takes a place from another daemon, which the next attempt finds.
 constexpr std::uint32_t kFullAnswersTold = 4;
 
 std::string name_of(const transport::RdmaDevice& rail) {

@@ -1,6 +1,6 @@
 // How places for queue pairs are shared when there are fewer than are wanted. A data agent has a
-// fixed number of them for all shards and ports, and each needs memory that stays pinned. Nobody
-// shall have none because others came first with one for each port.
+// fixed number of them for all shards and ports, and each needs memory that stays pinned. No
+// daemon shall have none because others came first with one for each port.
 // Pure functions. Thread: any.
 #pragma once
 
@@ -41,8 +41,8 @@ enum class Admission {
   make_room,  // refuse, and the one that has most loses a place: the next attempt finds it
 };
 
-// Who has its part gets more only while a quarter of the places is free. That quarter is for those
-// who have less.
+// A daemon that has its part gets more only while a quarter of the places is free. That quarter is
+// for daemons that have less.
 [[nodiscard]] constexpr Admission admit(const Places& places) noexcept {
   const std::size_t part = std::max<std::size_t>(1, places.room / places.askers);
   if (places.own < part && places.taken < places.room) return Admission::take;
