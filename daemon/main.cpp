@@ -11,8 +11,8 @@
 #include "daemon/base/config_table.h"
 #include "daemon/base/log.h"
 #include "daemon/process/adopt_service.h"
+#include "daemon/process/data_daemon.h"
 #include "daemon/process/manager_daemon.h"
-#include "daemon/process/node_daemon.h"
 #include "daemon/process/privileges.h"
 #include "simm/version.h"
 
@@ -77,7 +77,7 @@ int serve(simm::NodeRole role, const CommandLine& line) {
   if (role != simm::NodeRole::storage) options.helper = simm::reach_adopt_helper(*config);
   if (const auto became = simm::become_user(config->user); !became) return fail(became.error());
   options.config = std::move(*config);
-  auto daemon = simm::NodeDaemon::create(std::move(options));
+  auto daemon = simm::DataDaemon::create(std::move(options));
   if (!daemon) return fail(daemon.error());
   return (*daemon)->run() ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -258,7 +258,7 @@ int CompletionQueue::fd() {
     if (!epoll_ && !make_fds()) return -1;
     engine_.want_bell();
   }
-  engine_.advance(this, false);  // announces what is in flight already
+  engine_.advance(this, false);  // announces what is in shared_read already
   const std::lock_guard lock(engine_.mutex());
   settle();
   return epoll_.get();

@@ -10,19 +10,19 @@
 namespace simm {
 namespace {
 
-// One number must not name nobody and the flight shards.
-static_assert(cluster::kNoPeer != engine::kFlights);
+// One number must not name nobody and the shared-read shards.
+static_assert(cluster::kNoPeer != engine::kSharedReads);
 
-flight::FlightConfig flight_config(const base::Config& config) {
-  flight::FlightConfig result;
+shared_reads::SharedReadConfig shared_read_config(const base::Config& config) {
+  shared_reads::SharedReadConfig result;
   result.requests_max = transport::LocalMeshConfig{}.credits * config.threading.data_agents;
   result.linger_ns = config.node.flight_linger_ms * base::kNsPerMs;
   return result;
 }
 
-engine::EngineConfig engine_config(const base::Config& config, bool has_flights) {
+engine::EngineConfig engine_config(const base::Config& config, bool has_shared_reads) {
   engine::EngineConfig result;
-  result.fetches = has_flights ? flight_config(config).fetches_max : 0;
+  result.fetches = has_shared_reads ? shared_read_config(config).fetches_max : 0;
   result.operations = config.engine.operations_max + result.fetches;
   result.requests = result.operations * 4;
   result.fence_budget_percent = config.engine.fence_budget_percent;
@@ -89,7 +89,7 @@ DataAgent::DataAgent(const DataAgentShared& shared, std::uint32_t index, Parts p
       recovered_(!parts.recovers),
       responder_(parts.mesh.responder(index)),
       requesters_(parts.mesh.requester(index), DataAgentNetwork::kPeersMax),
-      engine_(engine_config(shared.config, shared.has_flights), clock_,
+      engine_(engine_config(shared.config, shared.has_shared_reads), clock_,
               engine::PageHasher(shared.hash_seed), shared.placement, requesters_,
               engine::EngineCounters(own_lines(shared.counters), numbered("engine", index))),
       commands_(base::kMailboxMessages),
@@ -136,20 +136,20 @@ Outcome DataAgent::add_rdma(const DataAgentShared& shared, std::uint32_t index,
                             transport::RdmaCounters(shared.counters, numbered("rdma", index)));
 }
 
-Outcome DataAgent::add_flights(const DataAgentShared& shared, std::uint32_t index,
-                               const FlightParts& parts) {
-  auto made = flight::FlightServer::create(
-      flight_config(shared.config),
+Outcome DataAgent::add_shared_reads(const DataAgentShared& shared, std::uint32_t index,
+                                    const SharedReadParts& parts) {
+  auto made = shared_reads::SharedReadServer::create(
+      shared_read_config(shared.config),
       {engine_, clock_, parts.marks, parts.memory, parts.keys,
-       flight::FlightCounters(shared.counters, numbered("flight", index))});
+       shared_reads::SharedReadCounters(shared.counters, numbered("flight", index))});
   if (!made) return std::move(made).error();
-  flights_ = std::move(*made);
-  flight_responder_ = &parts.mesh.responder(index);
-  flight_responder_->connect(*flights_);
+  shared_reads_ = std::move(*made);
+  shared_read_responder_ = &parts.mesh.responder(index);
+  shared_read_responder_->connect(*shared_reads_);
   parts.mesh.requester(index).connect(engine_, &sessions_);
   requesters_.add(parts.mesh.requester(index));
-  requesters_.lead(engine::kFlights, &parts.mesh.requester(index));
-  engine_.use_flights(static_cast<std::uint16_t>(parts.mesh.size()), parts.marks);
+  requesters_.lead(engine::kSharedReads, &parts.mesh.requester(index));
+  engine_.use_shared_reads(static_cast<std::uint16_t>(parts.mesh.size()), parts.marks);
   return Done{};
 }
 
@@ -202,10 +202,10 @@ int DataAgent::do_work() noexcept {
   work += responder_.run_moves();  // what the server has just started
   if (far != nullptr) work += far->run_moves();
   if (rdma != nullptr) work += rdma->run_moves();
-  if (flights_ != nullptr) {
-    work += flight_responder_->do_work();
-    work += flights_->do_work();
-    work += flight_responder_->run_moves();
+  if (shared_reads_ != nullptr) {
+    work += shared_read_responder_->do_work();
+    work += shared_reads_->do_work();
+    work += shared_read_responder_->run_moves();
   }
   work += engine_.do_work();
   if (network_) has_news = network_->take_news() || has_news;
@@ -216,8 +216,9 @@ int DataAgent::do_work() noexcept {
 base::TimeNs DataAgent::next_deadline_ns() const noexcept {
   // Nobody wakes this agent when a copy made elsewhere is done.
   constexpr base::TimeNs kCopyPollNs = 50'000;
-  const bool waits_for_copies = responder_.waits_for_copies() ||
-                                (flights_ != nullptr && flight_responder_->waits_for_copies());
+  const bool waits_for_copies =
+      responder_.waits_for_copies() ||
+      (shared_reads_ != nullptr && shared_read_responder_->waits_for_copies());
   const base::TimeNs copies_ns =
       waits_for_copies ? clock_.now_ns() + kCopyPollNs : base::kNoDeadline;
   base::TimeNs next_ns =

@@ -22,10 +22,10 @@
 #include "daemon/engine/engine.h"
 #include "daemon/engine/requester_table.h"
 #include "daemon/engine/write_marks.h"
-#include "daemon/flight/flight_server.h"
 #include "daemon/server/server.h"
 #include "daemon/session/session_mail.h"
 #include "daemon/session/session_set.h"
+#include "daemon/shared_reads/shared_read_server.h"
 #include "daemon/store/store.h"
 #include "daemon/transport/local/local_mesh.h"
 
@@ -42,12 +42,12 @@ struct DataAgentShared {
   session::ControlWaker& control;
   std::uint64_t hash_seed;
   bool has_clients;
-  bool has_flights;
+  bool has_shared_reads;
 };
 
 // How a node fetches once what several of its processes read: of one data agent.
-struct FlightParts {
-  transport::LocalMesh& mesh;  // to the flight shards of all data agents
+struct SharedReadParts {
+  transport::LocalMesh& mesh;  // to the shared-read shards of all data agents
   engine::WriteMarks& marks;   // shared by all data agents
   std::span<std::byte> memory;
   memory::RegionKeys* keys = nullptr;  // what RDMA ports know of it; null: none does
@@ -67,8 +67,9 @@ public:
   DataAgent(const DataAgentShared& shared, std::uint32_t index, Parts parts);
   // At set-up, in a cluster, where this host has RDMA ports.
   Outcome add_rdma(const DataAgentShared& shared, std::uint32_t index, const RdmaRails& rails);
-  // At set-up, when shared.has_flights. Fails when memory for its tables is refused.
-  Outcome add_flights(const DataAgentShared& shared, std::uint32_t index, const FlightParts& parts);
+  // At set-up, when shared.has_shared_reads. Fails when memory for its tables is refused.
+  Outcome add_shared_reads(const DataAgentShared& shared, std::uint32_t index,
+                           const SharedReadParts& parts);
 
   // At set-up, in a cluster, behind add_rdma() and before the first turn: its ends of the
   // transports know whom they serve and tell.
@@ -114,8 +115,9 @@ private:
   std::optional<server::Server> server_;
   engine::PeerRequesters requesters_;
   engine::Engine engine_;
-  transport::LocalResponder* flight_responder_ = nullptr;
-  std::unique_ptr<flight::FlightServer> flights_;  // null: every read goes to its owner
+  transport::LocalResponder* shared_read_responder_ = nullptr;
+  std::unique_ptr<shared_reads::SharedReadServer>
+      shared_reads_;  // null: every read goes to its owner
   session::SessionCommands commands_;
   session::SessionEvents events_;
   session::SessionSet sessions_;

@@ -38,17 +38,18 @@ DataAgentNetwork::DataAgentNetwork(const base::Config& config, const base::Clock
       mover_(mover),
       waiter_(waiter),
       io_(std::move(io)),
-      asker_links_(kLinksMax + DataAgentRdma::kRdmaLinksMax),
-      asker_rosters_(kLinksMax + DataAgentRdma::kRdmaLinksMax),
+      own_roster_(kLinksMax + DataAgentRdma::kRdmaLinksMax),
+      requester_rosters_(kLinksMax + DataAgentRdma::kRdmaLinksMax),
       outgoing_(kLinkMessages, &waiter),
       incoming_(kLinkMessages, &waiter),
       maps_(&waiter) {
   if (asks) {
-    requester_.emplace(requester_config(config), clock, *io_, mover, asker_links_, outgoing_,
+    requester_.emplace(requester_config(config), clock, *io_, mover, own_roster_, outgoing_,
                        counters);
   }
   if (serves) {
-    responder_.emplace(responder_config(config), clock, *io_, asker_rosters_, incoming_, counters);
+    responder_.emplace(responder_config(config), clock, *io_, requester_rosters_, incoming_,
+                       counters);
   }
 }
 
@@ -57,7 +58,7 @@ Outcome DataAgentNetwork::add_rdma(const std::vector<transport::RdmaDevice*>& ra
                                    const transport::MemoryKeys& keys,
                                    const transport::RdmaCounters& counters) {
   auto made = DataAgentRdma::make({config_, clock_, rails, speeds, keys, mover_, waiter_, counters,
-                                   asker_links_, asker_rosters_,
+                                   own_roster_, requester_rosters_,
                                    requester_ ? &*requester_ : nullptr, responder_.has_value()});
   if (!made) return std::move(made).error();
   rdma_ = std::move(*made);

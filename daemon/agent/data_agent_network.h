@@ -76,8 +76,8 @@ private:
   transport::Mover& mover_;
   base::Waiter& waiter_;
   const std::unique_ptr<transport::SocketIo> io_;
-  transport::AskerLinks asker_links_;
-  transport::AskerRosters asker_rosters_;
+  transport::OwnRoster own_roster_;
+  transport::RequesterRosters requester_rosters_;
   transport::TcpLinkMailbox outgoing_;
   transport::TcpLinkMailbox incoming_;
   cluster::MapMailbox maps_;

@@ -32,8 +32,8 @@ public:
     transport::Mover& mover;
     base::Waiter& waiter;
     transport::RdmaCounters counters;
-    transport::AskerLinks& links;
-    transport::AskerRosters& rosters;
+    transport::OwnRoster& links;
+    transport::RequesterRosters& rosters;
     transport::Requester* tcp = nullptr;  // null: this agent asks nobody
     bool serves = false;
   };

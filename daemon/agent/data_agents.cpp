@@ -77,7 +77,7 @@ Expected<std::unique_ptr<DataAgents>> DataAgents::create(const Setup& setup) {
     members.push_back({&made->group_->waiter(i), made->movers_.back().get()});
   }
   made->mesh_ = std::make_unique<transport::LocalMesh>(transport::LocalMeshConfig{}, members);
-  Outcome added = made->make_flights(setup, members);
+  Outcome added = made->make_shared_reads(setup, members);
   if (added) added = made->add_agents(setup);
   if (!added) return std::move(added).error();
   made->start_prefault(setup);
@@ -98,19 +98,19 @@ void DataAgents::mark_deaths(const Setup& setup) {
   group_->mark_deaths(*death_mark_);
 }
 
-Outcome DataAgents::make_flights(const Setup& setup,
-                                 const std::vector<transport::LocalMember>& members) {
+Outcome DataAgents::make_shared_reads(const Setup& setup,
+                                      const std::vector<transport::LocalMember>& members) {
   // Storage daemons have no clients who could read together.
   const auto shards = static_cast<std::uint32_t>(members.size());
   const std::uint64_t bytes = shard_bytes_of(setup.config.node.cache_bytes, shards) * shards;
   if (!setup.clustered || !setup.has_clients || bytes == 0) return Done{};
   auto memory = store::ReservedMemory::map(bytes);
   if (!memory) return Error{memory.status(), "node.cache_bytes: " + memory.error().context};
-  flight_memory_ = std::make_unique<store::ReservedMemory>(std::move(*memory));
+  shared_read_memory_ = std::make_unique<store::ReservedMemory>(std::move(*memory));
   write_marks_ = std::make_unique<engine::WriteMarks>();
   transport::LocalMeshConfig config;
-  config.peer = engine::kFlights;
-  flight_mesh_ = std::make_unique<transport::LocalMesh>(config, members);
+  config.peer = engine::kSharedReads;
+  shared_read_mesh_ = std::make_unique<transport::LocalMesh>(config, members);
   return Done{};
 }
 
@@ -153,7 +153,7 @@ Expected<RecoveredPool> DataAgents::end_recovery() {
 Outcome DataAgents::add_agents(const Setup& setup) {
   const DataAgentShared shared{setup.config,    setup.clock,       setup.counters,
                                setup.errors,    *placement_,       setup.control,
-                               setup.hash_seed, setup.has_clients, flight_mesh_ != nullptr};
+                               setup.hash_seed, setup.has_clients, shared_read_mesh_ != nullptr};
   const std::uint32_t count = setup.config.threading.data_agents;
   auto stores = make_stores(setup);
   if (!stores) return std::move(stores).error();
@@ -174,17 +174,17 @@ Outcome DataAgents::add_agents(const Setup& setup) {
       if (!added) return added;
     }
     if (setup.clustered) agents_.back()->connect_network();
-    if (flight_mesh_ != nullptr) {
-      const std::size_t part = flight_memory_->bytes() / count;
+    if (shared_read_mesh_ != nullptr) {
+      const std::size_t part = shared_read_memory_->bytes() / count;
       // SAFETY: i < count, so the i-th of `count` equal parts lies inside.
-      const std::span<std::byte> memory(flight_memory_->data() + i * part, part);
+      const std::span<std::byte> memory(shared_read_memory_->data() + i * part, part);
       memory::RegionKeys* keys = nullptr;
       if (setup.rails != nullptr) {
-        flight_ranges_.push_back(setup.rails->add_own(memory));
-        keys = flight_ranges_.back().get();
+        shared_read_ranges_.push_back(setup.rails->add_own(memory));
+        keys = shared_read_ranges_.back().get();
       }
-      Outcome added =
-          agents_.back()->add_flights(shared, i, {*flight_mesh_, *write_marks_, memory, keys});
+      Outcome added = agents_.back()->add_shared_reads(
+          shared, i, {*shared_read_mesh_, *write_marks_, memory, keys});
       if (!added) return added;
     }
     group_->add(i, *agents_.back());

@@ -1,6 +1,6 @@
 // DataAgents: the data half of a daemon: the pool's memory, its shards, and the threads that run
 // them. Made whole, started, stopped, and only then destroyed.
-// Owned by NodeDaemon. Thread: control.
+// Owned by DataDaemon. Thread: control.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 #include "daemon/agent/local_placement.h"
 #include "daemon/agent/pool_recovery.h"
 #include "daemon/agent/rdma_rails.h"
-#include "daemon/attach/mailbox_data_plane.h"
+#include "daemon/attach/mailbox_session_control.h"
 #include "daemon/base/agent_group.h"
 #include "daemon/base/log.h"
 #include "daemon/memory/helper/foreign_arena.h"
@@ -95,7 +95,7 @@ public:
 
 private:
   DataAgents() = default;
-  Outcome make_flights(const Setup& setup, const std::vector<transport::LocalMember>& members);
+  Outcome make_shared_reads(const Setup& setup, const std::vector<transport::LocalMember>& members);
   Outcome add_agents(const Setup& setup);
   Expected<std::vector<std::unique_ptr<store::Store>>> make_stores(const Setup& setup);
   void mark_deaths(const Setup& setup);
@@ -108,10 +108,10 @@ private:
   std::vector<std::unique_ptr<transport::RegionMover>> movers_;
   std::unique_ptr<transport::LocalMesh> mesh_;
   // Null: every process fetches for itself what it reads.
-  std::unique_ptr<store::ReservedMemory> flight_memory_;
-  std::vector<std::unique_ptr<transport::RegisteredRange>> flight_ranges_;  // with RDMA ports
+  std::unique_ptr<store::ReservedMemory> shared_read_memory_;
+  std::vector<std::unique_ptr<transport::RegisteredRange>> shared_read_ranges_;  // with RDMA ports
   std::unique_ptr<engine::WriteMarks> write_marks_;
-  std::unique_ptr<transport::LocalMesh> flight_mesh_;
+  std::unique_ptr<transport::LocalMesh> shared_read_mesh_;
   std::vector<std::unique_ptr<DataAgent>> agents_;
   std::unique_ptr<PoolRecovery> recovery_;          // null: nothing to recover, or all is
   std::unique_ptr<memory::Prefaulter> prefaulter_;  // null: pages come when they are first touched

@@ -49,7 +49,7 @@ Expected<std::unique_ptr<RdmaRails>> RdmaRails::open(
     const transport::Nic& nic = nics.nics()[i];
     if (!nic.is_usable() || rails.size() == transport::kRailsMax) continue;
     const std::string prefix = "rdma.rail." + std::to_string(rails.size()) + ".";
-    const transport::VerbsEnderReport report{
+    const transport::QueuePairReaperReport report{
         &environment.log, environment.counters.counter(prefix + "ends_refused"),
         environment.counters.counter(prefix + "ends_given_up")};
     auto device = transport::VerbsDevice::open(device_config(config, nic), report);

@@ -1,8 +1,7 @@
 // RdmaRails: the RDMA ports that this daemon uses, opened, and all memory that is registered with
-// them: regions of clients, the pool, the memory of flights. A rail is one of those ports, and its
-// number here is its number everywhere.
-// Owned by NodeDaemon; outlives data agents and regions. Thread: control and registrar; local() and
-// remote() any data agent.
+// them: regions of clients, the pool, the memory of shared reads. A rail is one of those ports, and
+// its number here is its number everywhere. Owned by DataDaemon; outlives data agents and regions.
+// Thread: control and registrar; local() and remote() any data agent.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "daemon/attach/attachment.h"
-#include "daemon/attach/data_plane.h"
+#include "daemon/attach/session_control.h"
 #include "daemon/control/environment.h"
 #include "daemon/control/readiness.h"
 #include "daemon/control/service_manager.h"
@@ -46,7 +46,7 @@ struct ListenerView {
   std::uint32_t waiting = 0;
 };
 
-class AttachServer final : public AttachmentOwner, public DataPlaneEvents {
+class AttachServer final : public AttachmentOwner, public SessionControlEvents {
 public:
   explicit AttachServer(AttachServices services, std::uint64_t first_session_id);
   ~AttachServer() override;
@@ -78,7 +78,7 @@ public:
   void on_handshake_over(Attachment& attachment) override;
   void on_closed(Attachment& attachment) override;
 
-  // DataPlaneEvents.
+  // SessionControlEvents.
   void on_session_opened(std::uint64_t session_id, Status status) override;
   void on_name_space_opened(std::uint64_t session_id, Status status, std::uint16_t id) override;
   void on_region_added(std::uint64_t session_id, ipc::RegionHandle handle,

@@ -5,9 +5,9 @@
 //     └─────────┴──────────┴─ closed  └─────────┴────────┴─► draining ─► closed
 //
 // Until `opening` nothing outside this object knows of it, and whatever goes wrong just closes the
-// socket. Afterwards it closes through the data plane: no new submissions, what is in flight ends,
-// then memory and regions are freed. One request of a client is handled at a time; the next one
-// waits in its socket, so a client that floods only waits for itself.
+// socket. Afterwards it closes through the data plane: no new submissions, what is in shared_read
+// ends, then memory and regions are freed. One request of a client is handled at a time; the next
+// one waits in its socket, so a client that floods only waits for itself.
 //
 // Owned by its AttachServer. Thread: control.
 #pragma once
@@ -22,8 +22,8 @@
 #include <vector>
 
 #include "daemon/attach/closers.h"
-#include "daemon/attach/data_plane.h"
 #include "daemon/attach/region_opener.h"
+#include "daemon/attach/session_control.h"
 #include "daemon/attach/session_memory.h"
 #include "daemon/attach/session_memory_budget.h"
 #include "daemon/attach/tenant_account.h"
@@ -57,7 +57,7 @@ struct ReachEnd {
 
 struct AttachServices {
   Environment& environment;
-  DataPlane& plane;
+  SessionControl& plane;
   RegionOpener& opener;
   const TenantRules& tenants;
   TenantAccounts& accounts;
@@ -91,7 +91,7 @@ public:
   void close(const char* cause, ipc::PoisonReason poison = ipc::PoisonReason::none) {
     end(cause, poison, false);
   }
-  // The same, by a daemon that stops: the client still waits for what it has in flight.
+  // The same, by a daemon that stops: the client still waits for what it has in shared_read.
   void shut_down() { end("shutdown", ipc::PoisonReason::none, true); }
 
   // Answers of the data plane.

@@ -104,7 +104,7 @@ public:
     // Odd: never 0. The seed is drawn by the control thread for each agent and run.
     return mix(mixed ^ run_->wish.seed) | 1;
   }
-  // While on(): of a request that arrives, `id` from its asker.
+  // While on(): of a request that arrives, `id` from its requester.
   [[nodiscard]] std::uint64_t choose_request(std::uint64_t id) noexcept {
     if (!run_->wish.samples_requests) return id;
     if (id == 0) return choose();

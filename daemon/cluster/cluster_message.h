@@ -27,7 +27,7 @@ enum class Topic : std::uint8_t { nodes = 0, slots = 1, peers = 2, stats = 3 };
 inline constexpr std::uint8_t kTopicCount = 4;
 
 struct Question {
-  std::uint64_t id = 0;  // the asker's own
+  std::uint64_t id = 0;  // the requester's own
   Topic topic = Topic::nodes;
   std::string target;  // full name of a daemon ("storage/a"), or its plain name
   bool operator==(const Question&) const = default;

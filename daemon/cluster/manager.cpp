@@ -229,7 +229,7 @@ void Manager::take(ConnectionId from, const Answer& answered) {
   if (found == forwarded_.end() || found->second.asked != from) return;  // too late, or made up
   const Forwarded question = found->second;
   forwarded_.erase(found);
-  answer(question.asker, question.asker_id, answered.status, answered.text);
+  answer(question.requester, question.requester_id, answered.status, answered.text);
 }
 
 void Manager::answer(ConnectionId to, std::uint64_t id, Status status, std::string text) {
@@ -386,7 +386,8 @@ int Manager::answer_late() {
       continue;
     }
     at = forwarded_.erase(at);
-    answer(question.asker, question.asker_id, Status::timeout, "that daemon does not answer");
+    answer(question.requester, question.requester_id, Status::timeout,
+           "that daemon does not answer");
     ++done;
   }
   return done;

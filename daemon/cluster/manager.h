@@ -92,8 +92,8 @@ private:
     base::TimeNs pushed_ns = 0;
   };
   struct Forwarded {
-    ConnectionId asker = 0;
-    std::uint64_t asker_id = 0;
+    ConnectionId requester = 0;
+    std::uint64_t requester_id = 0;
     ConnectionId asked = 0;
     base::TimeNs until_ns = 0;
   };

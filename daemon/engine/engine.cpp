@@ -31,7 +31,7 @@ Engine::Engine(const EngineConfig& config, const base::Clock& clock, PageHasher 
       clock_(clock),
       hasher_(hasher),
       placement_(&placement),
-      flight_routes_(placement),
+      shared_read_routes_(placement),
       requesters_(requesters),
       counters_(counters),
       operations_(config.operations),
@@ -158,7 +158,7 @@ Engine::Progress& Engine::progress_of(const SubRequest& request) noexcept {
 
 void Engine::start(Progress& progress, SubRequest& entry) noexcept {
   open_request(progress, entry, 0, progress.operation->page_count);
-  entry.to_flights = flight_routes_.enabled() && is_shared(*progress.operation);
+  entry.to_shared_reads = shared_read_routes_.enabled() && is_shared(*progress.operation);
   dispatch(entry);
 }
 
@@ -208,7 +208,7 @@ SubRequest* Engine::split_first_run(SubRequest& request) noexcept {
   others->epoch = request.epoch;
   others->retried = request.retried;
   others->waits_for_map = request.waits_for_map;
-  others->to_flights = request.to_flights;
+  others->to_shared_reads = request.to_shared_reads;
   request.end = rest;
   return others;
 }
@@ -350,11 +350,11 @@ bool Engine::stays_open(SubRequest& request, Status status) noexcept {
     request.waits_for_map = true;
     return true;
   }
-  // No room at a flight shard: its owner is asked.
-  const bool is_declined = status == Status::no_space && request.route.peer == kFlights;
+  // No room at a shared-read shard: its owner is asked.
+  const bool is_declined = status == Status::no_space && request.route.peer == kSharedReads;
   if (is_declined && progress_of(request).phase == Phase::running) {
     counters_.declined.add();
-    request.to_flights = false;
+    request.to_shared_reads = false;
     return true;
   }
   return false;

@@ -31,8 +31,8 @@
 // others are `unreachable`; pages of other owners are not affected.
 //
 // A get that several processes of the node share (its caller says so, or the shape of its keys) is
-// not sent to owners on other daemons but to a flight shard of this one, which fetches for all of
-// them. A shard that has no room declines (Status::no_space), and the page goes to its owner.
+// not sent to owners on other daemons but to a shared-read shard of this one, which fetches for all
+// of them. A shard that has no room declines (Status::no_space), and the page goes to its owner.
 //
 // An agent part: do_work() runs the requesters' turns, timers, waiting posts and completions, and
 // is the only place from which on_complete() is called. No allocation after construction.
@@ -48,7 +48,6 @@
 #include "daemon/base/timer_wheel.h"
 #include "daemon/engine/engine_config.h"
 #include "daemon/engine/engine_counters.h"
-#include "daemon/engine/flight_routes.h"
 #include "daemon/engine/operation.h"
 #include "daemon/engine/operation_pool.h"
 #include "daemon/engine/page_hasher.h"
@@ -58,6 +57,7 @@
 #include "daemon/engine/request_pool.h"
 #include "daemon/engine/requester_table.h"
 #include "daemon/engine/route_shares.h"
+#include "daemon/engine/shared_read_routes.h"
 #include "daemon/engine/write_marks.h"
 
 namespace simm::engine {
@@ -72,12 +72,12 @@ public:
   // Batches are routed by this placement from now on; it must outlive its use here.
   void use_placement(const Placement& placement) noexcept {
     placement_ = &placement;
-    flight_routes_.use_placement(placement);
+    shared_read_routes_.use_placement(placement);
   }
-  // From now on shared reads of other daemons' objects go to the flight shards of this daemon, and
-  // writes leave their marks. At set-up; `marks` outlives the engine.
-  void use_flights(std::uint16_t shards, WriteMarks& marks) noexcept {
-    flight_routes_.use_shards(shards);
+  // From now on shared reads of other daemons' objects go to the shared-read shards of this daemon,
+  // and writes leave their marks. At set-up; `marks` outlives the engine.
+  void use_shared_reads(std::uint16_t shards, WriteMarks& marks) noexcept {
+    shared_read_routes_.use_shards(shards);
     marks_ = &marks;
   }
 
@@ -127,7 +127,7 @@ private:
   Progress& progress_of(const SubRequest& request) noexcept;
   bool is_shared(const Operation& operation) const noexcept;
   const Placement& routes_of(const SubRequest& request) const noexcept {
-    if (request.to_flights) return flight_routes_;
+    if (request.to_shared_reads) return shared_read_routes_;
     return *placement_;
   }
   base::TimeNs cancel_time(base::TimeNs now_ns, base::TimeNs deadline_ns) const noexcept;
@@ -180,7 +180,7 @@ private:
   const base::Clock& clock_;
   const PageHasher hasher_;
   const Placement* placement_;
-  FlightRoutes flight_routes_;
+  SharedReadRoutes shared_read_routes_;
   WriteMarks* marks_ = nullptr;
   RequesterTable& requesters_;
   EngineCounters counters_;

@@ -9,11 +9,13 @@
 namespace simm::engine {
 
 struct EngineConfig {
-  std::uint32_t operations = 1024;  // batches in flight; each costs memory only where it is used
-  // Messages in flight or waiting for credit. One for each operation is kept for its first message,
-  // as far as half of them go: many messages of some operations keep none of the others waiting.
+  std::uint32_t operations =
+      1024;  // batches in shared_read; each costs memory only where it is used
+  // Messages in shared_read or waiting for credit. One for each operation is kept for its first
+  // message, as far as half of them go: many messages of some operations keep none of the others
+  // waiting.
   std::uint32_t requests = 4096;
-  // Of those, so many are kept for fetches: what waits for a flight must not stand in its way.
+  // Of those, so many are kept for fetches: what waits for a shared read must not stand in its way.
   std::uint32_t fetches = 0;
   // Cap of one message. An owner gets its part of a batch in as few messages as it fits in.
   std::uint32_t pages_per_request_max = ipc::kPagesPerSubmissionMax;

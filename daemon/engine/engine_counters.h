@@ -47,7 +47,7 @@ struct EngineCounters {
   base::Counter resets;           // and not politely
   base::Counter retries;          // after a collateral fence
   base::Counter reroutes;         // pages asked again after wrong_epoch
-  base::Counter declined;         // pages that a flight shard had no room for
+  base::Counter declined;         // pages that a shared-read shard had no room for
   base::Counter timeouts;         // batches with a page that got no answer in time
   base::Counter late_replies;     // answers to requests that were over
   base::Counter bad_replies;      // answers that do not fit their request

@@ -32,7 +32,7 @@ struct Operation {
   std::array<transport::PageReply, ipc::kPagesPerSubmissionMax> replies;
   std::array<char, ipc::kKeyArenaBytes> key_bytes;  // what pages[i].key points into
 
-  // A fetch for others, made by the flights of this daemon: it goes to the owner itself.
+  // A fetch for others, made by the shared reads of this daemon: it goes to the owner itself.
   bool is_fetch = false;
 
   // The engine's own state.

@@ -11,7 +11,7 @@ Status public_status(ipc::Opcode opcode, Status internal) noexcept {
       return Status::not_found;
     case Status::cancelled:
       return Status::timeout;
-    // A get needs no space: a flight shard declined it when there was no time left to ask the
+    // A get needs no space: a shared-read shard declined it when there was no time left to ask the
     // owner.
     case Status::no_space:
       return opcode == ipc::Opcode::get ? Status::timeout : internal;

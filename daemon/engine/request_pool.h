@@ -28,10 +28,10 @@ struct SubRequest : base::ListLink<OpenTag>, base::ListLink<PendingTag> {
   std::uint32_t count = 0;
   std::uint32_t end = 0;
   Stage stage = Stage::unrouted;
-  bool retried = false;        // after a collateral fence
-  bool waits_for_map = false;  // its owner and we do not have the same map: nothing was done
-  bool to_flights = false;     // where it can
-  base::TimeNs resume_ns = 0;  // when it is asked again, if no new map comes before
+  bool retried = false;          // after a collateral fence
+  bool waits_for_map = false;    // its owner and we do not have the same map: nothing was done
+  bool to_shared_reads = false;  // where it can
+  base::TimeNs resume_ns = 0;    // when it is asked again, if no new map comes before
   base::Epoch epoch = 0;
   transport::Route route;
   transport::Request request;

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "daemon/engine/flight_routes.h"
+#include "daemon/engine/shared_read_routes.h"
 #include "daemon/transport/transport.h"
 #include "simm/check.h"
 
@@ -44,10 +44,11 @@ public:
 
   // A transport more, which gets its turns from now on. At set-up.
   void add(transport::Requester& requester) { requesters_.push_back(&requester); }
-  // From now on `requester`, one of those, leads to the peer (or to kFlights); null: nothing does.
+  // From now on `requester`, one of those, leads to the peer (or to kSharedReads); null: nothing
+  // does.
   void lead(base::PeerId peer, transport::Requester* requester) noexcept {
-    if (peer == kFlights) {
-      flights_ = requester;
+    if (peer == kSharedReads) {
+      shared_reads_ = requester;
       return;
     }
     SIMM_CHECK(peer.value < by_peer_.size());
@@ -56,7 +57,7 @@ public:
 
   transport::Requester* find(base::PeerId peer) noexcept override {
     if (peer.value < by_peer_.size()) return by_peer_[peer.value];
-    return peer == kFlights ? flights_ : nullptr;
+    return peer == kSharedReads ? shared_reads_ : nullptr;
   }
   int do_work() noexcept override {
     int work = 0;
@@ -67,7 +68,7 @@ public:
 private:
   std::vector<transport::Requester*> requesters_;
   std::vector<transport::Requester*> by_peer_;
-  transport::Requester* flights_ = nullptr;
+  transport::Requester* shared_reads_ = nullptr;
 };
 
 }  // namespace simm::engine

@@ -1,6 +1,6 @@
 // MetricsPage: the pages that the MetricsServer shows: everything that a daemon counts, and whether
 // it is alive and ready. The text is made at most once in kKeptNs, whoever asks how often, and is
-// shared by all who get it: so neither time nor memory grows with the number of askers.
+// shared by all who get it: so neither time nor memory grows with the number of requesters.
 // Owned by the composition root. Thread: control.
 #pragma once
 

@@ -192,7 +192,7 @@ void ClusterLinks::take(ipc::UniqueFd socket, const cluster::HelloResult& hello)
   std::optional<AskingDaemons::Link> owned = asking_daemons_.greet(hello);
   if (!owned) return refused_.add();
   const std::uint64_t id = next_link_++;
-  // Nobody looks for the askers of a server by number, so each connection has one of its own.
+  // Nobody looks for the requesters of a server by number, so each connection has one of its own.
   transport::TcpLink link{std::move(socket),
                           base::PeerId{static_cast<std::uint32_t>(id)},
                           shard,
@@ -315,11 +315,11 @@ std::string ClusterLinks::report() const {
     one["queue_pairs_trouble"] = rdma.trouble;
     peers.push_back(std::move(one));
   }
-  std::map<std::string, std::size_t> askers;
-  for (const auto& [id, from] : incoming_) ++askers[cluster::full_name(from.asker)];
+  std::map<std::string, std::size_t> requesters;
+  for (const auto& [id, from] : incoming_) ++requesters[cluster::full_name(from.requester)];
   Json asking = Json::array();
-  auto asking_by_rdma = queue_pairs_.askers();
-  for (const auto& [name, connections] : askers) {
+  auto asking_by_rdma = queue_pairs_.requesters();
+  for (const auto& [name, connections] : requesters) {
     asking.push_back(
         {{"name", name}, {"connections", connections}, {"queue_pairs", asking_by_rdma[name]}});
   }

@@ -103,7 +103,7 @@ private:
     std::string trouble;                    // why there was no connection the last time
   };
   struct Incoming {
-    cluster::DaemonIdentity asker;
+    cluster::DaemonIdentity requester;
     std::uint16_t shard = 0;
     AskingDaemons::Link link;
   };

@@ -214,11 +214,11 @@ void QueuePairLinks::take(ipc::UniqueFd socket, const cluster::HelloResult& hell
   if (!is_served) return refused_.add();
   const std::uint64_t id = next_link_++;
   Link& link = links_[id];
-  // Nobody looks for the askers of a server by number, so each connection has one of its own.
+  // Nobody looks for the requesters of a server by number, so each connection has one of its own.
   link.peer = base::PeerId{static_cast<std::uint32_t>(id)};
   link.shard = shard;
   link.agent = shard;
-  link.asker = hello.peer;
+  link.requester = hello.peer;
   link.owned = std::move(owned);
   link.keys = link_keys(hello, access_.secret);
   link.state = State::offering;
@@ -315,7 +315,7 @@ bool QueuePairLinks::has_another(std::uint64_t id, const Link& link) const {
 }
 
 bool QueuePairLinks::admits(Link& link) {
-  const std::string name = cluster::full_name(link.asker);
+  const std::string name = cluster::full_name(link.requester);
   std::map<std::string, std::size_t> held{{name, 0}};
   Places places;
   places.room = setup_.agents[link.agent].room;
@@ -323,9 +323,9 @@ bool QueuePairLinks::admits(Link& link) {
     if (other.is_outgoing || !other.has_place || other.agent != link.agent) continue;
     ++places.taken;
     // A place that is being made counts as had: several attempts make one each, and no more.
-    ++held[other.ends_for.empty() ? cluster::full_name(other.asker) : other.ends_for];
+    ++held[other.ends_for.empty() ? cluster::full_name(other.requester) : other.ends_for];
   }
-  places.askers = held.size();
+  places.requesters = held.size();
   places.own = held.at(name);
   const auto greediest = std::max_element(
       held.begin(), held.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -340,10 +340,10 @@ void QueuePairLinks::take_place(const std::string& from, std::size_t agent, cons
   std::vector<std::uint64_t> open;
   for (const auto& [id, link] : links_) {
     if (link.is_outgoing || link.state != State::open || link.agent != agent) continue;
-    if (link.ends_for.empty() && cluster::full_name(link.asker) == from) open.push_back(id);
+    if (link.ends_for.empty() && cluster::full_name(link.requester) == from) open.push_back(id);
   }
   if (open.empty()) return;
-  // Any: the agents of one asker can not be told apart, and no one of them shall lose all.
+  // Any: the agents of one requester can not be told apart, and no one of them shall lose all.
   const std::uint64_t id = open[access_.random.below(open.size())];
   Link& link = links_.at(id);
   made_room_.add();
@@ -352,7 +352,7 @@ void QueuePairLinks::take_place(const std::string& from, std::size_t agent, cons
   drop(id, link);
 }
 
-// The asker hangs up, or is hung up on.
+// The requester hangs up, or is hung up on.
 void QueuePairLinks::refuse(std::uint64_t id, Link& link, QueuePairRefusal refusal) {
   refused_.add();
   link.has_place = false;
@@ -481,12 +481,13 @@ std::map<std::uint32_t, QueuePairLinks::View> QueuePairLinks::views() const {
   return views;
 }
 
-std::map<std::string, std::size_t> QueuePairLinks::askers() const {
-  std::map<std::string, std::size_t> askers;
+std::map<std::string, std::size_t> QueuePairLinks::requesters() const {
+  std::map<std::string, std::size_t> requesters;
   for (const auto& [id, link] : links_) {
-    if (!link.is_outgoing && link.state == State::open) ++askers[cluster::full_name(link.asker)];
+    if (!link.is_outgoing && link.state == State::open)
+      ++requesters[cluster::full_name(link.requester)];
   }
-  return askers;
+  return requesters;
 }
 
 }  // namespace simm::control

@@ -88,7 +88,7 @@ public:
   // Of those that this daemon dials, by number of the peer.
   [[nodiscard]] std::map<std::uint32_t, View> views() const;
   // Of those that others have dialled, by their name.
-  [[nodiscard]] std::map<std::string, std::size_t> askers() const;
+  [[nodiscard]] std::map<std::string, std::size_t> requesters() const;
 
 private:
   enum class State : std::uint8_t {
@@ -110,15 +110,15 @@ private:
     std::unique_ptr<ClusterChannel> channel;
     std::unique_ptr<Deadline> deadline;  // of what the other end has to do
     std::unique_ptr<transport::RdmaLink> made;
-    transport::LinkKeys keys;        // of the last hello
-    cluster::DaemonIdentity asker;   // incoming
-    AskingDaemons::Link owned;       // incoming
-    bool has_place = false;          // incoming: it was admitted
-    std::string ends_for;            // incoming: the asker who gets its place
-    std::uint32_t full_answers = 0;  // outgoing: how often in a row the server had no room
-    bool says_place = false;         // outgoing: the server knows places
-    std::size_t silences = 0;        // outgoing: how often its far end did not answer
-    std::string trouble;             // why there was none the last time
+    transport::LinkKeys keys;           // of the last hello
+    cluster::DaemonIdentity requester;  // incoming
+    AskingDaemons::Link owned;          // incoming
+    bool has_place = false;             // incoming: it was admitted
+    std::string ends_for;               // incoming: the requester who gets its place
+    std::uint32_t full_answers = 0;     // outgoing: how often in a row the server had no room
+    bool says_place = false;            // outgoing: the server knows places
+    std::size_t silences = 0;           // outgoing: how often its far end did not answer
+    std::string trouble;                // why there was none the last time
   };
   // A shard of a peer that an agent has reached. By number: in the order in which that was.
   struct Route {
@@ -154,9 +154,9 @@ private:
   Links::iterator retire(Links::iterator at);
   // Another link of the same route works.
   [[nodiscard]] bool has_another(std::uint64_t id, const Link& link) const;
-  // Whether the agent has a place for that link, which its asker shall have.
+  // Whether the agent has a place for that link, which its requester shall have.
   bool admits(Link& link);
-  // Ends any link of one asker to that agent, for another one.
+  // Ends any link of one requester to that agent, for another one.
   void take_place(const std::string& from, std::size_t agent, const std::string& to);
 
   Links::iterator find(const ClusterChannel& channel);

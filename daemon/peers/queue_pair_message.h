@@ -1,7 +1,7 @@
 // What two daemons tell each other to connect queue pairs, in the sealed frames of a connection of
-// purpose queue_pair: an offer of the asker, an answer of the server. Both are fixed structs of 56
-// bytes; HELLO.md has the table. A frame that decode_*() refuses ends its connection.
-// Thread: any (pure functions).
+// purpose queue_pair: an offer of the requester, an answer of the server. Both are fixed structs of
+// 56 bytes; HELLO.md has the table. A frame that decode_*() refuses ends its connection. Thread:
+// any (pure functions).
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ namespace simm::control {
 // Why there is none. The numbers are part of the wire; only append.
 enum class QueuePairRefusal : std::uint16_t {
   none = 0,
-  no_rail = 1,         // no port of the server reaches the asker's
+  no_rail = 1,         // no port of the server reaches the requester's
   not_ready = 2,       // its pool is not registered with that port yet
   no_room = 3,         // the device, or the data agent, takes no more
   failed = 4,          // the device refused to connect
@@ -36,10 +36,11 @@ inline constexpr std::size_t kQueuePairMessageBytes = 56;
 using QueuePairMessage = std::array<std::byte, kQueuePairMessageBytes>;
 
 // Rails have the same order on most hosts of a cluster. So a server that can not tell which of its
-// rails reaches the asker's takes the one of the same place.
+// rails reaches the requester's takes the one of the same place.
 struct QueuePairOffer {
   transport::QueuePairAddress address;
-  std::optional<std::uint8_t> place;  // of the asker's rail; nothing to a peer that knows no places
+  std::optional<std::uint8_t>
+      place;  // of the requester's rail; nothing to a peer that knows no places
 };
 inline constexpr std::size_t kRailPlaces = 255;
 

@@ -26,13 +26,13 @@ struct RailShare {
   return {std::min(shards, room), each};
 }
 
-// Of a serving agent: its places as one more asker finds them.
+// Of a serving agent: its places as one more requester finds them.
 struct Places {
   std::size_t room = 0;
   std::size_t taken = 0;
-  std::size_t askers = 0;  // daemons that have places, the new one included
-  std::size_t own = 0;     // that it has
-  std::size_t most = 0;    // that another one has
+  std::size_t requesters = 0;  // daemons that have places, the new one included
+  std::size_t own = 0;         // that it has
+  std::size_t most = 0;        // that another one has
 };
 
 enum class Admission {
@@ -44,7 +44,7 @@ enum class Admission {
 // A daemon that has its part gets more only while a quarter of the places is free. That quarter is
 // for daemons that have less.
 [[nodiscard]] constexpr Admission admit(const Places& places) noexcept {
-  const std::size_t part = std::max<std::size_t>(1, places.room / places.askers);
+  const std::size_t part = std::max<std::size_t>(1, places.room / places.requesters);
   if (places.own < part && places.taken < places.room) return Admission::take;
   if (places.taken < places.room - places.room / 4) return Admission::take;
   const bool is_unjust = places.own < part && places.most > places.own + 1;

@@ -12,14 +12,14 @@ FairQueue::FairQueue(const ServerConfig& config)
       lane_count_(std::max(config.tenants_max, 1u)),
       quantum_bytes_(static_cast<std::int64_t>(config.quantum_bytes)),
       lanes_(std::make_unique<Lane[]>(lane_count_)),
-      askers_(std::make_unique<Asker[]>(config.requests_max)),
-      turns_(std::make_unique<AskerTurns[]>(config.requests_max)),
+      requesters_(std::make_unique<Queuer[]>(config.requests_max)),
+      turns_(std::make_unique<RequesterTurns[]>(config.requests_max)),
       bucket_mask_(std::bit_ceil(std::max(config.requests_max, 1u)) - 1),
-      asker_buckets_(std::make_unique<Bucket<Asker>[]>(bucket_mask_ + 1)),
-      turn_buckets_(std::make_unique<Bucket<AskerTurns>[]>(bucket_mask_ + 1)) {
+      requester_buckets_(std::make_unique<Bucket<Queuer>[]>(bucket_mask_ + 1)),
+      turn_buckets_(std::make_unique<Bucket<RequesterTurns>[]>(bucket_mask_ + 1)) {
   SIMM_CHECK(quantum_bytes_ > 0);
   for (std::uint32_t i = 0; i < config.requests_max; ++i) {
-    free_askers_.push_back(askers_[i]);
+    free_requesters_.push_back(requesters_[i]);
     free_turns_.push_back(turns_[i]);
   }
 }
@@ -46,38 +46,38 @@ std::uint32_t FairQueue::enter_lane(base::TenantId tenant) noexcept {
   return chosen;
 }
 
-std::uint32_t FairQueue::bucket_of(std::uint32_t lane, std::uint64_t asker) const noexcept {
+std::uint32_t FairQueue::bucket_of(std::uint32_t lane, std::uint64_t requester) const noexcept {
   constexpr std::uint64_t kSpread = 0x9e3779b97f4a7c15;
-  const std::uint64_t mixed = (asker ^ (std::uint64_t{lane} << 32)) * kSpread;
+  const std::uint64_t mixed = (requester ^ (std::uint64_t{lane} << 32)) * kSpread;
   return static_cast<std::uint32_t>(mixed >> 32) & bucket_mask_;
 }
 
-FairQueue::Asker& FairQueue::enter_asker(std::uint64_t id) noexcept {
-  Bucket<Asker>& bucket = asker_buckets_[bucket_of(0, id)];
-  Asker* asker = bucket.front();
-  while (asker != nullptr && asker->id != id) asker = bucket.next(*asker);
-  if (asker == nullptr) {
-    asker = free_askers_.pop_front();
-    asker->id = id;
-    bucket.push_front(*asker);
+FairQueue::Queuer& FairQueue::enter_requester(std::uint64_t id) noexcept {
+  Bucket<Queuer>& bucket = requester_buckets_[bucket_of(0, id)];
+  Queuer* requester = bucket.front();
+  while (requester != nullptr && requester->id != id) requester = bucket.next(*requester);
+  if (requester == nullptr) {
+    requester = free_requesters_.pop_front();
+    requester->id = id;
+    bucket.push_front(*requester);
   }
-  ++asker->jobs;
-  return *asker;
+  ++requester->jobs;
+  return *requester;
 }
 
-FairQueue::AskerTurns& FairQueue::enter_turns(std::uint32_t lane, Asker& asker) noexcept {
-  Bucket<AskerTurns>& bucket = turn_buckets_[bucket_of(lane, asker.id)];
-  AskerTurns* turns = bucket.front();
-  while (turns != nullptr && (turns->lane != lane || turns->asker != &asker)) {
+FairQueue::RequesterTurns& FairQueue::enter_turns(std::uint32_t lane, Queuer& requester) noexcept {
+  Bucket<RequesterTurns>& bucket = turn_buckets_[bucket_of(lane, requester.id)];
+  RequesterTurns* turns = bucket.front();
+  while (turns != nullptr && (turns->lane != lane || turns->requester != &requester)) {
     turns = bucket.next(*turns);
   }
   if (turns == nullptr) {
     turns = free_turns_.pop_front();
     turns->lane = lane;
-    turns->asker = &asker;
+    turns->requester = &requester;
     turns->credit_bytes = 0;
     bucket.push_front(*turns);
-    ++lanes_[lane].askers;
+    ++lanes_[lane].requesters;
   }
   ++turns->jobs;
   return *turns;
@@ -89,37 +89,38 @@ void FairQueue::enter(Job& job, base::TenantId tenant) noexcept {
     bytes += std::min(page.slice.length, config_.small_bytes_max + 1);
   }
   job.is_small = bytes <= config_.small_bytes_max;
-  const AskerTurns& turns = enter_turns(enter_lane(tenant), enter_asker(job.incoming->asker_id));
+  const RequesterTurns& turns =
+      enter_turns(enter_lane(tenant), enter_requester(job.incoming->requester_id));
   job.turns = static_cast<std::uint32_t>(&turns - turns_.get());
 }
 
 void FairQueue::leave(Job& job) noexcept {
-  AskerTurns& turns = turns_of(job);
-  Asker& asker = *turns.asker;
+  RequesterTurns& turns = turns_of(job);
+  Queuer& requester = *turns.requester;
   Lane& lane = lanes_[turns.lane];
-  SIMM_CHECK(lane.jobs > 0 && turns.jobs > 0 && asker.jobs > 0);
+  SIMM_CHECK(lane.jobs > 0 && turns.jobs > 0 && requester.jobs > 0);
   if (--lane.jobs == 0) --occupied_;
   if (--turns.jobs == 0) {
-    --lane.askers;
+    --lane.requesters;
     turns.base::ListLink<ExemptTag>::unlink();
     turns.base::ListLink<BucketTag>::unlink();
     free_turns_.push_front(turns);
   }
-  if (--asker.jobs > 0) return;
-  SIMM_CHECK(asker.moves == 0);
-  asker.unlink();
-  free_askers_.push_front(asker);
+  if (--requester.jobs > 0) return;
+  SIMM_CHECK(requester.moves == 0);
+  requester.unlink();
+  free_requesters_.push_front(requester);
 }
 
 // ---- who waits ----
 
-void FairQueue::make_ready(AskerTurns& turns) noexcept {
+void FairQueue::make_ready(RequesterTurns& turns) noexcept {
   Lane& lane = lanes_[turns.lane];
   lane.ready.push_back(turns);
   if (!lane.linked()) waiting_.push_back(lane);
 }
 
-void FairQueue::take_off(AskerTurns& turns) noexcept {
+void FairQueue::take_off(RequesterTurns& turns) noexcept {
   Lane& lane = lanes_[turns.lane];
   turns.base::ListLink<TurnTag>::unlink();
   if (turns.is_parked) {
@@ -129,20 +130,20 @@ void FairQueue::take_off(AskerTurns& turns) noexcept {
   }
 }
 
-bool FairQueue::wake(AskerTurns& turns) noexcept {
+bool FairQueue::wake(RequesterTurns& turns) noexcept {
   if (!turns.is_parked || choose(turns) == nullptr) return false;
   take_off(turns);
   make_ready(turns);
   return true;
 }
 
-void FairQueue::note_exempt(AskerTurns& turns) noexcept {
+void FairQueue::note_exempt(RequesterTurns& turns) noexcept {
   if (turns.base::ListLink<ExemptTag>::linked() || choose_exempt(turns) == nullptr) return;
   exempt_.push_back(turns);
 }
 
 void FairQueue::push(Job& job) noexcept {
-  AskerTurns& turns = turns_of(job);
+  RequesterTurns& turns = turns_of(job);
   (job.is_small ? turns.small : turns.large).push_back(job);
   if (turns.base::ListLink<TurnTag>::linked()) {
     (void)wake(turns);
@@ -153,7 +154,7 @@ void FairQueue::push(Job& job) noexcept {
 }
 
 void FairQueue::remove(Job& job) noexcept {
-  AskerTurns& turns = turns_of(job);
+  RequesterTurns& turns = turns_of(job);
   (job.is_small ? turns.small : turns.large).remove(job);
   // Credit and debt stay as long as there are jobs: they come back when their moves have ended.
   if (!turns.small.empty() || !turns.large.empty()) return;
@@ -163,22 +164,22 @@ void FairQueue::remove(Job& job) noexcept {
 
 // ---- the window ----
 
-bool FairQueue::may_pass(const AskerTurns& turns) const noexcept {
-  return turns.asker->small_moves < std::min(config_.moves_max / 16, kSmallMovesMax);
+bool FairQueue::may_pass(const RequesterTurns& turns) const noexcept {
+  return turns.requester->small_moves < std::min(config_.moves_max / 16, kSmallMovesMax);
 }
 
-Job* FairQueue::choose(AskerTurns& turns) noexcept {
-  const Asker& asker = *turns.asker;
-  const bool has_room =
-      asker.moves == 0 || (asker.moves < config_.moves_max && asker.move_bytes < config_.bytes_max);
+Job* FairQueue::choose(RequesterTurns& turns) noexcept {
+  const Queuer& requester = *turns.requester;
+  const bool has_room = requester.moves == 0 || (requester.moves < config_.moves_max &&
+                                                 requester.move_bytes < config_.bytes_max);
   const bool takes_large = has_room && !turns.large.empty();
   const bool takes_small = !turns.small.empty() && (has_room || may_pass(turns));
   if (takes_small && (turns.small_is_next || !takes_large)) return turns.small.front();
   return takes_large ? turns.large.front() : nullptr;
 }
 
-Job* FairQueue::choose_exempt(AskerTurns& turns) noexcept {
-  const bool has_none = turns.asker->moves == 0;
+Job* FairQueue::choose_exempt(RequesterTurns& turns) noexcept {
+  const bool has_none = turns.requester->moves == 0;
   if (!turns.small.empty() && (has_none || may_pass(turns))) return turns.small.front();
   return has_none ? turns.large.front() : nullptr;
 }
@@ -197,10 +198,10 @@ void FairQueue::begin_turn(base::TimeNs now_ns) noexcept {
 }
 
 std::uint64_t FairQueue::begin_move(const Job& job, std::uint64_t bytes) noexcept {
-  Asker& asker = *turns_of(job).asker;
-  ++asker.moves;
-  if (job.is_small) ++asker.small_moves;
-  asker.move_bytes += bytes;
+  Queuer& requester = *turns_of(job).requester;
+  ++requester.moves;
+  if (job.is_small) ++requester.small_moves;
+  requester.move_bytes += bytes;
   ++moves_;
   ++fresh_moves_[age_ % 2];
   fresh_bytes_[age_ % 2] += bytes;
@@ -208,19 +209,19 @@ std::uint64_t FairQueue::begin_move(const Job& job, std::uint64_t bytes) noexcep
 }
 
 void FairQueue::end_move(const Job& job, std::uint64_t bytes, std::uint64_t age) noexcept {
-  AskerTurns& turns = turns_of(job);
-  Asker& asker = *turns.asker;
-  SIMM_CHECK(asker.moves > 0 && asker.move_bytes >= bytes);
-  --asker.moves;
-  if (job.is_small) --asker.small_moves;
-  asker.move_bytes -= bytes;
+  RequesterTurns& turns = turns_of(job);
+  Queuer& requester = *turns.requester;
+  SIMM_CHECK(requester.moves > 0 && requester.move_bytes >= bytes);
+  --requester.moves;
+  if (job.is_small) --requester.small_moves;
+  requester.move_bytes -= bytes;
   --moves_;
   if (age + 1 >= age_) {
     --fresh_moves_[age % 2];
     fresh_bytes_[age % 2] -= bytes;
   }
   (void)wake(turns);
-  while (!asker.parked.empty() && wake(*asker.parked.front())) {
+  while (!requester.parked.empty() && wake(*requester.parked.front())) {
   }
   note_exempt(turns);
 }
@@ -237,22 +238,23 @@ Job* FairQueue::next() noexcept {
       if (lane.credit_bytes <= 0) waiting_.move_to_back(lane);
       continue;
     }
-    AskerTurns& turns = *lane.ready.front();
+    RequesterTurns& turns = *lane.ready.front();
     if (turns.credit_bytes <= 0) {
-      turns.credit_bytes = lane.askers == 1 ? quantum_bytes_ : turns.credit_bytes + quantum_bytes_;
+      turns.credit_bytes =
+          lane.requesters == 1 ? quantum_bytes_ : turns.credit_bytes + quantum_bytes_;
       if (turns.credit_bytes <= 0) lane.ready.move_to_back(turns);
       continue;
     }
     if (Job* const job = choose(turns)) return job;
     take_off(turns);
-    turns.asker->parked.push_back(turns);
+    turns.requester->parked.push_back(turns);
     turns.is_parked = true;
   }
   return nullptr;
 }
 
 Job* FairQueue::next_exempt() noexcept {
-  while (AskerTurns* const turns = exempt_.front()) {
+  while (RequesterTurns* const turns = exempt_.front()) {
     if (Job* const job = choose_exempt(*turns)) {
       exempt_.move_to_back(*turns);
       return job;
@@ -263,7 +265,7 @@ Job* FairQueue::next_exempt() noexcept {
 }
 
 void FairQueue::charge(const Job& job, std::uint64_t bytes) noexcept {
-  AskerTurns& turns = turns_of(job);
+  RequesterTurns& turns = turns_of(job);
   Lane& lane = lanes_[turns.lane];
   turns.small_is_next = !job.is_small;
   turns.credit_bytes -= static_cast<std::int64_t>(bytes);

@@ -1,18 +1,18 @@
 // FairQueue: whose turn it is to move bytes, and how many moves may be under way.
 //
 // Turns: deficit round robin (Shreedhar and Varghese, 1996), in bytes, over tenants, and inside a
-// tenant over its askers: the daemons that ask. Requests of one tenant and asker are served in the
-// order in which they came, large ones and small ones by turns. A page may be longer than the
-// quantum: its tenant and asker then run up a debt and miss turns until it is paid. One that is
-// alone has none.
+// tenant over its requesters: the daemons that ask. Requests of one tenant and requester are served
+// in the order in which they came, large ones and small ones by turns. A page may be longer than
+// the quantum: its tenant and requester then run up a debt and miss turns until it is paid. One
+// that is alone has none.
 //
-// Window: each asker has one, moves_max and bytes_max, so what it has under way takes no room from
-// others for long; n askers have n windows under way at most, and a page and kSmallMovesMax short
-// pages each. Moves that began in this kAgeNs or the last one share one more window of the same
-// size: while they fill it, as they do when this server is what is slow, turns decide who goes on.
-// A move that takes longer waits for its asker or its network, and is only its asker's. An asker
-// that has nothing under way may begin a move always, and a small request passes large ones that
-// have no room.
+// Window: each requester has one, moves_max and bytes_max, so what it has under way takes no room
+// from others for long; n requesters have n windows under way at most, and a page and
+// kSmallMovesMax short pages each. Moves that began in this kAgeNs or the last one share one more
+// window of the same size: while they fill it, as they do when this server is what is slow, turns
+// decide who goes on. A move that takes longer waits for its requester or its network, and is only
+// its requester's. A requester that has nothing under way may begin a move always, and a small
+// request passes large ones that have no room.
 //
 // Thread: the server's data agent. All calls take constant time but enter(), which looks at the
 // tenants.
@@ -35,8 +35,8 @@ class FairQueue {
 public:
   explicit FairQueue(const ServerConfig& config);
 
-  // One more job: it gets the turns of its tenant and asker. Tenants beyond tenants_max share the
-  // last lane.
+  // One more job: it gets the turns of its tenant and requester. Tenants beyond tenants_max share
+  // the last lane.
   void enter(Job& job, base::TenantId tenant) noexcept;
   void leave(Job& job) noexcept;
 
@@ -75,11 +75,11 @@ private:
   struct TurnTag {};
   struct BucketTag {};
   struct ExemptTag {};
-  struct AskerTurns;
-  using TurnList = base::IntrusiveList<AskerTurns, TurnTag>;
+  struct RequesterTurns;
+  using TurnList = base::IntrusiveList<RequesterTurns, TurnTag>;
 
   // In a bucket while it has jobs, or on the list of the free.
-  struct Asker : base::ListLink<BucketTag> {
+  struct Queuer : base::ListLink<BucketTag> {
     std::uint64_t id = 0;
     std::uint32_t jobs = 0;  // entered
     std::uint32_t moves = 0;
@@ -87,13 +87,13 @@ private:
     std::uint64_t move_bytes = 0;
     TurnList parked;  // its turns in any lane that wait, but have no room
   };
-  // Of one asker in one lane. On its lane's list while a job of it waits and it has room, or
+  // Of one requester in one lane. On its lane's list while a job of it waits and it has room, or
   // parked.
-  struct AskerTurns : base::ListLink<TurnTag>,
-                      base::ListLink<BucketTag>,
-                      base::ListLink<ExemptTag> {
+  struct RequesterTurns : base::ListLink<TurnTag>,
+                          base::ListLink<BucketTag>,
+                          base::ListLink<ExemptTag> {
     std::uint32_t lane = 0;
-    Asker* asker = nullptr;
+    Queuer* requester = nullptr;
     std::uint32_t jobs = 0;  // entered
     std::int64_t credit_bytes = 0;
     bool is_parked = false;
@@ -106,32 +106,32 @@ private:
 
   struct Lane : base::ListLink<LaneTag> {
     base::TenantId tenant;
-    std::uint32_t jobs = 0;    // entered
-    std::uint32_t askers = 0;  // with a job
+    std::uint32_t jobs = 0;        // entered
+    std::uint32_t requesters = 0;  // with a job
     std::int64_t credit_bytes = 0;
     std::uint64_t charged_bytes = 0;
     TurnList ready;
   };
 
   [[nodiscard]] std::uint32_t enter_lane(base::TenantId tenant) noexcept;
-  [[nodiscard]] Asker& enter_asker(std::uint64_t id) noexcept;
-  [[nodiscard]] AskerTurns& enter_turns(std::uint32_t lane, Asker& asker) noexcept;
-  [[nodiscard]] std::uint32_t bucket_of(std::uint32_t lane, std::uint64_t asker) const noexcept;
-  AskerTurns& turns_of(const Job& job) noexcept { return turns_[job.turns]; }
-  void make_ready(AskerTurns& turns) noexcept;
-  void take_off(AskerTurns& turns) noexcept;
+  [[nodiscard]] Queuer& enter_requester(std::uint64_t id) noexcept;
+  [[nodiscard]] RequesterTurns& enter_turns(std::uint32_t lane, Queuer& requester) noexcept;
+  [[nodiscard]] std::uint32_t bucket_of(std::uint32_t lane, std::uint64_t requester) const noexcept;
+  RequesterTurns& turns_of(const Job& job) noexcept { return turns_[job.turns]; }
+  void make_ready(RequesterTurns& turns) noexcept;
+  void take_off(RequesterTurns& turns) noexcept;
   // Lets a parked one have turns again if it has room (true).
-  bool wake(AskerTurns& turns) noexcept;
-  void note_exempt(AskerTurns& turns) noexcept;
+  bool wake(RequesterTurns& turns) noexcept;
+  void note_exempt(RequesterTurns& turns) noexcept;
 
   [[nodiscard]] bool is_open() const noexcept {
     return fresh_moves_[0] + fresh_moves_[1] < config_.moves_max &&
            fresh_bytes_[0] + fresh_bytes_[1] < config_.bytes_max;
   }
-  [[nodiscard]] bool may_pass(const AskerTurns& turns) const noexcept;
+  [[nodiscard]] bool may_pass(const RequesterTurns& turns) const noexcept;
   // The job that may begin a move: when the shared window is open, and when it is not. Null: none.
-  [[nodiscard]] Job* choose(AskerTurns& turns) noexcept;
-  [[nodiscard]] Job* choose_exempt(AskerTurns& turns) noexcept;
+  [[nodiscard]] Job* choose(RequesterTurns& turns) noexcept;
+  [[nodiscard]] Job* choose_exempt(RequesterTurns& turns) noexcept;
   [[nodiscard]] Job* next_exempt() noexcept;
 
   const ServerConfig config_;
@@ -139,16 +139,17 @@ private:
   const std::int64_t quantum_bytes_;
   const std::unique_ptr<Lane[]> lanes_;
   // As many of each as jobs, and more buckets than that.
-  const std::unique_ptr<Asker[]> askers_;
-  const std::unique_ptr<AskerTurns[]> turns_;
+  const std::unique_ptr<Queuer[]> requesters_;
+  const std::unique_ptr<RequesterTurns[]> turns_;
   const std::uint32_t bucket_mask_;
-  const std::unique_ptr<Bucket<Asker>[]> asker_buckets_;
-  const std::unique_ptr<Bucket<AskerTurns>[]> turn_buckets_;
-  Bucket<Asker> free_askers_;
-  Bucket<AskerTurns> free_turns_;
-  std::uint32_t occupied_ = 0;                         // lanes with a job, queued or not
-  base::IntrusiveList<Lane, LaneTag> waiting_;         // lanes with an asker that is ready
-  base::IntrusiveList<AskerTurns, ExemptTag> exempt_;  // who may go on when the window is closed
+  const std::unique_ptr<Bucket<Queuer>[]> requester_buckets_;
+  const std::unique_ptr<Bucket<RequesterTurns>[]> turn_buckets_;
+  Bucket<Queuer> free_requesters_;
+  Bucket<RequesterTurns> free_turns_;
+  std::uint32_t occupied_ = 0;                  // lanes with a job, queued or not
+  base::IntrusiveList<Lane, LaneTag> waiting_;  // lanes with a requester that is ready
+  base::IntrusiveList<RequesterTurns, ExemptTag>
+      exempt_;  // who may go on when the window is closed
   std::uint32_t moves_ = 0;
   // Moves by age: the time in kAgeNs when they began. Of the last two, at age % 2.
   std::uint64_t age_ = 0;

@@ -29,7 +29,7 @@ struct JobPages {
   std::array<PageWork, ipc::kPagesPerSubmissionMax> work;
 };
 
-// On at most one list at a time: its asker's queue while it can issue a move, the list of those
+// On at most one list at a time: its requester's queue while it can issue a move, the list of those
 // that wait for space, the free list; on none while it waits for moves only.
 struct Job : base::ListLink<JobTag> {
   transport::Incoming* incoming = nullptr;  // null: free

@@ -229,7 +229,7 @@ void Server::on_moved(transport::Incoming& incoming, std::uint16_t page,
   finish_if_over(job);
 }
 
-// Of a put that waits for room, this is what its asker wants to know.
+// Of a put that waits for room, this is what its requester wants to know.
 void Server::on_cancel(transport::Incoming& incoming) noexcept {
   // SAFETY: as in on_moved().
   Job& job = *static_cast<Job*>(incoming.server_data);

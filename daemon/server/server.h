@@ -1,14 +1,14 @@
 // Server: owns the objects of one shard and serves requests for them, from any number of
 // responders.
 //
-// A request says under which map its asker chose this server. It is served when this server owns
-// the page's slot under its own map and has owned it ever since the asker's: then there has been no
-// other owner in between. An asker with a newer map than the server's has to wait until the server
-// has it too.
+// A request says under which map its requester chose this server. It is served when this server
+// owns the page's slot under its own map and has owned it ever since the requester's: then there
+// has been no other owner in between. A requester with a newer map than the server's has to wait
+// until the server has it too.
 //
 // exists, remove, pin and unpin are answered at once. A get or put becomes a job: page by page it
 // pins an object or reserves room, and lets the responder move the bytes, with a bounded number of
-// moves under way for each asker; tenants, and the askers of each, take turns by bytes
+// moves under way for each requester; tenants, and the requesters of each, take turns by bytes
 // (fair_queue.h). A put page is published when its bytes have arrived, unless the request was
 // cancelled or the page's slot was lost meanwhile. The reply goes out when no move is under way any
 // more. Pages answer:
@@ -23,8 +23,9 @@
 //   out_of_memory     requests_max or the store's tenants_max is reached
 //   unreachable       the server is closed: its store is still being recovered. A miss would be a
 //                     lie, and a put would meet an older object of its key later
-//   wrong_epoch       the slot is not this server's, or was not at some time since the asker's map;
-//                     or the server does not know the asker's map yet
+//   wrong_epoch       the slot is not this server's, or was not at some time since the requester's
+//   map;
+//                     or the server does not know the requester's map yet
 //   timeout, cancelled, transfer_failed
 //
 // Owned by main (or a test); the store and the clock outlive it. Thread: its data agent.

@@ -32,7 +32,7 @@ struct ServerConfig {
   std::uint64_t bytes_max = 16 * 1024 * 1024;
   std::uint64_t small_bytes_max = 64 * 1024;  // requests of so few bytes pass larger ones
 
-  // Sharing among tenants, and the askers of each: deficit round robin by bytes.
+  // Sharing among tenants, and the requesters of each: deficit round robin by bytes.
   std::uint64_t quantum_bytes = 256 * 1024;
   std::uint64_t page_cost_bytes = 512;                  // what a page counts besides its bytes
   std::uint32_t tenants_max = base::kTenantsServedMax;  // more than these share one turn

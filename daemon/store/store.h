@@ -26,6 +26,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/slot_ownership.h"
+#include "daemon/store/compaction.h"
 #include "daemon/store/eviction/depth_queue.h"
 #include "daemon/store/eviction/expiry_wheel.h"
 #include "daemon/store/eviction/group_book.h"
@@ -34,7 +35,6 @@
 #include "daemon/store/eviction/store_config.h"
 #include "daemon/store/eviction/tenant_use.h"
 #include "daemon/store/ground.h"
-#include "daemon/store/move_job.h"
 #include "daemon/store/pool/meta_table.h"
 #include "daemon/store/pool/record_seal.h"
 #include "daemon/store/pool/recovery_crew.h"
@@ -393,7 +393,7 @@ private:
   Table<LongKey> long_keys_;
   HashIndex index_;
   ExtentAllocator extents_;
-  MoveJob job_;
+  Compaction job_;
   Ground ground_;
   std::uint32_t hand_ = kNone;     // a record, if it still is
   std::uint64_t hand_offset_ = 0;  // where it was then

@@ -19,7 +19,7 @@ enum class LinkLoss : std::uint8_t {
   reset = 4,       // a request on it had to be fenced
   dropped = 5,     // the control thread asked for it
   refused = 6,     // no room for another link
-  given_up = 7,    // its asker said over another link that this one is over
+  given_up = 7,    // its requester said over another link that this one is over
   superseded = 8,  // its daemon has a later life
   stalled = 9,     // the peer let moves wait, or did not end them in time
 };

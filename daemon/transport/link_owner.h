@@ -16,12 +16,12 @@ struct LinkOwner {
   std::uint64_t life = 0;    // greater: later, over all daemons; 0: nobody was named
 };
 
-// The daemon behind a link, for Incoming::asker_id. Where no name was proved, what the link's
+// The daemon behind a link, for Incoming::requester_id. Where no name was proved, what the link's
 // rosters say.
-[[nodiscard]] constexpr std::uint64_t asker_id_of(const LinkOwner& owner,
-                                                  std::uint64_t roster_asker) noexcept {
+[[nodiscard]] constexpr std::uint64_t requester_id_of(const LinkOwner& owner,
+                                                      std::uint64_t roster_requester) noexcept {
   constexpr std::uint64_t kUnproved = std::uint64_t{1} << 63;
-  return owner.life != 0 ? std::uint64_t{owner.daemon} + 1 : roster_asker | kUnproved;
+  return owner.life != 0 ? std::uint64_t{owner.daemon} + 1 : roster_requester | kUnproved;
 }
 
 }  // namespace simm::transport

@@ -1,5 +1,5 @@
 // PayloadProgress: when payload of a link's moves got on last, and when their deadlines are looked
-// at. An asker that is alive but lets its moves wait holds extents and a part of the window of
+// at. A requester that is alive but lets its moves wait holds extents and a part of the window of
 // moves: after peer_silence_ns without progress its link ends. Pings say nothing about that. Owned
 // by the serving side of a link, over TCP or RDMA. Thread: the server's data agent.
 #pragma once
@@ -28,7 +28,7 @@ public:
   [[nodiscard]] base::TimeNs waits_ns(base::TimeNs now_ns) const noexcept {
     return now_ns > begin_ns_ ? now_ns - begin_ns_ : 0;
   }
-  // `away_ns` of the wait until now were not the asker's.
+  // `away_ns` of the wait until now were not the requester's.
   void forgive(base::TimeNs away_ns, base::TimeNs now_ns) noexcept {
     begin_ns_ += std::min(away_ns, waits_ns(now_ns));
   }

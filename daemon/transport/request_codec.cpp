@@ -133,7 +133,7 @@ bool decode_request(std::span<const std::byte> body, DecodedRequest& request,
 
 void encode_roster(const LinkRoster& roster, std::byte* to) noexcept {
   wire::RosterBody body{};
-  body.asker = roster.asker;
+  body.requester = roster.requester;
   body.statement = roster.statement;
   body.link = roster.link;
   body.count = roster.count;
@@ -142,9 +142,9 @@ void encode_roster(const LinkRoster& roster, std::byte* to) noexcept {
 }
 
 bool decode_roster(const wire::RosterBody& body, LinkRoster& roster) noexcept {
-  if (body.asker == 0 || body.reserved != 0) return false;
+  if (body.requester == 0 || body.reserved != 0) return false;
   if (body.count == 0 || body.count > wire::kRosterLinksMax) return false;
-  roster = {body.asker, body.statement, body.link, body.count, {}};
+  roster = {body.requester, body.statement, body.link, body.count, {}};
   bool has_itself = false;
   for (std::uint32_t i = 0; i < wire::kRosterLinksMax; ++i) {
     if (i >= body.count && body.links[i] != 0) return false;

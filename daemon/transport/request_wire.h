@@ -15,7 +15,7 @@ static_assert(std::endian::native == std::endian::little, "bodies are copied, no
 
 // Limits of the format.
 inline constexpr std::uint32_t kInlineBytesMax = 64 * 1024;  // payload inside one request
-inline constexpr std::uint32_t kRosterLinksMax = 24;         // of one asker to one shard
+inline constexpr std::uint32_t kRosterLinksMax = 24;         // of one requester to one shard
 
 // RequestBody::flags.
 inline constexpr std::uint32_t kFlagExactSize = 1;
@@ -38,7 +38,7 @@ struct RequestBody {
   std::uint32_t lease_ms;       // exists, get
   std::uint32_t key_bytes;      // of all pages together
   std::uint32_t payload_bytes;  // inline payloads of all pages together
-  std::uint64_t trace_id;       // of an operation that its asker samples, else zero
+  std::uint64_t trace_id;       // of an operation that its requester samples, else zero
 };
 static_assert(sizeof(RequestBody) == 64);
 static_assert(offsetof(RequestBody, opcode) == 2);
@@ -84,7 +84,7 @@ static_assert(sizeof(ReplyEntry) == 16);
 static_assert(offsetof(ReplyEntry, bytes) == 8);
 
 struct RosterBody {
-  std::uint64_t asker;                   // random, the same on all links of one asker, not zero
+  std::uint64_t requester;               // random, the same on all links of one requester, not zero
   std::uint64_t statement;               // greater than every link's number so far
   std::uint64_t link;                    // the number of the link that this came over
   std::uint32_t count;                   // 1 .. kRosterLinksMax

@@ -1,7 +1,7 @@
-// RosterWait: how long a server waits for the first roster of a link, which an asker sends at once.
-// Without that limit links that say nothing would take every place. While most places are taken,
-// the limit is shorter, so that whoever dials next finds one.
-// Owned by a responder's link. Thread: the data agent.
+// RosterWait: how long a server waits for the first roster of a link, which a requester sends at
+// once. Without that limit links that say nothing would take every place. While most places are
+// taken, the limit is shorter, so that whoever dials next finds one. Owned by a responder's link.
+// Thread: the data agent.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ public:
   void forgive(base::TimeNs away_ns, base::TimeNs now_ns) noexcept {
     since_ns_ += std::min(away_ns, now_ns > since_ns_ ? now_ns - since_ns_ : 0);
   }
-  // When the link has to go; `silence_ns`: after so much silence an asker is dead.
+  // When the link has to go; `silence_ns`: after so much silence a requester is dead.
   [[nodiscard]] base::TimeNs due_ns(base::TimeNs silence_ns, bool is_short) const noexcept {
     return since_ns_ + (is_short ? std::min(kRosterChanceNs, silence_ns) : silence_ns);
   }

@@ -89,7 +89,7 @@ struct Incoming {
   void* server_data = nullptr;
   // The daemon that asks: its requests share its part of what the server has under way, over
   // whichever links they come. 0: this daemon itself.
-  std::uint64_t asker_id = 0;
+  std::uint64_t requester_id = 0;
 };
 
 // What became of one move. `digest` is xxh3-64 of the bytes now in (pull) or sent from (push) the
@@ -122,8 +122,8 @@ public:
                     bool whole_digest) noexcept = 0;
   // True: every push of a whole slice takes the digest, asked for or not, because it travels along.
   [[nodiscard]] virtual bool always_digests() const noexcept { return false; }
-  // Something is done for this request that the asker does not see: it shows in moved(), where that
-  // is of use.
+  // Something is done for this request that the requester does not see: it shows in moved(), where
+  // that is of use.
   virtual void note_progress(Incoming&) noexcept {}
   // `pages` is parallel to incoming.pages; copied before the call returns.
   virtual void reply(Incoming& incoming, std::span<const PageReply> pages) noexcept = 0;

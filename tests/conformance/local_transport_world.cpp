@@ -22,8 +22,8 @@ public:
   }
   ~LocalWorld() override { ::munmap(region_.base, kRegionBytes); }
 
-  void connect(RequesterEvents& asker, ResponderEvents& server) override {
-    mesh_.requester(0).connect(asker, nullptr);
+  void connect(RequesterEvents& requester, ResponderEvents& server) override {
+    mesh_.requester(0).connect(requester, nullptr);
     mesh_.responder(shard_).connect(server);
   }
   Requester& requester() override { return mesh_.requester(0); }

@@ -25,8 +25,8 @@ public:
   }
   ~RdmaWorld() override { ::munmap(region_.base, kRegionBytes); }
 
-  void connect(RequesterEvents& asker, ResponderEvents& server) override {
-    ends_.requester.connect(asker, nullptr);
+  void connect(RequesterEvents& requester, ResponderEvents& server) override {
+    ends_.requester.connect(requester, nullptr);
     ends_.responder.connect(server);
     ends_.requester.do_work();  // takes the first link
     ends_.responder.do_work();
@@ -41,7 +41,7 @@ public:
     int moved = ends_.requester.do_work();
     moved += ends_.network_turn();
     ends_.lost_by_server();
-    for (const auto& [link, loss] : ends_.lost_by_asker()) {
+    for (const auto& [link, loss] : ends_.lost_by_requester()) {
       if (rails_ > 1) next_rail_ = rails_of_.at(link);
       dial();
     }

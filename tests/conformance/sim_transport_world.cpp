@@ -36,8 +36,8 @@ public:
     CHECK_MESSAGE(report_.clean(), report_.text());
   }
 
-  void connect(RequesterEvents& asker, ResponderEvents& server) override {
-    requester_.bind(asker);
+  void connect(RequesterEvents& requester, ResponderEvents& server) override {
+    requester_.bind(requester);
     responder_.bind(server);
   }
   Requester& requester() override { return requester_; }

@@ -67,8 +67,8 @@ public:
   }
   ~TcpWorld() override { ::munmap(region_.base, kRegionBytes); }
 
-  void connect(RequesterEvents& asker, ResponderEvents& server) override {
-    requester_.connect(asker, nullptr);
+  void connect(RequesterEvents& requester, ResponderEvents& server) override {
+    requester_.connect(requester, nullptr);
     responder_.connect(server);
     requester_.do_work();  // takes the first link
     responder_.do_work();
@@ -77,14 +77,14 @@ public:
   Route route() override { return kRoute; }
   Route unreachable_route() override { return {simm::base::PeerId{9}, 0}; }
   simm::memory::Region& region() override { return region_; }
-  // Answers reach the asker in its own turns only.
+  // Answers reach the requester in its own turns only.
   int requester_turn() override {
     int moved = 0;
     for (auto& [link, relay] : relays_) moved += relay->pump_to_left();
     return moved + requester_.do_work();
   }
   int responder_turn() override { return responder_.do_work(); }
-  // What the asker gave to its transport leaves, too: to it, that was sent.
+  // What the requester gave to its transport leaves, too: to it, that was sent.
   int network_turn() override {
     int moved = requester_.do_work();
     for (auto& [link, relay] : relays_) {
@@ -130,7 +130,7 @@ private:
     relay = std::make_unique<support::TcpRelay>();
     TcpLink asking{relay->take_left(), kRoute.peer, kRoute.shard, name};
     TcpLink serving{relay->take_right(), simm::base::PeerId{7}, kRoute.shard, name};
-    asking.keys = support::asker_keys(name);
+    asking.keys = support::requester_keys(name);
     serving.keys = support::server_keys(name);
     SIMM_CHECK(requester_mail_.control_add(asking));
     SIMM_CHECK(responder_mail_.control_add(serving));
@@ -141,13 +141,13 @@ private:
   conformance::BreakableMover mover_;
   BreakableIo requester_io_;
   BreakableIo responder_io_;
-  AskerLinks asker_links_{4};
-  AskerRosters asker_rosters_{4};
+  OwnRoster own_roster_{4};
+  RequesterRosters requester_rosters_{4};
   TcpLinkMailbox requester_mail_{16};
   TcpLinkMailbox responder_mail_{16};
   TcpRequester requester_{requester_config(), clock_,         requester_io_, mover_,
-                          asker_links_,       requester_mail_};
-  TcpResponder responder_{responder_config(), clock_, responder_io_, asker_rosters_,
+                          own_roster_,        requester_mail_};
+  TcpResponder responder_{responder_config(), clock_, responder_io_, requester_rosters_,
                           responder_mail_};
   std::map<std::uint64_t, std::unique_ptr<support::TcpRelay>> relays_;
   std::uint64_t next_link_ = 1;

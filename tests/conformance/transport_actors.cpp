@@ -183,10 +183,10 @@ void Server::release() {
   }
 }
 
-// ---- the asker ----
+// ---- the requester ----
 
-Status Asker::post(Opcode opcode, const std::vector<Wish>& wishes, RequestToken& token,
-                   std::uint32_t credits_keep) {
+Status Requester::post(Opcode opcode, const std::vector<Wish>& wishes, RequestToken& token,
+                       std::uint32_t credits_keep) {
   token = next_token_++;
   auto asked = std::make_unique<Asked>();
   asked->wishes = wishes;
@@ -217,30 +217,30 @@ Status Asker::post(Opcode opcode, const std::vector<Wish>& wishes, RequestToken&
   return status;
 }
 
-RequestToken Asker::must_post(Opcode opcode, const std::vector<Wish>& wishes) {
+RequestToken Requester::must_post(Opcode opcode, const std::vector<Wish>& wishes) {
   RequestToken token = 0;
   const Status status = post(opcode, wishes, token);
   REQUIRE(status == Status::ok);
   return token;
 }
 
-void Asker::cancel(RequestToken token) {
+void Requester::cancel(RequestToken token) {
   const Depth depth;
   world_.requester().cancel(world_.route(), token);
 }
 
-void Asker::reset(RequestToken token) {
+void Requester::reset(RequestToken token) {
   if (asked_.count(token) == 1 && !is_over(token)) at(token).was_reset = true;
   const Depth depth;
   world_.requester().reset(world_.route(), token);
 }
 
-std::size_t Asker::open() const {
+std::size_t Requester::open() const {
   return static_cast<std::size_t>(std::count_if(
       asked_.begin(), asked_.end(), [](const auto& entry) { return !entry.second->is_over; }));
 }
 
-void Asker::settle(int turns) {
+void Requester::settle(int turns) {
   for (int i = 0; i < turns && open() > 0; ++i) {
     world_.requester_turn();
     world_.network_turn();
@@ -256,7 +256,7 @@ void Asker::settle(int turns) {
   check_canaries();
 }
 
-Asker::Asked* Asker::end(RequestToken token) {
+Requester::Asked* Requester::end(RequestToken token) {
   CHECK(Depth::downcalls == 0);
   REQUIRE(asked_.count(token) == 1);
   Asked& asked = at(token);
@@ -265,7 +265,7 @@ Asker::Asked* Asker::end(RequestToken token) {
   return &asked;
 }
 
-void Asker::on_reply(RequestToken token, std::span<const PageReply> pages) noexcept {
+void Requester::on_reply(RequestToken token, std::span<const PageReply> pages) noexcept {
   Asked& asked = *end(token);
   CHECK_FALSE(asked.was_reset);
   CHECK(pages.size() == asked.pages.size());
@@ -275,7 +275,7 @@ void Asker::on_reply(RequestToken token, std::span<const PageReply> pages) noexc
   refill(asked);
 }
 
-void Asker::on_fenced(RequestToken token, FenceCause cause) noexcept {
+void Requester::on_fenced(RequestToken token, FenceCause cause) noexcept {
   Asked& asked = *end(token);
   asked.cause = cause;
   if (!world_.path_is_shared()) CHECK(cause == FenceCause::reset);
@@ -284,7 +284,7 @@ void Asker::on_fenced(RequestToken token, FenceCause cause) noexcept {
 }
 
 // The memory is the client's again: it writes at once, to slices, keys and pages alike.
-void Asker::refill(Asked& asked) {
+void Requester::refill(Asked& asked) {
   for (const Wish& wish : asked.wishes) {
     std::memset(world_.region().base + wish.offset, static_cast<int>(kCanary), wish.length);
   }
@@ -294,7 +294,7 @@ void Asker::refill(Asked& asked) {
   std::fill(asked.pages.begin(), asked.pages.end(), PageRequest{});
 }
 
-void Asker::check_canaries() {
+void Requester::check_canaries() {
   for (const auto& entry : asked_) {
     if (!entry.second->is_over) continue;
     for (const Wish& wish : entry.second->wishes) {
@@ -304,7 +304,7 @@ void Asker::check_canaries() {
   }
 }
 
-void Asker::forget() {
+void Requester::forget() {
   check_canaries();
   std::erase_if(asked_, [](const auto& entry) { return entry.second->is_over; });
 }

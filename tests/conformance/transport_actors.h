@@ -1,4 +1,4 @@
-// The two ends that the suite plays: an asker that knows what a requester may do to it, and a
+// The two ends that the suite plays: a requester that knows what a requester may do to it, and a
 // server that keeps objects in a map. Both check the rules of transport.h at every call.
 #pragma once
 
@@ -30,7 +30,7 @@ struct Depth {
   ~Depth() { --downcalls; }
 };
 
-// One page that the asker asks for.
+// One page that the requester asks for.
 struct Wish {
   std::string key;
   std::uint64_t offset = 0;  // of its slice in the region
@@ -80,7 +80,7 @@ private:
   std::uint64_t next_serial_ = 1;
 };
 
-class Asker final : public simm::transport::RequesterEvents {
+class Requester final : public simm::transport::RequesterEvents {
 public:
   struct Asked {
     std::vector<Wish> wishes;
@@ -95,7 +95,7 @@ public:
     bool was_reset = false;
   };
 
-  explicit Asker(TransportWorld& world) : world_(world) {}
+  explicit Requester(TransportWorld& world) : world_(world) {}
 
   // Posts; the token of the request, or the refusal.
   Status post(simm::ipc::Opcode opcode, const std::vector<Wish>& wishes, RequestToken& token,
@@ -108,7 +108,7 @@ public:
   Asked& at(RequestToken token) { return *asked_.at(token); }
   bool is_over(RequestToken token) { return at(token).is_over; }
   std::size_t open() const;
-  // Everything in flight is over within `turns` turns of the world.
+  // Everything in shared_read is over within `turns` turns of the world.
   void settle(int turns = 20'000);
   // Slices of finished requests still hold what was written into them after the end.
   void check_canaries();
@@ -132,13 +132,13 @@ private:
 
 // A world with both ends, one transport.
 struct Stage {
-  explicit Stage(const TransportFactory& factory) : world(factory.make()), asker(*world) {
-    world->connect(asker, server);
+  explicit Stage(const TransportFactory& factory) : world(factory.make()), requester(*world) {
+    world->connect(requester, server);
   }
-  ~Stage() { asker.check_canaries(); }
+  ~Stage() { requester.check_canaries(); }
   int turn() { return world->requester_turn() + world->network_turn() + world->responder_turn(); }
-  // After the asker has settled: the server answers each request or is told that it is over. A real
-  // device takes its own time to end what the other side has left.
+  // After the requester has settled: the server answers each request or is told that it is over. A
+  // real device takes its own time to end what the other side has left.
   void check_server_lets_go() {
     for (int i = 0; i < 20'000 && server.open() > 0; ++i) turn();
     CHECK(server.open() == 0);
@@ -146,7 +146,7 @@ struct Stage {
   }
   std::unique_ptr<TransportWorld> world;
   Server server;
-  Asker asker;
+  Requester requester;
 };
 
 // Bytes that tell their place and their seed.

@@ -45,9 +45,9 @@ struct Scene {
   std::uint64_t take_slice(std::uint64_t length) {
     if (TransportWorld::kRegionBytes - used < length) {
       stage.server.release();
-      stage.asker.settle();
+      stage.requester.settle();
       check_answers();
-      stage.asker.forget();
+      stage.requester.forget();
       tokens.clear();
       used = 0;
     }
@@ -78,7 +78,7 @@ struct Scene {
       if (is_put) fill(*stage.world, wishes[i], contents[i]);
     }
     RequestToken token = 0;
-    const Status status = stage.asker.post(is_put ? Opcode::put : Opcode::get, wishes, token);
+    const Status status = stage.requester.post(is_put ? Opcode::put : Opcode::get, wishes, token);
     if (status == Status::ok) {
       tokens.push_back(token);
     } else {
@@ -90,7 +90,7 @@ struct Scene {
 
   void check_answers() {
     for (const RequestToken token : tokens) {
-      const auto& asked = stage.asker.at(token);
+      const auto& asked = stage.requester.at(token);
       if (!asked.was_replied || asked.request.header.opcode != Opcode::get) continue;
       for (std::size_t i = 0; i < asked.wishes.size(); ++i) {
         if (asked.replies[i].status != Status::ok) continue;
@@ -112,11 +112,11 @@ struct Scene {
       case 1:
         return post();
       case 2:
-        if (!tokens.empty()) stage.asker.cancel(tokens[random.below(tokens.size())]);
+        if (!tokens.empty()) stage.requester.cancel(tokens[random.below(tokens.size())]);
         return;
       case 3:
         if (!tokens.empty() && random.one_in(3)) {
-          stage.asker.reset(tokens[random.below(tokens.size())]);
+          stage.requester.reset(tokens[random.below(tokens.size())]);
         }
         return;
       case 4:
@@ -141,7 +141,7 @@ struct Scene {
   void go() {
     for (int i = 0; i < 500; ++i) step();
     stage.server.release();
-    stage.asker.settle();
+    stage.requester.settle();
     check_answers();
     stage.check_server_lets_go();
   }

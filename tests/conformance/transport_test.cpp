@@ -30,11 +30,11 @@ std::string key(int i) {
 void store(Stage& stage, const std::string& name, const std::vector<std::byte>& bytes) {
   const Wish wish{name, TransportWorld::kRegionBytes - bytes.size(), bytes.size()};
   fill(*stage.world, wish, bytes);
-  const RequestToken token = stage.asker.must_post(Opcode::put, {wish});
-  stage.asker.settle();
-  REQUIRE(stage.asker.at(token).was_replied);
-  CHECK(stage.asker.at(token).replies[0].status == Status::ok);
-  stage.asker.forget();
+  const RequestToken token = stage.requester.must_post(Opcode::put, {wish});
+  stage.requester.settle();
+  REQUIRE(stage.requester.at(token).was_replied);
+  CHECK(stage.requester.at(token).replies[0].status == Status::ok);
+  stage.requester.forget();
 }
 
 TEST_CASE("transport: bytes of every length go in and come back") {
@@ -47,13 +47,13 @@ TEST_CASE("transport: bytes of every length go in and come back") {
       const auto bytes = pattern(length, length);
       store(stage, "object", bytes);
       REQUIRE(stage.server.objects.at("object") == bytes);
-      const RequestToken token = stage.asker.must_post(Opcode::get, {{"object", 64, length}});
-      stage.asker.settle();
-      const auto& asked = stage.asker.at(token);
+      const RequestToken token = stage.requester.must_post(Opcode::get, {{"object", 64, length}});
+      stage.requester.settle();
+      const auto& asked = stage.requester.at(token);
       CHECK(asked.replies[0].status == Status::ok);
       CHECK(asked.replies[0].bytes == length);
       CHECK(asked.slices[0] == bytes);  // the data was there before the reply
-      stage.asker.forget();
+      stage.requester.forget();
     }
   });
 }
@@ -65,9 +65,9 @@ TEST_CASE("transport: a shorter object leaves the rest of the slice alone") {
     const Wish wish{"short", 4096, 3000};
     const auto before = pattern(2, 3000);
     fill(*stage.world, wish, before);
-    const RequestToken token = stage.asker.must_post(Opcode::get, {wish});
-    stage.asker.settle();
-    const auto& got = stage.asker.at(token).slices[0];
+    const RequestToken token = stage.requester.must_post(Opcode::get, {wish});
+    stage.requester.settle();
+    const auto& got = stage.requester.at(token).slices[0];
     CHECK(std::equal(bytes.begin(), bytes.end(), got.begin()));
     CHECK(std::equal(before.begin() + 1000, before.end(), got.begin() + 1000));
   });
@@ -75,7 +75,7 @@ TEST_CASE("transport: a shorter object leaves the rest of the slice alone") {
 
 TEST_CASE("transport: what a request says arrives unchanged") {
   on_each_transport([](Stage& stage) {
-    auto& header = stage.asker.header;
+    auto& header = stage.requester.header;
     header.put_mode = simm::ipc::PutMode::replace;
     header.exact_size = true;
     header.shared_read = true;
@@ -86,7 +86,7 @@ TEST_CASE("transport: what a request says arrives unchanged") {
     header.ttl_ms = 15;
     header.lease_ms = 16;
     const RequestToken token =
-        stage.asker.must_post(Opcode::exists, {{"one", 0, 0}, {std::string("t\0o", 3), 0, 0}});
+        stage.requester.must_post(Opcode::exists, {{"one", 0, 0}, {std::string("t\0o", 3), 0, 0}});
     stage.server.hold_requests = true;
     while (stage.server.requests == 0) stage.turn();
     const auto& seen = stage.server.headers[0];
@@ -107,7 +107,7 @@ TEST_CASE("transport: what a request says arrives unchanged") {
     CHECK(page.object_offset == 3);
     CHECK(std::string(page.key, page.key_bytes) == std::string("t\0o", 3));
     stage.server.release();
-    stage.asker.settle();
+    stage.requester.settle();
   });
 }
 
@@ -121,20 +121,20 @@ TEST_CASE("transport: a request of 1,024 pages with keys of 1,024 bytes") {
       fill(*stage.world, wish, pattern(static_cast<std::uint64_t>(i), 4999));
       wishes.push_back(wish);
     }
-    RequestToken token = stage.asker.must_post(Opcode::put, wishes);
-    stage.asker.settle();
-    CHECK(stage.asker.at(token).replies.size() == 1024);
+    RequestToken token = stage.requester.must_post(Opcode::put, wishes);
+    stage.requester.settle();
+    CHECK(stage.requester.at(token).replies.size() == 1024);
     CHECK(stage.server.objects.size() == 1024);
-    stage.asker.forget();
-    token = stage.asker.must_post(Opcode::get, wishes);
-    stage.asker.settle();
+    stage.requester.forget();
+    token = stage.requester.must_post(Opcode::get, wishes);
+    stage.requester.settle();
     for (std::size_t i = 0; i < 1024; ++i) {
-      CHECK(stage.asker.at(token).replies[i].bytes == 4999);
-      CHECK(stage.asker.at(token).slices[i] == pattern(i, 4999));
+      CHECK(stage.requester.at(token).replies[i].bytes == 4999);
+      CHECK(stage.requester.at(token).slices[i] == pattern(i, 4999));
     }
-    stage.asker.forget();
-    token = stage.asker.must_post(Opcode::remove, wishes);
-    stage.asker.settle();
+    stage.requester.forget();
+    token = stage.requester.must_post(Opcode::remove, wishes);
+    stage.requester.settle();
     CHECK(stage.server.objects.empty());
   });
 }
@@ -145,19 +145,19 @@ TEST_CASE("transport: credits run out, come back, and lose nothing") {
     const std::uint32_t credits = stage.world->credits();
     std::vector<RequestToken> tokens;
     for (std::uint32_t i = 0; i < credits; ++i) {
-      tokens.push_back(stage.asker.must_post(Opcode::exists, {{key(1), 0, 0}}));
+      tokens.push_back(stage.requester.must_post(Opcode::exists, {{key(1), 0, 0}}));
     }
     RequestToken refused = 0;
-    Status status = stage.asker.post(Opcode::exists, {{key(1), 0, 0}}, refused);
+    Status status = stage.requester.post(Opcode::exists, {{key(1), 0, 0}}, refused);
     CHECK(status == Status::no_space);
     for (int i = 0; i < 100; ++i) stage.turn();
-    status = stage.asker.post(Opcode::exists, {{key(1), 0, 0}}, refused);
+    status = stage.requester.post(Opcode::exists, {{key(1), 0, 0}}, refused);
     CHECK(status == Status::no_space);
     stage.server.release();
-    stage.asker.settle();
-    for (const RequestToken token : tokens) CHECK(stage.asker.at(token).was_replied);
-    stage.asker.must_post(Opcode::exists, {{key(1), 0, 0}});
-    stage.asker.settle();
+    stage.requester.settle();
+    for (const RequestToken token : tokens) CHECK(stage.requester.at(token).was_replied);
+    stage.requester.must_post(Opcode::exists, {{key(1), 0, 0}});
+    stage.requester.settle();
   });
 }
 
@@ -167,13 +167,14 @@ TEST_CASE("transport: credits that are kept for others stay, and others have the
     const std::uint32_t kept = stage.world->credits() / 4 + 1;
     std::uint32_t posted = 0;
     RequestToken token = 0;
-    while (stage.asker.post(Opcode::exists, {{key(1), 0, 0}}, token, kept) == Status::ok) ++posted;
+    while (stage.requester.post(Opcode::exists, {{key(1), 0, 0}}, token, kept) == Status::ok)
+      ++posted;
     CHECK(posted == stage.world->credits() - kept);
     for (std::uint32_t i = 0; i < kept; ++i)
-      stage.asker.must_post(Opcode::exists, {{key(1), 0, 0}});
-    CHECK(stage.asker.post(Opcode::exists, {{key(1), 0, 0}}, token) == Status::no_space);
+      stage.requester.must_post(Opcode::exists, {{key(1), 0, 0}});
+    CHECK(stage.requester.post(Opcode::exists, {{key(1), 0, 0}}, token) == Status::no_space);
     stage.server.release();
-    stage.asker.settle();
+    stage.requester.settle();
   });
 }
 
@@ -212,10 +213,10 @@ RequestToken bring_to(Stage& stage, When when) {
   stage.server.hold_replies = when == When::answer_ready;
   const int requests = stage.server.requests;
   const int replied = stage.server.replied;
-  const RequestToken token = stage.asker.must_post(Opcode::get, {{"long", 0, kLong}});
+  const RequestToken token = stage.requester.must_post(Opcode::get, {{"long", 0, kLong}});
   if (when == When::just_posted) return token;
   if (when == When::over) {
-    stage.asker.settle();
+    stage.requester.settle();
     return token;
   }
   const auto turn_until = [&](auto&& reached) {
@@ -243,10 +244,10 @@ TEST_CASE("transport: cancel in every state brings exactly one answer, and soon"
     on_each_transport([when](Stage& stage) {
       const RequestToken token = bring_to(stage, when);
       const bool was_over = when == When::over;
-      stage.asker.cancel(token);
-      stage.asker.cancel(token);  // twice is once
-      stage.asker.settle(2000);
-      const auto& asked = stage.asker.at(token);
+      stage.requester.cancel(token);
+      stage.requester.cancel(token);  // twice is once
+      stage.requester.settle(2000);
+      const auto& asked = stage.requester.at(token);
       CHECK(asked.was_replied);
       const bool was_moved = when == When::answer_ready || when == When::answered || was_over;
       if (was_moved) CHECK(asked.replies[0].status == Status::ok);
@@ -269,11 +270,11 @@ TEST_CASE("transport: reset in every state brings exactly one fence, and the ser
       CAPTURE(cancel_first);
       on_each_transport([&](Stage& stage) {
         const RequestToken token = bring_to(stage, when);
-        if (cancel_first) stage.asker.cancel(token);
-        stage.asker.reset(token);
-        stage.asker.reset(token);
-        stage.asker.settle(2000);
-        const auto& asked = stage.asker.at(token);
+        if (cancel_first) stage.requester.cancel(token);
+        stage.requester.reset(token);
+        stage.requester.reset(token);
+        stage.requester.settle(2000);
+        const auto& asked = stage.requester.at(token);
         CHECK(asked.was_replied == (when == When::over));
         if (when != When::over) CHECK(asked.cause == FenceCause::reset);
         stage.check_server_lets_go();  // answered, or told that it is over, never both
@@ -293,15 +294,15 @@ TEST_CASE("transport: a put that was reset is stored whole or not at all") {
       CAPTURE(turns);
       stage.server.objects.clear();
       fill(*stage.world, wish, bytes);
-      const RequestToken token = stage.asker.must_post(Opcode::put, {wish});
+      const RequestToken token = stage.requester.must_post(Opcode::put, {wish});
       for (int i = 0; i < turns; ++i) {
         stage.world->network_turn();
         stage.world->responder_turn();
       }
-      stage.asker.reset(token);
-      stage.asker.settle(2000);
+      stage.requester.reset(token);
+      stage.requester.settle(2000);
       if (!stage.server.objects.empty()) CHECK(stage.server.objects.at("put") == bytes);
-      stage.asker.forget();
+      stage.requester.forget();
     }
   });
 }
@@ -310,18 +311,18 @@ TEST_CASE("transport: a reset ends what shares its path, and nothing else") {
   on_each_transport([](Stage& stage) {
     stage.server.hold_requests = true;
     const bool is_shared = stage.world->path_is_shared() && !stage.world->asks_again();
-    const RequestToken first = stage.asker.must_post(Opcode::exists, {{"a", 0, 0}});
-    const RequestToken second = stage.asker.must_post(Opcode::exists, {{"b", 0, 0}});
+    const RequestToken first = stage.requester.must_post(Opcode::exists, {{"a", 0, 0}});
+    const RequestToken second = stage.requester.must_post(Opcode::exists, {{"b", 0, 0}});
     for (int i = 0; i < 50; ++i) stage.turn();
-    stage.asker.reset(first);
+    stage.requester.reset(first);
     for (int i = 0; i < 200; ++i) stage.turn();
-    CHECK(stage.asker.is_over(first));
-    CHECK(stage.asker.is_over(second) == is_shared);
+    CHECK(stage.requester.is_over(first));
+    CHECK(stage.requester.is_over(second) == is_shared);
     stage.server.release();
-    stage.asker.settle();
-    CHECK(stage.asker.at(second).was_replied != is_shared);
+    stage.requester.settle();
+    CHECK(stage.requester.at(second).was_replied != is_shared);
     if (is_shared) {
-      CHECK(stage.asker.at(second).cause == FenceCause::collateral);
+      CHECK(stage.requester.at(second).cause == FenceCause::collateral);
     }
   });
 }
@@ -340,14 +341,14 @@ TEST_CASE("transport: a region that fails spoils its own page only") {
       for (const Wish& wish : wishes) {
         if (opcode == Opcode::put) fill(*stage.world, wish, bytes);
       }
-      const RequestToken token = stage.asker.must_post(opcode, wishes);
-      stage.asker.settle();
-      const auto& replies = stage.asker.at(token).replies;
+      const RequestToken token = stage.requester.must_post(opcode, wishes);
+      stage.requester.settle();
+      const auto& replies = stage.requester.at(token).replies;
       REQUIRE(replies.size() == 3);
       CHECK(replies[0].status == Status::ok);
       CHECK(replies[1].status == Status::transfer_failed);
       CHECK(replies[2].status == Status::ok);
-      stage.asker.forget();
+      stage.requester.forget();
     }
   });
 }
@@ -358,14 +359,14 @@ TEST_CASE("transport: a small request is not held up by a large one") {
     store(stage, "small", pattern(6, 4096));
     std::vector<Wish> wishes;
     wishes.push_back({"long", 0, 16 * 1024 * 1024});
-    const RequestToken large = stage.asker.must_post(Opcode::get, wishes);
+    const RequestToken large = stage.requester.must_post(Opcode::get, wishes);
     stage.turn();
     const RequestToken small =
-        stage.asker.must_post(Opcode::get, {{"small", 20 * 1024 * 1024, 4096}});
-    for (int i = 0; i < 20'000 && !stage.asker.is_over(small); ++i) stage.turn();
-    CHECK(stage.asker.is_over(small));
-    CHECK_FALSE(stage.asker.is_over(large));
-    stage.asker.settle();
+        stage.requester.must_post(Opcode::get, {{"small", 20 * 1024 * 1024, 4096}});
+    for (int i = 0; i < 20'000 && !stage.requester.is_over(small); ++i) stage.turn();
+    CHECK(stage.requester.is_over(small));
+    CHECK_FALSE(stage.requester.is_over(large));
+    stage.requester.settle();
   });
 }
 

@@ -20,7 +20,7 @@ public:
   virtual ~TransportWorld() = default;
 
   // Who is told; called once, before anything else.
-  virtual void connect(simm::transport::RequesterEvents& asker,
+  virtual void connect(simm::transport::RequesterEvents& requester,
                        simm::transport::ResponderEvents& server) = 0;
   virtual simm::transport::Requester& requester() = 0;
   virtual simm::transport::Route route() = 0;              // to the server

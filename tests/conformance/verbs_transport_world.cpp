@@ -1,6 +1,6 @@
 // The RDMA transport in the conformance suite, on two real devices that SIMM_RDMA_DEVICES names
-// ("rxe0 rxe1": the asker's and the server's); then no other transport is tested, because that is
-// done where machines are quicker than the guest of scripts/rdma-guest.sh.
+// ("rxe0 rxe1": the requester's and the server's); then no other transport is tested, because that
+// is done where machines are quicker than the guest of scripts/rdma-guest.sh.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -23,8 +23,8 @@ namespace verbs_transport_world {
 
 using namespace simm::transport;
 
-// The asker's region is registered whole. Memory of the server is registered anew for every piece
-// that is moved, because its test allocates extents as it goes, and kept until the end.
+// The requester's region is registered whole. Memory of the server is registered anew for every
+// piece that is moved, because its test allocates extents as it goes, and kept until the end.
 class VerbsKeys final : public MemoryKeys {
 public:
   VerbsKeys(RdmaDevice& asking, RdmaDevice& serving, const simm::memory::Region& region)
@@ -60,8 +60,8 @@ public:
     dial();
   }
 
-  void connect(RequesterEvents& asker, ResponderEvents& server) override {
-    requester_.connect(asker, nullptr);
+  void connect(RequesterEvents& requester, ResponderEvents& server) override {
+    requester_.connect(requester, nullptr);
     responder_.connect(server);
     requester_.do_work();  // takes the first link
     responder_.do_work();
@@ -123,7 +123,7 @@ private:
   void dial() {
     auto asking = make_rdma_link(*asking_device_, *asking_port_, true).value();
     auto serving = make_rdma_link(*serving_device_, *serving_port_, false).value();
-    asking->keys = support::asker_keys(1);
+    asking->keys = support::requester_keys(1);
     serving->keys = support::server_keys(1);
     asking->link = serving->link = ++links_;
     asking->peer = kRoute.peer;
@@ -143,8 +143,8 @@ private:
   const std::unique_ptr<RdmaPort> asking_port_ = asking_device_->make_port(kCompletions).value();
   const std::unique_ptr<RdmaPort> serving_port_ = serving_device_->make_port(kCompletions).value();
   VerbsKeys keys_{*asking_device_, *serving_device_, memory_.region};
-  AskerLinks asker_links_{4};
-  AskerRosters asker_rosters_{4};
+  OwnRoster own_roster_{4};
+  RequesterRosters requester_rosters_{4};
   RdmaLinkMailbox requester_mail_{16};
   RdmaLinkMailbox responder_mail_{16};
   RdmaRequester requester_{small<RdmaRequesterConfig>(),
@@ -152,14 +152,11 @@ private:
                            {asking_port_.get()},
                            keys_,
                            mover_,
-                           asker_links_,
+                           own_roster_,
                            requester_mail_};
-  RdmaResponder responder_{small<RdmaResponderConfig>(),
-                           clock_,
-                           {serving_port_.get()},
-                           keys_,
-                           asker_rosters_,
-                           responder_mail_};
+  RdmaResponder responder_{small<RdmaResponderConfig>(), clock_,
+                           {serving_port_.get()},        keys_,
+                           requester_rosters_,           responder_mail_};
   std::uint64_t links_ = 0;
 };
 

@@ -224,7 +224,7 @@ struct FuzzServer final : ResponderEvents {
   int open = 0;
 };
 
-struct FuzzAsker final : RequesterEvents {
+struct FuzzRequester final : RequesterEvents {
   void on_reply(RequestToken, std::span<const PageReply> pages) noexcept override {
     for (const PageReply& page : pages) SIMM_CHECK(is_known_status(static_cast<int>(page.status)));
     ++ended;
@@ -277,15 +277,15 @@ struct World {
   ScriptedPort responder_port;
   FuzzRegion memory;
   FuzzServer server;
-  FuzzAsker asker;
-  AskerLinks asker_links{1};
-  AskerRosters asker_rosters{1};
+  FuzzRequester requester;
+  OwnRoster own_roster{1};
+  RequesterRosters requester_rosters{1};
   RdmaLinkMailbox requester_mail{2};
   RdmaLinkMailbox responder_mail{2};
   RdmaRequester requester{requester_config(), clock,         {&requester_port}, keys, mover,
-                          asker_links,        requester_mail};
+                          own_roster,         requester_mail};
   RdmaResponder responder{responder_config(), clock,         {&responder_port}, keys,
-                          asker_rosters,      responder_mail};
+                          requester_rosters,  responder_mail};
 };
 
 // Takes bytes of the input; zeroes behind its end.
@@ -313,7 +313,7 @@ private:
   Input input_;
 };
 
-// A request as an honest asker writes it, but for what `twist` says: targets, then the rest.
+// A request as an honest requester writes it, but for what `twist` says: targets, then the rest.
 Bytes some_request(Reader& in, wire::Envelope& envelope) {
   const std::uint32_t shape = in.byte();
   const std::uint32_t twist = in.byte();
@@ -357,7 +357,7 @@ Bytes some_request(Reader& in, wire::Envelope& envelope) {
 // Small numbers, so that rosters speak of each other's links.
 Bytes some_roster(Reader& in) {
   LinkRoster roster;
-  roster.asker = in.byte() % 4;
+  roster.requester = in.byte() % 4;
   roster.statement = in.byte() % 8u + 2;
   roster.link = in.byte() % 4;
   roster.count = 1 + in.byte() % 3;
@@ -486,8 +486,8 @@ void fuzz_requester(World& world, Input input, bool is_framed, ipc::Opcode opcod
   request.header.opcode = opcode;
   request.pages = pages;
   world.memory.begin();
-  world.asker.ended = 0;
-  world.requester.connect(world.asker, nullptr);
+  world.requester.ended = 0;
+  world.requester.connect(world.requester, nullptr);
   auto link = make_link(world.requester_port);
   SIMM_CHECK(world.requester_mail.control_add(link));
   // The request is out before the first message comes.
@@ -501,7 +501,7 @@ void fuzz_requester(World& world, Input input, bool is_framed, ipc::Opcode opcod
     world.requester.do_work();
     SIMM_CHECK(++turns < 100'000);
   }
-  SIMM_CHECK(world.asker.ended == 1);
+  SIMM_CHECK(world.requester.ended == 1);
   world.memory.check();
 }
 

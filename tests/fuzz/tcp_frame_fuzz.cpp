@@ -1,7 +1,7 @@
 // Both ends of the TCP transport against a peer that sends what the input says. The first byte
 // chooses the end (1), whether the rest is bytes as they are or frames whose check words are right
-// (2), and what an asker has asked for (4, 8). Whatever comes: no write outside slices and extents,
-// every request ends exactly once, every move is reported, and the end can be used again.
+// (2), and what a requester has asked for (4, 8). Whatever comes: no write outside slices and
+// extents, every request ends exactly once, every move is reported, and the end can be used again.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -156,7 +156,7 @@ struct FuzzServer final : ResponderEvents {
   int open = 0;
 };
 
-struct FuzzAsker final : RequesterEvents {
+struct FuzzRequester final : RequesterEvents {
   void on_reply(RequestToken, std::span<const PageReply> pages) noexcept override {
     for (const PageReply& page : pages) SIMM_CHECK(is_known_status(static_cast<int>(page.status)));
     ++ended;
@@ -208,17 +208,18 @@ struct World {
   ScriptedIo responder_io;
   FuzzRegion memory;
   FuzzServer server;
-  FuzzAsker asker;
-  AskerLinks asker_links{1};
-  AskerRosters asker_rosters{1};
+  FuzzRequester requester;
+  OwnRoster own_roster{1};
+  RequesterRosters requester_rosters{1};
   TcpLinkMailbox requester_mail{2};
   TcpLinkMailbox responder_mail{2};
   TcpRequester requester{requester_config(), clock,         requester_io, mover,
-                         asker_links,        requester_mail};
-  TcpResponder responder{responder_config(), clock, responder_io, asker_rosters, responder_mail};
+                         own_roster,         requester_mail};
+  TcpResponder responder{responder_config(), clock, responder_io, requester_rosters,
+                         responder_mail};
 };
 
-// A request as an honest asker writes it: its pages, opcode and lengths are the input's.
+// A request as an honest requester writes it: its pages, opcode and lengths are the input's.
 std::vector<std::byte> honest_request(std::uint8_t shape, std::uint64_t length) {
   const memory::Region none;
   std::array<PageRequest, kPages> pages;
@@ -240,7 +241,7 @@ std::vector<std::byte> honest_request(std::uint8_t shape, std::uint64_t length) 
 std::vector<std::byte> some_roster(Input input) {
   const auto at = [input](std::size_t i) { return i < input.size() ? input[i] % 8u : 0u; };
   LinkRoster roster;
-  roster.asker = at(0) % 3;
+  roster.requester = at(0) % 3;
   roster.statement = at(1) + 2;
   roster.link = at(2);
   roster.count = 1 + at(3) % 3;
@@ -337,9 +338,9 @@ void fuzz_requester(World& world, Input input, bool is_framed, ipc::Opcode opcod
   request.header.opcode = opcode;
   request.pages = pages;
   world.memory.begin();
-  world.asker.ended = 0;
+  world.requester.ended = 0;
   world.requester_io.script(script(input, is_framed, ++s_use));
-  world.requester.connect(world.asker, nullptr);
+  world.requester.connect(world.requester, nullptr);
   world.requester.add_link({socket_stand_in(), kRoute.peer, kRoute.shard, 1});
   SIMM_CHECK(world.requester.post(kRoute, 1, request) == Status::ok);
   LinkLost lost;
@@ -348,7 +349,7 @@ void fuzz_requester(World& world, Input input, bool is_framed, ipc::Opcode opcod
     world.requester.do_work();
     SIMM_CHECK(++turns < 100'000);
   }
-  SIMM_CHECK(world.asker.ended == 1);
+  SIMM_CHECK(world.requester.ended == 1);
   world.memory.check();
 }
 

@@ -143,8 +143,8 @@ void History::on_answered(const WireRequest& request, std::span<const transport:
   }
 }
 
-// Whoever serves a page has owned its slot since the asker's map, without a break, under the map
-// that it had when it began to read the object, or when it published it.
+// Whoever serves a page has owned its slot since the requester's map, without a break, under the
+// map that it had when it began to read the object, or when it published it.
 void History::check_served(const WireRequest& request, std::size_t page) {
   const base::Slot slot = base::slot_of(request.pages[page].group);
   const base::Epoch asked = request.header.epoch;

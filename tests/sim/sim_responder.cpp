@@ -160,7 +160,7 @@ void SimResponder::begin(PathEnd& end, const std::shared_ptr<WireRequest>& wire)
   wire->server_epochs.assign(wire->pages.size(), map_epoch);
   active->incoming.header.deadline_ns = clock_.now_ns() + wire->remaining_ns;
   active->incoming.pages = active->pages;
-  active->incoming.asker_id = end.path->node + 1;
+  active->incoming.requester_id = end.path->node + 1;
   transport::Incoming& incoming = active->incoming;
   end.active.push_back(std::move(active));
   events_->on_request(incoming);

@@ -65,13 +65,13 @@ public:
                      config.wrap(asking_devices[1]->make_port(kCompletions).value())},
         serving_port(config.wrap(serving_device->make_port(kCompletions).value())),
         keys({asking_devices[0].get(), asking_devices[1].get()}, *serving_device),
-        asker_links(config.asking.links_max),
-        asker_rosters(config.serving.links_max),
+        own_roster(config.asking.links_max),
+        requester_rosters(config.serving.links_max),
         requester(config.asking, clock, {asking_ports[0].get(), asking_ports[1].get()}, keys,
-                  config.mover == nullptr ? own_mover : *config.mover, asker_links, requester_mail,
+                  config.mover == nullptr ? own_mover : *config.mover, own_roster, requester_mail,
                   {counters, "asking"}),
-        responder(config.serving, clock, {serving_port.get()}, keys, asker_rosters, responder_mail,
-                  {counters, "serving"}) {
+        responder(config.serving, clock, {serving_port.get()}, keys, requester_rosters,
+                  responder_mail, {counters, "serving"}) {
     simm::memory::FaultGuard::install();
   }
 
@@ -119,16 +119,16 @@ public:
     }
     return losses;
   }
-  Losses lost_by_asker() { return take_lost(requester_mail); }
+  Losses lost_by_requester() { return take_lost(requester_mail); }
   Losses lost_by_server() { return take_lost(responder_mail); }
 
-  // What the asker's rail has sent is kept back, or the other way round.
+  // What the requester's rail has sent is kept back, or the other way round.
   void hold_to_server(std::size_t rail) { fabric.hold(*asking_devices[rail], *serving_device); }
   void release_to_server(std::size_t rail) {
     fabric.release(*asking_devices[rail], *serving_device);
   }
-  void hold_to_asker(std::size_t rail) { fabric.hold(*serving_device, *asking_devices[rail]); }
-  void release_to_asker(std::size_t rail) {
+  void hold_to_requester(std::size_t rail) { fabric.hold(*serving_device, *asking_devices[rail]); }
+  void release_to_requester(std::size_t rail) {
     fabric.release(*serving_device, *asking_devices[rail]);
   }
 
@@ -142,8 +142,8 @@ public:
   const std::array<std::unique_ptr<simm::transport::RdmaPort>, 2> asking_ports;
   const std::unique_ptr<simm::transport::RdmaPort> serving_port;
   RdmaTestKeys keys;
-  simm::transport::AskerLinks asker_links;
-  simm::transport::AskerRosters asker_rosters;
+  simm::transport::OwnRoster own_roster;
+  simm::transport::RequesterRosters requester_rosters;
   simm::transport::RdmaLinkMailbox requester_mail{16};
   simm::transport::RdmaLinkMailbox responder_mail{16};
   simm::transport::RdmaRequester requester;

@@ -36,7 +36,7 @@ inline RdmaBytes rdma_message(simm::transport::wire::Envelope envelope,
 
 class RdmaPeer {
 public:
-  RdmaPeer(simm::transport::RdmaDevice& device, bool is_asker)
+  RdmaPeer(simm::transport::RdmaDevice& device, bool is_requester)
       : memory_((kReceives + kSends) * kBytes),
         registration_(device
                           .register_memory({memory_.data(), memory_.size(), -1, 0},
@@ -46,7 +46,7 @@ public:
     simm::transport::QueuePairConfig config;
     config.sends_max = kSends;
     config.receives_max = kReceives;
-    config.is_asker = is_asker;
+    config.is_requester = is_requester;
     queue_pair_ = port_->make_queue_pair(config).value();
   }
   ~RdmaPeer() { queue_pair_->destroy(); }

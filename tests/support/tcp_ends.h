@@ -34,13 +34,13 @@ public:
   explicit TcpEnds(simm::transport::SocketIoChoice choice, simm::transport::Mover* mover = nullptr,
                    simm::transport::TcpRequesterConfig asking = small_requester(),
                    simm::transport::TcpResponderConfig serving = small_responder())
-      : asker_links(asking.links_max),
-        asker_rosters(serving.links_max),
+      : own_roster(asking.links_max),
+        requester_rosters(serving.links_max),
         requester_io(simm::transport::make_socket_io(choice, nullptr).value()),
         responder_io(simm::transport::make_socket_io(choice, nullptr).value()),
-        requester(asking, clock, *requester_io, mover == nullptr ? own_mover : *mover, asker_links,
+        requester(asking, clock, *requester_io, mover == nullptr ? own_mover : *mover, own_roster,
                   requester_mail, {counters, "asking"}),
-        responder(serving, clock, *responder_io, asker_rosters, responder_mail,
+        responder(serving, clock, *responder_io, requester_rosters, responder_mail,
                   {counters, "serving"}) {
     simm::memory::FaultGuard::install();
   }
@@ -67,7 +67,7 @@ public:
     simm::transport::TcpLink asking{relay.take_left(), route.peer, route.shard, name};
     simm::transport::TcpLink serving{relay.take_right(), {77}, route.shard, name, owner};
     if (has_keys) {
-      asking.keys = asker_keys(name);
+      asking.keys = requester_keys(name);
       serving.keys = server_keys(name);
     }
     SIMM_CHECK(requester_mail.control_add(asking));
@@ -97,8 +97,8 @@ public:
   simm::base::ManualClock clock;
   simm::base::CounterSet counters;
   simm::transport::RegionMover own_mover;
-  simm::transport::AskerLinks asker_links;
-  simm::transport::AskerRosters asker_rosters;
+  simm::transport::OwnRoster own_roster;
+  simm::transport::RequesterRosters requester_rosters;
   simm::transport::TcpLinkMailbox requester_mail{64};
   simm::transport::TcpLinkMailbox responder_mail{64};
   std::unique_ptr<simm::transport::SocketIo> requester_io;

@@ -46,7 +46,7 @@ ROOMS = {
     "daemon/session": ("ipc", "daemon/base", "daemon/memory", "daemon/transport", "daemon/engine"),
     "daemon/server": ("ipc", "daemon/base", "daemon/store/eviction", "daemon/store",
                       "daemon/transport"),
-    "daemon/flight": ("ipc", "daemon/base", "daemon/memory", "daemon/store/space",
+    "daemon/shared_reads": ("ipc", "daemon/base", "daemon/memory", "daemon/store/space",
                       "daemon/transport", "daemon/engine"),
     "daemon/cluster/hello": ("ipc", "daemon/base"),
     "daemon/cluster": ("ipc", "daemon/base", "daemon/engine", "daemon/cluster/hello"),
@@ -72,10 +72,10 @@ ROOMS = {
                                 "daemon/store/eviction", "daemon/store"),
 }
 DATA_PATH = ("daemon/session/", "daemon/engine/", "daemon/transport/", "daemon/server/",
-             "daemon/store/", "daemon/flight/")
+             "daemon/store/", "daemon/shared_reads/")
 # Inside those, yet with threads of their own, on which no data agent waits while links are in use.
 OFF_DATA_PATH = ("daemon/transport/rdma/registration/chunk_registrar.",
-                 "daemon/transport/rdma/device/verbs_ender.")
+                 "daemon/transport/rdma/device/queue_pair_reaper.")
 BLOCKING = re.compile(r"std::(mutex|shared_mutex|recursive_mutex|lock_guard|unique_lock|"
                       r"scoped_lock|condition_variable|this_thread::sleep|jthread)")
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX|HA" r"CK)\b")

@@ -41,7 +41,7 @@ enum class HelloPurpose : std::uint8_t {
 inline constexpr std::uint64_t kFeatureQueuePairs = 1 << 0;
 // Messages of its data links carry tags (transport/frame_seal.h).
 inline constexpr std::uint64_t kFeatureFrameTags = 1 << 1;
-// Offers to connect a queue pair say which of the asker's rails it is.
+// Offers to connect a queue pair say which of the requester's rails it is.
 inline constexpr std::uint64_t kFeatureRailPlaces = 1 << 2;
 
 // What the dialer wants.

@@ -4,7 +4,7 @@
 //
 // Three kinds: private (a memfd that goes with the process; the stores map their own tables),
 // handed (two memfds that a service manager keeps for the next daemon), named (two files in a
-// directory of tmpfs or hugetlbfs). Owned by NodeDaemon; the stores use it. Thread: control, but
+// directory of tmpfs or hugetlbfs). Owned by DataDaemon; the stores use it. Thread: control, but
 // for the ranges of shard(), which are their stores'.
 #pragma once
 

@@ -1,7 +1,7 @@
 // FallbackRequester: two transports to the same peers, one of which is better where it works. A
 // request goes over the better one unless that has no path to the peer now, or can not carry it
 // (memory that its devices do not know, or not yet); then over the other one. What was posted stays
-// where it is. Both say their rosters as one asker (AskerLinks), so nothing that was given up on
+// where it is. Both say their rosters as one requester (OwnRoster), so nothing that was given up on
 // one is done behind what was asked for on the other. Owned by the engine's data agent, like both.
 // Thread: that agent.
 #pragma once

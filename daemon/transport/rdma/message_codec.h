@@ -36,7 +36,7 @@ struct PageTargets {
 // `bytes` are the targets of a request whose pages are decoded. False unless every page that has a
 // slice and is not inline (inline_at[i] == 0) has targets of just its length, in order, and no
 // other page has any; the opcode is get or put where there are some. A page of a put without
-// targets, though it has a slice, is one that the asker could not read.
+// targets, though it has a slice, is one that the requester could not read.
 [[nodiscard]] bool decode_targets(std::span<const std::byte> bytes, ipc::Opcode opcode,
                                   std::span<const PageRequest> pages,
                                   std::span<const std::uint32_t> inline_at,

@@ -24,10 +24,11 @@ enum class MessageKind : std::uint8_t {
   cancel = 2,   // to the server: start no more moves of this request, then answer
   ping = 3,     // to the server
   roster = 4,   // to the server: RosterBody
-  reply = 5,    // to the asker: PageAnswer for each page, then inline payloads; the request is over
-  pong = 6,     // to the asker
-  credit = 7,   // both ways: only what every envelope says, how much was received
-  stripe = 8,   // to the server: StripeBody; the request with this slot and use, which follows
+  reply =
+      5,  // to the requester: PageAnswer for each page, then inline payloads; the request is over
+  pong = 6,    // to the requester
+  credit = 7,  // both ways: only what every envelope says, how much was received
+  stripe = 8,  // to the server: StripeBody; the request with this slot and use, which follows
 };
 inline constexpr std::uint8_t kMessageKindMax = 8;
 
@@ -71,7 +72,7 @@ static_assert(offsetof(PageAnswer, bytes) == 8);
 // that one's pages in a row, the first of them from first_offset on, the last one up to where the
 // next stripe begins.
 struct StripeBody {
-  std::uint64_t number;        // of the striped request, of its asker; not zero
+  std::uint64_t number;        // of the striped request, of its requester; not zero
   std::uint64_t first_offset;  // in the first page
   std::uint16_t first_page;    // of the striped request
   std::uint16_t page_count;    // of the striped request, 1 .. kStripedPagesMax

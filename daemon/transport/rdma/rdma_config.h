@@ -30,10 +30,10 @@ struct RdmaRequesterConfig {
 struct RdmaResponderConfig {
   std::uint32_t links_max = 128;
   std::uint32_t credits = 32;  // at least the requesters'
-  // Nothing heard for so long while requests are served: their asker is dead.
+  // Nothing heard for so long while requests are served: their requester is dead.
   base::TimeNs peer_silence_ns = base::kNsPerSecond;
-  // Payload that takes longer than that is too much at a time: a small part of what the askers wait
-  // for a life sign, which comes behind it.
+  // Payload that takes longer than that is too much at a time: a small part of what the requesters
+  // wait for a life sign, which comes behind it.
   base::TimeNs payload_time_ns_max = 25 * base::kNsPerMs;
   std::uint64_t inline_page_bytes = 4096;
 };
@@ -79,11 +79,11 @@ inline constexpr std::uint64_t kDigestBytes = 256 * 1024;
 // Steps of one link in one turn.
 inline constexpr int kStepsPerTurn = 64;
 
-[[nodiscard]] constexpr QueuePairConfig queue_pair_config(bool is_asker) noexcept {
+[[nodiscard]] constexpr QueuePairConfig queue_pair_config(bool is_requester) noexcept {
   QueuePairConfig config;
   config.sends_max = kWorksMax;
   config.receives_max = kReceives;
-  config.is_asker = is_asker;
+  config.is_requester = is_requester;
   return config;
 }
 

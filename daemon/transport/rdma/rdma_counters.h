@@ -20,8 +20,8 @@ struct RdmaCounters {
         received_parts(set.counter(std::string(prefix) + ".received_parts")),
         asked_again(set.counter(std::string(prefix) + ".asked_again")) {}
 
-  base::Counter read_bytes;     // by this end's device, from regions of askers
-  base::Counter written_bytes;  // by this end's device, into regions of askers
+  base::Counter read_bytes;     // by this end's device, from regions of requesters
+  base::Counter written_bytes;  // by this end's device, into regions of requesters
   base::Counter inline_bytes;   // copied by the CPU out of messages
   base::Counter sent_parts;
   base::Counter received_parts;

@@ -3,7 +3,7 @@
 namespace simm::transport {
 
 Expected<std::unique_ptr<RdmaLink>> make_rdma_link(RdmaDevice& device, RdmaPort& port,
-                                                   bool is_asker) {
+                                                   bool is_requester) {
   constexpr std::size_t kBytes = std::size_t{kReceives + kSendBuffers} * kPartBufferBytes;
   auto link = std::make_unique<RdmaLink>();
   link->memory = std::make_unique<std::byte[]>(kBytes);
@@ -11,7 +11,7 @@ Expected<std::unique_ptr<RdmaLink>> make_rdma_link(RdmaDevice& device, RdmaPort&
       device.register_memory({link->memory.get(), kBytes, -1, 0}, RemoteAccess::none);
   if (!registration) return std::move(registration).error();
   link->registration = std::move(*registration);
-  auto queue_pair = port.make_queue_pair(queue_pair_config(is_asker));
+  auto queue_pair = port.make_queue_pair(queue_pair_config(is_requester));
   if (!queue_pair) return std::move(queue_pair).error();
   link->queue_pair = std::move(*queue_pair);
   return link;

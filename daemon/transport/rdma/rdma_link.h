@@ -39,7 +39,7 @@ struct RdmaLink {
 
 // A link without a name, its queue pair not connected. Errors: of the device. Thread: control.
 Expected<std::unique_ptr<RdmaLink>> make_rdma_link(RdmaDevice& device, RdmaPort& port,
-                                                   bool is_asker);
+                                                   bool is_requester);
 
 // Thread: control_* by the control thread, agent_* by the data agent. Made and destroyed on the
 // control thread while the agent does not run.

@@ -10,7 +10,7 @@ namespace simm::transport {
 
 RdmaRequester::RdmaRequester(const RdmaRequesterConfig& config, const base::Clock& clock,
                              std::vector<RdmaPort*> ports, const MemoryKeys& keys, Mover& mover,
-                             AskerLinks& links, RdmaLinkMailbox& mailbox,
+                             OwnRoster& links, RdmaLinkMailbox& mailbox,
                              const RdmaCounters& counters)
     : config_(config),
       shared_{config_, clock, keys, mover, links, counters},

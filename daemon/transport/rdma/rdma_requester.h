@@ -35,7 +35,7 @@ public:
   // All references outlive the requester. `ports` by rail, of this end alone.
   RdmaRequester(const RdmaRequesterConfig& config, const base::Clock& clock,
                 std::vector<RdmaPort*> ports, const MemoryKeys& keys, Mover& mover,
-                AskerLinks& links, RdmaLinkMailbox& mailbox, const RdmaCounters& counters = {});
+                OwnRoster& links, RdmaLinkMailbox& mailbox, const RdmaCounters& counters = {});
   // Fences every link; nobody is told. On the agent's thread, or when that has ended.
   ~RdmaRequester() override = default;
   RdmaRequester(const RdmaRequester&) = delete;

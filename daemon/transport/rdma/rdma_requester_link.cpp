@@ -46,7 +46,7 @@ RdmaRequesterLink::RdmaRequesterLink(RdmaRequesterShared& shared)
 
 bool RdmaRequesterLink::open(std::unique_ptr<RdmaLink>& link, base::TimeNs now_ns) noexcept {
   place_ = shared_.links.open({link->peer, link->shard});
-  if (place_ == AskerLinks::kNone) return false;
+  if (place_ == OwnRoster::kNone) return false;
   link->queue_pair->owner = this;
   pinged_ns_ = now_ns;
   channel_.open(std::move(link), now_ns, 0);
@@ -390,7 +390,7 @@ std::unique_ptr<RdmaLink> RdmaRequesterLink::finish_closing() noexcept {
     release(slot);
     shared_.events->on_fenced(token, cause);
   }
-  shared_.links.close(std::exchange(place_, AskerLinks::kNone));
+  shared_.links.close(std::exchange(place_, OwnRoster::kNone));
   return link;
 }
 

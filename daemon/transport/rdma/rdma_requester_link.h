@@ -10,9 +10,9 @@
 
 #include "daemon/base/hash.h"
 #include "daemon/base/lazy_array.h"
-#include "daemon/transport/asker_links.h"
 #include "daemon/transport/index_queue.h"
 #include "daemon/transport/mover.h"
+#include "daemon/transport/own_roster.h"
 #include "daemon/transport/rdma/rdma_channel.h"
 #include "daemon/transport/rdma/rdma_posted.h"
 #include "daemon/transport/rdma/registration/memory_keys.h"
@@ -30,7 +30,7 @@ struct RdmaRequesterShared {
   const base::Clock& clock;
   const MemoryKeys& keys;
   Mover& mover;
-  AskerLinks& links;
+  OwnRoster& links;
   RdmaCounters counters;
   RequesterEvents* events = nullptr;
   RegionFaults* faults = nullptr;
@@ -110,7 +110,7 @@ private:
   std::uint64_t bytes_out_ = 0;
   IndexQueue work_;     // slots whose request is not all sent
   IndexQueue cancels_;  // slots whose cancel is due, behind their request
-  std::uint32_t place_ = AskerLinks::kNone;
+  std::uint32_t place_ = OwnRoster::kNone;
   base::TimeNs pinged_ns_ = 0;
 };
 

@@ -18,7 +18,7 @@ RdmaIncoming& rdma_incoming(Incoming& incoming) noexcept {
 
 RdmaResponder::RdmaResponder(const RdmaResponderConfig& config, const base::Clock& clock,
                              std::vector<RdmaPort*> ports, const MemoryKeys& keys,
-                             AskerRosters& rosters, RdmaLinkMailbox& mailbox,
+                             RequesterRosters& rosters, RdmaLinkMailbox& mailbox,
                              const RdmaCounters& counters)
     : config_(config),
       shared_{config_, clock, keys, rosters, counters, this, &stripes_},
@@ -58,7 +58,7 @@ int RdmaResponder::do_work() noexcept {
   turn_ns_ = now_ns;
   const bool is_short = links_.is_short();
   for (const auto& link : links_.used()) {
-    // An asker that waits for nothing may be silent, once it has said who it is.
+    // A requester that waits for nothing may be silent, once it has said who it is.
     link->forgive(away_ns, now_ns);
     const bool is_mute = now_ns >= link->roster_due_ns(is_short);
     if (is_mute || link->is_overdue(now_ns)) link->channel().fail(LinkLoss::silent);
@@ -78,10 +78,11 @@ int RdmaResponder::run_moves() noexcept {
 void RdmaResponder::on_roster(const LinkRoster& roster, bool remembers_all) noexcept {
   for (const auto& link : links_.used()) {
     if (!link->channel().is_open()) continue;
-    if (link->asker() == roster.asker && shared_.rosters.leaves_out(roster.asker, link->number())) {
+    if (link->requester() == roster.requester &&
+        shared_.rosters.leaves_out(roster.requester, link->number())) {
       link->channel().fail(LinkLoss::given_up);
     }
-    if (link->asker() == 0 && !remembers_all) link->channel().fail(LinkLoss::dropped);
+    if (link->requester() == 0 && !remembers_all) link->channel().fail(LinkLoss::dropped);
   }
 }
 

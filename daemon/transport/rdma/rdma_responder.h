@@ -1,8 +1,7 @@
 // RdmaResponder: the server's end of the RDMA transport: links that other daemons made to this
-// shard. An asker that is silent for peer_silence_ns while requests of it are served is dead: its
-// link ends, and what it asked for is aborted. So does one that lives, and lets moves wait for that
-// long (payload_progress.h).
-// Thread: the server's data agent; made on the control thread.
+// shard. A requester that is silent for peer_silence_ns while requests of it are served is dead:
+// its link ends, and what it asked for is aborted. So does one that lives, and lets moves wait for
+// that long (payload_progress.h). Thread: the server's data agent; made on the control thread.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +18,7 @@ class RdmaResponder final : public Responder, private RosterListener {
 public:
   // All references outlive the responder. `ports` by rail, of this end alone.
   RdmaResponder(const RdmaResponderConfig& config, const base::Clock& clock,
-                std::vector<RdmaPort*> ports, const MemoryKeys& keys, AskerRosters& rosters,
+                std::vector<RdmaPort*> ports, const MemoryKeys& keys, RequesterRosters& rosters,
                 RdmaLinkMailbox& mailbox, const RdmaCounters& counters = {});
   // Fences every link; nobody is told. On the agent's thread, or when that has ended.
   ~RdmaResponder() override = default;

@@ -24,7 +24,7 @@ RdmaResponderLink::RdmaResponderLink(RdmaResponderShared& shared)
 }
 
 bool RdmaResponderLink::open(std::unique_ptr<RdmaLink>& link, base::TimeNs now_ns) noexcept {
-  asker_ = number_ = 0;
+  requester_ = number_ = 0;
   owes_pong_ = waits_for_keys_ = false;
   progress_.begin();
   roster_wait_.begin(now_ns);
@@ -61,9 +61,9 @@ bool RdmaResponderLink::take_roster(std::span<const std::byte> part) noexcept {
   std::memcpy(&body, part.data(), sizeof body);
   LinkRoster roster;
   if (!decode_roster(body, roster)) return false;
-  const bool is_first = asker_ == 0;
-  if (!is_first && (roster.asker != asker_ || roster.link != number_)) return false;
-  asker_ = roster.asker;
+  const bool is_first = requester_ == 0;
+  if (!is_first && (roster.requester != requester_ || roster.link != number_)) return false;
+  requester_ = roster.requester;
   number_ = roster.link;
   shared_.rosters.hear(roster, is_first);  // it may end this link
   return true;
@@ -91,10 +91,10 @@ bool RdmaResponderLink::take_cancel(const Envelope& envelope) noexcept {
 
 bool RdmaResponderLink::on_request_part(const Envelope& envelope,
                                         std::span<const std::byte> part) noexcept {
-  // Nothing is asked for before its asker said who it is.
-  if (asker_ == 0 || envelope.slot >= shared_.config.credits) return false;
+  // Nothing is asked for before its requester said who it is.
+  if (requester_ == 0 || envelope.slot >= shared_.config.credits) return false;
   RdmaIncoming& incoming = slots_[envelope.slot];
-  // Its asker gives a slot to the next request when the reply to the last one has come.
+  // Its requester gives a slot to the next request when the reply to the last one has come.
   if (incoming.is_served || incoming.is_replying) return false;
   if (envelope.offset == 0) {
     if (incoming.is_arriving) return false;
@@ -148,7 +148,7 @@ bool RdmaResponderLink::end_request(RdmaIncoming& incoming) noexcept {
   }
   incoming.page_count = decoded.page_count;
   incoming.server_data = nullptr;
-  incoming.asker_id = asker_id_of(channel_.link().owner, asker_);
+  incoming.requester_id = requester_id_of(channel_.link().owner, requester_);
   incoming.link = this;
   incoming.is_served = true;
   incoming.is_cancelled = false;
@@ -202,7 +202,7 @@ std::unique_ptr<RdmaLink> RdmaResponderLink::finish_closing() noexcept {
     incoming.is_listed = incoming.is_replying = incoming.is_arriving = false;
     incoming.stripe_use = 0;
   }
-  if (asker_ != 0) shared_.rosters.leave(asker_);
+  if (requester_ != 0) shared_.rosters.leave(requester_);
   return link;
 }
 

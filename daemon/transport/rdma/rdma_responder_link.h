@@ -1,10 +1,10 @@
 // RdmaResponderLink: the serving side of one link: requests that came over it, and their moves.
 //
-// A pull is READ from the asker's memory into the server's extent, and digested behind; a push is
-// WRITTEN from the extent. Both go piece by piece, requests in turns. Short pages are copied from
-// and to messages. A page is over when its last piece was acknowledged, so a reply is always behind
-// its data.
-// Owned by a RdmaResponder. Thread: the server's data agent. No allocation after construction.
+// A pull is READ from the requester's memory into the server's extent, and digested behind; a push
+// is WRITTEN from the extent. Both go piece by piece, requests in turns. Short pages are copied
+// from and to messages. A page is over when its last piece was acknowledged, so a reply is always
+// behind its data. Owned by a RdmaResponder. Thread: the server's data agent. No allocation after
+// construction.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 #include "daemon/base/agent.h"
 #include "daemon/base/hash.h"
 #include "daemon/base/lazy_array.h"
-#include "daemon/transport/asker_rosters.h"
 #include "daemon/transport/index_queue.h"
 #include "daemon/transport/payload_progress.h"
 #include "daemon/transport/rdma/rdma_channel.h"
 #include "daemon/transport/rdma/rdma_incoming.h"
 #include "daemon/transport/rdma/registration/memory_keys.h"
+#include "daemon/transport/requester_rosters.h"
 #include "daemon/transport/roster_wait.h"
 #include "daemon/transport/transport.h"
 
@@ -29,7 +29,7 @@ struct RdmaResponderShared {
   const RdmaResponderConfig& config;
   const base::Clock& clock;
   const MemoryKeys& keys;
-  AskerRosters& rosters;
+  RequesterRosters& rosters;
   RdmaCounters counters;
   Responder* responder = nullptr;
   ResponderEvents* events = nullptr;
@@ -39,13 +39,13 @@ class RdmaResponderLink final : private MessageHandler {
 public:
   explicit RdmaResponderLink(RdmaResponderShared& shared);
 
-  // Always takes the link: its asker says later whose it is.
+  // Always takes the link: its requester says later whose it is.
   [[nodiscard]] bool open(std::unique_ptr<RdmaLink>& link, base::TimeNs now_ns) noexcept;
   [[nodiscard]] RdmaChannel& channel() noexcept { return channel_; }
   [[nodiscard]] const RdmaChannel& channel() const noexcept { return channel_; }
   [[nodiscard]] std::uint32_t serving() const noexcept { return serving_; }
   // Whose it is, as its rosters say; 0: it has not said anything yet.
-  [[nodiscard]] std::uint64_t asker() const noexcept { return asker_; }
+  [[nodiscard]] std::uint64_t requester() const noexcept { return requester_; }
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
 
   // The server's calls, of a request on this link.
@@ -60,17 +60,17 @@ public:
   }
   // Posts, digests and sends what there is; how much that was.
   int run() noexcept;
-  // True: the asker is dead.
+  // True: the requester is dead.
   [[nodiscard]] bool is_overdue(base::TimeNs now_ns) const noexcept {
     return serving_ > 0 && channel_.is_open() &&
            now_ns >= channel_.heard_ns + shared_.config.peer_silence_ns;
   }
-  // When the link has to go for want of a roster; kNoDeadline: its asker has said one.
+  // When the link has to go for want of a roster; kNoDeadline: its requester has said one.
   [[nodiscard]] base::TimeNs roster_due_ns(bool is_short) const noexcept {
-    if (asker_ != 0 || !channel_.is_open()) return base::kNoDeadline;
+    if (requester_ != 0 || !channel_.is_open()) return base::kNoDeadline;
     return roster_wait_.due_ns(shared_.config.peer_silence_ns, is_short);
   }
-  // `away_ns` of the wait until now were not the asker's.
+  // `away_ns` of the wait until now were not the requester's.
   void forgive(base::TimeNs away_ns, base::TimeNs now_ns) noexcept {
     channel_.forgive(serving_ == 0 ? now_ns : away_ns, now_ns);
     roster_wait_.forgive(away_ns, now_ns);
@@ -127,7 +127,7 @@ private:
   bool owes_pong_ = false;
   bool waits_for_keys_ = false;
   RosterWait roster_wait_;
-  std::uint64_t asker_ = 0;
+  std::uint64_t requester_ = 0;
   std::uint64_t number_ = 0;
 };
 

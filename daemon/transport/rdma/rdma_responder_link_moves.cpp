@@ -145,7 +145,7 @@ RdmaResponderLink::Step RdmaResponderLink::send_reply_part(RdmaIncoming& incomin
   std::memcpy(channel_.part(), incoming.reply.data() + envelope.offset, envelope.part_bytes);
   channel_.send(envelope);
   incoming.reply_sent += envelope.part_bytes;
-  // Then the slot is the asker's again.
+  // Then the slot is the requester's again.
   if (incoming.reply_sent == incoming.reply_bytes) incoming.is_replying = false;
   return Step::done;
 }

@@ -20,16 +20,16 @@ RdmaIncoming& stripe_of(Incoming& incoming) noexcept {
 // ---- gathering ----
 
 RdmaStripes::Striped* RdmaStripes::find(const RdmaIncoming& stripe) noexcept {
-  const std::uint64_t asker = stripe.link->asker();
+  const std::uint64_t requester = stripe.link->requester();
   Striped* free = nullptr;
   for (Striped& striped : requests_) {
     if (striped.state == State::free) free = &striped;
-    if (striped.state != State::gathering || striped.asker != asker) continue;
+    if (striped.state != State::gathering || striped.requester != requester) continue;
     if (striped.number == stripe.stripe.number) return &striped;
   }
   if (free == nullptr) return nullptr;
   free->state = State::gathering;
-  free->asker = asker;
+  free->requester = requester;
   free->number = stripe.stripe.number;
   free->stripe_count = stripe.stripe.stripe_count;
   free->page_count = stripe.stripe.page_count;
@@ -40,7 +40,7 @@ RdmaStripes::Striped* RdmaStripes::find(const RdmaIncoming& stripe) noexcept {
   return free;
 }
 
-// Its asker asks for the whole request again, not striped.
+// Its requester asks for the whole request again, not striped.
 void RdmaStripes::refuse(RdmaIncoming& stripe) noexcept {
   stripe.server_data = nullptr;
   std::array<PageReply, kStripedPagesMax> replies;
@@ -84,7 +84,7 @@ void RdmaStripes::on_request(Incoming& incoming) noexcept {
 bool RdmaStripes::join(Striped& striped) noexcept {
   std::uint16_t pages = 0;  // whose beginning was seen
   striped.header = striped.stripes[0]->header;
-  striped.asker_id = striped.stripes[0]->asker_id;
+  striped.requester_id = striped.stripes[0]->requester_id;
   for (std::uint8_t i = 0; i < striped.stripe_count; ++i) {
     if (!add_stripe(striped, *striped.stripes[i], pages)) return false;
   }
@@ -247,7 +247,7 @@ void RdmaStripes::cancel(Striped& striped) noexcept {
   events_->on_cancel(striped);
 }
 
-// Its asker may have said so, and be answered for what it asked for after that, long before the
+// Its requester may have said so, and be answered for what it asked for after that, long before the
 // device is done with the queue pair. So a link's end counts when it begins.
 bool RdmaStripes::has_lost_link(const Striped& striped) noexcept {
   return std::any_of(striped.stripes.begin(), striped.stripes.end(),

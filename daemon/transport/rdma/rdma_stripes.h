@@ -1,14 +1,14 @@
-// RdmaStripes: between a RdmaResponder and its server: requests that an asker has cut into stripes,
-// one over each of several rails, are one request for the server. It is handed over when all
-// stripes are there; what the server pulls or pushes is moved by all their links, each its part of
-// a page; and each stripe is answered over its own link, behind its own data. So an object is
+// RdmaStripes: between a RdmaResponder and its server: requests that a requester has cut into
+// stripes, one over each of several rails, are one request for the server. It is handed over when
+// all stripes are there; what the server pulls or pushes is moved by all their links, each its part
+// of a page; and each stripe is answered over its own link, behind its own data. So an object is
 // stored or read once, whole, with one digest, and no link's answer speaks of what another device
 // writes.
 //
-// A stripe that ends early (its link breaks, its asker cancels) cancels the whole request: the
-// others are answered when their moves have ended, and the asker asks for all of it again. Requests
-// that are not striped pass through.
-// Owned by a RdmaResponder. Thread: the server's data agent. No allocation after construction.
+// A stripe that ends early (its link breaks, its requester cancels) cancels the whole request: the
+// others are answered when their moves have ended, and the requester asks for all of it again.
+// Requests that are not striped pass through. Owned by a RdmaResponder. Thread: the server's data
+// agent. No allocation after construction.
 #pragma once
 
 #include <array>
@@ -66,7 +66,7 @@ private:
 
   struct Striped : Incoming {
     State state = State::free;
-    std::uint64_t asker = 0;
+    std::uint64_t requester = 0;
     std::uint64_t number = 0;
     std::uint8_t stripe_count = 0;
     std::uint8_t arrived = 0;

@@ -31,7 +31,7 @@ RequesterLink::RequesterLink(RequesterLinkShared& shared)
 
 bool RequesterLink::open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) noexcept {
   place_ = shared_.links.open({link.peer, link.shard});
-  if (place_ == AskerLinks::kNone) return false;
+  if (place_ == OwnRoster::kNone) return false;
   pinged_ns_ = now_ns;
   connection_.socket().owner = this;
   if (connection_.open(std::move(link), ready, now_ns)) return true;

@@ -14,9 +14,9 @@
 
 #include "daemon/base/hash.h"
 #include "daemon/base/lazy_array.h"
-#include "daemon/transport/asker_links.h"
 #include "daemon/transport/index_queue.h"
 #include "daemon/transport/mover.h"
+#include "daemon/transport/own_roster.h"
 #include "daemon/transport/region_faults.h"
 #include "daemon/transport/tcp/tcp_config.h"
 #include "daemon/transport/tcp/tcp_connection.h"
@@ -32,7 +32,7 @@ struct RequesterLinkShared {
   SocketIo& io;
   TcpCounters counters;
   Mover& mover;
-  AskerLinks& links;
+  OwnRoster& links;
   RequesterEvents* events = nullptr;
   RegionFaults* faults = nullptr;
 };
@@ -42,7 +42,7 @@ public:
   explicit RequesterLink(RequesterLinkShared& shared);
 
   [[nodiscard]] bool open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) noexcept;
-  // In AskerLinks.
+  // In OwnRoster.
   [[nodiscard]] std::uint32_t place() const noexcept { return place_; }
   [[nodiscard]] TcpConnection& connection() noexcept { return connection_; }
   [[nodiscard]] const TcpConnection& connection() const noexcept { return connection_; }
@@ -146,7 +146,7 @@ private:
   base::TimeNs looked_ns_ = 0;      // the beginning of the silence of the last look
   std::uint64_t acknowledged_ = 0;  // bytes, at the last look
   std::uint64_t moved_ = 0;
-  std::uint32_t place_ = AskerLinks::kNone;
+  std::uint32_t place_ = OwnRoster::kNone;
 
   base::LazyArray<std::byte> blocks_;
   std::array<std::uint32_t, kBlocks> free_blocks_{};

@@ -23,7 +23,7 @@ ResponderLink::ResponderLink(ResponderLinkShared& shared)
 }
 
 bool ResponderLink::open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) noexcept {
-  asker_ = number_ = 0;
+  requester_ = number_ = 0;
   progress_.begin();
   roster_wait_.begin(now_ns);
   connection_.socket().owner = this;
@@ -108,7 +108,7 @@ bool ResponderLink::on_frame(const wire::FrameHeader& header, std::byte*& target
 
 bool ResponderLink::begin_request(std::byte*& target) noexcept {
   TcpIncoming& incoming = slots_[frame_.slot];
-  // Its asker gives a slot to the next request when the reply to the last one has come.
+  // Its requester gives a slot to the next request when the reply to the last one has come.
   if (incoming.is_served || incoming.is_replying) return false;
   target = incoming.body.data();  // open_header() knows how long it may be
   return true;
@@ -168,9 +168,9 @@ bool ResponderLink::end_roster() noexcept {
   if (connection_.received_digest(&roster_, sizeof roster_) != frame_.digest) return false;
   LinkRoster roster;
   if (!decode_roster(roster_, roster)) return false;
-  const bool is_first = asker_ == 0;
-  if (!is_first && (roster.asker != asker_ || roster.link != number_)) return false;
-  asker_ = roster.asker;
+  const bool is_first = requester_ == 0;
+  if (!is_first && (roster.requester != requester_ || roster.link != number_)) return false;
+  requester_ = roster.requester;
   number_ = roster.link;
   shared_.rosters.hear(roster, is_first);
   return true;
@@ -194,7 +194,7 @@ bool ResponderLink::end_request() noexcept {
   incoming.pages = std::span<const PageRequest>(incoming.page_list).first(decoded.page_count);
   incoming.page_count = decoded.page_count;
   incoming.server_data = nullptr;
-  incoming.asker_id = asker_id_of(connection_.link().owner, asker_);
+  incoming.requester_id = requester_id_of(connection_.link().owner, requester_);
   incoming.link = this;
   incoming.slot = frame_.slot;
   incoming.use = frame_.use;
@@ -228,7 +228,7 @@ bool ResponderLink::end_failed(TcpIncoming& incoming) noexcept {
   return true;
 }
 
-// Pushes that are not begun, or half sent, end in the next run; pulled pages are the asker's to
+// Pushes that are not begun, or half sent, end in the next run; pulled pages are the requester's to
 // end.
 void ResponderLink::take_cancel(TcpIncoming& incoming) noexcept {
   incoming.is_cancelled = true;

@@ -1,9 +1,9 @@
 // ResponderLink: the serving side of one connection: requests that came over it, and their moves.
 //
-// A pull is announced to the asker, whose data frames are then received straight into the server's
-// extent and hashed right behind. A push is hashed chunk by chunk and sent from the extent; it is
-// over when the kernel has taken all of it. Requests take turns, a chunk each.
-// Owned by a TcpResponder. Thread: the server's data agent. No allocation after construction.
+// A pull is announced to the requester, whose data frames are then received straight into the
+// server's extent and hashed right behind. A push is hashed chunk by chunk and sent from the
+// extent; it is over when the kernel has taken all of it. Requests take turns, a chunk each. Owned
+// by a TcpResponder. Thread: the server's data agent. No allocation after construction.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 #include "daemon/base/agent.h"
 #include "daemon/base/hash.h"
 #include "daemon/base/lazy_array.h"
-#include "daemon/transport/asker_rosters.h"
 #include "daemon/transport/index_queue.h"
 #include "daemon/transport/payload_progress.h"
+#include "daemon/transport/requester_rosters.h"
 #include "daemon/transport/roster_wait.h"
 #include "daemon/transport/tcp/tcp_config.h"
 #include "daemon/transport/tcp/tcp_connection.h"
@@ -29,7 +29,7 @@ struct ResponderLinkShared {
   const base::Clock& clock;
   SocketIo& io;
   TcpCounters counters;
-  AskerRosters& rosters;
+  RequesterRosters& rosters;
   Responder* responder = nullptr;
   ResponderEvents* events = nullptr;
 };
@@ -43,7 +43,7 @@ public:
   [[nodiscard]] const TcpConnection& connection() const noexcept { return connection_; }
   [[nodiscard]] std::uint32_t serving() const noexcept { return serving_; }
   // Whose it is, as its rosters say; 0: it has not said anything yet.
-  [[nodiscard]] std::uint64_t asker() const noexcept { return asker_; }
+  [[nodiscard]] std::uint64_t requester() const noexcept { return requester_; }
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
 
   // The server's calls, of a request on this link.
@@ -55,13 +55,13 @@ public:
   int serve(base::TimeNs now_ns) noexcept;
   // Queues what there is to send, copies what is there already, and asks for more.
   int run(base::TimeNs) noexcept;  // of no use here: the set runs links of both ends
-  // `away_ns` of the silence until now were not the asker's.
+  // `away_ns` of the silence until now were not the requester's.
   void forgive(base::TimeNs away_ns, base::TimeNs now_ns) noexcept;
-  // True: the asker is dead.
+  // True: the requester is dead.
   [[nodiscard]] bool is_overdue(base::TimeNs now_ns) const noexcept;
-  // When the link has to go for want of a roster; kNoDeadline: its asker has said one.
+  // When the link has to go for want of a roster; kNoDeadline: its requester has said one.
   [[nodiscard]] base::TimeNs roster_due_ns(bool is_short) const noexcept {
-    if (asker_ != 0 || !connection_.is_open()) return base::kNoDeadline;
+    if (requester_ != 0 || !connection_.is_open()) return base::kNoDeadline;
     return roster_wait_.due_ns(shared_.config.peer_silence_ns, is_short);
   }
   // True: moves are under way, and for peer_silence_ns no payload got on; or their request's
@@ -126,7 +126,7 @@ private:
   wire::FrameHeader frame_{};  // that is being received
   wire::RosterBody roster_{};  // likewise
   RosterWait roster_wait_;
-  std::uint64_t asker_ = 0;
+  std::uint64_t requester_ = 0;
   std::uint64_t number_ = 0;
 };
 

@@ -136,7 +136,7 @@ ResponderLink::Step ResponderLink::queue_reply(TcpIncoming& incoming) noexcept {
   header.digest = connection_.seal().digest(body, header.body_bytes);
   seal_header(header, connection_.seal(), frame);
   tx.commit(sizeof header + header.body_bytes);
-  incoming.is_replying = false;  // the slot is the asker's again
+  incoming.is_replying = false;  // the slot is the requester's again
   return Step::done;
 }
 

@@ -19,8 +19,8 @@ struct TcpRequesterConfig {
 struct TcpResponderConfig {
   std::uint32_t links_max = 128;
   std::uint32_t credits = 32;  // at least the requesters'
-  // Nothing heard for so long while requests are served: their asker is dead. Askers ping three
-  // times within their own detection time.
+  // Nothing heard for so long while requests are served: their requester is dead. Requesters ping
+  // three times within their own detection time.
   base::TimeNs peer_silence_ns = base::kNsPerSecond;
 };
 

@@ -39,7 +39,7 @@ struct TcpIncoming : Incoming {
   // Pushes in order. The first may be half sent.
   std::uint16_t push_first = 0;
   std::uint16_t push_count = 0;
-  // Pulls that the asker has not been told of, and inline ones that are not copied yet.
+  // Pulls that the requester has not been told of, and inline ones that are not copied yet.
   std::uint16_t pull_first = 0;
   std::uint16_t pull_count = 0;
   // The pulled page that is half received.

@@ -7,7 +7,7 @@
 namespace simm::transport {
 
 TcpRequester::TcpRequester(const TcpRequesterConfig& config, const base::Clock& clock, SocketIo& io,
-                           Mover& mover, AskerLinks& links, TcpLinkMailbox& mailbox,
+                           Mover& mover, OwnRoster& links, TcpLinkMailbox& mailbox,
                            const TcpCounters& counters)
     : config_(config),
       shared_{config_, clock, io, counters, mover, links},

@@ -25,7 +25,7 @@ class TcpRequester final : public Requester {
 public:
   // All references outlive the requester. `io` and `links` may be shared with others of this agent.
   TcpRequester(const TcpRequesterConfig& config, const base::Clock& clock, SocketIo& io,
-               Mover& mover, AskerLinks& links, TcpLinkMailbox& mailbox,
+               Mover& mover, OwnRoster& links, TcpLinkMailbox& mailbox,
                const TcpCounters& counters = {});
   // Breaks every link and waits until the kernel has let go of all memory; nobody is told. On the
   // agent's thread, or when that has ended.

@@ -14,7 +14,7 @@ TcpIncoming& tcp_incoming(Incoming& incoming) noexcept {
 }  // namespace
 
 TcpResponder::TcpResponder(const TcpResponderConfig& config, const base::Clock& clock, SocketIo& io,
-                           AskerRosters& rosters, TcpLinkMailbox& mailbox,
+                           RequesterRosters& rosters, TcpLinkMailbox& mailbox,
                            const TcpCounters& counters)
     : config_(config),
       shared_{config_, clock, io, counters, rosters, this},
@@ -31,7 +31,7 @@ void TcpResponder::pull(Incoming& incoming, std::uint16_t page,
   tcp.link->pull(tcp, page, extent);
 }
 
-// The digest is taken in any case: the asker compares it.
+// The digest is taken in any case: the requester compares it.
 void TcpResponder::push(Incoming& incoming, std::uint16_t page, std::span<const std::byte> bytes,
                         bool) noexcept {
   TcpIncoming& tcp = tcp_incoming(incoming);
@@ -55,14 +55,14 @@ int TcpResponder::do_work() noexcept {
   turn_ns_ = now_ns;
   const bool is_short = links_.is_short();
   for (const auto& link : links_.used()) {
-    // An asker that waits for nothing may be silent, once it has said who it is.
+    // A requester that waits for nothing may be silent, once it has said who it is.
     link->forgive(away_ns, now_ns);
     const bool is_mute = now_ns >= link->roster_due_ns(is_short);
     if (is_mute || link->is_overdue(now_ns)) link->connection().fail(LinkLoss::silent);
     if (link->is_stalled(now_ns)) link->connection().fail(LinkLoss::stalled);
   }
   return work + links_.finish_closing([this](const ResponderLink& over) {
-    if (over.asker() != 0) shared_.rosters.leave(over.asker());
+    if (over.requester() != 0) shared_.rosters.leave(over.requester());
   });
 }
 
@@ -70,10 +70,11 @@ int TcpResponder::do_work() noexcept {
 void TcpResponder::on_roster(const LinkRoster& roster, bool remembers_all) noexcept {
   for (const auto& link : links_.used()) {
     if (!link->connection().is_open()) continue;
-    if (link->asker() == roster.asker && shared_.rosters.leaves_out(roster.asker, link->number())) {
+    if (link->requester() == roster.requester &&
+        shared_.rosters.leaves_out(roster.requester, link->number())) {
       link->connection().fail(LinkLoss::given_up);
     }
-    if (link->asker() == 0 && !remembers_all) link->connection().fail(LinkLoss::dropped);
+    if (link->requester() == 0 && !remembers_all) link->connection().fail(LinkLoss::dropped);
   }
 }
 
@@ -102,7 +103,7 @@ base::TimeNs TcpResponder::next_deadline_ns() const noexcept {
       next_ns = std::min({next_ns, turn_ns_ + config_.peer_silence_ns / 3, roster_ns});
     }
     if (link->serving() == 0 || !link->connection().is_open()) continue;
-    // Not longer: what is slept through is not counted as the asker's silence.
+    // Not longer: what is slept through is not counted as the requester's silence.
     next_ns = std::min({next_ns, turn_ns_ + config_.peer_silence_ns / 3,
                         link->connection().heard_ns + config_.peer_silence_ns});
   }

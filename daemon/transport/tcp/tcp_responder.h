@@ -1,5 +1,5 @@
 // TcpResponder: the server's end of the TCP transport: links that the engines of other daemons
-// dialled to this shard. An asker that is silent for peer_silence_ns while requests of it are
+// dialled to this shard. A requester that is silent for peer_silence_ns while requests of it are
 // served is dead: its link ends, and what it asked for is aborted.
 // Thread: the server's data agent; made on the control thread. add_link() besides the mailbox is
 // for tests.
@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "daemon/transport/asker_rosters.h"
+#include "daemon/transport/requester_rosters.h"
 #include "daemon/transport/tcp/link_set.h"
 #include "daemon/transport/tcp/responder_link.h"
 #include "daemon/transport/tcp/tcp_config.h"
@@ -22,7 +22,8 @@ public:
   // All references outlive the responder. `io` and `rosters` may be shared with others of this
   // agent.
   TcpResponder(const TcpResponderConfig& config, const base::Clock& clock, SocketIo& io,
-               AskerRosters& rosters, TcpLinkMailbox& mailbox, const TcpCounters& counters = {});
+               RequesterRosters& rosters, TcpLinkMailbox& mailbox,
+               const TcpCounters& counters = {});
   // Breaks every link and waits until the kernel has let go of all memory; nobody is told. On the
   // agent's thread, or when that has ended.
   ~TcpResponder() override = default;

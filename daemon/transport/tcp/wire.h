@@ -28,10 +28,10 @@ enum class FrameKind : std::uint8_t {
   failed = 3,   // to the server: a page it pulled will not come; `status` says why
   ping = 4,     // to the server
   data = 5,     // both ways: a part of one page's payload
-  pull = 6,     // to the asker: std::uint16_t page numbers; send these payloads
-  reply = 7,    // to the asker: ReplyEntry for each page; the request is over
-  pong = 8,     // to the asker
-  roster = 9,   // to the server: RosterBody; which links of this asker are in use
+  pull = 6,     // to the requester: std::uint16_t page numbers; send these payloads
+  reply = 7,    // to the requester: ReplyEntry for each page; the request is over
+  pong = 8,     // to the requester
+  roster = 9,   // to the server: RosterBody; which links of this requester are in use
 };
 inline constexpr std::uint8_t kFrameKindMax = 9;
 

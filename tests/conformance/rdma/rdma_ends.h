@@ -28,11 +28,11 @@ struct RdmaEnd {
         open_registration(
             device.register_memory({open.data(), open.size()}, RemoteAccess::read_write).value()) {}
 
-  std::unique_ptr<QueuePair> make(bool is_asker) {
+  std::unique_ptr<QueuePair> make(bool is_requester) {
     QueuePairConfig config;
     config.sends_max = 64;
     config.receives_max = 64;
-    config.is_asker = is_asker;
+    config.is_requester = is_requester;
     auto made = port->make_queue_pair(config);
     REQUIRE_MESSAGE(made.has_value(), made.error().context);
     return std::move(made).value();
@@ -67,22 +67,22 @@ struct RdmaEnd {
 
 struct RdmaEnds {
   explicit RdmaEnds(const RdmaWorldKind& kind, const RdmaWorldOptions& options = {})
-      : world(kind.make(options)), server(world->serving()), asker(world->asking()) {
+      : world(kind.make(options)), server(world->serving()), requester(world->asking()) {
     connect();
   }
   // With new queue pairs; the old ones are destroyed.
   void connect() {
     server.queue_pair = server.make(false);
-    asker.queue_pair = asker.make(true);
-    const auto there = server.queue_pair->connect(asker.queue_pair->address());
+    requester.queue_pair = requester.make(true);
+    const auto there = server.queue_pair->connect(requester.queue_pair->address());
     REQUIRE_MESSAGE(there.has_value(), there.error().context);
-    const auto here = asker.queue_pair->connect(server.queue_pair->address());
+    const auto here = requester.queue_pair->connect(server.queue_pair->address());
     REQUIRE_MESSAGE(here.has_value(), here.error().context);
   }
   void turn() {
     world->turn();
     server.poll();
-    asker.poll();
+    requester.poll();
   }
   void turns(int count) {
     for (int i = 0; i < count; ++i) turn();
@@ -105,7 +105,7 @@ struct RdmaEnds {
 
   std::unique_ptr<RdmaWorld> world;
   RdmaEnd server;
-  RdmaEnd asker;
+  RdmaEnd requester;
 };
 
 }  // namespace rdma_conformance

@@ -43,7 +43,7 @@ std::vector<Work> works_of(RdmaEnds& ends, WorkKind kind) {
   std::vector<Work> works;
   for (std::size_t i = 0; i < kWorks; ++i) {
     works.push_back(
-        ends.server.work(i, kind, kWorkBytes, ends.asker.remote(i * kWorkBytes), false));
+        ends.server.work(i, kind, kWorkBytes, ends.requester.remote(i * kWorkBytes), false));
     works.back().parts[0] = ends.server.part(i * kWorkBytes, kWorkBytes);
   }
   return works;
@@ -86,7 +86,7 @@ void play_rounds(RdmaEnds& ends, WorkKind kind, std::vector<std::byte>& source,
     ends.turns(5);
     REQUIRE(struck == after);
     ends.server.take();
-    ends.asker.take();
+    ends.requester.take();
   }
   MESSAGE(under_way << " of " << round << " rounds with works under way");
 }
@@ -95,7 +95,7 @@ TEST_CASE("rdma fence: no WRITE of the other end touches memory after destroy()"
   for (const RdmaWorldKind& kind : rdma_worlds(2)) {
     CAPTURE(kind.name);
     RdmaEnds ends(kind);
-    play_rounds(ends, WorkKind::write, ends.server.own, ends.asker.open, ends.asker,
+    play_rounds(ends, WorkKind::write, ends.server.own, ends.requester.open, ends.requester,
                 std::max(1, rounds() / 10));
   }
 }
@@ -104,7 +104,7 @@ TEST_CASE("rdma fence: no READ of its own touches memory after destroy()") {
   for (const RdmaWorldKind& kind : rdma_worlds(2)) {
     CAPTURE(kind.name);
     RdmaEnds ends(kind);
-    play_rounds(ends, WorkKind::read, ends.asker.open, ends.server.own, ends.server,
+    play_rounds(ends, WorkKind::read, ends.requester.open, ends.server.own, ends.server,
                 std::max(1, rounds() / 10));
   }
 }

@@ -46,7 +46,7 @@ bool same(const std::vector<std::byte>& one, std::size_t at, const std::vector<s
 
 TEST_CASE("rdma port: what a device says of itself, of memory, of a queue pair") {
   play([](RdmaEnds& ends) {
-    for (RdmaEnd* end : {&ends.server, &ends.asker}) {
+    for (RdmaEnd* end : {&ends.server, &ends.requester}) {
       const RdmaDeviceInfo& info = end->device.info();
       CHECK_FALSE(info.device.empty());
       CHECK_FALSE(info.gid.empty());
@@ -66,14 +66,14 @@ TEST_CASE("rdma port: what a device says of itself, of memory, of a queue pair")
       CHECK(end->open_registration->remote_address != pointer);
       CHECK(end->open_registration->remote_address % 4096 == pointer % 4096);
     }
-    CHECK(ends.asker.device.register_memory({}, RemoteAccess::none).status() ==
+    CHECK(ends.requester.device.register_memory({}, RemoteAccess::none).status() ==
           Status::invalid_argument);
   });
 }
 
 TEST_CASE("rdma port: an end that can not be reached is refused") {
   play([](RdmaEnds& ends) {
-    const QueuePairAddress good = ends.asker.queue_pair->address();
+    const QueuePairAddress good = ends.requester.queue_pair->address();
     const auto refused = [&](const QueuePairAddress& wrong) {
       return ends.server.make(false)->connect(wrong).status() == Status::invalid_argument;
     };
@@ -95,7 +95,7 @@ TEST_CASE("rdma port: an end that can not be reached is refused") {
 
 TEST_CASE("rdma port: READs at a time are as many as both ends can do") {
   play([](RdmaEnds& ends) {
-    const QueuePairAddress far = ends.asker.queue_pair->address();
+    const QueuePairAddress far = ends.requester.queue_pair->address();
     CHECK(ends.server.queue_pair->reads_max() ==
           std::min(far.reads_in, ends.server.queue_pair->address().reads_in));
     QueuePairAddress weak = far;
@@ -110,7 +110,8 @@ TEST_CASE("rdma port: messages arrive in order, both ways") {
   play([](RdmaEnds& ends) {
     constexpr std::size_t kSlot = 8192;
     constexpr std::uint64_t kCount = 40;
-    for (auto [from, to] : {std::pair(&ends.asker, &ends.server), {&ends.server, &ends.asker}}) {
+    for (auto [from, to] :
+         {std::pair(&ends.requester, &ends.server), {&ends.server, &ends.requester}}) {
       fill(from->own, 1);
       for (std::uint64_t id = 0; id < kCount; ++id) {
         REQUIRE(to->queue_pair->post_receive(1000 + id, to->part(id * kSlot, kSlot)));
@@ -141,7 +142,7 @@ TEST_CASE("rdma port: messages arrive in order, both ways") {
 TEST_CASE("rdma port: READ and WRITE of many sizes, of one part and of two") {
   play([](RdmaEnds& ends) {
     RdmaEnd& server = ends.server;
-    RdmaEnd& asker = ends.asker;
+    RdmaEnd& requester = ends.requester;
     unsigned seed = 1;
     for (const std::size_t bytes :
          {0ul, 1ul, 63ul, 64ul, 4095ul, 4096ul, 4097ul, 65536ul, 1048579ul}) {
@@ -149,10 +150,10 @@ TEST_CASE("rdma port: READ and WRITE of many sizes, of one part and of two") {
       const std::size_t cut = bytes / 3;
       const std::size_t far = 2'000'000;
       fill(server.own, ++seed);
-      fill(asker.open, ++seed);
-      const auto before = asker.open;
-      Work write = server.work(1, WorkKind::write, bytes, asker.remote(5), false);
-      Work read = server.work(2, WorkKind::read, bytes, asker.remote(5));
+      fill(requester.open, ++seed);
+      const auto before = requester.open;
+      Work write = server.work(1, WorkKind::write, bytes, requester.remote(5), false);
+      Work read = server.work(2, WorkKind::read, bytes, requester.remote(5));
       write.part_count = read.part_count = bytes == 0 ? 0 : 2;
       write.parts = {server.part(7, cut), server.part(far + 1, bytes - cut)};
       read.parts = {server.part(far + 1'100'003, bytes - cut), server.part(1'100'001, cut)};
@@ -160,12 +161,12 @@ TEST_CASE("rdma port: READ and WRITE of many sizes, of one part and of two") {
       REQUIRE(server.queue_pair->post(works) == 2);
       const auto ended = ends.reported(server, 1);
       REQUIRE(statuses(ended) == std::vector<WorkStatus>{WorkStatus::ok});
-      CHECK(same(asker.open, 0, before, 0, 5));
-      CHECK(same(asker.open, 5, server.own, 7, cut));
-      CHECK(same(asker.open, 5 + cut, server.own, far + 1, bytes - cut));
-      CHECK(same(asker.open, 5 + bytes, before, 5 + bytes, kMemoryBytes - 5 - bytes));
-      CHECK(same(server.own, far + 1'100'003, asker.open, 5, bytes - cut));
-      CHECK(same(server.own, 1'100'001, asker.open, 5 + bytes - cut, cut));
+      CHECK(same(requester.open, 0, before, 0, 5));
+      CHECK(same(requester.open, 5, server.own, 7, cut));
+      CHECK(same(requester.open, 5 + cut, server.own, far + 1, bytes - cut));
+      CHECK(same(requester.open, 5 + bytes, before, 5 + bytes, kMemoryBytes - 5 - bytes));
+      CHECK(same(server.own, far + 1'100'003, requester.open, 5, bytes - cut));
+      CHECK(same(server.own, 1'100'001, requester.open, 5 + bytes - cut, cut));
     }
   });
 }
@@ -174,8 +175,9 @@ TEST_CASE("rdma port: works that report nothing make room all the same") {
   play([](RdmaEnds& ends) {
     RdmaEnd& server = ends.server;
     for (std::uint64_t round = 0; round < 20; ++round) {
-      std::vector<Work> works(63, server.work(0, WorkKind::write, 100, ends.asker.remote(), false));
-      works.push_back(server.work(round, WorkKind::read, 100, ends.asker.remote()));
+      std::vector<Work> works(63,
+                              server.work(0, WorkKind::write, 100, ends.requester.remote(), false));
+      works.push_back(server.work(round, WorkKind::read, 100, ends.requester.remote()));
       REQUIRE(server.queue_pair->post(works) == 64);
       REQUIRE(ends.turn_until([&] { return !server.ended.empty(); }));
       REQUIRE(ids(server.take()) == std::vector<std::uint64_t>{round});
@@ -187,10 +189,10 @@ TEST_CASE("rdma port: works that report nothing make room all the same") {
 void expect_refused(RdmaEnds& ends, WorkKind kind, const RemotePart& where, std::size_t bytes) {
   CAPTURE(static_cast<int>(kind));
   RdmaEnd& server = ends.server;
-  const RemotePart good = ends.asker.remote();
+  const RemotePart good = ends.requester.remote();
   fill(server.own, 3);
-  REQUIRE(ends.asker.queue_pair->post_receive(77, ends.asker.part(0, 64)));
-  const auto before = ends.asker.open;
+  REQUIRE(ends.requester.queue_pair->post_receive(77, ends.requester.part(0, 64)));
+  const auto before = ends.requester.open;
   const Work works[] = {
       server.work(1, WorkKind::send, 10, {}, false), server.work(2, kind, bytes, where, false),
       server.work(3, WorkKind::write, 200, good, false), server.work(4, WorkKind::read, 200, good)};
@@ -199,8 +201,8 @@ void expect_refused(RdmaEnds& ends, WorkKind kind, const RemotePart& where, std:
   CHECK(ids(ended) == std::vector<std::uint64_t>{2, 3, 4});
   CHECK(statuses(ended) == std::vector<WorkStatus>{WorkStatus::remote_access, WorkStatus::flushed,
                                                    WorkStatus::flushed});
-  CHECK(ends.asker.open == before);
-  CHECK(ids(ends.asker.take()) == std::vector<std::uint64_t>{77});
+  CHECK(ends.requester.open == before);
+  CHECK(ids(ends.requester.take()) == std::vector<std::uint64_t>{77});
   // A work that is posted later comes back as well; a receive may be forgotten.
   REQUIRE(server.queue_pair->post({&works[0], 1}) == 1);
   ended = ends.reported(server, 1);
@@ -215,20 +217,20 @@ void expect_refused(RdmaEnds& ends, WorkKind kind, const RemotePart& where, std:
 TEST_CASE("rdma port: what was not granted is refused, and the rest flushed exactly once") {
   play([](RdmaEnds& ends) {
     for (const WorkKind kind : {WorkKind::write, WorkKind::read}) {
-      RemotePart where = ends.asker.remote();
+      RemotePart where = ends.requester.remote();
       where.key ^= 0x5a5a00;
       expect_refused(ends, kind, where, 100);
       ends.connect();
-      expect_refused(ends, kind, ends.asker.remote(kMemoryBytes - 99), 100);
+      expect_refused(ends, kind, ends.requester.remote(kMemoryBytes - 99), 100);
       ends.connect();
-      where = ends.asker.remote();
+      where = ends.requester.remote();
       where.address -= 1;
       expect_refused(ends, kind, where, 100);
       ends.connect();
       // Registered once, and not any more.
-      auto other =
-          ends.asker.device.register_memory({ends.asker.own.data(), 4096}, RemoteAccess::read_write)
-              .value();
+      auto other = ends.requester.device
+                       .register_memory({ends.requester.own.data(), 4096}, RemoteAccess::read_write)
+                       .value();
       where = {other->remote_address, other->remote_key};
       other.reset();
       expect_refused(ends, kind, where, 100);
@@ -241,17 +243,17 @@ TEST_CASE("rdma port: a serving end's memory is nobody's, even with its key") {
   play([](RdmaEnds& ends) {
     for (const WorkKind kind : {WorkKind::write, WorkKind::read}) {
       const auto before = ends.server.open;
-      fill(ends.asker.own, 9);
-      const auto mine = ends.asker.own;
-      const Work work = ends.asker.work(1, kind, 100, ends.server.remote());
-      REQUIRE(ends.asker.queue_pair->post({&work, 1}) == 1);
-      const auto ended = ends.reported(ends.asker, 1);
+      fill(ends.requester.own, 9);
+      const auto mine = ends.requester.own;
+      const Work work = ends.requester.work(1, kind, 100, ends.server.remote());
+      REQUIRE(ends.requester.queue_pair->post({&work, 1}) == 1);
+      const auto ended = ends.reported(ends.requester, 1);
       REQUIRE(ended.size() == 1);
       const bool is_refused = ended[0].status == WorkStatus::remote_failure ||
                               ended[0].status == WorkStatus::remote_access;
       CHECK(is_refused);
       CHECK(ends.server.open == before);
-      CHECK(ends.asker.own == mine);
+      CHECK(ends.requester.own == mine);
       ends.connect();
     }
   });
@@ -259,12 +261,12 @@ TEST_CASE("rdma port: a serving end's memory is nobody's, even with its key") {
 
 TEST_CASE("rdma port: a message waits for a receive") {
   play([](RdmaEnds& ends) {
-    const Work work = ends.asker.work(1, WorkKind::send, 10);
-    REQUIRE(ends.asker.queue_pair->post({&work, 1}) == 1);
+    const Work work = ends.requester.work(1, WorkKind::send, 10);
+    REQUIRE(ends.requester.queue_pair->post({&work, 1}) == 1);
     ends.turns(10);
-    CHECK(ends.asker.ended.empty());
+    CHECK(ends.requester.ended.empty());
     REQUIRE(ends.server.queue_pair->post_receive(2, ends.server.part(0, 64)));
-    CHECK(statuses(ends.reported(ends.asker, 1)) == std::vector<WorkStatus>{WorkStatus::ok});
+    CHECK(statuses(ends.reported(ends.requester, 1)) == std::vector<WorkStatus>{WorkStatus::ok});
     CHECK(ids(ends.server.take()) == std::vector<std::uint64_t>{2});
   });
 }
@@ -274,10 +276,10 @@ TEST_CASE("rdma port: a message that never finds a receive comes back") {
   options.gives_up_soon = true;
   play(
       [](RdmaEnds& ends) {
-        const Work works[] = {ends.asker.work(1, WorkKind::send, 10, {}, false),
-                              ends.asker.work(2, WorkKind::send, 10, {}, false)};
-        REQUIRE(ends.asker.queue_pair->post(works) == 2);
-        CHECK(statuses(ends.reported(ends.asker, 2)) ==
+        const Work works[] = {ends.requester.work(1, WorkKind::send, 10, {}, false),
+                              ends.requester.work(2, WorkKind::send, 10, {}, false)};
+        REQUIRE(ends.requester.queue_pair->post(works) == 2);
+        CHECK(statuses(ends.reported(ends.requester, 2)) ==
               std::vector<WorkStatus>{WorkStatus::receiver_full, WorkStatus::flushed});
       },
       options);
@@ -287,9 +289,9 @@ TEST_CASE("rdma port: a message that is too long for its receive fails both ends
   play([](RdmaEnds& ends) {
     REQUIRE(ends.server.queue_pair->post_receive(2, ends.server.part(0, 64)));
     REQUIRE(ends.server.queue_pair->post_receive(3, ends.server.part(64, 64)));
-    const Work work = ends.asker.work(1, WorkKind::send, 65);
-    REQUIRE(ends.asker.queue_pair->post({&work, 1}) == 1);
-    CHECK(statuses(ends.reported(ends.asker, 1)) ==
+    const Work work = ends.requester.work(1, WorkKind::send, 65);
+    REQUIRE(ends.requester.queue_pair->post({&work, 1}) == 1);
+    CHECK(statuses(ends.reported(ends.requester, 1)) ==
           std::vector<WorkStatus>{WorkStatus::remote_failure});
     const auto received = ends.reported(ends.server, 2);
     CHECK(statuses(received) ==
@@ -299,9 +301,9 @@ TEST_CASE("rdma port: a message that is too long for its receive fails both ends
 
 TEST_CASE("rdma port: who is gone is noticed") {
   play([](RdmaEnds& ends) {
-    ends.asker.queue_pair->destroy();
-    const Work works[] = {ends.server.work(1, WorkKind::write, 100, ends.asker.remote(), false),
-                          ends.server.work(2, WorkKind::write, 100, ends.asker.remote())};
+    ends.requester.queue_pair->destroy();
+    const Work works[] = {ends.server.work(1, WorkKind::write, 100, ends.requester.remote(), false),
+                          ends.server.work(2, WorkKind::write, 100, ends.requester.remote())};
     REQUIRE(ends.server.queue_pair->post(works) == 2);
     const auto ended = ends.reported(ends.server, 2);
     CHECK(statuses(ended) == std::vector<WorkStatus>{WorkStatus::peer_lost, WorkStatus::flushed});
@@ -310,15 +312,15 @@ TEST_CASE("rdma port: who is gone is noticed") {
 
 TEST_CASE("rdma port: fail() flushes what is outstanding, in order, once") {
   play([](RdmaEnds& ends) {
-    RdmaEnd& asker = ends.asker;
+    RdmaEnd& requester = ends.requester;
     for (std::uint64_t id = 0; id < 3; ++id) {
-      REQUIRE(asker.queue_pair->post_receive(id, asker.part(0, 64)));
+      REQUIRE(requester.queue_pair->post_receive(id, requester.part(0, 64)));
     }
-    const Work works[] = {asker.work(10, WorkKind::send, 1, {}, false),
-                          asker.work(11, WorkKind::send, 1)};
-    REQUIRE(asker.queue_pair->post(works) == 2);  // and no receive is there
-    asker.queue_pair->fail();
-    auto ended = ends.reported(asker, 5);
+    const Work works[] = {requester.work(10, WorkKind::send, 1, {}, false),
+                          requester.work(11, WorkKind::send, 1)};
+    REQUIRE(requester.queue_pair->post(works) == 2);  // and no receive is there
+    requester.queue_pair->fail();
+    auto ended = ends.reported(requester, 5);
     std::stable_partition(ended.begin(), ended.end(), [](const auto& c) { return c.is_receive; });
     CHECK(ids(ended) == std::vector<std::uint64_t>{0, 1, 2, 10, 11});
     CHECK(statuses(ended) == std::vector<WorkStatus>(5, WorkStatus::flushed));
@@ -332,7 +334,8 @@ TEST_CASE("rdma port: nothing is polled of a queue pair that was destroyed") {
       for (std::uint64_t id = 0; id < 10; ++id) {
         REQUIRE(server.queue_pair->post_receive(id, server.part(0, 64)));
       }
-      const std::vector<Work> works(30, server.work(1, WorkKind::write, 10, ends.asker.remote()));
+      const std::vector<Work> works(30,
+                                    server.work(1, WorkKind::write, 10, ends.requester.remote()));
       REQUIRE(server.queue_pair->post(works) == 30);
       // Nobody polls: what was reported is there, and what prepare_sleep() has found.
       for (int i = 0; i < round; ++i) ends.world->turn();
@@ -343,11 +346,12 @@ TEST_CASE("rdma port: nothing is polled of a queue pair that was destroyed") {
       server.queue_pair->destroy();
       ends.connect();
       REQUIRE(ends.server.queue_pair->post_receive(1000, server.part(0, 64)));
-      const Work work = ends.asker.work(1, WorkKind::send, 10);
-      REQUIRE(ends.asker.queue_pair->post({&work, 1}) == 1);
-      REQUIRE(ends.turn_until([&] { return !server.ended.empty() && !ends.asker.ended.empty(); }));
+      const Work work = ends.requester.work(1, WorkKind::send, 10);
+      REQUIRE(ends.requester.queue_pair->post({&work, 1}) == 1);
+      REQUIRE(
+          ends.turn_until([&] { return !server.ended.empty() && !ends.requester.ended.empty(); }));
       CHECK(ids(server.take()) == std::vector<std::uint64_t>{1000});
-      CHECK(ids(ends.asker.take()) == std::vector<std::uint64_t>{1});
+      CHECK(ids(ends.requester.take()) == std::vector<std::uint64_t>{1});
     }
   });
 }
@@ -362,15 +366,15 @@ TEST_CASE("rdma port: who has prepared to sleep is woken by the descriptor") {
       // Again, as who was woken by something else.
       REQUIRE(server.port->prepare_sleep());
       CHECK(::poll(&descriptor, 1, 0) == 0);
-      const Work work = ends.asker.work(1, WorkKind::send, 10, {}, true);
-      REQUIRE(ends.asker.queue_pair->post({&work, 1}) == 1);
+      const Work work = ends.requester.work(1, WorkKind::send, 10, {}, true);
+      REQUIRE(ends.requester.queue_pair->post({&work, 1}) == 1);
       int left = ends.world->patience_turns();
       while (left-- > 0 && ::poll(&descriptor, 1, 0) == 0) ends.world->turn();
       CHECK(::poll(&descriptor, 1, 0) == 1);
       // Every other time it has polled before it prepares to sleep again.
       if (round % 2 == 0) CHECK_FALSE(server.port->prepare_sleep());
       CHECK(ids(ends.reported(server, 1)) == std::vector<std::uint64_t>{round});
-      CHECK(ends.asker.take().size() == 1);
+      CHECK(ends.requester.take().size() == 1);
     }
   });
 }

@@ -182,8 +182,8 @@ TEST_CASE("half-open: daemons die, and their peers' connections stay") {
   const auto connections_to_a = [&] {
     int count = 0;
     const auto report = world.a.process.report("peers");
-    for (const auto& asker : report["askers"]) {
-      count += asker["connections"].get<int>();
+    for (const auto& requester : report["askers"]) {
+      count += requester["connections"].get<int>();
     }
     return count;
   };

@@ -40,7 +40,7 @@ SimQueuePair::Taken SimQueuePair::on_late_packet(const SimPacket& packet) {
     const auto read = late_reads_.find(packet.work);
     if (read == late_reads_.end()) return Taken::dropped;
     place(read->second, packet);
-  } else if (packet.kind == PacketKind::write && config_.is_asker && !has_refused_) {
+  } else if (packet.kind == PacketKind::write && config_.is_requester && !has_refused_) {
     std::byte* const memory = device_.remote(packet.remote, packet.total_bytes);
     if (memory == nullptr) return Taken::dropped;
     std::copy(packet.data.begin(), packet.data.end(), memory + packet.offset);
@@ -55,7 +55,7 @@ SimQueuePair::Taken SimQueuePair::on_late_packet(const SimPacket& packet) {
 SimQueuePair::Taken SimQueuePair::on_request(const SimPacket& packet) {
   if (packet.kind == PacketKind::send) return on_send(packet);
   const bool is_access_checked = packet.total_bytes > 0;
-  if (!config_.is_asker) {
+  if (!config_.is_requester) {
     refuse(packet.work, WorkStatus::remote_failure);
   } else if (is_access_checked && device_.remote(packet.remote, packet.total_bytes) == nullptr) {
     refuse(packet.work, WorkStatus::remote_access);

@@ -42,7 +42,7 @@ struct QueuePairConfig {
   std::uint32_t sends_max = 256;    // works posted and not known to have ended
   std::uint32_t receives_max = 64;  // receives posted and not polled
   std::uint8_t reads_max = 16;      // READs under way at a time; less where a device can less
-  bool is_asker = true;             // grants the other end READ and WRITE on registered memory
+  bool is_requester = true;         // grants the other end READ and WRITE on registered memory
 };
 
 class QueuePair {
@@ -72,7 +72,8 @@ public:
   virtual void fail() noexcept = 0;
   // The fence; see above. May be called more than once. It waits for the device, which may take
   // seconds: soft RoCE waits for its packets, and these for a cable that is out. After kEnderWaitMs
-  // (verbs_ender.h) it gives up: the end of the process, or of the registrations, is the fence.
+  // (queue_pair_reaper.h) it gives up: the end of the process, or of the registrations, is the
+  // fence.
   virtual void destroy() noexcept = 0;
   // The same for a data agent, which has other links: begins it with the first call, behind fail(),
   // and waits for nothing. True: it is done, as when destroy() has returned. Nothing is posted

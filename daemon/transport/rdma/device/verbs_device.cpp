@@ -86,7 +86,7 @@ std::string lock_limit() {
 }  // namespace
 
 Expected<std::unique_ptr<VerbsDevice>> VerbsDevice::open(const RdmaDeviceConfig& config,
-                                                         const VerbsEnderReport& report) {
+                                                         const QueuePairReaperReport& report) {
   auto context = open_context(config.device);
   if (!context) return std::move(context).error();
   std::unique_ptr<VerbsDevice> device(new VerbsDevice(config, std::move(context).value()));
@@ -99,7 +99,7 @@ Expected<std::unique_ptr<VerbsDevice>> VerbsDevice::open(const RdmaDeviceConfig&
   }
   if (auto tried = device->try_queue_pair(); !tried) return std::move(tried).error();
   device->try_features();
-  auto started = device->ender_.start(config.device, report);
+  auto started = device->reaper_.start(config.device, report);
   if (!started) return std::move(started).error();
   return device;
 }

@@ -14,9 +14,9 @@
 #include <string>
 
 #include "daemon/transport/rdma/device/gid_choice.h"
+#include "daemon/transport/rdma/device/queue_pair_reaper.h"
 #include "daemon/transport/rdma/device/rdma_device.h"
 #include "daemon/transport/rdma/device/rdma_device_config.h"
-#include "daemon/transport/rdma/device/verbs_ender.h"
 #include "daemon/transport/rdma/device/verbs_handles.h"
 
 namespace simm::transport {
@@ -26,7 +26,7 @@ public:
   // Errors: unreachable (no such device, or its port is down), permission_denied,
   // invalid_argument (a value of the configuration), unsupported, io_error.
   static Expected<std::unique_ptr<VerbsDevice>> open(const RdmaDeviceConfig& config,
-                                                     const VerbsEnderReport& report = {});
+                                                     const QueuePairReaperReport& report = {});
 
   [[nodiscard]] const RdmaDeviceInfo& info() const noexcept override { return info_; }
   [[nodiscard]] QueuePairAddress address() const noexcept override { return address_; }
@@ -38,7 +38,7 @@ public:
   [[nodiscard]] const RdmaDeviceConfig& config() const noexcept { return config_; }
   [[nodiscard]] ibv_context* context() const noexcept { return context_.get(); }
   [[nodiscard]] ibv_pd* domain() const noexcept { return domain_.get(); }
-  [[nodiscard]] VerbsEnder& ender() noexcept { return ender_; }
+  [[nodiscard]] QueuePairReaper& reaper() noexcept { return reaper_; }
   // Of the device's interrupts, the one for another completion queue: in turn, so that not one
   // core hears of everything.
   [[nodiscard]] int next_vector() noexcept {
@@ -63,7 +63,7 @@ private:
   VerbsHandle<ibv_pd> domain_;
   RdmaDeviceInfo info_;
   QueuePairAddress address_;
-  VerbsEnder ender_;
+  QueuePairReaper reaper_;
   std::atomic<std::uint32_t> vectors_given_{0};
 };
 

@@ -114,7 +114,7 @@ Outcome VerbsQueuePair::to_init() {
   init.qp_state = IBV_QPS_INIT;
   init.pkey_index = device_.config().partition_key_index;
   init.port_num = static_cast<std::uint8_t>(device_.info().port);
-  if (config_.is_asker) init.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+  if (config_.is_requester) init.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
   return modify(init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "INIT");
 }
 
@@ -253,19 +253,19 @@ void VerbsQueuePair::fail() noexcept {
   SIMM_CHECK(queue_pair_ != nullptr);
   if (std::exchange(is_failing_, true)) return;
   ending_->queue_pair = queue_pair_;
-  device_.ender().submit(*ending_);
+  device_.reaper().submit(*ending_);
 }
 
 void VerbsQueuePair::destroy() noexcept {
   if (try_destroy()) return;
-  leave_port(device_.ender().wait_for(ending_));
+  leave_port(device_.reaper().wait_for(ending_));
 }
 
 bool VerbsQueuePair::try_destroy() noexcept {
   if (queue_pair_ == nullptr) return true;
   if (!std::exchange(is_ending_, true)) {
     fail();
-    device_.ender().want(*ending_);
+    device_.reaper().want(*ending_);
   }
   if (!ending_->is_done.load(std::memory_order_acquire)) return false;
   leave_port(true);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "daemon/transport/rdma/device/queue_pair.h"
-#include "daemon/transport/rdma/device/verbs_ender.h"
+#include "daemon/transport/rdma/device/queue_pair_reaper.h"
 #include "daemon/transport/rdma/device/verbs_handles.h"
 
 namespace simm::transport {
@@ -71,7 +71,7 @@ private:
   VerbsPort& port_;
   const QueuePairConfig config_;
   ibv_qp* queue_pair_ = nullptr;  // null: destroyed
-  std::unique_ptr<VerbsEnder::Job> ending_ = std::make_unique<VerbsEnder::Job>();
+  std::unique_ptr<QueuePairReaper::Job> ending_ = std::make_unique<QueuePairReaper::Job>();
   bool is_failing_ = false;
   bool is_ending_ = false;
   QueuePairAddress address_;

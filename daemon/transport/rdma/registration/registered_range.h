@@ -1,6 +1,6 @@
 // RegisteredRange: memory that a ChunkRegistrar registers with NICs: a client's region, the pool's
-// arena, the memory of flights. Destroying it is the end of all its registrations: it returns when
-// no NIC knows the memory any more, and whoever does it has made sure that nothing uses it.
+// arena, the memory of shared reads. Destroying it is the end of all its registrations: it returns
+// when no NIC knows the memory any more, and whoever does it has made sure that nothing uses it.
 // Owned by what owns the memory, and goes before it. Thread: chunks() any data agent; destroyed on
 // control/registrar, while the registrar lives.
 #pragma once

@@ -9,8 +9,8 @@ namespace simm::transport::wire {
 
 inline constexpr std::uint32_t kTargetsOfPageMax = 2;  // a page may lie in two registrations
 
-// A piece of a page's slice as the asker's device knows it. The pieces of a page are in order and
-// together as long as its slice.
+// A piece of a page's slice as the requester's device knows it. The pieces of a page are in order
+// and together as long as its slice.
 struct RemoteTarget {
   std::uint64_t address;
   std::uint64_t bytes;

@@ -23,7 +23,7 @@ constexpr std::size_t kBytes = 256 * 1024;
 
 // A device, its port, a queue pair, memory of its own and memory for the other end.
 struct End {
-  End(SimRdmaFabric& fabric, bool is_asker, const SimDeviceConfig& config = {})
+  End(SimRdmaFabric& fabric, bool is_requester, const SimDeviceConfig& config = {})
       : device(fabric.make_device(config)),
         port(device->make_port(4096).value()),
         own(kBytes),
@@ -32,12 +32,12 @@ struct End {
             device->register_memory({own.data(), own.size()}, RemoteAccess::none).value()),
         open_registration(
             device->register_memory({open.data(), open.size()}, RemoteAccess::read_write).value()) {
-    queue_pair = make(is_asker);
+    queue_pair = make(is_requester);
   }
 
-  std::unique_ptr<QueuePair> make(bool is_asker) {
+  std::unique_ptr<QueuePair> make(bool is_requester) {
     QueuePairConfig config;
-    config.is_asker = is_asker;
+    config.is_requester = is_requester;
     config.sends_max = 64;
     return port->make_queue_pair(config).value();
   }
@@ -71,16 +71,16 @@ struct End {
 // A serving end and an asking one, connected.
 struct Pair {
   explicit Pair(std::uint64_t seed, const SimDeviceConfig& config = {})
-      : fabric(seed), server(fabric, false, config), asker(fabric, true, config) {
+      : fabric(seed), server(fabric, false, config), requester(fabric, true, config) {
     connect();
   }
   void connect() {
-    REQUIRE(server.queue_pair->connect(asker.queue_pair->address()).has_value());
-    REQUIRE(asker.queue_pair->connect(server.queue_pair->address()).has_value());
+    REQUIRE(server.queue_pair->connect(requester.queue_pair->address()).has_value());
+    REQUIRE(requester.queue_pair->connect(server.queue_pair->address()).has_value());
   }
   SimRdmaFabric fabric;
   End server;
-  End asker;
+  End requester;
 };
 
 std::vector<std::uint64_t> ids(const std::vector<Completion>& completions) {
@@ -116,14 +116,14 @@ TEST_CASE("sim rdma: messages arrive in order, in the oldest receive") {
     }
     std::vector<Work> works;
     for (std::uint64_t id = 0; id < 8; ++id) {
-      pair.asker.own[id] = std::byte(id + 1);
-      Work work = pair.asker.work(100 + id, WorkKind::send, 1, {}, id % 4 == 3);
+      pair.requester.own[id] = std::byte(id + 1);
+      Work work = pair.requester.work(100 + id, WorkKind::send, 1, {}, id % 4 == 3);
       work.parts[0].at += id;
       works.push_back(work);
     }
-    REQUIRE(pair.asker.queue_pair->post(works) == 8);
+    REQUIRE(pair.requester.queue_pair->post(works) == 8);
     pair.fabric.settle();
-    CHECK(ids(pair.asker.poll()) == std::vector<std::uint64_t>{103, 107});
+    CHECK(ids(pair.requester.poll()) == std::vector<std::uint64_t>{103, 107});
     const auto received = pair.server.poll();
     CHECK(ids(received) == std::vector<std::uint64_t>{0, 1, 2, 3, 4, 5, 6, 7});
     for (std::uint64_t id = 0; id < 8; ++id) {
@@ -142,12 +142,12 @@ TEST_CASE("sim rdma: a write arrives in pieces, its completion later, and only i
     CAPTURE(seed);
     Pair pair(seed);
     std::fill(pair.server.own.begin(), pair.server.own.end(), std::byte{7});
-    const Work work = pair.server.work(1, WorkKind::write, kBytes, pair.asker.remote());
+    const Work work = pair.server.work(1, WorkKind::write, kBytes, pair.requester.remote());
     REQUIRE(pair.server.queue_pair->post({&work, 1}) == 1);
-    CHECK(count_of(pair.asker.open, std::byte{7}) == 0);
+    CHECK(count_of(pair.requester.open, std::byte{7}) == 0);
     std::vector<Completion> ended;
     for (int i = 0; ended.empty() && i < 10'000; ++i) {
-      const std::size_t written = count_of(pair.asker.open, std::byte{7});
+      const std::size_t written = count_of(pair.requester.open, std::byte{7});
       half_written += written > 0 && written < kBytes;
       late += written == kBytes;
       pair.fabric.step();
@@ -155,7 +155,7 @@ TEST_CASE("sim rdma: a write arrives in pieces, its completion later, and only i
     }
     REQUIRE(ended.size() == 1);
     CHECK(ended[0].status == WorkStatus::ok);
-    CHECK(pair.asker.open == pair.server.own);
+    CHECK(pair.requester.open == pair.server.own);
     CHECK(pair.fabric.counters().written_bytes == kBytes);
   }
   CHECK(half_written > 100);
@@ -166,17 +166,17 @@ TEST_CASE("sim rdma: reads bring what was there, into two parts") {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     CAPTURE(seed);
     Pair pair(seed);
-    for (std::size_t i = 0; i < kBytes; ++i) pair.asker.open[i] = std::byte(i * 31 >> 3);
-    Work work = pair.server.work(1, WorkKind::read, 0, pair.asker.remote(5));
+    for (std::size_t i = 0; i < kBytes; ++i) pair.requester.open[i] = std::byte(i * 31 >> 3);
+    Work work = pair.server.work(1, WorkKind::read, 0, pair.requester.remote(5));
     work.part_count = 2;
     work.parts = {pair.server.part(100'000, 3), pair.server.part(10, 70'000)};
     const std::vector<Work> works(40, work);  // more than reads_max
     REQUIRE(pair.server.queue_pair->post(works) == works.size());
     pair.fabric.settle();
     CHECK(pair.server.poll().size() == works.size());
-    CHECK(std::equal(pair.asker.open.begin() + 5, pair.asker.open.begin() + 8,
+    CHECK(std::equal(pair.requester.open.begin() + 5, pair.requester.open.begin() + 8,
                      pair.server.own.begin() + 100'000));
-    CHECK(std::equal(pair.asker.open.begin() + 8, pair.asker.open.begin() + 70'008,
+    CHECK(std::equal(pair.requester.open.begin() + 8, pair.requester.open.begin() + 70'008,
                      pair.server.own.begin() + 10));
     CHECK(pair.fabric.counters().read_bytes == 40u * 70'003);
   }
@@ -188,8 +188,8 @@ TEST_CASE("sim rdma: what the other end does not grant fails, and the rest is fl
     std::fill(server.own.begin(), server.own.end(), std::byte{7});
     const Work works[] = {server.work(1, WorkKind::write, 0, where, false),
                           server.work(2, WorkKind::write, 100, where, false),
-                          server.work(3, WorkKind::write, 10, pair.asker.remote(), false),
-                          server.work(4, WorkKind::read, 10, pair.asker.remote(), true)};
+                          server.work(3, WorkKind::write, 10, pair.requester.remote(), false),
+                          server.work(4, WorkKind::read, 10, pair.requester.remote(), true)};
     REQUIRE(server.queue_pair->post(works) == 4);
     pair.fabric.settle();
     auto ended = server.poll();
@@ -198,7 +198,7 @@ TEST_CASE("sim rdma: what the other end does not grant fails, and the rest is fl
     CHECK(ended[0].status == status);
     CHECK(ended[1].status == WorkStatus::flushed);
     CHECK(ended[2].status == WorkStatus::flushed);
-    CHECK(count_of(pair.asker.open, std::byte{7}) == 0);
+    CHECK(count_of(pair.requester.open, std::byte{7}) == 0);
     // It is posted, and comes back; of receives some do.
     REQUIRE(server.queue_pair->post({&works[3], 1}) == 1);
     for (std::uint64_t id = 9; id < 40; ++id) {
@@ -213,13 +213,13 @@ TEST_CASE("sim rdma: what the other end does not grant fails, and the rest is fl
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     CAPTURE(seed);
     Pair wrong_key(seed);
-    RemotePart where = wrong_key.asker.remote();
+    RemotePart where = wrong_key.requester.remote();
     where.key += 1;
     expect(wrong_key, where, WorkStatus::remote_access);
     Pair beyond(seed);
-    expect(beyond, beyond.asker.remote(kBytes - 99), WorkStatus::remote_access);
+    expect(beyond, beyond.requester.remote(kBytes - 99), WorkStatus::remote_access);
     Pair before(seed);
-    where = before.asker.remote();
+    where = before.requester.remote();
     where.address -= 1;
     expect(before, where, WorkStatus::remote_access);
   }
@@ -227,71 +227,71 @@ TEST_CASE("sim rdma: what the other end does not grant fails, and the rest is fl
 
 TEST_CASE("sim rdma: deregistered memory is not reached, and both ends fail") {
   Pair pair(3);
-  const RemotePart where = pair.asker.remote();
-  REQUIRE(pair.asker.queue_pair->post_receive(5, pair.asker.part(0, 64)));
+  const RemotePart where = pair.requester.remote();
+  REQUIRE(pair.requester.queue_pair->post_receive(5, pair.requester.part(0, 64)));
   const Work work = pair.server.work(1, WorkKind::read, kBytes, where);
   REQUIRE(pair.server.queue_pair->post({&work, 1}) == 1);
   while (pair.fabric.counters().read_bytes == 0) pair.fabric.step();
-  pair.asker.open_registration.reset();
+  pair.requester.open_registration.reset();
   pair.fabric.settle();
   const auto ended = pair.server.poll();
   REQUIRE(ended.size() == 1);
   CHECK(ended[0].status == WorkStatus::remote_access);
-  const auto received = pair.asker.poll();
+  const auto received = pair.requester.poll();
   REQUIRE(received.size() == 1);
   CHECK(received[0].status == WorkStatus::flushed);
 }
 
 TEST_CASE("sim rdma: a serving end grants nothing") {
   Pair pair(4);
-  const Work work = pair.asker.work(1, WorkKind::write, 10, pair.server.remote());
-  REQUIRE(pair.asker.queue_pair->post({&work, 1}) == 1);
+  const Work work = pair.requester.work(1, WorkKind::write, 10, pair.server.remote());
+  REQUIRE(pair.requester.queue_pair->post({&work, 1}) == 1);
   pair.fabric.settle();
-  const auto ended = pair.asker.poll();
+  const auto ended = pair.requester.poll();
   REQUIRE(ended.size() == 1);
   CHECK(ended[0].status == WorkStatus::remote_failure);
 }
 
 TEST_CASE("sim rdma: without a receive a message is repeated for some steps") {
   Pair pair(5);
-  const Work work = pair.asker.work(1, WorkKind::send, 10);
-  REQUIRE(pair.asker.queue_pair->post({&work, 1}) == 1);
+  const Work work = pair.requester.work(1, WorkKind::send, 10);
+  REQUIRE(pair.requester.queue_pair->post({&work, 1}) == 1);
   for (int i = 0; i < 10; ++i) pair.fabric.step();
   REQUIRE(pair.server.queue_pair->post_receive(7, pair.server.part(0, 64)));
   pair.fabric.settle();
   CHECK(ids(pair.server.poll()) == std::vector<std::uint64_t>{7});
-  CHECK(pair.asker.poll().at(0).status == WorkStatus::ok);
-  REQUIRE(pair.asker.queue_pair->post({&work, 1}) == 1);
+  CHECK(pair.requester.poll().at(0).status == WorkStatus::ok);
+  REQUIRE(pair.requester.queue_pair->post({&work, 1}) == 1);
   pair.fabric.settle();
-  CHECK(pair.asker.poll().at(0).status == WorkStatus::receiver_full);
+  CHECK(pair.requester.poll().at(0).status == WorkStatus::receiver_full);
 }
 
 TEST_CASE("sim rdma: a message that does not fit fails both ends") {
   Pair pair(6);
   REQUIRE(pair.server.queue_pair->post_receive(7, pair.server.part(0, 9)));
-  const Work work = pair.asker.work(1, WorkKind::send, 10);
-  REQUIRE(pair.asker.queue_pair->post({&work, 1}) == 1);
+  const Work work = pair.requester.work(1, WorkKind::send, 10);
+  REQUIRE(pair.requester.queue_pair->post({&work, 1}) == 1);
   pair.fabric.settle();
   CHECK(pair.server.poll().at(0).status == WorkStatus::local_failure);
-  CHECK(pair.asker.poll().at(0).status == WorkStatus::remote_failure);
+  CHECK(pair.requester.poll().at(0).status == WorkStatus::remote_failure);
 }
 
 TEST_CASE("sim rdma: a cable that is out for a moment is waited for, and longer is peer_lost") {
   Pair pair(7);
-  const Work work = pair.server.work(1, WorkKind::write, kBytes, pair.asker.remote());
+  const Work work = pair.server.work(1, WorkKind::write, kBytes, pair.requester.remote());
   REQUIRE(pair.server.queue_pair->post({&work, 1}) == 1);
   for (int i = 0; i < 10; ++i) pair.fabric.step();
-  pair.fabric.cut(*pair.asker.device);
+  pair.fabric.cut(*pair.requester.device);
   for (int i = 0; i < 20; ++i) pair.fabric.step();
-  pair.fabric.join(*pair.asker.device);
+  pair.fabric.join(*pair.requester.device);
   pair.fabric.settle();
   CHECK(pair.server.poll().at(0).status == WorkStatus::ok);
 
   REQUIRE(pair.server.queue_pair->post({&work, 1}) == 1);
-  pair.fabric.cut(*pair.asker.device);
+  pair.fabric.cut(*pair.requester.device);
   pair.fabric.settle();
   CHECK(pair.server.poll().at(0).status == WorkStatus::peer_lost);
-  CHECK(pair.fabric.under_way(*pair.server.device, *pair.asker.device) == 0);
+  CHECK(pair.fabric.under_way(*pair.server.device, *pair.requester.device) == 0);
 }
 
 TEST_CASE("sim rdma: packets outlive their sender, and destroy() of the receiver stops them") {
@@ -299,23 +299,23 @@ TEST_CASE("sim rdma: packets outlive their sender, and destroy() of the receiver
     CAPTURE(is_fenced);
     Pair pair(8);
     std::fill(pair.server.own.begin(), pair.server.own.end(), std::byte{7});
-    const Work work = pair.server.work(1, WorkKind::write, 1000, pair.asker.remote());
-    pair.fabric.hold(*pair.server.device, *pair.asker.device);
+    const Work work = pair.server.work(1, WorkKind::write, 1000, pair.requester.remote());
+    pair.fabric.hold(*pair.server.device, *pair.requester.device);
     REQUIRE(pair.server.queue_pair->post({&work, 1}) == 1);
     pair.fabric.settle();
     pair.server.queue_pair->destroy();
-    if (is_fenced) pair.asker.queue_pair->destroy();
-    CHECK(pair.fabric.under_way(*pair.server.device, *pair.asker.device) > 0);
-    CHECK(count_of(pair.asker.open, std::byte{7}) == 0);
+    if (is_fenced) pair.requester.queue_pair->destroy();
+    CHECK(pair.fabric.under_way(*pair.server.device, *pair.requester.device) > 0);
+    CHECK(count_of(pair.requester.open, std::byte{7}) == 0);
     // New ones, with the old numbers perhaps, do not take them.
     std::vector<std::unique_ptr<QueuePair>> others;
     for (int i = 0; i < 8; ++i) {
-      others.push_back(pair.asker.make(true));
+      others.push_back(pair.requester.make(true));
       REQUIRE(others.back()->connect(pair.server.queue_pair->address()).has_value());
     }
-    pair.fabric.release(*pair.server.device, *pair.asker.device);
+    pair.fabric.release(*pair.server.device, *pair.requester.device);
     pair.fabric.settle();
-    CHECK(count_of(pair.asker.open, std::byte{7}) == (is_fenced ? 0 : 1000));
+    CHECK(count_of(pair.requester.open, std::byte{7}) == (is_fenced ? 0 : 1000));
     CHECK(pair.server.poll().empty());
   }
 }
@@ -324,10 +324,10 @@ TEST_CASE("sim rdma: a queue pair that has failed is no fence") {
   std::uint64_t late_bytes = 0;
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     Pair pair(seed);
-    const Work work = pair.server.work(1, WorkKind::write, kBytes, pair.asker.remote());
+    const Work work = pair.server.work(1, WorkKind::write, kBytes, pair.requester.remote());
     REQUIRE(pair.server.queue_pair->post({&work, 1}) == 1);
     while (pair.fabric.counters().written_bytes == 0) pair.fabric.step();
-    pair.asker.queue_pair->fail();
+    pair.requester.queue_pair->fail();
     pair.fabric.settle();
     late_bytes += pair.fabric.counters().late_bytes;
     CHECK(pair.server.poll().at(0).status == WorkStatus::peer_lost);
@@ -351,17 +351,17 @@ TEST_CASE("sim rdma: no completion after destroy(), and numbers come back") {
 
 TEST_CASE("sim rdma: controls of one queue pair") {
   Pair pair(10);
-  const std::uint32_t number = pair.asker.queue_pair->address().number;
-  const std::vector<Work> works(5, pair.asker.work(1, WorkKind::send, 1));
-  pair.asker.device->refuse_posts(number, 3);
-  CHECK(pair.asker.queue_pair->post(works) == 3);
-  CHECK(pair.asker.queue_pair->post(works) == 0);
-  CHECK_FALSE(pair.asker.queue_pair->post_receive(1, pair.asker.part(0, 1)));
-  pair.asker.device->allow_posts(number);
-  CHECK(pair.asker.queue_pair->post(works) == 5);
-  pair.asker.device->fail_queue_pair(number);
+  const std::uint32_t number = pair.requester.queue_pair->address().number;
+  const std::vector<Work> works(5, pair.requester.work(1, WorkKind::send, 1));
+  pair.requester.device->refuse_posts(number, 3);
+  CHECK(pair.requester.queue_pair->post(works) == 3);
+  CHECK(pair.requester.queue_pair->post(works) == 0);
+  CHECK_FALSE(pair.requester.queue_pair->post_receive(1, pair.requester.part(0, 1)));
+  pair.requester.device->allow_posts(number);
+  CHECK(pair.requester.queue_pair->post(works) == 5);
+  pair.requester.device->fail_queue_pair(number);
   pair.fabric.settle();
-  const auto ended = pair.asker.poll();
+  const auto ended = pair.requester.poll();
   CHECK(ended.size() == 8);
   for (const Completion& completion : ended) CHECK(completion.status == WorkStatus::flushed);
 }
@@ -372,8 +372,8 @@ TEST_CASE("sim rdma: the descriptor wakes who has prepared to sleep") {
   REQUIRE(pair.server.queue_pair->post_receive(1, pair.server.part(0, 64)));
   CHECK(pair.server.port->prepare_sleep());
   CHECK(::poll(&descriptor, 1, 0) == 0);
-  const Work work = pair.asker.work(1, WorkKind::send, 10);
-  REQUIRE(pair.asker.queue_pair->post({&work, 1}) == 1);
+  const Work work = pair.requester.work(1, WorkKind::send, 10);
+  REQUIRE(pair.requester.queue_pair->post({&work, 1}) == 1);
   pair.fabric.settle();
   CHECK(::poll(&descriptor, 1, 0) == 1);
   CHECK_FALSE(pair.server.port->prepare_sleep());
@@ -385,7 +385,7 @@ TEST_CASE("sim rdma: the descriptor wakes who has prepared to sleep") {
 TEST_CASE("sim rdma: a run repeats itself from its seed") {
   const auto run = [](std::uint64_t seed) {
     Pair pair(seed);
-    const Work work = pair.server.work(1, WorkKind::write, kBytes, pair.asker.remote());
+    const Work work = pair.server.work(1, WorkKind::write, kBytes, pair.requester.remote());
     REQUIRE(pair.server.queue_pair->post({&work, 1}) == 1);
     std::vector<std::uint64_t> trace;
     for (int i = 0; i < 30; ++i) {
@@ -412,11 +412,11 @@ TEST_CASE("sim rdma: limits of a device") {
 
 TEST_CASE("sim rdma: misuse aborts") {
   Pair pair(15);
-  End& asker = pair.asker;
-  const Work work = asker.work(1, WorkKind::send, 10);
+  End& requester = pair.requester;
+  const Work work = requester.work(1, WorkKind::send, 10);
   const auto post = [&](const Work& what, std::size_t count) {
     const std::vector<Work> works(count, what);
-    static_cast<void>(asker.queue_pair->post(works));
+    static_cast<void>(requester.queue_pair->post(works));
   };
   CHECK_FALSE(aborts([&] { post(work, 64); }));
   CHECK(aborts([&] { post(work, 65); }));
@@ -427,15 +427,15 @@ TEST_CASE("sim rdma: misuse aborts") {
   wrong.parts[0].at += kBytes - 9;
   CHECK(aborts([&] { post(wrong, 1); }));
   CHECK(aborts([&] {
-    asker.queue_pair->destroy();
+    requester.queue_pair->destroy();
     post(work, 1);
   }));
   CHECK(aborts([&] {
     post(work, 1);
-    asker.own_registration.reset();
+    requester.own_registration.reset();
     pair.fabric.settle();
   }));
-  CHECK(aborts([&] { static_cast<void>(asker.queue_pair->connect({})); }));
+  CHECK(aborts([&] { static_cast<void>(requester.queue_pair->connect({})); }));
 }
 
 }  // namespace sim_rdma_fabric_test

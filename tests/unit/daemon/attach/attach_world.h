@@ -30,7 +30,7 @@ using namespace simm;
 using test_support::TemporaryDirectory;
 
 // Records requests and answers them at once, unless `holding`.
-class FakePlane : public control::DataPlane {
+class FakePlane : public control::SessionControl {
 public:
   void open_session(const control::SessionStart& start) override {
     opened.push_back(start.session_id);
@@ -74,13 +74,13 @@ public:
     return true;
   }
 
-  control::DataPlaneEvents* events = nullptr;
+  control::SessionControlEvents* events = nullptr;
   Status open_status = Status::ok;
   bool holding = false;
   std::deque<std::function<void()>> answers;
   std::vector<std::uint64_t> opened, closed;
   std::vector<ipc::PoisonReason> poisons;
-  std::vector<bool> waits;  // whether the client waits for what is in flight
+  std::vector<bool> waits;  // whether the client waits for what is in shared_read
   std::vector<base::NamespaceId> name_spaces;
   std::vector<std::unique_ptr<memory::RegionMemory>> regions;
 };

@@ -304,9 +304,9 @@ TEST_CASE("what others dialled goes to the shard that they name, or is closed") 
   REQUIRE(got.size() == 1);
   CHECK(got[0].shard == 0);
   CHECK_FALSE(first.is_over());
-  const auto askers = [&] { return nlohmann::json::parse(world.links.report())["askers"]; };
-  CHECK(askers()[0]["name"] == "node/node-1");
-  CHECK(askers()[0]["connections"] == 1);
+  const auto requesters = [&] { return nlohmann::json::parse(world.links.report())["askers"]; };
+  CHECK(requesters()[0]["name"] == "node/node-1");
+  CHECK(requesters()[0]["connections"] == 1);
 
   // Shard 1 serves nobody, and there is no shard 2.
   for (const std::uint16_t shard : {std::uint16_t{1}, std::uint16_t{2}}) {
@@ -317,7 +317,7 @@ TEST_CASE("what others dialled goes to the shard that they name, or is closed") 
 
   REQUIRE(world.incoming.agent_lost({got[0].link, got[0].peer, 0, LinkLoss::protocol}));
   world.links.deliver();
-  CHECK(askers().empty());
+  CHECK(requesters().empty());
   CHECK(world.node.counters.value("cluster.links.lost_protocol") == 1);
 }
 

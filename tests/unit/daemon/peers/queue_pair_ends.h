@@ -57,11 +57,11 @@ inline const FakeQueuePair& pair_of(const RdmaLink& link) {
 // A daemon with two data agents, both of which ask or both of which serve.
 struct End : control::ClusterListenerEvents {
   // `networks`: of its rails, one each.
-  End(boost::asio::io_context& io, const std::string& name, std::uint8_t number, bool is_asker,
+  End(boost::asio::io_context& io, const std::string& name, std::uint8_t number, bool is_requester,
       const std::vector<std::uint8_t>& networks, bool is_ethernet = true, std::size_t capacity = 64,
       base::TimeNs patience_ns = 5 * base::kNsPerSecond, std::size_t room = 64)
       : daemon(io, secret_of('s'), name, number,
-               is_asker ? cluster::ClusterRole::node : cluster::ClusterRole::storage),
+               is_requester ? cluster::ClusterRole::node : cluster::ClusterRole::storage),
         one(capacity),
         two(capacity) {
     for (const std::uint8_t network : networks) {
@@ -75,10 +75,10 @@ struct End : control::ClusterListenerEvents {
       control::AgentQueuePairs& pairs = setup.agents.emplace_back();
       pairs.room = room;
       if (rails.empty()) continue;
-      (is_asker ? pairs.outgoing : pairs.incoming) = &agent->mailbox;
+      (is_requester ? pairs.outgoing : pairs.incoming) = &agent->mailbox;
       for (auto& rail : rails) {
         ports.push_back(std::move(*rail->make_port(1024)));
-        (is_asker ? pairs.asking : pairs.serving).push_back(ports.back().get());
+        (is_requester ? pairs.asking : pairs.serving).push_back(ports.back().get());
       }
     }
     for (auto& rail : rails) setup.rails.push_back(rail.get());
@@ -138,14 +138,14 @@ struct World {
     std::vector<std::uint8_t> asking = {1, 2};
     std::vector<std::uint8_t> serving = {1, 2};
     bool is_server_ethernet = true;
-    std::size_t capacity = 64;  // of the asker's mailboxes
+    std::size_t capacity = 64;  // of the requester's mailboxes
     base::TimeNs server_patience_ns = 5 * base::kNsPerSecond;
     std::size_t room = 64;  // of each agent
   };
   World() : World(Shape{}) {}
   explicit World(const Shape& shape)
-      : asker(io, "node-1", 1, true, shape.asking, true, shape.capacity, 5 * base::kNsPerSecond,
-              shape.room),
+      : requester(io, "node-1", 1, true, shape.asking, true, shape.capacity, 5 * base::kNsPerSecond,
+                  shape.room),
         server(io, "store-1", 2, false, shape.serving, shape.is_server_ethernet, 64,
                shape.server_patience_ns, shape.room) {
     listen(server);
@@ -165,26 +165,26 @@ struct World {
     return made;
   }
   void reach(std::uint16_t shard = 1, std::size_t agent = 0) {
-    asker.links->reach(kServer, member(), shard, agent);
+    requester.links->reach(kServer, member(), shard, agent);
   }
-  // `agents_run`: the asker's data agents have their turns.
+  // `agents_run`: the requester's data agents have their turns.
   void until(const std::function<bool()>& done, bool agents_run = true) {
     poll_until(io, [&] {
-      if (agents_run) asker.turn();
+      if (agents_run) requester.turn();
       server.turn();
       return done();
     });
   }
   void until_open(std::size_t links) {
-    until([&] { return asker.held() == links && server.held() == links; });
+    until([&] { return requester.held() == links && server.held() == links; });
   }
   void until_trouble(const std::string& words) {
     until([&] { return view().trouble.find(words) != std::string::npos; });
   }
-  control::QueuePairLinks::View view() const { return asker.links->views()[kServer.value]; }
+  control::QueuePairLinks::View view() const { return requester.links->views()[kServer.value]; }
 
   boost::asio::io_context io;
-  End asker;
+  End requester;
   End server;
   std::unique_ptr<control::ClusterListener> listener;
 };

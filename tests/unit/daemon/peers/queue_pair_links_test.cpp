@@ -13,10 +13,10 @@ namespace queue_pair_links_test {
 using namespace queue_pair_ends;
 using control::QueuePairRefusal;
 
-// Each of the asker's links has exactly one at the server, and both name each other.
+// Each of the requester's links has exactly one at the server, and both name each other.
 void check_that_all_are_connected(const World& world) {
   std::set<const RdmaLink*> found;
-  for (const Agent* asking : {&world.asker.one, &world.asker.two}) {
+  for (const Agent* asking : {&world.requester.one, &world.requester.two}) {
     for (const auto& link : asking->links) {
       const FakeQueuePair& near = pair_of(*link);
       REQUIRE(near.far.has_value());
@@ -33,34 +33,34 @@ void check_that_all_are_connected(const World& world) {
       CHECK(link->peer == kServer);
     }
   }
-  CHECK(found.size() == world.asker.held());
+  CHECK(found.size() == world.requester.held());
 }
 
 TEST_CASE("an agent gets a queue pair to a shard over each rail, and so does the shard's agent") {
   World world;
-  CHECK_FALSE(world.asker.links->has_links(kServer));
+  CHECK_FALSE(world.requester.links->has_links(kServer));
   world.reach(1, 0);
-  CHECK(world.asker.links->has_links(kServer));
+  CHECK(world.requester.links->has_links(kServer));
   world.until_open(2);
-  CHECK(world.asker.one.links.size() == 2);
+  CHECK(world.requester.one.links.size() == 2);
   CHECK(world.server.two.links.size() == 2);
   check_that_all_are_connected(world);
-  CHECK(world.asker.one.links[0]->rail != world.asker.one.links[1]->rail);
+  CHECK(world.requester.one.links[0]->rail != world.requester.one.links[1]->rail);
   CHECK(world.view().connections == 2);
   CHECK(world.view().open == 2);
   CHECK(world.view().trouble.empty());
-  const std::map<std::string, std::size_t> askers = {
-      {cluster::full_name({world.asker.daemon.self.incarnation, cluster::ClusterRole::node,
-                           world.asker.daemon.self.name}),
+  const std::map<std::string, std::size_t> requesters = {
+      {cluster::full_name({world.requester.daemon.self.incarnation, cluster::ClusterRole::node,
+                           world.requester.daemon.self.name}),
        2}};
-  CHECK(world.server.links->askers() == askers);
+  CHECK(world.server.links->requesters() == requesters);
   // What is known already is not connected again; what is not, is.
   world.reach(1, 0);
   world.reach(0, 0);
   world.reach(1, 1);
   world.until_open(6);
   check_that_all_are_connected(world);
-  CHECK(world.asker.made() == 6);
+  CHECK(world.requester.made() == 6);
   CHECK(world.server.accepted == 6);
 }
 
@@ -71,36 +71,36 @@ TEST_CASE("rails of the server are used by the network, not by their place") {
   World world(shape);
   world.reach();
   world.until_open(3);
-  for (const auto& link : world.asker.one.links) {
+  for (const auto& link : world.requester.one.links) {
     const FakeQueuePair& near = pair_of(*link);
     CHECK(near.far->gid[14] == near.address().gid[14]);
   }
 }
 
 TEST_CASE("a queue pair that an agent ends is ended at the other end, and made anew") {
-  for (const bool ends_at_asker : {true, false}) {
-    CAPTURE(ends_at_asker);
+  for (const bool ends_at_requester : {true, false}) {
+    CAPTURE(ends_at_requester);
     World world;
     world.reach();
     world.until_open(2);
-    End& end = ends_at_asker ? world.asker : world.server;
-    Agent& agent = ends_at_asker ? world.asker.one : world.server.two;
-    const End& other = ends_at_asker ? world.server : world.asker;
+    End& end = ends_at_requester ? world.requester : world.server;
+    Agent& agent = ends_at_requester ? world.requester.one : world.server.two;
+    const End& other = ends_at_requester ? world.server : world.requester;
     agent.lose(1, LinkLoss::silent);
     end.links->deliver();
     CHECK(end.counted("lost_silent") == 1);
-    if (ends_at_asker) {
+    if (ends_at_requester) {
       CHECK(world.view().open == 1);
       CHECK(world.view().trouble == "the peer did not answer in time");
     }
     world.until([&] { return other.one.dropped + other.two.dropped == 1; });
     world.until_open(2);
     check_that_all_are_connected(world);
-    CHECK(world.asker.made() == 3);
+    CHECK(world.requester.made() == 3);
     CHECK(world.server.made() == 3);
     CHECK(world.view().trouble.empty());
     // Those that are over are no more.
-    world.until([&] { return world.asker.live() == 2 && world.server.live() == 2; });
+    world.until([&] { return world.requester.live() == 2 && world.server.live() == 2; });
   }
 }
 
@@ -110,12 +110,12 @@ TEST_CASE("a daemon that is gone takes its queue pairs along") {
   world.until_open(2);
   world.listener.reset();
   world.server.links->stop();
-  world.until([&] { return world.asker.one.dropped == 2; });
-  CHECK(world.asker.counted("lost_closed") == 2);
+  world.until([&] { return world.requester.one.dropped == 2; });
+  CHECK(world.requester.counted("lost_closed") == 2);
   CHECK(world.view().open == 0);
   CHECK(world.view().trouble == "the peer closed the connection");
   world.until_trouble("store-1");  // of a dial that failed
-  CHECK(world.asker.links->has_links(kServer));
+  CHECK(world.requester.links->has_links(kServer));
 }
 
 TEST_CASE("a server whose memory is not registered yet is asked until it is") {
@@ -125,10 +125,10 @@ TEST_CASE("a server whose memory is not registered yet is asked until it is") {
   world.until_trouble(std::string(refusal_text(QueuePairRefusal::not_ready)));
   CHECK(world.server.made() == 0);
   CHECK(world.server.counted("refused") > 0);
-  CHECK(world.asker.held() == 0);
+  CHECK(world.requester.held() == 0);
   // It is nobody's trouble: nothing is said of it.
   CHECK(world.server.told().empty());
-  CHECK(world.asker.told().empty());
+  CHECK(world.requester.told().empty());
   world.server.pool_keys = transport::KeysFound::all;
   world.until_open(2);
   check_that_all_are_connected(world);
@@ -141,8 +141,8 @@ TEST_CASE("a server whose memory could not be registered says so, and both ends 
   world.until_trouble(std::string(refusal_text(QueuePairRefusal::not_registered)));
   const std::string why(refusal_text(QueuePairRefusal::not_registered));
   // An entry, and so a line of the log, for all offers: at the server for each of its ports.
-  world.until([&] { return world.asker.told()["no RDMA with storage/store-1: " + why] >= 4; });
-  CHECK(world.asker.told().size() == 1);
+  world.until([&] { return world.requester.told()["no RDMA with storage/store-1: " + why] >= 4; });
+  CHECK(world.requester.told().size() == 1);
   const auto at_server = world.server.told();
   CHECK(at_server.size() == 2);
   for (const std::string port : {"rail-1/1", "rail-2/1"}) {
@@ -176,22 +176,22 @@ TEST_CASE("what a device refuses is said, and tried again") {
     knob = false;
     world.until_open(2);
     check_that_all_are_connected(world);
-    world.asker.links->leave(kServer);
-    world.until([&] { return world.asker.live() == 0 && world.server.live() == 0; });
+    world.requester.links->leave(kServer);
+    world.until([&] { return world.requester.live() == 0 && world.server.live() == 0; });
   };
   try_with(world.server.rails[0]->knobs.takes_no_more,
            std::string(refusal_text(QueuePairRefusal::no_room)));
   try_with(world.server.rails[1]->knobs.refuses_to_connect,
            std::string(refusal_text(QueuePairRefusal::failed)));
-  try_with(world.asker.rails[0]->knobs.takes_no_more, "this port is full");
-  try_with(world.asker.rails[1]->knobs.refuses_to_connect, "this port connects to nobody");
+  try_with(world.requester.rails[0]->knobs.takes_no_more, "this port is full");
+  try_with(world.requester.rails[1]->knobs.refuses_to_connect, "this port connects to nobody");
 }
 
 TEST_CASE("rails of one network are connected place by place, and by another one after a silence") {
   World::Shape shape;
   shape.asking = shape.serving = {1, 1, 1, 1};
   World world(shape);
-  for (End* end : {&world.asker, &world.server}) {
+  for (End* end : {&world.requester, &world.server}) {
     end->daemon.self.features = cluster::kFeatureRailPlaces;
     // Their ports have one address: only numbers tell their queue pairs apart.
     for (std::size_t i = 0; i < 4; ++i) end->rails[i]->knobs.made = static_cast<unsigned>(100 * i);
@@ -202,7 +202,7 @@ TEST_CASE("rails of one network are connected place by place, and by another one
   }
   world.until_open(16);
   check_that_all_are_connected(world);  // rail by rail
-  const std::size_t rail = world.asker.one.links[0]->rail;
+  const std::size_t rail = world.requester.one.links[0]->rail;
   const auto servers_on = [&](std::size_t at) {
     std::size_t count = 0;
     for (const Agent* agent : {&world.server.one, &world.server.two}) {
@@ -210,7 +210,7 @@ TEST_CASE("rails of one network are connected place by place, and by another one
     }
     return count;
   };
-  world.asker.one.lose(0, LinkLoss::silent);
+  world.requester.one.lose(0, LinkLoss::silent);
   world.until([&] { return world.server.one.dropped + world.server.two.dropped == 1; });
   world.until_open(16);
   CHECK(servers_on(rail) == 3);
@@ -225,20 +225,20 @@ TEST_CASE("an agent without room for all rails reaches every shard over some") {
   world.reach(1, 0);
   world.until_open(4);
   // A third shard, of another peer: each is reached over one rail, and both rails are used.
-  world.asker.links->reach(kOther, world.member(), 0, 0);
-  world.until([&] { return world.asker.one.dropped == 2; });
-  world.until([&] { return world.asker.held() == 3 && world.server.held() == 3; });
+  world.requester.links->reach(kOther, world.member(), 0, 0);
+  world.until([&] { return world.requester.one.dropped == 2; });
+  world.until([&] { return world.requester.held() == 3 && world.server.held() == 3; });
   std::set<std::size_t> rails;
   std::set<std::pair<std::uint32_t, std::uint16_t>> shards;
-  for (const auto& link : world.asker.one.links) {
+  for (const auto& link : world.requester.one.links) {
     rails.insert(link->rail);
     shards.insert({link->peer.value, link->shard});
   }
   CHECK(rails.size() == 2);
   CHECK(shards.size() == 3);
-  CHECK(world.asker.one.links.size() == 3);
+  CHECK(world.requester.one.links.size() == 3);
   // When there is room again, all rails are.
-  world.asker.links->leave(kOther);
+  world.requester.links->leave(kOther);
   world.until_open(4);
   check_that_all_are_connected(world);
 }
@@ -254,10 +254,10 @@ TEST_CASE("a server that is full takes a place from the daemon that has most") {
   late.links->reach(kServer, world.member(), 1, 0);
   world.until([&] {
     late.turn();
-    return late.held() == 2 && world.asker.held() == 2 && world.server.held() == 4;
+    return late.held() == 2 && world.requester.held() == 2 && world.server.held() == 4;
   });
   CHECK(world.server.counted("made_room") == 2);
-  CHECK(world.asker.counted("lost_closed") == 2);
+  CHECK(world.requester.counted("lost_closed") == 2);
   // Both go on asking, and nothing moves any more.
   const std::uint64_t refused = world.server.counted("refused");
   world.until([&] {
@@ -265,15 +265,15 @@ TEST_CASE("a server that is full takes a place from the daemon that has most") {
     return world.server.counted("refused") >= refused + 20;
   });
   CHECK(late.held() == 2);
-  CHECK(world.asker.held() == 2);
+  CHECK(world.requester.held() == 2);
   CHECK(world.server.counted("made_room") == 2);
   // Who has some of what it wants is in no trouble.
   CHECK(late.told().empty());
-  CHECK(world.asker.told().empty());
+  CHECK(world.requester.told().empty());
   late.links->leave(kServer);
   world.until([&] {
     late.turn();
-    return world.asker.held() == 4 && late.held() == 0;
+    return world.requester.held() == 4 && late.held() == 0;
   });
 }
 
@@ -282,16 +282,16 @@ TEST_CASE("a peer that leaves has no queue pairs any more, at either end") {
   world.reach(0, 0);
   world.reach(1, 1);
   world.until_open(4);
-  world.asker.links->leave(base::PeerId{8});
+  world.requester.links->leave(base::PeerId{8});
   CHECK(world.view().open == 4);
-  world.asker.links->leave(kServer);
+  world.requester.links->leave(kServer);
   // Until the agents have fenced them.
-  CHECK(world.asker.links->has_links(kServer));
-  world.until([&] { return !world.asker.links->has_links(kServer); });
-  CHECK(world.asker.one.dropped + world.asker.two.dropped == 4);
-  world.until([&] { return world.server.held() == 0 && world.server.links->askers().empty(); });
-  world.until([&] { return world.asker.live() == 0 && world.server.live() == 0; });
-  CHECK(world.asker.made() == 4);  // none anew
+  CHECK(world.requester.links->has_links(kServer));
+  world.until([&] { return !world.requester.links->has_links(kServer); });
+  CHECK(world.requester.one.dropped + world.requester.two.dropped == 4);
+  world.until([&] { return world.server.held() == 0 && world.server.links->requesters().empty(); });
+  world.until([&] { return world.requester.live() == 0 && world.server.live() == 0; });
+  CHECK(world.requester.made() == 4);  // none anew
 }
 
 TEST_CASE("a peer that leaves while its agent's mailbox is full is dropped when there is room") {
@@ -300,24 +300,24 @@ TEST_CASE("a peer that leaves while its agent's mailbox is full is dropped when 
   World world(shape);
   world.reach();
   world.until([&] { return world.view().open == 2; }, false);
-  CHECK(world.asker.held() == 0);
-  world.asker.links->leave(kServer);
-  CHECK(world.asker.links->has_links(kServer));
-  world.until([&] { return !world.asker.links->has_links(kServer); });
-  CHECK(world.asker.one.dropped == 2);
-  world.until([&] { return world.asker.live() == 0 && world.server.live() == 0; });
+  CHECK(world.requester.held() == 0);
+  world.requester.links->leave(kServer);
+  CHECK(world.requester.links->has_links(kServer));
+  world.until([&] { return !world.requester.links->has_links(kServer); });
+  CHECK(world.requester.one.dropped == 2);
+  world.until([&] { return world.requester.live() == 0 && world.server.live() == 0; });
 }
 
 TEST_CASE("a peer that comes back while its last queue pairs end is reached again") {
   World world;
   world.reach();
   world.until_open(2);
-  world.asker.links->leave(kServer);
+  world.requester.links->leave(kServer);
   world.reach();
-  world.until([&] { return world.asker.one.dropped == 2 && world.asker.held() == 2; });
+  world.until([&] { return world.requester.one.dropped == 2 && world.requester.held() == 2; });
   world.until_open(2);
   check_that_all_are_connected(world);
-  CHECK(world.asker.made() == 4);
+  CHECK(world.requester.made() == 4);
 }
 
 TEST_CASE("a peer may leave at any moment of connecting") {
@@ -327,10 +327,10 @@ TEST_CASE("a peer may leave at any moment of connecting") {
     world.reach();
     std::size_t turn = 0;
     world.until([&] { return turn++ == turns; });
-    world.asker.links->leave(kServer);
-    world.until([&] { return !world.asker.links->has_links(kServer); });
-    world.until([&] { return world.asker.live() == 0 && world.server.live() == 0; });
-    CHECK(world.asker.held() == 0);
+    world.requester.links->leave(kServer);
+    world.until([&] { return !world.requester.links->has_links(kServer); });
+    world.until([&] { return world.requester.live() == 0 && world.server.live() == 0; });
+    CHECK(world.requester.held() == 0);
     CHECK(world.server.held() == 0);
   }
 }
@@ -359,14 +359,14 @@ TEST_CASE("a daemon without rails reaches nobody, and refuses whom reaches it") 
   world.reach();
   world.until_trouble("the peer hung up");
   CHECK(world.server.counted("refused") > 0);
-  CHECK(world.server.links->askers().empty());
+  CHECK(world.server.links->requesters().empty());
 }
 
 TEST_CASE("queue pairs that are being made when a daemon stops end before its ports do") {
   for (const bool is_server : {false, true}) {
     World world;
     world.reach();
-    End& end = is_server ? world.server : world.asker;
+    End& end = is_server ? world.server : world.requester;
     world.until([&] { return end.made() > 0; }, false);
     for (Agent* agent : {&end.one, &end.two}) {
       agent->turn();
@@ -407,14 +407,14 @@ struct DialledStranger : Stranger {
   explicit DialledStranger(World& world) {
     Dialling dialling;
     control::ClusterDialer dialer(
-        *world.asker.daemon.access,
+        *world.requester.daemon.access,
         {"a stranger",
          world.listener->address().text(),
          {cluster::HelloPurpose::queue_pair, world.server.daemon.self.incarnation, 1, 5}},
         dialling);
     dialer.start();
     world.until([&] { return !dialling.arrived.empty(); });
-    open(*world.asker.daemon.access, std::move(dialling.arrived.at(0)));
+    open(*world.requester.daemon.access, std::move(dialling.arrived.at(0)));
   }
 };
 
@@ -492,7 +492,7 @@ TEST_CASE("what is no answer, or comes too early, ends its connection, and is di
     world.until([&] { return stranger.is_closed; });
     CHECK(world.view().open == 0);
   }
-  CHECK(world.asker.held() == 0);
+  CHECK(world.requester.held() == 0);
 }
 
 }  // namespace queue_pair_links_test

@@ -47,10 +47,10 @@ std::vector<std::size_t> settle(std::size_t daemons, std::size_t wanted, std::si
       places.own = held[asking];
       for (const std::size_t each : held) {
         places.taken += each;
-        places.askers += each > 0 ? 1U : 0U;
+        places.requesters += each > 0 ? 1U : 0U;
         places.most = std::max(places.most, each);
       }
-      places.askers += held[asking] == 0 ? 1U : 0U;
+      places.requesters += held[asking] == 0 ? 1U : 0U;
       const Admission admission = admit(places);
       if (admission == Admission::take) ++held[asking];
       if (admission == Admission::make_room) --*std::max_element(held.begin(), held.end());

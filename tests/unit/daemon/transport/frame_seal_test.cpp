@@ -45,12 +45,12 @@ struct Rdma {
   }
 };
 
-const LinkKeys kAsker = support::asker_keys(1);
+const LinkKeys kRequester = support::requester_keys(1);
 const LinkKeys kServer = support::server_keys(1);
 
 TEST_CASE_TEMPLATE("seal: messages open in their order", Transport, Tcp, Rdma) {
   for (const bool has_key : {true, false}) {
-    FrameSeal sends = has_key ? FrameSeal(kAsker.send) : FrameSeal();
+    FrameSeal sends = has_key ? FrameSeal(kRequester.send) : FrameSeal();
     FrameSeal receives = has_key ? FrameSeal(kServer.receive) : FrameSeal();
     for (int i = 0; i < 100; ++i) {
       CHECK(Transport::opens(receives, Transport::make(sends, static_cast<std::byte>(i))));
@@ -59,7 +59,7 @@ TEST_CASE_TEMPLATE("seal: messages open in their order", Transport, Tcp, Rdma) {
 }
 
 TEST_CASE_TEMPLATE("seal: a message with any bit changed does not open", Transport, Tcp, Rdma) {
-  FrameSeal sends(kAsker.send);
+  FrameSeal sends(kRequester.send);
   const Bytes sent = Transport::make(sends, std::byte{7});
   for (std::size_t bit = 0; bit < sent.size() * 8; ++bit) {
     Bytes changed = sent;
@@ -71,7 +71,7 @@ TEST_CASE_TEMPLATE("seal: a message with any bit changed does not open", Transpo
 
 TEST_CASE_TEMPLATE("seal: repeated, left out, moved and reflected messages do not open", Transport,
                    Tcp, Rdma) {
-  FrameSeal sends(kAsker.send);
+  FrameSeal sends(kRequester.send);
   const Bytes first = Transport::make(sends, std::byte{1});
   const Bytes second = Transport::make(sends, std::byte{2});
   {
@@ -83,7 +83,7 @@ TEST_CASE_TEMPLATE("seal: repeated, left out, moved and reflected messages do no
     FrameSeal receives(kServer.receive);
     CHECK_FALSE(Transport::opens(receives, second));
   }
-  FrameSeal own(kAsker.receive);
+  FrameSeal own(kRequester.receive);
   CHECK_FALSE(Transport::opens(own, first));
   FrameSeal of_another_link(support::server_keys(2).receive);
   CHECK_FALSE(Transport::opens(of_another_link, first));
@@ -94,7 +94,7 @@ TEST_CASE_TEMPLATE("seal: who does not know the key makes no message", Transport
   FrameSeal receives(kServer.receive);
   CHECK_FALSE(Transport::opens(receives, Transport::make(stranger, std::byte{1})));
   // And a daemon that expects no tags takes none: both ends agreed on that.
-  FrameSeal sends(kAsker.send);
+  FrameSeal sends(kRequester.send);
   FrameSeal plain;
   CHECK_FALSE(Transport::opens(plain, Transport::make(sends, std::byte{1})));
 }

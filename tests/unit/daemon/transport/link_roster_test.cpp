@@ -6,7 +6,7 @@
 #include <functional>
 #include <map>
 
-#include "daemon/transport/asker_rosters.h"
+#include "daemon/transport/requester_rosters.h"
 #include "daemon/transport/roster_wait.h"
 #include "daemon/transport/tcp/frame_codec.h"
 #include "tests/support/tcp_ends.h"
@@ -20,9 +20,9 @@ using support::TcpEnds;
 constexpr Route kRoute{base::PeerId{1}, 0};
 constexpr Route kOtherShard{base::PeerId{1}, 1};
 
-LinkRoster roster(std::uint64_t asker, std::uint64_t statement, std::uint64_t link,
+LinkRoster roster(std::uint64_t requester, std::uint64_t statement, std::uint64_t link,
                   const std::vector<std::uint64_t>& links) {
-  LinkRoster said{asker, statement, link, static_cast<std::uint32_t>(links.size()), {}};
+  LinkRoster said{requester, statement, link, static_cast<std::uint32_t>(links.size()), {}};
   std::copy(links.begin(), links.end(), said.links.begin());
   return said;
 }
@@ -33,13 +33,13 @@ TEST_CASE("roster: the bytes, and what no asker says") {
   encode_roster(said, reinterpret_cast<std::byte*>(&body));
   LinkRoster heard;
   REQUIRE(decode_roster(body, heard));
-  CHECK(heard.asker == 7);
+  CHECK(heard.requester == 7);
   CHECK(heard.statement == 30);
   CHECK(heard.link == 12);
   CHECK(std::vector<std::uint64_t>(heard.in_use().begin(), heard.in_use().end()) ==
         std::vector<std::uint64_t>{11, 12, 29});
   const std::vector<std::function<void(wire::RosterBody&)>> changes = {
-      [](auto& b) { b.asker = 0; },
+      [](auto& b) { b.requester = 0; },
       [](auto& b) { b.count = 0; },
       [](auto& b) { b.count = wire::kRosterLinksMax + 1; },
       [](auto& b) { b.count = 2; },
@@ -57,7 +57,7 @@ TEST_CASE("roster: the bytes, and what no asker says") {
 }
 
 TEST_CASE("roster: the newest statement counts, in whatever order they come") {
-  AskerRosters rosters(4);
+  RequesterRosters rosters(4);
   CHECK(rosters.note(roster(7, 3, 1, {1, 2}), true));
   CHECK_FALSE(rosters.leaves_out(7, 1));
   CHECK_FALSE(rosters.leaves_out(7, 2));
@@ -73,11 +73,11 @@ TEST_CASE("roster: the newest statement counts, in whatever order they come") {
 }
 
 TEST_CASE("roster: who has no link is forgotten first, and that is said") {
-  AskerRosters rosters(2);  // room for four
-  for (const std::uint64_t asker : {1u, 2u, 3u, 4u}) {
-    CHECK(rosters.note(roster(asker, 2, 1, {1}), true));
+  RequesterRosters rosters(2);  // room for four
+  for (const std::uint64_t requester : {1u, 2u, 3u, 4u}) {
+    CHECK(rosters.note(roster(requester, 2, 1, {1}), true));
   }
-  for (const std::uint64_t asker : {2u, 3u, 4u}) rosters.leave(asker);
+  for (const std::uint64_t requester : {2u, 3u, 4u}) rosters.leave(requester);
   CHECK(rosters.note(roster(2, 4, 3, {3}), true));  // is back
   CHECK_FALSE(rosters.note(roster(5, 2, 1, {1}), true));
   CHECK(rosters.leaves_out(2, 1));
@@ -191,7 +191,7 @@ TEST_CASE("roster: a put that was given up is not done behind a later one") {
 TEST_CASE("roster: links of other askers and other shards are not touched") {
   for (const SocketIoChoice choice : support::io_choices()) {
     Scene scene(choice, kPulled);
-    AskerLinks other_links(4);
+    OwnRoster other_links(4);
     TcpLinkMailbox other_mail{16};
     TcpRequester other(TcpEnds::small_requester(), scene.ends.clock, *scene.ends.requester_io,
                        scene.ends.own_mover, other_links, other_mail);
@@ -228,9 +228,9 @@ TEST_CASE("roster: links of other askers and other shards are not touched") {
 
 // ---- somebody on the way ----
 
-// What says that the asker gave up all links but one that nobody has.
-std::vector<std::byte> forged_roster(std::uint64_t asker, std::uint64_t link) {
-  const LinkRoster said = roster(asker, ~std::uint64_t{0}, link, {link});
+// What says that the requester gave up all links but one that nobody has.
+std::vector<std::byte> forged_roster(std::uint64_t requester, std::uint64_t link) {
+  const LinkRoster said = roster(requester, ~std::uint64_t{0}, link, {link});
   wire::FrameHeader header = frame_header(wire::FrameKind::roster, 0, 0);
   header.body_bytes = sizeof(wire::RosterBody);
   std::vector<std::byte> bytes(sizeof header + header.body_bytes);
@@ -250,10 +250,10 @@ TEST_CASE("roster: a forged one ends the link that it came over, and nothing els
     scene.ends.turn();
     scene.put(1, std::byte{0x11});
     REQUIRE(scene.ends.turn_until([&] { return scene.answers.replied.size() == 1; }));
-    // Everybody on the way has read who the asker is.
+    // Everybody on the way has read who the requester is.
     LinkRoster read;
-    read.asker = scene.ends.asker_links.say(0).asker;
-    attacked.insert_to_right(forged_roster(read.asker, 1));
+    read.requester = scene.ends.own_roster.say(0).requester;
+    attacked.insert_to_right(forged_roster(read.requester, 1));
     for (int i = 0; i < 20; ++i) scene.ends.turn();
     CHECK(scene.lost_by_server() == std::map<std::uint64_t, LinkLoss>{{1, LinkLoss::protocol}});
     scene.put(2, std::byte{0x22});
@@ -306,7 +306,7 @@ struct Process {
   Scene& scene;
   const LinkOwner owner;
   std::vector<std::unique_ptr<Ask>> asks;
-  AskerLinks links{4};
+  OwnRoster links{4};
   TcpLinkMailbox mail{16};
   Answers answers;
   support::TcpRelay relay;

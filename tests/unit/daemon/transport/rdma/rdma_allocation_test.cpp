@@ -78,13 +78,13 @@ TEST_CASE("rdma allocations: none after the first requests") {
     }
   }
   FrugalServer server(kLong);
-  FrugalAsker asker;
+  FrugalRequester requester;
   support::RdmaEndsConfig config;
   config.asking.stripe_bytes_min = kLong - 1;
   config.wrap = [](auto port) { return std::make_unique<QuietPort>(std::move(port)); };
   support::RdmaEnds ends(config);
   ends.keys.add(memory.region, kLong + 1000);
-  ends.requester.connect(asker, nullptr);
+  ends.requester.connect(requester, nullptr);
   ends.responder.connect(server);
   ends.dial(kRoute, 0);
   ends.dial(kRoute, 1);
@@ -94,16 +94,16 @@ TEST_CASE("rdma allocations: none after the first requests") {
     t_is_counting = i >= 8;
     const Ask& ask = *asks[static_cast<std::size_t>(i) % asks.size()];
     REQUIRE(ends.requester.post(kRoute, 1, ask.request) == Status::ok);
-    for (int turn = 0; turn < 5000 && asker.answered == i; ++turn) {
+    for (int turn = 0; turn < 5000 && requester.answered == i; ++turn) {
       ends.requester.do_work();
       ends.responder.do_work();
       const Pause pause;
       ends.network_turn();
     }
     t_is_counting = false;
-    REQUIRE(asker.answered == i + 1);
+    REQUIRE(requester.answered == i + 1);
   }
-  CHECK(asker.bad == 0);
+  CHECK(requester.bad == 0);
   CHECK(t_count == 0);
 }
 

@@ -207,7 +207,7 @@ TEST_CASE("rdma batches: while a rail is being fenced the other one goes on, and
       for (int i = 0; i < 500; ++i) ends.turn();
       CHECK(scene.answers.replied.empty());
       CHECK(scene.asked_again() == 0);
-      CHECK(ends.lost_by_asker().empty());
+      CHECK(ends.lost_by_requester().empty());
       CHECK(ends.requester.prepare_sleep());
       CHECK(ends.requester.next_deadline_ns() == ends.clock.now_ns() + base::kNsPerMs);
     }
@@ -218,7 +218,7 @@ TEST_CASE("rdma batches: while a rail is being fenced the other one goes on, and
     };
     REQUIRE(ends.turn_until([&] { return has_answer(2); }, 50'000));
     if (is_server) {
-      // Its asker hears nothing, fences its own end, and asks again.
+      // Its requester hears nothing, fences its own end, and asks again.
       for (int i = 0; i < 5; ++i) {
         ends.clock.advance_ns(100 * base::kNsPerMs);
         for (int turns = 0; turns < 100; ++turns) ends.turn();
@@ -271,7 +271,7 @@ TEST_CASE("rdma batches: a reset breaks every rail that the request is on, and f
   for (int i = 0; i < 300; ++i) scene.ends.turn();
   CHECK(std::all_of(scene.memory.region.base, scene.memory.region.base + kRegionBytes,
                     [](std::byte b) { return b == std::byte{0x5a}; }));
-  CHECK(scene.ends.lost_by_asker().size() == 2);
+  CHECK(scene.ends.lost_by_requester().size() == 2);
 }
 
 TEST_CASE("rdma batches: a request that is reset while it waits for its second link is fenced") {

@@ -26,10 +26,10 @@ constexpr std::uint32_t kSendsMax = kReceives - kCreditsReserved;
 
 // A channel, and who takes its messages: roster bodies with a number that counts.
 struct End final : MessageHandler {
-  End(SimRdmaFabric& fabric, bool is_asker, std::uint8_t reads_max = 16)
+  End(SimRdmaFabric& fabric, bool is_requester, std::uint8_t reads_max = 16)
       : device(fabric.make_device(config_of(reads_max))),
         port(device->make_port(1024).value()),
-        made(make_rdma_link(*device, *port, is_asker).value()) {
+        made(make_rdma_link(*device, *port, is_requester).value()) {
     made->queue_pair->owner = this;
   }
   ~End() override {
@@ -93,15 +93,18 @@ struct End final : MessageHandler {
 };
 
 struct Pair {
-  explicit Pair(std::uint64_t seed, std::uint8_t askers_reads = 16, std::uint8_t servers_reads = 16)
-      : fabric(seed), asker(fabric, true, askers_reads), server(fabric, false, servers_reads) {
-    REQUIRE(asker.made->queue_pair->connect(server.made->queue_pair->address()).has_value());
-    REQUIRE(server.made->queue_pair->connect(asker.made->queue_pair->address()).has_value());
-    asker.open();
+  explicit Pair(std::uint64_t seed, std::uint8_t requesters_reads = 16,
+                std::uint8_t servers_reads = 16)
+      : fabric(seed),
+        requester(fabric, true, requesters_reads),
+        server(fabric, false, servers_reads) {
+    REQUIRE(requester.made->queue_pair->connect(server.made->queue_pair->address()).has_value());
+    REQUIRE(server.made->queue_pair->connect(requester.made->queue_pair->address()).has_value());
+    requester.open();
     server.open();
   }
   SimRdmaFabric fabric;
-  End asker;
+  End requester;
   End server;
 };
 
@@ -112,7 +115,7 @@ std::uint64_t seed() {
 
 TEST_CASE("rdma channel: never more parts are sent than the other end has receives") {
   Pair pair(1);
-  End& sender = pair.asker;
+  End& sender = pair.requester;
   // The other end's agent has no turns: its device has the receives, and nobody posts new ones.
   for (int i = 0; i < 2000; ++i) {
     sender.send_all();
@@ -145,27 +148,27 @@ TEST_CASE("rdma channel: two ends that send at their limit do not wait for each 
     std::uint64_t last = 0;
     int quiet = 0;
     // One of them may have nothing to say: then only credits are left to say it with.
-    const bool asker_talks = round % 3 != 0;
+    const bool requester_talks = round % 3 != 0;
     const bool server_talks = round % 3 != 1;
-    std::uint64_t asker_back = 0;
+    std::uint64_t requester_back = 0;
     std::uint64_t server_back = 0;
     for (std::uint64_t i = 0; i < 10'000; ++i) {
       // An end may be away for long, and says all it can before it looks at what has come.
-      if (i > asker_back + 20 && random.one_in(20)) asker_back = i + random.below(300);
+      if (i > requester_back + 20 && random.one_in(20)) requester_back = i + random.below(300);
       if (i > server_back + 20 && random.one_in(20)) server_back = i + random.below(300);
-      if (i >= asker_back && asker_talks) pair.asker.send_all();
+      if (i >= requester_back && requester_talks) pair.requester.send_all();
       if (i >= server_back && server_talks) pair.server.send_all();
       pair.fabric.step();
-      if (i >= asker_back) pair.asker.poll();
+      if (i >= requester_back) pair.requester.poll();
       if (i >= server_back) pair.server.poll();
-      const std::uint64_t taken = pair.asker.taken + pair.server.taken;
+      const std::uint64_t taken = pair.requester.taken + pair.server.taken;
       quiet = taken == last ? quiet + 1 : 0;
       last = taken;
       REQUIRE(quiet < 1000);
     }
-    CHECK((pair.asker.taken > 5 * kReceives || !server_talks));
-    CHECK((pair.server.taken > 5 * kReceives || !asker_talks));
-    CHECK(pair.asker.channel.is_open());
+    CHECK((pair.requester.taken > 5 * kReceives || !server_talks));
+    CHECK((pair.server.taken > 5 * kReceives || !requester_talks));
+    CHECK(pair.requester.channel.is_open());
     CHECK(pair.server.channel.is_open());
   }
 }
@@ -226,17 +229,17 @@ TEST_CASE("rdma channel: what has no report of its own is given back, too") {
   Pair pair(5);
   // One at a time, each to its end: then nothing else could give its buffer back.
   for (int i = 0; i < 1000; ++i) {
-    REQUIRE(pair.asker.channel.can_send());
-    pair.asker.send_one();
-    pair.asker.channel.flush();
-    for (int turn = 0; turn < 100 && pair.server.taken < pair.asker.sent; ++turn) {
+    REQUIRE(pair.requester.channel.can_send());
+    pair.requester.send_one();
+    pair.requester.channel.flush();
+    for (int turn = 0; turn < 100 && pair.server.taken < pair.requester.sent; ++turn) {
       pair.fabric.step();
-      pair.asker.poll();
+      pair.requester.poll();
       pair.server.poll();
     }
     pair.fabric.settle();
-    pair.asker.poll();
-    REQUIRE(pair.server.taken == pair.asker.sent);
+    pair.requester.poll();
+    REQUIRE(pair.server.taken == pair.requester.sent);
   }
 }
 
@@ -249,7 +252,7 @@ TEST_CASE("rdma channel: the end of every move is told of, whatever follows it")
     std::vector<std::byte> theirs(1099, std::byte{1});
     std::vector<std::byte> ours(1099, std::byte{2});
     const auto remote =
-        pair.asker.device
+        pair.requester.device
             ->register_memory({theirs.data(), theirs.size(), -1, 0}, RemoteAccess::read_write)
             .value();
     const auto local =
@@ -281,18 +284,18 @@ TEST_CASE("rdma channel: the end of every move is told of, whatever follows it")
 
 TEST_CASE("rdma channel: no more READs at a time than the weaker of the two devices can do") {
   struct Reads {
-    int askers, servers, both;
+    int requesters, servers, both;
   };
   for (const Reads& reads : {Reads{3, 16, 3}, Reads{16, 5, 5}, Reads{16, 16, 16}}) {
-    const int askers = reads.askers;
+    const int requesters = reads.requesters;
     const int servers = reads.servers;
     const int both = reads.both;
-    CAPTURE(askers);
+    CAPTURE(requesters);
     CAPTURE(servers);
-    Pair pair(8, static_cast<std::uint8_t>(askers), static_cast<std::uint8_t>(servers));
+    Pair pair(8, static_cast<std::uint8_t>(requesters), static_cast<std::uint8_t>(servers));
     std::vector<std::byte> bytes(64);
     const auto remote =
-        pair.asker.device
+        pair.requester.device
             ->register_memory({bytes.data(), bytes.size(), -1, 0}, RemoteAccess::read_write)
             .value();
     const auto local =

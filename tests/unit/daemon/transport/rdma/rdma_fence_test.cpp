@@ -99,7 +99,7 @@ TEST_CASE("rdma fence: packets of a link that was reset never change the slices 
     REQUIRE(scene.ends.requester.post(kRoute, 1, ask.request) == Status::ok);
     const std::uint64_t turns = 1 + random.below(12);
     for (std::uint64_t i = 0; i < turns; ++i) scene.ends.turn();
-    scene.ends.hold_to_asker(0);
+    scene.ends.hold_to_requester(0);
     for (std::uint64_t i = random.below(3); i > 0; --i) scene.ends.turn();
     if (!scene.answers.replied.empty()) continue;
     under_way +=
@@ -108,7 +108,7 @@ TEST_CASE("rdma fence: packets of a link that was reset never change the slices 
     while (scene.answers.fenced.empty()) scene.ends.requester.do_work();
     // From here on they are the client's again. The control thread has not taken the link yet.
     scene.fill(kCanary);
-    scene.ends.release_to_asker(0);
+    scene.ends.release_to_requester(0);
     for (int i = 0; i < 100; ++i) scene.ends.turn();
     CHECK(scene.holds(kCanary));
   }

@@ -30,8 +30,8 @@ constexpr std::byte kUntouched{0x11};
 Bytes bare(MessageKind kind, std::uint32_t slot = 0, std::uint32_t use = 0) {
   return rdma_message(make_envelope(kind, slot, use));
 }
-Bytes roster(std::uint64_t asker = 7, std::uint64_t link = 1) {
-  const LinkRoster said{asker, link + 1, link, 1, {link}};
+Bytes roster(std::uint64_t requester = 7, std::uint64_t link = 1) {
+  const LinkRoster said{requester, link + 1, link, 1, {link}};
   Bytes body(sizeof(wire::RosterBody));
   encode_roster(said, body.data());
   return rdma_message(make_envelope(MessageKind::roster, 0, 0), body);
@@ -258,14 +258,14 @@ TEST_CASE("rdma garbage: a server ends a link on what is no message, or not for 
     CHECK(scene.serve(wrong) == LinkLoss::protocol);
   }
   CHECK(scene.server.requests == 0);
-  // A slot that is served is not the asker's.
+  // A slot that is served is not the requester's.
   scene.server.holds = true;
   CHECK(scene.serve({roster(), get, again}) == LinkLoss::protocol);
   CHECK(scene.server.requests == 1);
   CHECK(scene.server.aborted == 1);
   CHECK(scene.server.open == 0);
   scene.server.holds = false;
-  // The end itself is as it was: an honest asker is served.
+  // The end itself is as it was: an honest requester is served.
   scene.ends.dial(kRoute);
   scene.ends.turn();
   const Ask ask(scene.memory.region, ipc::Opcode::put, 2, kPage);

@@ -144,7 +144,7 @@ TEST_CASE("rdma links: a put that was given up is not done behind a later one") 
         scene.turns(100);
         CHECK(scene.shelf.stored == std::byte{0x22});
         CHECK(scene.ends.lost_by_server() == Losses{{slow, LinkLoss::given_up}});
-        CHECK(scene.ends.lost_by_asker() == Losses{{slow, LinkLoss::reset}});
+        CHECK(scene.ends.lost_by_requester() == Losses{{slow, LinkLoss::reset}});
         // The other link is as good as before.
         scene.put(3, std::byte{0x33}, page_bytes);
         REQUIRE(scene.replied(2));
@@ -169,7 +169,7 @@ TEST_CASE("rdma links: a link to another shard is not touched by what becomes of
   scene.put(3, std::byte{0x33}, kPulled, kOtherShard);
   CHECK(scene.replied(2));
   CHECK(scene.ends.lost_by_server() == Losses{{slow, LinkLoss::given_up}});
-  CHECK(scene.ends.lost_by_asker() == Losses{{slow, LinkLoss::reset}});
+  CHECK(scene.ends.lost_by_requester() == Losses{{slow, LinkLoss::reset}});
 }
 
 TEST_CASE("rdma links: a put of a daemon that was killed is not done behind its successor's") {
@@ -204,14 +204,14 @@ TEST_CASE("rdma links: a successor's connection over TCP ends the queue pairs of
   const std::uint64_t old = scene.ends.dial(kRoute, 0, {3, 1});
   const std::uint64_t other = scene.ends.dial(kRoute, 1, {4, 2});
   scene.turns(20);
-  scene.ends.asker_rosters.meet({3, 3});
+  scene.ends.requester_rosters.meet({3, 3});
   scene.turns(20);
   CHECK(scene.ends.lost_by_server() == Losses{{old, LinkLoss::superseded}});
   // One that was on its way to the data agent meanwhile.
   const std::uint64_t late = scene.ends.dial(kRoute, 0, {3, 1});
   scene.turns(20);
   CHECK(scene.ends.lost_by_server() == Losses{{late, LinkLoss::superseded}});
-  scene.ends.asker_rosters.meet({4, 4});
+  scene.ends.requester_rosters.meet({4, 4});
   scene.turns(20);
   CHECK(scene.ends.lost_by_server() == Losses{{other, LinkLoss::superseded}});
 }
@@ -323,8 +323,8 @@ TEST_CASE("rdma links: no more links on a route than a roster can name") {
   scene.ends.dial(kRoute);
   scene.ends.dial(kOtherShard);
   scene.turns(20);
-  CHECK(scene.ends.lost_by_asker() == Losses{{wire::kRosterLinksMax + 1, LinkLoss::refused}});
-  CHECK(scene.ends.lost_by_asker().empty());
+  CHECK(scene.ends.lost_by_requester() == Losses{{wire::kRosterLinksMax + 1, LinkLoss::refused}});
+  CHECK(scene.ends.lost_by_requester().empty());
 }
 
 TEST_CASE("rdma links: one that finds no place is given back behind its fence, others go on") {
@@ -336,13 +336,13 @@ TEST_CASE("rdma links: one that finds no place is given back behind its fence, o
   scene.ends.asking_devices[0]->hold_fences(true);
   scene.ends.dial(kOtherShard);
   scene.turns(20);
-  CHECK(scene.ends.lost_by_asker().empty());
+  CHECK(scene.ends.lost_by_requester().empty());
   CHECK(scene.ends.requester.next_deadline_ns() <= scene.ends.clock.now_ns() + base::kNsPerMs);
   scene.put(1, std::byte{0x11}, kPulled);
   CHECK(scene.replied(1));
   scene.ends.asking_devices[0]->hold_fences(false);
   scene.turns(20);
-  CHECK(scene.ends.lost_by_asker() == Losses{{2, LinkLoss::refused}});
+  CHECK(scene.ends.lost_by_requester() == Losses{{2, LinkLoss::refused}});
 }
 
 TEST_CASE("rdma links: each of those that find no place is given back, none twice") {
@@ -352,7 +352,7 @@ TEST_CASE("rdma links: each of those that find no place is given back, none twic
   for (std::uint16_t shard = 0; shard < 10; ++shard) scene.ends.dial({base::PeerId{1}, shard});
   for (int i = 0; i < 50; ++i) {
     scene.ends.turn();
-    for (const auto& [link, cause] : scene.ends.lost_by_asker()) {
+    for (const auto& [link, cause] : scene.ends.lost_by_requester()) {
       CHECK(lost.emplace(link, cause).second);
     }
   }
@@ -380,7 +380,7 @@ TEST_CASE("rdma links: a place is free again when its link was given back") {
     REQUIRE(scene.ends.requester_mail.control_drop_peer(base::PeerId{1}));
     REQUIRE(scene.ends.responder_mail.control_drop_peer(base::PeerId{77}));
     scene.turns(2);
-    CHECK(scene.ends.lost_by_asker().size() == 4);
+    CHECK(scene.ends.lost_by_requester().size() == 4);
     CHECK(scene.ends.lost_by_server().size() == 4);
   }
 }
@@ -402,7 +402,7 @@ TEST_CASE("rdma links: a silent peer is dead within its detection time") {
   }
   CHECK(waited_ns >= 300 * base::kNsPerMs);
   CHECK(waited_ns <= 300 * base::kNsPerMs + 3 * kStepNs);
-  CHECK(scene.ends.lost_by_asker() == Losses{{link, LinkLoss::silent}});
+  CHECK(scene.ends.lost_by_requester() == Losses{{link, LinkLoss::silent}});
   CHECK(scene.post(2, ipc::Opcode::get, kPulled) == Status::unreachable);
 }
 
@@ -460,14 +460,14 @@ TEST_CASE("rdma links: a server gives up on an asker that is silent while it is 
 }
 
 TEST_CASE("rdma links: what an end does when its queue pair fails by itself") {
-  for (const bool is_askers : {false, true}) {
-    CAPTURE(is_askers);
+  for (const bool is_requesters : {false, true}) {
+    CAPTURE(is_requesters);
     Scene scene;
     const std::uint64_t link = scene.ends.dial(kRoute);
     scene.turns(20);
     REQUIRE(scene.post(1, ipc::Opcode::exists, 0) == Status::ok);
     REQUIRE(scene.ends.turn_until([&] { return !scene.shelf.held.empty(); }));
-    if (is_askers) {
+    if (is_requesters) {
       scene.ends.asking_devices[0]->fail_queue_pair(scene.ends.asking_numbers[link]);
     } else {
       scene.ends.serving_device->fail_queue_pair(scene.ends.serving_numbers[link]);
@@ -479,7 +479,7 @@ TEST_CASE("rdma links: what an end does when its queue pair fails by itself") {
     }
     CHECK(scene.answers.fenced == std::vector<RequestToken>{1});
     CHECK(scene.shelf.aborted == 1);
-    CHECK(scene.ends.lost_by_asker().size() == 1);
+    CHECK(scene.ends.lost_by_requester().size() == 1);
     CHECK(scene.ends.lost_by_server().size() == 1);
   }
 }

@@ -103,7 +103,7 @@ TEST_CASE("rdma slow rail: life signs of many links find their way between long 
     CHECK(scene.answers.fenced.empty());
     CHECK(scene.answers.replied.size() == kLinks);
     CHECK(scene.server.failed == 0);
-    CHECK(scene.ends.lost_by_asker().empty());
+    CHECK(scene.ends.lost_by_requester().empty());
     CHECK(scene.ends.lost_by_server().empty());
     // The rail was busy all the time, but for a few percent.
     CHECK(turns > 2'000);

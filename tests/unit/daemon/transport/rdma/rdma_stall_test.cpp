@@ -1,4 +1,4 @@
-// An asker that lives, and whose device lets READs and WRITEs wait: its link ends, and no other.
+// A requester that lives, and whose device lets READs and WRITEs wait: its link ends, and no other.
 // One that is slow keeps it.
 #include <doctest/doctest.h>
 

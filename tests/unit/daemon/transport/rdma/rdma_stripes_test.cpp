@@ -150,7 +150,7 @@ TEST_CASE("rdma stripes: a long page of a get comes over both rails, as one requ
   Scene scene;
   scene.store.objects[0] = bytes_of(3, kLong);
   std::fill_n(scene.memory.region.base, kLong, kCanary);
-  scene.ends.hold_to_asker(1);
+  scene.ends.hold_to_requester(1);
   REQUIRE(scene.post(1, ipc::Opcode::get, {kLong}) == Status::ok);
   scene.turns(500);
   // The half of the first rail is there, that of the other one is held up, and so is the answer.
@@ -158,7 +158,7 @@ TEST_CASE("rdma stripes: a long page of a get comes over both rails, as one requ
   CHECK(scene.answers.replied.empty());
   CHECK(std::equal(object.begin(), object.begin() + 500'000, scene.memory.region.base));
   CHECK(scene.memory.region.base[kLong - 1] == kCanary);
-  scene.ends.release_to_asker(1);
+  scene.ends.release_to_requester(1);
   REQUIRE(scene.is_answered());
   REQUIRE(scene.answers.replied == std::vector<RequestToken>{1});
   REQUIRE(scene.answers.last.size() == 1);
@@ -329,7 +329,7 @@ TEST_CASE("rdma stripes: behind a reset nothing changes the slices, and the serv
     REQUIRE(scene.post(1, ipc::Opcode::get, {1'500'000}) == Status::ok);
     scene.turns(static_cast<int>(1 + random.below(20)));
     const std::size_t rail = random.below(2);
-    scene.ends.hold_to_asker(rail);
+    scene.ends.hold_to_requester(rail);
     scene.turns(static_cast<int>(random.below(4)));
     if (!scene.answers.replied.empty()) continue;
     ++tried;
@@ -337,7 +337,7 @@ TEST_CASE("rdma stripes: behind a reset nothing changes the slices, and the serv
     while (scene.answers.fenced.empty()) scene.ends.requester.do_work();
     CHECK(scene.asked_again() == 0);
     std::fill_n(scene.memory.region.base, kRegionBytes, kCanary);
-    scene.ends.release_to_asker(rail);
+    scene.ends.release_to_requester(rail);
     for (int i = 0; i < 300; ++i) {
       scene.ends.turn();
       scene.ends.clock.advance_ns(5 * base::kNsPerMs);

@@ -45,7 +45,7 @@ struct FrugalServer final : ResponderEvents {
   std::size_t open = 0;
 };
 
-struct FrugalAsker final : RequesterEvents {
+struct FrugalRequester final : RequesterEvents {
   void on_reply(RequestToken, std::span<const PageReply> pages) noexcept override {
     ++answered;
     for (const PageReply& page : pages) bad += page.status == Status::ok ? 0 : 1;

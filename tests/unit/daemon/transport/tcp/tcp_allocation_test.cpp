@@ -30,9 +30,9 @@ TEST_CASE("tcp allocations: none after the first requests") {
       }
     }
     FrugalServer server(kLong);
-    FrugalAsker asker;
+    FrugalRequester requester;
     TcpEnds ends(choice);
-    ends.requester.connect(asker, nullptr);
+    ends.requester.connect(requester, nullptr);
     ends.responder.connect(server);
     ends.dial(kRoute);
     ends.turn();
@@ -43,7 +43,7 @@ TEST_CASE("tcp allocations: none after the first requests") {
       REQUIRE(ends.requester.post(kRoute, 1, ask.request) == Status::ok);
       // The kernel gives back what was sent without copies at its own pace, late on a busy machine.
       const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-      while (asker.answered == i && std::chrono::steady_clock::now() < patience) {
+      while (requester.answered == i && std::chrono::steady_clock::now() < patience) {
         ends.requester.do_work();
         ends.responder.do_work();
         t_is_counting = false;  // the relay is the test's
@@ -51,9 +51,9 @@ TEST_CASE("tcp allocations: none after the first requests") {
         t_is_counting = i >= 8;
       }
       t_is_counting = false;
-      REQUIRE(asker.answered == i + 1);
+      REQUIRE(requester.answered == i + 1);
     }
-    CHECK(asker.bad == 0);
+    CHECK(requester.bad == 0);
     CHECK(t_count == 0);
   }
 }

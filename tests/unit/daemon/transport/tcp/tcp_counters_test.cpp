@@ -32,14 +32,14 @@ TEST_CASE("tcp counters: both ends count what a get brings, headers and payload"
     PushingServer server;
     TestRegion memory(kPageBytes);
     const Ask ask(memory.region, ipc::Opcode::get, 1, kPageBytes);
-    Answers asker;
+    Answers requester;
     TcpEnds ends(choice);
-    ends.requester.connect(asker, nullptr);
+    ends.requester.connect(requester, nullptr);
     ends.responder.connect(server);
     ends.dial(kRoute);
     ends.turn();
     REQUIRE(ends.requester.post(kRoute, 1, ask.request) == Status::ok);
-    REQUIRE(ends.turn_until([&] { return asker.replied.size() == 1; }));
+    REQUIRE(ends.turn_until([&] { return requester.replied.size() == 1; }));
     ends.turn();  // the last send is noted
     const std::uint64_t brought = ends.counters.value("asking.received_bytes");
     CHECK(brought > kPageBytes);

@@ -258,7 +258,7 @@ TEST_CASE("tcp fence: an end that is destroyed in the middle of a page lets go o
     memory::FaultGuard::install();
     auto io = make_socket_io(choice, nullptr).value();
     {
-      AskerLinks links(1);
+      OwnRoster links(1);
       TcpLinkMailbox mail(4);
       TcpRequester requester(TcpEnds::small_requester(), clock, *io, mover, links, mail);
       requester.connect(answers, nullptr);

@@ -216,7 +216,7 @@ TEST_CASE("tcp garbage: a server hangs up on what is no frame, or not for it, or
       CAPTURE(&wrong - wrongs);
       CHECK(scene.serve(wrong) == LinkLoss::protocol);
     }
-    // The end itself is as it was: an honest asker is served.
+    // The end itself is as it was: an honest requester is served.
     scene.ends.dial(kRoute);
     scene.ends.turn();
     const Ask ask(scene.memory.region, ipc::Opcode::put, 2, kPage);

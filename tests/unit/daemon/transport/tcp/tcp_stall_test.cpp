@@ -1,4 +1,4 @@
-// An asker that lives but lets moves wait: its link ends. One that is slow keeps it.
+// A requester that lives but lets moves wait: its link ends. One that is slow keeps it.
 #include <doctest/doctest.h>
 
 #include <sys/socket.h>
@@ -53,7 +53,7 @@ struct MovingServer final : ResponderEvents {
   int aborted = 0;
 };
 
-// A responder, and an asker that the test plays.
+// A responder, and a requester that the test plays.
 struct Scene {
   explicit Scene(SocketIoChoice choice) : ends(choice) {
     ends.responder.connect(server);

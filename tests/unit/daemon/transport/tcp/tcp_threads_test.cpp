@@ -90,8 +90,8 @@ public:
         peer_byte_(static_cast<std::byte>(peer_letter)),
         memory_(kSlices * kLong),
         io_(make_socket_io(choice, &waiter_).value()),
-        requester_(requester_config(), clock_, *io_, mover_, asker_links_, requester_mail),
-        responder_(responder_config(), clock_, *io_, asker_rosters_, responder_mail) {
+        requester_(requester_config(), clock_, *io_, mover_, own_roster_, requester_mail),
+        responder_(responder_config(), clock_, *io_, requester_rosters_, responder_mail) {
     std::fill(server.extent.begin(), server.extent.end(), static_cast<std::byte>(letter));
     requester_.connect(*this, nullptr);
     responder_.connect(server);
@@ -218,8 +218,8 @@ public:
 
 private:
   std::unique_ptr<SocketIo> io_;
-  AskerLinks asker_links_{requester_config().links_max};
-  AskerRosters asker_rosters_{responder_config().links_max};
+  OwnRoster own_roster_{requester_config().links_max};
+  RequesterRosters requester_rosters_{responder_config().links_max};
   TcpRequester requester_;
   TcpResponder responder_;
   base::CounterSet counters_;

@@ -122,7 +122,7 @@ struct PushingServer final : ResponderEvents {
 struct Scene {
   Scene(SocketIoChoice choice, std::uint64_t bytes)
       : page_bytes(bytes), memory(bytes), server(bytes), ends(choice) {
-    ends.requester.connect(asker, nullptr);
+    ends.requester.connect(requester, nullptr);
     ends.responder.connect(server);
     ends.dial(kRoute);
     ends.turn();
@@ -141,7 +141,7 @@ struct Scene {
   const std::uint64_t page_bytes;
   std::vector<std::unique_ptr<Ask>> asked;  // outlive the ends
   TestRegion memory;
-  Answers asker;
+  Answers requester;
   PushingServer server;
   TcpEnds ends;
 };
@@ -156,7 +156,7 @@ TEST_CASE("tcp uncopied: where the kernel copies after all, it is asked once for
   if (!scene.has_uncopied()) return;
   for (RequestToken token = 1; token <= 3; ++token) {
     scene.ask(token);
-    REQUIRE(scene.ends.turn_until([&] { return scene.asker.replied.size() == token; }));
+    REQUIRE(scene.ends.turn_until([&] { return scene.requester.replied.size() == token; }));
     CHECK(std::count(scene.memory.region.base, scene.memory.region.base + kPageBytes,
                      std::byte{0x4d}) == kPageBytes);
   }
@@ -175,7 +175,7 @@ TEST_CASE("tcp uncopied: an extent is the server's again when the kernel has let
   CHECK(scene.server.moved == 0);
   CHECK(scene.ends.counters.value("serving.uncopied_sends") > 0);
   SUBCASE("when the asker reads on") {
-    REQUIRE(scene.ends.turn_until([&] { return scene.asker.replied.size() == 1; }));
+    REQUIRE(scene.ends.turn_until([&] { return scene.requester.replied.size() == 1; }));
     REQUIRE(scene.ends.turn_until([&] { return scene.server.open == 0; }));
     CHECK(scene.ends.counters.value("serving.uncopied_sends") > 10);
   }
