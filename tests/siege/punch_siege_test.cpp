@@ -3,20 +3,17 @@
 // nothing of the daemon may touch such a file of one of several tenants.
 #include <doctest/doctest.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <functional>
 #include <memory>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "tests/siege/slow_puncher.h"
 #include "tests/siege/two_tenant_daemon.h"
 #include "tests/siege/victim.h"
 #include "tests/support/raw_client.h"
@@ -26,69 +23,8 @@ namespace punch_attacks {
 
 using test_support::RawClient;
 
-constexpr std::uint64_t kBytes = 256ull << 20;
+constexpr std::uint64_t kBytes = SlowPuncher::kBytes;
 constexpr std::uint32_t kPageBytes = 1 << 20;
-constexpr int kPunch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
-
-// A process that does one thing again and again until it is ended.
-class Forever {
-public:
-  explicit Forever(const std::function<void()>& turn) : pid_(::fork()) {
-    REQUIRE(pid_ >= 0);
-    if (pid_ == 0) {
-      ::alarm(120);
-      for (;;) turn();
-    }
-  }
-  ~Forever() {
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-  }
-  Forever(const Forever&) = delete;
-  Forever& operator=(const Forever&) = delete;
-  [[nodiscard]] pid_t pid() const { return pid_; }
-
-private:
-  pid_t pid_;
-};
-
-// Fills the file and punches it out on the last CPU, at the lowest priority, beside a busy process.
-class SlowPuncher {
-public:
-  explicit SlowPuncher(int file) : file_(file) {}
-
-private:
-  static void stay_on_one_cpu() {
-    static bool is_done = false;
-    if (is_done) return;
-    is_done = true;
-    cpu_set_t cpus;
-    CPU_ZERO(&cpus);
-    CPU_SET(static_cast<std::size_t>(::sysconf(_SC_NPROCESSORS_ONLN) - 1), &cpus);
-    (void)::sched_setaffinity(0, sizeof cpus, &cpus);
-  }
-  static void be_slow() {
-    static bool is_done = false;
-    if (is_done) return;
-    is_done = true;
-    const sched_param none{};
-    (void)::sched_setscheduler(0, SCHED_IDLE, &none);
-  }
-
-  const int file_;
-  const Forever puncher_{[this] {
-    stay_on_one_cpu();
-    be_slow();
-    (void)!::fallocate(file_, 0, 0, kBytes);
-    (void)!::fallocate(file_, kPunch, 0, kBytes);
-  }};
-  // Ends first, and then the other one is fast.
-  const Forever hog_{[] {
-    stay_on_one_cpu();
-    static bool is_nice = false;
-    if (!is_nice) is_nice = ::setpriority(PRIO_PROCESS, 0, 10) == 0;
-  }};
-};
 
 // Puts and gets over the whole region as fast as the rings take them, as long as the session lives.
 void shoot(RawClient& client, ipc::RegionHandle region, int rounds) {
@@ -192,7 +128,7 @@ TEST_CASE("a file that is punched while it is registered holds up its own tenant
     const auto reply = client.receive();
     REQUIRE(reply.has_value());
     CHECK(std::get<ipc::RegionReply>(*reply).handle != ipc::kNoRegion);
-    CHECK(::fallocate(file.get(), kPunch, 0, kBytes) != 0);
+    CHECK(::fallocate(file.get(), SlowPuncher::kPunch, 0, kBytes) != 0);
   }
   check_unharmed(daemon, victim);
 }
@@ -208,7 +144,7 @@ TEST_CASE("a file that the daemon maps for one of several tenants can not be pun
     const auto reply =
         client.register_region(file.get(), memory, kBytes, ipc::RegionRequestKind::shared);
     REQUIRE(reply.handle != ipc::kNoRegion);
-    CHECK(::fallocate(file.get(), kPunch, 0, kBytes) != 0);
+    CHECK(::fallocate(file.get(), SlowPuncher::kPunch, 0, kBytes) != 0);
     CHECK(errno == EPERM);
     CHECK(::madvise(memory, kBytes, MADV_REMOVE) != 0);
     CHECK(::ftruncate(file.get(), 0) != 0);

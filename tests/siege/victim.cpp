@@ -39,6 +39,24 @@ bool Victim::does_rounds(std::uint64_t count) const {
   return rounds_ >= wanted;
 }
 
+void Victim::note(std::chrono::steady_clock::time_point began) {
+  const auto took = std::chrono::steady_clock::now() - began;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  rounds_us_.push_back(static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(took).count()));
+}
+
+Course Victim::take_course() {
+  std::vector<std::uint64_t> took;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    took.swap(rounds_us_);
+  }
+  if (took.empty()) return {};
+  std::sort(took.begin(), took.end());
+  return {took.size(), took[took.size() / 2], took[took.size() * 99 / 100], took.back()};
+}
+
 void Victim::run(const std::string& socket_path) {
   ClientOptions options;
   options.socket_path = socket_path;
@@ -66,8 +84,10 @@ void Victim::run(const std::string& socket_path) {
     }
     std::vector<PageResult> stored(kPages);
     std::vector<PageResult> fetched(kPages);
+    const auto began = std::chrono::steady_clock::now();
     if (client->put(puts, stored) != Status::ok) ++failed_;
     if (client->get(gets, fetched) != Status::ok) ++failed_;
+    note(began);
     for (std::size_t i = 0; i < kPages; ++i) {
       if (stored[i].status != Status::ok && stored[i].status != Status::no_space) ++failed_;
       if (fetched[i].status == Status::not_found) continue;

@@ -3,11 +3,22 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace simm::siege {
+
+// How it went for a while. A round is a put and a get of some pages.
+struct Course {
+  std::uint64_t rounds = 0;
+  std::uint64_t p50_us = 0;
+  std::uint64_t p99_us = 0;
+  std::uint64_t worst_us = 0;
+};
 
 class Victim {
 public:
@@ -18,6 +29,8 @@ public:
 
   // Waits until it has done `count` more rounds; false after 20 s.
   [[nodiscard]] bool does_rounds(std::uint64_t count) const;
+  // What has come since the last call.
+  [[nodiscard]] Course take_course();
   void stop();
   [[nodiscard]] std::uint64_t rounds() const { return rounds_; }
   [[nodiscard]] std::uint64_t wrong() const { return wrong_; }    // hits with other bytes
@@ -25,11 +38,14 @@ public:
 
 private:
   void run(const std::string& socket_path);
+  void note(std::chrono::steady_clock::time_point began);
 
   std::atomic<bool> stop_{false};
   std::atomic<std::uint64_t> rounds_{0};
   std::atomic<std::uint64_t> wrong_{0};
   std::atomic<std::uint64_t> failed_{0};
+  std::mutex mutex_;
+  std::vector<std::uint64_t> rounds_us_;  // of each round since take_course()
   std::thread thread_;
 };
 

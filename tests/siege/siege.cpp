@@ -1,0 +1,82 @@
+#include "tests/siege/siege.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <thread>
+
+namespace simm::siege {
+namespace {
+
+// SIMM_SIEGE_SECONDS are shared out, as there are many attacks.
+constexpr int kParts = 10;
+
+std::chrono::milliseconds time_of_one() {
+  const char* const seconds = std::getenv("SIMM_SIEGE_SECONDS");
+  return std::chrono::milliseconds(seconds != nullptr ? std::atoi(seconds) * 1000 / kParts : 700);
+}
+
+std::string ratio(std::uint64_t now, std::uint64_t before) {
+  const std::uint64_t tenths = before == 0 ? 0 : 10 * now / before;
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + "x";
+}
+
+}  // namespace
+
+std::string besieged_keys() {
+  std::string tenants = R"({"name": "red"}, {"name": "blue"})";
+  for (unsigned i = 0; i < kCrowdTenants; ++i) {
+    tenants += ", {\"name\": \"crowd-" + std::to_string(i) + "\", \"uids\": [" +
+               std::to_string(kCrowdUid + i) + "]}";
+  }
+  return R"("sockets": [{"path": "$DIR/red.sock", "tenant": "red", "mode": "0666"},
+                        {"path": "$DIR/blue.sock", "tenant": "blue", "mode": "0666"},
+                        {"path": "$DIR/crowd.sock", "mode": "0666"}],
+            "tenants": [)" +
+         tenants + "]";
+}
+
+Place::Place(test_support::DaemonProcess& of)
+    : daemon(of),
+      red(of.directory() + "/red.sock"),
+      blue(of.directory() + "/blue.sock"),
+      crowd(of.directory() + "/crowd.sock") {
+  REQUIRE(::chmod(of.directory().c_str(), 0755) == 0);
+}
+
+Until::Until() : end_(std::chrono::steady_clock::now() + time_of_one()) {}
+
+Siege::Siege(const std::string& where, const Place& place)
+    : where_(where), place_(place), victim_(place.blue) {
+  REQUIRE(victim_.does_rounds(20));
+  (void)victim_.take_course();
+  const Until until;
+  while (!until.is_over()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  REQUIRE(victim_.does_rounds(20));
+  undisturbed_ = victim_.take_course();
+  MESSAGE(where_ << ", undisturbed: " << undisturbed_.rounds << " rounds, p50 "
+                 << undisturbed_.p50_us << " us, p99 " << undisturbed_.p99_us << " us");
+}
+
+void Siege::endure(const std::string& name, Attack attack) {
+  INFO(where_ << ": " << name);
+  const std::uint64_t wrong = victim_.wrong();
+  const std::uint64_t failed = victim_.failed();
+  (void)victim_.take_course();
+  attack(place_, Until());
+  CHECK(victim_.does_rounds(3));
+  const Course course = victim_.take_course();
+  MESSAGE(where_ << ", " << name << ": " << victim_.wrong() - wrong << " wrong, "
+                 << victim_.failed() - failed << " failed, " << course.rounds << " rounds, p50 "
+                 << course.p50_us << " us (" << ratio(course.p50_us, undisturbed_.p50_us)
+                 << "), p99 " << course.p99_us << " us ("
+                 << ratio(course.p99_us, undisturbed_.p99_us) << "), worst " << course.worst_us
+                 << " us");
+  CHECK(victim_.wrong() == wrong);
+  CHECK(victim_.failed() == failed);
+  REQUIRE(place_.daemon.alive());
+  CHECK(place_.daemon.sessions_settled_to(1) == 1);
+}
+
+}  // namespace simm::siege

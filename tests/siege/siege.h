@@ -1,0 +1,58 @@
+// Siege: one verified victim of tenant blue, and attacks of others beside it, one after the other.
+// Each is reported with the victim's course beside its undisturbed one. The victim's answers have
+// to be right under each; how much slower they were is told, because that depends on the machine.
+// Thread: the test's.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "tests/siege/victim.h"
+#include "tests/support/daemon_process.h"
+
+namespace simm::siege {
+
+// Users of the socket `crowd` are of tenants of their own: those from kCrowdUid on. One more user
+// is of the default tenant. With red and blue that is every tenant that a daemon may have.
+inline constexpr unsigned kCrowdUid = 60'000;
+inline constexpr unsigned kCrowdTenants = 62;
+
+// The keys of a daemon that can be besieged, and which sockets it has then.
+std::string besieged_keys();
+struct Place {
+  explicit Place(test_support::DaemonProcess& of);
+  test_support::DaemonProcess& daemon;
+  const std::string red;
+  const std::string blue;
+  const std::string crowd;
+};
+
+// How long an attack goes on: about a second, or a tenth of SIMM_SIEGE_SECONDS.
+class Until {
+public:
+  Until();
+  [[nodiscard]] bool is_over() const { return std::chrono::steady_clock::now() >= end_; }
+
+private:
+  const std::chrono::steady_clock::time_point end_;
+};
+
+// What an attacker does; returns soon after the time is over, and has nothing left then.
+using Attack = void (*)(const Place& place, const Until& until);
+
+class Siege {
+public:
+  // Waits until the victim has its undisturbed course.
+  Siege(const std::string& where, const Place& place);
+  // One attack; afterwards nothing of it is left in the daemon.
+  void endure(const std::string& name, Attack attack);
+
+private:
+  const std::string where_;
+  const Place& place_;
+  Victim victim_;
+  Course undisturbed_;
+};
+
+}  // namespace simm::siege
