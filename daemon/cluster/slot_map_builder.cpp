@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <utility>
 
 #include "daemon/base/hash.h"
 #include "daemon/base/random.h"
+#include "daemon/cluster/shard_loads.h"
 #include "simm/check.h"
 
 namespace simm::cluster {
@@ -22,6 +24,13 @@ struct Share {
   [[nodiscard]] std::uint32_t missing() const { return target > have ? target - have : 0; }
 };
 
+// In (0, 1); the greater one has the smaller claim.
+double draw(std::uint64_t seed, std::uint32_t slot) {
+  std::uint64_t state = seed ^ (slot * 0xd1342543de82ef95u);
+  const std::uint64_t mixed = base::splitmix64(state);
+  return (static_cast<double>(mixed >> 11) + 0.5) * 0x1p-53;
+}
+
 class Builder {
 public:
   Builder(const std::vector<MapMember>& members, const SlotMap* previous) : members_(members) {
@@ -36,8 +45,13 @@ public:
   std::vector<MemberIndex> build() {
     if (members_.empty()) return owner_;
     divide();
-    release();
-    assign();
+    ShardLoads loads(members_, targets(), owner_);
+    release(loads);
+    // Each shard its part, rounded down; then what remains; then with chains of exchanges.
+    assign(loads, ShardLoads::Limit::part_rounded_down);
+    assign(loads, ShardLoads::Limit::part_rounded_up);
+    loads.exchange();
+    assign(loads, ShardLoads::Limit::none);
     return owner_;
   }
 
@@ -92,18 +106,11 @@ private:
     SIMM_CHECK(open == 0);
   }
 
-  // In (0, 1); the greater one has the smaller claim.
-  [[nodiscard]] double draw(MemberIndex member, std::uint32_t slot) const {
-    std::uint64_t state = seeds_[member] ^ (slot * 0xd1342543de82ef95u);
-    const std::uint64_t mixed = base::splitmix64(state);
-    return (static_cast<double>(mixed >> 11) + 0.5) * 0x1p-53;
-  }
-
   [[nodiscard]] double claim(MemberIndex member, double drawn) const {
     return -std::log(drawn) / weights_[member];
   }
   [[nodiscard]] double claim_on(MemberIndex member, std::uint32_t slot) const {
-    return claim(member, draw(member, slot));
+    return claim(member, draw(seeds_[member], slot));
   }
 
   // Whether the claim of `a` is the smaller one. A logarithm is most of what a map costs, and is
@@ -114,14 +121,21 @@ private:
     return claim(a, drawn_a) < claim(b, drawn_b);
   }
 
-  // Who would get the slot, among the members that are to get more.
-  [[nodiscard]] MemberIndex best_receiver(std::uint32_t slot) const {
+  [[nodiscard]] std::vector<std::uint32_t> targets() const {
+    std::vector<std::uint32_t> all;
+    for (const Share& share : shares_) all.push_back(share.target);
+    return all;
+  }
+
+  // Who would get the slot, among the members with room for it; kNoMember: there are none.
+  [[nodiscard]] MemberIndex best_receiver(const ShardLoads& loads, ShardLoads::Limit limit,
+                                          std::uint32_t slot) const {
     MemberIndex best = kNoMember;
     double best_drawn = 0;
-    for (std::size_t i = 0; i < shares_.size(); ++i) {
-      if (shares_[i].missing() == 0) continue;
+    for (std::size_t i = 0; i < members_.size(); ++i) {
       const auto member = static_cast<MemberIndex>(i);
-      const double drawn = draw(member, slot);
+      if (!loads.has_room(member, slot, limit)) continue;
+      const double drawn = draw(seeds_[i], slot);
       if (best != kNoMember && !beats(member, drawn, best, best_drawn)) continue;
       best = member;
       best_drawn = drawn;
@@ -129,33 +143,33 @@ private:
     return best;
   }
 
-  void release() {
-    std::vector<std::vector<std::pair<double, std::uint32_t>>> offers(shares_.size());
+  void release(ShardLoads& loads) {
+    std::vector<std::vector<std::pair<double, std::uint32_t>>> offers(members_.size());
     for (std::uint32_t slot = 0; slot < base::kSlotCount; ++slot) {
       const MemberIndex owner = owner_[slot];
-      if (owner == kNoMember || shares_[owner].have <= shares_[owner].target) continue;
-      const MemberIndex receiver = best_receiver(slot);
-      SIMM_CHECK(receiver != kNoMember);
-      offers[owner].emplace_back(claim_on(receiver, slot) / claim_on(owner, slot), slot);
+      if (owner == kNoMember || !loads.has_too_much(owner)) continue;
+      // Those that nobody has room for yet go last.
+      const MemberIndex receiver = best_receiver(loads, ShardLoads::Limit::tolerated, slot);
+      const double worth = receiver == kNoMember ? std::numeric_limits<double>::infinity()
+                                                 : claim_on(receiver, slot) / claim_on(owner, slot);
+      offers[owner].emplace_back(worth, slot);
     }
-    for (std::size_t i = 0; i < shares_.size(); ++i) {
-      Share& share = shares_[i];
-      if (share.have <= share.target) continue;
-      const auto released = static_cast<std::ptrdiff_t>(share.have - share.target);
-      std::nth_element(offers[i].begin(), offers[i].begin() + released - 1, offers[i].end());
-      for (std::size_t next = 0; share.have > share.target; ++next, --share.have) {
-        owner_[offers[i][next].second] = kNoMember;
+    for (auto& of_member : offers) {
+      std::sort(of_member.begin(), of_member.end());
+      for (const auto& [worth, slot] : of_member) {
+        if (loads.is_above_limit(slot)) loads.take(slot);
+      }
+      for (const auto& [worth, slot] : of_member) {
+        if (owner_[slot] != kNoMember && loads.is_surplus(slot)) loads.take(slot);
       }
     }
   }
 
-  void assign() {
+  void assign(ShardLoads& loads, ShardLoads::Limit limit) {
     for (std::uint32_t slot = 0; slot < base::kSlotCount; ++slot) {
       if (owner_[slot] != kNoMember) continue;
-      const MemberIndex receiver = best_receiver(slot);
-      SIMM_CHECK(receiver != kNoMember);
-      owner_[slot] = receiver;
-      ++shares_[receiver].have;
+      const MemberIndex receiver = best_receiver(loads, limit, slot);
+      if (receiver != kNoMember) loads.give(slot, receiver);
     }
   }
 
