@@ -196,7 +196,8 @@ Outcome PoolMemory::open_named() {
                      " is on tmpfs, and node.hugepages is \"require\": write a "
                      "directory of hugetlbfs, or \"try\""};
   }
-  if (config_.restart == PoolRestart::fresh) return create_named();
+  const bool has_contents = !find_begun().valid();
+  if (config_.restart == PoolRestart::fresh || !has_contents) return create_named();
   auto payload = directory_->open_file(kPayload, payload_file_bytes(), payload_file_bytes());
   auto table = directory_->open_file(kTable, table_file_bytes(), 0);
   if (payload.status() == Status::not_found && table.status() == Status::not_found) {
@@ -297,9 +298,10 @@ Outcome PoolMemory::create_handed() {
 }
 
 Outcome PoolMemory::create_named() {
+  ipc::UniqueFd begun = find_begun();
   // The old ones first: there may be no room for both.
-  drop_named();
-  Outcome made = make_named();
+  if (!begun.valid()) drop_named();
+  Outcome made = make_named(std::move(begun));
   if (!made) {
     drop_named();
     return made;
@@ -308,11 +310,23 @@ Outcome PoolMemory::create_named() {
   return Done{};
 }
 
-Outcome PoolMemory::make_named() {
+// The table gets its first page after all of the payload has memory. So beside a table without a
+// page nothing was ever stored, and the payload is as good as new.
+ipc::UniqueFd PoolMemory::find_begun() const {
+  auto payload = directory_->open_file(kPayload, payload_file_bytes(), 0);
+  const auto table = directory_->open_file(kTable, table_file_bytes(), 0);
+  struct stat info {};
+  const bool is_begun =
+      payload && table && ::fstat(table->get(), &info) == 0 && info.st_blocks == 0;
+  return is_begun ? std::move(*payload) : ipc::UniqueFd();
+}
+
+Outcome PoolMemory::make_named(ipc::UniqueFd begun) {
   const bool hugepages = directory_->is_hugetlbfs();
   auto table = directory_->create_file(kTable, table_file_bytes());
   if (!table) return std::move(table).error();
-  auto payload = directory_->create_file(kPayload, payload_file_bytes());
+  auto payload = begun.valid() ? Expected<ipc::UniqueFd>(std::move(begun))
+                               : directory_->create_file(kPayload, payload_file_bytes());
   if (!payload) return std::move(payload).error();
   // Mapped, and so bound to its NUMA node, before there is a page of it.
   const int payload_file = payload->get();

@@ -117,7 +117,10 @@ private:
   [[nodiscard]] Outcome open_named();
   [[nodiscard]] Outcome create_handed();
   [[nodiscard]] Outcome create_named();
-  [[nodiscard]] Outcome make_named();
+  // The payload of a start that was killed while it took memory; not valid: there is none.
+  [[nodiscard]] ipc::UniqueFd find_begun() const;
+  // `begun` as find_begun() says.
+  [[nodiscard]] Outcome make_named(ipc::UniqueFd begun);
   void drop_named() noexcept;
   [[nodiscard]] Outcome use(ipc::UniqueFd payload, ipc::UniqueFd table, bool hugepages);
   [[nodiscard]] Outcome hold(Arena payload, Arena table);

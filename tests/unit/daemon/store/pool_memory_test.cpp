@@ -293,6 +293,38 @@ TEST_CASE("a file that is a symbolic link, or that others may write, is not used
   pool::contains(pool::reason(config), "never reserved");
 }
 
+TEST_CASE("a start that was killed while it took memory goes on where it stopped") {
+  const pool::Scratch scratch;
+  const PoolConfig config = pool::config_of(PoolKind::named, scratch.pool());
+  pool::leave_a_mark(*pool::make(config));
+  const ipc::UniqueFd payload(::open((scratch.pool() + "/payload").c_str(), O_RDWR | O_CLOEXEC));
+  const std::string table = scratch.pool() + "/table";
+  // Half of the payload has memory, and the table has no page yet.
+  REQUIRE(::fallocate(payload.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, pool::kPayload,
+                      pool::kPayload) == 0);
+  const auto table_bytes = static_cast<off_t>(std::filesystem::file_size(table));
+  REQUIRE(::truncate(table.c_str(), 0) == 0);
+  REQUIRE(::truncate(table.c_str(), table_bytes) == 0);
+  const auto is_same_file = [&] {
+    struct stat before {};
+    struct stat now {};
+    REQUIRE(::fstat(payload.get(), &before) == 0);
+    REQUIRE(::stat((scratch.pool() + "/payload").c_str(), &now) == 0);
+    return before.st_ino == now.st_ino && now.st_blocks * 512 == now.st_size;
+  };
+  // Nothing was ever stored, so nothing that is required is missing.
+  PoolConfig required = config;
+  required.restart = PoolRestart::require;
+  CHECK(pool::reason(required).empty());
+  CHECK(is_same_file());
+  // Where a table has pages, objects may have been stored: all is made anew.
+  pool::leave_a_mark(*pool::make(config));
+  REQUIRE(::fallocate(payload.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, pool::kPayload,
+                      pool::kPayload) == 0);
+  pool::contains(pool::reason(config), "never reserved");
+  CHECK_FALSE(is_same_file());
+}
+
 TEST_CASE("a NUMA node that is none fails the start, drops nothing and leaves nothing behind") {
   const pool::Scratch scratch;
   PoolConfig config = pool::config_of(PoolKind::named, scratch.pool());
