@@ -14,6 +14,9 @@ namespace simm::control {
 
 // From the first byte of a connection to its end: connect (dialer) and hello together.
 inline constexpr base::TimeNs kHelloTimeNs = base::kNsPerSecond;
+// From the verdict on, for the proof of the path. A kernel that looks for the path's longest packet
+// itself (net.ipv4.tcp_mtu_probing=1) needs 3 s to begin.
+inline constexpr base::TimeNs kPathTimeNs = 5 * base::kNsPerSecond;
 
 struct ClusterAccess {
   boost::asio::io_context& io;

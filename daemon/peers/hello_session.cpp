@@ -20,18 +20,31 @@ HelloSession::HelloSession(ClusterAccess& access, ipc::UniqueFd socket,
 
 void HelloSession::start(bool connecting, base::TimeNs time_ns) {
   started_ns_ = access_.clock.now_ns();
-  const bool is_watched = readable_.watch(socket_.get());
-  deadline_.after(is_watched ? time_ns : 0, [this, is_watched] {
-    finish(Error{Status::timeout,
-                 is_watched ? "the hello was not over in time" : "the socket can not be watched"});
-  });
-  if (!is_watched) return;
+  // The dialer gives up first, so that its error names the cause.
+  path_time_ns_ = connecting ? kPathTimeNs : kPathTimeNs + kHelloTimeNs;
+  if (!readable_.watch(socket_.get())) {
+    return deadline_.after(0, [this] {
+      finish(Error{Status::timeout, "the socket can not be watched"});
+    });
+  }
+  expire_after(time_ns);
   // Also a dialer that is connected waits first: nothing is called from in here.
   if (connecting) {
     readable_.when_writable([this] { on_connected(); });
   } else {
     readable_.when_writable([this] { progress(); });
   }
+}
+
+void HelloSession::expire_after(base::TimeNs time_ns) {
+  deadline_.after(time_ns, [this] {
+    const char* const what =
+        is_on_path_ ? "short packets arrive and long ones do not: give this interface the MTU of "
+                      "the whole path, let the path's ICMP messages through, or set "
+                      "net.ipv4.tcp_mtu_probing to 1 at both ends"
+                    : "the hello was not over in time";
+    finish(Error{Status::timeout, what});
+  });
 }
 
 void HelloSession::on_connected() {
@@ -55,15 +68,18 @@ bool HelloSession::flush() {
 
 void HelloSession::progress() {
   using State = cluster::HelloMachine::State;
-  // Bounded: a hello has four messages of fixed size, and every turn moves bytes of them.
+  // Bounded: a hello has six messages of fixed size, and every turn moves bytes of them.
   for (;;) {
+    if (machine_->is_proving_path() && !std::exchange(is_on_path_, true)) {
+      expire_after(path_time_ns_);
+    }
     if (!flush()) return;
     if (!machine_->outgoing().empty()) return readable_.when_writable([this] { progress(); });
     if (machine_->state() == State::done) return finish(machine_->result());
     if (machine_->state() == State::failed) {
       return finish(Error{cluster::refusal_status(machine_->refusal()), machine_->explanation()});
     }
-    std::array<std::byte, cluster::kHelloMessageBytesMax> buffer;
+    std::array<std::byte, 4096> buffer;
     // Never more than the hello wants: what follows belongs to the socket's next owner.
     const std::size_t want = std::min(buffer.size(), machine_->wanted());
     const TcpMoved got = receive_tcp(socket_.get(), std::span(buffer).first(want));

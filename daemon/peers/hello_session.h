@@ -38,6 +38,7 @@ private:
   void progress();
   // False when the connection is broken (and over).
   bool flush();
+  void expire_after(base::TimeNs time_ns);
   void finish(Expected<cluster::HelloResult> result);
 
   ClusterAccess& access_;
@@ -47,6 +48,8 @@ private:
   Deadline deadline_;
   Over over_;
   base::TimeNs started_ns_ = 0;
+  base::TimeNs path_time_ns_ = 0;
+  bool is_on_path_ = false;  // the proof of the path has begun
 };
 
 }  // namespace simm::control

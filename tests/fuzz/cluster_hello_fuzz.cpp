@@ -28,7 +28,7 @@ HelloSelf self_of(const char* name, std::uint64_t number, ClusterRole role) {
   self.incarnation = {number, number};
   self.role = role;
   self.shards = 4;
-  self.features = 3;
+  self.features = 3 | kFeaturePathProof;
   return self;
 }
 
@@ -44,7 +44,7 @@ struct Hellos {
 
 void feed(HelloMachine& end, Input bytes) {
   while (!bytes.empty() && end.wanted() > 0) {
-    SIMM_CHECK(end.wanted() <= kHelloMessageBytesMax);
+    SIMM_CHECK(end.wanted() <= kPathMessageBytes);
     const std::size_t now = std::min(bytes.size(), end.wanted());
     end.feed(bytes.first(now));
     bytes = bytes.subspan(now);
@@ -67,7 +67,7 @@ void fuzz_one_end(HelloMachine& end, Input input) {
 void fuzz_changed(Input input) {
   Hellos hellos;
   bool is_changed = false;
-  for (std::size_t message = 0; message < 4; ++message) {
+  for (std::size_t message = 0; message < 6; ++message) {
     HelloMachine& from = message % 2 == 0 ? static_cast<HelloMachine&>(hellos.dialer)
                                           : static_cast<HelloMachine&>(hellos.acceptor);
     HelloMachine& to = message % 2 == 0 ? static_cast<HelloMachine&>(hellos.acceptor)
@@ -75,7 +75,7 @@ void fuzz_changed(Input input) {
     std::vector<std::byte> bytes = take(from);
     const std::vector<std::byte> honest = bytes;
     for (Input rest = input; rest.size() >= 3 && !bytes.empty(); rest = rest.subspan(3)) {
-      if (static_cast<std::size_t>(rest[0]) % 4 != message) continue;
+      if (static_cast<std::size_t>(rest[0]) % 6 != message) continue;
       bytes[static_cast<std::size_t>(rest[1]) % bytes.size()] ^= rest[2];
     }
     is_changed = is_changed || bytes != honest;

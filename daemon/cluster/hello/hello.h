@@ -43,6 +43,8 @@ inline constexpr std::uint64_t kFeatureQueuePairs = 1 << 0;
 inline constexpr std::uint64_t kFeatureFrameTags = 1 << 1;
 // Offers to connect a queue pair say which of the requester's rails it is.
 inline constexpr std::uint64_t kFeatureRailPlaces = 1 << 2;
+// Its hello ends with a long message each way, so that no path is used which swallows long packets.
+inline constexpr std::uint64_t kFeaturePathProof = 1 << 3;
 
 // What the dialer wants.
 struct HelloRequest {

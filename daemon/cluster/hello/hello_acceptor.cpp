@@ -27,6 +27,10 @@ HelloAcceptor::HelloAcceptor(const ClusterSecret& secret, const HelloSelf& self,
 
 void HelloAcceptor::on_message(HelloType type, std::span<const std::byte> message) {
   if (type == HelloType::hello) return on_hello(hello_message_from<HelloMessage>(message));
+  if (type == HelloType::path) {
+    post_path();
+    return welcome();
+  }
   on_proof(hello_message_from<ProofMessage>(message));
 }
 
@@ -65,6 +69,11 @@ void HelloAcceptor::on_proof(const ProofMessage& proof) {
   seen_.verdict.mac = seen_.acceptor_mac(secret_);
   post(seen_.verdict);
   if (refusal != HelloRefusal::none) return fail(refusal);
+  if (has_path_proof(request_.purpose)) return expect(HelloType::path);
+  welcome();
+}
+
+void HelloAcceptor::welcome() {
   finish({peer_, request_, seen_.challenge.version, seen_.challenge.features,
           FrameKeys{seen_.key_from_acceptor(secret_), seen_.key_from_dialer(secret_)}});
 }

@@ -19,6 +19,7 @@ private:
   void on_proof(const ProofMessage& proof);
   // What only a dialer that proved itself is told.
   [[nodiscard]] HelloRefusal judge() const noexcept;
+  void welcome();
   void refuse(HelloRefusal refusal);
 
   HelloPeer peer_;

@@ -38,6 +38,7 @@ void HelloDialer::on_message(HelloType type, std::span<const std::byte> message)
   if (type == HelloType::challenge) {
     return on_challenge(hello_message_from<ChallengeMessage>(message));
   }
+  if (type == HelloType::path) return end();
   on_verdict(hello_message_from<VerdictMessage>(message));
 }
 
@@ -77,7 +78,14 @@ void HelloDialer::on_verdict(const VerdictMessage& verdict) {
   }
   peer.role = static_cast<ClusterRole>(verdict.role);
   peer.name = *name;
-  finish({std::move(peer), request_, seen_.challenge.version, seen_.challenge.features,
+  peer_ = std::move(peer);
+  if (!has_path_proof(request_.purpose)) return end();
+  post_path();
+  expect(HelloType::path);
+}
+
+void HelloDialer::end() {
+  finish({std::move(peer_), request_, seen_.challenge.version, seen_.challenge.features,
           FrameKeys{seen_.key_from_dialer(secret_), seen_.key_from_acceptor(secret_)}});
 }
 

@@ -17,8 +17,10 @@ private:
   [[nodiscard]] bool may_be_refused() const noexcept override { return true; }
   void on_challenge(const ChallengeMessage& challenge);
   void on_verdict(const VerdictMessage& verdict);
+  void end();
 
   const HelloRequest request_;
+  HelloPeer peer_;  // since the verdict
 };
 
 }  // namespace simm::cluster

@@ -20,6 +20,7 @@ HelloHeader HelloMachine::header() const noexcept {
 
 std::size_t HelloMachine::wanted() const noexcept {
   if (state_ != State::going) return 0;
+  if (zeros_left_ > 0) return zeros_left_;
   // The header was checked before anything behind it is wanted: `bytes` is a size of ours.
   const std::size_t whole = filled_ < sizeof(HelloHeader) ? sizeof(HelloHeader) : header().bytes;
   return whole - filled_;
@@ -35,13 +36,36 @@ bool HelloMachine::header_fits() const noexcept {
 
 void HelloMachine::feed(std::span<const std::byte> bytes) {
   SIMM_CHECK(bytes.size() <= wanted());
+  if (zeros_left_ > 0) return take_zeros(bytes);
   std::copy(bytes.begin(), bytes.end(), incoming_.begin() + static_cast<std::ptrdiff_t>(filled_));
   filled_ += bytes.size();
   if (filled_ < sizeof(HelloHeader)) return;
   if (!header_fits()) return fail(HelloRefusal::garbage);
+  if (static_cast<HelloType>(header().type) == HelloType::path) {
+    zeros_left_ = header().bytes - std::exchange(filled_, 0);
+    return;
+  }
   if (filled_ < header().bytes) return;
   const std::size_t whole = std::exchange(filled_, 0);
   on_message(static_cast<HelloType>(header().type), std::span(incoming_).first(whole));
+}
+
+// Nothing of them is kept.
+void HelloMachine::take_zeros(std::span<const std::byte> bytes) {
+  const auto is_zero = [](std::byte byte) { return byte == std::byte{0}; };
+  if (!std::all_of(bytes.begin(), bytes.end(), is_zero)) return fail(HelloRefusal::garbage);
+  zeros_left_ -= bytes.size();
+  if (zeros_left_ == 0) on_message(HelloType::path, {});
+}
+
+void HelloMachine::post_path() {
+  post(HelloHeader{kHelloMagic, static_cast<std::uint16_t>(HelloType::path), 0,
+                   static_cast<std::uint32_t>(kPathMessageBytes)});
+  outgoing_.resize(outgoing_.size() + kPathMessageBytes - sizeof(HelloHeader));
+}
+
+bool HelloMachine::has_path_proof(HelloPurpose purpose) const noexcept {
+  return (seen_.challenge.features & kFeaturePathProof) != 0 && purpose != HelloPurpose::queue_pair;
 }
 
 void HelloMachine::sent(std::size_t bytes) {

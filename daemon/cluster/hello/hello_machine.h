@@ -38,6 +38,10 @@ public:
   void sent(std::size_t bytes);
 
   [[nodiscard]] State state() const noexcept { return state_; }
+  // Both ends have proved themselves, and the path to the other one has not yet.
+  [[nodiscard]] bool is_proving_path() const noexcept {
+    return state_ == State::going && expected_ == HelloType::path;
+  }
   // When failed.
   [[nodiscard]] HelloRefusal refusal() const noexcept { return refusal_; }
   // When failed: what happened, who said so, and the remedy, for a person.
@@ -59,6 +63,9 @@ protected:
     const auto bytes = std::as_bytes(std::span(&message, std::size_t{1}));
     outgoing_.insert(outgoing_.end(), bytes.begin(), bytes.end());
   }
+  void post_path();
+  // Of a connection of that purpose, when the challenge is known.
+  [[nodiscard]] bool has_path_proof(HelloPurpose purpose) const noexcept;
   void expect(HelloType type) noexcept { expected_ = type; }
   void finish(HelloResult result);
   void fail(HelloRefusal refusal, bool by_peer = false) noexcept;
@@ -76,6 +83,7 @@ private:
   // The header of what is coming, checked; false: garbage.
   [[nodiscard]] bool header_fits() const noexcept;
   [[nodiscard]] HelloHeader header() const noexcept;
+  void take_zeros(std::span<const std::byte> bytes);
 
   base::Random& random_;
   State state_ = State::going;
@@ -86,6 +94,7 @@ private:
   std::uint16_t peer_version_max_ = 0;
   std::array<std::byte, kHelloMessageBytesMax> incoming_{};
   std::size_t filled_ = 0;
+  std::size_t zeros_left_ = 0;  // of a path message
   std::vector<std::byte> outgoing_;
   HelloResult result_;
 };

@@ -6,6 +6,8 @@
 //                                  <----  Challenge (nonce)              or Refusal
 //     Proof      (MAC)             ---->
 //                                  <----  Verdict (identity, MAC)        or Refusal
+//     Path       (long)            ---->
+//                                  <----  Path (long)
 //
 // Reserved fields are zero, and a message in which one is not is garbage. Thread: any.
 #pragma once
@@ -29,7 +31,7 @@ inline constexpr std::size_t kIncarnationBytes = 16;
 using Nonce = std::array<std::byte, kNonceBytes>;
 using WireName = std::array<char, kNameBytesMax>;  // the rest is zero
 
-enum class HelloType : std::uint16_t { hello = 1, challenge, proof, verdict, refusal };
+enum class HelloType : std::uint16_t { hello = 1, challenge, proof, verdict, refusal, path };
 
 struct HelloHeader {
   std::uint64_t magic;
@@ -113,6 +115,11 @@ struct RefusalMessage {
 };
 static_assert(offsetof(RefusalMessage, refusal) == 16 && sizeof(RefusalMessage) == 24);
 
+// A header and zeros: a message that needs packets as long as the path's, also where those are
+// jumbo frames (9,216 bytes), and that still fits into the first ten packets of a connection.
+inline constexpr std::size_t kPathMessageBytes = 12 * 1024;
+
+// Of those that are kept whole, so not of the zeros.
 inline constexpr std::size_t kHelloMessageBytesMax = sizeof(HelloMessage);
 
 // What is compared, hashed and sent is every byte: none of them may be padding.
@@ -135,6 +142,8 @@ inline constexpr std::size_t hello_bytes_of(HelloType type) noexcept {
       return sizeof(VerdictMessage);
     case HelloType::refusal:
       return sizeof(RefusalMessage);
+    case HelloType::path:
+      return kPathMessageBytes;
   }
   return 0;
 }

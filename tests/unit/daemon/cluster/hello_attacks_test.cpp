@@ -64,6 +64,27 @@ TEST_CASE("a hello that stops at any byte is not completed, and more of it is wa
   }
 }
 
+TEST_CASE("a long message that is changed or cut short proves no path") {
+  Ends ends(data_request());
+  ends.prove_path();
+  const auto run = [&](std::size_t message, const Tamper& tamper) {
+    ends.run([&](std::size_t number, Bytes& bytes) {
+      if (number == message) tamper(number, bytes);
+    });
+    CAPTURE(message);
+    CHECK_FALSE(receiver_is_done(ends, message));
+    CHECK_FALSE(ends.both_done());
+  };
+  for (const std::size_t message : {4u, 5u}) {
+    for (std::size_t byte = 0; byte < kPathMessageBytes; byte += byte < 32 ? 1 : 97) {
+      run(message, [&](std::size_t, Bytes& bytes) { bytes[byte] ^= std::byte{1}; });
+      run(message, [&](std::size_t, Bytes& bytes) { bytes.resize(byte); });
+    }
+    run(message, [&](std::size_t, Bytes& bytes) { bytes.back() = std::byte{1}; });
+    run(message, [&](std::size_t, Bytes& bytes) { bytes.pop_back(); });
+  }
+}
+
 TEST_CASE("a recorded hello opens nothing") {
   Ends ends(data_request());
   ends.run();

@@ -41,7 +41,8 @@ inline HelloSelf self_of(std::string name, std::uint64_t number, ClusterRole rol
   return self;
 }
 
-// What one end says at one time. Number 0: Hello, 1: Challenge, 2: Proof, 3: Verdict.
+// What one end says at one time. Number 0: Hello, 1: Challenge, 2: Proof, 3: Verdict, 4 and 5:
+// Path.
 using Tamper = std::function<void(std::size_t number, Bytes& message)>;
 
 struct Ends {
@@ -53,6 +54,10 @@ struct Ends {
     acceptor.emplace(acceptor_secret, acceptor_self, acceptor_random);
     said.clear();
     for (bool to_acceptor = true; pass(to_acceptor, tamper, piece);) to_acceptor = !to_acceptor;
+  }
+  void prove_path() {
+    dialer_self.features |= kFeaturePathProof;
+    acceptor_self.features |= kFeaturePathProof;
   }
   [[nodiscard]] bool both_done() const {
     return dialer->state() == State::done && acceptor->state() == State::done;

@@ -130,6 +130,47 @@ TEST_CASE("that a peer has ports for queue pairs is known if both say so") {
   }
 }
 
+TEST_CASE("a hello is over when a long message has come through, each way") {
+  for (const HelloPurpose purpose : {HelloPurpose::data, HelloPurpose::control}) {
+    Ends ends(data_request());
+    if (purpose == HelloPurpose::control) ends.request = {};
+    ends.prove_path();
+    ends.run([&](std::size_t number, Bytes& message) {
+      if (number < 4) return;
+      CHECK(message.size() == kPathMessageBytes);
+      CHECK(ends.dialer->state() == State::going);
+      CHECK(ends.dialer->is_proving_path());
+      // The acceptor has the dialer's, and needs no more.
+      CHECK(ends.acceptor->is_proving_path() == (number == 4));
+    });
+    CHECK(ends.said.size() == 6);
+    CHECK(ends.both_done());
+    CHECK(ends.dialer->wanted() == 0);
+    CHECK(ends.acceptor->wanted() == 0);
+    CHECK(ends.dialer->result().peer.name == "store-1");
+    CHECK(ends.dialer->result().keys.send == ends.acceptor->result().keys.receive);
+  }
+}
+
+TEST_CASE("no path is proved to a daemon that does not know how, nor for a queue pair") {
+  for (const bool is_dialer_old : {true, false}) {
+    Ends ends(data_request());
+    ends.prove_path();
+    HelloSelf& old = is_dialer_old ? ends.dialer_self : ends.acceptor_self;
+    old.features &= ~kFeaturePathProof;
+    ends.run();
+    CHECK(ends.said.size() == 4);
+    CHECK(ends.both_done());
+  }
+  HelloRequest request = data_request();
+  request.purpose = HelloPurpose::queue_pair;
+  Ends ends(request);
+  ends.prove_path();
+  ends.run();
+  CHECK(ends.said.size() == 4);
+  CHECK(ends.both_done());
+}
+
 TEST_CASE("versions: the highest that both speak, or a refusal that names the ranges") {
   Ends ends;
   ends.dialer_self.version_min = 2;
