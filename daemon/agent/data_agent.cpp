@@ -16,7 +16,7 @@ static_assert(cluster::kNoPeer != engine::kSharedReads);
 shared_reads::SharedReadConfig shared_read_config(const base::Config& config) {
   shared_reads::SharedReadConfig result;
   result.requests_max = transport::LocalMeshConfig{}.credits * config.threading.data_agents;
-  result.linger_ns = config.node.flight_linger_ms * base::kNsPerMs;
+  result.linger_ns = config.node.cache_linger_ms * base::kNsPerMs;
   return result;
 }
 
@@ -141,7 +141,7 @@ Outcome DataAgent::add_shared_reads(const DataAgentShared& shared, std::uint32_t
   auto made = shared_reads::SharedReadServer::create(
       shared_read_config(shared.config),
       {engine_, clock_, parts.marks, parts.memory, parts.keys,
-       shared_reads::SharedReadCounters(shared.counters, numbered("flight", index))});
+       shared_reads::SharedReadCounters(shared.counters, numbered("shared_reads", index))});
   if (!made) return std::move(made).error();
   shared_reads_ = std::move(*made);
   shared_read_responder_ = &parts.mesh.responder(index);

@@ -159,6 +159,19 @@ KeyPath split(std::string_view path) {
           list};
 }
 
+// What a file says of the key `full`, by its name or by the one that it had before.
+json::const_iterator by_either_name(Config& config, const json& object, json::const_iterator given,
+                                    const std::string& former, const std::string& full) {
+  const auto old = object.find(former);
+  if (old == object.end()) return given;
+  const std::string old_path = full.substr(0, full.rfind('.') + 1) + former;
+  if (given != object.end()) {
+    throw Mistake{old_path, shown(*old), "leave this key out: " + full + " is its new name"};
+  }
+  config.warnings.push_back(old_path + " is called " + full + " now: rename the key in the file");
+  return old;
+}
+
 // All keys of one object (a section, an element of a list, or the top level): given or default.
 void read_object(Config& config, const json& object, const std::string& section, bool list,
                  std::size_t element, const std::string& prefix) {
@@ -172,7 +185,11 @@ void read_object(Config& config, const json& object, const std::string& section,
     }
     known.insert(path.key);
     const std::string full = prefix.empty() ? path.key : prefix + "." + path.key;
-    const auto given = object.find(path.key);
+    auto given = object.find(path.key);
+    if (const std::string former(former_name(key.path)); !former.empty()) {
+      known.insert(former);
+      given = by_either_name(config, object, given, former, full);
+    }
     if (given == object.end() && key.fallback.empty()) {
       throw Mistake{full, "nothing", "this key must be given"};
     }

@@ -68,7 +68,8 @@ struct EffectiveKey {
 };
 
 struct Config {
-  std::vector<EffectiveKey> keys;  // every key of the table
+  std::vector<EffectiveKey> keys;     // every key of the table
+  std::vector<std::string> warnings;  // sentences for the log: names that a key no longer has
   struct {
     Threading mode = Threading::shared;
     std::uint32_t data_agents = 0;
@@ -96,7 +97,7 @@ struct Config {
     std::string pool_path;  // a directory of tmpfs or hugetlbfs; empty: the pool is nameless
     RestartMode pool_restart = RestartMode::keep;
     std::uint64_t cache_bytes = 0;  // for copies of other daemons' objects; 0: none are kept
-    std::uint32_t flight_linger_ms = 0;
+    std::uint32_t cache_linger_ms = 0;
   } node;
   struct {
     std::uint32_t lease_default_ms = 0;

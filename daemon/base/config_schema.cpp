@@ -54,6 +54,18 @@ ordered_json describe(const KeySpec& key) {
   return schema;
 }
 
+// A key among the properties of its object, also under the name that it had before.
+void add_property(ordered_json& properties, const std::string& name, const KeySpec& key) {
+  properties[name] = describe(key);
+  const std::string former(former_name(key.path));
+  if (former.empty()) return;
+  ordered_json old = describe(key);
+  old.erase("default");
+  old["deprecated"] = true;
+  old["description"] = "The former name of " + name + ".";
+  properties[former] = old;
+}
+
 // The object schema at the first part of `path`, made when it is missing.
 ordered_json& child_object(ordered_json& parent, const std::string& name, bool list) {
   ordered_json& slot = parent["properties"][name];
@@ -83,12 +95,12 @@ std::string config_schema() {
     const std::string path(key.path);
     const std::size_t dot = path.find('.');
     if (dot == std::string::npos) {
-      root["properties"][path] = describe(key);
+      add_property(root["properties"], path, key);
       continue;
     }
     const bool list = path[dot - 1] == ']';
     ordered_json& object = child_object(root, path.substr(0, list ? dot - 2 : dot), list);
-    object["properties"][path.substr(dot + 1)] = describe(key);
+    add_property(object["properties"], path.substr(dot + 1), key);
     if (key.fallback.empty()) object["required"].push_back(path.substr(dot + 1));
   }
   return root.dump(2) + "\n";

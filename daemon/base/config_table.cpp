@@ -128,9 +128,9 @@ constexpr KeySpec kKeys[] = {
      "Memory of a node in a cluster for objects that several processes read, so that each is "
      "fetched once; 0: every process fetches for itself.",
      [](C& c, N, V& v) { c.node.cache_bytes = v.share.bytes; }},
-    {"node.flight_linger_ms", KeyType::integer, "2000", 1, 60'000, "",
+    {"node.cache_linger_ms", KeyType::integer, "2000", 1, 60'000, "",
      "How long such an object may be read after it was fetched, in milliseconds.",
-     [](C& c, N, V& v) { c.node.flight_linger_ms = u32(v); }},
+     [](C& c, N, V& v) { c.node.cache_linger_ms = u32(v); }},
     {"store.lease_default_ms", KeyType::integer, "15000", 0, kDayMs, "",
      "Lease that a successful exists or get grants when the caller names none, in milliseconds.",
      [](C& c, N, V& v) { c.store.lease_default_ms = u32(v); }},
@@ -316,10 +316,23 @@ constexpr KeySpec kKeys[] = {
 };
 // clang-format on
 
+struct FormerName {
+  std::string_view path;
+  std::string_view name;
+};
+constexpr FormerName kFormerNames[] = {{"node.cache_linger_ms", "flight_linger_ms"}};
+
 }  // namespace
 
 std::span<const KeySpec> config_keys() {
   return kKeys;
+}
+
+std::string_view former_name(std::string_view path) noexcept {
+  for (const FormerName& former : kFormerNames) {
+    if (former.path == path) return former.name;
+  }
+  return {};
 }
 
 }  // namespace simm::base

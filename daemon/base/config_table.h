@@ -50,6 +50,10 @@ struct KeySpec {
 
 std::span<const KeySpec> config_keys();
 
+// The name that a key had in an earlier release, without its section; empty: it never had another.
+// A file may use that name instead.
+std::string_view former_name(std::string_view path) noexcept;
+
 // The JSON schema of a configuration file, generated from the table.
 std::string config_schema();
 

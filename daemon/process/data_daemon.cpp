@@ -507,6 +507,7 @@ void DataDaemon::say_ready() {
 void DataDaemon::log_ready() {
   Parts& p = *parts_;
   const bool has_clients = p.options.role != NodeRole::storage;
+  for (const std::string& warning : p.options.config.warnings) p.log.warning("config", warning);
   p.log.info("control", "ready",
              {{"role", role_text(p.options.role)},
               {"socket", has_clients ? p.options.config.sockets.front().path : "none"},

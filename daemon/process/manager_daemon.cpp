@@ -114,6 +114,7 @@ void ManagerDaemon::run() {
   });
   p.watchdog.start();
   const cluster::SlotMapPtr& map = p.service.manager().map();
+  for (const std::string& warning : p.config.warnings) p.log.warning("config", warning);
   p.log.info("control", "ready",
              {{"role", "manager"},
               {"address", p.service.address().text()},

@@ -10,7 +10,7 @@ namespace simm::shared_reads {
 
 struct SharedReadCounters {
   SharedReadCounters() = default;  // counts into unread cells
-  // Names are "<prefix>.<counter>", for instance "flight.0.pages".
+  // Names are "<prefix>.<counter>", for instance "shared_reads.0.pages".
   SharedReadCounters(base::CounterSet& set, std::string_view prefix) {
     const std::string name(prefix);
     pages = set.counter(name + ".pages");

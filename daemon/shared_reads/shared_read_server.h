@@ -76,7 +76,7 @@ public:
   // Looks at pages, starts fetches and copies. Its turn comes after that of its responder, and
   // before those of the moves and of the engine.
   int do_work() noexcept override;
-  const char* name() const noexcept override { return "flight"; }
+  const char* name() const noexcept override { return "shared reads"; }
 
   [[nodiscard]] std::uint32_t requests_under_way() const noexcept { return jobs_.used(); }
   [[nodiscard]] std::uint32_t shared_reads() const noexcept { return shared_reads_.used(); }

@@ -142,7 +142,7 @@ moved() { # of the node and the storage daemons together: READ, WRITTEN, copied 
   for name in node storage-1 storage-2; do
     "$bin/simmctl" --admin "$run/$name/admin.sock" stats
   done | awk '/^rdma.*\.read_bytes/ {read += $2} /^rdma.*\.written_bytes/ {written += $2}
-    /^rdma.*\.inline_bytes|^flight.*\.copied_bytes|^tcp.*_bytes/ {copied += $2}
+    /^rdma.*\.inline_bytes|^shared_reads.*\.copied_bytes|^tcp.*_bytes/ {copied += $2}
     END {printf "%.0f %.0f %.0f\n", read, written, copied}'
 }
 uncopied() { # KIND: each byte moves by RDMA, and none otherwise

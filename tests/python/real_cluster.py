@@ -35,7 +35,7 @@ class Cluster:
             "a": ("storage", f'{common % ("a", at)}, "node": {{"pool_bytes": "64MiB"}}'),
             "b": ("storage", f'{common % ("b", at)}, "node": {{"pool_bytes": "64MiB"}}'),
             "node": ("node", f'{common % ("n", at + detection)}, "node": {{"pool_bytes": "0", '
-                     '"flight_linger_ms": 60000}, "session": {"handshake_ms": 60000}, '
+                     '"cache_linger_ms": 60000}, "session": {"handshake_ms": 60000}, '
                      f'"metrics": {{"listen": "{self._metrics}"}}')}
         self.daemons = {}
         for name, (role, config) in roles.items():

@@ -46,7 +46,8 @@ void CommandLine::add_reports() {
   app_.add_subcommand("tenants", "Tenants: sessions, mapped memory, namespaces, shares");
   app_.add_subcommand("nics", "RDMA NICs of the host, and the memory to which each is near");
   app_.add_subcommand("store", "The pool of this daemon, by shard and by tenant");
-  app_.add_subcommand("flights", "Fetches that several processes share, by data agent");
+  app_.add_subcommand("cache", "The node cache: reads that processes share, by data agent")
+      ->alias("flights");
   CLI::App* const stats = app_.add_subcommand("stats", "Counters");
   stats->add_option("prefix", report_.prefix, "Only names that begin with it: session., store.0");
   stats->add_option("--counters", report_.counters_file,

@@ -52,7 +52,7 @@ Expected<ordered_json> answer(const std::string& command, const AdminWishes& adm
   auto client = reach(admin);
   if (!client) return std::move(client).error();
   if (command == "store") return store_report(*client);
-  if (command == "flights") return by_agent(*client, "flight");
+  if (command == "cache") return by_agent(*client, "shared_reads");
   if (command == "log") return ask_json(*client, command, wishes.level);
   if (command == "peers") return ask_json(*client, command, wishes.daemon);
   if (command == "sessions") return ask_json(*client, command, wishes.ended ? "ended" : "");

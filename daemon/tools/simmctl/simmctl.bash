@@ -20,7 +20,7 @@ _simm_help() {
 }
 
 # Of a help text on standard input.
-_simm_subcommands() { sed -n '/^Subcommands:/,$s/^  \([a-z][a-z-]*\) .*/\1/p'; }
+_simm_subcommands() { sed -n '/^Subcommands:/,$s/^  \([a-z][a-z-]*\),\{0,1\} .*/\1/p'; }
 _simm_options() { sed -n '/^Options:/,/^Subcommands:/p' | grep -oE '^  (-[A-Za-z],)?--[a-z][a-z-]*' |
   grep -oE -- '--[a-z-]+'; }
 # The values that the help lists for an option or, without one, for any positional.

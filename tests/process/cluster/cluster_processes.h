@@ -74,7 +74,7 @@ struct ClusterProcesses {
                                                     const std::string& keys = "") const {
     return std::make_unique<DaemonProcess>(member_keys(name) + keys +
                                                ", \"node\": {\"pool_bytes\": \"" + pool +
-                                               "\", \"flight_linger_ms\": 60000}",
+                                               "\", \"cache_linger_ms\": 60000}",
                                            "node");
   }
   [[nodiscard]] std::string member_keys(const std::string& name) const {

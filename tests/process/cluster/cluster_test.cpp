@@ -271,8 +271,8 @@ TEST_CASE("what several clients of a node read is fetched from its owner once") 
   REQUIRE(one.put_all(kShared, Status::ok) == kShared);
   CHECK(one.count(kShared, Status::ok) == kShared);
   CHECK(two.count(kShared, Status::ok) == kShared);
-  CHECK(world.node->counter("flight.0.fetched_pages") == kShared);
-  CHECK(world.node->counter("flight.0.hits") == kShared);
+  CHECK(world.node->counter("shared_reads.0.fetched_pages") == kShared);
+  CHECK(world.node->counter("shared_reads.0.hits") == kShared);
   CHECK(world.a->counter("server.0.get_pages") + world.b->counter("server.0.get_pages") == kShared);
 }
 

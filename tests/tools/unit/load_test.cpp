@@ -31,7 +31,7 @@ TEST_CASE("a section by agent: every name, and a sum where there are several") {
                                 {"counter":"reads","store 0":0,"store 1":5,"all":5}])"));
   CHECK(table_by_agent({{"store.0.objects", 3}}, "store") ==
         ordered_json::parse(R"([{"counter":"objects","store 0":3}])"));
-  CHECK(table_by_agent(counters, "flight").empty());
+  CHECK(table_by_agent(counters, "shared_reads").empty());
 }
 
 TEST_CASE("rates are differences over all agents, by the time between") {

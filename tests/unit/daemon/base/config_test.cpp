@@ -62,7 +62,7 @@ TEST_CASE("values arrive where they belong") {
                 "connections_per_shard": 8},
     "manager": {"listen": "[::]:4", "state_file": "/f", "rejoin_grace_ms": 70,
                 "member_timeout_ms": 60},
-    "node": {"pool_bytes": "4GiB", "cache_bytes": "1MiB", "flight_linger_ms": 5},
+    "node": {"pool_bytes": "4GiB", "cache_bytes": "1MiB", "cache_linger_ms": 5},
     "store": {"verify": "always", "eviction": "fifo"}, "metrics": {"listen": "9470"},
     "log": {"level": "debug", "format": "json"}})",
                              "simm.json");
@@ -78,7 +78,7 @@ TEST_CASE("values arrive where they belong") {
   CHECK(config->tenants[0].weight == 1);
   CHECK(config->node.pool_bytes.of(1) == 4ull << 30);
   CHECK(config->node.cache_bytes == 1u << 20);
-  CHECK(config->node.flight_linger_ms == 5);
+  CHECK(config->node.cache_linger_ms == 5);
   CHECK(config->cluster.name == "blue");
   CHECK(config->cluster.secret_file == "/s");
   CHECK(config->cluster.manager == "m:1");
@@ -125,6 +125,22 @@ TEST_CASE("an error names the file, the key, the value and the remedy") {
   CHECK(holds(error_of("[]"), "write an object"));
   CHECK(holds(error_of("{"), "not JSON"));
   CHECK(load_config("/nonexistent/simm.json").status() == simm::Status::io_error);
+}
+
+TEST_CASE("a key that has another name now is read by its former one, which a warning names") {
+  auto config = parse_config(R"({"node": {"flight_linger_ms": 7}})", "simm.json");
+  REQUIRE(config.has_value());
+  CHECK(config->node.cache_linger_ms == 7);
+  REQUIRE(config->warnings.size() == 1);
+  CHECK(config->warnings[0] ==
+        "node.flight_linger_ms is called node.cache_linger_ms now: rename the key in the file");
+
+  config = parse_config(R"({"node": {"flight_linger_ms": 7, "cache_linger_ms": 8}})", "simm.json");
+  REQUIRE_FALSE(config.has_value());
+  CHECK(config.error().context ==
+        "simm.json: node.flight_linger_ms = 7: leave this key out: node.cache_linger_ms is its "
+        "new name");
+  CHECK(parse_config(R"({"node": {"cache_linger_ms": 8}})", "simm.json")->warnings.empty());
 }
 
 TEST_CASE("of a NIC anything but its name may be left out") {

@@ -316,7 +316,7 @@ public:
   std::uint64_t count(const std::string& name) const {
     std::uint64_t sum = 0;
     for (std::uint32_t i = 0; i < config_.agents; ++i) {
-      sum += counters.value("flight." + std::to_string(i) + "." + name);
+      sum += counters.value("shared_reads." + std::to_string(i) + "." + name);
     }
     return sum;
   }
@@ -363,7 +363,7 @@ private:
     auto made = shared_reads::SharedReadServer::create(
         config_.shared_reads,
         {*added.engine, clock, marks_, added.memory, nullptr,
-         shared_reads::SharedReadCounters(counters, "flight." + std::to_string(number))});
+         shared_reads::SharedReadCounters(counters, "shared_reads." + std::to_string(number))});
     REQUIRE(made.has_value());
     added.shared_reads = std::move(made).value();
     mesh_->responder(number).connect(*added.shared_reads);
