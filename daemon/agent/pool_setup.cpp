@@ -44,6 +44,7 @@ store::PoolConfig pool_config(const PoolSetup& setup, std::uint64_t bytes) {
   result.owner = setup.owner;
   result.hash_seed = setup.hash_seed;
   result.fresh_hash_seed = setup.fresh_hash_seed;
+  result.on_taken = setup.on_taken;
   return result;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ struct PoolSetup {
   std::string owner;              // see store::PoolShape
   std::uint64_t hash_seed;        // 0: any
   std::uint64_t fresh_hash_seed;  // for new memory
+  // See store::PoolConfig.
+  std::function<void(std::uint64_t taken_bytes)> on_taken;
 };
 
 // Null: a node of a cluster that leaves all objects to others. `handed`: see take_pool_files().

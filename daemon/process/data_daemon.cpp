@@ -16,6 +16,7 @@
 #include "daemon/agent/rdma_rails.h"
 #include "daemon/attach/attach_server.h"
 #include "daemon/attach/mailbox_session_control.h"
+#include "daemon/base/byte_size.h"
 #include "daemon/base/host_memory.h"
 #include "daemon/base/random.h"
 #include "daemon/base/real_clock.h"
@@ -89,10 +90,15 @@ Expected<Pool> open_pool(NodeOptions& options, MaybeSettings& settings, base::Ra
   const std::uint64_t seed = settings ? settings->hash_seed : options.config.hash_seed;
   std::uint64_t fresh_seed = seed;
   while (fresh_seed == 0) fresh_seed = random.next();
-  auto pool = make_pool(
-      {options.config, settings.has_value(), options.role != NodeRole::storage,
-       options.service.keeps_files(store::kPoolFiles), pool_owner(settings), seed, fresh_seed},
-      take_pool_files(options.inherited));
+  // A pool of terabytes takes longer than the time-out of a unit; one step of it does not.
+  const auto on_taken = [&service = options.service](std::uint64_t bytes) {
+    service.extend_start(std::chrono::minutes(2),
+                         "takes memory for the pool: " + base::format_bytes(bytes));
+  };
+  auto pool = make_pool({options.config, settings.has_value(), options.role != NodeRole::storage,
+                         options.service.keeps_files(store::kPoolFiles), pool_owner(settings), seed,
+                         fresh_seed, on_taken},
+                        take_pool_files(options.inherited));
   if (!pool || *pool == nullptr) return pool;
   store::PoolMemory& memory = **pool;
   cluster::Incarnation self;

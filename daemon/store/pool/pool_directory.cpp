@@ -187,13 +187,15 @@ Expected<ipc::UniqueFd> PoolDirectory::create_file(const char* name, std::uint64
   return file;
 }
 
-Outcome PoolDirectory::reserve(int file, std::uint64_t bytes) const {
+Outcome PoolDirectory::reserve(int file, std::uint64_t bytes,
+                               const std::function<void(std::uint64_t)>& on_taken) const {
   // In steps, because a signal undoes a call that it interrupts.
   constexpr std::uint64_t kStepBytes = std::uint64_t{256} << 20;
   for (std::uint64_t at = 0; at < bytes;) {
     const std::uint64_t step = std::min(kStepBytes, bytes - at);
     if (::fallocate(file, 0, static_cast<off_t>(at), static_cast<off_t>(step)) == 0) {
       at += step;
+      if (on_taken) on_taken(at);
     } else if (errno == ENOSPC) {
       return no_room(file, bytes);
     } else if (errno != EINTR) {

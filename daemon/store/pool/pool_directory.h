@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "ipc/fd.h"
@@ -36,8 +37,10 @@ public:
   // A new file, zeroed, in place of what has that name; without memory, see reserve().
   [[nodiscard]] Expected<ipc::UniqueFd> create_file(const char* name, std::uint64_t bytes) const;
   // Takes memory for the first `bytes` bytes of `file` from the file system, so that no access to
-  // them can fail for want of room, whoever fills it. no_space says how much there is.
-  [[nodiscard]] Outcome reserve(int file, std::uint64_t bytes) const;
+  // them can fail for want of room, whoever fills it. no_space says how much there is. `on_taken`
+  // is told after each step how many there are; it may be empty.
+  [[nodiscard]] Outcome reserve(int file, std::uint64_t bytes,
+                                const std::function<void(std::uint64_t)>& on_taken) const;
   void remove_file(const char* name) const noexcept;
 
 private:

@@ -334,7 +334,8 @@ Outcome PoolMemory::make_named(ipc::UniqueFd begun) {
   sparse.sparse = true;
   auto first = Arena::map(std::move(*payload), sparse);
   if (!first) return std::move(first).error();
-  if (Outcome taken = directory_->reserve(payload_file, payload_file_bytes()); !taken) return taken;
+  const Outcome taken = directory_->reserve(payload_file, payload_file_bytes(), config_.on_taken);
+  if (!taken) return taken;
   sparse.bytes = table_file_bytes();
   auto second = Arena::map(std::move(*table), sparse);
   if (!second) return std::move(second).error();

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -47,6 +48,8 @@ struct PoolConfig {
   std::string owner;                  // see PoolShape
   std::uint64_t hash_seed = 0;        // 0: whatever the contents have
   std::uint64_t fresh_hash_seed = 0;  // for new memory
+  // A named pool takes its memory: so many bytes are there. May be empty.
+  std::function<void(std::uint64_t taken_bytes)> on_taken;
 };
 
 // A file that is kept outside of the process, by its name there.

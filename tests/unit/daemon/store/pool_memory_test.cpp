@@ -293,6 +293,16 @@ TEST_CASE("a file that is a symbolic link, or that others may write, is not used
   pool::contains(pool::reason(config), "never reserved");
 }
 
+TEST_CASE("whoever starts a named pool is told how much of its memory is there") {
+  const pool::Scratch scratch;
+  PoolConfig config = pool::config_of(PoolKind::named, scratch.pool());
+  config.payload_bytes = 150 << 20;
+  std::vector<std::uint64_t> taken;
+  config.on_taken = [&taken](std::uint64_t bytes) { taken.push_back(bytes); };
+  pool::make(config).reset();
+  CHECK(taken == std::vector<std::uint64_t>{256 << 20, 300 << 20});
+}
+
 TEST_CASE("a start that was killed while it took memory goes on where it stopped") {
   const pool::Scratch scratch;
   const PoolConfig config = pool::config_of(PoolKind::named, scratch.pool());
