@@ -166,7 +166,7 @@ void Cluster::start_node(std::uint32_t node) {
   SimNode& started = *nodes_[node];
   for (std::uint32_t client = node; client < clients_.size(); client += scenario_.nodes) {
     ClientLink& link = started.attach(clients_[client]->tenant(), clients_[client]->pages());
-    clients_[client]->attached(link, [&started] { started.process().wake(); });
+    clients_[client]->attached(link, started.process());
   }
 }
 
@@ -235,6 +235,7 @@ bool Cluster::recovery() {
   }
   for (std::uint32_t node = 0; node < scenario_.nodes; ++node) {
     if (nodes_[node] == nullptr) start_node(node);
+    nodes_[node]->resume();
   }
   // Longer than any timeout, and than it takes to notice a silent death.
   if (!step(6 * kSecond)) return false;

@@ -61,6 +61,7 @@ private:
   [[nodiscard]] base::TimeNs draw_absence(base::TimeNs longest_ns);
   void crash_some_server();
   void crash_some_node();
+  void pause_some_node();
   void pause_some_server();
   void resume_server(Serial serial);
   void start_successor(std::uint32_t server, Serial paused);

@@ -8,6 +8,7 @@ namespace simm::sim {
 void Cluster::start_faults() {
   repeat(scenario_.server_crash_every_ns, &Cluster::crash_some_server);
   repeat(scenario_.node_crash_every_ns, &Cluster::crash_some_node);
+  repeat(scenario_.node_pause_every_ns, &Cluster::pause_some_node);
   repeat(scenario_.pause_every_ns, &Cluster::pause_some_server);
   repeat(scenario_.drain_every_ns, &Cluster::drain_some_server);
   repeat(scenario_.break_every_ns, &Cluster::break_some_path);
@@ -109,6 +110,21 @@ void Cluster::crash_some_node() {
   kill_node(node);
   loop_.after(dice_.skewed(1 * kMs, 200 * kMs), [this, node] {
     if (nodes_[node] == nullptr) start_node(node);
+  });
+}
+
+// Also for longer than any deadline of its clients.
+void Cluster::pause_some_node() {
+  const std::uint32_t node = dice_.between32(0, scenario_.nodes - 1);
+  if (nodes_[node] == nullptr || nodes_[node]->paused()) return;
+  const Serial serial = nodes_[node]->member().serial();
+  if (log_.on()) log_.line("node %u is paused", node);
+  nodes_[node]->pause();
+  loop_.after(dice_.skewed(1 * kMs, scenario_.pause_max_ns), [this, node, serial] {
+    const bool is_there = nodes_[node] != nullptr && nodes_[node]->member().serial() == serial;
+    if (!is_there || !nodes_[node]->paused()) return;
+    if (log_.on()) log_.line("node %u goes on", node);
+    nodes_[node]->resume();
   });
 }
 

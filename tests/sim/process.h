@@ -24,12 +24,20 @@ public:
         deadline_(std::move(deadline)) {}
 
   void wake() { schedule(loop_.now_ns() + dice_.skewed(100, 4 * kUs)); }
-  void pause() { paused_ = true; }
+  void pause() {
+    paused_ = true;
+    paused_at_ns_ = loop_.now_ns();
+  }
   void resume() {
+    stood_ns_ = stood_ns();
     paused_ = false;
     wake();
   }
   [[nodiscard]] bool paused() const { return paused_; }
+  // How long it has been paused, all pauses together.
+  [[nodiscard]] base::TimeNs stood_ns() const {
+    return stood_ns_ + (paused_ ? loop_.now_ns() - paused_at_ns_ : 0);
+  }
 
 private:
   void schedule(base::TimeNs at_ns) {
@@ -58,6 +66,8 @@ private:
   std::function<base::TimeNs()> deadline_;
   base::TimeNs next_ns_ = base::kNoDeadline;
   bool paused_ = false;
+  base::TimeNs paused_at_ns_ = 0;
+  base::TimeNs stood_ns_ = 0;  // in pauses that are over
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 

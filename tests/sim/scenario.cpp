@@ -78,6 +78,12 @@ void draw_releases(Scenario& s) {
   s.manager.membership.version_settle_ns = dice.between(50, 500) * kMs;
 }
 
+// Likewise.
+void draw_node_pauses(Scenario& s) {
+  Dice dice(s.seed, 8);
+  if (dice.percent(30)) s.node_pause_every_ns = dice.between(50 * kMs, 1 * kSecond);
+}
+
 }  // namespace
 
 base::TenantId tenant_id(std::uint32_t tenant) {
@@ -112,6 +118,7 @@ Scenario Scenario::draw(std::uint64_t seed) {
   draw_network(s.conditions, dice);
   if (dice.percent(90)) draw_faults(s, dice);
   draw_releases(s);
+  draw_node_pauses(s);
   return s;
 }
 

@@ -51,6 +51,7 @@ struct Scenario {
   Conditions conditions;
   base::TimeNs server_crash_every_ns = 0;
   base::TimeNs node_crash_every_ns = 0;
+  base::TimeNs node_pause_every_ns = 0;
   base::TimeNs pause_every_ns = 0;
   base::TimeNs pause_max_ns = 100 * kMs;
   base::TimeNs break_every_ns = 0;

@@ -27,9 +27,9 @@ SimClient::SimClient(const Scenario& scenario, std::uint32_t number, std::uint32
       history_(history),
       frames_(scenario.frames, scenario.frame_bytes, number) {}
 
-void SimClient::attached(ClientLink& link, std::function<void()> wake_node) {
+void SimClient::attached(ClientLink& link, Process& node) {
   link_ = &link;
-  wake_node_ = std::move(wake_node);
+  node_ = &node;
   next_page_.assign(scenario_.lanes, 0);
   link.on_activity = [this, &link] {
     loop_.after(dice_.skewed(100, 10 * kUs), [this, &link] {
@@ -188,27 +188,38 @@ void SimClient::submit(ClientBatch batch) {
                 static_cast<unsigned long long>(page.object_offset));
     }
   }
-  watch(batch);
   batches_.push_back(std::move(batch));
-  wake_node_();
+  watch(batches_.back());
+  node_->wake();
 }
 
 // P5: a completion comes in time, whatever has died. The time of a submission begins when the node
-// takes it from the ring, and one that waits for a limit lets those behind it in its lane wait.
+// takes it from the ring, and one that waits for a limit lets those behind it in its lane wait. A
+// node that is paused has time to give before and after: its clients' library takes back what it
+// can, which is not simulated.
 void SimClient::watch(ClientBatch& batch) {
-  base::TimeNs taken_by_ns = loop_.now_ns();
+  base::TimeNs taken_by_ns = node_time_ns();
   for (const ClientBatch& open : batches_) {
     if (open.lane == batch.lane) taken_by_ns = std::max(taken_by_ns, open.complete_by_ns);
   }
   batch.complete_by_ns = taken_by_ns + batch.timeout_ns + kFenceGraceNs + kTurnsNs;
-  loop_.at(batch.complete_by_ns, [this, token = batch.token, link = link_] {
-    if (link_ != link) return;
-    for (const ClientBatch& open : batches_) {
-      if (open.token != token) continue;
-      report_.violation("P5", "client %u: batch %llu is not complete in time", number_,
-                        static_cast<unsigned long long>(token));
-    }
-  });
+  check_in_time(batch.token, link_);
+}
+
+void SimClient::check_in_time(std::uint64_t token, const ClientLink* link) {
+  if (link_ != link) return;
+  const auto open = std::find_if(batches_.begin(), batches_.end(),
+                                 [&](const ClientBatch& batch) { return batch.token == token; });
+  if (open == batches_.end()) return;
+  const base::TimeNs now_ns = node_time_ns();
+  if (now_ns >= open->complete_by_ns) {
+    return report_.violation("P5", "client %u: batch %llu is not complete in time", number_,
+                             static_cast<unsigned long long>(token));
+  }
+  // Of a pause that goes on nobody knows the end.
+  const base::TimeNs left_ns = open->complete_by_ns - now_ns;
+  const base::TimeNs after_ns = node_->paused() ? std::max(left_ns, 1 * kMs) : left_ns;
+  loop_.after(after_ns, [this, token, link] { check_in_time(token, link); });
 }
 
 // ---- completions ----

@@ -12,6 +12,7 @@
 #include "tests/sim/event_log.h"
 #include "tests/sim/history.h"
 #include "tests/sim/page_frames.h"
+#include "tests/sim/process.h"
 #include "tests/sim/scenario.h"
 
 namespace simm::sim {
@@ -38,7 +39,7 @@ struct ClientBatch {
   std::uint32_t ttl_ms = 0;
   std::uint32_t lease_ms = 0;
   base::TimeNs timeout_ns = 0;
-  base::TimeNs complete_by_ns = 0;
+  base::TimeNs complete_by_ns = 0;  // pauses of the node do not count
   Interval when;
   std::uint32_t lane = 0;
   std::uint32_t page_first = 0;  // in the lane
@@ -53,8 +54,8 @@ public:
   [[nodiscard]] base::TenantId tenant() const { return tenant_id(tenant_); }
   [[nodiscard]] std::span<std::byte> pages() { return frames_.memory(); }
 
-  // From now on it works through this link, which `wake_node` tells of submissions.
-  void attached(ClientLink& link, std::function<void()> wake_node);
+  // From now on it works through this link, to that node.
+  void attached(ClientLink& link, Process& node);
   // Its node has died with everything under way.
   void detached();
 
@@ -87,6 +88,8 @@ private:
                      std::uint64_t bytes);
   void check_answer(const ClientBatch& batch, Status status);
   void watch(ClientBatch& batch);
+  void check_in_time(std::uint64_t token, const ClientLink* link);
+  [[nodiscard]] base::TimeNs node_time_ns() const { return loop_.now_ns() - node_->stood_ns(); }
 
   const Scenario& scenario_;
   std::uint32_t number_;
@@ -99,7 +102,7 @@ private:
   mutable PageFrames frames_;
 
   ClientLink* link_ = nullptr;
-  std::function<void()> wake_node_;
+  Process* node_ = nullptr;
   std::vector<ClientBatch> batches_;      // under way
   std::vector<std::uint32_t> next_page_;  // of each lane
   std::uint32_t submitted_ = 0;

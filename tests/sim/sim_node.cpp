@@ -64,9 +64,25 @@ void SimNode::take_map(const cluster::SlotMapPtr& map) {
   }
   removed_.insert(removed_.end(), change.removed.begin(), change.removed.end());
   newest_ = std::make_unique<cluster::MapPlacement>(*map, peers_);
+  use_newest_soon();
+}
+
+void SimNode::use_newest_soon() {
   network_.loop().after(dice_.skewed(1, 10 * kMs), [this, alive = std::weak_ptr<int>(alive_)] {
-    if (!alive.expired()) use_newest();
+    if (alive.expired()) return;
+    if (paused()) return use_newest_soon();
+    use_newest();
   });
+}
+
+void SimNode::pause() {
+  member_.pause();
+  process_.pause();
+}
+
+void SimNode::resume() {
+  process_.resume();
+  member_.resume();
 }
 
 // Production has connections that stand, or not; here paths are made when they are needed.

@@ -1,8 +1,9 @@
 // SimNode: one node daemon of a simulated cluster: the production SessionSet and Engine on top of a
 // SimRequester, with the placements that its ClusterMember brings. The rest of the control thread's
 // part (attach, regions, namespaces) is played here.
-// A crash destroys it; clients then attach to the next one.
-// Thread: the one simulated thread.
+// A crash destroys it; clients then attach to the next one. While it is paused its connections
+// stay, and what its servers move into the pages of its clients is moved. Thread: the one simulated
+// thread.
 #pragma once
 
 #include <memory>
@@ -47,6 +48,9 @@ public:
 
   [[nodiscard]] Process& process() { return process_; }
   [[nodiscard]] SimMember& member() { return member_; }
+  void pause();
+  void resume();
+  [[nodiscard]] bool paused() const { return process_.paused(); }
   // Of the placement in use; 0: it has none yet.
   [[nodiscard]] base::Epoch epoch() const { return placements_.back()->epoch(); }
 
@@ -55,6 +59,7 @@ public:
 private:
   int turn();
   void take_map(const cluster::SlotMapPtr& map);
+  void use_newest_soon();
   void use_newest();
   [[nodiscard]] cluster::MemberSet reached(const cluster::SlotMap& map) const;
   void release_peers();
