@@ -5,7 +5,9 @@ usage: check_mutants.py MUTANTS.json PROGRAM_DIR SEEDS [FIRST]
 
 FIRST is the first seed of each (1).
 """
+import concurrent.futures
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -39,13 +41,19 @@ def verdict(mutant, program, seeds, first):
 def main():
     mutants_file, programs, seeds = sys.argv[1:4]
     first = sys.argv[4] if len(sys.argv) > 4 else "1"
+    mutants = json.loads(pathlib.Path(mutants_file).read_text())
     failures = 0
-    for mutant in json.loads(pathlib.Path(mutants_file).read_text()):
+
+    def judge(mutant):
         start = time.monotonic()
         wrong, what = verdict(mutant, f"{programs}/sim_mutant_{mutant['name']}", seeds, first)
-        failures += wrong is not None
-        print(f"{'FAIL' if wrong else 'ok  '} {time.monotonic() - start:5.1f} s  "
-              f"{mutant['name']:26} {wrong or ''} {what[:160]}", flush=True)
+        return wrong, what, time.monotonic() - start
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for mutant, (wrong, what, seconds) in zip(mutants, pool.map(judge, mutants)):
+            failures += wrong is not None
+            print(f"{'FAIL' if wrong else 'ok  '} {seconds:5.1f} s  "
+                  f"{mutant['name']:28} {wrong or ''} {what[:160]}", flush=True)
     if failures:
         sys.exit(f"{failures} mutants are not as they should be")
 

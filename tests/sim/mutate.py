@@ -4,7 +4,8 @@
 usage: mutate.py MUTANTS.json NAME SOURCE_ROOT OUTPUT_DIR
 
 Each `from` of mutants.json has to occur exactly once in its file, so that a mutant whose code has
-changed meanwhile is noticed at build time and not silently harmless.
+changed meanwhile is noticed at build time and not silently harmless. A file whose text stays the
+same is left alone, so another mutant's change compiles nothing here.
 """
 import json
 import pathlib
@@ -30,7 +31,8 @@ def main():
     for name, text in mutated_sources(mutant, pathlib.Path(source_root)).items():
         target = pathlib.Path(output) / pathlib.Path(name).name
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
+        if not target.exists() or target.read_text() != text:
+            target.write_text(text)
 
 
 main()
