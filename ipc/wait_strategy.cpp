@@ -28,11 +28,11 @@ Status WaitStrategy::wait(ClientLane& lane, const ClientSessionWords& session,
   if (mode_ == WaitMode::spin) return spin_until(lane, session, deadline_ns);
   if (mode_ == WaitMode::event) return sleep(lane, session, deadline_ns);
 
-  const std::uint64_t spin_ns = next_spin_ns();
+  const std::uint64_t spin_ns = budget_.next_ns();
   if (spin_ns != 0) {
     const std::uint64_t until_ns = std::min(saturating_add(now_(), spin_ns), deadline_ns);
     const Status spun = spin_until(lane, session, until_ns);
-    learn(spin_ns, spun == Status::ok);
+    budget_.learn(spin_ns, spun == Status::ok);
     if (spun != Status::timeout) return spun;
   }
   return sleep(lane, session, deadline_ns);
@@ -66,22 +66,6 @@ Status WaitStrategy::sleep(ClientLane& lane, const ClientSessionWords& session,
       return usable != Status::ok ? usable : Status::timeout;
     }
     in_time = lane.sleep_on_futex(deadline_ns);
-  }
-}
-
-std::uint64_t WaitStrategy::next_spin_ns() noexcept {
-  ++waits_;
-  if (budget_ns_ < kSpinMaxNs && waits_ % kProbeInterval == 0) {
-    return kSpinMaxNs;
-  }
-  return budget_ns_;
-}
-
-void WaitStrategy::learn(std::uint64_t spin_ns, bool answered_in_spin) noexcept {
-  if (answered_in_spin) {
-    budget_ns_ = std::max(budget_ns_, spin_ns);
-  } else {
-    budget_ns_ = budget_ns_ / 2 < kSpinMinNs ? 0 : budget_ns_ / 2;
   }
 }
 

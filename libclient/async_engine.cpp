@@ -60,13 +60,27 @@ void AsyncEngine::start(std::unique_ptr<AsyncBatch> batch, bool reattach) {
   batch->queue->want_watch();
   batch->queue->add_pending(*batch);
   (void)batch.release();  // arrived_, waiting_, then the lane's in-shared read table know it
-  work(lock, nullptr, reattach);
+  work(lock, nullptr, reattach, Look::lanes);
 }
 
-void AsyncEngine::advance(CompletionQueue* caller, bool reattach) {
+void AsyncEngine::advance(CompletionQueue* caller, bool reattach, Look look) {
   std::unique_lock lock(mutex_);
+  if (look == Look::lanes && (is_working_ || !has_news())) return;
   if (caller != nullptr) caller->want_watch();
-  work(lock, caller, reattach);
+  work(lock, caller, reattach, look);
+}
+
+bool AsyncEngine::has_news() const noexcept {
+  if (!arrived_.empty() || !waiting_.empty() || cancelled_ != nullptr) return true;
+  bool is_used = false;
+  for (std::uint32_t i = 0; i < pool_.async_count(); ++i) {
+    const Lane& lane = pool_.async_lane(i);
+    if (lane.idle()) continue;
+    if (lane.ring->has_completion()) return true;
+    is_used = true;
+  }
+  // A daemon that has gone, or does not answer in time, gives no sign of it on a lane.
+  return is_used && ipc::monotonic_now_ns() - last_look_ns_ >= kHangUpLookNs;
 }
 
 bool AsyncEngine::cancel(CompletionQueue& queue, std::uint64_t ticket, bool reattach) {
@@ -77,12 +91,14 @@ bool AsyncEngine::cancel(CompletionQueue& queue, std::uint64_t ticket, bool reat
     batch->next_cancelled = std::exchange(cancelled_, batch);
   }
   queue.want_watch();
-  work(lock, nullptr, reattach);
+  work(lock, nullptr, reattach, Look::lanes);
   return true;
 }
 
-void AsyncEngine::work(std::unique_lock<ForkMutex>& lock, CompletionQueue* caller, bool reattach) {
+void AsyncEngine::work(std::unique_lock<ForkMutex>& lock, CompletionQueue* caller, bool reattach,
+                       Look look) {
   reattach_wanted_ = reattach_wanted_ || reattach;
+  bell_look_wanted_ = bell_look_wanted_ || look == Look::bell;
   has_visitor_ = true;
   if (is_working_) return;
   const Turn turn(*this, lock);
@@ -91,8 +107,9 @@ void AsyncEngine::work(std::unique_lock<ForkMutex>& lock, CompletionQueue* calle
     take_arrived();
     end_cancelled();
     const bool may_attach = std::exchange(reattach_wanted_, false);
+    const bool looks_at_bell = std::exchange(bell_look_wanted_, false);
     lock.unlock();
-    look_at_session();
+    if (looks_at_bell) look_at_session();
     step(may_attach);
     lock.lock();
     end_cancelled();  // of what came meanwhile, before any of it is delivered
@@ -132,7 +149,7 @@ void AsyncEngine::tell_queues() noexcept {
 // session that has ended is given up here also when nothing is in shared_read: otherwise its
 // sockets would keep the descriptors readable for ever.
 void AsyncEngine::look_at_session() noexcept {
-  if (!bell_wanted_.load(std::memory_order_relaxed)) return;
+  if (!bell_wanted()) return;
   const std::shared_ptr<Session> session = link_.session();
   if (session == nullptr) return;
   const bool rings = session->bell().drain();
@@ -156,7 +173,7 @@ void AsyncEngine::step(bool reattach) {
     }
     take_up_again();
     submit_waiting(reattach, now_ns);
-  } while (copy_left_ != 0 && bell_wanted_.load(std::memory_order_relaxed) && !announce());
+  } while (copy_left_ != 0 && bell_wanted() && !announce());
 }
 
 void AsyncEngine::take_up_again() {

@@ -35,6 +35,12 @@ struct AsyncBatch : BatchRun {
   bool cancel_asked = false;             // under the engine's mutex
 };
 
+// What a thread looks at that moves the engine on.
+enum class Look : std::uint8_t {
+  lanes,  // at the answers of the daemon: no system call while there are none
+  bell,   // also whether the daemon has rung or gone: before a sleep, and for whoever was woken
+};
+
 class AsyncEngine {
 public:
   // After so many bytes a worker leaves the rest to the next one: a call that wanted something else
@@ -51,13 +57,15 @@ public:
   void start(std::unique_ptr<AsyncBatch> batch, bool reattach);
   // Moves everything on, as far as it goes without waiting. `caller` (may be null) needs no signal
   // for what is handed to it.
-  void advance(CompletionQueue* caller, bool reattach);
+  void advance(CompletionQueue* caller, bool reattach, Look look = Look::bell);
 
   // Ends the queue's batch as soon as its memory is free. False: it has ended, or there is none.
   bool cancel(CompletionQueue& queue, std::uint64_t ticket, bool reattach);
 
-  // The queues' descriptors want bell messages, from now on.
-  void want_bell() noexcept { bell_wanted_.store(true, std::memory_order_relaxed); }
+  // So many descriptors and threads want to be woken by the daemon: while there are none, it is
+  // not asked to. Who comes calls advance() before sleeping.
+  void want_bell() noexcept { bell_users_.fetch_add(1, std::memory_order_relaxed); }
+  void leave_bell() noexcept { bell_users_.fetch_sub(1, std::memory_order_relaxed); }
   [[nodiscard]] ForkMutex& mutex() noexcept { return mutex_; }
   // Under the mutex: a worker left something that could be done at once.
   [[nodiscard]] bool has_more() const noexcept { return has_more_; }
@@ -67,7 +75,12 @@ public:
 private:
   class Turn;  // of the thread that works
 
-  void work(std::unique_lock<ForkMutex>& lock, CompletionQueue* caller, bool reattach);
+  void work(std::unique_lock<ForkMutex>& lock, CompletionQueue* caller, bool reattach, Look look);
+  // Under the mutex, while nobody works: a look at the lanes would find something to do.
+  [[nodiscard]] bool has_news() const noexcept;
+  [[nodiscard]] bool bell_wanted() const noexcept {
+    return bell_users_.load(std::memory_order_relaxed) != 0;
+  }
   void take_arrived();
   void end_cancelled();
   void tell_queues() noexcept;
@@ -92,13 +105,14 @@ private:
   Link& link_;
   LanePool& pool_;
   LaneDriver& driver_;
-  std::atomic<bool> bell_wanted_{false};
+  std::atomic<std::uint32_t> bell_users_{0};
 
   ForkMutex mutex_;
   std::vector<CompletionQueue*> queues_;
   std::deque<AsyncBatch*> arrived_;  // for the worker
   AsyncBatch* cancelled_ = nullptr;  // asked for, none of them delivered yet
   bool reattach_wanted_ = false;     // by whoever came
+  bool bell_look_wanted_ = false;    // the same
   bool is_working_ = false;
   bool has_visitor_ = false;  // somebody came while a thread worked
   bool has_more_ = false;

@@ -17,7 +17,6 @@
 namespace simm::detail {
 namespace {
 
-constexpr std::uint64_t kSpinNs = 20'000;    // adaptive: before it sleeps
 constexpr std::uint64_t kNapNs = 5'000'000;  // where no descriptor can be made
 
 void add_to(int epoll, int fd, std::uint32_t events) noexcept {
@@ -44,19 +43,6 @@ void remove_session(const ipc::UniqueFd& epoll, Session& session) noexcept {
   remove_from(epoll.get(), session.control().fd());
 }
 
-struct WaitEnd {
-  std::uint64_t until_ns;
-  std::uint64_t spin_until_ns;
-};
-
-// Of a wait that begins now.
-WaitEnd wait_end(std::uint32_t timeout_ms, WaitMode mode) noexcept {
-  const std::uint64_t start_ns = ipc::monotonic_now_ns();
-  const std::uint64_t until_ns = start_ns + timeout_ms * kNsPerMs;
-  if (mode == WaitMode::spin) return {until_ns, until_ns};
-  return {until_ns, mode == WaitMode::adaptive ? start_ns + kSpinNs : start_ns};
-}
-
 }  // namespace
 
 CompletionQueue::CompletionQueue(AsyncEngine& engine) : engine_(engine) {
@@ -74,9 +60,10 @@ CompletionQueue::~CompletionQueue() {
       without_callback_.clear();
       settle();
     }
-    if (pending() != 0) sleep(ipc::monotonic_now_ns() + kNapNs);
+    if (pending() != 0) sleep_until_something(ipc::monotonic_now_ns() + kNapNs, false);
   }
   engine_.remove_queue(this);
+  if (is_given_out_) engine_.leave_bell();
   closed_->store(true, std::memory_order_relaxed);
 }
 
@@ -136,20 +123,66 @@ std::size_t CompletionQueue::drain(std::span<Completed> out, bool reattach) {
   return taken;
 }
 
+// How a thread waits for batches: it looks again and again for a while, which may be 0, then
+// sleeps.
+class CompletionQueue::Spin {
+public:
+  Spin(CompletionQueue& queue, std::uint32_t timeout_ms, WaitMode mode) noexcept
+      : queue_(queue),
+        mode_(mode),
+        start_ns_(ipc::monotonic_now_ns()),
+        until_ns_(start_ns_ + timeout_ms * kNsPerMs) {}
+
+  [[nodiscard]] std::uint64_t until_ns() const noexcept { return until_ns_; }
+  // Nothing was there. False: sleep, or the time has passed.
+  [[nodiscard]] bool goes_on(std::uint64_t now_ns) noexcept {
+    if (mode_ == WaitMode::spin) return true;
+    if (mode_ == WaitMode::event) return false;
+    if (!has_begun_) {
+      has_begun_ = true;
+      const std::lock_guard lock(queue_.engine_.mutex());
+      spin_ns_ = queue_.spin_budget_.next_ns();
+    }
+    if (now_ns - start_ns_ < spin_ns_) return true;
+    if (spin_ns_ != 0) {
+      const std::lock_guard lock(queue_.engine_.mutex());
+      learn(false);
+    }
+    return false;
+  }
+  // Under the engine's mutex: once.
+  void learn(bool answered_in_spin) noexcept {
+    if (spin_ns_ == 0) return;
+    queue_.spin_budget_.learn(std::exchange(spin_ns_, 0), answered_in_spin);
+  }
+
+private:
+  CompletionQueue& queue_;
+  const WaitMode mode_;
+  const std::uint64_t start_ns_;
+  const std::uint64_t until_ns_;
+  std::uint64_t spin_ns_ = 0;
+  bool has_begun_ = false;
+};
+
 void CompletionQueue::wait(std::uint32_t timeout_ms, WaitMode mode, bool reattach) {
-  const auto [until_ns, spin_until_ns] = wait_end(timeout_ms, mode);
-  (void)fd();
+  Spin spin(*this, timeout_ms, mode);
   for (;;) {
     if (pending() == 0) return;
-    engine_.advance(this, reattach);
-    if (call_back() != 0) return;  // perhaps one of them has closed the Client
+    engine_.advance(this, reattach, Look::lanes);
+    bool is_done = false;
     {
       const std::lock_guard lock(engine_.mutex());
-      if (anything_done()) return;
+      is_done = anything_done();
+      if (is_done) spin.learn(true);
+    }
+    if (is_done) {
+      (void)call_back();  // perhaps one of them closes the Client
+      return;
     }
     const std::uint64_t now_ns = ipc::monotonic_now_ns();
-    if (now_ns >= until_ns) return;
-    if (now_ns >= spin_until_ns) sleep_until_something(until_ns);
+    if (now_ns >= spin.until_ns()) return;
+    if (!spin.goes_on(now_ns)) sleep_until_something(spin.until_ns(), reattach);
   }
 }
 
@@ -157,24 +190,26 @@ void CompletionQueue::wait(std::uint32_t timeout_ms, WaitMode mode, bool reattac
 std::size_t CompletionQueue::wait_at_least(std::size_t count, std::uint32_t timeout_ms,
                                            WaitMode mode, bool reattach) {
   const std::shared_ptr<std::atomic<bool>> closed = closed_;
-  const auto [until_ns, spin_until_ns] = wait_end(timeout_ms, mode);
-  (void)fd();
+  Spin spin(*this, timeout_ms, mode);
   Waiter waiter;
   std::size_t called = 0;
   for (;;) {
-    engine_.advance(this, reattach);
+    engine_.advance(this, reattach, Look::lanes);
     called += call_back();
     if (*closed) return called;
     std::size_t ready = called;
     {
       const std::lock_guard lock(engine_.mutex());
       ready += without_callback_.size();
-      if (ready >= count || pending() == without_callback_.size()) return ready;
+      if (ready >= count || pending() == without_callback_.size()) {
+        spin.learn(true);
+        return ready;
+      }
     }
     const std::uint64_t now_ns = ipc::monotonic_now_ns();
-    if (now_ns >= until_ns) return ready;
+    if (now_ns >= spin.until_ns()) return ready;
     waiter.wanted = count - called;
-    if (now_ns >= spin_until_ns) sleep_until_enough(waiter, until_ns);
+    if (!spin.goes_on(now_ns)) sleep_until_enough(waiter, spin.until_ns(), reattach);
   }
 }
 
@@ -190,7 +225,8 @@ void CompletionQueue::tell_waiters() noexcept {
   }
 }
 
-void CompletionQueue::sleep_until_enough(Waiter& waiter, std::uint64_t until_ns) noexcept {
+void CompletionQueue::sleep_until_enough(Waiter& waiter, std::uint64_t until_ns,
+                                         bool reattach) noexcept {
   if (!waiter.event) waiter.event = ipc::UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   bool can_sleep = waiter.event.valid();
   {
@@ -198,7 +234,9 @@ void CompletionQueue::sleep_until_enough(Waiter& waiter, std::uint64_t until_ns)
     if (has_enough(waiter.wanted)) return;
     can_sleep = can_sleep && make_sources();
     waiter.next = std::exchange(waiters_, &waiter);
+    engine_.want_bell();
   }
+  engine_.advance(this, reattach);  // the daemon rings from now on; what is done has told `waiter`
   const std::uint64_t now_ns = ipc::monotonic_now_ns();
   if (!can_sleep) until_ns = std::min(until_ns, now_ns + kNapNs);
   const std::uint64_t left_ms = until_ns > now_ns ? (until_ns - now_ns) / kNsPerMs + 1 : 0;
@@ -206,6 +244,7 @@ void CompletionQueue::sleep_until_enough(Waiter& waiter, std::uint64_t until_ns)
   (void)::poll(entries, can_sleep ? 2 : 0,
                static_cast<int>(std::min<std::uint64_t>(left_ms, INT_MAX)));
   const std::lock_guard lock(engine_.mutex());
+  engine_.leave_bell();
   Waiter** place = &waiters_;
   while (*place != &waiter) place = &(*place)->next;
   *place = waiter.next;
@@ -216,7 +255,7 @@ void CompletionQueue::sleep_until_enough(Waiter& waiter, std::uint64_t until_ns)
 
 bool CompletionQueue::make_sources() noexcept {
   if (sources_) return true;
-  if (!epoll_) return false;
+  if (!epoll_ && !make_fds()) return false;
   sources_ = ipc::UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
   if (!sources_) return false;
   add_to(sources_.get(), timer_.get(), EPOLLIN);
@@ -224,20 +263,26 @@ bool CompletionQueue::make_sources() noexcept {
   return true;
 }
 
-void CompletionQueue::sleep_until_something(std::uint64_t until_ns) noexcept {
+void CompletionQueue::sleep_until_something(std::uint64_t until_ns, bool reattach) noexcept {
   {
     const std::lock_guard lock(engine_.mutex());
-    if (pending() == 0) return;
+    if (pending() == 0 || anything_done()) return;
+    if (!epoll_) (void)make_fds();  // without it the sleep is short
     ++sleepers_;
+    wants_watch_ = true;
+    engine_.want_bell();
+    settle();
   }
+  engine_.advance(nullptr, reattach);  // the daemon rings from now on; what is done is signalled
   sleep(until_ns);
   const std::lock_guard lock(engine_.mutex());
+  engine_.leave_bell();
   --sleepers_;
   settle();
 }
 
 bool CompletionQueue::has_completed(std::uint64_t ticket, bool reattach) {
-  engine_.advance(nullptr, reattach);  // whoever drains is signalled
+  engine_.advance(nullptr, reattach, Look::lanes);  // whoever drains is signalled
   const std::lock_guard lock(engine_.mutex());
   const auto is_it = [ticket](const auto& batch) { return batch->completed.ticket == ticket; };
   return std::any_of(with_callback_.begin(), with_callback_.end(), is_it) ||
@@ -256,7 +301,7 @@ int CompletionQueue::fd() {
   {
     const std::lock_guard lock(engine_.mutex());
     if (!epoll_ && !make_fds()) return -1;
-    engine_.want_bell();
+    if (!std::exchange(is_given_out_, true)) engine_.want_bell();
   }
   engine_.advance(this, false);  // announces what is in shared_read already
   const std::lock_guard lock(engine_.mutex());
@@ -303,15 +348,16 @@ void CompletionQueue::hand_over(std::unique_ptr<AsyncBatch> batch) {
 }
 
 void CompletionQueue::signal() noexcept {
-  if (!event_ || signalled_) return;
+  if (!event_ || signalled_ || !has_listener()) return;
   signalled_ = ::eventfd_write(event_.get(), 1) == 0;
 }
 
 void CompletionQueue::settle() noexcept {
   tell_waiters();
-  if (anything_done() || (pending() != 0 && engine_.has_more())) return signal();
+  const bool is_news = anything_done() || (pending() != 0 && engine_.has_more());
   // Nothing will wake those any more who slept while another thread took the last batch.
-  if (pending() == 0 && sleepers_ != 0) return signal();
+  const bool is_over = pending() == 0 && sleepers_ != 0;
+  if (has_listener() && (is_news || is_over)) return signal();
   if (!signalled_) return;
   eventfd_t ignored = 0;
   (void)::eventfd_read(event_.get(), &ignored);

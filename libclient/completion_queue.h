@@ -4,8 +4,8 @@
 // The descriptor is an epoll instance over: an eventfd (something is done), the session's bell
 // (something may be done), its attach socket (the daemon has gone) and a timer (the next deadline).
 // The sockets leave the set when the session is given up, as they stay readable from then on.
-// Made at the first completion_fd() or wait(). Owned by its Client. Thread: any; the lists under
-// the engine's mutex.
+// Made at the first completion_fd(), or when a wait() has to sleep: until then the daemon is not
+// asked to ring. Owned by its Client. Thread: any; the lists under the engine's mutex.
 #pragma once
 
 #include <array>
@@ -16,6 +16,7 @@
 #include <span>
 
 #include "ipc/fd.h"
+#include "ipc/spin_budget.h"
 #include "libclient/async_engine.h"
 #include "simm/client.h"
 
@@ -60,6 +61,7 @@ public:
   void after_fork_child() noexcept;
 
 private:
+  class Spin;
   // A thread in wait_at_least() that sleeps. On its stack, and in the list for the time of a sleep.
   struct Waiter {
     std::size_t wanted = 0;
@@ -70,17 +72,19 @@ private:
 
   void watch_session(const std::shared_ptr<Session>& session, std::uint64_t next_look_ns) noexcept;
   bool make_fds();
+  // Somebody sleeps on the eventfd, or may.
+  [[nodiscard]] bool has_listener() const noexcept { return is_given_out_ || sleepers_ != 0; }
   std::size_t call_back();  // of the batches that are done: how many
   void settle() noexcept;   // after something was taken
   [[nodiscard]] bool anything_done() const noexcept {
     return !with_callback_.empty() || !without_callback_.empty();
   }
   void sleep(std::uint64_t until_ns) noexcept;
-  void sleep_until_something(std::uint64_t until_ns) noexcept;
+  void sleep_until_something(std::uint64_t until_ns, bool reattach) noexcept;
   bool make_sources() noexcept;
   [[nodiscard]] bool has_enough(std::size_t wanted) const noexcept;
   void tell_waiters() noexcept;
-  void sleep_until_enough(Waiter& waiter, std::uint64_t until_ns) noexcept;
+  void sleep_until_enough(Waiter& waiter, std::uint64_t until_ns, bool reattach) noexcept;
 
   AsyncEngine& engine_;
   std::atomic<std::size_t> pending_{0};
@@ -97,6 +101,8 @@ private:
   Waiter* waiters_ = nullptr;
   bool signalled_ = false;
   bool wants_watch_ = false;
+  bool is_given_out_ = false;             // completion_fd() was called
+  ipc::SpinBudget spin_budget_;           // of waits that are adaptive
   std::uint32_t sleepers_ = 0;            // threads in wait()
   std::uint64_t timer_ns_ = 0;            // what it is armed for
   std::uint32_t watched_generation_ = 0;  // of the session whose descriptors are in the set

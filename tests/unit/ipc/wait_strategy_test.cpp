@@ -95,7 +95,7 @@ TEST_CASE(
   fake_now_ns = 0;
   Rig rig;
   WaitStrategy wait(WaitMode::adaptive, &fake_now);
-  CHECK(wait.spin_budget_ns() == WaitStrategy::kSpinMaxNs);
+  CHECK(wait.spin_budget_ns() == simm::ipc::SpinBudget::kSpinMaxNs);
   rig.request();
   for (int i = 0; i < 10; ++i) {
     // Deadline in the past of the real clock, in the future of the fake one: sleeps end at once.

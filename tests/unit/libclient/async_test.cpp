@@ -5,6 +5,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -296,6 +298,32 @@ TEST_CASE("batches of any length and hundreds at once, staged and shared, all by
     }
     world.daemon->store()->clear();
   }
+}
+
+TEST_CASE("a wait() that does not sleep makes no descriptors, and asks for no bell") {
+  const auto descriptors = [] {
+    const std::filesystem::directory_iterator entries("/proc/self/fd");
+    return std::distance(begin(entries), end(entries));
+  };
+  World world(simm::WaitMode::spin);
+  const std::string_view key = "k";
+  std::vector<Completed> out(1);
+  const auto before = descriptors();
+  for (int i = 0; i < 10; ++i) {
+    PageResult result;
+    REQUIRE(world.client->exists_async({&key, 1}, {&result, 1}).has_value());
+    world.client->wait(60'000);
+    CHECK(world.client->drain(out) == 1);
+  }
+  CHECK(descriptors() == before);
+  // One that is asked for tells of what is done already.
+  PageResult result;
+  REQUIRE(world.client->exists_async({&key, 1}, {&result, 1}).has_value());
+  world.client->wait(60'000);
+  const int fd = world.client->completion_fd();
+  CHECK(readable(fd, 0));
+  CHECK(world.client->drain(out) == 1);
+  CHECK_FALSE(readable(fd, 0));
 }
 
 TEST_CASE("two Clients have completions of their own") {
