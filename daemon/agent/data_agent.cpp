@@ -132,7 +132,7 @@ void DataAgent::connect_network() noexcept {
 
 Outcome DataAgent::add_rdma(const DataAgentShared& shared, std::uint32_t index,
                             const RdmaRails& rails) {
-  return network_->add_rdma(rails.devices(), rails.speeds(), rails,
+  return network_->add_rdma(rails.devices(), rails.traits(), rails,
                             transport::RdmaCounters(shared.counters, numbered("rdma", index)));
 }
 

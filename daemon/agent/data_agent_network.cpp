@@ -54,10 +54,10 @@ DataAgentNetwork::DataAgentNetwork(const base::Config& config, const base::Clock
 }
 
 Outcome DataAgentNetwork::add_rdma(const std::vector<transport::RdmaDevice*>& rails,
-                                   const std::vector<std::uint64_t>& speeds,
+                                   const std::vector<transport::RailTraits>& traits,
                                    const transport::MemoryKeys& keys,
                                    const transport::RdmaCounters& counters) {
-  auto made = DataAgentRdma::make({config_, clock_, rails, speeds, keys, mover_, waiter_, counters,
+  auto made = DataAgentRdma::make({config_, clock_, rails, traits, keys, mover_, waiter_, counters,
                                    own_roster_, requester_rosters_,
                                    requester_ ? &*requester_ : nullptr, responder_.has_value()});
   if (!made) return std::move(made).error();

@@ -34,8 +34,8 @@ public:
                    bool serves);
   // At set-up, where this host has RDMA ports. `counters` are written by the agent.
   Outcome add_rdma(const std::vector<transport::RdmaDevice*>& rails,
-                   const std::vector<std::uint64_t>& speeds, const transport::MemoryKeys& keys,
-                   const transport::RdmaCounters& counters);
+                   const std::vector<transport::RailTraits>& traits,
+                   const transport::MemoryKeys& keys, const transport::RdmaCounters& counters);
 
   // The way to other daemons; null: it asks nobody.
   [[nodiscard]] transport::Requester* requester() noexcept {

@@ -10,13 +10,13 @@ namespace {
 constexpr std::size_t kRdmaLinkMessages = 8 * DataAgentRdma::kRdmaLinksMax;
 
 transport::RdmaRequesterConfig rdma_requester_config(const base::Config& config,
-                                                     std::vector<std::uint64_t> speeds) {
+                                                     std::vector<transport::RailTraits> traits) {
   transport::RdmaRequesterConfig result;
   result.links_max = DataAgentRdma::kRdmaLinksMax;
   result.credits = DataAgentRdma::kCredits;
   result.peer_detection_ns = config.cluster.detection_ms * base::kNsPerMs;
   result.inline_page_bytes = config.rdma.inline_bytes;
-  result.rail_speeds = std::move(speeds);
+  result.rails = std::move(traits);
   return result;
 }
 
@@ -53,7 +53,7 @@ Expected<std::unique_ptr<DataAgentRdma>> DataAgentRdma::make(const Setup& setup)
   if (done && setup.serves) done = made->make_ports(setup, made->serving_);
   if (!done) return std::move(done).error();
   if (setup.tcp != nullptr) {
-    made->requester_.emplace(rdma_requester_config(setup.config, setup.speeds), setup.clock,
+    made->requester_.emplace(rdma_requester_config(setup.config, setup.traits), setup.clock,
                              pointers(made->asking_), setup.keys, setup.mover, setup.links,
                              made->outgoing_, setup.counters);
     made->choice_.emplace(*made->requester_, *setup.tcp,

@@ -27,7 +27,7 @@ public:
     const base::Config& config;
     const base::Clock& clock;
     std::vector<transport::RdmaDevice*> rails;
-    std::vector<std::uint64_t> speeds;  // of those
+    std::vector<transport::RailTraits> traits;  // of those
     const transport::MemoryKeys& keys;
     transport::Mover& mover;
     base::Waiter& waiter;

@@ -64,7 +64,7 @@ Expected<std::unique_ptr<RdmaRails>> RdmaRails::open(
                           {"gid", (*device)->info().gid},
                           {"mtu", (*device)->info().mtu_bytes}});
     made->devices_.push_back(std::move(*device));
-    made->speeds_.push_back(nic.speed_mbit_s);
+    made->traits_.push_back({nic.speed_mbit_s, nic.numa_node});
     rails.push_back(i);
   }
   if (rails.empty()) {
@@ -145,6 +145,14 @@ std::size_t RdmaRails::remote(
     targets[i] = {part.keys.remote_address, part.bytes, part.keys.remote_key, 0};
   }
   return span.part_count;
+}
+
+transport::KeysFound RdmaRails::look(std::uint16_t rail,
+                                     const memory::Slice& slice) const noexcept {
+  const transport::ChunkTable* const chunks =
+      slice.region == nullptr ? nullptr : transport::chunks_of(*slice.region);
+  if (chunks == nullptr) return transport::KeysFound::failed;
+  return chunks->look(rail, slice.offset, slice.length);
 }
 
 }  // namespace simm

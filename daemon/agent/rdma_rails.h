@@ -13,6 +13,7 @@
 #include "daemon/base/config.h"
 #include "daemon/transport/rdma/device/nic_table.h"
 #include "daemon/transport/rdma/device/rdma_device.h"
+#include "daemon/transport/rdma/rdma_config.h"
 #include "daemon/transport/rdma/registration/chunk_registrar.h"
 #include "daemon/transport/rdma/registration/memory_keys.h"
 #include "daemon/transport/rdma/registration/region_nics.h"
@@ -30,8 +31,10 @@ public:
   ~RdmaRails() override;
 
   [[nodiscard]] std::vector<transport::RdmaDevice*> devices() const;
-  // In Mbit/s, by rail; 0: not known.
-  [[nodiscard]] const std::vector<std::uint64_t>& speeds() const noexcept { return speeds_; }
+  // By rail, speeds in Mbit/s.
+  [[nodiscard]] const std::vector<transport::RailTraits>& traits() const noexcept {
+    return traits_;
+  }
   // For the regions of clients.
   [[nodiscard]] memory::RegionAttach& regions() noexcept { return *regions_; }
   // Registers the pool, in the background, with all rails. Once, before the data agents run.
@@ -52,12 +55,14 @@ public:
       std::uint16_t rail, const memory::Slice& slice,
       std::span<transport::wire::RemoteTarget, transport::wire::kTargetsOfPageMax> targets)
       const noexcept override;
+  [[nodiscard]] transport::KeysFound look(std::uint16_t rail,
+                                          const memory::Slice& slice) const noexcept override;
 
 private:
   RdmaRails() = default;
 
   std::vector<std::unique_ptr<transport::RdmaDevice>> devices_;
-  std::vector<std::uint64_t> speeds_;
+  std::vector<transport::RailTraits> traits_;
   std::unique_ptr<transport::ChunkRegistrar> registrar_;
   std::unique_ptr<transport::RegionNics> regions_;
   std::span<std::byte> pool_;

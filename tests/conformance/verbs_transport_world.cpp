@@ -45,6 +45,9 @@ public:
     targets[0] = {region_->remote_address + slice.offset, slice.length, region_->remote_key, 0};
     return 1;
   }
+  KeysFound look(std::uint16_t, const simm::memory::Slice&) const noexcept override {
+    return KeysFound::all;
+  }
 
 private:
   RdmaDevice& serving_;

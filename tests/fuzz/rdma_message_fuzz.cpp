@@ -169,6 +169,9 @@ public:
     targets[0] = {slice.offset, slice.length, 1, 0};
     return 1;
   }
+  KeysFound look(std::uint16_t, const memory::Slice&) const noexcept override {
+    return KeysFound::all;
+  }
 };
 
 // Moves every page that is short enough, in extents of exactly its length, then answers.

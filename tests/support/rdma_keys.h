@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -51,7 +52,10 @@ public:
       std::uint16_t rail, const simm::memory::Slice& slice,
       std::span<simm::transport::wire::RemoteTarget, simm::transport::wire::kTargetsOfPageMax>
           targets) const noexcept override {
-    if (!knows_remote || rail == unknown_rail) return 0;
+    if (!knows_remote || rail == unknown_rail || rail == failed_rail) {
+      ++wishes.at(rail);
+      return 0;
+    }
     std::size_t count = 0;
     for (const Piece& piece : pieces_) {
       const std::uint64_t from = std::max(slice.offset, piece.from);
@@ -63,9 +67,19 @@ public:
     return count;
   }
 
+  simm::transport::KeysFound look(std::uint16_t rail,
+                                  const simm::memory::Slice&) const noexcept override {
+    if (rail == failed_rail) return simm::transport::KeysFound::failed;
+    const bool knows = knows_remote && rail != unknown_rail;
+    return knows ? simm::transport::KeysFound::all : simm::transport::KeysFound::later;
+  }
+
   bool knows_local = true;
   bool knows_remote = true;
   int unknown_rail = -1;  // of the asking end: knows nothing
+  int failed_rail = -1;   // nor will it
+  // Of the asking end: how often a rail was asked for what it does not know.
+  mutable std::array<std::uint32_t, 2> wishes{};
 
 private:
   struct Piece {

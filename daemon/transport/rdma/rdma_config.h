@@ -14,6 +14,12 @@ namespace simm::transport {
 // have found each other.
 inline constexpr std::uint64_t kStripeBytesMin = 8 * 1024 * 1024;
 
+// What decides which rail moves some bytes.
+struct RailTraits {
+  std::uint64_t speed = 0;  // in any unit; 0 counts as 1
+  std::int32_t node = -1;   // of NUMA; less than 0: near to all memory
+};
+
 struct RdmaRequesterConfig {
   std::uint32_t links_max = 64;
   std::uint32_t credits = 32;  // requests on their way on one link; at most wire::kRdmaSlotsMax
@@ -23,8 +29,7 @@ struct RdmaRequesterConfig {
   std::uint64_t inline_page_bytes = 4096;
   // Pages above this length are cut into stripes.
   std::uint64_t stripe_bytes_min = kStripeBytesMin;
-  // By rail, in any unit; what is not there, or 0, counts as 1.
-  std::vector<std::uint64_t> rail_speeds;
+  std::vector<RailTraits> rails;  // what is not there is as the default says
 };
 
 struct RdmaResponderConfig {

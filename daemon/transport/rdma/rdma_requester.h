@@ -1,7 +1,10 @@
 // RdmaRequester: the engine's end of the RDMA transport: links to the shards of other daemons, over
 // any of this daemon's ports (rails).
 //
-// A short request lives on the link with the least to do. The pages of a long one are shared out
+// A request goes over rails whose NICs know its memory, of those over the ones on the memory's NUMA
+// node, and of those over the ones with the least to do.
+//
+// A short request lives on one link. The pages of a long one are shared out
 // over all rails that lead there, by their speed and by what is out on them already; each rail
 // answers for its own pages, behind their data, and the engine hears one answer. When a rail fails,
 // the pages that were out on it are asked for again over another one: only when there is none, or
@@ -61,12 +64,21 @@ public:
 
 private:
   using PartState = RdmaBatch::PartState;
-  // The link of each rail that has least to do, of those that lead to a route and have credit.
+  // How well a rail can move some memory. Another class is no use while a better one has links.
+  enum class Fitness : std::uint8_t {
+    near,          // its NIC knows the memory, and is on the memory's node
+    far,           // ... and is on another one
+    near_unknown,  // its NIC does not know the memory yet
+    far_unknown,   // nor does that, or it never will
+  };
+  // Of each rail of one class the link that has least to do, of those that lead to a route and have
+  // credit.
   struct Choice {
     std::array<RdmaRequesterLink*, kRailsMax> links{};
     std::size_t count = 0;
     std::uint32_t credits = 0;  // that are free, of all links of the route
     bool is_reachable = false;
+    Fitness fitness = Fitness::far_unknown;
   };
 
   // RequesterEvents: of the links, about parts.
@@ -74,7 +86,11 @@ private:
   void on_fenced(RequestToken part, FenceCause cause) noexcept override;
 
   // rdma_requester_batches.cpp
-  [[nodiscard]] Choice choose(Route route) const noexcept;
+  // `slice`: of the first page; the others lie beside it, as a rule.
+  [[nodiscard]] Choice choose(Route route, const memory::Slice& slice) const noexcept;
+  [[nodiscard]] bool is_reachable(Route route) const noexcept;
+  [[nodiscard]] Fitness fitness_of(const RdmaRequesterLink& link,
+                                   const memory::Slice& slice) const noexcept;
   // Whether it is to be striped; then `choice` is left with the links whose rails can.
   [[nodiscard]] bool choose_stripes(const RdmaBatch& batch, Choice& choice) const noexcept;
   [[nodiscard]] std::uint64_t weight_of(const RdmaRequesterLink& link) const noexcept;

@@ -29,18 +29,41 @@ RdmaBatch* RdmaRequester::find(RequestToken token) noexcept {
 
 // ---- choosing ----
 
-RdmaRequester::Choice RdmaRequester::choose(Route route) const noexcept {
+bool RdmaRequester::is_reachable(Route route) const noexcept {
+  return std::any_of(links_.used().begin(), links_.used().end(),
+                     [route](const auto& link) { return link->leads_to(route); });
+}
+
+RdmaRequester::Fitness RdmaRequester::fitness_of(const RdmaRequesterLink& link,
+                                                 const memory::Slice& slice) const noexcept {
+  const std::uint16_t rail = link.channel().link().rail;
+  const std::int32_t node = rail < config_.rails.size() ? config_.rails[rail].node : -1;
+  const std::int32_t wanted = slice.region == nullptr ? -1 : slice.region->numa_node;
+  const bool is_near = node < 0 || wanted < 0 || node == wanted;
+  const KeysFound found = slice.length == 0 ? KeysFound::all : shared_.keys.look(rail, slice);
+  if (found == KeysFound::all) return is_near ? Fitness::near : Fitness::far;
+  // Where a near rail has failed, a far one is asked like it.
+  return is_near && found != KeysFound::failed ? Fitness::near_unknown : Fitness::far_unknown;
+}
+
+RdmaRequester::Choice RdmaRequester::choose(Route route,
+                                            const memory::Slice& slice) const noexcept {
   Choice choice;
   for (const auto& link : links_.used()) {
-    if (!link->channel().is_open()) continue;
-    const RdmaLink& to = link->channel().link();
-    if (Route{to.peer, to.shard} != route) continue;
+    if (!link->leads_to(route)) continue;
     choice.is_reachable = true;
     choice.credits += link->credits();
+    const Fitness fitness = fitness_of(*link, slice);
+    // A rail that would have to learn the memory first is not asked because a better one is busy.
+    const bool counts = link->credits() > 0 || fitness >= Fitness::near_unknown;
+    if (!counts || fitness > choice.fitness) continue;
+    if (fitness < choice.fitness) choice.count = 0;
+    choice.fitness = fitness;
     if (link->credits() == 0) continue;
+    const std::uint16_t rail = link->channel().link().rail;
     const auto known = std::span(choice.links).first(choice.count);
-    const auto same = std::find_if(known.begin(), known.end(), [&to](const auto* one) {
-      return one->channel().link().rail == to.rail;
+    const auto same = std::find_if(known.begin(), known.end(), [rail](const auto* one) {
+      return one->channel().link().rail == rail;
     });
     if (same == known.end()) {
       if (choice.count < choice.links.size()) choice.links[choice.count++] = link.get();
@@ -48,7 +71,7 @@ RdmaRequester::Choice RdmaRequester::choose(Route route) const noexcept {
       *same = link.get();
     }
   }
-  // Who has least to do comes first.
+  // The one with least to do comes first.
   std::sort(choice.links.begin(), choice.links.begin() + static_cast<std::ptrdiff_t>(choice.count),
             [](const auto* one, const auto* other) {
               return one->bytes_out() != other->bytes_out() ? one->bytes_out() < other->bytes_out()
@@ -59,7 +82,7 @@ RdmaRequester::Choice RdmaRequester::choose(Route route) const noexcept {
 
 std::uint64_t RdmaRequester::weight_of(const RdmaRequesterLink& link) const noexcept {
   const std::size_t rail = link.channel().link().rail;
-  const std::uint64_t speed = rail < config_.rail_speeds.size() ? config_.rail_speeds[rail] : 0;
+  const std::uint64_t speed = rail < config_.rails.size() ? config_.rails[rail].speed : 0;
   return speed == 0 ? 1 : speed;
 }
 
@@ -130,7 +153,7 @@ bool RdmaRequester::post_part(RdmaBatch& batch, std::uint8_t part,
 
 Status RdmaRequester::post(Route route, RequestToken token, const Request& request) noexcept {
   SIMM_CHECK(!request.pages.empty() && request.pages.size() <= ipc::kPagesPerSubmissionMax);
-  Choice choice = choose(route);
+  Choice choice = choose(route, request.pages.front().slice);
   if (!choice.is_reachable) return Status::unreachable;
   const bool has_credit = choice.count > 0 && choice.credits > request.credits_keep;
   if (!has_credit || free_.empty()) return Status::no_space;
@@ -153,6 +176,10 @@ Status RdmaRequester::post(Route route, RequestToken token, const Request& reque
     if (batch.parts[part].state == PartState::over) continue;
     ++batch.parts_open;
     is_on |= post_part(batch, part, *choice.links[part]);
+  }
+  // A short one has its choice of all.
+  for (std::size_t i = 1; batch.part_count == 1 && i < choice.count && !is_on; ++i) {
+    is_on = post_part(batch, 0, *choice.links[i]);
   }
   if (!is_on) return Status::unsupported;
   free_.pop_back();
@@ -202,7 +229,7 @@ void RdmaRequester::try_waiting(RdmaBatch& batch) noexcept {
       if (is_last) return;
       continue;
     }
-    const Choice choice = choose(batch.route);
+    const Choice choice = choose(batch.route, batch.pages[part.first_page].slice);
     bool is_on = false;
     for (std::size_t j = 0; j < choice.count && !is_on; ++j) {
       is_on = post_part(batch, i, *choice.links[j]);
@@ -248,7 +275,7 @@ void RdmaRequester::on_fenced(RequestToken part, FenceCause cause) noexcept {
   // Again over another rail, unless nobody waits for it any more.
   RdmaBatch::Part& fenced = batch.parts[number];
   const bool is_wanted = !batch.is_reset && !batch.is_cancelled && !batch.is_fenced;
-  if (is_wanted && !fenced.is_second_try && choose(batch.route).is_reachable) {
+  if (is_wanted && !fenced.is_second_try && is_reachable(batch.route)) {
     fenced.is_second_try = true;
     fenced.state = PartState::waiting;
     shared_.counters.asked_again.add(1);

@@ -53,6 +53,10 @@ bool RdmaRequesterLink::open(std::unique_ptr<RdmaLink>& link, base::TimeNs now_n
   return true;
 }
 
+bool RdmaRequesterLink::leads_to(Route route) const noexcept {
+  return channel_.is_open() && Route{channel_.link().peer, channel_.link().shard} == route;
+}
+
 // ---- requests ----
 
 bool RdmaRequesterLink::knows(const PageRequest& page) const noexcept {

@@ -51,6 +51,9 @@ public:
   [[nodiscard]] RdmaChannel& channel() noexcept { return channel_; }
   [[nodiscard]] const RdmaChannel& channel() const noexcept { return channel_; }
 
+  // Requests for that route can go over it.
+  [[nodiscard]] bool leads_to(Route route) const noexcept;
+
   [[nodiscard]] std::uint32_t in_flight() const noexcept { return in_flight_; }
   [[nodiscard]] std::uint32_t credits() const noexcept { return free_count_; }
   // Payload of the requests that are out.

@@ -79,7 +79,7 @@ void RdmaRequester::lose_stripe(RdmaBatch& batch, std::uint8_t part) noexcept {
 
 // Nothing of it is under way now. False: nobody waits for it, or nobody is there to be asked.
 bool RdmaRequester::ask_whole(RdmaBatch& batch) noexcept {
-  if (batch.is_reset || batch.is_cancelled || !choose(batch.route).is_reachable) {
+  if (batch.is_reset || batch.is_cancelled || !is_reachable(batch.route)) {
     batch.is_fenced |= !batch.is_cancelled;
     return false;
   }

@@ -57,6 +57,20 @@ KeysFound ChunkTable::find(std::uint32_t rail, std::uint64_t offset, std::uint64
   return found;
 }
 
+KeysFound ChunkTable::look(std::uint32_t rail, std::uint64_t offset,
+                           std::uint64_t bytes) const noexcept {
+  SIMM_CHECK(ipc::range_within(offset, bytes, bytes_));
+  KeysFound found = KeysFound::all;
+  if (bytes == 0) return found;
+  const std::uint64_t last = (offset + bytes - 1) / kRegisteredChunkBytes;
+  for (std::uint64_t chunk = offset / kRegisteredChunkBytes; chunk <= last; ++chunk) {
+    const ChunkState its = state(static_cast<std::uint32_t>(chunk), rail);
+    if (its == ChunkState::registered) continue;
+    found = std::max(found, its == ChunkState::failed ? KeysFound::failed : KeysFound::later);
+  }
+  return found;
+}
+
 KeysFound ChunkTable::find_in(std::uint32_t chunk, std::uint32_t rail, ChunkKeys& keys) noexcept {
   Cell& of = cell(chunk, rail);
   const ChunkState state = of.state.load(std::memory_order_acquire);

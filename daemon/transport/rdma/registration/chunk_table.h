@@ -63,6 +63,10 @@ public:
   KeysFound find(std::uint32_t rail, std::uint64_t offset, std::uint64_t bytes,
                  KeyedSpan& span) noexcept;
 
+  // The same for who may choose another rail: nothing is asked for. `failed` when any of it has.
+  [[nodiscard]] KeysFound look(std::uint32_t rail, std::uint64_t offset,
+                               std::uint64_t bytes) const noexcept;
+
   // Of the whole range: all, or what keeps it from that: chunks that have failed, and are asked for
   // by this, or else chunks that come later by themselves.
   [[nodiscard]] KeysFound find_whole(std::uint32_t rail) noexcept;

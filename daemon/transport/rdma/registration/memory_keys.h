@@ -10,6 +10,7 @@
 
 #include "daemon/memory/region.h"
 #include "daemon/transport/rdma/device/rdma_work.h"
+#include "daemon/transport/rdma/registration/chunk_table.h"
 #include "daemon/transport/rdma/registration/remote_target.h"
 
 namespace simm::transport {
@@ -26,6 +27,9 @@ public:
   [[nodiscard]] virtual std::size_t remote(
       std::uint16_t rail, const memory::Slice& slice,
       std::span<wire::RemoteTarget, wire::kTargetsOfPageMax> targets) const noexcept = 0;
+  // Whether remote() has an answer: all, later, or failed. Unlike that, it asks for nothing.
+  [[nodiscard]] virtual KeysFound look(std::uint16_t rail,
+                                       const memory::Slice& slice) const noexcept = 0;
 };
 
 }  // namespace simm::transport

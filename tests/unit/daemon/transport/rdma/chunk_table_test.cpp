@@ -131,4 +131,16 @@ TEST_CASE("work bell: a ring that came before the wait ends it") {
   bell.wait(simm::base::kNoDeadline);
 }
 
+TEST_CASE("chunk table: a look says what there is and asks for nothing") {
+  WorkBell bell;
+  ChunkTable table(3 * kGiB, 1, bell);
+  register_as(table, 0, 0, 1);
+  CHECK(table.look(0, kGiB - 2, 2) == KeysFound::all);
+  CHECK(table.look(0, kGiB - 1, 2) == KeysFound::later);
+  table.set_state(1, 0, ChunkState::failed);
+  CHECK(table.look(0, kGiB - 1, 2) == KeysFound::failed);
+  CHECK(table.look(0, 3 * kGiB, 0) == KeysFound::all);
+  CHECK_FALSE(table.take_wishes());
+}
+
 }  // namespace chunk_table_test

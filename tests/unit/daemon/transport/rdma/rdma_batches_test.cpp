@@ -161,7 +161,7 @@ TEST_CASE("rdma batches: short requests stay whole, and take turns") {
 
 TEST_CASE("rdma batches: a rail of three times the speed gets three times the bytes") {
   RdmaEndsConfig config;
-  config.asking.rail_speeds = {300'000, 100'000};
+  config.asking.rails = {{300'000}, {100'000}};
   Scene scene(config);
   scene.dial_both();
   REQUIRE(scene.post(ipc::Opcode::get) == Status::ok);
@@ -298,6 +298,58 @@ TEST_CASE("rdma batches: a cancel reaches all parts, and there is one answer") {
       std::count_if(scene.answers.last.begin(), scene.answers.last.end(),
                     [](const PageReply& reply) { return reply.status == Status::cancelled; });
   CHECK(cancelled == kPages);
+}
+
+TEST_CASE("rdma batches: a short request goes over a rail that knows its memory") {
+  for (const int unknown : {0, 1}) {
+    CAPTURE(unknown);
+    Scene scene;
+    scene.dial_both();
+    scene.ends.keys.unknown_rail = unknown;
+    // Also while the rail that knows it has more to do.
+    for (RequestToken token = 1; token <= 8; ++token) {
+      CHECK(scene.post(ipc::Opcode::get, 1, token) == Status::ok);
+    }
+    REQUIRE(scene.ends.turn_until([&] { return scene.answers.replied.size() == 8; }, 50'000));
+  }
+}
+
+TEST_CASE("rdma batches: bytes stay on the rails of their memory's NUMA node") {
+  RdmaEndsConfig config;
+  config.asking.rails = {{0, 0}, {0, 1}};
+  for (const std::int16_t node : {std::int16_t{0}, std::int16_t{1}}) {
+    CAPTURE(node);
+    Scene scene(config);
+    scene.memory.region.numa_node = node;
+    scene.dial_both();
+    REQUIRE(scene.post(ipc::Opcode::get) == Status::ok);
+    REQUIRE(scene.is_answered());
+    CHECK(scene.store.sizes == std::vector<std::size_t>{kPages});
+    scene.check_slices();
+    // Of memory of an unknown node both rails move a part.
+    scene.memory.region.numa_node = -1;
+    REQUIRE(scene.post(ipc::Opcode::get, kPages, 2) == Status::ok);
+    REQUIRE(scene.ends.turn_until([&] { return scene.answers.replied.size() == 2; }, 50'000));
+    CHECK(scene.store.sizes.size() == 3);
+  }
+}
+
+TEST_CASE("rdma batches: a far rail is asked to know memory only where the near one can not") {
+  RdmaEndsConfig config;
+  config.asking.rails = {{0, 0}, {0, 1}};
+  Scene scene(config);
+  scene.memory.region.numa_node = 0;
+  scene.dial_both();
+  scene.ends.keys.knows_remote = false;
+  CHECK(scene.post(ipc::Opcode::get, 1) == Status::unsupported);
+  CHECK(scene.ends.keys.wishes == std::array<std::uint32_t, 2>{1, 0});
+  scene.ends.keys.failed_rail = 0;
+  CHECK(scene.post(ipc::Opcode::get, 1) == Status::unsupported);
+  CHECK(scene.ends.keys.wishes[1] == 1);
+  // The far one carries it as soon as it knows it.
+  scene.ends.keys.knows_remote = true;
+  CHECK(scene.post(ipc::Opcode::get, 1) == Status::ok);
+  REQUIRE(scene.is_answered());
 }
 
 }  // namespace rdma_batches_test
