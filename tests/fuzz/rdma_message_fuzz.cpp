@@ -280,7 +280,7 @@ struct World {
   ScriptedPort responder_port;
   FuzzRegion memory;
   FuzzServer server;
-  FuzzRequester requester;
+  FuzzRequester engine;
   OwnRoster own_roster{1};
   RequesterRosters requester_rosters{1};
   RdmaLinkMailbox requester_mail{2};
@@ -489,8 +489,8 @@ void fuzz_requester(World& world, Input input, bool is_framed, ipc::Opcode opcod
   request.header.opcode = opcode;
   request.pages = pages;
   world.memory.begin();
-  world.requester.ended = 0;
-  world.requester.connect(world.requester, nullptr);
+  world.engine.ended = 0;
+  world.requester.connect(world.engine, nullptr);
   auto link = make_link(world.requester_port);
   SIMM_CHECK(world.requester_mail.control_add(link));
   // The request is out before the first message comes.
@@ -504,7 +504,7 @@ void fuzz_requester(World& world, Input input, bool is_framed, ipc::Opcode opcod
     world.requester.do_work();
     SIMM_CHECK(++turns < 100'000);
   }
-  SIMM_CHECK(world.requester.ended == 1);
+  SIMM_CHECK(world.engine.ended == 1);
   world.memory.check();
 }
 
