@@ -178,7 +178,7 @@ static_assert(kLaneBytes == 438272);
 enum class SessionState : std::uint32_t {
   starting = 0,
   open = 1,
-  draining = 2,  // no new submissions are taken; what is in shared_read completes
+  draining = 2,  // no new submissions are taken; what is in flight completes
   closed = 3,
   poisoned = 4,  // poison_reason says why; nothing will complete any more
 };

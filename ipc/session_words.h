@@ -80,7 +80,7 @@ public:
     return sleeping_.load_seq_cst() != 0 && sleeping_.exchange_seq_cst(0) != 0;
   }
 
-  // Whether submissions in shared_read can still complete. ok: open or draining. poisoned.
+  // Whether submissions in flight can still complete. ok: open or draining. poisoned.
   // invalid_state: closed, or not open yet. unreachable: mark_lost() was called.
   [[nodiscard]] Status usable() const noexcept {
     if (lost_.load(std::memory_order_seq_cst)) return Status::unreachable;

@@ -59,7 +59,7 @@ void AsyncEngine::start(std::unique_ptr<AsyncBatch> batch, bool reattach) {
   arrived_.push_back(batch.get());
   batch->queue->want_watch();
   batch->queue->add_pending(*batch);
-  (void)batch.release();  // arrived_, waiting_, then the lane's in-shared read table know it
+  (void)batch.release();  // arrived_, waiting_, then the lane's in-flight table know it
   work(lock, nullptr, reattach, Look::lanes);
 }
 
@@ -146,7 +146,7 @@ void AsyncEngine::tell_queues() noexcept {
 }
 
 // Before the lanes are looked at and announce their sleep: a message that comes later stays. A
-// session that has ended is given up here also when nothing is in shared_read: otherwise its
+// session that has ended is given up here also when nothing is in flight: otherwise its
 // sockets would keep the descriptors readable for ever.
 void AsyncEngine::look_at_session() noexcept {
   if (!bell_wanted()) return;
@@ -226,7 +226,7 @@ void AsyncEngine::end_hung_up(Lane& lane, std::uint64_t now_ns) noexcept {
   driver_.give_up(lane, poisoned ? Status::poisoned : Status::unreachable);
 }
 
-// The daemon is alive and of no use. What can not be made safe stays in shared_read until it hangs
+// The daemon is alive and of no use. What can not be made safe stays in flight until it hangs
 // up.
 void AsyncEngine::end_lane(Lane& lane, Status reason) noexcept {
   link_.lost(lane.generation());
@@ -314,7 +314,7 @@ std::uint64_t AsyncEngine::next_look_ns() noexcept {
   for (std::uint32_t i = 0; i < pool_.async_count(); ++i) {
     Lane& lane = pool_.async_lane(i);
     // A session that was given up: nobody's descriptor may tell of its end. The times of what is in
-    // shared read there may have passed, and would make the timer readable for as long as it lasts.
+    // flight there may have passed, and would make the timer readable for as long as it lasts.
     const bool leaving = !lane.idle() && lane.generation() != link_.generation();
     if (leaving) next_ns = std::min(next_ns, ipc::monotonic_now_ns() + kWaitingLookNs);
     for (std::uint32_t sequence = lane.head; !leaving && sequence != lane.tail; ++sequence) {

@@ -89,7 +89,7 @@ private:
   void step(bool reattach);
   void look_at_session() noexcept;
   void watch(Lane& lane, std::uint64_t now_ns) noexcept;
-  // The daemon has hung up: ends the lane once nothing can touch the pages in shared_read any more.
+  // The daemon has hung up: ends the lane once nothing can touch the pages in flight any more.
   void end_hung_up(Lane& lane, std::uint64_t now_ns) noexcept;
   void end_lane(Lane& lane, Status reason) noexcept;
   void submit_waiting(bool reattach, std::uint64_t now_ns);

@@ -16,7 +16,7 @@ namespace {
 
 // After Opened the daemon may have large regions to map; it does so without holding anybody up.
 constexpr std::uint64_t kRestoreTimeoutNs = 30'000'000'000;
-// Requests in shared_read while restoring: bounded by the socket's buffer, and by this.
+// Requests in flight while restoring: bounded by the socket's buffer, and by this.
 constexpr std::size_t kUnansweredMax = 32;
 
 }  // namespace

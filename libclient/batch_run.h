@@ -1,5 +1,5 @@
 // BatchRun: one call of any length on its way: which pages were submitted, how many submissions are
-// in shared_read, and what stopped it. On the caller's stack, or owned by an asynchronous batch.
+// in flight, and what stopped it. On the caller's stack, or owned by an asynchronous batch.
 // Thread: the one that holds the lane it runs on.
 #pragma once
 

@@ -303,7 +303,7 @@ int CompletionQueue::fd() {
     if (!epoll_ && !make_fds()) return -1;
     if (!std::exchange(is_given_out_, true)) engine_.want_bell();
   }
-  engine_.advance(this, false);  // announces what is in shared_read already
+  engine_.advance(this, false);  // announces what is in flight already
   const std::lock_guard lock(engine_.mutex());
   settle();
   return epoll_.get();

@@ -1,5 +1,5 @@
 // Lane: one lane of the session with everything libclient keeps about it: which submissions are in
-// shared read, for which call, and which descriptors, key bytes and staging memory they use.
+// flight, for which call, and which descriptors, key bytes and staging memory they use.
 //
 // A lane is borrowed (LanePool) and then belongs to one thread. It is bound to the session that was
 // attached when it was last used; a lane of an old session is bound anew when it is idle.
@@ -78,7 +78,7 @@ public:
   [[nodiscard]] std::uint32_t generation() const noexcept {
     return session ? session->generation() : 0;
   }
-  // Nothing is in shared_read (the old session's work was completed or given up).
+  // Nothing is in flight (the old session's work was completed or given up).
   void bind(std::shared_ptr<Session> to);
   // Gives up what is bound: the session reference, staging memory and all bookkeeping.
   void unbind() noexcept;

@@ -1,6 +1,6 @@
 // LaneDriver: moves calls through a borrowed lane: writes submissions, reads completions, copies
 // the bytes of staged regions, and, when the daemon does not answer, makes the pages of what is in
-// shared read safe before the call may end.
+// flight safe before the call may end.
 //
 // Thread: the one that borrowed the lane. No allocation and no lock, except while a lane gets its
 // staging memory and when an address is looked up in another region than the last one.
@@ -37,9 +37,9 @@ public:
   }
 
   enum class Push : std::uint8_t {
-    pushed,        // one submission more is in shared_read; the caller rings the daemon
+    pushed,        // one submission more is in flight; the caller rings the daemon
     nothing_left,  // the rest of the run is submitted or has its results
-    no_room,       // not before something in shared_read has completed, or staging memory is there
+    no_room,       // not before something in flight has completed, or staging memory is there
   };
   Push push_next(Lane& lane, BatchRun& run) noexcept;
 
@@ -51,20 +51,20 @@ public:
   // broken: the session is of no use.
   [[nodiscard]] bool collect(Lane& lane, std::uint64_t copy_bytes_max = UINT64_MAX) noexcept;
 
-  // When something in shared_read on the lane is overdue, so that the daemon must be stopped:
+  // When something in flight on the lane is overdue, so that the daemon must be stopped:
   // kNoDeadline where nothing is. Later than before when the daemon has told of progress.
   [[nodiscard]] std::uint64_t overdue_ns(Lane& lane, std::uint64_t now_ns) noexcept;
   // Waits until there is a completion (ok), or says why there will be none: timeout (something is
   // overdue), or unreachable or poisoned when the daemon has hung up.
   [[nodiscard]] Status wait(Lane& lane, std::uint64_t now_ns) noexcept;
 
-  // Tries to make the pages of everything in shared_read on the lane safe from a daemon that is
+  // Tries to make the pages of everything in flight on the lane safe from a daemon that is
   // alive. False when some can not be: then nothing of the lane may be given up yet.
   [[nodiscard]] bool take_back_all(Lane& lane) noexcept;
   // Ends what the daemon does for the run on the lane without the daemon's answers, as far as
   // nothing of the caller's memory is within its reach. The rest goes on.
   void abandon_answers(Lane& lane, BatchRun& run) noexcept;
-  // Ends everything in shared_read with that result and unbinds the lane. The daemon has hung up,
+  // Ends everything in flight with that result and unbinds the lane. The daemon has hung up,
   // or take_back_all() said true.
   void give_up(Lane& lane, Status reason) noexcept;
 

@@ -37,7 +37,7 @@ Status LaneDriver::wait(Lane& lane, std::uint64_t now_ns) noexcept {
     const Status waited = strategy->wait(*lane.ring, session.words(), now_ns + kLookIntervalNs);
     if (waited == Status::ok) return Status::ok;
     // The daemon closed, poisoned or lost the session. The hang-up is the fence: until then it may
-    // still be finishing what is in shared_read.
+    // still be finishing what is in flight.
     const bool ending = waited != Status::timeout;
     if (session.hung_up(ending ? kHangUpWaitMs : 0)) {
       if (lane.ring->has_completion()) return Status::ok;

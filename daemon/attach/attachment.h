@@ -5,7 +5,7 @@
 //     └─────────┴──────────┴─ closed  └─────────┴────────┴─► draining ─► closed
 //
 // Until `opening` nothing outside this object knows of it, and whatever goes wrong just closes the
-// socket. Afterwards it closes through the data plane: no new submissions, what is in shared_read
+// socket. Afterwards it closes through the data plane: no new submissions, what is in flight
 // ends, then memory and regions are freed. One request of a client is handled at a time; the next
 // one waits in its socket, so a client that floods only waits for itself.
 //
@@ -91,7 +91,7 @@ public:
   void close(const char* cause, ipc::PoisonReason poison = ipc::PoisonReason::none) {
     end(cause, poison, false);
   }
-  // The same, by a daemon that stops: the client still waits for what it has in shared_read.
+  // The same, by a daemon that stops: the client still waits for what it has in flight.
   void shut_down() { end("shutdown", ipc::PoisonReason::none, true); }
 
   // Answers of the data plane.

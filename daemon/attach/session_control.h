@@ -55,7 +55,7 @@ public:
                           std::unique_ptr<memory::RegionMemory> region) = 0;
   // Answered when no operation uses it any more; new ones are refused at once.
   virtual void remove_region(std::uint64_t session_id, ipc::RegionHandle handle) = 0;
-  // Takes no new submissions. What is in shared_read completes, bounded by its deadlines while the
+  // Takes no new submissions. What is in flight completes, bounded by its deadlines while the
   // client waits for it, and else soon (kGoneClientNs). `poison`: the control thread found the
   // breach. Answered by on_session_gone().
   virtual void close_session(std::uint64_t session_id, ipc::PoisonReason poison,

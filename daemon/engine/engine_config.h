@@ -9,9 +9,8 @@
 namespace simm::engine {
 
 struct EngineConfig {
-  std::uint32_t operations =
-      1024;  // batches in shared_read; each costs memory only where it is used
-  // Messages in shared_read or waiting for credit. One for each operation is kept for its first
+  std::uint32_t operations = 1024;  // batches in flight; each costs memory only where it is used
+  // Messages in flight or waiting for credit. One for each operation is kept for its first
   // message, as far as half of them go: many messages of some operations keep none of the others
   // waiting.
   std::uint32_t requests = 4096;

@@ -83,7 +83,7 @@ public:
   int expire_held(base::TimeNs now_ns) noexcept;
   [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept;
 
-  // The client leaves, or has to: what is in shared_read has its time if the client `waits` for it.
+  // The client leaves, or has to: what is in flight has its time if the client `waits` for it.
   void drain(bool waits) noexcept;
   void poison(ipc::PoisonReason reason) noexcept;
 

@@ -24,7 +24,7 @@ struct SessionCommand {
   };
   Kind kind = Kind::attach;
   ipc::PoisonReason reason = ipc::PoisonReason::none;
-  bool client_waits = false;  // drain: for what is in shared_read
+  bool client_waits = false;  // drain: for what is in flight
   ipc::RegionHandle handle = ipc::kNoRegion;
   Session* session = nullptr;
   memory::RegionMemory* region = nullptr;

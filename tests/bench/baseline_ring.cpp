@@ -1,6 +1,6 @@
 // Baseline of ipc.noop_p50: a bare pair of single-producer single-consumer rings between two
 // processes, 64-byte submissions one way and 32-byte completions back, both sides spinning, one
-// message in shared_read. Nothing is validated.
+// message in flight. Nothing is validated.
 //   baseline_ring MESSAGES CPU_CLIENT CPU_SERVER      (CPU -1: not pinned). One JSON line.
 #include <sched.h>
 #include <sys/mman.h>

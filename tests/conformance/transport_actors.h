@@ -108,7 +108,7 @@ public:
   Asked& at(RequestToken token) { return *asked_.at(token); }
   bool is_over(RequestToken token) { return at(token).is_over; }
   std::size_t open() const;
-  // Everything in shared_read is over within `turns` turns of the world.
+  // Everything in flight is over within `turns` turns of the world.
   void settle(int turns = 20'000);
   // Slices of finished requests still hold what was written into them after the end.
   void check_canaries();

@@ -17,7 +17,7 @@
 // alive costs 100 ms more. The one exception is memory that can not be taken back from such a
 // daemon: see StoppedDaemon.
 //
-// Daemon gone: calls in shared_read complete with `unreachable`, and so does every later call,
+// Daemon gone: calls in flight complete with `unreachable`, and so does every later call,
 // within microseconds, until a daemon is there again. Calls then re-attach on their way (at most
 // one try per 100 ms, no thread), register all regions and open all namespaces again.
 //
@@ -25,7 +25,7 @@
 // thread ends at its next cancellation point behind the call. Callbacks are part of the call.
 //
 // Fork: the child has no session (its copy is closed at fork, the parent is untouched); its first
-// call attaches anew. Batches in shared_read at fork belong to the parent alone.
+// call attaches anew. Batches in flight at fork belong to the parent alone.
 //
 // No exception leaves a method, apart from what a callback throws: it leaves poll() or wait(), and
 // the callbacks that were not called are called by the next one.

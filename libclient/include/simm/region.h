@@ -81,7 +81,7 @@ public:
   [[nodiscard]] bool huge_pages() const noexcept;
   [[nodiscard]] bool valid() const noexcept;  // registered and not deregistered
 
-  // Refuses new operations on the region, waits until its own operations in shared_read are
+  // Refuses new operations on the region, waits until its own operations in flight are
   // completed (at most their deadline plus the fence grace; see StoppedDaemon for the exception),
   // then makes the daemon forget it (at most connect_timeout_ms, after which the session is given
   // up). Memory that libclient allocated is unmapped with the last handle, so data() stays readable

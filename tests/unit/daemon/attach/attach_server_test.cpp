@@ -498,8 +498,7 @@ TEST_CASE("draining accepts nobody, closes all sessions and says when they are g
   world.plane.holding = true;
   int empty = 0;
   world.server.drain([&] { ++empty; });
-  CHECK(world.plane.waits ==
-        std::vector<bool>{true});  // it has drain_ms for what is in shared_read
+  CHECK(world.plane.waits == std::vector<bool>{true});  // it has drain_ms for what is in flight
   CHECK(world.hung_up(half));
   world.settle();
   CHECK(empty == 0);

@@ -80,7 +80,7 @@ public:
   std::deque<std::function<void()>> answers;
   std::vector<std::uint64_t> opened, closed;
   std::vector<ipc::PoisonReason> poisons;
-  std::vector<bool> waits;  // whether the client waits for what is in shared_read
+  std::vector<bool> waits;  // whether the client waits for what is in flight
   std::vector<base::NamespaceId> name_spaces;
   std::vector<std::unique_ptr<memory::RegionMemory>> regions;
 };

@@ -144,7 +144,7 @@ struct Rig {
                                                 control,
                                                 session::SessionCounters(counters, "session"));
   }
-  // Takes every client down; what they have in shared_read is completed.
+  // Takes every client down; what they have in flight is completed.
   ~Rig() {
     for (const auto& client : clients) command(client->session.get(), Kind::drain);
     engine.complete_all();
