@@ -21,8 +21,9 @@ inline constexpr std::uint64_t kOperationCost = 4096;
 inline constexpr std::uint64_t kPageCost = 1024;
 // Of the operations of a data agent a tenant may have this many times those that nobody uses.
 inline constexpr std::uint64_t kShareFactor = 4;
-// Credit of one round, and the most that may be saved up.
-inline constexpr std::int64_t kQuantum = 8 << 20;
+// Credit of one round, and the most that may be saved up: less than the dearest batch without bytes
+// costs, so that a tenant waits for one such batch of another one, not for several.
+inline constexpr std::int64_t kQuantum = 1 << 20;
 
 struct TenantShare {
   base::TenantId tenant;
