@@ -88,7 +88,11 @@ void Membership::restore(const std::vector<DaemonIdentity>& retired) {
 
 void Membership::retire(const DaemonIdentity& identity) {
   retired_.push_back(identity);
-  if (retired_.size() > kRetiredMax) retired_.erase(retired_.begin());
+  if (retired_.size() <= kRetiredMax) return;
+  // Many nodes that start anew at once must not push out a storage daemon, which has had slots.
+  const auto node = std::find_if(retired_.begin(), retired_.end(),
+                                 [](const auto& known) { return known.role == ClusterRole::node; });
+  retired_.erase(node == retired_.end() ? retired_.begin() : node);
 }
 
 bool Membership::is_retired(const DaemonIdentity& identity) const {

@@ -403,6 +403,21 @@ TEST_CASE("what a member says about itself is checked, and the tables have an en
   CHECK(small.retired().back() == storage("s1", 100 + kRetiredMax + 9));
 }
 
+TEST_CASE("nodes that start anew push no storage daemon out of those that are remembered") {
+  using namespace membership_test;
+  Fixture f;
+  std::vector<DaemonIdentity> retired = {storage("s1", 1)};
+  for (std::uint64_t i = 0; i < 2 * kRetiredMax; ++i) {
+    retired.push_back({incarnation(100 + i), ClusterRole::node, "n" + std::to_string(i)});
+  }
+  f.membership.restore(retired);
+  CHECK(f.membership.retired().size() == kRetiredMax);
+  CHECK(f.membership.retired().front() == storage("s1", 1));
+  CHECK(f.membership.retired().back() == retired.back());
+  // Its place was another one's before all these nodes came.
+  CHECK(f.join(1, storage("s1", 1)) == Kind::refused_for_ever);
+}
+
 TEST_CASE("there are never more owners than a map holds, whichever way they come") {
   using namespace membership_test;
   Fixture f;
