@@ -141,6 +141,7 @@ std::string errors_text(const base::ErrorLog& errors, base::TimeNs now_ns) {
     all.push_back({{"site", entry.site},
                    {"status", status_name(entry.status)},
                    {"text", entry.text},
+                   {"first_from", entry.first_from},
                    {"count", entry.count},
                    {"first_ms_ago", (now_ns - entry.first_ns) / base::kNsPerMs},
                    {"last_ms_ago", (now_ns - entry.last_ns) / base::kNsPerMs}});

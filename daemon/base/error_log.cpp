@@ -34,7 +34,8 @@ ErrorLog::ErrorLog(const Clock& clock)
       table_(std::make_unique<std::array<Entry, kDistinctErrorsMax>>()),
       sites_(std::make_unique<std::array<Site, kSitesMax>>()) {}
 
-bool ErrorLog::record(std::string_view site, Status status, std::string_view text) noexcept {
+bool ErrorLog::record(std::string_view site, Status status, std::string_view text,
+                      std::string_view first_from) noexcept {
   const std::uint64_t parts[] = {payload_digest(site.data(), site.size()),
                                  payload_digest(text.data(), text.size()),
                                  static_cast<std::uint64_t>(status)};
@@ -57,6 +58,7 @@ bool ErrorLog::record(std::string_view site, Status status, std::string_view tex
     entry.status = static_cast<std::int32_t>(status);
     copy_clean(entry.site, site);
     copy_clean(entry.text, text);
+    copy_clean(entry.first_from, first_from);
     entry.ready.store(true, std::memory_order_release);
     return true;
   }
@@ -85,7 +87,7 @@ std::vector<ErrorEntry> ErrorLog::entries() const {
   for (const Entry& entry : *table_) {
     if (!entry.ready.load(std::memory_order_acquire)) continue;
     all.push_back({entry.site.data(), static_cast<Status>(entry.status), entry.text.data(),
-                   entry.count.load(std::memory_order_relaxed),
+                   entry.first_from.data(), entry.count.load(std::memory_order_relaxed),
                    entry.first_ns.load(std::memory_order_relaxed),
                    entry.last_ns.load(std::memory_order_relaxed)});
   }

@@ -25,7 +25,8 @@ namespace simm::base {
 struct ErrorEntry {
   std::string site;  // where: a dotted name of ours
   Status status = Status::ok;
-  std::string text;  // sanitised
+  std::string text;        // sanitised
+  std::string first_from;  // the same; empty: from nowhere
   std::uint64_t count = 0;
   TimeNs first_ns = 0;
   TimeNs last_ns = 0;
@@ -35,13 +36,17 @@ class ErrorLog {
 public:
   static constexpr std::size_t kSiteBytesMax = 40;
   static constexpr std::size_t kTextBytesMax = 200;
+  static constexpr std::size_t kFromBytesMax = 120;
 
   explicit ErrorLog(const Clock& clock);
 
   // `site` is a name of ours ("control.attach"); `text` may hold words of a client and is sanitised
   // and cut here. Never put key bytes into it.
+  // `first_from`: where it came from, kept of the first one only and no part of the identity, so
+  // that however many strangers say the same, that is one error.
   // True when this error is new: the moment to write a log line about it.
-  bool record(std::string_view site, Status status, std::string_view text) noexcept;
+  bool record(std::string_view site, Status status, std::string_view text,
+              std::string_view first_from = {}) noexcept;
 
   // A snapshot, in the order of first appearance.
   [[nodiscard]] std::vector<ErrorEntry> entries() const;
@@ -62,6 +67,7 @@ private:
     std::int32_t status = 0;
     std::array<char, kSiteBytesMax> site{};
     std::array<char, kTextBytesMax> text{};
+    std::array<char, kFromBytesMax> first_from{};
   };
 
   struct Site {

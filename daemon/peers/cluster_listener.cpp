@@ -148,11 +148,13 @@ void ClusterListener::on_hello_over(std::uint64_t id, const cluster::SocketAddre
   accept_when_possible();
   if (!result) {
     refused_.add();
-    // Without the port, which would make each attempt an error of its own.
-    const std::string text = peer.text();
-    access_.errors.record(
-        "cluster.hello", result.status(),
-        "from " + text.substr(0, text.rfind(':')) + ": " + result.error().context);
+    // A stranger has as many addresses, and claims as many versions, as it likes: these make no
+    // errors of their own.
+    const std::string from = peer.text();
+    const std::string& cause = result.error().context;
+    const std::size_t fixed = std::min(cause.find(" (the peer speaks"), cause.size());
+    access_.errors.record("cluster.hello", result.status(), cause.substr(0, fixed),
+                          from.substr(0, from.rfind(':')) + cause.substr(fixed));
     return;
   }
   accepted_.add();

@@ -175,6 +175,22 @@ TEST_CASE("what one place says 2,000 times otherwise hides no error of another p
       std::any_of(all.begin(), all.end(), [](const auto& entry) { return entry.site == "pool"; }));
 }
 
+TEST_CASE("strangers of 1,500 addresses who say the same are one error, and hide none") {
+  ManualClock clock;
+  ErrorLog errors(clock);
+  for (int i = 0; i < 1500; ++i) {
+    errors.record("cluster.hello", simm::Status::corrupt, "garbage", "10.0.0." + std::to_string(i));
+  }
+  clock.advance_ns(1);
+  CHECK(errors.record("cluster.hello", simm::Status::permission_denied, "no secret", "10.9.9.9"));
+  const auto all = errors.entries();
+  REQUIRE(all.size() == 2);
+  CHECK(all[0].count == 1500);
+  CHECK(all[0].first_from == "10.0.0.0");
+  CHECK(all[1].text == "no secret");
+  CHECK(all[1].first_from == "10.9.9.9");
+}
+
 TEST_CASE("several threads record the same and different errors at once") {
   ManualClock clock;
   ErrorLog errors(clock);
