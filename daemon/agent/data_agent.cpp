@@ -37,8 +37,7 @@ server::ServerConfig server_config(const base::Config& config, bool has_network)
   // All credits of all engines of this process, and of all connections, may meet at one shard.
   result.requests_max = transport::LocalMeshConfig{}.credits * config.threading.data_agents;
   if (has_network) {
-    result.requests_max += DataAgentNetwork::kLinksMax * DataAgentNetwork::kCredits;
-    result.requests_max += DataAgentRdma::kRdmaLinksMax * DataAgentRdma::kCredits;
+    result.requests_max += DataAgentNetwork::kRequestsMax;
   }
   result.scrub_bytes_per_s = (config.store.scrub_bytes_per_s + config.threading.data_agents - 1) /
                              config.threading.data_agents;
@@ -87,7 +86,6 @@ DataAgent::DataAgent(const DataAgentShared& shared, std::uint32_t index, Parts p
       clock_(shared.clock),
       store_(std::move(parts.store)),
       recovered_(!parts.recovers),
-      responder_(parts.mesh.responder(index)),
       requesters_(parts.mesh.requester(index), DataAgentNetwork::kPeersMax),
       engine_(engine_config(shared.config, shared.has_shared_reads), clock_,
               engine::PageHasher(shared.hash_seed), shared.placement, requesters_,
@@ -106,24 +104,24 @@ DataAgent::DataAgent(const DataAgentShared& shared, std::uint32_t index, Parts p
                     &shared.errors);
     if (parts.recovers) server_->close_until(recovered_);
     server_->trace_with(sessions_.tracer());
-    responder_.connect(*server_);
+    responders_.add(parts.mesh.responder(index));
+    responders_.connect(*server_);
   }
   if (has_network) {
     network_.emplace(shared.config, clock_, std::move(parts.network_io), parts.mover, parts.waiter,
-                     transport::TcpCounters(shared.counters, numbered("tcp", index)),
-                     shared.has_clients, store_ != nullptr);
+                     shared.counters, index, shared.has_clients, store_ != nullptr);
   } else {
     use_own_slots(shared.placement, static_cast<std::uint16_t>(index));
   }
   parts.mesh.requester(index).connect(engine_, &sessions_);
 }
 
-void DataAgent::connect_network() noexcept {
-  if (network_->responder() != nullptr) network_->responder()->connect(*server_);
-  if (network_->rdma_responder() != nullptr) network_->rdma_responder()->connect(*server_);
+void DataAgent::connect_network() {
+  for (transport::Responder* responder : network_->responders()) responders_.add(*responder);
+  if (server_) responders_.connect(*server_);
   transport::Requester* const requester = network_->requester();
   if (requester == nullptr) return;
-  network_->connect(engine_, &sessions_);
+  requester->connect(engine_, &sessions_);
   requesters_.add(*requester);
   for (std::uint32_t peer = 0; peer < DataAgentNetwork::kPeersMax; ++peer) {
     if (base::PeerId{peer} != base::kSelf) requesters_.lead(base::PeerId{peer}, requester);
@@ -132,8 +130,7 @@ void DataAgent::connect_network() noexcept {
 
 Outcome DataAgent::add_rdma(const DataAgentShared& shared, std::uint32_t index,
                             const RdmaRails& rails) {
-  return network_->add_rdma(rails.devices(), rails.traits(), rails,
-                            transport::RdmaCounters(shared.counters, numbered("rdma", index)));
+  return network_->add_rdma(rails, shared.counters, index);
 }
 
 Outcome DataAgent::add_shared_reads(const DataAgentShared& shared, std::uint32_t index,
@@ -172,36 +169,25 @@ int DataAgent::take_maps() noexcept {
 }
 
 void DataAgent::end() noexcept {
-  if (!network_ || network_->responder() == nullptr) return;
-  // In each turn anew, because there may be connections in the mailbox. The kernel lets go of what
-  // it is told to cancel, so this is over soon; of the thread that asked for it alone it is told.
-  while (server_->requests_under_way() > 0) {
+  // In each turn anew, because there may be connections in a mailbox. The kernel lets go of what it
+  // is told to cancel, so this is over soon; of the thread that asked for it alone it is told.
+  while (server_ && server_->requests_under_way() > 0) {
     clock_.refresh();
-    network_->responder()->drop_all();
-    network_->responder()->do_work();
-    if (transport::RdmaResponder* const rdma = network_->rdma_responder()) {
-      rdma->drop_all();
-      rdma->do_work();
-    }
+    responders_.drop_all();
+    responders_.do_work();
     server_->do_work();
   }
 }
 
 int DataAgent::do_work() noexcept {
   clock_.refresh();
-  transport::TcpResponder* const far = network_ ? network_->responder() : nullptr;
-  transport::RdmaResponder* const rdma = network_ ? network_->rdma_responder() : nullptr;
   int work = network_ ? take_maps() : 0;
   // What has to be told to the control thread: that a map is in use.
   bool has_news = work > 0;
   work += sessions_.do_work();
-  work += responder_.do_work();
-  if (far != nullptr) work += far->do_work();
-  if (rdma != nullptr) work += rdma->do_work();
+  work += responders_.do_work();
   if (server_) work += server_->do_work();
-  work += responder_.run_moves();  // what the server has just started
-  if (far != nullptr) work += far->run_moves();
-  if (rdma != nullptr) work += rdma->run_moves();
+  work += responders_.run_moves();  // what the server has just started
   if (shared_reads_ != nullptr) {
     work += shared_read_responder_->do_work();
     work += shared_reads_->do_work();
@@ -214,25 +200,24 @@ int DataAgent::do_work() noexcept {
 }
 
 base::TimeNs DataAgent::next_deadline_ns() const noexcept {
-  // Nobody wakes this agent when a copy made elsewhere is done.
-  constexpr base::TimeNs kCopyPollNs = 50'000;
-  const bool waits_for_copies =
-      responder_.waits_for_copies() ||
-      (shared_reads_ != nullptr && shared_read_responder_->waits_for_copies());
-  const base::TimeNs copies_ns =
-      waits_for_copies ? clock_.now_ns() + kCopyPollNs : base::kNoDeadline;
-  base::TimeNs next_ns =
-      std::min({sessions_.next_deadline_ns(), engine_.next_deadline_ns(), copies_ns});
+  base::TimeNs next_ns = std::min({sessions_.next_deadline_ns(), engine_.next_deadline_ns(),
+                                   requesters_.next_deadline_ns(), responders_.next_deadline_ns()});
   if (server_) next_ns = std::min(next_ns, server_->next_deadline_ns());
-  if (network_) next_ns = std::min(next_ns, network_->next_deadline_ns());
+  if (shared_reads_ != nullptr) {
+    next_ns = std::min(next_ns, shared_read_responder_->next_deadline_ns());
+  }
   return next_ns;
 }
 
 bool DataAgent::prepare_sleep() noexcept {
   const bool sessions_may = sessions_.prepare_sleep();
   const bool server_may = !server_ || server_->prepare_sleep();
-  const bool network_may = !network_ || network_->prepare_sleep();
-  return engine_.prepare_sleep() && sessions_may && server_may && network_may;
+  const bool requesters_may = requesters_.prepare_sleep();
+  const bool responders_may = responders_.prepare_sleep();
+  const bool shared_reads_may =
+      shared_read_responder_ == nullptr || shared_read_responder_->prepare_sleep();
+  return engine_.prepare_sleep() && sessions_may && server_may && requesters_may &&
+         responders_may && shared_reads_may;
 }
 
 void DataAgent::cancel_sleep() noexcept {

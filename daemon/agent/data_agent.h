@@ -28,6 +28,7 @@
 #include "daemon/shared_reads/shared_read_server.h"
 #include "daemon/store/store.h"
 #include "daemon/transport/local/local_mesh.h"
+#include "daemon/transport/responder_list.h"
 
 namespace simm {
 
@@ -71,16 +72,15 @@ public:
   Outcome add_shared_reads(const DataAgentShared& shared, std::uint32_t index,
                            const SharedReadParts& parts);
 
-  // At set-up, in a cluster, behind add_rdma() and before the first turn: its ends of the
+  // At set-up, in a cluster, behind add_rdma() and before the first turn: the ends of its
   // transports know whom they serve and tell.
-  void connect_network() noexcept;
+  void connect_network();
 
   int do_work() noexcept override;
   base::TimeNs next_deadline_ns() const noexcept override;
   bool prepare_sleep() noexcept override;
   void cancel_sleep() noexcept override;
-  // Other daemons may still ask: they are hung up on, and what they asked for ends before the
-  // server does.
+  // Others may still ask: they are hung up on, and what they asked for ends before the server does.
   void end() noexcept override;
   const char* name() const noexcept override { return "data"; }
 
@@ -110,12 +110,12 @@ private:
   base::TurnClock clock_;
   std::unique_ptr<store::Store> store_;
   std::atomic<bool> recovered_;
-  transport::LocalResponder& responder_;
+  transport::ResponderList responders_;  // to server_
   std::optional<DataAgentNetwork> network_;
   std::optional<server::Server> server_;
   engine::PeerRequesters requesters_;
   engine::Engine engine_;
-  transport::LocalResponder* shared_read_responder_ = nullptr;
+  transport::Responder* shared_read_responder_ = nullptr;
   std::unique_ptr<shared_reads::SharedReadServer>
       shared_reads_;  // null: every read goes to its owner
   session::SessionCommands commands_;

@@ -1,6 +1,7 @@
 #include "daemon/agent/data_agent_network.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 namespace simm {
@@ -31,8 +32,8 @@ transport::TcpResponderConfig responder_config(const base::Config& config) {
 
 DataAgentNetwork::DataAgentNetwork(const base::Config& config, const base::Clock& clock,
                                    std::unique_ptr<transport::SocketIo> io, transport::Mover& mover,
-                                   base::Waiter& waiter, const transport::TcpCounters& counters,
-                                   bool asks, bool serves)
+                                   base::Waiter& waiter, base::CounterSet& counters,
+                                   std::uint32_t index, bool asks, bool serves)
     : config_(config),
       clock_(clock),
       mover_(mover),
@@ -43,41 +44,33 @@ DataAgentNetwork::DataAgentNetwork(const base::Config& config, const base::Clock
       outgoing_(kLinkMessages, &waiter),
       incoming_(kLinkMessages, &waiter),
       maps_(&waiter) {
+  const transport::TcpCounters counted(counters, "tcp." + std::to_string(index));
   if (asks) {
     requester_.emplace(requester_config(config), clock, *io_, mover, own_roster_, outgoing_,
-                       counters);
+                       counted);
   }
   if (serves) {
     responder_.emplace(responder_config(config), clock, *io_, requester_rosters_, incoming_,
-                       counters);
+                       counted);
   }
 }
 
-Outcome DataAgentNetwork::add_rdma(const std::vector<transport::RdmaDevice*>& rails,
-                                   const std::vector<transport::RailTraits>& traits,
-                                   const transport::MemoryKeys& keys,
-                                   const transport::RdmaCounters& counters) {
-  auto made = DataAgentRdma::make({config_, clock_, rails, traits, keys, mover_, waiter_, counters,
-                                   own_roster_, requester_rosters_,
-                                   requester_ ? &*requester_ : nullptr, responder_.has_value()});
+Outcome DataAgentNetwork::add_rdma(const RdmaRails& rails, base::CounterSet& counters,
+                                   std::uint32_t index) {
+  auto made = DataAgentRdma::make(
+      {config_, clock_, rails.devices(), rails.traits(), rails, mover_, waiter_,
+       transport::RdmaCounters(counters, "rdma." + std::to_string(index)), own_roster_,
+       requester_rosters_, requester_ ? &*requester_ : nullptr, responder_.has_value()});
   if (!made) return std::move(made).error();
   rdma_ = std::move(*made);
   return Done{};
 }
 
-base::TimeNs DataAgentNetwork::next_deadline_ns() const noexcept {
-  base::TimeNs next_ns = base::kNoDeadline;
-  if (requester_) next_ns = requester_->next_deadline_ns();
-  if (responder_) next_ns = std::min(next_ns, responder_->next_deadline_ns());
-  if (rdma_ != nullptr) next_ns = std::min(next_ns, rdma_->next_deadline_ns());
-  return next_ns;
-}
-
-bool DataAgentNetwork::prepare_sleep() noexcept {
-  const bool requester_may = !requester_ || requester_->prepare_sleep();
-  const bool responder_may = !responder_ || responder_->prepare_sleep();
-  const bool rdma_may = rdma_ == nullptr || rdma_->prepare_sleep();
-  return requester_may && responder_may && rdma_may;
+std::vector<transport::Responder*> DataAgentNetwork::responders() {
+  std::vector<transport::Responder*> all;
+  if (responder_) all.push_back(&*responder_);
+  if (rdma_ != nullptr && rdma_->responder() != nullptr) all.push_back(rdma_->responder());
+  return all;
 }
 
 bool DataAgentNetwork::take_news() noexcept {

@@ -7,9 +7,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "daemon/agent/data_agent_rdma.h"
+#include "daemon/agent/rdma_rails.h"
 #include "daemon/base/config.h"
+#include "daemon/base/counters.h"
 #include "daemon/base/waiter.h"
 #include "daemon/cluster/map_mailbox.h"
 #include "daemon/peers/cluster_presence.h"
@@ -23,43 +26,31 @@ public:
   // Connections of one agent each way; and requests that may be under way on one.
   static constexpr std::uint32_t kLinksMax = 1024;
   static constexpr std::uint32_t kCredits = 32;
+  // Requests of other daemons that may meet at one shard.
+  static constexpr std::uint32_t kRequestsMax =
+      kLinksMax * kCredits + DataAgentRdma::kRdmaLinksMax * DataAgentRdma::kCredits;
   // Numbers of peers: all members of a map, and as many that have left it.
   static constexpr std::uint32_t kPeersMax = 2 * cluster::kMembersMax;
 
   // `asks`: it has clients, whose pages may lie on other daemons. `serves`: other daemons may ask
-  // for its shard. `mover` is the agent's, `clock` its turns', `counters` are written by it.
+  // for its shard. `mover` is the agent's, `clock` its turns'; of `counters` it writes those of its
+  // `index`.
   DataAgentNetwork(const base::Config& config, const base::Clock& clock,
                    std::unique_ptr<transport::SocketIo> io, transport::Mover& mover,
-                   base::Waiter& waiter, const transport::TcpCounters& counters, bool asks,
+                   base::Waiter& waiter, base::CounterSet& counters, std::uint32_t index, bool asks,
                    bool serves);
-  // At set-up, where this host has RDMA ports. `counters` are written by the agent.
-  Outcome add_rdma(const std::vector<transport::RdmaDevice*>& rails,
-                   const std::vector<transport::RailTraits>& traits,
-                   const transport::MemoryKeys& keys, const transport::RdmaCounters& counters);
+  // At set-up, where this host has RDMA ports.
+  Outcome add_rdma(const RdmaRails& rails, base::CounterSet& counters, std::uint32_t index);
 
   // The way to other daemons; null: it asks nobody.
   [[nodiscard]] transport::Requester* requester() noexcept {
     if (rdma_ != nullptr && rdma_->requester() != nullptr) return rdma_->requester();
     return requester_ ? &*requester_ : nullptr;
   }
-  // Who is told; only where it asks somebody.
-  void connect(transport::RequesterEvents& events, transport::RegionFaults* faults) noexcept {
-    requester_->connect(events, faults);
-    if (rdma_ != nullptr) rdma_->connect(events, faults);
-  }
-  // Null: it serves no shard.
-  [[nodiscard]] transport::TcpResponder* responder() noexcept {
-    return responder_ ? &*responder_ : nullptr;
-  }
-  // Null: it serves no shard, or not by RDMA.
-  [[nodiscard]] transport::RdmaResponder* rdma_responder() noexcept {
-    return rdma_ != nullptr ? rdma_->responder() : nullptr;
-  }
+  // Of other daemons' ways to this agent; empty: it serves no shard.
+  [[nodiscard]] std::vector<transport::Responder*> responders();
   [[nodiscard]] cluster::MapMailbox& maps() noexcept { return maps_; }
 
-  // The earliest time at which something has to be done though nothing arrives.
-  [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept;
-  [[nodiscard]] bool prepare_sleep() noexcept;
   // The control thread has to be told of what happened since the last call.
   [[nodiscard]] bool take_news() noexcept;
 

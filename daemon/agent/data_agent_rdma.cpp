@@ -86,19 +86,6 @@ DataAgentRdma::~DataAgentRdma() {
   }
 }
 
-base::TimeNs DataAgentRdma::next_deadline_ns() const noexcept {
-  base::TimeNs next_ns = base::kNoDeadline;
-  if (requester_) next_ns = requester_->next_deadline_ns();
-  if (responder_) next_ns = std::min(next_ns, responder_->next_deadline_ns());
-  return next_ns;
-}
-
-bool DataAgentRdma::prepare_sleep() noexcept {
-  const bool requester_may = !requester_ || requester_->prepare_sleep();
-  const bool responder_may = !responder_ || responder_->prepare_sleep();
-  return requester_may && responder_may;
-}
-
 bool DataAgentRdma::take_news() noexcept {
   const bool has_outgoing_ended = outgoing_.agent_take_news();
   const bool has_incoming_ended = incoming_.agent_take_news();

@@ -45,16 +45,11 @@ public:
 
   // Null: it asks nobody. The engine's way to other daemons: RDMA, else TCP.
   [[nodiscard]] transport::Requester* requester() noexcept { return choice_ ? &*choice_ : nullptr; }
-  void connect(transport::RequesterEvents& events, transport::RegionFaults* faults) noexcept {
-    requester_->connect(events, faults);
-  }
   // Null: it serves no shard.
-  [[nodiscard]] transport::RdmaResponder* responder() noexcept {
+  [[nodiscard]] transport::Responder* responder() noexcept {
     return responder_ ? &*responder_ : nullptr;
   }
 
-  [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept;
-  [[nodiscard]] bool prepare_sleep() noexcept;
   // The control thread has to be told of what happened since the last call.
   [[nodiscard]] bool take_news() noexcept;
   // The control thread's ends.

@@ -76,7 +76,8 @@ Expected<std::unique_ptr<DataAgents>> DataAgents::create(const Setup& setup) {
     made->movers_.push_back(std::make_unique<transport::RegionMover>());
     members.push_back({&made->group_->waiter(i), made->movers_.back().get()});
   }
-  made->mesh_ = std::make_unique<transport::LocalMesh>(transport::LocalMeshConfig{}, members);
+  made->mesh_ =
+      std::make_unique<transport::LocalMesh>(transport::LocalMeshConfig{}, setup.clock, members);
   Outcome added = made->make_shared_reads(setup, members);
   if (added) added = made->add_agents(setup);
   if (!added) return std::move(added).error();
@@ -110,7 +111,7 @@ Outcome DataAgents::make_shared_reads(const Setup& setup,
   write_marks_ = std::make_unique<engine::WriteMarks>();
   transport::LocalMeshConfig config;
   config.peer = engine::kSharedReads;
-  shared_read_mesh_ = std::make_unique<transport::LocalMesh>(config, members);
+  shared_read_mesh_ = std::make_unique<transport::LocalMesh>(config, setup.clock, members);
   return Done{};
 }
 

@@ -3,6 +3,7 @@
 // Thread: the data agent of the engine.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -63,6 +64,17 @@ public:
     int work = 0;
     for (transport::Requester* requester : requesters_) work += requester->do_work();
     return work;
+  }
+  // Of all of them, for the agent that gives the turns.
+  [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept {
+    base::TimeNs next_ns = base::kNoDeadline;
+    for (const auto* one : requesters_) next_ns = std::min(next_ns, one->next_deadline_ns());
+    return next_ns;
+  }
+  [[nodiscard]] bool prepare_sleep() noexcept {
+    bool may_sleep = true;
+    for (transport::Requester* requester : requesters_) may_sleep &= requester->prepare_sleep();
+    return may_sleep;
   }
 
 private:

@@ -22,15 +22,22 @@
 //     come from do_work() only, so neither side is re-entered.
 //  5. No allocation, no lock, no blocking call after construction. Status::no_space from post()
 //     means "no credit now": ask again in a later turn.
+//  6. A downcall only gives an order. The next turn of the same end carries it out: do_work(), or,
+//     where a server gave the order, run_moves(). An end with an order that is not carried out is
+//     not ready to sleep: prepare_sleep() is false, or next_deadline_ns() names a time. An end with
+//     nothing under way is ready, and names no time.
 // Thread: a Requester belongs to its engine's data agent, a Responder to its server's.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
+#include "daemon/base/agent.h"
 #include "daemon/transport/request.h"
 
 namespace simm::transport {
+
+class RegionFaults;
 
 // The engine's own name of a posted request, returned unchanged.
 using RequestToken = std::uint64_t;
@@ -60,6 +67,8 @@ public:
 class Requester {
 public:
   virtual ~Requester() = default;
+  // Who is told; before the first post. `faults` may be null.
+  virtual void connect(RequesterEvents& events, RegionFaults* faults) noexcept = 0;
   // ok: accepted, exactly one of on_reply/on_fenced follows. no_space: no credit, or none but those
   // that Request::credits_keep leaves to others; nothing happened.
   // unreachable: no path to that peer now, nothing happened.
@@ -77,13 +86,18 @@ public:
   // slow path from one that stands. The same for ever: this transport does not see it.
   [[nodiscard]] virtual std::uint64_t moved(Route) const noexcept { return 0; }
   virtual int do_work() noexcept = 0;
+  // When do_work() has to run even if nothing arrives.
+  [[nodiscard]] virtual base::TimeNs next_deadline_ns() const noexcept { return base::kNoDeadline; }
+  // The agent is about to sleep: a last turn follows. True: nothing has to be done before something
+  // arrives, which wakes the agent, or before next_deadline_ns().
+  [[nodiscard]] virtual bool prepare_sleep() noexcept { return true; }
 };
 
-class Responder;
+class ServerOrders;
 
 // A request that arrived at a server. Made by the Responder; `server_data` is the server's.
 struct Incoming {
-  Responder* responder = nullptr;
+  ServerOrders* responder = nullptr;
   RequestHeader header;                // deadline_ns is on the serving daemon's clock here
   std::span<const PageRequest> pages;  // slices: only `length` means anything to the server
   void* server_data = nullptr;
@@ -110,9 +124,10 @@ public:
   virtual void on_aborted(Incoming& incoming) noexcept = 0;
 };
 
-class Responder {
+// What a server orders for a request that has arrived, until it has answered.
+class ServerOrders {
 public:
-  virtual ~Responder() = default;
+  virtual ~ServerOrders() = default;
   // Copies the page's whole slice into `extent` (same length), private memory of the server.
   virtual void pull(Incoming& incoming, std::uint16_t page,
                     std::span<std::byte> extent) noexcept = 0;
@@ -127,7 +142,24 @@ public:
   virtual void note_progress(Incoming&) noexcept {}
   // `pages` is parallel to incoming.pages; copied before the call returns.
   virtual void reply(Incoming& incoming, std::span<const PageReply> pages) noexcept = 0;
+};
+
+class Responder : public ServerOrders {
+public:
+  // Who serves; before the first turn.
+  virtual void connect(ResponderEvents& events) noexcept = 0;
+  // Ends every path, as at the end of the agent: what arrived is aborted in later turns, unless the
+  // server answers when its last move has ended. Its requester is fenced as collateral, or hears
+  // that answer. A path that is made anew is served again.
+  virtual void drop_all() noexcept = 0;
+  // A whole turn, run_moves() included.
   virtual int do_work() noexcept = 0;
+  // The second half of a turn: for an agent that runs it after the server's own turn, so that what
+  // the server has ordered leaves in the same pass.
+  virtual int run_moves() noexcept = 0;
+  // These two as those of a Requester.
+  [[nodiscard]] virtual base::TimeNs next_deadline_ns() const noexcept { return base::kNoDeadline; }
+  [[nodiscard]] virtual bool prepare_sleep() noexcept { return true; }
 };
 
 }  // namespace simm::transport

@@ -1,6 +1,7 @@
 // The local transport in the conformance suite: both ends on one agent, and on two.
 #include <sys/mman.h>
 
+#include "daemon/base/manual_clock.h"
 #include "daemon/transport/local/local_mesh.h"
 #include "simm/check.h"
 #include "tests/conformance/breakable_mover.h"
@@ -13,7 +14,7 @@ using namespace simm::transport;
 class LocalWorld final : public conformance::TransportWorld {
 public:
   explicit LocalWorld(std::uint32_t shard)
-      : shard_(shard), mesh_(config(), {{nullptr, &movers_[0]}, {nullptr, &movers_[1]}}) {
+      : shard_(shard), mesh_(config(), clock_, {{nullptr, &movers_[0]}, {nullptr, &movers_[1]}}) {
     void* mapped =
         ::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     SIMM_CHECK(mapped != MAP_FAILED);
@@ -22,11 +23,8 @@ public:
   }
   ~LocalWorld() override { ::munmap(region_.base, kRegionBytes); }
 
-  void connect(RequesterEvents& requester, ResponderEvents& server) override {
-    mesh_.requester(0).connect(requester, nullptr);
-    mesh_.responder(shard_).connect(server);
-  }
   Requester& requester() override { return mesh_.requester(0); }
+  Responder& responder() override { return mesh_.responder(shard_); }
   Route route() override { return {simm::base::kSelf, static_cast<std::uint16_t>(shard_)}; }
   Route unreachable_route() override { return {simm::base::PeerId{3}, 0}; }
   simm::memory::Region& region() override { return region_; }
@@ -45,6 +43,7 @@ private:
     return config;
   }
   std::uint32_t shard_;
+  const simm::base::ManualClock clock_;
   conformance::BreakableMover movers_[2];
   LocalMesh mesh_;
   simm::memory::Region region_;

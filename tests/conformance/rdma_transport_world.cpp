@@ -25,13 +25,8 @@ public:
   }
   ~RdmaWorld() override { ::munmap(region_.base, kRegionBytes); }
 
-  void connect(RequesterEvents& requester, ResponderEvents& server) override {
-    ends_.requester.connect(requester, nullptr);
-    ends_.responder.connect(server);
-    ends_.requester.do_work();  // takes the first link
-    ends_.responder.do_work();
-  }
   Requester& requester() override { return ends_.requester; }
+  Responder& responder() override { return ends_.responder; }
   Route route() override { return kRoute; }
   Route unreachable_route() override { return {simm::base::PeerId{9}, 0}; }
   simm::memory::Region& region() override { return region_; }
@@ -40,7 +35,10 @@ public:
   int network_turn() override {
     int moved = ends_.requester.do_work();
     moved += ends_.network_turn();
-    ends_.lost_by_server();
+    // The control thread of the other daemon says that its end is gone.
+    for (const auto& [link, loss] : ends_.lost_by_server()) {
+      SIMM_CHECK(ends_.requester_mail.control_drop_link(link));
+    }
     for (const auto& [link, loss] : ends_.lost_by_requester()) {
       if (rails_ > 1) next_rail_ = rails_of_.at(link);
       dial();

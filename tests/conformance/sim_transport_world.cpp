@@ -36,11 +36,8 @@ public:
     CHECK_MESSAGE(report_.clean(), report_.text());
   }
 
-  void connect(RequesterEvents& requester, ResponderEvents& server) override {
-    requester_.bind(requester);
-    responder_.bind(server);
-  }
   Requester& requester() override { return requester_; }
+  Responder& responder() override { return responder_; }
   Route route() override { return kRoute; }
   Route unreachable_route() override { return {simm::base::PeerId{9}, 0}; }
   simm::memory::Region& region() override { return region_; }

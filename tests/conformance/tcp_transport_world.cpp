@@ -67,13 +67,8 @@ public:
   }
   ~TcpWorld() override { ::munmap(region_.base, kRegionBytes); }
 
-  void connect(RequesterEvents& requester, ResponderEvents& server) override {
-    requester_.connect(requester, nullptr);
-    responder_.connect(server);
-    requester_.do_work();  // takes the first link
-    responder_.do_work();
-  }
   Requester& requester() override { return requester_; }
+  Responder& responder() override { return responder_; }
   Route route() override { return kRoute; }
   Route unreachable_route() override { return {simm::base::PeerId{9}, 0}; }
   simm::memory::Region& region() override { return region_; }

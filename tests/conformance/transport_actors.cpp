@@ -172,15 +172,19 @@ void Server::answer_when_done(Incoming& incoming, Job& job) {
   incoming.responder->reply(incoming, replies);
 }
 
-void Server::release() {
+void Server::release_requests() {
   hold_requests = false;
-  hold_replies = false;
   std::vector<Incoming*> held;
   for (const auto& entry : jobs_) held.push_back(entry.first);
   for (Incoming* incoming : held) {
     Job& job = *jobs_.at(incoming);
     job.started ? answer_when_done(*incoming, job) : start(*incoming, job);
   }
+}
+
+void Server::release() {
+  hold_replies = false;
+  release_requests();
 }
 
 // ---- the requester ----
@@ -278,7 +282,7 @@ void Requester::on_reply(RequestToken token, std::span<const PageReply> pages) n
 void Requester::on_fenced(RequestToken token, FenceCause cause) noexcept {
   Asked& asked = *end(token);
   asked.cause = cause;
-  if (!world_.path_is_shared()) CHECK(cause == FenceCause::reset);
+  if (!world_.path_is_shared() && !was_dropped) CHECK(cause == FenceCause::reset);
   if (cause == FenceCause::reset) CHECK(asked.was_reset);
   refill(asked);
 }

@@ -63,7 +63,9 @@ public:
 
   std::size_t open() const { return jobs_.size(); }
   bool moving() const;
-  // Serves what was held, or answers what is ready.
+  // Serves what was held.
+  void release_requests();
+  // The same, and answers what is ready.
   void release();
 
   void on_request(Incoming& incoming) noexcept override;
@@ -118,6 +120,7 @@ public:
   void on_reply(RequestToken token, std::span<const PageReply> pages) noexcept override;
   void on_fenced(RequestToken token, FenceCause cause) noexcept override;
 
+  bool was_dropped = false;  // the responder was told to end every path
   // What the next post's header says besides the opcode.
   simm::transport::RequestHeader header;
 
@@ -133,10 +136,18 @@ private:
 // A world with both ends, one transport.
 struct Stage {
   explicit Stage(const TransportFactory& factory) : world(factory.make()), requester(*world) {
-    world->connect(requester, server);
+    world->requester().connect(requester, nullptr);
+    world->responder().connect(server);
+    world->requester_turn();  // both ends take their first paths
+    world->responder_turn();
   }
   ~Stage() { requester.check_canaries(); }
   int turn() { return world->requester_turn() + world->network_turn() + world->responder_turn(); }
+  void drop_all() {
+    requester.was_dropped = true;
+    const Depth depth;
+    world->responder().drop_all();
+  }
   // After the requester has settled: the server answers each request or is told that it is over. A
   // real device takes its own time to end what the other side has left.
   void check_server_lets_go() {

@@ -370,4 +370,102 @@ TEST_CASE("transport: a small request is not held up by a large one") {
   });
 }
 
+// ---- turns, sleep, and the end ----
+
+// Whether an end with an order that is not carried out would sleep until it is woken.
+template <typename End>
+bool would_oversleep(End& end) {
+  return end.prepare_sleep() && end.next_deadline_ns() == simm::base::kNoDeadline;
+}
+
+// The network alone may carry an order out: then the end of that wakes the responder.
+bool wakes_for_order(Stage& stage) {
+  simm::transport::Responder& serving = stage.world->responder();
+  for (int i = 0; i < 1000 && would_oversleep(serving); ++i) stage.world->network_turn();
+  return !would_oversleep(serving);
+}
+
+TEST_CASE("transport: what a server has ordered leaves in run_moves() alone") {
+  on_each_transport([](Stage& stage) {
+    const auto bytes = pattern(3, 100'000);
+    store(stage, "object", bytes);
+    stage.server.hold_requests = true;
+    const int requests = stage.server.requests;
+    const RequestToken token =
+        stage.requester.must_post(Opcode::get, {{"object", 0, bytes.size()}});
+    for (int i = 0; i < 20'000 && stage.server.requests == requests; ++i) stage.turn();
+    stage.server.hold_replies = true;
+    stage.server.release_requests();
+    REQUIRE(stage.server.moving());
+    const auto turn = [&stage] {
+      stage.world->responder().run_moves();
+      stage.world->network_turn();
+      stage.world->requester_turn();
+    };
+    // How far a move comes without whole turns is the transport's: messages end some of them.
+    for (int i = 0; i < 1000 && stage.server.moving(); ++i) turn();
+    for (int i = 0; i < 20'000 && stage.server.moving(); ++i) stage.turn();
+    REQUIRE_FALSE(stage.server.moving());
+    stage.server.release();
+    for (int i = 0; i < 1000 && !stage.requester.is_over(token); ++i) turn();
+    CHECK(stage.requester.is_over(token));
+    stage.requester.settle();
+    CHECK(stage.requester.at(token).slices[0] == bytes);
+  });
+}
+
+TEST_CASE("transport: an end with an order does not oversleep it, an idle one sleeps") {
+  on_each_transport([](Stage& stage) {
+    const auto bytes = pattern(3, 100'000);
+    store(stage, "object", bytes);
+    simm::transport::Requester& asking = stage.world->requester();
+    simm::transport::Responder& serving = stage.world->responder();
+    stage.server.hold_requests = true;
+    const int requests = stage.server.requests;
+    stage.requester.must_post(Opcode::get, {{"object", 0, bytes.size()}});
+    // Without a turn of an end that would sleep, the request comes to the server all the same.
+    const bool sleeps = would_oversleep(asking);
+    for (int i = 0; i < 20'000 && stage.server.requests == requests; ++i) {
+      if (!sleeps) stage.world->requester_turn();
+      stage.world->network_turn();
+      stage.world->responder_turn();
+    }
+    REQUIRE(stage.server.requests > requests);
+    for (int i = 0; i < 50; ++i) stage.turn();
+    stage.server.release();
+    REQUIRE(stage.server.moving());
+    CHECK(wakes_for_order(stage));
+    stage.requester.settle();
+    const auto is_idle = [&] { return would_oversleep(asking) && would_oversleep(serving); };
+    for (int i = 0; i < 2000 && !is_idle(); ++i) stage.turn();
+    CHECK(is_idle());
+  });
+}
+
+TEST_CASE("transport: a responder that drops all aborts what arrived, and serves new paths") {
+  for (const When when : {When::held_by_server, When::moving, When::answer_ready}) {
+    CAPTURE(static_cast<int>(when));
+    on_each_transport([when](Stage& stage) {
+      const RequestToken token = bring_to(stage, when);
+      const int aborted = stage.server.aborted;
+      stage.drop_all();
+      CHECK(wakes_for_order(stage));
+      stage.requester.settle(20'000);
+      const auto& asked = stage.requester.at(token);
+      // Another path may have carried what this one had.
+      if (!stage.world->asks_again()) {
+        // A server whose last move has ended may answer; else it is told.
+        const bool may_answer = when == When::moving;
+        if (!may_answer) CHECK_FALSE(asked.was_replied);
+        if (!asked.was_replied) CHECK(asked.cause == FenceCause::collateral);
+        for (int i = 0; i < 20'000 && stage.server.open() > 0; ++i) stage.turn();
+        if (!may_answer) CHECK(stage.server.aborted == aborted + 1);
+      }
+      stage.server.release();
+      stage.check_server_lets_go();
+      store(stage, "after", pattern(9, 100));
+    });
+  }
+}
+
 }  // namespace transport_test

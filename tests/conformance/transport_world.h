@@ -19,10 +19,8 @@ class TransportWorld {
 public:
   virtual ~TransportWorld() = default;
 
-  // Who is told; called once, before anything else.
-  virtual void connect(simm::transport::RequesterEvents& requester,
-                       simm::transport::ResponderEvents& server) = 0;
   virtual simm::transport::Requester& requester() = 0;
+  virtual simm::transport::Responder& responder() = 0;
   virtual simm::transport::Route route() = 0;              // to the server
   virtual simm::transport::Route unreachable_route() = 0;  // to nobody
 

@@ -63,13 +63,8 @@ public:
     dial();
   }
 
-  void connect(RequesterEvents& requester, ResponderEvents& server) override {
-    requester_.connect(requester, nullptr);
-    responder_.connect(server);
-    requester_.do_work();  // takes the first link
-    responder_.do_work();
-  }
   Requester& requester() override { return requester_; }
+  Responder& responder() override { return responder_; }
   Route route() override { return kRoute; }
   Route unreachable_route() override { return {simm::base::PeerId{9}, 0}; }
   simm::memory::Region& region() override { return memory_.region; }
@@ -77,7 +72,8 @@ public:
   int responder_turn() override { return responder_.do_work(); }
   int network_turn() override {
     const int moved = requester_.do_work();
-    while (responder_mail_.control_take_ended() != nullptr) {
+    while (const auto ended = responder_mail_.control_take_ended()) {
+      SIMM_CHECK(requester_mail_.control_drop_link(ended->link));
     }
     while (requester_mail_.control_take_ended() != nullptr) dial();
     // The device needs its time, and on an emulated machine a CPU.

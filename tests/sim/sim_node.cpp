@@ -47,7 +47,7 @@ SimNode::SimNode(const Scenario& scenario, Network& network, ControlNetwork& con
       member_(control, dice, maps, network.report(), config,
               {[this](const cluster::SlotMapPtr& map) { take_map(map); }, [] {},
                [this](const cluster::SlotMap& map) { return reached(map); }}) {
-  requester_.bind(engine_);
+  requester_.connect(engine_, nullptr);
   requester_.wake = [this] { process_.wake(); };
   requester_.resolve = [this](base::PeerId peer) {
     const auto found = serials_.find(peer);

@@ -17,7 +17,9 @@ public:
   SimRequester(Network& network, std::uint32_t node, const base::Clock& clock);
   ~SimRequester() override;
 
-  void bind(transport::RequesterEvents& events) { events_ = &events; }
+  void connect(transport::RequesterEvents& events, transport::RegionFaults*) noexcept override {
+    events_ = &events;
+  }
   // Called whenever do_work() would find something.
   std::function<void()> wake = [] {};
   // The network's number of a peer of this node; 0: nobody. By default they are the same.
@@ -28,6 +30,7 @@ public:
   void cancel(transport::Route route, transport::RequestToken token) noexcept override;
   void reset(transport::Route route, transport::RequestToken culprit) noexcept override;
   int do_work() noexcept override;
+  [[nodiscard]] bool prepare_sleep() noexcept override { return inbox_.empty(); }
 
   // From the network.
   void on_answer(const PathPtr& path, std::uint64_t serial,

@@ -89,6 +89,15 @@ bool SimResponder::ready(const PathEnd& end) const {
   return true;
 }
 
+void SimResponder::drop_all() noexcept {
+  for (const auto& [id, end] : ends_) network_.break_path(end.path);
+}
+
+bool SimResponder::prepare_sleep() noexcept {
+  return std::none_of(ends_.begin(), ends_.end(),
+                      [this](const auto& entry) { return ready(entry.second); });
+}
+
 int SimResponder::do_work() noexcept {
   int done = 0;
   for (std::size_t left = network_.dice().between(1, 16); left > 0; --left) {

@@ -20,7 +20,7 @@ public:
   // The server has died: nothing that it did or was asked goes on.
   ~SimResponder() override;
 
-  void bind(transport::ResponderEvents& events) { events_ = &events; }
+  void connect(transport::ResponderEvents& events) noexcept override { events_ = &events; }
   // Called whenever do_work() would find something.
   std::function<void()> wake = [] {};
   // Of the map that the server uses: for the books of the simulation only.
@@ -32,7 +32,10 @@ public:
             bool whole_digest) noexcept override;
   void reply(transport::Incoming& incoming,
              std::span<const transport::PageReply> pages) noexcept override;
+  void drop_all() noexcept override;
   int do_work() noexcept override;
+  int run_moves() noexcept override { return 0; }  // the network moves on its own
+  [[nodiscard]] bool prepare_sleep() noexcept override;
 
   // The server's process has died. Its moves end at once, so that it can be destroyed in order;
   // nothing that it still does reaches anybody.

@@ -24,7 +24,7 @@ SimStorage::SimStorage(const Scenario& scenario, Network& network, Dice& dice,
       process_(
           network.loop(), dice, clock_, [this] { return turn(); },
           [this] { return server_.next_deadline_ns(); }) {
-  responder_.bind(server_);
+  responder_.connect(server_);
   responder_.wake = [this] { process_.wake(); };
 }
 

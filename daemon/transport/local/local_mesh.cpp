@@ -4,7 +4,8 @@
 
 namespace simm::transport {
 
-LocalMesh::LocalMesh(const LocalMeshConfig& config, std::vector<LocalMember> members) {
+LocalMesh::LocalMesh(const LocalMeshConfig& config, const base::Clock& clock,
+                     std::vector<LocalMember> members) {
   const std::size_t count = members.size();
   std::vector<std::vector<LocalChannel*>> from(count);
   std::vector<std::vector<LocalChannel*>> to(count);
@@ -21,8 +22,8 @@ LocalMesh::LocalMesh(const LocalMeshConfig& config, std::vector<LocalMember> mem
   }
   for (std::size_t i = 0; i < count; ++i) {
     requesters_.push_back(std::make_unique<LocalRequester>(std::move(from[i]), config.peer));
-    responders_.push_back(
-        std::make_unique<LocalResponder>(config.responder, std::move(to[i]), *members[i].mover));
+    responders_.push_back(std::make_unique<LocalResponder>(config.responder, clock,
+                                                           std::move(to[i]), *members[i].mover));
   }
 }
 

@@ -4,7 +4,8 @@
 // For the least latency a data agent runs in this order: sessions (they submit), responders (they
 // take requests), servers (they start moves), run_moves() of the local responder (it copies, the
 // server replies), engine (it runs the requesters and completes).
-// Made on the control thread; then requester(i) and responder(i) belong to data agent i.
+// Made on the control thread, with a clock and movers that outlive it; then requester(i) and
+// responder(i) belong to data agent i.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,8 @@ struct LocalMember {
 
 class LocalMesh {
 public:
-  LocalMesh(const LocalMeshConfig& config, std::vector<LocalMember> members);
+  LocalMesh(const LocalMeshConfig& config, const base::Clock& clock,
+            std::vector<LocalMember> members);
 
   std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(requesters_.size()); }
   LocalRequester& requester(std::uint32_t agent) noexcept { return *requesters_[agent]; }

@@ -101,8 +101,9 @@ void LocalRequester::take_event(Lane& lane, LocalEvent event) noexcept {
   // A reply that crossed a reset is no reply any more: the engine was promised a fence.
   if (posted.resetting) {
     events_->on_fenced(posted.token, FenceCause::reset);
+  } else if (event.kind == LocalEvent::Kind::aborted) {
+    events_->on_fenced(posted.token, FenceCause::collateral);  // its server has dropped all
   } else {
-    SIMM_CHECK(event.kind == LocalEvent::Kind::replied);
     const auto replies = std::span<const PageReply>(slot.replies).first(slot.reply_count);
     events_->on_reply(posted.token, replies);
   }

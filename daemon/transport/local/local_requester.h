@@ -23,9 +23,7 @@ public:
   explicit LocalRequester(const std::vector<LocalChannel*>& channels,
                           base::PeerId peer = base::kSelf);
 
-  // Who is told; before the first post. `faults` may be null.
-  void connect(RequesterEvents& events, RegionFaults* faults) noexcept;
-
+  void connect(RequesterEvents& events, RegionFaults* faults) noexcept override;
   Status post(Route route, RequestToken token, const Request& request) noexcept override;
   void cancel(Route route, RequestToken token) noexcept override;
   // A reset ends its own request only.

@@ -21,9 +21,9 @@ void fetch_ahead(const Move& move) noexcept {
 
 }  // namespace
 
-LocalResponder::LocalResponder(const LocalResponderConfig& config,
+LocalResponder::LocalResponder(const LocalResponderConfig& config, const base::Clock& clock,
                                const std::vector<LocalChannel*>& channels, Mover& mover)
-    : config_(config), mover_(mover) {
+    : config_(config), clock_(clock), mover_(mover) {
   lanes_.reserve(channels.size());
   for (LocalChannel* channel : channels) {
     Lane lane;
@@ -41,7 +41,13 @@ LocalRequest& LocalResponder::request_of(Incoming& incoming) noexcept {
 int LocalResponder::do_work() noexcept {
   int work = mover_.do_work();
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) work += take_commands(lane);
+  if (std::exchange(is_dropping_, false)) reset_all();
   return work + run_moves();
+}
+
+base::TimeNs LocalResponder::next_deadline_ns() const noexcept {
+  constexpr base::TimeNs kCopyPollNs = 50'000;
+  return active_first_ != nullptr ? clock_.now_ns() + kCopyPollNs : base::kNoDeadline;
 }
 
 // ---- requests ----
@@ -93,6 +99,15 @@ void LocalResponder::take_reset(LocalRequest& request) noexcept {
   request.cancelled = true;
   request.aborting = true;
   if (request.move_count == 0) abort(request);
+}
+
+void LocalResponder::reset_all() noexcept {
+  for (const Lane& lane : lanes_) {
+    for (std::uint32_t index = 0; index < lane.channel->credits(); ++index) {
+      if (lane.serving[index] == 0 || lane.channel->slot(index).aborting) continue;
+      take_reset(lane.channel->slot(index));
+    }
+  }
 }
 
 void LocalResponder::abort(LocalRequest& request) noexcept {

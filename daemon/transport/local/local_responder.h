@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "daemon/base/clock.h"
 #include "daemon/transport/local/local_channel.h"
 #include "daemon/transport/mover.h"
 #include "daemon/transport/transport.h"
@@ -26,25 +27,22 @@ struct LocalResponderConfig {
 
 class LocalResponder final : public Responder {
 public:
-  // Channels and mover outlive the responder.
-  LocalResponder(const LocalResponderConfig& config, const std::vector<LocalChannel*>& channels,
-                 Mover& mover);
+  // Clock, channels and mover outlive the responder.
+  LocalResponder(const LocalResponderConfig& config, const base::Clock& clock,
+                 const std::vector<LocalChannel*>& channels, Mover& mover);
 
-  // Who serves; before the first turn.
-  void connect(ResponderEvents& events) noexcept { events_ = &events; }
-
+  void connect(ResponderEvents& events) noexcept override { events_ = &events; }
   void pull(Incoming& incoming, std::uint16_t page, std::span<std::byte> extent) noexcept override;
   void push(Incoming& incoming, std::uint16_t page, std::span<const std::byte> bytes,
             bool whole_digest) noexcept override;
   void note_progress(Incoming& incoming) noexcept override;
   void reply(Incoming& incoming, std::span<const PageReply> pages) noexcept override;
+  void drop_all() noexcept override { is_dropping_ = true; }
   int do_work() noexcept override;
-  // The second half of a turn alone, the copies: for an agent that runs it after the server's own
-  // turn, so that what the server started is done in the same pass.
-  int run_moves() noexcept;
-  // True while the only thing to do is to ask again whether a copy made elsewhere is done: the
-  // agent may sleep, but not for long, since nobody wakes it.
-  [[nodiscard]] bool waits_for_copies() const noexcept { return active_first_ != nullptr; }
+  int run_moves() noexcept override;  // the copies
+  // A copy that is made elsewhere: the agent may sleep, but not for long, since nobody wakes it.
+  [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept override;
+  [[nodiscard]] bool prepare_sleep() noexcept override { return !is_dropping_; }
 
 private:
   struct Lane {
@@ -59,6 +57,7 @@ private:
   void take_post(std::uint32_t lane_index, LocalCommand command) noexcept;
   void take_cancel(LocalRequest& request) noexcept;
   void take_reset(LocalRequest& request) noexcept;
+  void reset_all() noexcept;
   void abort(LocalRequest& request) noexcept;
 
   void add_move(LocalRequest& request, const Move& move) noexcept;
@@ -70,6 +69,7 @@ private:
   void end_front(LocalRequest& request) noexcept;
 
   const LocalResponderConfig config_;
+  const base::Clock& clock_;
   Mover& mover_;
   ResponderEvents* events_ = nullptr;
   std::vector<Lane> lanes_;
@@ -77,6 +77,7 @@ private:
   LocalRequest* active_first_ = nullptr;
   LocalRequest* active_last_ = nullptr;
   std::uint32_t active_count_ = 0;
+  bool is_dropping_ = false;  // every request is to be aborted
 };
 
 }  // namespace simm::transport

@@ -6,6 +6,8 @@
 // Thread: that agent.
 #pragma once
 
+#include <algorithm>
+
 #include "daemon/transport/transport.h"
 
 namespace simm::transport {
@@ -16,6 +18,10 @@ public:
   FallbackRequester(Requester& better, Requester& second, bool is_second_used) noexcept
       : better_(better), second_(second), is_second_used_(is_second_used) {}
 
+  void connect(RequesterEvents& events, RegionFaults* faults) noexcept override {
+    better_.connect(events, faults);
+    second_.connect(events, faults);
+  }
   Status post(Route route, RequestToken token, const Request& request) noexcept override {
     const Status status = better_.post(route, token, request);
     const bool is_passed_on = status == Status::unreachable || status == Status::unsupported;
@@ -40,6 +46,13 @@ public:
     return better_.moved(route) + second_.moved(route);
   }
   int do_work() noexcept override { return better_.do_work() + second_.do_work(); }
+  [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept override {
+    return std::min(better_.next_deadline_ns(), second_.next_deadline_ns());
+  }
+  [[nodiscard]] bool prepare_sleep() noexcept override {
+    const bool may_better = better_.prepare_sleep();
+    return second_.prepare_sleep() && may_better;
+  }
 
 private:
   Requester& better_;

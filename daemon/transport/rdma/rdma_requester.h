@@ -44,8 +44,7 @@ public:
   RdmaRequester(const RdmaRequester&) = delete;
   RdmaRequester& operator=(const RdmaRequester&) = delete;
 
-  // Who is told; before the first post. `faults` may be null.
-  void connect(RequesterEvents& events, RegionFaults* faults) noexcept;
+  void connect(RequesterEvents& events, RegionFaults* faults) noexcept override;
 
   // unsupported: memory of the request is not registered with the device of any link that leads
   // there (yet), and nothing happened; another transport may carry it.
@@ -54,11 +53,8 @@ public:
   // Every link that this request is on breaks.
   void reset(Route route, RequestToken culprit) noexcept override;
   int do_work() noexcept override;
-
-  // When do_work() has to run even if nothing arrives.
-  [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept;
-  // True: nothing to do before a port's descriptor, or that time, says so.
-  [[nodiscard]] bool prepare_sleep() noexcept {
+  [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept override;
+  [[nodiscard]] bool prepare_sleep() noexcept override {
     return !has_posted_ && waiting_.empty() && links_.prepare_sleep();
   }
 

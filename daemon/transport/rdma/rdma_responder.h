@@ -25,24 +25,17 @@ public:
   RdmaResponder(const RdmaResponder&) = delete;
   RdmaResponder& operator=(const RdmaResponder&) = delete;
 
-  // Who serves; before the first turn.
-  void connect(ResponderEvents& events) noexcept { stripes_.connect(events); }
-  // Every link ends (cause dropped); what was asked for over them is aborted in later turns.
-  void drop_all() noexcept { links_.drop_all(); }
+  void connect(ResponderEvents& events) noexcept override { stripes_.connect(events); }
+  void drop_all() noexcept override { links_.drop_all(); }
 
   void pull(Incoming& incoming, std::uint16_t page, std::span<std::byte> extent) noexcept override;
   void push(Incoming& incoming, std::uint16_t page, std::span<const std::byte> bytes,
             bool whole_digest) noexcept override;
   void reply(Incoming& incoming, std::span<const PageReply> pages) noexcept override;
   int do_work() noexcept override;
-  // A part of a turn alone: for an agent that runs it after the server's own turn, so that what the
-  // server started or answered leaves in the same pass.
-  int run_moves() noexcept;
-
-  // When do_work() has to run even if nothing arrives.
-  [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept;
-  // True: nothing to do before a port's descriptor, or that time, says so.
-  [[nodiscard]] bool prepare_sleep() noexcept {
+  int run_moves() noexcept override;
+  [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept override;
+  [[nodiscard]] bool prepare_sleep() noexcept override {
     return !has_orders_ && !stripes_.has_work() && links_.prepare_sleep();
   }
 

@@ -31,7 +31,7 @@ struct RdmaResponderShared {
   const MemoryKeys& keys;
   RequesterRosters& rosters;
   RdmaCounters counters;
-  Responder* responder = nullptr;
+  ServerOrders* responder = nullptr;
   ResponderEvents* events = nullptr;
 };
 

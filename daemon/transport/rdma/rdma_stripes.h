@@ -23,7 +23,7 @@
 
 namespace simm::transport {
 
-class RdmaStripes final : public ResponderEvents, public Responder {
+class RdmaStripes final : public ResponderEvents, private ServerOrders {
 public:
   RdmaStripes() : requests_(kStripedRequestsMax) {}
 
@@ -35,16 +35,17 @@ public:
   void on_cancel(Incoming& incoming) noexcept override;
   void on_aborted(Incoming& incoming) noexcept override;
 
+  // Digests some, and tells the server what has moved.
+  int do_work() noexcept;
+  [[nodiscard]] bool has_work() const noexcept { return has_work_; }
+
+private:
   // Of the server, about requests that are striped.
   void pull(Incoming& incoming, std::uint16_t page, std::span<std::byte> extent) noexcept override;
   void push(Incoming& incoming, std::uint16_t page, std::span<const std::byte> bytes,
             bool whole_digest) noexcept override;
   void reply(Incoming& incoming, std::span<const PageReply> pages) noexcept override;
-  // Digests some, and tells the server what has moved.
-  int do_work() noexcept override;
-  [[nodiscard]] bool has_work() const noexcept { return has_work_; }
 
-private:
   enum class State : std::uint8_t {
     free,
     gathering,  // some stripes are there

@@ -30,7 +30,7 @@ struct ResponderLinkShared {
   SocketIo& io;
   TcpCounters counters;
   RequesterRosters& rosters;
-  Responder* responder = nullptr;
+  ServerOrders* responder = nullptr;
   ResponderEvents* events = nullptr;
 };
 

@@ -33,8 +33,7 @@ public:
   TcpRequester(const TcpRequester&) = delete;
   TcpRequester& operator=(const TcpRequester&) = delete;
 
-  // Who is told; before the first post. `faults` may be null.
-  void connect(RequesterEvents& events, RegionFaults* faults) noexcept;
+  void connect(RequesterEvents& events, RegionFaults* faults) noexcept override;
   // Takes the link; without room, or with wire::kRosterLinksMax on its route, it is reported as
   // lost (refused).
   void add_link(TcpLink link) { links_.add_here(std::move(link)); }
@@ -45,11 +44,8 @@ public:
   void reset(Route route, RequestToken culprit) noexcept override;
   [[nodiscard]] std::uint64_t moved(Route route) const noexcept override;
   int do_work() noexcept override;
-
-  // When do_work() has to run even if nothing arrives.
-  [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept;
-  // True: nothing to do before the waiter, or that time, says so.
-  [[nodiscard]] bool prepare_sleep() noexcept {
+  [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept override;
+  [[nodiscard]] bool prepare_sleep() noexcept override {
     return !has_posted_ && links_.has_none_ready() && shared_.io.prepare_sleep();
   }
   // Requests that can be out on one link.

@@ -30,15 +30,13 @@ public:
   TcpResponder(const TcpResponder&) = delete;
   TcpResponder& operator=(const TcpResponder&) = delete;
 
-  // Who serves; before the first turn.
-  void connect(ResponderEvents& events) noexcept { shared_.events = &events; }
+  void connect(ResponderEvents& events) noexcept override { shared_.events = &events; }
   // Takes the link; without room it is reported as lost (refused).
   void add_link(TcpLink link) {
     shared_.rosters.meet(link.owner);
     links_.add_here(std::move(link));
   }
-  // Every link ends (cause dropped); what was asked for over them is aborted in later turns.
-  void drop_all() noexcept { links_.drop_all(); }
+  void drop_all() noexcept override { links_.drop_all(); }
 
   void pull(Incoming& incoming, std::uint16_t page, std::span<std::byte> extent) noexcept override;
   void push(Incoming& incoming, std::uint16_t page, std::span<const std::byte> bytes,
@@ -46,14 +44,9 @@ public:
   [[nodiscard]] bool always_digests() const noexcept override { return true; }
   void reply(Incoming& incoming, std::span<const PageReply> pages) noexcept override;
   int do_work() noexcept override;
-  // The second half of a turn alone: for an agent that runs it after the server's own turn, so that
-  // what the server started or answered leaves in the same pass.
-  int run_moves() noexcept;
-
-  // When do_work() has to run even if nothing arrives.
-  [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept;
-  // True: nothing to do before the waiter, or that time, says so.
-  [[nodiscard]] bool prepare_sleep() noexcept {
+  int run_moves() noexcept override;
+  [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept override;
+  [[nodiscard]] bool prepare_sleep() noexcept override {
     return !has_orders_ && links_.has_none_ready() && shared_.io.prepare_sleep();
   }
 

@@ -35,6 +35,7 @@ struct TestPlacement final : engine::Placement {
 };
 
 struct ScriptedRequester final : transport::Requester {
+  void connect(transport::RequesterEvents&, transport::RegionFaults*) noexcept override {}
   struct Post {
     Route route;
     RequestToken token = 0;

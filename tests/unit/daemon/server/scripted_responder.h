@@ -38,7 +38,7 @@ struct PendingMove {
   bool whole_digest = false;
 };
 
-class ScriptedResponder final : public transport::Responder {
+class ScriptedResponder final : public transport::ServerOrders {
 public:
   void pull(transport::Incoming& incoming, std::uint16_t page,
             std::span<std::byte> extent) noexcept override {
@@ -63,7 +63,6 @@ public:
     e.replies.assign(pages.begin(), pages.end());
   }
   [[nodiscard]] bool always_digests() const noexcept override { return takes_digests; }
-  int do_work() noexcept override { return 0; }
 
   // Carries out the move at `index` of `moves` and tells the server.
   void finish(transport::ResponderEvents& server, std::size_t index, Status status = Status::ok) {

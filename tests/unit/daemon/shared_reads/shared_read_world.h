@@ -43,7 +43,7 @@ struct Remote {
 class RemotePath final : public transport::Requester {
 public:
   explicit RemotePath(Remote& remote) : remote_(remote) {}
-  void connect(transport::RequesterEvents& events) {
+  void connect(transport::RequesterEvents& events, transport::RegionFaults*) noexcept override {
     events_ = &events;
     posts_.reserve(1024);
   }
@@ -196,7 +196,7 @@ public:
     mesh.peer = engine::kSharedReads;
     mesh.responder.bytes_per_request = 1024;
     std::vector<transport::LocalMember> members(config.agents, {nullptr, &mover});
-    mesh_ = std::make_unique<transport::LocalMesh>(mesh, members);
+    mesh_ = std::make_unique<transport::LocalMesh>(mesh, clock, members);
     for (std::uint32_t i = 0; i < config.agents; ++i) add_agent(i);
   }
   ~World() override { audit(); }
@@ -355,7 +355,7 @@ private:
     added.engine = std::make_unique<engine::Engine>(config, clock, engine::PageHasher(42),
                                                     placement_, *added.requesters);
     added.engine->use_shared_reads(static_cast<std::uint16_t>(config_.agents), marks_);
-    added.path->connect(*added.engine);
+    added.path->connect(*added.engine, nullptr);
     added.own->connect(*added.engine);
     mesh_->requester(number).connect(*added.engine, nullptr);
     added.memory.resize(config_.memory_bytes);

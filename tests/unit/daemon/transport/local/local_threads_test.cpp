@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "daemon/base/manual_clock.h"
 #include "daemon/base/random.h"
 #include "daemon/memory/fault_guard.h"
 #include "tests/support/number_from.h"
@@ -123,7 +124,8 @@ TEST_CASE("two threads ask each other, cancel and reset, and no slice is touched
   RegionMover movers[2];
   LocalMeshConfig config;
   config.credits = 16;
-  LocalMesh mesh(config, {{nullptr, &movers[0]}, {nullptr, &movers[1]}});
+  const base::ManualClock clock;
+  LocalMesh mesh(config, clock, {{nullptr, &movers[0]}, {nullptr, &movers[1]}});
   Side sides[2] = {{mesh, 0, seed}, {mesh, 1, seed + 1}};
   for (Side& side : sides) {
     for (std::uint64_t i = 0; i < 32; ++i) side.free_slices.push_back(i * kLong);

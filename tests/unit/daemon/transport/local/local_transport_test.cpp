@@ -1,4 +1,5 @@
 // What is particular to the local transport; what every transport does is in tests/conformance.
+#include "daemon/base/manual_clock.h"
 #include "daemon/memory/fault_guard.h"
 #include "daemon/transport/region_faults.h"
 #include "ipc/layout.h"
@@ -58,7 +59,10 @@ struct Faults final : RegionFaults {
 };
 
 struct World {
-  World() : mesh(LocalMeshConfig{}, {{nullptr, &mover}}), memory(64ull << 20), server(32ull << 20) {
+  World()
+      : mesh(LocalMeshConfig{}, clock, {{nullptr, &mover}}),
+        memory(64ull << 20),
+        server(32ull << 20) {
     faults.answers = &answers;
     mesh.requester(0).connect(answers, &faults);
     mesh.responder(0).connect(server);
@@ -67,6 +71,7 @@ struct World {
     const Status status = mesh.requester(0).post({base::kSelf, 0}, token, ask.request);
     REQUIRE(status == Status::ok);
   }
+  base::ManualClock clock;
   CountingMover mover;
   LocalMesh mesh;
   TestRegion memory;
@@ -135,8 +140,8 @@ TEST_CASE("a copy that is made elsewhere holds up nobody, and is fenced only whe
   const Ask ask(world.memory.region, Opcode::get, 2, 4096);
   world.post(1, ask);
   CHECK(world.mesh.responder(0).do_work() > 0);
-  CHECK(world.mesh.responder(0).do_work() == 0);  // nothing to do but wait
-  CHECK(world.mesh.responder(0).waits_for_copies());
+  CHECK(world.mesh.responder(0).do_work() == 0);                          // nothing to do but wait
+  CHECK(world.mesh.responder(0).next_deadline_ns() < base::kNoDeadline);  // nobody wakes it
   bool reset = false;
   SUBCASE("by a reset") {
     reset = true;
@@ -162,7 +167,7 @@ TEST_CASE("a copy that is made elsewhere holds up nobody, and is fenced only whe
   world.mesh.requester(0).do_work();
   CHECK(world.answers.replied.size() == (reset ? 0 : 1));
   CHECK(world.answers.fenced.size() == (reset ? 1 : 0));
-  CHECK_FALSE(world.mesh.responder(0).waits_for_copies());
+  CHECK(world.mesh.responder(0).next_deadline_ns() == base::kNoDeadline);
 }
 
 TEST_CASE("while a request's first move is made elsewhere, a few of its others are begun") {
@@ -208,7 +213,8 @@ TEST_CASE("while a request's first move is made elsewhere, a few of its others a
 
 TEST_CASE("an engine's request goes to the shard it names") {
   CountingMover movers[3];
-  LocalMesh mesh({}, {{nullptr, &movers[0]}, {nullptr, &movers[1]}, {nullptr, &movers[2]}});
+  const base::ManualClock clock;
+  LocalMesh mesh({}, clock, {{nullptr, &movers[0]}, {nullptr, &movers[1]}, {nullptr, &movers[2]}});
   TestRegion memory(1 << 20);
   Answers answers;
   MovingServer servers[3] = {MovingServer(4096), MovingServer(4096), MovingServer(4096)};

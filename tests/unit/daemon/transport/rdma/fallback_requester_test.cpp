@@ -12,6 +12,7 @@ using namespace simm;
 using namespace simm::transport;
 
 struct Scripted final : Requester {
+  void connect(RequesterEvents&, RegionFaults*) noexcept override {}
   Status post(Route route, RequestToken token, const Request&) noexcept override {
     said.push_back("post " + name(route, token));
     return answer;
