@@ -356,7 +356,7 @@ private:
                                                     placement_, *added.requesters);
     added.engine->use_shared_reads(static_cast<std::uint16_t>(config_.agents), marks_);
     added.path->connect(*added.engine, nullptr);
-    added.own->connect(*added.engine);
+    added.own->connect(*added.engine, nullptr);
     mesh_->requester(number).connect(*added.engine, nullptr);
     added.memory.resize(config_.memory_bytes);
     counters.begin_writer();
