@@ -30,6 +30,7 @@ public:
   simm::memory::Region& region() override { return region_; }
   int requester_turn() override { return mesh_.requester(0).do_work(); }
   int responder_turn() override { return mesh_.responder(shard_).do_work(); }
+  const simm::base::Clock& clock() override { return clock_; }
   std::uint32_t credits() override { return config().credits; }
   bool path_is_shared() override { return false; }
   void break_region(std::uint64_t offset, std::uint64_t length) override {

@@ -45,6 +45,7 @@ public:
     }
     return moved;
   }
+  const simm::base::Clock& clock() override { return ends_.clock; }
   std::uint32_t credits() override { return kCredits; }
   bool path_is_shared() override { return true; }
   bool asks_again() override { return rails_ > 1; }

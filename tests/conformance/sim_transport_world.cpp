@@ -48,6 +48,7 @@ public:
     loop_.run_until(loop_.now_ns() + 20 * simm::sim::kUs);
     return static_cast<int>(loop_.events() - before);
   }
+  const simm::base::Clock& clock() override { return clock_; }
   std::uint32_t credits() override { return kCredits; }
   bool path_is_shared() override { return true; }
   void break_region(std::uint64_t offset, std::uint64_t length) override {

@@ -95,6 +95,7 @@ public:
     }
     return moved;
   }
+  const simm::base::Clock& clock() override { return clock_; }
   std::uint32_t credits() override { return kCredits; }
   bool path_is_shared() override { return true; }
   void break_region(std::uint64_t offset, std::uint64_t length) override {

@@ -372,17 +372,19 @@ TEST_CASE("transport: a small request is not held up by a large one") {
 
 // ---- turns, sleep, and the end ----
 
-// Whether an end with an order that is not carried out would sleep until it is woken.
+// Whether the end would sleep for longer than it takes to look again. An order must not wait for a
+// far deadline: that of a silent peer, for instance.
 template <typename End>
-bool would_oversleep(End& end) {
-  return end.prepare_sleep() && end.next_deadline_ns() == simm::base::kNoDeadline;
+bool would_oversleep(Stage& stage, End& end) {
+  return end.prepare_sleep() &&
+         end.next_deadline_ns() > stage.world->clock().now_ns() + simm::base::kNsPerMs;
 }
 
 // The network alone may carry an order out: then the end of that wakes the responder.
 bool wakes_for_order(Stage& stage) {
   simm::transport::Responder& serving = stage.world->responder();
-  for (int i = 0; i < 1000 && would_oversleep(serving); ++i) stage.world->network_turn();
-  return !would_oversleep(serving);
+  for (int i = 0; i < 1000 && would_oversleep(stage, serving); ++i) stage.world->network_turn();
+  return !would_oversleep(stage, serving);
 }
 
 TEST_CASE("transport: what a server has ordered leaves in run_moves() alone") {
@@ -424,7 +426,7 @@ TEST_CASE("transport: an end with an order does not oversleep it, an idle one sl
     const int requests = stage.server.requests;
     stage.requester.must_post(Opcode::get, {{"object", 0, bytes.size()}});
     // Without a turn of an end that would sleep, the request comes to the server all the same.
-    const bool sleeps = would_oversleep(asking);
+    const bool sleeps = would_oversleep(stage, asking);
     for (int i = 0; i < 20'000 && stage.server.requests == requests; ++i) {
       if (!sleeps) stage.world->requester_turn();
       stage.world->network_turn();
@@ -436,7 +438,10 @@ TEST_CASE("transport: an end with an order does not oversleep it, an idle one sl
     REQUIRE(stage.server.moving());
     CHECK(wakes_for_order(stage));
     stage.requester.settle();
-    const auto is_idle = [&] { return would_oversleep(asking) && would_oversleep(serving); };
+    const auto is_idle = [&] {
+      return asking.prepare_sleep() && asking.next_deadline_ns() == simm::base::kNoDeadline &&
+             serving.prepare_sleep() && serving.next_deadline_ns() == simm::base::kNoDeadline;
+    };
     for (int i = 0; i < 2000 && !is_idle(); ++i) stage.turn();
     CHECK(is_idle());
   });

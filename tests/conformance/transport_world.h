@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/base/clock.h"
 #include "daemon/memory/region.h"
 #include "daemon/transport/transport.h"
 
@@ -32,6 +33,9 @@ public:
   virtual int requester_turn() = 0;
   virtual int responder_turn() = 0;
   virtual int network_turn() { return 0; }
+
+  // By which both ends tell the time.
+  virtual const simm::base::Clock& clock() = 0;
 
   // How many requests are accepted before the first is answered.
   virtual std::uint32_t credits() = 0;

@@ -80,6 +80,7 @@ public:
     if (moved == 0) ::usleep(kWaitUs);
     return moved;
   }
+  const simm::base::Clock& clock() override { return clock_; }
   std::uint32_t credits() override { return kCredits; }
   bool path_is_shared() override { return true; }
   std::uint64_t copied_page_bytes() override { return 2000; }
