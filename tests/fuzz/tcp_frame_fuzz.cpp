@@ -156,7 +156,7 @@ struct FuzzServer final : ResponderEvents {
   int open = 0;
 };
 
-struct FuzzRequester final : RequesterEvents {
+struct FuzzEngine final : RequesterEvents {
   void on_reply(RequestToken, std::span<const PageReply> pages) noexcept override {
     for (const PageReply& page : pages) SIMM_CHECK(is_known_status(static_cast<int>(page.status)));
     ++ended;
@@ -208,7 +208,7 @@ struct World {
   ScriptedIo responder_io;
   FuzzRegion memory;
   FuzzServer server;
-  FuzzRequester requester;
+  FuzzEngine engine;
   OwnRoster own_roster{1};
   RequesterRosters requester_rosters{1};
   TcpLinkMailbox requester_mail{2};
@@ -338,9 +338,9 @@ void fuzz_requester(World& world, Input input, bool is_framed, ipc::Opcode opcod
   request.header.opcode = opcode;
   request.pages = pages;
   world.memory.begin();
-  world.requester.ended = 0;
+  world.engine.ended = 0;
   world.requester_io.script(script(input, is_framed, ++s_use));
-  world.requester.connect(world.requester, nullptr);
+  world.requester.connect(world.engine, nullptr);
   world.requester.add_link({socket_stand_in(), kRoute.peer, kRoute.shard, 1});
   SIMM_CHECK(world.requester.post(kRoute, 1, request) == Status::ok);
   LinkLost lost;
@@ -349,7 +349,7 @@ void fuzz_requester(World& world, Input input, bool is_framed, ipc::Opcode opcod
     world.requester.do_work();
     SIMM_CHECK(++turns < 100'000);
   }
-  SIMM_CHECK(world.requester.ended == 1);
+  SIMM_CHECK(world.engine.ended == 1);
   world.memory.check();
 }
 
