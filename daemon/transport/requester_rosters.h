@@ -24,7 +24,7 @@ public:
   virtual ~RosterListener() = default;
   // `roster` is known by now: every link of that requester that leaves_out() says was given up
   // ends. Unless `remembers_all`, so does every link that has not said yet whose it is: it may be
-  // of an requester who was forgotten, and given up; an honest one is dialled again.
+  // of a requester who was forgotten, and given up; an honest one is dialled again.
   virtual void on_roster(const LinkRoster& roster, bool remembers_all) noexcept = 0;
   // A new life of that daemon: every link that is_superseded() says is of an older one ends.
   virtual void on_new_life(std::uint32_t daemon) noexcept = 0;

@@ -1,6 +1,6 @@
-// EmulatedCluster: a manager, storage daemons a, b, … and a node, each a process on a host of its
-// own in an emulated network, so that the TCP between them is the kernel's own. Lines of the node
-// to the storage daemons can be shaped; the manager's are always good.
+// EmulatedCluster: a manager, storage daemons a, b, … and a node. Each is a process on a host of
+// its own in an emulated network, so the TCP between them is the kernel's own. Lines of the node to
+// the storage daemons can be shaped; the manager's are always good.
 //
 // Needs root: without it `is_possible()` is false, and the test has been told why.
 // Thread: the test's, before it makes others (the network forks).
