@@ -17,7 +17,8 @@ CHECKED = ("CONTRIBUTING.md", "README.md", "daemon/ARCHITECTURE.md", "daemon/LIM
            "daemon/cluster/HELLO.md", "daemon/store/STORE.md",
            "daemon/tools/simm-bench/BENCHMARKS.md", "daemon/tools/simm-bench/TRACE.md",
            "daemon/tools/simmctl/ADMIN.md", "daemon/transport/rdma/FIRST_HOUR.md",
-           "daemon/transport/rdma/RDMA.md", "daemon/transport/tcp/TCP.md", "ipc/ATTACH.md", "ipc/FORMAT.md", "libclient/API.md",
+           "daemon/transport/rdma/RDMA.md", "daemon/transport/tcp/TCP.md", "ipc/ATTACH.md",
+           "ipc/FORMAT.md", "libclient/API.md",
            "python/README.md", "python/SGLANG.md", "scripts/PACKAGES.md", "systemd/DEPLOY.md",
            "tests/README.md", "tests/sim/SIMULATION.md")
 SENTENCE_WORDS_MAX = 25
