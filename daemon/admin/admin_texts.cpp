@@ -74,7 +74,7 @@ constexpr std::array<AgentLimit, 8> kAgentLimits = {
      {"credit", "engine", "no_credit", "requests to one owner"},
      {"server_requests", "server", "refused_requests", "requests of a shard"},
      {"pool", "server", "no_space", "pages that found no room in time"},
-     {"flights", "engine", "declined", "pages that no shared read had room for"}}};
+     {"shared_reads", "engine", "declined", "pages that no shared read had room for"}}};
 
 std::uint64_t sum_over_agents(const base::CounterSet& counters, const base::Config& config,
                               const AgentLimit& limit) {

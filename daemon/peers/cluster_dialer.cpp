@@ -128,7 +128,9 @@ void ClusterDialer::connect(const cluster::SocketAddress& address) {
 void ClusterDialer::on_hello_over(Expected<cluster::HelloResult> result) {
   // Alive until the end of this call, which comes from inside it.
   const std::unique_ptr<HelloSession> session = std::move(session_);
-  if (!result) return fail(std::move(result).error());
+  if (!result) {
+    return fail({result.status(), result.error().context + session->peer_claim()});
+  }
   state_ = State::connected;
   is_away_ = false;
   dialled_.add();

@@ -151,10 +151,8 @@ void ClusterListener::on_hello_over(std::uint64_t id, const cluster::SocketAddre
     // A stranger has as many addresses, and claims as many versions, as it likes: these make no
     // errors of their own.
     const std::string from = peer.text();
-    const std::string& cause = result.error().context;
-    const std::size_t fixed = std::min(cause.find(" (the peer speaks"), cause.size());
-    access_.errors.record("cluster.hello", result.status(), cause.substr(0, fixed),
-                          from.substr(0, from.rfind(':')) + cause.substr(fixed));
+    access_.errors.record("cluster.hello", result.status(), result.error().context,
+                          from.substr(0, from.rfind(':')) + session->peer_claim());
     return;
   }
   accepted_.add();

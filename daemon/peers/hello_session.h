@@ -30,6 +30,8 @@ public:
 
   [[nodiscard]] base::TimeNs started_ns() const noexcept { return started_ns_; }
 
+  // In `over` after an error: what the peer claimed, for the end of a text about it; may be empty.
+  [[nodiscard]] std::string peer_claim() const { return machine_->peer_claim(); }
   // In `over` after a result: the bare socket, which nothing here watches any more.
   ipc::UniqueFd take_socket();
 

@@ -23,6 +23,7 @@ import time
 BIN = pathlib.Path(sys.argv[1]).resolve()
 BUDGET = pathlib.Path(__file__).with_name("budget.json")
 CALLS = ("get_4k", "put_4k", "get_128x4k", "exists_128")
+PROGRAMS = ("simmd", "simmctl", "cost_client")
 TIMES = 20
 ROUNDS_MAX = 15
 AGREE = 0.005
@@ -355,6 +356,10 @@ def grown(now, before):
 
 
 def main():
+    missing = [program for program in PROGRAMS if not (BIN / program).exists()]
+    if missing:
+        sys.exit(f"cost: {BIN} has no {', '.join(missing)}: build them, "
+                 f"ninja -C {BIN.parent} {' '.join(PROGRAMS)}")
     where = f"{built_with()}, {instruction_set()}"
     is_writing = "--write" in sys.argv
     budget = json.loads(BUDGET.read_text()) if BUDGET.exists() else {"where": "", "calls": {}}

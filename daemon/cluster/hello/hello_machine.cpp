@@ -85,16 +85,16 @@ void HelloMachine::fail(HelloRefusal refusal, bool by_peer) noexcept {
 }
 
 std::string HelloMachine::explanation() const {
-  std::string text = refused_by_peer_ ? "the peer refuses: " : "";
-  text += refusal_text(refusal_);
-  if (refusal_ == HelloRefusal::version) {
-    const auto range = [](std::uint16_t min, std::uint16_t max) {
-      return std::to_string(min) + " to " + std::to_string(max);
-    };
-    text += " (the peer speaks " + range(peer_version_min_, peer_version_max_) + ", this daemon " +
-            range(self_.version_min, self_.version_max) + ")";
-  }
-  return text;
+  return (refused_by_peer_ ? "the peer refuses: " : "") + std::string(refusal_text(refusal_));
+}
+
+std::string HelloMachine::peer_claim() const {
+  if (refusal_ != HelloRefusal::version) return "";
+  const auto range = [](std::uint16_t min, std::uint16_t max) {
+    return std::to_string(min) + " to " + std::to_string(max);
+  };
+  return " (the peer speaks " + range(peer_version_min_, peer_version_max_) + ", this daemon " +
+         range(self_.version_min, self_.version_max) + ")";
 }
 
 Nonce HelloMachine::draw_nonce() noexcept {

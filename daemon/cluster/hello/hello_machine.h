@@ -44,8 +44,11 @@ public:
   }
   // When failed.
   [[nodiscard]] HelloRefusal refusal() const noexcept { return refusal_; }
-  // When failed: what happened, who said so, and the remedy, for a person.
+  // When failed: what happened, who said so, and the remedy, for a person. The same words for every
+  // peer: what the peer claims stands in peer_claim().
   [[nodiscard]] std::string explanation() const;
+  // When failed for its protocol version: which versions each end speaks, in brackets; else empty.
+  [[nodiscard]] std::string peer_claim() const;
   // When done.
   [[nodiscard]] const HelloResult& result() const noexcept { return result_; }
 
