@@ -95,6 +95,10 @@ public:
     return UncopiedSends::never;
   }
 
+  // Gives the descriptor the options of a data connection. False: it has none, and is of no use.
+  // This and the two other calls that need no ring and no list are the system's by default; a
+  // kernel that is simulated has its own.
+  [[nodiscard]] virtual bool set_up(IoSocket& socket) noexcept;
   // From open() to close() the IoSocket stays where it is. False: out of resources.
   [[nodiscard]] virtual bool open(IoSocket& socket) noexcept = 0;
   // Nothing is under way any more (busy() is false).
@@ -102,9 +106,16 @@ public:
 
   virtual void receive(IoSocket& socket) noexcept = 0;
   virtual void send(IoSocket& socket) noexcept = 0;
+  // From here on no byte arrives, and the peer hears of it. What is held of sends without copies is
+  // thrown away. What is under way goes on until cancel().
+  virtual void shut_down(IoSocket& socket) noexcept;
   // Makes what is under way end soon, with whatever result. Its memory is free of the kernel when
   // busy() has become false.
   virtual void cancel(IoSocket& socket) noexcept = 0;
+
+  // Of the bytes that were sent, those that the peer's machine has not acknowledged; the greatest
+  // number where nobody knows. A system call: for rare looks.
+  [[nodiscard]] virtual std::uint64_t unacknowledged_bytes(const IoSocket& socket) const noexcept;
 
   // Gives to the kernel what was asked for, and notes what has ended; how much that was.
   virtual int poll() noexcept = 0;

@@ -1,12 +1,5 @@
 #include "daemon/transport/tcp/tcp_connection.h"
 
-#include <fcntl.h>
-#include <linux/sockios.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <utility>
@@ -17,24 +10,6 @@
 namespace simm::transport {
 
 namespace {
-
-// Small frames leave at once; a peer whose machine died without a word is noticed on a connection
-// that nobody uses, too. Both fail on sockets that are not TCP, where neither is needed.
-void set_options(int descriptor) noexcept {
-  const auto set = [descriptor](int level, int name, int value) {
-    [[maybe_unused]] const int result = ::setsockopt(descriptor, level, name, &value, sizeof value);
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 10);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-}
-
-bool set_nonblocking(int descriptor) noexcept {
-  const int flags = ::fcntl(descriptor, F_GETFL);
-  return flags >= 0 && ::fcntl(descriptor, F_SETFL, flags | O_NONBLOCK) == 0;
-}
 
 // Nothing is wrong with the connection: the same is asked for again.
 bool is_passing(std::int32_t result) noexcept {
@@ -52,22 +27,14 @@ bool is_refused(std::int32_t result) noexcept {
   return result == -EINVAL || result == -EOPNOTSUPP || result == -ENOMEM || result == -ENOBUFS;
 }
 
-// Throws away what the socket has not sent or the peer has not acknowledged.
-void disconnect(int descriptor) noexcept {
-  sockaddr nobody{};
-  nobody.sa_family = AF_UNSPEC;
-  [[maybe_unused]] const int result = ::connect(descriptor, &nobody, sizeof nobody);
-}
-
 }  // namespace
 
 bool TcpConnection::open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) noexcept {
   SIMM_CHECK(state_ == State::free);
   link_ = std::move(link);
-  set_options(link_.socket.get());
   socket_.descriptor = link_.socket.get();
   socket_.ready = &ready;
-  if (!set_nonblocking(socket_.descriptor) || !io_.open(socket_)) {
+  if (!io_.set_up(socket_) || !io_.open(socket_)) {
     link_.socket.reset();
     return false;
   }
@@ -106,8 +73,7 @@ void TcpConnection::fail(LinkLoss cause) noexcept {
   if (state_ != State::open) return;
   state_ = State::closing;
   loss_ = cause;
-  ::shutdown(link_.socket.get(), SHUT_RDWR);
-  if (socket_.sends_held > 0) disconnect(link_.socket.get());
+  io_.shut_down(socket_);
   io_.cancel(socket_);
 }
 
@@ -164,9 +130,7 @@ void TcpConnection::take_released(PayloadOwner& owner) noexcept {
 }
 
 std::uint64_t TcpConnection::acknowledged_bytes() const noexcept {
-  int queued = 0;
-  if (::ioctl(link_.socket.get(), SIOCOUTQ, &queued) != 0 || queued < 0) return 0;
-  return sent_bytes_ - std::min(sent_bytes_, static_cast<std::uint64_t>(queued));
+  return sent_bytes_ - std::min(sent_bytes_, io_.unacknowledged_bytes(socket_));
 }
 
 bool TcpConnection::sends_uncopied(std::uint64_t payload_bytes) const noexcept {

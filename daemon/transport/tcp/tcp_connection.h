@@ -61,7 +61,7 @@ public:
   }
   [[nodiscard]] IoSocket& socket() noexcept { return socket_; }
 
-  // Bytes that the peer's machine has acknowledged. A system call: for rare looks.
+  // Bytes that the peer's machine has acknowledged. For rare looks.
   [[nodiscard]] std::uint64_t acknowledged_bytes() const noexcept;
 
   // `away_ns` of the silence until now were not the peer's.
