@@ -37,24 +37,29 @@ std::string besieged_keys() {
          tenants + "]";
 }
 
-Place::Place(test_support::DaemonProcess& of)
+Place::Place(test_support::DaemonProcess& of, std::vector<pid_t> behind)
     : daemon(of),
+      agents(std::move(behind)),
       red(of.directory() + "/red.sock"),
       blue(of.directory() + "/blue.sock"),
       crowd(of.directory() + "/crowd.sock") {
+  agents.push_back(of.pid());
   REQUIRE(::chmod(of.directory().c_str(), 0755) == 0);
 }
 
 Until::Until() : end_(std::chrono::steady_clock::now() + time_of_one()) {}
 
 Siege::Siege(const std::string& where, const Place& place)
-    : where_(where), place_(place), victim_(place.blue) {
+    : where_(where), place_(place), victim_(place.blue, place.agents) {
   REQUIRE(victim_.does_rounds(20));
   (void)victim_.take_course();
   const Until until;
   while (!until.is_over()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   REQUIRE(victim_.does_rounds(20));
   undisturbed_ = victim_.take_course();
+  if (!victim_.has_precedence()) {
+    MESSAGE(where_ << ": this machine gives nobody precedence, so the times tell of its load, too");
+  }
   MESSAGE(where_ << ", undisturbed: " << undisturbed_.rounds << " rounds, p50 "
                  << undisturbed_.p50_us << " us, p99 " << undisturbed_.p99_us << " us");
 }

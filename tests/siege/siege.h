@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tests/siege/victim.h"
 #include "tests/support/daemon_process.h"
@@ -21,8 +22,10 @@ inline constexpr unsigned kCrowdTenants = 62;
 // The keys of a daemon that can be besieged, and which sockets it has then.
 std::string besieged_keys();
 struct Place {
-  explicit Place(test_support::DaemonProcess& of);
+  // `behind`: the daemons that serve what `of` asks for.
+  explicit Place(test_support::DaemonProcess& of, std::vector<pid_t> behind = {});
   test_support::DaemonProcess& daemon;
+  std::vector<pid_t> agents;  // whose data agents serve the victim
   const std::string red;
   const std::string blue;
   const std::string crowd;

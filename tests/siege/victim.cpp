@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "simm/client.h"
+#include "tests/siege/precedence.h"
 
 namespace simm::siege {
 
@@ -23,8 +24,8 @@ void fill(std::byte* page, std::uint64_t version) {
 
 }  // namespace
 
-Victim::Victim(const std::string& socket_path)
-    : thread_([this, socket_path] { run(socket_path); }) {}
+Victim::Victim(const std::string& socket_path, std::vector<pid_t> daemons)
+    : thread_([this, socket_path, daemons = std::move(daemons)] { run(socket_path, daemons); }) {}
 
 void Victim::stop() {
   stop_ = true;
@@ -57,7 +58,8 @@ Course Victim::take_course() {
   return {took.size(), took[took.size() / 2], took[took.size() * 99 / 100], took.back()};
 }
 
-void Victim::run(const std::string& socket_path) {
+void Victim::run(const std::string& socket_path, const std::vector<pid_t>& daemons) {
+  if (!daemons.empty()) has_precedence_ = take_precedence(daemons);
   ClientOptions options;
   options.socket_path = socket_path;
   options.name = "victim";
@@ -102,6 +104,8 @@ void Victim::run(const std::string& socket_path) {
       }
     }
     ++rounds_;
+    // With precedence it leaves time to everybody else.
+    if (has_precedence_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 

@@ -2,6 +2,8 @@
 // test attacks beside it. Its promises must hold whatever the attacker does.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -22,7 +24,8 @@ struct Course {
 
 class Victim {
 public:
-  explicit Victim(const std::string& socket_path);
+  // With `daemons`, those that serve it: its course tells of them alone (take_precedence).
+  explicit Victim(const std::string& socket_path, std::vector<pid_t> daemons = {});
   ~Victim() { stop(); }
   Victim(const Victim&) = delete;
   Victim& operator=(const Victim&) = delete;
@@ -32,15 +35,18 @@ public:
   // What has come since the last call.
   [[nodiscard]] Course take_course();
   void stop();
+  // False, too, until it has done a round.
+  [[nodiscard]] bool has_precedence() const { return has_precedence_; }
   [[nodiscard]] std::uint64_t rounds() const { return rounds_; }
   [[nodiscard]] std::uint64_t wrong() const { return wrong_; }    // hits with other bytes
   [[nodiscard]] std::uint64_t failed() const { return failed_; }  // neither ok nor a miss
 
 private:
-  void run(const std::string& socket_path);
+  void run(const std::string& socket_path, const std::vector<pid_t>& daemons);
   void note(std::chrono::steady_clock::time_point began);
 
   std::atomic<bool> stop_{false};
+  std::atomic<bool> has_precedence_{false};
   std::atomic<std::uint64_t> rounds_{0};
   std::atomic<std::uint64_t> wrong_{0};
   std::atomic<std::uint64_t> failed_{0};
