@@ -17,7 +17,7 @@ from lmcache.v1.storage_backend.connector.base_connector import RemoteConnector
 
 from simm.lmcache import chunk
 from simm.lmcache.keys import key_of
-from simm.lmcache.link import Link
+from simm.link import Link
 from simm.lmcache.options import Options
 from simm.lmcache.staging import Staging
 from simm.kv import BlockView, deregister_mr, register_mr

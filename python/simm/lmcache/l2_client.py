@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from simm import _native
 from simm.kv import BlockView
 from simm.lmcache.keys import bounded
-from simm.lmcache.link import Link
+from simm.link import Link
 from simm.lmcache.options import settings_of
 from simm.lmcache.pools import Pools
 from simm.log import logger, report_failure

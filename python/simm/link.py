@@ -1,5 +1,5 @@
-"""Link: the Store of one connector, that may be missing: the daemon may start after the engine, and
-be away later. Until there is one every call is a miss at once, and a thread looks for it."""
+"""Link: the Store of one connector, which may be missing: the daemon may start after the engine,
+and be away later. Until there is one every call is a miss at once, and a thread looks for it."""
 
 import threading
 from typing import Any, Dict, List, Optional, Sequence

@@ -1,0 +1,67 @@
+"""Batches: what a tier has asked its daemon and not heard of yet. Only finish() waits."""
+
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+from simm import _native
+from simm.link import Link
+from simm.log import report_failure
+from simm.results import UNREACHABLE
+from simm.store import Pages
+
+# Told of each key's result: a code, or a length.
+Done = Callable[[Sequence[int]], None]
+
+
+class Batches:
+    """Thread: one at a time. Nothing raises, but for wrong types."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._channel: Optional[_native.Channel] = None
+        self._done: Dict[int, Done] = {}
+
+    def start(self, operation: _native.Operation, keys: Sequence[str], views: Optional[Pages],
+              done: Done, **options: Any) -> None:
+        """`done` is called by start() where the answer is there at once, else by poll()."""
+        store = self._link.store()
+        if store is None:
+            return done([UNREACHABLE] * len(keys))
+        try:
+            if self._channel is None:
+                self._channel = store.open_channel()
+            started = self._channel.start(operation, keys, views, **options)
+        except RuntimeError as error:  # the daemon is away just now
+            report_failure("SimmTier", UNREACHABLE, len(keys), str(error))
+            self._link.judge_missing([])
+            return done([UNREACHABLE] * len(keys))
+        if isinstance(started, int):
+            self._done[started] = done
+        else:
+            self._end(done, started)
+
+    def _end(self, done: Done, results: Sequence[int]) -> None:
+        self._link.judge(results)
+        done(results)
+
+    def poll(self) -> None:
+        """Tells of what has ended since."""
+        if self._channel is not None and self._done:
+            self._tell(self._channel.drain())
+
+    def finish(self) -> None:
+        """Tells of all; waits for it, at most for its deadlines plus 100 ms."""
+        if self._channel is not None:
+            self._tell(self._channel.finish())
+
+    def _tell(self, ended: List[Any]) -> None:
+        for ticket, results in ended:
+            done = self._done.pop(ticket, None)
+            if done is not None:
+                self._end(done, results)
+
+    def close(self) -> None:
+        """Waits like finish(). Safe twice."""
+        self.finish()
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
