@@ -7,6 +7,7 @@
 
 #include "ipc/futex.h"
 #include "libclient/completion_queue.h"
+#include "simm/error_code.h"
 
 namespace simm::detail {
 namespace {
@@ -54,6 +55,8 @@ void AsyncEngine::remove_queue(CompletionQueue* queue) noexcept {
 
 void AsyncEngine::start(std::unique_ptr<AsyncBatch> batch, bool reattach) {
   driver_.make_present(*batch);
+  // From here on whoever works on a batch writes into its text.
+  const ErrorScope nobody;
   std::unique_lock lock(mutex_);
   batch->finished_to = &finished_;
   arrived_.push_back(batch.get());
@@ -256,6 +259,7 @@ void AsyncEngine::submit_waiting(bool reattach, std::uint64_t now_ns) {
 // Submits as much of the batch as has room. True when all of it is.
 bool AsyncEngine::push(AsyncBatch& batch) {
   const std::shared_ptr<Session> session = link_.session();
+  const ErrorScope scope(batch.text);
   for (std::uint32_t tried = 0; tried < pool_.async_count() && session != nullptr; ++tried) {
     Lane& lane = pool_.async_lane(next_lane_++ % pool_.async_count());
     if (lane.generation() != session->generation()) {
@@ -292,6 +296,9 @@ void AsyncEngine::deliver(CompletionQueue* caller) {
     std::unique_ptr<AsyncBatch> batch(static_cast<AsyncBatch*>(finished_.first));
     finished_.first = batch->next_finished;
     batch->completed.status = batch->outcome;
+    if (batch->outcome != Status::ok && batch->text.wanted()) {
+      batch->text.set(status_text(batch->outcome).data());  // a literal, which ends in 0
+    }
     CompletionQueue* const queue = batch->queue;
     queue->remove_pending(*batch);
     queue->hand_over(std::move(batch));

@@ -1,7 +1,5 @@
 #include "libclient/batch_run.h"
 
-#include "libclient/last_error.h"
-
 namespace simm::detail {
 
 void BatchRun::stop(Status reason) noexcept {
@@ -23,6 +21,7 @@ void BatchRun::end_pass() noexcept {
     next = 0;
     return;
   }
+  const ErrorScope scope(text);
   for (std::size_t i = 0; i < pages.size(); ++i) {
     if (!pages.is_absent(i)) continue;
     pages.set(i, outcome != Status::ok ? outcome : refuse_absent(i), 0);

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "ipc/layout.h"
+#include "libclient/last_error.h"
 #include "libclient/namespace_record.h"
 #include "libclient/page_list.h"
 #include "simm/batch.h"
@@ -52,6 +53,7 @@ struct BatchRun {
   bool is_cancelled = false;    // nothing is submitted any more, also not once more
   bool noop_pushed = false;     // a noop has no pages, and one submission
   Status outcome = Status::ok;  // of the call
+  ErrorText text;               // the caller's room for what failed
 
   FinishedRuns* finished_to = nullptr;  // null: the caller looks itself
   BatchRun* next_finished = nullptr;

@@ -170,7 +170,6 @@ bool known_flags(const simm_call_options& options) noexcept {
                      "SIMM_EXACT_SIZE, SIMM_SHARED_READS and SIMM_RANGED");
 }
 
-// What the four operations and their asynchronous twins have in common: arguments.
 bool valid_batch(const simm_client* client, const simm_item* items, size_t count,
                  const simm_result* results) noexcept {
   if (client == nullptr) return null_argument("client") == SIMM_OK;
@@ -183,43 +182,56 @@ bool valid_batch(const simm_client* client, const simm_item* items, size_t count
 
 // A friend of Client: the way to the calls that take a PageList.
 struct CAccess {
-  static int call(simm_client* client, ipc::Opcode opcode, const simm_item* items, size_t count,
-                  simm_result* results, const simm_call_options* options) noexcept {
+  // What the calls and their asynchronous twins have in common: arguments, whose faults are told
+  // like others.
+  template <typename Body>
+  static int with_list(simm_client* client, const simm_item* items, size_t count,
+                       simm_result* results, const simm_call_options* options, Body body) noexcept {
     simm_call_options known;
-    if (!valid_batch(client, items, count, results)) return SIMM_INVALID_ARGUMENT;
     if (!copy_options(options, known)) return SIMM_INCOMPATIBLE;
+    CallReport report;
+    report.error_text = {known.error_text, known.error_text_bytes};
+    const ErrorText text(report.error_text);
+    const ErrorScope scope(text);
+    text.clear();
+    if (!valid_batch(client, items, count, results)) return SIMM_INVALID_ARGUMENT;
     if (!known_flags(known)) return SIMM_INVALID_ARGUMENT;
     const std::size_t item_bytes = item_bytes_of(items, count, known.item_bytes);
     if (item_bytes == 0) return SIMM_INCOMPATIBLE;
     return guarded([&] {
-      return code(client->client.call(static_cast<std::uint8_t>(opcode),
-                                      PageList(items, count, item_bytes, results),
-                                      call_options(known)));
+      return body(client->client, PageList(items, count, item_bytes, results), call_options(known),
+                  report);
     });
+  }
+
+  static int call(simm_client* client, ipc::Opcode opcode, const simm_item* items, size_t count,
+                  simm_result* results, const simm_call_options* options) noexcept {
+    return with_list(
+        client, items, count, results, options,
+        [opcode](Client& known, const PageList& pages, const CallOptions& how,
+                 const CallReport& report) {
+          return code(known.call(static_cast<std::uint8_t>(opcode), pages, how, report));
+        });
   }
 
   static int start(simm_client* client, ipc::Opcode opcode, const simm_item* items, size_t count,
                    simm_result* results, const simm_call_options* options, simm_callback callback,
                    void* context, uint64_t* ticket) noexcept {
-    simm_call_options known;
-    if (!valid_batch(client, items, count, results)) return SIMM_INVALID_ARGUMENT;
-    if (!copy_options(options, known)) return SIMM_INCOMPATIBLE;
-    if (!known_flags(known)) return SIMM_INVALID_ARGUMENT;
-    const std::size_t item_bytes = item_bytes_of(items, count, known.item_bytes);
-    if (item_bytes == 0) return SIMM_INCOMPATIBLE;
-    return guarded([&] {
-      Client::Callback wrapped;
-      if (callback != nullptr) {
-        wrapped = [callback, context](const Completed& completed) {
-          callback(context, completed.ticket, code(completed.status));
-        };
-      }
-      const Expected<std::uint64_t> started = client->client.start(
-          static_cast<std::uint8_t>(opcode), PageList(items, count, item_bytes, results),
-          call_options(known), std::move(wrapped));
-      if (started && ticket != nullptr) *ticket = *started;
-      return code(started.status());
-    });
+    return with_list(client, items, count, results, options,
+                     [=](Client& known, const PageList& pages, const CallOptions& how,
+                         const CallReport& report) {
+                       Client::Callback wrapped;
+                       if (callback != nullptr) {
+                         wrapped = [callback, context](const Completed& completed) {
+                           callback(context, completed.ticket, code(completed.status));
+                         };
+                       }
+                       const Expected<std::uint64_t> started =
+                           known.start(static_cast<std::uint8_t>(opcode), pages, how,
+                                       std::move(wrapped), report);
+                       if (started && ticket != nullptr) *ticket = *started;
+                       return code(started.status());
+                     });
   }
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <new>
+#include <type_traits>
 #include <utility>
 
 #include "libclient/completion_queue.h"
@@ -75,12 +76,47 @@ Outcome check(const ClientOptions& options) {
   return Done{};
 }
 
-Status check_lengths(std::size_t list, std::span<PageResult> results) noexcept {
-  if (list == results.size()) return Status::ok;
-  for (PageResult& result : results) result = {Status::invalid_argument, 0};
-  return detail::fail(Status::invalid_argument,
-                      "results: %zu entries for a list of %zu: one for each page", results.size(),
-                      list);
+// CallReport grows by fields at its end; the first version has these bytes.
+constexpr std::size_t kReportBytes = sizeof(CallReport);
+
+Status check_report(const CallReport& report) noexcept {
+  const std::size_t bytes = report.struct_size;
+  if (bytes == kReportBytes) return Status::ok;
+  constexpr std::size_t kReportBytesMax = 1024;
+  const auto* const newer = reinterpret_cast<const unsigned char*>(&report);
+  // SAFETY: struct_size says that the caller's report has these bytes.
+  if (bytes > kReportBytes && bytes <= kReportBytesMax &&
+      std::all_of(newer + kReportBytes, newer + bytes,
+                  [](unsigned char byte) { return byte == 0; })) {
+    return Status::ok;
+  }
+  return detail::fail(Status::incompatible,
+                      "report.struct_size = %zu: this library knows %zu; leave it as the header "
+                      "sets it, and newer fields empty",
+                      bytes, kReportBytes);
+}
+
+// What the calls with a list have in common: their arguments, whose faults are told like others.
+template <typename List, typename Call>
+auto with_list(const List& list, std::span<PageResult> results, const CallReport& report, Call call)
+    -> decltype(call(detail::PageList())) {
+  using Result = decltype(call(detail::PageList()));
+  const detail::ErrorText text(report.error_text);
+  const detail::ErrorScope scope(text);
+  text.clear();
+  Status valid = check_report(report);
+  if (valid == Status::ok && list.size() != results.size()) {
+    valid = detail::fail(Status::invalid_argument,
+                         "results: %zu entries for a list of %zu: one for each page",
+                         results.size(), list.size());
+  }
+  if (valid == Status::ok) return call(detail::PageList(list, results.data()));
+  for (PageResult& result : results) result = {valid, 0};
+  if constexpr (std::is_same_v<Result, Status>) {
+    return valid;
+  } else {
+    return Error{valid, last_error()};
+  }
 }
 
 }  // namespace
@@ -179,11 +215,12 @@ Expected<Namespace> Client::open_namespace(std::string_view name, const Namespac
 // --- synchronous calls
 // -----------------------------------------------------------------------------
 
-Status Client::call(std::uint8_t opcode, const detail::PageList& pages,
-                    const CallOptions& options) {
+Status Client::call(std::uint8_t opcode, const detail::PageList& pages, const CallOptions& options,
+                    const CallReport& report) {
   const detail::NoCancel no_cancel;
   detail::forget_last_error();
   detail::BatchRun run;
+  run.text = detail::ErrorText(report.error_text);
   run.pages = pages;
   run.opcode = static_cast<ipc::Opcode>(opcode);
   if (core_ == nullptr) {
@@ -205,102 +242,129 @@ constexpr auto kExists = static_cast<std::uint8_t>(ipc::Opcode::exists);
 constexpr auto kRemove = static_cast<std::uint8_t>(ipc::Opcode::remove);
 constexpr auto kPin = static_cast<std::uint8_t>(ipc::Opcode::pin);
 constexpr auto kUnpin = static_cast<std::uint8_t>(ipc::Opcode::unpin);
+const CallReport kNoReport;
 
 }  // namespace
 
 PageResult Client::put(std::string_view key, const View& value, const CallOptions& options) {
   const Item item{key, value, 0, 0};
   PageResult result;
-  (void)call(kPut, detail::PageList(std::span(&item, 1), &result), options);
+  (void)call(kPut, detail::PageList(std::span(&item, 1), &result), options, kNoReport);
   return result;
 }
 
 PageResult Client::get(std::string_view key, const View& target, const CallOptions& options) {
   const Item item{key, target, 0, 0};
   PageResult result;
-  (void)call(kGet, detail::PageList(std::span(&item, 1), &result), options);
+  (void)call(kGet, detail::PageList(std::span(&item, 1), &result), options, kNoReport);
   return result;
 }
 
 PageResult Client::exists(std::string_view key, const CallOptions& options) {
   PageResult result;
-  (void)call(kExists, detail::PageList(std::span(&key, 1), &result), options);
+  (void)call(kExists, detail::PageList(std::span(&key, 1), &result), options, kNoReport);
   return result;
 }
 
 Status Client::remove(std::string_view key, const CallOptions& options) {
   PageResult result;
-  (void)call(kRemove, detail::PageList(std::span(&key, 1), &result), options);
+  (void)call(kRemove, detail::PageList(std::span(&key, 1), &result), options, kNoReport);
   return result.status;
 }
 
 Status Client::pin(std::string_view key, const CallOptions& options) {
   PageResult result;
-  (void)call(kPin, detail::PageList(std::span(&key, 1), &result), options);
+  (void)call(kPin, detail::PageList(std::span(&key, 1), &result), options, kNoReport);
   return result.status;
 }
 
 Status Client::unpin(std::string_view key, const CallOptions& options) {
   PageResult result;
-  (void)call(kUnpin, detail::PageList(std::span(&key, 1), &result), options);
+  (void)call(kUnpin, detail::PageList(std::span(&key, 1), &result), options, kNoReport);
   return result.status;
 }
 
 Status Client::ping(const CallOptions& options) {
-  return call(kNoop, detail::PageList(std::span<const Item>(), nullptr), options);
+  return call(kNoop, detail::PageList(std::span<const Item>(), nullptr), options, kNoReport);
 }
 
 Status Client::put(std::span<const Item> items, std::span<PageResult> results,
                    const CallOptions& options) {
-  const Status lengths = check_lengths(items.size(), results);
-  if (lengths != Status::ok) return lengths;
-  return call(kPut, detail::PageList(items, results.data()), options);
+  return put(items, results, options, kNoReport);
+}
+Status Client::put(std::span<const Item> items, std::span<PageResult> results,
+                   const CallOptions& options, const CallReport& report) {
+  return with_list(items, results, report, [&](const detail::PageList& pages) {
+    return call(kPut, pages, options, report);
+  });
 }
 
 Status Client::get(std::span<const Item> items, std::span<PageResult> results,
                    const CallOptions& options) {
-  const Status lengths = check_lengths(items.size(), results);
-  if (lengths != Status::ok) return lengths;
-  return call(kGet, detail::PageList(items, results.data()), options);
+  return get(items, results, options, kNoReport);
+}
+Status Client::get(std::span<const Item> items, std::span<PageResult> results,
+                   const CallOptions& options, const CallReport& report) {
+  return with_list(items, results, report, [&](const detail::PageList& pages) {
+    return call(kGet, pages, options, report);
+  });
 }
 
 Status Client::exists(std::span<const std::string_view> keys, std::span<PageResult> results,
                       const CallOptions& options) {
-  const Status lengths = check_lengths(keys.size(), results);
-  if (lengths != Status::ok) return lengths;
-  return call(kExists, detail::PageList(keys, results.data()), options);
+  return exists(keys, results, options, kNoReport);
+}
+Status Client::exists(std::span<const std::string_view> keys, std::span<PageResult> results,
+                      const CallOptions& options, const CallReport& report) {
+  return with_list(keys, results, report, [&](const detail::PageList& pages) {
+    return call(kExists, pages, options, report);
+  });
 }
 
 Status Client::remove(std::span<const std::string_view> keys, std::span<PageResult> results,
                       const CallOptions& options) {
-  const Status lengths = check_lengths(keys.size(), results);
-  if (lengths != Status::ok) return lengths;
-  return call(kRemove, detail::PageList(keys, results.data()), options);
+  return remove(keys, results, options, kNoReport);
+}
+Status Client::remove(std::span<const std::string_view> keys, std::span<PageResult> results,
+                      const CallOptions& options, const CallReport& report) {
+  return with_list(keys, results, report, [&](const detail::PageList& pages) {
+    return call(kRemove, pages, options, report);
+  });
 }
 
 Status Client::pin(std::span<const std::string_view> keys, std::span<PageResult> results,
                    const CallOptions& options) {
-  const Status lengths = check_lengths(keys.size(), results);
-  if (lengths != Status::ok) return lengths;
-  return call(kPin, detail::PageList(keys, results.data()), options);
+  return pin(keys, results, options, kNoReport);
+}
+Status Client::pin(std::span<const std::string_view> keys, std::span<PageResult> results,
+                   const CallOptions& options, const CallReport& report) {
+  return with_list(keys, results, report, [&](const detail::PageList& pages) {
+    return call(kPin, pages, options, report);
+  });
 }
 
 Status Client::unpin(std::span<const std::string_view> keys, std::span<PageResult> results,
                      const CallOptions& options) {
-  const Status lengths = check_lengths(keys.size(), results);
-  if (lengths != Status::ok) return lengths;
-  return call(kUnpin, detail::PageList(keys, results.data()), options);
+  return unpin(keys, results, options, kNoReport);
+}
+Status Client::unpin(std::span<const std::string_view> keys, std::span<PageResult> results,
+                     const CallOptions& options, const CallReport& report) {
+  return with_list(keys, results, report, [&](const detail::PageList& pages) {
+    return call(kUnpin, pages, options, report);
+  });
 }
 
 // --- asynchronous batches
 // --------------------------------------------------------------------------
 
 Expected<std::uint64_t> Client::start(std::uint8_t opcode, const detail::PageList& pages,
-                                      const CallOptions& options, Callback callback) {
+                                      const CallOptions& options, Callback callback,
+                                      const CallReport& report) {
   return set_up(core_, [&]() -> Expected<std::uint64_t> {
     auto batch = std::make_unique<detail::AsyncBatch>();
     batch->pages = pages;
     batch->opcode = static_cast<ipc::Opcode>(opcode);
+    batch->text = detail::ErrorText(report.error_text);
     const Status prepared =
         core_->prepare(*batch, options, options_.async_timeout_ms, options_.floor_bytes_per_s);
     if (prepared != Status::ok) return Error{prepared, last_error()};
@@ -320,33 +384,55 @@ Expected<std::uint64_t> Client::start(std::uint8_t opcode, const detail::PageLis
 Expected<std::uint64_t> Client::put_async(std::span<const Item> items,
                                           std::span<PageResult> results, const CallOptions& options,
                                           Callback callback) {
-  const Status lengths = check_lengths(items.size(), results);
-  if (lengths != Status::ok) return Error{lengths, last_error()};
-  return start(kPut, detail::PageList(items, results.data()), options, std::move(callback));
+  return put_async(items, results, options, std::move(callback), kNoReport);
+}
+Expected<std::uint64_t> Client::put_async(std::span<const Item> items,
+                                          std::span<PageResult> results, const CallOptions& options,
+                                          Callback callback, const CallReport& report) {
+  return with_list(items, results, report, [&](const detail::PageList& pages) {
+    return start(kPut, pages, options, std::move(callback), report);
+  });
 }
 
 Expected<std::uint64_t> Client::get_async(std::span<const Item> items,
                                           std::span<PageResult> results, const CallOptions& options,
                                           Callback callback) {
-  const Status lengths = check_lengths(items.size(), results);
-  if (lengths != Status::ok) return Error{lengths, last_error()};
-  return start(kGet, detail::PageList(items, results.data()), options, std::move(callback));
+  return get_async(items, results, options, std::move(callback), kNoReport);
+}
+Expected<std::uint64_t> Client::get_async(std::span<const Item> items,
+                                          std::span<PageResult> results, const CallOptions& options,
+                                          Callback callback, const CallReport& report) {
+  return with_list(items, results, report, [&](const detail::PageList& pages) {
+    return start(kGet, pages, options, std::move(callback), report);
+  });
 }
 
 Expected<std::uint64_t> Client::exists_async(std::span<const std::string_view> keys,
                                              std::span<PageResult> results,
                                              const CallOptions& options, Callback callback) {
-  const Status lengths = check_lengths(keys.size(), results);
-  if (lengths != Status::ok) return Error{lengths, last_error()};
-  return start(kExists, detail::PageList(keys, results.data()), options, std::move(callback));
+  return exists_async(keys, results, options, std::move(callback), kNoReport);
+}
+Expected<std::uint64_t> Client::exists_async(std::span<const std::string_view> keys,
+                                             std::span<PageResult> results,
+                                             const CallOptions& options, Callback callback,
+                                             const CallReport& report) {
+  return with_list(keys, results, report, [&](const detail::PageList& pages) {
+    return start(kExists, pages, options, std::move(callback), report);
+  });
 }
 
 Expected<std::uint64_t> Client::remove_async(std::span<const std::string_view> keys,
                                              std::span<PageResult> results,
                                              const CallOptions& options, Callback callback) {
-  const Status lengths = check_lengths(keys.size(), results);
-  if (lengths != Status::ok) return Error{lengths, last_error()};
-  return start(kRemove, detail::PageList(keys, results.data()), options, std::move(callback));
+  return remove_async(keys, results, options, std::move(callback), kNoReport);
+}
+Expected<std::uint64_t> Client::remove_async(std::span<const std::string_view> keys,
+                                             std::span<PageResult> results,
+                                             const CallOptions& options, Callback callback,
+                                             const CallReport& report) {
+  return with_list(keys, results, report, [&](const detail::PageList& pages) {
+    return start(kRemove, pages, options, std::move(callback), report);
+  });
 }
 
 int Client::completion_fd() {

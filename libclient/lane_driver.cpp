@@ -442,7 +442,9 @@ void LaneDriver::finish_page(Lane& lane, BatchRun& run, std::uint32_t index,
     }
   }
   run.pages.set(slot.item, status, bytes);
-  if (status != Status::ok && status != Status::not_found) fail_page(slot.item, status);
+  if (status != Status::ok && status != Status::not_found) {
+    fail_page(run.text, slot.item, status);
+  }
   if (status == Status::ok) LaneCounters::add(lane.counters.pages_ok, 1);
   if (status == Status::timeout) LaneCounters::add(lane.counters.timeouts, 1);
   if (status == Status::unreachable) LaneCounters::add(lane.counters.unreachable, 1);

@@ -1,6 +1,6 @@
 // The words that batches are made of: View (where the bytes are), Item (one page: key and view),
-// PageResult (what became of it), CallOptions (how), Completed (the end of an asynchronous batch).
-// The calls are methods of Client (simm/client.h).
+// PageResult (what became of it), CallOptions (how), CallReport (what else is told, and where),
+// Completed (the end of an asynchronous batch). The calls are methods of Client (simm/client.h).
 //
 // Units: bytes, milliseconds. Status values are those of simm/status.h and part of the API.
 // Thread: plain values; an object belongs to one thread at a time.
@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "simm/region.h"
@@ -103,6 +104,18 @@ struct CallOptions {
   // object_offset above 0; without either, an object longer than the view is invalid_argument.
   bool ranged = false;
   bool shared = false;  // get: other processes of this node read it too
+};
+
+// What a batch tells besides its results, and where: the last argument of a call that has one.
+// Unlike the other structs it grows: later versions append fields, and know by struct_size how far
+// the caller's goes.
+struct CallReport {
+  std::size_t struct_size = sizeof(CallReport);  // stays as it is
+  // The caller's own room for the words of the failure: what last_error() says of this call,
+  // whichever threads have worked on it. Always ends with a zero byte, and is cut between two
+  // characters of UTF-8. Empty when nothing failed. An asynchronous batch writes there until it has
+  // completed.
+  std::span<char> error_text;
 };
 
 // The end of one asynchronous batch.

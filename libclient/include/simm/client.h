@@ -162,6 +162,20 @@ public:
              const CallOptions& options = {});
   Status unpin(std::span<const std::string_view> keys, std::span<PageResult> results,
                const CallOptions& options = {});
+  // The same with a report (simm/batch.h). incompatible: the report is of a newer header, and asks
+  // for something that this library does not know.
+  Status put(std::span<const Item> items, std::span<PageResult> results, const CallOptions& options,
+             const CallReport& report);
+  Status get(std::span<const Item> items, std::span<PageResult> results, const CallOptions& options,
+             const CallReport& report);
+  Status exists(std::span<const std::string_view> keys, std::span<PageResult> results,
+                const CallOptions& options, const CallReport& report);
+  Status remove(std::span<const std::string_view> keys, std::span<PageResult> results,
+                const CallOptions& options, const CallReport& report);
+  Status pin(std::span<const std::string_view> keys, std::span<PageResult> results,
+             const CallOptions& options, const CallReport& report);
+  Status unpin(std::span<const std::string_view> keys, std::span<PageResult> results,
+               const CallOptions& options, const CallReport& report);
 
   // --- asynchronous batches ---------------------------------------------------------------------
   // The list, the keys in it, the memory and `results` must stay until the batch has completed.
@@ -183,6 +197,19 @@ public:
   Expected<std::uint64_t> remove_async(std::span<const std::string_view> keys,
                                        std::span<PageResult> results,
                                        const CallOptions& options = {}, Callback callback = {});
+  // The same with a report; the callback may be empty.
+  Expected<std::uint64_t> put_async(std::span<const Item> items, std::span<PageResult> results,
+                                    const CallOptions& options, Callback callback,
+                                    const CallReport& report);
+  Expected<std::uint64_t> get_async(std::span<const Item> items, std::span<PageResult> results,
+                                    const CallOptions& options, Callback callback,
+                                    const CallReport& report);
+  Expected<std::uint64_t> exists_async(std::span<const std::string_view> keys,
+                                       std::span<PageResult> results, const CallOptions& options,
+                                       Callback callback, const CallReport& report);
+  Expected<std::uint64_t> remove_async(std::span<const std::string_view> keys,
+                                       std::span<PageResult> results, const CallOptions& options,
+                                       Callback callback, const CallReport& report);
   // Readable (poll, epoll, select) when poll() or drain() has something to do, and until it has
   // done so; to take note of a daemon that has gone is something, too. The same descriptor for the
   // life of the Client, across re-attaches; never read it. -1 if it can not be made.
@@ -221,9 +248,11 @@ public:
 private:
   friend struct detail::CAccess;
   Client(std::shared_ptr<detail::Core> core, const ClientOptions& options);
-  Status call(std::uint8_t opcode, const detail::PageList& pages, const CallOptions& options);
+  Status call(std::uint8_t opcode, const detail::PageList& pages, const CallOptions& options,
+              const CallReport& report);
   Expected<std::uint64_t> start(std::uint8_t opcode, const detail::PageList& pages,
-                                const CallOptions& options, Callback callback);
+                                const CallOptions& options, Callback callback,
+                                const CallReport& report);
 
   std::shared_ptr<detail::Core> core_;
   ClientOptions options_;

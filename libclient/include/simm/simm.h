@@ -202,9 +202,14 @@ typedef struct simm_call_options {
   uint32_t lease_ms;
   uint32_t flags;    /* SIMM_EXACT_SIZE | SIMM_SHARED_READS | SIMM_RANGED */
   size_t item_bytes; /* sizeof(simm_item); 0: SIMM_ITEM_BYTES, as with NULL for the options */
+  /* The caller's own room for the words of the failure: what simm_last_error() says of this call,
+   * whichever threads have worked on it. Always ended by 0, cut to fit; "" when nothing failed. An
+   * asynchronous batch writes there until it has completed. NULL: none is wanted. */
+  char* error_text;
+  size_t error_text_bytes;
 } simm_call_options;
 #define SIMM_CALL_OPTIONS_INIT \
-  { sizeof(simm_call_options), 0, 0, 0, 0, 0, 0, sizeof(simm_item) }
+  { sizeof(simm_call_options), 0, 0, 0, 0, 0, 0, sizeof(simm_item), 0, 0 }
 /* The size of simm_item in the first version: up to and with `depth`. */
 #define SIMM_ITEM_BYTES (offsetof(simm_item, depth) + 2 * sizeof(uint32_t))
 
