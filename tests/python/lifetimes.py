@@ -5,11 +5,12 @@ It compares the bytes of every get, has canaries around every page, fills memory
 deregistered and looks later whether it stayed so. At the end of each epoch everything is let go:
 descriptors, threads and memory must be what they were. A watchdog dumps all threads after 60 s.
 
-    lifetimes.py DIRECTORY [--seed N] [--steps N | --long] [--exit-at N] [--no-fork]
+    lifetimes.py [--seed N] [--steps N | --long] [--exit-at N] [--no-fork]
 
---long: a million steps, or 30 minutes. --exit-at: the interpreter ends behind that step, whatever
-is under way. --no-fork: under ASan, whose allocator can not be used in a child that was forked
-while another thread held its lock. SIMM_TEST_SIMMD names the daemon.
+--steps: else 2,400, of which SIMM_ROUNDS_PERCENT takes a part. --long: a million steps, or 30
+minutes. --exit-at: the interpreter ends behind that step, whatever is under way. --no-fork: under
+ASan, whose allocator can not be used in a child that was forked while another thread held its lock.
+SIMM_TEST_SIMMD names the daemon.
 """
 
 import argparse
@@ -23,6 +24,7 @@ import pathlib
 import random
 import signal
 import sys
+import tempfile
 import threading
 import time
 
@@ -398,24 +400,13 @@ def state() -> dict:
             "bytes": pages * mmap.PAGESIZE}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("directory")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
-    parser.add_argument("--steps", type=int, default=4 * STEPS_IN_EPOCH)
-    parser.add_argument("--long", action="store_true")
-    parser.add_argument("--exit-at", type=int, default=0)
-    parser.add_argument("--no-fork", action="store_true")
-    options = parser.parse_args()
-    if options.no_fork:
-        World.OF_MAIN = [step for step in World.OF_MAIN if step != "fork"]
+def run(directory: str, options: argparse.Namespace) -> None:
     steps = LONG_STEPS if options.long else options.steps
-    print(f"seed {options.seed}: lifetimes.py DIRECTORY --seed {options.seed} --steps {steps}",
-          flush=True)
+    print(f"seed {options.seed}: lifetimes.py --seed {options.seed} --steps {steps}", flush=True)
     until_s = time.monotonic() + LONG_S
-    os.environ["SIMM_SOCKET"] = os.path.join(options.directory, "simm.sock")
+    os.environ["SIMM_SOCKET"] = os.path.join(directory, "simm.sock")
     faulthandler.dump_traceback_later(WATCHDOG_S, exit=True)
-    daemon = Daemon(pathlib.Path(options.directory), config=CONFIG).start()
+    daemon = Daemon(pathlib.Path(directory), config=CONFIG).start()
     try:
         states, compared = [], 0
         while steps > 0 and time.monotonic() < until_s:
@@ -435,6 +426,23 @@ def main() -> None:
         print(f"flat, {compared} pages compared", flush=True)
     finally:
         daemon.kill()
+
+
+def main() -> None:
+    percent = int(os.environ.get("SIMM_ROUNDS_PERCENT", "100"))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--steps", type=int, default=4 * STEPS_IN_EPOCH * percent // 100)
+    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--exit-at", type=int, default=0)
+    parser.add_argument("--no-fork", action="store_true")
+    options = parser.parse_args()
+    if options.no_fork:
+        World.OF_MAIN = [step for step in World.OF_MAIN if step != "fork"]
+    # A sanitizer's runtime is for this interpreter. The daemon brings its own.
+    os.environ.pop("LD_PRELOAD", None)
+    with tempfile.TemporaryDirectory() as directory:
+        run(directory, options)
 
 
 if __name__ == "__main__":

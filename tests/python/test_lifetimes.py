@@ -17,7 +17,7 @@ def run(directory, *arguments):
     """Its exit status and all that it says. The file outlives a child that is still there."""
     path = [os.environ.get("PYTHONPATH", ""), str(PROGRAM.parent)]
     with open(directory / "said", "w+", encoding="utf-8") as said:
-        ended = subprocess.run([sys.executable, str(PROGRAM), str(directory), *arguments],
+        ended = subprocess.run([sys.executable, str(PROGRAM), *arguments],
                                env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
                                stdout=said, stderr=said, timeout=300, check=False)
         said.seek(0)
