@@ -14,6 +14,7 @@
 #include "daemon/tools/simm-bench/kv_victim.h"
 #include "daemon/tools/simm-bench/network_benchmark.h"
 #include "daemon/tools/simm-bench/node_benchmark.h"
+#include "daemon/tools/simm-bench/policy_benchmark.h"
 #include "daemon/tools/simm-bench/rdma_benchmark.h"
 #include "daemon/tools/simm-bench/replay_command.h"
 #include "daemon/tools/simm-bench/store_benchmark.h"
@@ -51,6 +52,7 @@ struct Options {
   simm::bench::FanoutOptions fanout;
   simm::bench::ReplayOptions replay;
   simm::bench::StoreOptions store;
+  simm::bench::PolicyOptions policy;
   simm::bench::TraceStatsOptions stats;
   ReportOptions report;
 };
@@ -138,6 +140,16 @@ void add_store_options(CLI::App& command, simm::bench::StoreOptions& options) {
   command.add_flag("--json", options.json, "one JSON object per line");
 }
 
+void add_policy_options(CLI::App& command, simm::bench::PolicyOptions& options) {
+  command.add_option("--seed", options.seed, "of the traffic")->capture_default_str();
+  add_case_option(command, options.only, simm::bench::policy_cases());
+  command.add_option("--crowd", options.crowd, "part of the users, documents and jobs that come")
+      ->check(CLI::Range(0.01, 1.0))
+      ->capture_default_str();
+  command.add_flag("--quick", options.quick, "few users; figures mean nothing");
+  command.add_flag("--json", options.json, "one JSON object per line");
+}
+
 void add_stats_options(CLI::App& command, simm::bench::TraceStatsOptions& options) {
   command.add_option("--trace", options.trace_path, "a trace to describe beside the generated one");
   command.add_option("--seed", options.seed, "of the generated trace")->capture_default_str();
@@ -186,6 +198,8 @@ int main(int argc, char** argv) {
       app.add_subcommand("fanout", "Network bytes when all ranks of a node get the same pages");
   CLI::App* store =
       app.add_subcommand("store", "The store itself: hit rate, space, restart, many objects");
+  CLI::App* policy = app.add_subcommand(
+      "policy", "Eviction policies on traffic of many kinds, beside others and the best one");
   CLI::App* replay = app.add_subcommand("replay", "Replay a conversation trace, verify every byte");
   CLI::App* report = app.add_subcommand("report", "Plot result files");
   CLI::App* stats = app.add_subcommand("trace-stats", "Statistics of traces, side by side");
@@ -202,6 +216,7 @@ int main(int argc, char** argv) {
   network->add_flag("--json", options.bench.json, "one JSON object per line");
   add_fanout_options(*fanout, options.fanout);
   add_store_options(*store, options.store);
+  add_policy_options(*policy, options.policy);
   add_replay_options(*replay, options.replay);
   add_stats_options(*stats, options.stats);
   report->add_option("files", options.report.files, "result files")->required();
@@ -212,8 +227,8 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
-  ResultPrinter printer(stdout,
-                        options.bench.json || options.fanout.bench.json || options.store.json);
+  ResultPrinter printer(stdout, options.bench.json || options.fanout.bench.json ||
+                                    options.store.json || options.policy.json);
   Outcome outcome = simm::Done{};
   if (ipc->parsed()) outcome = run_ipc_benchmark(options.bench, printer);
   if (kv->parsed()) outcome = run_cases(kKvCases, options.bench, printer);
@@ -222,6 +237,7 @@ int main(int argc, char** argv) {
   if (network->parsed()) outcome = run_network_benchmark(options.bench, printer);
   if (fanout->parsed()) outcome = run_fanout_benchmark(options.fanout, printer);
   if (store->parsed()) outcome = run_store_benchmark(options.store, printer);
+  if (policy->parsed()) outcome = run_policy_benchmark(options.policy, printer);
   if (replay->parsed()) outcome = run_replay(options.replay);
   if (report->parsed()) outcome = run_report(options.report);
   if (stats->parsed()) outcome = run_trace_stats(options.stats);
