@@ -13,6 +13,7 @@
 #include "daemon/process/adopt_service.h"
 #include "daemon/process/data_daemon.h"
 #include "daemon/process/manager_daemon.h"
+#include "daemon/process/metric_catalogue.h"
 #include "daemon/process/privileges.h"
 #include "simm/version.h"
 
@@ -23,6 +24,7 @@ struct CommandLine {
   std::string socket_path;
   bool check_config = false;
   bool print_schema = false;
+  bool print_metrics = false;
 };
 
 // On standard error, to the journal as an error.
@@ -116,6 +118,8 @@ int main(int argc, char** argv) {
                  "Listen here instead; other files of the daemon go beside it");
   app.add_flag("--check-config", line.check_config, "Check the configuration and end");
   app.add_flag("--print-schema", line.print_schema, "Print the JSON schema of the configuration");
+  app.add_flag("--print-metrics", line.print_metrics,
+               "Print the metrics that are made of counters, each with its meaning");
   app.fallthrough();
   CLI::App* all = app.add_subcommand("all", "Everything in one process: the default");
   CLI::App* node = app.add_subcommand(
@@ -134,6 +138,10 @@ int main(int argc, char** argv) {
     return EXIT_SUCCESS;
   }
   try {
+    if (line.print_metrics) {
+      std::fputs(simm::metric_catalogue().c_str(), stdout);
+      return EXIT_SUCCESS;
+    }
     if (helper->parsed()) return adopt(line);
     if (manager->parsed()) return manage(line);
     if (storage->parsed()) return serve(simm::NodeRole::storage, line);

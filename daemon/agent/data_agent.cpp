@@ -69,16 +69,6 @@ session::SessionSetLimits session_limits(const base::Config& config) {
   return limits;
 }
 
-std::string numbered(const char* name, std::uint32_t index) {
-  return std::string(name) + "." + std::to_string(index);
-}
-
-// Gives the counters of this agent cache lines of their own.
-base::CounterSet& own_lines(base::CounterSet& counters) {
-  counters.begin_writer();
-  return counters;
-}
-
 }  // namespace
 
 DataAgent::DataAgent(const DataAgentShared& shared, std::uint32_t index, Parts parts)
@@ -87,20 +77,21 @@ DataAgent::DataAgent(const DataAgentShared& shared, std::uint32_t index, Parts p
       store_(std::move(parts.store)),
       recovered_(!parts.recovers),
       requesters_(parts.mesh.requester(index), DataAgentNetwork::kPeersMax),
-      engine_(engine_config(shared.config, shared.has_shared_reads), clock_,
-              engine::PageHasher(shared.hash_seed), shared.placement, requesters_,
-              engine::EngineCounters(own_lines(shared.counters), numbered("engine", index))),
+      engine_(
+          engine_config(shared.config, shared.has_shared_reads), clock_,
+          engine::PageHasher(shared.hash_seed), shared.placement, requesters_,
+          engine::EngineCounters(shared.counters.begin_writer(), base::numbered("engine", index))),
       commands_(base::kMailboxMessages),
       events_(base::kMailboxMessages),
       sessions_(session_limits(shared.config), engine_, clock_, parts.waiter, commands_, events_,
                 shared.control,
-                session::SessionCounters(shared.counters, numbered("session", index))) {
+                session::SessionCounters(shared.counters, base::numbered("session", index))) {
   const bool has_network = parts.network_io != nullptr;
   if (store_ != nullptr) {
     server_.emplace(server_config(shared.config, has_network), *store_, clock_,
-                    server::ServerCounters(shared.counters, numbered("server", index)),
-                    server::StoreCounters(shared.counters, numbered("store", index)),
-                    server::ScrubCounters(shared.counters, numbered("scrub", index)),
+                    server::ServerCounters(shared.counters, base::numbered("server", index)),
+                    server::StoreCounters(shared.counters, base::numbered("store", index)),
+                    server::ScrubCounters(shared.counters, base::numbered("scrub", index)),
                     &shared.errors);
     if (parts.recovers) server_->close_until(recovered_);
     server_->trace_with(sessions_.tracer());
@@ -138,7 +129,7 @@ Outcome DataAgent::add_shared_reads(const DataAgentShared& shared, std::uint32_t
   auto made = shared_reads::SharedReadServer::create(
       shared_read_config(shared.config),
       {engine_, clock_, parts.marks, parts.memory, parts.keys,
-       shared_reads::SharedReadCounters(shared.counters, numbered("shared_reads", index))});
+       shared_reads::SharedReadCounters(shared.counters, base::numbered("shared_reads", index))});
   if (!made) return std::move(made).error();
   shared_reads_ = std::move(*made);
   shared_read_responder_ = &parts.mesh.responder(index);

@@ -44,7 +44,7 @@ DataAgentNetwork::DataAgentNetwork(const base::Config& config, const base::Clock
       outgoing_(kLinkMessages, &waiter),
       incoming_(kLinkMessages, &waiter),
       maps_(&waiter) {
-  const transport::TcpCounters counted(counters, "tcp." + std::to_string(index));
+  const transport::TcpCounters counted(counters, base::numbered("tcp", index));
   if (asks) {
     requester_.emplace(requester_config(config), clock, *io_, mover, own_roster_, outgoing_,
                        counted);
@@ -59,7 +59,7 @@ Outcome DataAgentNetwork::add_rdma(const RdmaRails& rails, base::CounterSet& cou
                                    std::uint32_t index) {
   auto made = DataAgentRdma::make(
       {config_, clock_, rails.devices(), rails.traits(), rails, mover_, waiter_,
-       transport::RdmaCounters(counters, "rdma." + std::to_string(index)), own_roster_,
+       transport::RdmaCounters(counters, base::numbered("rdma", index)), own_roster_,
        requester_rosters_, requester_ ? &*requester_ : nullptr, responder_.has_value()});
   if (!made) return std::move(made).error();
   rdma_ = std::move(*made);

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "daemon/agent/pool_counters.h"
 #include "daemon/agent/pool_setup.h"
 #include "daemon/cluster/map_placement.h"
 
@@ -196,13 +197,14 @@ Outcome DataAgents::add_agents(const Setup& setup) {
 // On half of the CPUs: the data agents are at work already.
 void DataAgents::start_prefault(const Setup& setup) {
   if (pool_ == nullptr) return;
-  base::Counter done = setup.counters.counter("pool.prefaulted_bytes");
-  setup.counters.counter("pool.bytes").set(pool_bytes());
+  PoolCounters counters(setup.counters);
+  counters.bytes.set(pool_bytes());
   if (!setup.config.node.prefault) return;
   const long cpus = ::sysconf(_SC_NPROCESSORS_ONLN);
   const auto threads = static_cast<std::uint32_t>(std::clamp(cpus / 2, 1L, kPrefaultThreadsMax));
   prefaulter_ = std::make_unique<memory::Prefaulter>(
-      pool_->payload().bytes(), done, [&log = setup.log](const memory::PrefaultProgress& now) {
+      pool_->payload().bytes(), counters.prefaulted_bytes,
+      [&log = setup.log](const memory::PrefaultProgress& now) {
         if (now.failure == 0) {
           log.info("pool", "prefault",
                    {{"done", base::format_bytes(now.done_bytes)},

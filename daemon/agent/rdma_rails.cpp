@@ -48,10 +48,9 @@ Expected<std::unique_ptr<RdmaRails>> RdmaRails::open(
   for (std::size_t i = 0; i < nics.nics().size(); ++i) {
     const transport::Nic& nic = nics.nics()[i];
     if (!nic.is_usable() || rails.size() == transport::kRailsMax) continue;
-    const std::string prefix = "rdma.rail." + std::to_string(rails.size()) + ".";
-    const transport::QueuePairReaperReport report{
-        &environment.log, environment.counters.counter(prefix + "ends_refused"),
-        environment.counters.counter(prefix + "ends_given_up")};
+    const transport::RailCounters counters(environment.counters, rails.size());
+    const transport::QueuePairReaperReport report{&environment.log, counters.ends_refused,
+                                                  counters.ends_given_up};
     auto device = transport::VerbsDevice::open(device_config(config, nic), report);
     if (!device) {
       trouble = device.error().context;

@@ -19,12 +19,9 @@ constexpr std::chrono::milliseconds kRetryAfter{100};  // out of descriptors: ot
 }  // namespace
 
 AttachServer::AttachServer(AttachServices services, std::uint64_t first_session_id)
-    : services_(services), next_session_id_(first_session_id) {
-  base::CounterSet& counters = services_.environment.counters;
-  accepted_ = counters.counter("control.connections.accepted");
-  closed_ = counters.counter("control.connections.closed");
-  open_ = counters.counter("control.connections.open");
-}
+    : services_(services),
+      next_session_id_(first_session_id),
+      counters_(services.environment.counters) {}
 
 AttachServer::~AttachServer() = default;
 
@@ -133,8 +130,8 @@ void AttachServer::let_in(std::size_t index, Guests& guests) {
     attachments_.emplace(session_id, attachment);
     ++guests.unauthenticated;
     ++guests.sessions;
-    accepted_.add();
-    open_.add();
+    counters_.accepted.add();
+    counters_.open.add();
     attachment->start();
   }
   guests.letting_in = false;
@@ -167,7 +164,7 @@ void AttachServer::forget_hung_up(Guests& guests) {
 }
 
 void AttachServer::turn_away(ipc::FdSocket socket, const Tenant& tenant) {
-  services_.environment.counters.counter("control.attach.refused").add();
+  counters_.refused.add();
   const std::string most = std::to_string(services_.environment.config.session.sessions_max);
   const auto packet = ipc::encode(ipc::Refused{
       Status::out_of_memory,
@@ -240,8 +237,8 @@ void AttachServer::on_closed(Attachment& attachment) {
   const std::size_t index = attachment.listener();
   Guests& guests = guests_of(attachment);
   --guests.sessions;
-  closed_.add();
-  open_.sub();
+  counters_.closed.add();
+  counters_.open.sub();
   attachments_.erase(attachment.session_id());
   let_in(index, guests);
   if (draining_ && attachments_.empty() && when_empty_) std::exchange(when_empty_, nullptr)();

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/attach/attach_counters.h"
 #include "daemon/attach/attachment.h"
 #include "daemon/attach/session_control.h"
 #include "daemon/control/environment.h"
@@ -143,9 +144,7 @@ private:
   std::deque<EndedSession> ended_;
   bool draining_ = false;
   std::function<void()> when_empty_;
-  base::Counter accepted_;
-  base::Counter closed_;
-  base::Counter open_;
+  AttachCounters counters_;
 };
 
 }  // namespace simm::control

@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "daemon/attach/attach_counters.h"
 #include "daemon/base/sanitize.h"
 #include "daemon/session/session_counters.h"
 #include "ipc/attach_rules.h"
@@ -327,7 +328,7 @@ void Attachment::on_name_space(Status status, std::uint16_t id) {
 }
 
 void Attachment::refuse(Status status, const std::string& reason) {
-  services_.environment.counters.counter("control.attach.refused").add();
+  AttachCounters(services_.environment.counters).refused.add();
   send(ipc::Refused{status, reason});
   close("refused");
 }
@@ -357,7 +358,7 @@ void Attachment::end(const char* cause, ipc::PoisonReason poison, bool client_wa
   if (state_ == State::draining || state_ == State::closed) return;
   const auto self = shared_from_this();
   const bool running = state_ >= State::opening;
-  services_.environment.counters.counter(std::string("control.closed.") + cause).add();
+  AttachCounters(services_.environment.counters).ended(cause).add();
   readable_.stop();
   process_exit_.stop();
   deadline_.cancel();

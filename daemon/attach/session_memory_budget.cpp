@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string>
 
+#include "daemon/attach/attach_counters.h"
 #include "daemon/base/limits.h"
 #include "ipc/layout.h"
 #include "ipc/range.h"
@@ -29,7 +30,7 @@ SessionMemoryBudget::SessionMemoryBudget(boost::asio::io_context& io, const base
                                          Bounds bounds, base::CounterSet& counters)
     : clock_(clock),
       bounds_(bounds),
-      kept_(counters.counter("control.session_memory.bytes")),
+      kept_(AttachCounters(counters).session_memory_bytes),
       news_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)),
       readable_(io) {
   if (news_ && readable_.watch(news_.get())) listen();

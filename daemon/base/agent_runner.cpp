@@ -26,15 +26,11 @@ inline void cpu_relax() noexcept {
 
 AgentRunner::AgentRunner(std::string_view name, const Clock& clock, Waiter& waiter,
                          IdleOptions idle, CounterSet& counters)
-    : clock_(clock), waiter_(waiter), idle_(idle), spin_budget_ns_(idle.spin_ns) {
-  const std::string prefix = "runner." + std::string(name) + ".";
-  counters.begin_writer();
-  turns_ = counters.counter(prefix + "turns");
-  work_ = counters.counter(prefix + "work");
-  sleeps_ = counters.counter(prefix + "sleeps");
-  turn_ns_max_ = counters.counter(prefix + "turn_ns_max");
-  turns_over_10ms_ = counters.counter(prefix + "turn_over_10ms");
-}
+    : clock_(clock),
+      waiter_(waiter),
+      idle_(idle),
+      spin_budget_ns_(idle.spin_ns),
+      counters_(counters.begin_writer(), name) {}
 
 int AgentRunner::turn() noexcept {
   int work = 0;
@@ -47,14 +43,14 @@ void AgentRunner::run() noexcept {
   while (!stopping_.load(std::memory_order_acquire)) {
     const int work = turn();
     const TimeNs after = clock_.now_ns();
-    turns_.add();
+    counters_.turns.add();
     if (work == 0) {
       before = idle(after);
       continue;
     }
-    work_.add(static_cast<std::uint64_t>(work));
-    turn_ns_max_.raise(after - before);
-    if (after - before > kLongTurnNs) turns_over_10ms_.add();
+    counters_.work.add(static_cast<std::uint64_t>(work));
+    counters_.turn_ns_max.raise(after - before);
+    if (after - before > kLongTurnNs) counters_.turn_over_10ms.add();
     rewarded(after);
     before = after;
   }
@@ -95,13 +91,13 @@ void AgentRunner::sleep() noexcept {
   for (Agent* agent : agents_) may_sleep = agent->prepare_sleep() && may_sleep;
   // The second look, after everybody who could wake us has been told to.
   const int late_work = turn();
-  if (late_work > 0) work_.add(static_cast<std::uint64_t>(late_work));
+  if (late_work > 0) counters_.work.add(static_cast<std::uint64_t>(late_work));
   if (may_sleep && late_work == 0 && !stopping_.load(std::memory_order_acquire)) {
     TimeNs deadline_ns = clock_.now_ns() + kSleepNsMax;
     for (const Agent* agent : agents_) {
       deadline_ns = std::min(deadline_ns, agent->next_deadline_ns());
     }
-    sleeps_.add();
+    counters_.sleeps.add();
     waiter_.wait_until(deadline_ns);
     spin_budget_ns_ = std::max(spin_budget_ns_ / 2, std::min(kSpinNsMin, idle_.spin_ns));
   }

@@ -15,7 +15,7 @@
 
 #include "daemon/base/agent.h"
 #include "daemon/base/clock.h"
-#include "daemon/base/counters.h"
+#include "daemon/base/counter_group.h"
 #include "daemon/base/waiter.h"
 
 namespace simm::base {
@@ -25,6 +25,23 @@ enum class WaitMode : std::uint8_t { spin, adaptive, event };
 struct IdleOptions {
   WaitMode mode = WaitMode::adaptive;
   TimeNs spin_ns = 50'000;  // upper bound of the spin budget of `adaptive`
+};
+
+struct RunnerCounters : CounterGroup {
+  static constexpr std::string_view kTurnsMetric = "simm_thread_turns_total";
+
+  // `name`: of the thread, "data0".
+  RunnerCounters(CounterSet& set, std::string_view name)
+      : CounterGroup(set, "runner." + std::string(name), "thread") {}
+
+  Counter turns = counter("turns", {kTurnsMetric, "Turns of a data thread's loop."});
+  Counter work = counter("work", {"simm_thread_work_total", "Pieces of work done in those turns."});
+  Counter sleeps =
+      counter("sleeps", {"simm_thread_sleeps_total", "Times that a data thread went to sleep."});
+  Counter turn_ns_max =
+      counter("turn_ns_max", {"simm_thread_turn_max_seconds", "The longest turn since the start."});
+  Counter turn_over_10ms =
+      counter("turn_over_10ms", {"simm_thread_long_turns_total", "Turns of more than 10 ms."});
 };
 
 class AgentRunner {
@@ -44,7 +61,7 @@ public:
   void request_stop() noexcept;
 
   // Turns so far. Thread: any; a sleeping runner has to be woken to count on.
-  [[nodiscard]] std::uint64_t turns() const noexcept { return turns_.value(); }
+  [[nodiscard]] std::uint64_t turns() const noexcept { return counters_.turns.value(); }
 
 private:
   TimeNs idle(TimeNs now_ns) noexcept;
@@ -59,11 +76,7 @@ private:
   TimeNs idle_since_ns_ = 0;  // 0: the last turn found work
   TimeNs spin_budget_ns_;
 
-  Counter turns_;
-  Counter work_;
-  Counter sleeps_;
-  Counter turn_ns_max_;
-  Counter turns_over_10ms_;
+  RunnerCounters counters_;
 };
 
 }  // namespace simm::base

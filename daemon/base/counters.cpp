@@ -77,10 +77,11 @@ void CounterSet::preface() {
   head.label_bytes = sizeof(CounterLabel);
   std::atomic_ref<std::uint32_t>(head.layout_version)
       .store(kCountersVersion, std::memory_order_release);
-  (void)counter("counters.refused");
+  (void)counter("counters.refused", {"simm_counters_refused_total",
+                                     "Counters that found no place in the table of counters."});
 }
 
-Counter CounterSet::counter(std::string_view name) {
+Counter CounterSet::counter(std::string_view name, const Metric& metric, std::string_view labels) {
   if (const auto found = index_.find(name); found != index_.end()) {
     return Counter(&cell(found->second));
   }
@@ -94,13 +95,19 @@ Counter CounterSet::counter(std::string_view name) {
   text.name_bytes = static_cast<std::uint32_t>(name.size());
   std::atomic_ref<std::uint32_t>(header().count).store(count_, std::memory_order_release);
   index_.emplace(name, added);
+  const bool has_both = !labels.empty() && !metric.labels.empty();
+  std::string all(labels);
+  all.append(has_both ? "," : "").append(metric.labels);
+  meanings_.resize(count_);
+  meanings_.back() = {metric, std::move(all)};
   return Counter(&cell(added));
 }
 
-void CounterSet::begin_writer() noexcept {
+CounterSet& CounterSet::begin_writer() noexcept {
   const std::uint32_t aligned =
       (count_ + kValuesPerLinePair - 1) / kValuesPerLinePair * kValuesPerLinePair;
   count_ = std::min(aligned, kCountersMax);
+  return *this;
 }
 
 std::uint64_t CounterSet::value(std::string_view name) const {

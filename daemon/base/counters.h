@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/base/metric.h"
 #include "simm/expected.h"
 
 namespace simm::base {
@@ -89,24 +90,32 @@ public:
   CounterSet& operator=(const CounterSet&) = delete;
 
   // The counter of that name; the same one when it is asked for again. When the table is full or
-  // the name too long: an unread counter, and "counters.refused" says so.
-  [[nodiscard]] Counter counter(std::string_view name);
+  // the name too long: an unread counter, and "counters.refused" says so. `labels` stand before
+  // those of the metric: "agent=0,op=get". Without a metric the page shows it as simm_other.
+  [[nodiscard]] Counter counter(std::string_view name, const Metric& metric = {},
+                                std::string_view labels = {});
 
   // The next counters start on cache lines of their own. Call before each agent's registrations.
-  void begin_writer() noexcept;
+  CounterSet& begin_writer() noexcept;
 
   [[nodiscard]] std::uint64_t value(std::string_view name) const;  // 0 when there is none
   [[nodiscard]] std::vector<std::pair<std::string, std::uint64_t>> snapshot() const;
 
-  // visit(name, counter) for each that was registered since a call returned `since` (0: for all);
-  // returns what to give the next time. While nothing else registers. Names and handles stay good
-  // for the life of the set.
+  // What a counter is on the metrics page.
+  struct Meaning {
+    Metric metric;
+    std::string labels;  // all of them
+  };
+
+  // visit(name, counter, meaning) for each that was registered since a call returned `since` (0:
+  // for all); returns what to give the next time. While nothing else registers. Names and handles
+  // stay good for the life of the set.
   template <typename Visit>
   std::uint32_t each_since(std::uint32_t since, Visit&& visit) const {
     for (std::uint32_t i = since; i < count_; ++i) {
       const CounterLabel& text = label(i);
       if (text.name_bytes == 0) continue;
-      visit(std::string_view(text.name, text.name_bytes), Counter(&cell(i)));
+      visit(std::string_view(text.name, text.name_bytes), Counter(&cell(i)), meanings_[i]);
     }
     return count_;
   }
@@ -125,6 +134,7 @@ private:
   Mapping mapping_;
   std::uint32_t count_ = 0;
   std::map<std::string, std::uint32_t, std::less<>> index_;
+  std::vector<Meaning> meanings_;  // by index, gaps included
 };
 
 // Another process's counters. Validates the file: a damaged one is an error, never a crash.

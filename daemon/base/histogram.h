@@ -20,13 +20,15 @@ public:
   static constexpr std::size_t kBuckets = 40;  // up to 9 minutes in nanoseconds
 
   Histogram() = default;  // counts into unread cells
-  Histogram(CounterSet& counters, std::string_view name) {
+  Histogram(CounterSet& counters, std::string_view name, Metric metric = {}) {
     const std::string prefix = std::string(name) + ".";
     for (std::size_t i = 0; i < kBuckets; ++i) {
       const std::string digits = (i < 10 ? "0" : "") + std::to_string(i);
-      buckets_[i] = counters.counter(prefix + "log2_" + digits);
+      metric.part = static_cast<std::uint8_t>(i);
+      buckets_[i] = counters.counter(prefix + "log2_" + digits, metric);
     }
-    sum_ = counters.counter(prefix + "sum");
+    metric.part = Metric::kSum;
+    sum_ = counters.counter(prefix + "sum", metric);
   }
 
   void record(std::uint64_t value) noexcept {

@@ -65,7 +65,9 @@ public:
   explicit LimitCounters(CounterSet& counters) {
     for (std::size_t i = 0; i < kLimitCount; ++i) {
       const std::string name(limit_name(static_cast<Limit>(i)));
-      reached_[i] = counters.counter("limit." + name + ".reached");
+      reached_[i] = counters.counter(
+          "limit." + name + ".reached",
+          {"simm_limit_reached_total", "Times that somebody met a limit."}, "limit=" + name);
     }
   }
 

@@ -28,19 +28,8 @@ bool can_end_with(ipc::Opcode opcode, PageOutcome outcome) noexcept {
   }
 }
 
-EngineCounters::OfOpcode counters_of(base::CounterSet& set, const std::string& engine,
-                                     ipc::Opcode opcode) {
-  const auto index = static_cast<std::size_t>(opcode);
-  const std::string name = engine + ".op." + std::string(kOpcodeNames[index]);
-  EngineCounters::OfOpcode result;
-  result.batches = set.counter(name + ".batches");
-  result.bytes = set.counter(name + ".bytes");
-  for (std::size_t i = 0; i < kPageOutcomeCount; ++i) {
-    const bool possible = can_end_with(opcode, static_cast<PageOutcome>(i));
-    const std::string_view outcome = possible ? kOutcomeNames[i] : "failed";
-    result.pages[i] = set.counter(name + ".pages." + std::string(outcome));
-  }
-  return result;
+std::string name_of(ipc::Opcode opcode) {
+  return "op." + std::string(kOpcodeNames[static_cast<std::size_t>(opcode)]);
 }
 
 }  // namespace
@@ -71,37 +60,26 @@ PageOutcome page_outcome(Status answer) noexcept {
   }
 }
 
-EngineCounters::EngineCounters(base::CounterSet& set, std::string_view prefix) {
-  set.begin_writer();
-  const std::string name(prefix);
-  batches = set.counter(name + ".batches");
-  pages = set.counter(name + ".pages");
-  bytes_moved = set.counter(name + ".bytes_moved");
-  pool_exhausted = set.counter(name + ".pool_exhausted");
-  no_credit = set.counter(name + ".no_credit");
-  unreachable = set.counter(name + ".unreachable");
-  requests = set.counter(name + ".requests");
-  extended = set.counter(name + ".extended");
-  cancels = set.counter(name + ".cancels");
-  resets = set.counter(name + ".resets");
-  retries = set.counter(name + ".retries");
-  reroutes = set.counter(name + ".reroutes");
-  declined = set.counter(name + ".declined");
-  timeouts = set.counter(name + ".timeouts");
-  late_replies = set.counter(name + ".late_replies");
-  bad_replies = set.counter(name + ".bad_replies");
-  corrupt = set.counter(name + ".corrupt");
-  size_mismatches = set.counter(name + ".size_mismatches");
-  fences_overdue = set.counter(name + ".fences_overdue");
-  // A noop has neither pages nor bytes, and never comes here.
+std::array<EngineCounters::OfOpcode, ipc::kOpcodeCount> EngineCounters::opcodes() const {
+  std::array<OfOpcode, ipc::kOpcodeCount> all;
   for (const ipc::Opcode opcode : {ipc::Opcode::put, ipc::Opcode::get, ipc::Opcode::exists,
                                    ipc::Opcode::remove, ipc::Opcode::pin, ipc::Opcode::unpin}) {
-    of_opcode[static_cast<std::size_t>(opcode)] = counters_of(set, name, opcode);
+    all[static_cast<std::size_t>(opcode)] = OfOpcode(*this, opcode);
   }
-  complete_ns = base::Histogram(set, name + ".complete_ns");
-  post_stage_ns = base::Histogram(set, name + ".stage.post_ns");
-  wire_stage_ns = base::Histogram(set, name + ".stage.wire_ns");
-  complete_stage_ns = base::Histogram(set, name + ".stage.complete_ns");
+  return all;
+}
+
+EngineCounters::OfOpcode::OfOpcode(const CounterGroup& engine, ipc::Opcode opcode)
+    : CounterGroup(engine, name_of(opcode), "op") {
+  std::array<std::string_view, kPageOutcomeCount> outcomes;
+  for (std::size_t i = 0; i < kPageOutcomeCount; ++i) {
+    const bool possible = can_end_with(opcode, static_cast<PageOutcome>(i));
+    outcomes[i] = possible ? kOutcomeNames[i] : "failed";
+  }
+  pages = counters("pages.", outcomes, "result",
+                   {"simm_pages_total",
+                    "Pages of clients' batches by what became of them; of get and exists "
+                    "everything from not_found to wrong_epoch is a miss."});
 }
 
 }  // namespace simm::engine

@@ -30,7 +30,8 @@ void ManagerMetrics::write_metrics(MetricsText& text) {
              "Epoch of the newest map that is known here.");
   text.gauge("simm_cluster_owners", map == nullptr ? 0 : map->members().size(),
              "Daemons that own slots of the newest map.");
-  text.gauge("simm_manager_connections", manager.connections(), "Connections of daemons.");
+  text.gauge("simm_manager_connections", manager.connections(),
+             "Connections of daemons to the manager.");
   text.gauge("simm_manager_retired_incarnations", manager.membership().retired().size(),
              "Former lives of daemons that may not come back.");
   text.gauge("simm_manager_cut_off", manager.membership().is_cut_off() ? 1 : 0,

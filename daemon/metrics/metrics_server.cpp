@@ -228,11 +228,25 @@ private:
 
 MetricsServer::MetricsServer(boost::asio::io_context& io, base::CounterSet& counters,
                              base::LimitCounters& limits, MetricsPage& page, Times times)
-    : io_(io), limits_(limits), page_(page), times_(times), readable_(io), retry_(io) {
+    : io_(io),
+      limits_(limits),
+      page_(page),
+      times_(times),
+      readable_(io),
+      retry_(io),
+      answers_(answers(counters)) {}
+
+MetricsServer::Answers MetricsServer::answers(base::CounterSet& counters) {
+  Answers made;
   for (const unsigned code : kCodes) {
     const std::string text = code == 0 ? "none" : std::to_string(code);
-    answers_[code] = counters.counter("metrics.requests." + text);
+    made[code] =
+        counters.counter("metrics.requests." + text,
+                         {"simm_metrics_requests_total",
+                          "Answers of this endpoint by HTTP status; none: hung up on without one."},
+                         "code=" + text);
   }
+  return made;
 }
 
 MetricsServer::~MetricsServer() {

@@ -35,6 +35,10 @@ public:
     base::TimeNs idle_ns = 180 * base::kNsPerSecond;  // longer than anybody's scrape interval
   };
 
+  // What it counts: its answers by code; 0: hung up on without one.
+  using Answers = std::map<unsigned, base::Counter>;
+  [[nodiscard]] static Answers answers(base::CounterSet& counters);
+
   MetricsServer(boost::asio::io_context& io, base::CounterSet& counters,
                 base::LimitCounters& limits, MetricsPage& page, Times times);
   ~MetricsServer();
@@ -72,7 +76,7 @@ private:
   Deadline retry_;
   std::uint64_t next_turn_ = 1;
   std::map<std::uint64_t, std::shared_ptr<Connection>> connections_;  // the one to go first
-  std::map<unsigned, base::Counter> answers_;                         // by code; 0: none
+  Answers answers_;
 };
 
 }  // namespace simm::control

@@ -28,7 +28,7 @@ constexpr MetricType kCounter = MetricType::counter;
 
 constexpr std::array<TenantNumber, 14> kNumbers = {{
     {"objects", "objects", kGauge, [](const TenantUse& u) { return u.tally.objects; },
-     "Objects of a tenant that are there."},
+     "Objects of a tenant that are there, in all shards of this daemon."},
     {"payload_bytes", "payload_bytes", kGauge,
      [](const TenantUse& u) { return u.tally.payload_bytes; }, "Bytes of those."},
     {"extent_bytes", "used_bytes", kGauge, [](const TenantUse& u) { return u.extent_bytes; },

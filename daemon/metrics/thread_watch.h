@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "daemon/base/agent_runner.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/counters.h"
 #include "daemon/control/deadline.h"
-#include "daemon/metrics/metric_table.h"
 
 namespace simm::control {
 
@@ -29,10 +29,11 @@ public:
   ThreadWatch(boost::asio::io_context& io, const base::Clock& clock,
               const base::CounterSet& counters)
       : clock_(clock), next_(io) {
-    (void)counters.each_since(0, [this](std::string_view name, const base::Counter& turns) {
-      PatternMatch match;
-      if (!matches("runner.*.turns", name, match)) return;
-      threads_.push_back({std::string(match.stars[0]), turns, turns.value(), clock_.now_ns()});
+    (void)counters.each_since(0, [this](std::string_view, const base::Counter& turns,
+                                        const base::CounterSet::Meaning& meaning) {
+      if (meaning.metric.name != base::RunnerCounters::kTurnsMetric) return;
+      std::string thread = meaning.labels.substr(meaning.labels.find('=') + 1);
+      threads_.push_back({std::move(thread), turns, turns.value(), clock_.now_ns()});
     });
   }
 

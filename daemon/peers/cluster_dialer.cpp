@@ -19,10 +19,8 @@ ClusterDialer::ClusterDialer(ClusterAccess& access, DialTarget target, ClusterDi
       target_(std::move(target)),
       events_(events),
       timer_(access.io),
-      resolver_(access.io) {
-  dialled_ = access.counters.counter("cluster.dialer.connected");
-  failed_ = access.counters.counter("cluster.dialer.failed");
-}
+      resolver_(access.io),
+      counters_(access.counters) {}
 
 ClusterDialer::~ClusterDialer() {
   stop();
@@ -133,13 +131,13 @@ void ClusterDialer::on_hello_over(Expected<cluster::HelloResult> result) {
   }
   state_ = State::connected;
   is_away_ = false;
-  dialled_.add();
+  counters_.connected.add();
   backoff_.on_connected(access_.clock.now_ns());
   events_.on_dialled(*this, session->take_socket(), *result);
 }
 
 void ClusterDialer::fail(Error error) {
-  failed_.add();
+  counters_.failed.add();
   error.context = target_.key + ": " + target_.address + ": " + error.context;
   access_.errors.record("cluster.dial", error.status, error.context);
   is_away_ = error.status == Status::unreachable || error.status == Status::timeout;

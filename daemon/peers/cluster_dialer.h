@@ -13,6 +13,7 @@
 #include "daemon/control/deadline.h"
 #include "daemon/peers/cluster_access.h"
 #include "daemon/peers/hello_session.h"
+#include "daemon/peers/peer_counters.h"
 
 namespace simm::control {
 
@@ -81,8 +82,7 @@ private:
   Resolver resolver_;
   std::shared_ptr<bool> lookup_alive_;
   std::unique_ptr<HelloSession> session_;
-  base::Counter dialled_;
-  base::Counter failed_;
+  DialerCounters counters_;
 };
 
 }  // namespace simm::control

@@ -31,13 +31,8 @@ ClusterLinks::ClusterLinks(ClusterAccess& access, std::vector<AgentLinks> agents
       peers_(access.self.incarnation),
       asking_daemons_(access.errors),
       next_link_(cluster::first_link_of(access.self)),
-      retry_(access.io) {
-  for (std::size_t i = 0; i < lost_.size(); ++i) {
-    lost_[i] = access.counters.counter("cluster.links.lost_" + std::string(kLinkLossNames[i]));
-  }
-  returned_ = access.counters.counter("cluster.links.returned");
-  refused_ = access.counters.counter("cluster.links.refused");
-}
+      retry_(access.io),
+      counters_(access.counters) {}
 
 // ---- members ----
 
@@ -143,7 +138,7 @@ void ClusterLinks::hurry(base::PeerId peer) {
   for (auto& [id, link] : links_) {
     if (link.peer == peer && link.dialer != nullptr && link.dialer->hurry()) was_away = true;
   }
-  if (was_away) returned_.add();
+  if (was_away) counters_.returned.add();
 }
 
 void ClusterLinks::on_dial_failed(ClusterDialer& dialer, const Error& error) {
@@ -188,9 +183,9 @@ void ClusterLinks::flush() {
 
 void ClusterLinks::take(ipc::UniqueFd socket, const cluster::HelloResult& hello) {
   const std::uint16_t shard = hello.request.shard;
-  if (shard >= agents_.size() || agents_[shard].incoming == nullptr) return refused_.add();
+  if (shard >= agents_.size() || agents_[shard].incoming == nullptr) return counters_.refused.add();
   std::optional<AskingDaemons::Link> owned = asking_daemons_.greet(hello);
-  if (!owned) return refused_.add();
+  if (!owned) return counters_.refused.add();
   const std::uint64_t id = next_link_++;
   // Nobody looks for the requesters of a server by number, so each connection has one of its own.
   transport::TcpLink link{std::move(socket),
@@ -200,13 +195,13 @@ void ClusterLinks::take(ipc::UniqueFd socket, const cluster::HelloResult& hello)
                           owned->owner,
                           link_keys(hello, access_.secret)};
   // Not taken: closed, and dialled again after a while.
-  if (!agents_[shard].incoming->control_add(link)) return refused_.add();
+  if (!agents_[shard].incoming->control_add(link)) return counters_.refused.add();
   incoming_.emplace(id, Incoming{hello.peer, shard, std::move(*owned)});
 }
 
 void ClusterLinks::take_queue_pair(ipc::UniqueFd socket, const cluster::HelloResult& hello) {
   std::optional<AskingDaemons::Link> owned = asking_daemons_.greet(hello);
-  if (!owned) return refused_.add();
+  if (!owned) return counters_.refused.add();
   queue_pairs_.take(std::move(socket), hello, std::move(*owned));
 }
 
@@ -218,7 +213,7 @@ void ClusterLinks::deliver() {
     while (outgoing != nullptr && outgoing->control_take_lost(lost)) on_lost(agent, lost);
     transport::TcpLinkMailbox* const incoming = agents_[agent].incoming;
     while (incoming != nullptr && incoming->control_take_lost(lost)) {
-      lost_[index_of(lost.cause)].add();
+      counters_.lost[index_of(lost.cause)].add();
       incoming_.erase(lost.link);
     }
   }
@@ -226,7 +221,7 @@ void ClusterLinks::deliver() {
 }
 
 void ClusterLinks::on_lost(std::size_t agent, const transport::LinkLost& lost) {
-  lost_[index_of(lost.cause)].add();
+  counters_.lost[index_of(lost.cause)].add();
   const auto found = links_.find(lost.link);
   if (found == links_.end() || found->second.agent != agent) return;
   Link& link = found->second;

@@ -25,6 +25,7 @@
 #include "daemon/peers/asking_daemons.h"
 #include "daemon/peers/cluster_access.h"
 #include "daemon/peers/cluster_dialer.h"
+#include "daemon/peers/peer_counters.h"
 #include "daemon/peers/queue_pair_links.h"
 #include "daemon/transport/tcp/tcp_link.h"
 
@@ -140,9 +141,7 @@ private:
   std::map<std::uint64_t, Incoming> incoming_;
   std::map<std::uint32_t, Leaving> leaving_;  // by number
   Deadline retry_;
-  std::array<base::Counter, transport::kLinkLossCount> lost_;
-  base::Counter returned_;  // peers that could not be reached, and can again
-  base::Counter refused_;   // incoming connections that no agent could take
+  LinkCounters counters_;
 };
 
 }  // namespace simm::control

@@ -35,11 +35,11 @@ std::uint64_t source_of(const cluster::SocketAddress& peer) noexcept {
 }  // namespace
 
 ClusterListener::ClusterListener(ClusterAccess& access, ClusterListenerEvents& events)
-    : access_(access), events_(events), readable_(access.io), retry_(access.io) {
-  accepted_ = access.counters.counter("cluster.listener.accepted");
-  refused_ = access.counters.counter("cluster.listener.refused");
-  evicted_ = access.counters.counter("cluster.listener.evicted");
-}
+    : access_(access),
+      events_(events),
+      readable_(access.io),
+      retry_(access.io),
+      counters_(access.counters) {}
 
 Outcome ClusterListener::listen(std::string_view key, std::string_view address) {
   const auto wanted = cluster::SocketAddress::parse(address);
@@ -119,7 +119,7 @@ void ClusterListener::accept_one() {
   }
   if (accepted->has_value()) {
     if (sessions_.size() >= base::kHellosMax) {
-      evicted_.add();
+      counters_.evicted.add();
       forget(first_to_go());
     }
     AcceptedTcp& connection = **accepted;
@@ -147,7 +147,7 @@ void ClusterListener::on_hello_over(std::uint64_t id, const cluster::SocketAddre
   forget(hello);
   accept_when_possible();
   if (!result) {
-    refused_.add();
+    counters_.refused.add();
     // A stranger has as many addresses, and claims as many versions, as it likes: these make no
     // errors of their own.
     const std::string from = peer.text();
@@ -155,7 +155,7 @@ void ClusterListener::on_hello_over(std::uint64_t id, const cluster::SocketAddre
                           from.substr(0, from.rfind(':')) + session->peer_claim());
     return;
   }
-  accepted_.add();
+  counters_.accepted.add();
   events_.on_accepted(session->take_socket(), *result);
 }
 

@@ -16,6 +16,7 @@
 #include "daemon/control/readiness.h"
 #include "daemon/peers/cluster_access.h"
 #include "daemon/peers/hello_session.h"
+#include "daemon/peers/peer_counters.h"
 
 namespace simm::control {
 
@@ -76,9 +77,7 @@ private:
   // By number, so the first one is the oldest.
   Hellos sessions_;
   std::map<std::uint64_t, std::size_t> of_source_;  // how many each one has
-  base::Counter accepted_;
-  base::Counter refused_;
-  base::Counter evicted_;
+  ListenerCounters counters_;
 };
 
 }  // namespace simm::control

@@ -31,15 +31,9 @@ QueuePairLinks::QueuePairLinks(ClusterAccess& access, base::Log& log, QueuePairS
       setup_(std::move(setup)),
       thread_("simm-queuepairs", kJobsMax),
       next_link_(cluster::first_link_of(access.self)),
-      retry_(access.io) {
+      retry_(access.io),
+      counters_(access.counters) {
   for (const transport::RdmaDevice* rail : setup_.rails) addresses_.push_back(rail->address());
-  for (std::size_t i = 0; i < lost_.size(); ++i) {
-    const auto loss = static_cast<transport::LinkLoss>(i);
-    lost_[i] =
-        access.counters.counter("cluster.queue_pairs.lost_" + std::string(link_loss_name(loss)));
-  }
-  refused_ = access.counters.counter("cluster.queue_pairs.refused");
-  made_room_ = access.counters.counter("cluster.queue_pairs.made_room");
   if (is_used()) thread_.start();
 }
 
@@ -211,7 +205,7 @@ void QueuePairLinks::take(ipc::UniqueFd socket, const cluster::HelloResult& hell
   const std::uint16_t shard = hello.request.shard;
   const bool is_served =
       shard < setup_.agents.size() && is_used() && setup_.agents[shard].incoming != nullptr;
-  if (!is_served) return refused_.add();
+  if (!is_served) return counters_.refused.add();
   const std::uint64_t id = next_link_++;
   Link& link = links_[id];
   // Nobody looks for the requesters of a server by number, so each connection has one of its own.
@@ -346,7 +340,7 @@ void QueuePairLinks::take_place(const std::string& from, std::size_t agent, cons
   // Any: the agents of one requester can not be told apart, and no one of them shall lose all.
   const std::uint64_t id = open[access_.random.below(open.size())];
   Link& link = links_.at(id);
-  made_room_.add();
+  counters_.made_room.add();
   link.ends_for = to;
   link.channel.reset();
   drop(id, link);
@@ -354,7 +348,7 @@ void QueuePairLinks::take_place(const std::string& from, std::size_t agent, cons
 
 // The requester hangs up, or is hung up on.
 void QueuePairLinks::refuse(std::uint64_t id, Link& link, QueuePairRefusal refusal) {
-  refused_.add();
+  counters_.refused.add();
   link.has_place = false;
   link.deadline = std::make_unique<Deadline>(access_.io);
   link.deadline->after(setup_.patience_ns, [this, id] { give_up(id, "it was refused"); });
@@ -452,7 +446,7 @@ void QueuePairLinks::deliver() {
 
 void QueuePairLinks::on_ended(std::unique_ptr<transport::RdmaLink> ended) {
   const transport::LinkLost lost = ended->lost();
-  lost_[static_cast<std::size_t>(lost.cause)].add();
+  counters_.lost[static_cast<std::size_t>(lost.cause)].add();
   discard(std::move(ended));
   const auto found = links_.find(lost.link);
   if (found == links_.end()) return;

@@ -27,6 +27,7 @@
 #include "daemon/peers/cluster_access.h"
 #include "daemon/peers/cluster_channel.h"
 #include "daemon/peers/cluster_dialer.h"
+#include "daemon/peers/peer_counters.h"
 #include "daemon/peers/queue_pair_message.h"
 #include "daemon/transport/rdma/device/rdma_device.h"
 #include "daemon/transport/rdma/rdma_link.h"
@@ -193,9 +194,7 @@ private:
   std::uint64_t next_link_;
   std::uint64_t next_attempt_ = 1;
   Deadline retry_;
-  std::array<base::Counter, transport::kLinkLossCount> lost_;
-  base::Counter refused_;
-  base::Counter made_room_;
+  QueuePairCounters counters_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

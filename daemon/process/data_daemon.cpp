@@ -12,6 +12,7 @@
 #include "daemon/admin/admin_server.h"
 #include "daemon/agent/client_region_opener.h"
 #include "daemon/agent/data_agents.h"
+#include "daemon/agent/pool_counters.h"
 #include "daemon/agent/pool_setup.h"
 #include "daemon/agent/rdma_rails.h"
 #include "daemon/attach/attach_server.h"
@@ -483,7 +484,7 @@ void DataDaemon::end_recovery() {
   const auto found = p.data->end_recovery();
   if (!found) return fail("node.pool_bytes: " + found.error().context);
   const base::TimeNs elapsed_ns = p.clock.now_ns() - p.recovery_began_ns;
-  p.counters->counter("pool.recovery_ns").set(elapsed_ns);
+  PoolCounters(*p.counters).recovery_ns.set(elapsed_ns);
   p.log.info("pool", "recovered",
              {{"objects", found->objects},
               {"bytes", base::format_bytes(found->bytes)},

@@ -17,17 +17,6 @@ constexpr std::uint32_t kLooksPerPiece = 64;
 
 }  // namespace
 
-ScrubCounters::ScrubCounters(base::CounterSet& set, std::string_view prefix) {
-  const std::string name(prefix);
-  objects = set.counter(name + ".objects");
-  bytes = set.counter(name + ".bytes");
-  corrupt = set.counter(name + ".corrupt");
-  damaged_records = set.counter(name + ".damaged_records");
-  passes = set.counter(name + ".passes");
-  pass_ns = set.counter(name + ".pass_ns");
-  progress_permille = set.counter(name + ".progress_permille");
-}
-
 Scrubber::Scrubber(std::uint64_t bytes_per_s, store::Store& store, ScrubCounters counters,
                    base::ErrorLog* errors)
     : bytes_per_s_(bytes_per_s), store_(store), counters_(counters), errors_(errors) {}

@@ -16,25 +16,37 @@
 #include <string_view>
 
 #include "daemon/base/clock.h"
-#include "daemon/base/counters.h"
+#include "daemon/base/counter_group.h"
 #include "daemon/base/error_log.h"
 #include "daemon/base/hash.h"
 #include "daemon/store/store.h"
 
 namespace simm::server {
 
-struct ScrubCounters {
+struct ScrubCounters : base::CounterGroup {
   ScrubCounters() = default;  // counts into unread cells
-  // Names are "<prefix>.<counter>", for instance "scrub.0.objects".
-  ScrubCounters(base::CounterSet& set, std::string_view prefix);
+  // `prefix`: "scrub.0" of the data agent 0.
+  ScrubCounters(base::CounterSet& set, std::string_view prefix)
+      : CounterGroup(set, prefix, "agent") {}
 
-  base::Counter objects;  // read to their end
-  base::Counter bytes;
-  base::Counter corrupt;            // objects whose bytes did not match
-  base::Counter damaged_records;    // objects whose record did not
-  base::Counter passes;             // over all objects
-  base::Counter pass_ns;            // how long the last one of those took
-  base::Counter progress_permille;  // of the pass under way, by numbers of records
+  base::Counter objects = counter(
+      "objects",
+      {"simm_scrub_objects_total", "Objects that the scrubber compared with their checksum."});
+  base::Counter bytes =
+      counter("bytes", {"simm_scrub_bytes_total", "Bytes that the scrubber read."});
+  base::Counter corrupt =
+      counter("corrupt", {"simm_scrub_damaged_total",
+                          "Objects that the scrubber found damaged and dropped.", "what=bytes"});
+  base::Counter damaged_records =
+      counter("damaged_records", {"simm_scrub_damaged_total", "", "what=record"});
+  base::Counter passes =
+      counter("passes", {"simm_scrub_passes_total", "Passes of the scrubber over all objects."});
+  base::Counter pass_ns =
+      counter("pass_ns", {"simm_scrub_pass_seconds", "How long the last of those took."});
+  base::Counter progress_permille =
+      counter("progress_permille",
+              {"simm_scrub_progress_permille",
+               "How far the pass under way is; 1000: it is over, and the next one not begun."});
 };
 
 class Scrubber {

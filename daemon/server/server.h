@@ -44,6 +44,7 @@
 #include "daemon/server/scrubber.h"
 #include "daemon/server/server_config.h"
 #include "daemon/server/server_counters.h"
+#include "daemon/server/store_counters.h"
 #include "daemon/store/store.h"
 #include "daemon/transport/transport.h"
 

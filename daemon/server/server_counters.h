@@ -1,62 +1,68 @@
-// What a server counts, and the numbers of its store, published where other processes read them.
-// Thread: written by the server's data agent.
+// What a server counts. Thread: written by the server's data agent.
 #pragma once
 
-#include <array>
 #include <string_view>
 
-#include "daemon/base/counters.h"
-#include "daemon/store/store_stats.h"
+#include "daemon/base/counter_group.h"
 
 namespace simm::server {
 
-struct ServerCounters {
+struct ServerCounters : base::CounterGroup {
   ServerCounters() = default;  // counts into unread cells
-  // Names are "<prefix>.<counter>", for instance "server.0.requests".
-  ServerCounters(base::CounterSet& set, std::string_view prefix);
+  // `prefix`: "server.0" of the data agent 0.
+  ServerCounters(base::CounterSet& set, std::string_view prefix)
+      : CounterGroup(set, prefix, "agent") {}
 
-  base::Counter requests;
-  base::Counter refused_requests;  // more at once than requests_max
-  base::Counter invalid_pages;     // answered invalid_argument
-  base::Counter wrong_epoch;       // pages: of slots that are not ours, or of a map not known yet
-  base::Counter recovering_pages;  // answered unreachable, because the store was not recovered yet
-  base::Counter get_pages;         // moved
-  base::Counter get_bytes;
-  base::Counter put_pages;  // published
-  base::Counter put_bytes;
-  base::Counter misses;  // get pages that were not there
-  base::Counter size_mismatches;
-  base::Counter verified;  // get pages compared with their checksum
-  base::Counter corrupt;   // of those: different
-  base::Counter failed_moves;
-  base::Counter cancels;
-  base::Counter cancelled_pages;
-  base::Counter aborts;
-  base::Counter timeouts;     // pages
-  base::Counter space_waits;  // attempts of puts that found no room yet
-  base::Counter no_space;     // pages that waited in vain
-};
-
-// The store's numbers under "<prefix>.<name>"; gauges and counters alike are copied by publish().
-class StoreCounters {
-public:
-  static constexpr std::size_t kCount = 52;
-
-  StoreCounters() = default;  // publishes into unread cells
-  StoreCounters(base::CounterSet& set, std::string_view prefix);
-
-  void publish(const store::StoreStats& stats) noexcept;
-
-private:
-  template <std::size_t kClasses>
-  using ByClass = std::array<base::Counter, kClasses>;
-
-  std::array<base::Counter, kCount> counters_;
-  ByClass<store::kLengthClasses.size()> objects_by_length_;
-  ByClass<store::kLengthClasses.size()> bytes_by_length_;
-  ByClass<store::kAgeClasses.size()> evicted_by_age_;
-  ByClass<store::kUseClasses.size()> evicted_by_uses_;
-  ByClass<store::kReuseClasses.size()> reused_by_age_;
+  base::Counter requests = counter(
+      "requests", {"simm_server_requests_total", "Messages that a shard of this daemon took."});
+  base::Counter refused_requests = counter(
+      "refused_requests",
+      {"simm_server_refused_requests_total", "Messages refused because too many were under way."});
+  base::Counter get_pages =
+      counter("get_pages",
+              {"simm_server_pages_total", "Pages that a shard delivered or stored.", "op=get"});
+  base::Counter put_pages = counter("put_pages", {"simm_server_pages_total", "", "op=put"});
+  base::Counter get_bytes =
+      counter("get_bytes", {"simm_server_bytes_total", "Bytes of those pages.", "op=get"});
+  base::Counter put_bytes = counter("put_bytes", {"simm_server_bytes_total", "", "op=put"});
+  base::Counter misses =
+      counter("misses", {"simm_server_misses_total", "Pages to get that were not there."});
+  base::Counter size_mismatches =
+      counter("size_mismatches",
+              {"simm_server_size_mismatches_total", "Pages to get that were of another length."});
+  base::Counter verified =
+      counter("verified", {"simm_server_verified_pages_total",
+                           "Pages whose checksum was compared before they were delivered."});
+  base::Counter corrupt =
+      counter("corrupt", {"simm_server_corrupt_pages_total",
+                          "Pages whose checksum did not match; the object is gone."});
+  base::Counter wrong_epoch = counter(
+      "wrong_epoch",
+      {"simm_server_wrong_epoch_pages_total",
+       "Pages of slots that this shard does not own, or of a map that it does not know yet."});
+  base::Counter recovering_pages =
+      counter("recovering_pages",
+              {"simm_server_recovering_pages_total",
+               "Pages asked for before the shard had read back what an earlier daemon left."});
+  base::Counter invalid_pages =
+      counter("invalid_pages",
+              {"simm_server_invalid_pages_total", "Pages with something that no engine sends."});
+  base::Counter failed_moves = counter(
+      "failed_moves", {"simm_server_failed_moves_total", "Payloads that could not be moved."});
+  base::Counter cancels =
+      counter("cancels", {"simm_server_cancels_total", "Messages whose sender gave up."});
+  base::Counter cancelled_pages =
+      counter("cancelled_pages",
+              {"simm_server_cancelled_pages_total", "Pages of those that were not done."});
+  base::Counter aborts = counter(
+      "aborts", {"simm_server_aborts_total", "Messages ended because their connection did."});
+  base::Counter timeouts = counter("timeouts", {"simm_server_timed_out_pages_total",
+                                                "Pages whose deadline passed at the shard."});
+  base::Counter space_waits =
+      counter("space_waits",
+              {"simm_server_space_waits_total", "Attempts of puts that had to wait for eviction."});
+  base::Counter no_space = counter("no_space", {"simm_server_no_space_pages_total",
+                                                "Pages to put that waited for room in vain."});
 };
 
 }  // namespace simm::server

@@ -1,7 +1,5 @@
 #include "daemon/session/session_counters.h"
 
-#include <string>
-
 namespace simm::session {
 
 std::string_view poison_reason_name(ipc::PoisonReason reason) noexcept {
@@ -29,27 +27,12 @@ std::string_view poison_reason_name(ipc::PoisonReason reason) noexcept {
   return "unknown";
 }
 
-SessionCounters::SessionCounters(base::CounterSet& set, std::string_view prefix) {
-  const std::string dotted = std::string(prefix) + ".";
-  attached = set.counter(dotted + "attached");
-  resting = set.counter(dotted + "resting");
-  submissions = set.counter(dotted + "submissions");
-  pages = set.counter(dotted + "pages");
-  completions = set.counter(dotted + "completions");
-  wakes_futex = set.counter(dotted + "wakes_futex");
-  wakes_bell = set.counter(dotted + "wakes_bell");
-  held_operations = set.counter(dotted + "held_operations");
-  held_bytes = set.counter(dotted + "held_bytes");
-  held_timeouts = set.counter(dotted + "held_timeouts");
-  absent_pages = set.counter(dotted + "absent_pages");
-  turn_entries_max = set.counter(dotted + "turn_entries_max");
-  entries_max = set.counter(dotted + "entries_max");
+std::array<std::string_view, ipc::kPoisonReasonCount> poison_reasons() noexcept {
+  std::array<std::string_view, ipc::kPoisonReasonCount> names;
   for (std::uint32_t reason = 1; reason < ipc::kPoisonReasonCount; ++reason) {
-    const std::string_view name = poison_reason_name(static_cast<ipc::PoisonReason>(reason));
-    poisoned[reason] = set.counter(dotted + "poisoned." + std::string(name));
+    names[reason] = poison_reason_name(static_cast<ipc::PoisonReason>(reason));
   }
-  validate_stage_ns = base::Histogram(set, dotted + "stage.validate_ns");
-  queue_stage_ns = base::Histogram(set, dotted + "stage.queue_ns");
+  return names;
 }
 
 }  // namespace simm::session

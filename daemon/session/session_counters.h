@@ -6,8 +6,8 @@
 #include <array>
 #include <string_view>
 
-#include "daemon/base/counters.h"
-#include "daemon/base/histogram.h"
+#include "daemon/base/counter_group.h"
+#include "daemon/engine/engine_counters.h"
 #include "ipc/layout.h"
 
 namespace simm::session {
@@ -15,28 +15,59 @@ namespace simm::session {
 // Dotted-name form of a reason, "unknown" for a value outside the set. Static storage.
 std::string_view poison_reason_name(ipc::PoisonReason reason) noexcept;
 
-struct SessionCounters {
-  SessionCounters() = default;  // counts into unread cells
-  SessionCounters(base::CounterSet& set, std::string_view prefix);
+// The names by reason; that of none is empty, because nothing is poisoned for it.
+std::array<std::string_view, ipc::kPoisonReasonCount> poison_reasons() noexcept;
 
-  base::Counter attached;  // sessions now
-  base::Counter resting;   // of these, in no round until their clients ring
-  base::Counter submissions;
-  base::Counter pages;
-  base::Counter completions;
-  base::Counter wakes_futex;
-  base::Counter wakes_bell;
-  base::Counter held_operations;  // had to wait: the tenant's or the engine's operations
-  base::Counter held_bytes;       // had to wait: the tenant's bytes under way
-  base::Counter held_timeouts;    // their deadline passed while they waited
-  base::Counter absent_pages;  // refused: their memory is absent, and the touch budget is used up
-  base::Counter turn_entries_max;  // most entries taken in one turn, all tenants
-  base::Counter entries_max;       // most entries of one tenant in one turn
-  std::array<base::Counter, ipc::kPoisonReasonCount> poisoned;
+struct SessionCounters : base::CounterGroup {
+  SessionCounters() = default;  // counts into unread cells
+  // `prefix`: "session.0" of the data agent 0.
+  SessionCounters(base::CounterSet& set, std::string_view prefix)
+      : CounterGroup(set, prefix, "agent") {}
+
+  base::Counter attached =
+      counter("attached", {"simm_sessions_attached", "Sessions that a data agent serves."});
+  base::Counter resting = counter(
+      "resting",
+      {"simm_sessions_resting",
+       "Of these, sessions without traffic, which no turn looks at until their clients ring."});
+  base::Counter submissions =
+      counter("submissions", {"simm_session_submissions_total",
+                              "Submissions taken out of clients' rings, no-ops included."});
+  base::Counter pages =
+      counter("pages", {"simm_session_pages_total", "Pages of those submissions."});
+  base::Counter completions = counter(
+      "completions", {"simm_session_completions_total", "Completions written to clients' rings."});
+  base::Counter wakes_futex =
+      counter("wakes_futex",
+              {"simm_session_wakes_total", "Sleeping clients that were woken.", "how=futex"});
+  base::Counter wakes_bell = counter("wakes_bell", {"simm_session_wakes_total", "", "how=bell"});
+  base::Counter held_operations = counter(
+      "held_operations",
+      {"simm_session_held_total",
+       "Submissions that had to wait for a limit of their tenant or engine.", "limit=operations"});
+  base::Counter held_bytes = counter("held_bytes", {"simm_session_held_total", "", "limit=bytes"});
+  base::Counter held_timeouts = counter(
+      "held_timeouts", {"simm_session_held_timeouts_total",
+                        "Submissions whose deadline passed while they waited for a limit."});
+  base::Counter absent_pages = counter(
+      "absent_pages",
+      {"simm_session_absent_pages_total",
+       "Pages refused because their client's memory was absent and the touch budget used up."});
+  base::Counter turn_entries_max = counter(
+      "turn_entries_max", {"simm_session_turn_entries_max",
+                           "Most submissions taken in one turn since the start, of all tenants."});
+  base::Counter entries_max =
+      counter("entries_max", {"simm_session_tenant_turn_entries_max",
+                              "Most submissions of one tenant taken in one turn since the start."});
+  std::array<base::Counter, ipc::kPoisonReasonCount> poisoned =
+      counters("poisoned.", poison_reasons(), "reason",
+               {"simm_session_poisonings_total",
+                "Sessions closed because their client broke the protocol."});
 
   // Stages of a submission.
-  base::Histogram validate_stage_ns;  // of one in kValidationsTimedOneIn: copied and checked
-  base::Histogram queue_stage_ns;     // of all that had to wait for a limit: until they went on
+  base::Histogram validate_stage_ns =
+      histogram("stage.validate_ns", engine::stage_metric("stage=validate"));
+  base::Histogram queue_stage_ns = histogram("stage.queue_ns", engine::stage_metric("stage=queue"));
 };
 
 }  // namespace simm::session

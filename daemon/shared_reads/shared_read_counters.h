@@ -1,40 +1,41 @@
 // What a shared-read shard counts. Thread: written by its data agent.
 #pragma once
 
-#include <string>
 #include <string_view>
 
-#include "daemon/base/counters.h"
+#include "daemon/base/counter_group.h"
 
 namespace simm::shared_reads {
 
-struct SharedReadCounters {
+struct SharedReadCounters : base::CounterGroup {
   SharedReadCounters() = default;  // counts into unread cells
-  // Names are "<prefix>.<counter>", for instance "shared_reads.0.pages".
-  SharedReadCounters(base::CounterSet& set, std::string_view prefix) {
-    const std::string name(prefix);
-    pages = set.counter(name + ".pages");
-    fetched_pages = set.counter(name + ".fetched_pages");
-    fetched_bytes = set.counter(name + ".fetched_bytes");
-    copied_bytes = set.counter(name + ".copied_bytes");
-    joined = set.counter(name + ".joined");
-    hits = set.counter(name + ".hits");
-    outdated = set.counter(name + ".outdated");
-    failed = set.counter(name + ".failed");
-    declined = set.counter(name + ".declined");
-    evicted = set.counter(name + ".evicted");
-  }
+  // `prefix`: "shared_reads.0" of the data agent 0.
+  SharedReadCounters(base::CounterSet& set, std::string_view prefix)
+      : CounterGroup(set, prefix, "agent") {}
 
-  base::Counter pages;          // asked for
-  base::Counter fetched_pages;  // from their owners
-  base::Counter fetched_bytes;
-  base::Counter copied_bytes;  // to requesters
-  base::Counter joined;        // pages that waited for a fetch of another one
-  base::Counter hits;          // pages that were here
-  base::Counter outdated;      // pages that were here, but too old or written since
-  base::Counter failed;        // fetches of a page without an object
-  base::Counter declined;      // pages without room: their requester asks the owner itself
-  base::Counter evicted;       // copies that made room
+  base::Counter pages =
+      counter("pages", {"simm_node_cache_pages_total", "Pages that the node cache was asked for."});
+  base::Counter hits =
+      counter("hits", {"simm_node_cache_hits_total", "Of those, pages that were there."});
+  base::Counter joined =
+      counter("joined", {"simm_node_cache_joined_total",
+                         "Of those, pages that another reader was fetching already."});
+  base::Counter fetched_pages = counter(
+      "fetched_pages", {"simm_node_cache_fetched_pages_total", "Pages fetched from their owners."});
+  base::Counter fetched_bytes =
+      counter("fetched_bytes", {"simm_node_cache_fetched_bytes_total", "Bytes of those."});
+  base::Counter copied_bytes =
+      counter("copied_bytes", {"simm_node_cache_copied_bytes_total", "Bytes copied to readers."});
+  base::Counter outdated = counter(
+      "outdated",
+      {"simm_node_cache_outdated_total", "Pages that were there, but too old or written since."});
+  base::Counter failed = counter("failed", {"simm_node_cache_failed_fetches_total",
+                                            "Fetches of a page that ended without an object."});
+  base::Counter declined =
+      counter("declined", {"simm_node_cache_declined_total",
+                           "Pages without room, whose readers asked the owner themselves."});
+  base::Counter evicted =
+      counter("evicted", {"simm_node_cache_evicted_total", "Copies that made room."});
 };
 
 }  // namespace simm::shared_reads

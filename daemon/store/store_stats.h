@@ -21,6 +21,8 @@ enum class LeaseLoss : std::uint8_t {
   slot_lost = 4,     // a new map gave its slot to another server
 };
 inline constexpr std::size_t kLeaseLossCount = 5;
+inline constexpr std::array<const char*, kLeaseLossCount> kLeaseLossNames = {
+    "removed", "replaced", "lease_budget", "corrupt", "slot_lost"};
 
 struct StoreStats {
   std::uint64_t reads = 0;  // begin_read() that found the object

@@ -1,6 +1,7 @@
 // RecoveryLoss: why an entry of a kept metadata table did not become an object again. Thread: any.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -15,5 +16,7 @@ enum class RecoveryLoss : std::uint8_t {
   refused = 5,      // no room under the quotas and limits of today
 };
 inline constexpr std::size_t kRecoveryLossCount = 6;
+inline constexpr std::array<const char*, kRecoveryLossCount> kRecoveryLossNames = {
+    "damaged", "impossible", "overlapping", "superseded", "expired", "refused"};
 
 }  // namespace simm::store

@@ -2,30 +2,40 @@
 // inside messages, and messages. Thread: written by the data agent.
 #pragma once
 
-#include <string>
 #include <string_view>
 
-#include "daemon/base/counters.h"
+#include "daemon/base/counter_group.h"
 
 namespace simm::transport {
 
-struct RdmaCounters {
+struct RdmaCounters : base::CounterGroup {
   RdmaCounters() = default;  // counts into unread cells
-  // Names are "<prefix>.<counter>", for instance "rdma.0.read_bytes".
+  // `prefix`: "rdma.0" of the data agent 0.
   RdmaCounters(base::CounterSet& set, std::string_view prefix)
-      : read_bytes(set.counter(std::string(prefix) + ".read_bytes")),
-        written_bytes(set.counter(std::string(prefix) + ".written_bytes")),
-        inline_bytes(set.counter(std::string(prefix) + ".inline_bytes")),
-        sent_parts(set.counter(std::string(prefix) + ".sent_parts")),
-        received_parts(set.counter(std::string(prefix) + ".received_parts")),
-        asked_again(set.counter(std::string(prefix) + ".asked_again")) {}
+      : CounterGroup(set, prefix, "agent") {}
 
-  base::Counter read_bytes;     // by this end's device, from regions of requesters
-  base::Counter written_bytes;  // by this end's device, into regions of requesters
-  base::Counter inline_bytes;   // copied by the CPU out of messages
-  base::Counter sent_parts;
-  base::Counter received_parts;
-  base::Counter asked_again;  // parts of requests, over another rail because the first one failed
+  base::Counter read_bytes =
+      counter("read_bytes",
+              {"simm_rdma_read_bytes_total",
+               "Payload that this daemon's NICs read out of memory of other daemons' clients."});
+  base::Counter written_bytes =
+      counter("written_bytes",
+              {"simm_rdma_written_bytes_total",
+               "Payload that this daemon's NICs wrote into memory of other daemons' clients."});
+  base::Counter inline_bytes =
+      counter("inline_bytes", {"simm_rdma_inline_bytes_total",
+                               "Payload inside messages over RDMA: of requests at both ends, of "
+                               "replies where they arrive."});
+  base::Counter sent_parts = counter(
+      "sent_parts",
+      {"simm_rdma_sent_parts_total", "Parts of messages, of at most 8 KiB, sent over RDMA."});
+  base::Counter received_parts =
+      counter("received_parts",
+              {"simm_rdma_received_parts_total", "Parts of messages received over RDMA."});
+  base::Counter asked_again =
+      counter("asked_again", {"simm_rdma_asked_again_total",
+                              "Parts of requests that were asked for over another RDMA port "
+                              "because the first one failed."});
 };
 
 }  // namespace simm::transport

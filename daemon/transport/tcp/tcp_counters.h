@@ -3,26 +3,30 @@
 // Thread: written by the data agent.
 #pragma once
 
-#include <string>
 #include <string_view>
 
-#include "daemon/base/counters.h"
+#include "daemon/base/counter_group.h"
 
 namespace simm::transport {
 
-struct TcpCounters {
+struct TcpCounters : base::CounterGroup {
   TcpCounters() = default;  // counts into unread cells
-  // Names are "<prefix>.<counter>", for instance "tcp.0.received_bytes".
+  // `prefix`: "tcp.0" of the data agent 0.
   TcpCounters(base::CounterSet& set, std::string_view prefix)
-      : received_bytes(set.counter(std::string(prefix) + ".received_bytes")),
-        sent_bytes(set.counter(std::string(prefix) + ".sent_bytes")),
-        uncopied_sends(set.counter(std::string(prefix) + ".uncopied_sends")),
-        copied_after_all(set.counter(std::string(prefix) + ".copied_after_all")) {}
+      : CounterGroup(set, prefix, "agent") {}
 
-  base::Counter received_bytes;
-  base::Counter sent_bytes;
-  base::Counter uncopied_sends;
-  base::Counter copied_after_all;
+  base::Counter received_bytes = counter(
+      "received_bytes",
+      {"simm_tcp_received_bytes_total", "Bytes received from other daemons, headers included."});
+  base::Counter sent_bytes =
+      counter("sent_bytes",
+              {"simm_tcp_sent_bytes_total", "Bytes sent to other daemons, headers included."});
+  base::Counter uncopied_sends =
+      counter("uncopied_sends",
+              {"simm_tcp_uncopied_sends_total", "Sends that asked the kernel not to copy."});
+  base::Counter copied_after_all = counter(
+      "copied_after_all",
+      {"simm_tcp_copied_after_all_total", "Of those, sends that the kernel copied nevertheless."});
 };
 
 }  // namespace simm::transport

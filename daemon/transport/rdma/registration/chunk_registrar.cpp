@@ -36,13 +36,8 @@ ChunkRegistrar::ChunkRegistrar(const RegistrarConfig& config, const std::vector<
       log_(environment.log) {
   SIMM_CHECK(!rails.empty() && rails.size() <= kRailsMax && config.threads >= 1);
   for (RdmaDevice* const device : rails) {
-    const std::string prefix = "rdma.rail." + std::to_string(rails_.size()) + ".";
-    const auto counter = [&](const char* name) {
-      return environment.counters.counter(prefix + name);
-    };
-    rails_.push_back({device, 0, RailProgress{name_of(*device)}, counter("registered_bytes"),
-                      counter("wanted_bytes"), counter("failed_bytes"), counter("registrations"),
-                      counter("registration_failures")});
+    rails_.push_back({device, 0, RailProgress{name_of(*device)},
+                      RailCounters(environment.counters, rails_.size())});
   }
 }
 
@@ -285,7 +280,7 @@ void ChunkRegistrar::finish(const Job& job, Made made) {
     add_progress(job.rail, refused, false);
     Rail& rail = rails_[job.rail];
     ++rail.progress.failures;
-    rail.failures.set(rail.progress.failures);
+    rail.counters.registration_failures.set(rail.progress.failures);
   }
   if (--range.under_way_ == 0) ended_.notify_all();
 }
@@ -304,10 +299,10 @@ void ChunkRegistrar::add_progress(std::uint32_t rail, const RegisteredRange::Rai
   move_by(of.progress.failed_bytes, more.failed, is_less);
   move_by(of.progress.registrations, more.registrations, is_less);
   move_by(of.progress.on_demand, more.on_demand, is_less);
-  of.registered_bytes.set(of.progress.registered_bytes);
-  of.wanted_bytes.set(of.progress.wanted_bytes);
-  of.failed_bytes.set(of.progress.failed_bytes);
-  of.registrations.set(of.progress.registrations);
+  of.counters.registered_bytes.set(of.progress.registered_bytes);
+  of.counters.wanted_bytes.set(of.progress.wanted_bytes);
+  of.counters.failed_bytes.set(of.progress.failed_bytes);
+  of.counters.registrations.set(of.progress.registrations);
 }
 
 void ChunkRegistrar::release(RegisteredRange& range) {

@@ -27,9 +27,9 @@
 #include <vector>
 
 #include "daemon/base/clock.h"
-#include "daemon/base/counters.h"
 #include "daemon/base/error_log.h"
 #include "daemon/base/log.h"
+#include "daemon/transport/rdma/device/rail_counters.h"
 #include "daemon/transport/rdma/device/rdma_device.h"
 #include "daemon/transport/rdma/registration/rail_progress.h"
 #include "daemon/transport/rdma/registration/registered_range.h"
@@ -84,11 +84,7 @@ private:
     RdmaDevice* device = nullptr;
     std::uint64_t claimed = 0;  // registrations that there are, and that are being made
     RailProgress progress;
-    base::Counter registered_bytes;
-    base::Counter wanted_bytes;
-    base::Counter failed_bytes;
-    base::Counter registrations;
-    base::Counter failures;
+    RailCounters counters;
   };
   // One cell that a thread works on.
   struct Job {

@@ -40,7 +40,7 @@ struct FakeSource final : control::MetricsSource {
 struct World {
   explicit World(control::MetricsServer::Times times = {})
       : limits(counters),
-        turns(counters.counter("runner.data0.turns")),
+        turns(base::RunnerCounters(counters, "data0").turns),
         watch(io, watched_clock, counters),
         page(real_clock, counters, watch, source, "test"),
         server(io, counters, limits, page, times) {
