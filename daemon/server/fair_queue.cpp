@@ -168,10 +168,16 @@ bool FairQueue::may_pass(const RequesterTurns& turns) const noexcept {
   return turns.requester->small_moves < std::min(config_.moves_max / 16, kSmallMovesMax);
 }
 
+// Of a small window nothing is little.
+bool FairQueue::has_little(const RequesterTurns& turns) const noexcept {
+  return turns.requester->moves == 0 || (turns.moves < config_.moves_max / kPartsOfWindow &&
+                                         turns.move_bytes < config_.bytes_max / kPartsOfWindow);
+}
+
 Job* FairQueue::choose(RequesterTurns& turns) noexcept {
   const Queuer& requester = *turns.requester;
-  const bool has_room = requester.moves == 0 || (requester.moves < config_.moves_max &&
-                                                 requester.move_bytes < config_.bytes_max);
+  const bool has_room = has_little(turns) || (requester.moves < config_.moves_max &&
+                                              requester.move_bytes < config_.bytes_max);
   const bool takes_large = has_room && !turns.large.empty();
   const bool takes_small = !turns.small.empty() && (has_room || may_pass(turns));
   if (takes_small && (turns.small_is_next || !takes_large)) return turns.small.front();
@@ -179,9 +185,9 @@ Job* FairQueue::choose(RequesterTurns& turns) noexcept {
 }
 
 Job* FairQueue::choose_exempt(RequesterTurns& turns) noexcept {
-  const bool has_none = turns.requester->moves == 0;
-  if (!turns.small.empty() && (has_none || may_pass(turns))) return turns.small.front();
-  return has_none ? turns.large.front() : nullptr;
+  const bool may_begin = has_little(turns);
+  if (!turns.small.empty() && (may_begin || may_pass(turns))) return turns.small.front();
+  return may_begin ? turns.large.front() : nullptr;
 }
 
 void FairQueue::begin_turn(base::TimeNs now_ns) noexcept {
@@ -198,7 +204,10 @@ void FairQueue::begin_turn(base::TimeNs now_ns) noexcept {
 }
 
 std::uint64_t FairQueue::begin_move(const Job& job, std::uint64_t bytes) noexcept {
-  Queuer& requester = *turns_of(job).requester;
+  RequesterTurns& turns = turns_of(job);
+  Queuer& requester = *turns.requester;
+  ++turns.moves;
+  turns.move_bytes += bytes;
   ++requester.moves;
   if (job.is_small) ++requester.small_moves;
   requester.move_bytes += bytes;
@@ -211,7 +220,9 @@ std::uint64_t FairQueue::begin_move(const Job& job, std::uint64_t bytes) noexcep
 void FairQueue::end_move(const Job& job, std::uint64_t bytes, std::uint64_t age) noexcept {
   RequesterTurns& turns = turns_of(job);
   Queuer& requester = *turns.requester;
-  SIMM_CHECK(requester.moves > 0 && requester.move_bytes >= bytes);
+  SIMM_CHECK(turns.moves > 0 && turns.move_bytes >= bytes);
+  --turns.moves;
+  turns.move_bytes -= bytes;
   --requester.moves;
   if (job.is_small) --requester.small_moves;
   requester.move_bytes -= bytes;
@@ -229,7 +240,6 @@ void FairQueue::end_move(const Job& job, std::uint64_t bytes, std::uint64_t age)
 // ---- turns ----
 
 Job* FairQueue::next() noexcept {
-  constexpr int kVisitsMax = 64;
   if (!is_open()) return next_exempt();
   for (int visits = 0; visits < kVisitsMax && !waiting_.empty(); ++visits) {
     Lane& lane = *waiting_.front();
@@ -254,14 +264,31 @@ Job* FairQueue::next() noexcept {
 }
 
 Job* FairQueue::next_exempt() noexcept {
-  while (RequesterTurns* const turns = exempt_.front()) {
-    if (Job* const job = choose_exempt(*turns)) {
-      exempt_.move_to_back(*turns);
+  for (int visits = 0; visits < kVisitsMax && !exempt_.empty(); ++visits) {
+    RequesterTurns& turns = *exempt_.front();
+    Job* const job = choose_exempt(turns);
+    if (job == nullptr) {
+      exempt_.remove(turns);  // until a move of it ends
+    } else if (has_credit(turns)) {
       return job;
+    } else {
+      exempt_.move_to_back(turns);
     }
-    exempt_.remove(*turns);  // until a move of it ends
   }
   return nullptr;
+}
+
+// At the front of those who are exempt: a visit adds a quantum here, too.
+bool FairQueue::has_credit(RequesterTurns& turns) noexcept {
+  Lane& lane = lanes_[turns.lane];
+  if (lane.credit_bytes <= 0) {
+    lane.credit_bytes = occupied_ == 1 ? quantum_bytes_ : lane.credit_bytes + quantum_bytes_;
+  }
+  if (turns.credit_bytes <= 0) {
+    turns.credit_bytes =
+        lane.requesters == 1 ? quantum_bytes_ : turns.credit_bytes + quantum_bytes_;
+  }
+  return lane.credit_bytes > 0 && turns.credit_bytes > 0;
 }
 
 void FairQueue::charge(const Job& job, std::uint64_t bytes) noexcept {
@@ -271,6 +298,8 @@ void FairQueue::charge(const Job& job, std::uint64_t bytes) noexcept {
   turns.credit_bytes -= static_cast<std::int64_t>(bytes);
   lane.credit_bytes -= static_cast<std::int64_t>(bytes);
   lane.charged_bytes += bytes;
+  const bool is_in_debt = turns.credit_bytes <= 0 || lane.credit_bytes <= 0;
+  if (is_in_debt && turns.base::ListLink<ExemptTag>::linked()) exempt_.move_to_back(turns);
   if (turns.credit_bytes <= 0 && !turns.is_parked && turns.base::ListLink<TurnTag>::linked()) {
     lane.ready.move_to_back(turns);
   }

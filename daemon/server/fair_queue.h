@@ -7,12 +7,13 @@
 // that is alone has none.
 //
 // Window: each requester has one, moves_max and bytes_max, so what it has under way takes no room
-// from others for long; n requesters have n windows under way at most, and a page and
-// kSmallMovesMax short pages each. Moves that began in this kAgeNs or the last one share one more
+// from others for long; n requesters have n windows under way at most, and each tenant's little and
+// kSmallMovesMax short pages. Moves that began in this kAgeNs or the last one share one more
 // window of the same size: while they fill it, as they do when this server is what is slow, turns
 // decide who goes on. A move that takes longer waits for its requester or its network, and is only
-// its requester's. A requester that has nothing under way may begin a move always, and a small
-// request passes large ones that have no room.
+// its requester's. A requester that has nothing under way may begin a move always, and so may a
+// tenant of it that has little, a kPartsOfWindow-th of a window: so nobody waits for a window that
+// others have filled. And a small request passes large ones that have no room.
 //
 // Thread: the server's data agent. All calls take constant time but enter(), which looks at the
 // tenants.
@@ -70,6 +71,8 @@ public:
 private:
   static constexpr base::TimeNs kAgeNs = 10 * base::kNsPerMs;
   static constexpr std::uint32_t kSmallMovesMax = 16;  // beyond the window, if that is large
+  static constexpr std::uint32_t kPartsOfWindow = 16;
+  static constexpr int kVisitsMax = 64;  // of those in debt, at one time
 
   struct LaneTag {};
   struct TurnTag {};
@@ -95,6 +98,8 @@ private:
     std::uint32_t lane = 0;
     Queuer* requester = nullptr;
     std::uint32_t jobs = 0;  // entered
+    std::uint32_t moves = 0;
+    std::uint64_t move_bytes = 0;
     std::int64_t credit_bytes = 0;
     bool is_parked = false;
     bool small_is_next = true;
@@ -129,10 +134,12 @@ private:
            fresh_bytes_[0] + fresh_bytes_[1] < config_.bytes_max;
   }
   [[nodiscard]] bool may_pass(const RequesterTurns& turns) const noexcept;
+  [[nodiscard]] bool has_little(const RequesterTurns& turns) const noexcept;
   // The job that may begin a move: when the shared window is open, and when it is not. Null: none.
   [[nodiscard]] Job* choose(RequesterTurns& turns) noexcept;
   [[nodiscard]] Job* choose_exempt(RequesterTurns& turns) noexcept;
   [[nodiscard]] Job* next_exempt() noexcept;
+  [[nodiscard]] bool has_credit(RequesterTurns& turns) noexcept;
 
   const ServerConfig config_;
   const std::uint32_t lane_count_;

@@ -178,20 +178,18 @@ int RequesterLink::run(base::TimeNs now_ns) noexcept {
     connection_.start(*this);
     return work;
   }
-  // Each slot at most once: the requests take turns, a chunk each.
+  // Each slot that can not go on at most once: tenants take turns, and the requests of each.
   std::uint32_t blocked = 0;
   while (blocked < work_.size() && connection_.tx().queued_bytes() < kQueuedBytesMax) {
     const std::uint32_t slot = work_.pop();
     slots_[slot].is_listed = false;
+    const std::uint64_t queued_bytes = connection_.tx().queued_bytes();
     const Step did = step(slot);
-    if (did == Step::done) {
-      ++work;
-      blocked = 0;
-    } else {
-      list(slot);
-      if (did == Step::blocked) break;
-      ++blocked;
-    }
+    if (did != Step::done) list(slot);
+    work_.end_turn(connection_.tx().queued_bytes() - queued_bytes, did == Step::waiting);
+    if (did == Step::blocked) break;
+    blocked = did == Step::waiting ? blocked + 1 : 0;
+    work += did == Step::done ? 1 : 0;
   }
   waits_for_copies_ = blocked > 0;
   while (!cancels_.empty()) {

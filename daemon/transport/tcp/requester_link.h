@@ -21,6 +21,7 @@
 #include "daemon/transport/tcp/tcp_config.h"
 #include "daemon/transport/tcp/tcp_connection.h"
 #include "daemon/transport/tcp/tcp_posted.h"
+#include "daemon/transport/tcp/tenant_turns.h"
 #include "daemon/transport/transport.h"
 
 namespace simm::transport {
@@ -137,7 +138,7 @@ private:
   std::uint32_t free_count_ = 0;
   std::uint32_t in_flight_ = 0;
   std::uint32_t fenced_count_ = 0;  // of them, requests that wait for the peer's last word only
-  IndexQueue work_;                 // slots with something to send
+  TenantTurns work_;                // slots with something to send
   IndexQueue cancels_;              // slots whose cancel frame is due
   IndexQueue abandoned_;            // slots that are to be fenced alone
   bool waits_for_copies_ = false;   // made elsewhere, with nobody to wake us

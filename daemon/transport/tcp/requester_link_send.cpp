@@ -24,7 +24,7 @@ void RequesterLink::list(std::uint32_t slot) noexcept {
   TcpPosted& posted = slots_[slot];
   if (posted.is_listed) return;
   posted.is_listed = true;
-  work_.push(slot);
+  work_.push(slot, posted.header.tenant);
 }
 
 std::byte* RequesterLink::block_at(std::uint32_t block) noexcept {

@@ -2,8 +2,9 @@
 //
 // A pull is announced to the requester, whose data frames are then received straight into the
 // server's extent and hashed right behind. A push is hashed chunk by chunk and sent from the
-// extent; it is over when the kernel has taken all of it. Requests take turns, a chunk each. Owned
-// by a TcpResponder. Thread: the server's data agent. No allocation after construction.
+// extent; it is over when the kernel has taken all of it. Tenants take turns, and the requests of
+// each, a chunk each. Owned by a TcpResponder. Thread: the server's data agent. No allocation after
+// construction.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +13,13 @@
 #include "daemon/base/agent.h"
 #include "daemon/base/hash.h"
 #include "daemon/base/lazy_array.h"
-#include "daemon/transport/index_queue.h"
 #include "daemon/transport/payload_progress.h"
 #include "daemon/transport/requester_rosters.h"
 #include "daemon/transport/roster_wait.h"
 #include "daemon/transport/tcp/tcp_config.h"
 #include "daemon/transport/tcp/tcp_connection.h"
 #include "daemon/transport/tcp/tcp_incoming.h"
+#include "daemon/transport/tcp/tenant_turns.h"
 #include "daemon/transport/transport.h"
 
 namespace simm::transport {
@@ -116,7 +117,7 @@ private:
   // Of the half received (pull) and half sent (push) page of a slot: a server may have both.
   std::unique_ptr<base::PayloadDigest[]> pull_digests_;
   std::unique_ptr<base::PayloadDigest[]> push_digests_;
-  IndexQueue work_;  // slots with something to do
+  TenantTurns work_;  // slots with something to do
   std::uint32_t serving_ = 0;
   std::uint32_t moves_open_ = 0;  // of all requests
   PayloadProgress progress_;

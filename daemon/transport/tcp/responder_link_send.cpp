@@ -23,7 +23,7 @@ static_assert(1u << kPageBits >= ipc::kPagesPerSubmissionMax);
 void ResponderLink::list(TcpIncoming& incoming) noexcept {
   if (incoming.is_listed || !connection_.is_open()) return;
   incoming.is_listed = true;
-  work_.push(incoming.slot);
+  work_.push(incoming.slot, incoming.header.tenant);
 }
 
 void ResponderLink::note_move(TcpIncoming& incoming) noexcept {
@@ -87,10 +87,11 @@ int ResponderLink::run(base::TimeNs) noexcept {
   while (!work_.empty() && connection_.tx().queued_bytes() < kQueuedBytesMax) {
     TcpIncoming& incoming = slots_[work_.pop()];
     incoming.is_listed = false;
-    if (step(incoming) == Step::blocked) {
-      list(incoming);
-      break;
-    }
+    const std::uint64_t queued_bytes = connection_.tx().queued_bytes();
+    const Step did = step(incoming);
+    if (did == Step::blocked) list(incoming);
+    work_.end_turn(connection_.tx().queued_bytes() - queued_bytes);
+    if (did == Step::blocked) break;
     ++work;
   }
   connection_.start(*this);

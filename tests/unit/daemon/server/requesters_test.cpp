@@ -99,6 +99,22 @@ TEST_CASE("an asker of many tenants has one window, and its tenants take turns i
   for (const auto& e : f.asked) CHECK(e->replied);
 }
 
+TEST_CASE("a tenant begins at once though another one of its asker has filled the window") {
+  RequestersFixture f;
+  for (int i = 0; i < 4; ++i) (void)f.ask(1, 1, 8 * kMiB);
+  f.turn();
+  CHECK(f.bytes_of(1) == 16 * kMiB);
+  const Exchange& pages = f.ask(1, 2, 60 * 1024, 16);
+  const Exchange& large = f.ask(1, 3, kMiB, 8);
+  const Exchange& more = f.ask(1, 1, kMiB, 8);
+  f.turn();
+  CHECK(pages.moves_open == 16);
+  CHECK(large.moves_open == 1);  // so much is little
+  CHECK(more.moves_open == 0);
+  f.settle();
+  for (const auto& e : f.asked) CHECK(e->replied);
+}
+
 TEST_CASE("the askers of a tenant take turns by bytes") {
   RequestersFixture f;
   for (int i = 0; i < 8; ++i) (void)f.ask(1, 1, kMiB, 8);
