@@ -60,8 +60,8 @@ Expected<std::unique_ptr<RdmaRails>> RdmaRails::open(
     environment.log.info("rdma", "port",
                          {{"device", (*device)->info().device},
                           {"port", (*device)->info().port},
-                          {"gid", (*device)->info().gid},
-                          {"mtu", (*device)->info().mtu_bytes}});
+                          {"gid", transport::gid_text((*device)->address().gid)},
+                          {"mtu", (*device)->address().mtu_bytes}});
     made->devices_.push_back(std::move(*device));
     made->traits_.push_back({nic.speed_mbit_s, nic.numa_node});
     rails.push_back(i);

@@ -3,6 +3,7 @@
 //   registrar  maps and unmaps client memory that came as a file
 //   adopter    asks the helper: for the files behind mappings of clients, and for workers
 //   closers    one of each tenant, and as many sealers, see closers.h
+//   queuepairs makes and connects queue pairs; its tenants are the RDMA ports, a thread each
 // Each tenant has a queue of its own, with a limit of its own, and a turn is one job. So whoever
 // has one job waits for one of each other tenant, however many of these they have. The registrar
 // of a daemon with several tenants has a thread for each: to seal or unmap a file waits for a punch

@@ -19,6 +19,11 @@ constexpr std::size_t kJobsMax = 1 << 16;
 // A server that is full takes a place from another daemon, which the next attempt finds.
 constexpr std::uint32_t kFullAnswersTold = 4;
 
+// Whose turn a job of that rail takes: it has a thread of its own.
+std::uint64_t turn_of(std::size_t rail) {
+  return rail + 1;
+}
+
 std::string name_of(const transport::RdmaDevice& rail) {
   return rail.info().device + "/" + std::to_string(rail.info().port);
 }
@@ -29,18 +34,19 @@ QueuePairLinks::QueuePairLinks(ClusterAccess& access, base::Log& log, QueuePairS
     : access_(access),
       log_(log),
       setup_(std::move(setup)),
-      thread_("simm-queuepairs", kJobsMax),
+      threads_("simm-queuepairs", kJobsMax),
       next_link_(cluster::first_link_of(access.self)),
       retry_(access.io),
       counters_(access.counters) {
-  for (const transport::RdmaDevice* rail : setup_.rails) addresses_.push_back(rail->address());
-  if (is_used()) thread_.start();
+  std::vector<std::uint64_t> turns;
+  for (std::size_t rail = 0; rail < setup_.rails.size(); ++rail) turns.push_back(turn_of(rail));
+  if (is_used()) threads_.start(turns);
 }
 
 QueuePairLinks::~QueuePairLinks() {
   stop();
   links_.clear();
-  thread_.stop();
+  threads_.stop();
 }
 
 void QueuePairLinks::stop() {
@@ -144,11 +150,7 @@ void QueuePairLinks::on_dialled(ClusterDialer& dialer, ipc::UniqueFd socket,
   link.keys = link_keys(result, access_.secret);
   link.says_place = (result.features & cluster::kFeatureRailPlaces) != 0;
   link.state = State::offering;
-  transport::RdmaDevice& device = *setup_.rails[link.rail];
-  transport::RdmaPort& port = *setup_.agents[link.agent].asking[link.rail];
-  run(
-      id, [&device, &port] { return transport::make_rdma_link(device, port, true); },
-      &QueuePairLinks::on_made);
+  make(id, {}, &QueuePairLinks::on_made);
 }
 
 void QueuePairLinks::on_dial_failed(ClusterDialer& dialer, const Error& error) {
@@ -156,10 +158,13 @@ void QueuePairLinks::on_dial_failed(ClusterDialer& dialer, const Error& error) {
 }
 
 void QueuePairLinks::run(std::uint64_t id, std::function<Made()> work, Then then) {
-  const std::uint64_t attempt = links_.at(id).attempt = next_attempt_++;
+  Link& link = links_.at(id);
+  link.attempt = std::make_shared<Attempt>();
   // What is made and not wanted any more ends on the thread as well.
-  thread_.submit_release([this, id, attempt, then, work = std::move(work),
-                          alive = std::weak_ptr<bool>(alive_), &io = access_.io] {
+  const auto job = [this, id, attempt = std::weak_ptr<Attempt>(link.attempt), then,
+                    work = std::move(work), alive = std::weak_ptr<bool>(alive_), &io = access_.io] {
+    // A peer that has hung up since would not come to hear of it.
+    if (attempt.expired()) return;
     Result result{id, attempt, then, work()};
     {
       const std::lock_guard<std::mutex> lock(results_mutex_);
@@ -168,7 +173,27 @@ void QueuePairLinks::run(std::uint64_t id, std::function<Made()> work, Then then
     boost::asio::post(io, [this, alive] {
       if (!alive.expired()) take_result();
     });
-  });
+  };
+  threads_.submit_release(job, turn_of(link.rail));
+}
+
+void QueuePairLinks::make(std::uint64_t id, std::optional<transport::QueuePairAddress> far,
+                          Then then) {
+  const Link& link = links_.at(id);
+  const AgentQueuePairs& agent = setup_.agents[link.agent];
+  transport::RdmaDevice& device = *setup_.rails[link.rail];
+  transport::RdmaPort& port = *(link.is_outgoing ? agent.asking : agent.serving)[link.rail];
+  const auto work = [&device, &port, far, rail = link.rail, asks = link.is_outgoing]() -> Made {
+    if (Outcome read = device.refresh(); !read) return std::move(read).error();
+    Made made = transport::make_rdma_link(device, port, asks);
+    if (!made) return made;
+    (*made)->rail = static_cast<std::uint16_t>(rail);
+    if (!far) return made;
+    Outcome connected = (*made)->queue_pair->connect(*far);
+    if (!connected) return std::move(connected).error();
+    return made;
+  };
+  run(id, work, then);
 }
 
 void QueuePairLinks::take_result() {
@@ -177,10 +202,12 @@ void QueuePairLinks::take_result() {
   results_.pop_front();
   lock.unlock();
   const auto found = links_.find(result.link);
-  if (found == links_.end() || found->second.attempt != result.attempt) {
+  const std::shared_ptr<Attempt> attempt = result.attempt.lock();
+  if (found == links_.end() || attempt == nullptr || found->second.attempt != attempt) {
     if (result.made) discard(std::move(*result.made));
     return;
   }
+  found->second.attempt.reset();
   (this->*result.then)(result.link, found->second, std::move(result.made));
 }
 
@@ -275,7 +302,9 @@ void QueuePairLinks::take_offer(std::uint64_t id, Link& link, std::span<const st
   if (!offer) return give_up(id, "an offer that is not that of a daemon");
   const transport::QueuePairAddress& far = offer->address;
   const std::size_t place = offer->place ? *offer->place : static_cast<std::size_t>(id);
-  const auto rail = transport::choose_rail(addresses_, far, place);
+  std::vector<transport::QueuePairAddress> own;
+  for (const transport::RdmaDevice* device : setup_.rails) own.push_back(device->address());
+  const auto rail = transport::choose_rail(own, far, place);
   if (!rail) return refuse(id, link, QueuePairRefusal::no_rail);
   if (!admits(link)) return refuse(id, link, QueuePairRefusal::no_room);
   link.rail = *rail;
@@ -286,18 +315,7 @@ void QueuePairLinks::take_offer(std::uint64_t id, Link& link, std::span<const st
     return refuse(id, link, QueuePairRefusal::not_registered);
   }
   if (keys != transport::KeysFound::all) return refuse(id, link, QueuePairRefusal::not_ready);
-  transport::RdmaDevice& device = *setup_.rails[*rail];
-  transport::RdmaPort& port = *setup_.agents[link.agent].serving[*rail];
-  run(
-      id,
-      [&device, &port, far]() -> Made {
-        Made made = transport::make_rdma_link(device, port, false);
-        if (!made) return made;
-        Outcome connected = (*made)->queue_pair->connect(far);
-        if (!connected) return std::move(connected).error();
-        return made;
-      },
-      &QueuePairLinks::on_connected);
+  make(id, far, &QueuePairLinks::on_connected);
 }
 
 bool QueuePairLinks::has_another(std::uint64_t id, const Link& link) const {
@@ -370,7 +388,6 @@ void QueuePairLinks::on_connected(std::uint64_t id, Link& link, Made made) {
   std::unique_ptr<transport::RdmaLink> finished = std::move(*made);
   finished->peer = link.peer;
   finished->shard = link.shard;
-  finished->rail = static_cast<std::uint16_t>(link.rail);
   finished->link = id;
   finished->owner = link.owned.owner;
   finished->keys = link.keys;
@@ -421,7 +438,7 @@ void QueuePairLinks::give_up(std::uint64_t id, const std::string& why, base::Tim
     links_.erase(found);
     return;
   }
-  link.attempt = 0;
+  link.attempt.reset();
   link.channel.reset();
   link.deadline.reset();
   link.state = State::dialling;
@@ -458,7 +475,8 @@ void QueuePairLinks::on_ended(std::unique_ptr<transport::RdmaLink> ended) {
 // Where deregistering takes its time.
 void QueuePairLinks::discard(std::unique_ptr<transport::RdmaLink> link) {
   if (link == nullptr) return;
-  thread_.submit_release([gone = std::shared_ptr<transport::RdmaLink>(std::move(link))] {});
+  const std::uint64_t turn = turn_of(link->rail);
+  threads_.submit_release([gone = std::shared_ptr<transport::RdmaLink>(std::move(link))] {}, turn);
 }
 
 // ---- what is known ----

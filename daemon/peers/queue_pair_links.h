@@ -6,7 +6,9 @@
 // other end, and one that broke is made anew with back-off. Until then, and where it does not work,
 // requests go over TCP.
 //
-// What a device does may take long, so it is done on a thread of this object's own.
+// What a device does may take long, so it is done on threads of this object's own, one for each
+// rail: a port that is sick keeps no other one waiting. Where a port is in its network is read anew
+// for each queue pair.
 // Owned by ClusterPresence; the mailboxes and devices outlive it. Thread: control.
 #pragma once
 
@@ -17,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -99,6 +102,8 @@ private:
     open,        // the agent's
     ending,      // the agent was told to end it, or will be
   };
+  // To connect a link once. Gone when the attempt is over: then its job need not begin.
+  struct Attempt {};
   struct Link {
     bool is_outgoing = false;
     base::PeerId peer;
@@ -106,7 +111,7 @@ private:
     std::size_t agent = 0;
     std::size_t rail = 0;
     State state = State::dialling;
-    std::uint64_t attempt = 0;              // tells the results of jobs apart
+    std::shared_ptr<Attempt> attempt;       // of the job that is under way
     std::unique_ptr<ClusterDialer> dialer;  // outgoing; none: its peer has left
     std::unique_ptr<ClusterChannel> channel;
     std::unique_ptr<Deadline> deadline;  // of what the other end has to do
@@ -132,10 +137,10 @@ private:
   using Made = Expected<std::unique_ptr<transport::RdmaLink>>;
   using Links = std::map<std::uint64_t, Link>;
   using Then = void (QueuePairLinks::*)(std::uint64_t, Link&, Made);
-  // What the thread has done for a link.
+  // What a thread has done for a link.
   struct Result {
     std::uint64_t link = 0;
-    std::uint64_t attempt = 0;
+    std::weak_ptr<Attempt> attempt;
     Then then = nullptr;
     Made made;
   };
@@ -161,8 +166,11 @@ private:
   void take_place(const std::string& from, std::size_t agent, const std::string& to);
 
   Links::iterator find(const ClusterChannel& channel);
-  // Runs `work` on the thread, and then `then` here, if the link is still at this attempt.
+  // Runs `work` on the thread of the link's rail, and then `then` here, while the link is still at
+  // this attempt.
   void run(std::uint64_t id, std::function<Made()> work, Then then);
+  // ... a queue pair of its own; with `far`, connected to that.
+  void make(std::uint64_t id, std::optional<transport::QueuePairAddress> far, Then then);
   void take_result();
   void on_made(std::uint64_t id, Link& link, Made made);
   void take_offer(std::uint64_t id, Link& link, std::span<const std::byte> payload);
@@ -182,17 +190,15 @@ private:
   ClusterAccess& access_;
   base::Log& log_;
   const QueuePairSetup setup_;
-  std::vector<transport::QueuePairAddress> addresses_;  // by rail
-  // By the thread, oldest first: here and not on its way to the control thread, so that none
+  // By the threads, oldest first: here and not on its way to the control thread, so that none
   // outlives its port when this object ends first.
   std::mutex results_mutex_;
   std::deque<Result> results_;
-  JobThread thread_;  // after what it fills
+  JobThread threads_;  // after what they fill
   Links links_;
   std::map<std::uint64_t, Route> routes_;
   std::uint64_t next_route_ = 0;
   std::uint64_t next_link_;
-  std::uint64_t next_attempt_ = 1;
   Deadline retry_;
   QueuePairCounters counters_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

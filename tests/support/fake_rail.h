@@ -5,10 +5,13 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
+#include <thread>
 
 #include "daemon/transport/rdma/device/rdma_device.h"
 
@@ -22,6 +25,10 @@ struct Knobs {
   std::atomic<std::uint32_t> made{0};      // since the beginning; the last one's number
   std::atomic<bool> takes_no_more{false};  // queue pairs are refused
   std::atomic<bool> refuses_to_connect{false};
+  std::atomic<bool> is_down{false};
+  std::atomic<std::uint8_t> network{0};   // of its address, from the next refresh() on
+  std::atomic<bool> hangs{false};         // whoever connects waits until it does not
+  std::atomic<std::uint32_t> waiting{0};  // ... so many
 };
 
 class FakeQueuePair final : public QueuePair {
@@ -35,6 +42,9 @@ public:
 
   [[nodiscard]] const QueuePairAddress& address() const noexcept override { return address_; }
   Outcome connect(const QueuePairAddress& other) override {
+    ++knobs_.waiting;
+    while (knobs_.hangs) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    --knobs_.waiting;
     if (knobs_.refuses_to_connect) return Error{Status::io_error, "this port connects to nobody"};
     far = other;
     return Done{};
@@ -56,10 +66,10 @@ private:
 
 class FakePort final : public RdmaPort {
 public:
-  FakePort(Knobs& knobs, const QueuePairAddress& address) : knobs_(knobs), address_(address) {}
+  FakePort(Knobs& knobs, const RdmaDevice& device) : knobs_(knobs), device_(device) {}
   Expected<std::unique_ptr<QueuePair>> make_queue_pair(const QueuePairConfig&) override {
     if (knobs_.takes_no_more) return Error{Status::out_of_memory, "this port is full"};
-    return std::unique_ptr<QueuePair>(new FakeQueuePair(knobs_, address_));
+    return std::unique_ptr<QueuePair>(new FakeQueuePair(knobs_, device_.address()));
   }
   [[nodiscard]] std::size_t poll(std::span<Completion>) noexcept override { return 0; }
   [[nodiscard]] bool prepare_sleep() noexcept override { return true; }
@@ -67,7 +77,7 @@ public:
 
 private:
   Knobs& knobs_;
-  const QueuePairAddress address_;
+  const RdmaDevice& device_;
 };
 
 class FakeRail final : public RdmaDevice {
@@ -75,26 +85,37 @@ public:
   // With the IPv4 address 10.0.`network`.`host`.
   FakeRail(std::uint8_t network, std::uint8_t host, bool is_ethernet = true) {
     info_.device = "rail-" + std::to_string(network);
+    knobs.network = network;
     address_.gid = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, network, host};
     address_.mtu_bytes = 1024;
     address_.reads_in = 16;
     address_.is_ethernet = is_ethernet;
   }
   [[nodiscard]] const RdmaDeviceInfo& info() const noexcept override { return info_; }
-  [[nodiscard]] QueuePairAddress address() const noexcept override { return address_; }
+  [[nodiscard]] QueuePairAddress address() const noexcept override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return address_;
+  }
+  Outcome refresh() override {
+    if (knobs.is_down) return Error{Status::unreachable, info_.device + ": its link is down"};
+    const std::lock_guard<std::mutex> lock(mutex_);
+    address_.gid[14] = knobs.network;
+    return Done{};
+  }
   Expected<std::unique_ptr<Registration>> register_memory(const MemoryRange&,
                                                           RemoteAccess) override {
     struct Nothing final : Registration {};
     return std::unique_ptr<Registration>(new Nothing());
   }
   Expected<std::unique_ptr<RdmaPort>> make_port(std::uint32_t) override {
-    return std::unique_ptr<RdmaPort>(new FakePort(knobs, address_));
+    return std::unique_ptr<RdmaPort>(new FakePort(knobs, *this));
   }
 
   Knobs knobs;
 
 private:
   RdmaDeviceInfo info_;
+  mutable std::mutex mutex_;
   QueuePairAddress address_;
 };
 

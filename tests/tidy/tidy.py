@@ -75,7 +75,8 @@ DATA_PATH = ("daemon/session/", "daemon/engine/", "daemon/transport/", "daemon/s
              "daemon/store/", "daemon/shared_reads/")
 # Inside those, yet with threads of their own, on which no data agent waits while links are in use.
 OFF_DATA_PATH = ("daemon/transport/rdma/registration/chunk_registrar.",
-                 "daemon/transport/rdma/device/queue_pair_reaper.")
+                 "daemon/transport/rdma/device/queue_pair_reaper.",
+                 "daemon/transport/rdma/device/verbs_device.")
 BLOCKING = re.compile(r"std::(mutex|shared_mutex|recursive_mutex|lock_guard|unique_lock|"
                       r"scoped_lock|condition_variable|this_thread::sleep|jthread)")
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX|HA" r"CK)\b")

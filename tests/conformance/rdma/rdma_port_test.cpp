@@ -49,15 +49,17 @@ TEST_CASE("rdma port: what a device says of itself, of memory, of a queue pair")
     for (RdmaEnd* end : {&ends.server, &ends.requester}) {
       const RdmaDeviceInfo& info = end->device.info();
       CHECK_FALSE(info.device.empty());
-      CHECK_FALSE(info.gid.empty());
       CHECK(info.queue_pairs_max > 0);
       CHECK(info.completions_max >= 1024);
       CHECK(info.reads_max > 0);
       const QueuePairAddress& address = end->queue_pair->address();
       CHECK(address.number > 0);
       CHECK(address.number < 1u << 24);
-      CHECK(address.mtu_bytes == info.mtu_bytes);
+      CHECK(address.gid != decltype(address.gid){});
+      CHECK(address.mtu_bytes == end->device.address().mtu_bytes);
       CHECK(address.reads_in > 0);
+      CHECK(end->device.refresh().has_value());
+      CHECK(end->device.address().gid == address.gid);
       CHECK(end->own_registration->remote_key == 0);
       CHECK(end->own_registration->remote_address == 0);
       CHECK(end->open_registration->local_key == 0);

@@ -44,8 +44,6 @@ SimRdmaDevice::SimRdmaDevice(SimRdmaFabric& fabric, std::uint32_t index,
   address_.reads_in = config.reads_max;
   address_.is_ethernet = config.is_ethernet;
   info_.device = config.name;
-  info_.gid = "::ffff:10.0.0." + std::to_string(index);
-  info_.mtu_bytes = config.mtu_bytes;
   info_.queue_pairs_max = config.queue_pairs_max;
   info_.completions_max = config.completions_max;
   info_.reads_max = config.reads_max;

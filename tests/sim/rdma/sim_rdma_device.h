@@ -46,6 +46,7 @@ public:
 
   [[nodiscard]] const transport::RdmaDeviceInfo& info() const noexcept override { return info_; }
   [[nodiscard]] transport::QueuePairAddress address() const noexcept override { return address_; }
+  Outcome refresh() override { return Done{}; }
   // A dma-buf may be any file that can be mapped.
   Expected<std::unique_ptr<transport::Registration>> register_memory(
       const transport::MemoryRange& range, transport::RemoteAccess access) override;

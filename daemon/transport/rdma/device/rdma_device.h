@@ -1,6 +1,6 @@
 // RdmaDevice: one port of an RDMA device, opened, with a protection domain: memory is registered
 // here once, for all queue pairs of the daemon on that port. Seam: on libibverbs, and simulated.
-// Owned by the composition root. Thread: control and registrar threads; it outlives its ports and
+// Owned by the composition root. Thread: any but data agents; it outlives its ports and
 // registrations.
 #pragma once
 
@@ -56,12 +56,10 @@ struct RdmaFeatures {
   bool memory_windows = false;  // type 2
 };
 
+// What never changes of it.
 struct RdmaDeviceInfo {
   std::string device;  // "mlx5_0"
   std::uint32_t port = 1;
-  std::string gid;  // as text; empty on InfiniBand without one
-  int gid_index = 0;
-  std::uint16_t mtu_bytes = 0;
   std::uint32_t queue_pairs_max = 0;
   std::uint32_t completions_max = 0;  // of one completion queue
   std::uint8_t reads_max = 0;
@@ -75,8 +73,12 @@ public:
   RdmaDevice& operator=(const RdmaDevice&) = delete;
 
   [[nodiscard]] virtual const RdmaDeviceInfo& info() const noexcept = 0;
-  // What a queue pair of this port tells the other end, without what is its own.
+  // What a queue pair of this port tells the other end, without what is its own; as of the last
+  // refresh(). Queue pairs keep what it was when they were made.
   [[nodiscard]] virtual QueuePairAddress address() const noexcept = 0;
+  // Reads the port's addresses and MTU anew: they change when its link goes down and comes back.
+  // Before a queue pair is made. Errors: unreachable (its link is down), and those of opening it.
+  virtual Outcome refresh() = 0;
 
   // Errors: out_of_memory (RLIMIT_MEMLOCK, or the device has no more room), unsupported (a dma-buf
   // where the device takes none), invalid_argument, io_error; the text says what to do.

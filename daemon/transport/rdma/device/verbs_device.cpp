@@ -90,8 +90,10 @@ Expected<std::unique_ptr<VerbsDevice>> VerbsDevice::open(const RdmaDeviceConfig&
   auto context = open_context(config.device);
   if (!context) return std::move(context).error();
   std::unique_ptr<VerbsDevice> device(new VerbsDevice(config, std::move(context).value()));
-  if (auto read = device->read_port(); !read) return std::move(read).error();
+  device->info_.device = config.device;
+  device->info_.port = config.port;
   if (auto read = device->read_limits(); !read) return std::move(read).error();
+  if (auto read = device->refresh(); !read) return std::move(read).error();
   device->domain_.reset(ibv_alloc_pd(device->context()));
   if (!device->domain_) {
     return verbs_error(Status::io_error, config.device, "ibv_alloc_pd", errno,
@@ -104,7 +106,15 @@ Expected<std::unique_ptr<VerbsDevice>> VerbsDevice::open(const RdmaDeviceConfig&
   return device;
 }
 
-Outcome VerbsDevice::read_port() {
+Outcome VerbsDevice::refresh() {
+  auto read = read_port();
+  if (!read) return std::move(read).error();
+  const std::lock_guard<std::mutex> lock(place_mutex_);
+  place_ = *read;
+  return Done{};
+}
+
+Expected<VerbsDevice::Place> VerbsDevice::read_port() const {
   ibv_port_attr port{};
   const bool is_number = config_.port >= 1 && config_.port <= 255;
   const int error = is_number
@@ -124,25 +134,22 @@ Outcome VerbsDevice::read_port() {
                                           " is " + ibv_port_state_str(port.state) +
                                           ": set its link up"};
   }
-  address_.is_ethernet = port.link_layer == IBV_LINK_LAYER_ETHERNET;
-  address_.lid = address_.is_ethernet ? std::uint16_t{0} : port.lid;
-  address_.mtu_bytes = bytes_of(port.active_mtu);
-  if (config_.mtu_bytes != 0) {
-    address_.mtu_bytes = std::min(config_.mtu_bytes, address_.mtu_bytes);
-  }
-  const LinkLayer link = address_.is_ethernet ? LinkLayer::ethernet : LinkLayer::infiniband;
+  Place place;
+  QueuePairAddress& address = place.address;
+  address.is_ethernet = port.link_layer == IBV_LINK_LAYER_ETHERNET;
+  address.lid = address.is_ethernet ? std::uint16_t{0} : port.lid;
+  address.mtu_bytes = bytes_of(port.active_mtu);
+  if (config_.mtu_bytes != 0) address.mtu_bytes = std::min(config_.mtu_bytes, address.mtu_bytes);
+  address.reads_in = info_.reads_max;
+  const LinkLayer link = address.is_ethernet ? LinkLayer::ethernet : LinkLayer::infiniband;
   auto gid =
       choose_gid(read_gids(context(), config_.port, port.gid_tbl_len), link, config_.gid_index);
   if (!gid) {
     return Error{gid.error().status, config_.device + ": " + gid.error().context};
   }
-  address_.gid = gid->gid;
-  info_.device = config_.device;
-  info_.port = config_.port;
-  info_.gid = gid_text(gid->gid);
-  info_.gid_index = gid->index;
-  info_.mtu_bytes = address_.mtu_bytes;
-  return Done{};
+  address.gid = gid->gid;
+  place.gid_index = gid->index;
+  return place;
 }
 
 Outcome VerbsDevice::read_limits() {
@@ -156,7 +163,6 @@ Outcome VerbsDevice::read_limits() {
   info_.completions_max = static_cast<std::uint32_t>(std::max(base.max_cqe, 0));
   info_.reads_max = static_cast<std::uint8_t>(
       std::clamp(std::min(base.max_qp_rd_atom, base.max_qp_init_rd_atom), 0, 255));
-  address_.reads_in = info_.reads_max;
   constexpr unsigned kWindows = IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
   info_.features.memory_windows = (base.device_cap_flags & kWindows) != 0;
   constexpr std::uint32_t kWorks =

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "daemon/transport/rdma/device/gid_choice.h"
@@ -29,10 +30,21 @@ public:
                                                      const QueuePairReaperReport& report = {});
 
   [[nodiscard]] const RdmaDeviceInfo& info() const noexcept override { return info_; }
-  [[nodiscard]] QueuePairAddress address() const noexcept override { return address_; }
+  [[nodiscard]] QueuePairAddress address() const noexcept override { return place().address; }
+  Outcome refresh() override;
   Expected<std::unique_ptr<Registration>> register_memory(const MemoryRange& range,
                                                           RemoteAccess access) override;
   Expected<std::unique_ptr<RdmaPort>> make_port(std::uint32_t completions_max) override;
+
+  // Where the port is in its network.
+  struct Place {
+    QueuePairAddress address;
+    int gid_index = 0;
+  };
+  [[nodiscard]] Place place() const noexcept {
+    const std::lock_guard<std::mutex> lock(place_mutex_);
+    return place_;
+  }
 
   // For its ports and queue pairs.
   [[nodiscard]] const RdmaDeviceConfig& config() const noexcept { return config_; }
@@ -50,7 +62,7 @@ private:
   VerbsDevice(const RdmaDeviceConfig& config, VerbsHandle<ibv_context> context)
       : config_(config), context_(std::move(context)) {}
 
-  Outcome read_port();
+  [[nodiscard]] Expected<Place> read_port() const;
   Outcome read_limits();
   Outcome try_queue_pair();
   void try_features();
@@ -62,7 +74,8 @@ private:
   const VerbsHandle<ibv_context> context_;
   VerbsHandle<ibv_pd> domain_;
   RdmaDeviceInfo info_;
-  QueuePairAddress address_;
+  mutable std::mutex place_mutex_;
+  Place place_;
   QueuePairReaper reaper_;
   std::atomic<std::uint32_t> vectors_given_{0};
 };

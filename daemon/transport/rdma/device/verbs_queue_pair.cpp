@@ -54,11 +54,13 @@ ibv_sge sge_of(const LocalPart& part) {
 
 }  // namespace
 
-VerbsQueuePair::VerbsQueuePair(VerbsDevice& device, VerbsPort& port, const QueuePairConfig& config)
+VerbsQueuePair::VerbsQueuePair(VerbsDevice& device, VerbsPort& port,
+                               const VerbsDevice::Place& place, const QueuePairConfig& config)
     : device_(device),
       port_(port),
       config_(config),
-      address_(device.address()),
+      gid_index_(place.gid_index),
+      address_(place.address),
       sends_(config.sends_max),
       receives_(config.receives_max) {}
 
@@ -86,7 +88,7 @@ Expected<std::unique_ptr<VerbsQueuePair>> VerbsQueuePair::make(VerbsDevice& devi
                            " queue pairs for all: have fewer connections; or raise LimitMEMLOCK= "
                            "of the systemd unit");
   }
-  std::unique_ptr<VerbsQueuePair> made(new VerbsQueuePair(device, port, config));
+  std::unique_ptr<VerbsQueuePair> made(new VerbsQueuePair(device, port, device.place(), config));
   made->queue_pair_ = raw;
   made->inline_bytes_max_ = wanted.cap.max_inline_data;
   made->address_.number = raw->qp_num;
@@ -105,7 +107,7 @@ Outcome VerbsQueuePair::modify(ibv_qp_attr& attributes, unsigned mask, const cha
   if (error == 0) return Done{};
   return verbs_error(Status::io_error, device_.info().device,
                      std::string("ibv_modify_qp to ") + what, error,
-                     "can the other end be reached from " + device_.info().gid +
+                     "can the other end be reached from " + gid_text(address_.gid) +
                          ", and are partition key, service level and GID index right?");
 }
 
@@ -149,7 +151,7 @@ Outcome VerbsQueuePair::to_ready_to_receive(const QueuePairAddress& far) {
   if (far.is_ethernet || !is_same_subnet(address_, far)) {
     ready.ah_attr.is_global = 1;
     std::copy(far.gid.begin(), far.gid.end(), ready.ah_attr.grh.dgid.raw);
-    ready.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(device_.info().gid_index);
+    ready.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(gid_index_);
     ready.ah_attr.grh.hop_limit = 64;
     ready.ah_attr.grh.traffic_class = config.traffic_class;
   }

@@ -11,11 +11,11 @@
 
 #include "daemon/transport/rdma/device/queue_pair.h"
 #include "daemon/transport/rdma/device/queue_pair_reaper.h"
+#include "daemon/transport/rdma/device/verbs_device.h"
 #include "daemon/transport/rdma/device/verbs_handles.h"
 
 namespace simm::transport {
 
-class VerbsDevice;
 class VerbsPort;
 
 class VerbsQueuePair final : public QueuePair {
@@ -52,7 +52,8 @@ private:
     std::uint32_t ended = 0;   // ... and of those that are known to have ended
   };
 
-  VerbsQueuePair(VerbsDevice& device, VerbsPort& port, const QueuePairConfig& config);
+  VerbsQueuePair(VerbsDevice& device, VerbsPort& port, const VerbsDevice::Place& place,
+                 const QueuePairConfig& config);
 
   Outcome to_init();
   Outcome to_ready_to_receive(const QueuePairAddress& far);
@@ -74,6 +75,7 @@ private:
   std::unique_ptr<QueuePairReaper::Job> ending_ = std::make_unique<QueuePairReaper::Job>();
   bool is_failing_ = false;
   bool is_ending_ = false;
+  const int gid_index_;
   QueuePairAddress address_;
   std::uint32_t inline_bytes_max_ = 0;
   std::uint8_t reads_max_ = 0;

@@ -37,6 +37,7 @@ public:
 
   [[nodiscard]] const RdmaDeviceInfo& info() const noexcept override { return info_; }
   [[nodiscard]] QueuePairAddress address() const noexcept override { return {}; }
+  Outcome refresh() override { return Done{}; }
 
   Expected<std::unique_ptr<Registration>> register_memory(const MemoryRange& range,
                                                           RemoteAccess access) override {
