@@ -59,6 +59,10 @@ void AsyncEngine::start(std::unique_ptr<AsyncBatch> batch, bool reattach) {
   const ErrorScope nobody;
   std::unique_lock lock(mutex_);
   batch->finished_to = &finished_;
+  if (batch->ends != nullptr) {
+    batch->ends->set_news(&news_);
+    batch->pages.set_ends(batch->ends.get());
+  }
   arrived_.push_back(batch.get());
   batch->queue->want_watch();
   batch->queue->add_pending(*batch);
@@ -292,6 +296,12 @@ void AsyncEngine::time_out_waiting(std::uint64_t now_ns) {
 }
 
 void AsyncEngine::deliver(CompletionQueue* caller) {
+  while (news_ != nullptr) {
+    AsyncBatch& batch = news_->batch();
+    news_ = news_->publish();
+    batch.queue->pages_ended(batch);
+    if (batch.queue != caller) batch.queue->signal();
+  }
   while (finished_.first != nullptr) {
     std::unique_ptr<AsyncBatch> batch(static_cast<AsyncBatch*>(finished_.first));
     finished_.first = batch->next_finished;
@@ -343,6 +353,7 @@ void AsyncEngine::after_fork_child() noexcept {
   new (&arrived_) std::deque<AsyncBatch*>;
   is_working_ = has_visitor_ = has_more_ = false;  // a thread of the parent may have been at it
   finished_ = FinishedRuns{};
+  news_ = nullptr;
   cancelled_ = nullptr;
   for (CompletionQueue* queue : queues_) queue->after_fork_child();
 }

@@ -33,6 +33,11 @@ struct AsyncBatch : BatchRun {
   AsyncBatch* next_pending = nullptr;    // CompletionQueue's, of the same bucket
   AsyncBatch* next_cancelled = nullptr;  // AsyncEngine's
   bool cancel_asked = false;             // under the engine's mutex
+  // --- of a batch that tells its pages; CompletionQueue's
+  std::shared_ptr<PageEnds> ends;
+  AsyncBatch* next_untold = nullptr;
+  bool is_listed = false;   // as one with pages to be told
+  bool is_telling = false;  // a thread is at it
 };
 
 // What a thread looks at that moves the engine on.
@@ -120,6 +125,7 @@ private:
   // --- the worker's
   std::deque<AsyncBatch*> waiting_;  // not wholly submitted, oldest first
   FinishedRuns finished_;
+  PageEnds* news_ = nullptr;  // batches with pages that have ended, to be published
   std::uint32_t next_lane_ = 0;
   std::uint32_t next_watched_ = 0;  // with which lane a step begins
   std::uint64_t last_look_ns_ = 0;

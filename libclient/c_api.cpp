@@ -170,6 +170,14 @@ bool known_flags(const simm_call_options& options) noexcept {
                      "SIMM_EXACT_SIZE, SIMM_SHARED_READS and SIMM_RANGED");
 }
 
+PageCallback page_callback(const simm_call_options& known) {
+  return [call = known.page_callback, context = known.page_context](const PageEnd& page) {
+    const simm_page_end told = {page.ticket,       page.user_data,           page.index,
+                                page.result.bytes, code(page.result.status), 0};
+    call(context, &told);
+  };
+}
+
 bool valid_batch(const simm_client* client, const simm_item* items, size_t count,
                  const simm_result* results) noexcept {
   if (client == nullptr) return null_argument("client") == SIMM_OK;
@@ -191,6 +199,7 @@ struct CAccess {
     if (!copy_options(options, known)) return SIMM_INCOMPATIBLE;
     CallReport report;
     report.error_text = {known.error_text, known.error_text_bytes};
+    if (known.user_data != nullptr) report.user_data = {known.user_data, count};
     const ErrorText text(report.error_text);
     const ErrorScope scope(text);
     text.clear();
@@ -199,6 +208,7 @@ struct CAccess {
     const std::size_t item_bytes = item_bytes_of(items, count, known.item_bytes);
     if (item_bytes == 0) return SIMM_INCOMPATIBLE;
     return guarded([&] {
+      if (known.page_callback != nullptr) report.on_page = page_callback(known);
       return body(client->client, PageList(items, count, item_bytes, results), call_options(known),
                   report);
     });
@@ -210,7 +220,7 @@ struct CAccess {
         client, items, count, results, options,
         [opcode](Client& known, const PageList& pages, const CallOptions& how,
                  const CallReport& report) {
-          return code(known.call(static_cast<std::uint8_t>(opcode), pages, how, report));
+          return code(known.call(static_cast<std::uint8_t>(opcode), pages, how, report.error_text));
         });
   }
 

@@ -110,6 +110,12 @@ auto with_list(const List& list, std::span<PageResult> results, const CallReport
                          "results: %zu entries for a list of %zu: one for each page",
                          results.size(), list.size());
   }
+  if (valid == Status::ok && !report.user_data.empty() && report.user_data.size() != list.size()) {
+    valid = detail::fail(Status::invalid_argument,
+                         "report.user_data: %zu entries for a list of %zu: one for each page, or "
+                         "none",
+                         report.user_data.size(), list.size());
+  }
   if (valid == Status::ok) return call(detail::PageList(list, results.data()));
   for (PageResult& result : results) result = {valid, 0};
   if constexpr (std::is_same_v<Result, Status>) {
@@ -216,11 +222,11 @@ Expected<Namespace> Client::open_namespace(std::string_view name, const Namespac
 // -----------------------------------------------------------------------------
 
 Status Client::call(std::uint8_t opcode, const detail::PageList& pages, const CallOptions& options,
-                    const CallReport& report) {
+                    std::span<char> error_text) {
   const detail::NoCancel no_cancel;
   detail::forget_last_error();
   detail::BatchRun run;
-  run.text = detail::ErrorText(report.error_text);
+  run.text = detail::ErrorText(error_text);
   run.pages = pages;
   run.opcode = static_cast<ipc::Opcode>(opcode);
   if (core_ == nullptr) {
@@ -242,115 +248,114 @@ constexpr auto kExists = static_cast<std::uint8_t>(ipc::Opcode::exists);
 constexpr auto kRemove = static_cast<std::uint8_t>(ipc::Opcode::remove);
 constexpr auto kPin = static_cast<std::uint8_t>(ipc::Opcode::pin);
 constexpr auto kUnpin = static_cast<std::uint8_t>(ipc::Opcode::unpin);
-const CallReport kNoReport;
 
 }  // namespace
 
 PageResult Client::put(std::string_view key, const View& value, const CallOptions& options) {
   const Item item{key, value, 0, 0};
   PageResult result;
-  (void)call(kPut, detail::PageList(std::span(&item, 1), &result), options, kNoReport);
+  (void)call(kPut, detail::PageList(std::span(&item, 1), &result), options);
   return result;
 }
 
 PageResult Client::get(std::string_view key, const View& target, const CallOptions& options) {
   const Item item{key, target, 0, 0};
   PageResult result;
-  (void)call(kGet, detail::PageList(std::span(&item, 1), &result), options, kNoReport);
+  (void)call(kGet, detail::PageList(std::span(&item, 1), &result), options);
   return result;
 }
 
 PageResult Client::exists(std::string_view key, const CallOptions& options) {
   PageResult result;
-  (void)call(kExists, detail::PageList(std::span(&key, 1), &result), options, kNoReport);
+  (void)call(kExists, detail::PageList(std::span(&key, 1), &result), options);
   return result;
 }
 
 Status Client::remove(std::string_view key, const CallOptions& options) {
   PageResult result;
-  (void)call(kRemove, detail::PageList(std::span(&key, 1), &result), options, kNoReport);
+  (void)call(kRemove, detail::PageList(std::span(&key, 1), &result), options);
   return result.status;
 }
 
 Status Client::pin(std::string_view key, const CallOptions& options) {
   PageResult result;
-  (void)call(kPin, detail::PageList(std::span(&key, 1), &result), options, kNoReport);
+  (void)call(kPin, detail::PageList(std::span(&key, 1), &result), options);
   return result.status;
 }
 
 Status Client::unpin(std::string_view key, const CallOptions& options) {
   PageResult result;
-  (void)call(kUnpin, detail::PageList(std::span(&key, 1), &result), options, kNoReport);
+  (void)call(kUnpin, detail::PageList(std::span(&key, 1), &result), options);
   return result.status;
 }
 
 Status Client::ping(const CallOptions& options) {
-  return call(kNoop, detail::PageList(std::span<const Item>(), nullptr), options, kNoReport);
+  return call(kNoop, detail::PageList(std::span<const Item>(), nullptr), options);
 }
 
 Status Client::put(std::span<const Item> items, std::span<PageResult> results,
                    const CallOptions& options) {
-  return put(items, results, options, kNoReport);
+  return put(items, results, options, CallReport());
 }
 Status Client::put(std::span<const Item> items, std::span<PageResult> results,
                    const CallOptions& options, const CallReport& report) {
   return with_list(items, results, report, [&](const detail::PageList& pages) {
-    return call(kPut, pages, options, report);
+    return call(kPut, pages, options, report.error_text);
   });
 }
 
 Status Client::get(std::span<const Item> items, std::span<PageResult> results,
                    const CallOptions& options) {
-  return get(items, results, options, kNoReport);
+  return get(items, results, options, CallReport());
 }
 Status Client::get(std::span<const Item> items, std::span<PageResult> results,
                    const CallOptions& options, const CallReport& report) {
   return with_list(items, results, report, [&](const detail::PageList& pages) {
-    return call(kGet, pages, options, report);
+    return call(kGet, pages, options, report.error_text);
   });
 }
 
 Status Client::exists(std::span<const std::string_view> keys, std::span<PageResult> results,
                       const CallOptions& options) {
-  return exists(keys, results, options, kNoReport);
+  return exists(keys, results, options, CallReport());
 }
 Status Client::exists(std::span<const std::string_view> keys, std::span<PageResult> results,
                       const CallOptions& options, const CallReport& report) {
   return with_list(keys, results, report, [&](const detail::PageList& pages) {
-    return call(kExists, pages, options, report);
+    return call(kExists, pages, options, report.error_text);
   });
 }
 
 Status Client::remove(std::span<const std::string_view> keys, std::span<PageResult> results,
                       const CallOptions& options) {
-  return remove(keys, results, options, kNoReport);
+  return remove(keys, results, options, CallReport());
 }
 Status Client::remove(std::span<const std::string_view> keys, std::span<PageResult> results,
                       const CallOptions& options, const CallReport& report) {
   return with_list(keys, results, report, [&](const detail::PageList& pages) {
-    return call(kRemove, pages, options, report);
+    return call(kRemove, pages, options, report.error_text);
   });
 }
 
 Status Client::pin(std::span<const std::string_view> keys, std::span<PageResult> results,
                    const CallOptions& options) {
-  return pin(keys, results, options, kNoReport);
+  return pin(keys, results, options, CallReport());
 }
 Status Client::pin(std::span<const std::string_view> keys, std::span<PageResult> results,
                    const CallOptions& options, const CallReport& report) {
   return with_list(keys, results, report, [&](const detail::PageList& pages) {
-    return call(kPin, pages, options, report);
+    return call(kPin, pages, options, report.error_text);
   });
 }
 
 Status Client::unpin(std::span<const std::string_view> keys, std::span<PageResult> results,
                      const CallOptions& options) {
-  return unpin(keys, results, options, kNoReport);
+  return unpin(keys, results, options, CallReport());
 }
 Status Client::unpin(std::span<const std::string_view> keys, std::span<PageResult> results,
                      const CallOptions& options, const CallReport& report) {
   return with_list(keys, results, report, [&](const detail::PageList& pages) {
-    return call(kUnpin, pages, options, report);
+    return call(kUnpin, pages, options, report.error_text);
   });
 }
 
@@ -368,6 +373,10 @@ Expected<std::uint64_t> Client::start(std::uint8_t opcode, const detail::PageLis
     const Status prepared =
         core_->prepare(*batch, options, options_.async_timeout_ms, options_.floor_bytes_per_s);
     if (prepared != Status::ok) return Error{prepared, last_error()};
+    if (report.on_page) {
+      batch->ends = std::make_shared<detail::PageEnds>(*batch, report.on_page, report.user_data,
+                                                       pages.size());
+    }
     batch->queue = queue_.get();
     batch->callback = std::move(callback);
     batch->completed.ticket = queue_->begin();
@@ -384,7 +393,7 @@ Expected<std::uint64_t> Client::start(std::uint8_t opcode, const detail::PageLis
 Expected<std::uint64_t> Client::put_async(std::span<const Item> items,
                                           std::span<PageResult> results, const CallOptions& options,
                                           Callback callback) {
-  return put_async(items, results, options, std::move(callback), kNoReport);
+  return put_async(items, results, options, std::move(callback), CallReport());
 }
 Expected<std::uint64_t> Client::put_async(std::span<const Item> items,
                                           std::span<PageResult> results, const CallOptions& options,
@@ -397,7 +406,7 @@ Expected<std::uint64_t> Client::put_async(std::span<const Item> items,
 Expected<std::uint64_t> Client::get_async(std::span<const Item> items,
                                           std::span<PageResult> results, const CallOptions& options,
                                           Callback callback) {
-  return get_async(items, results, options, std::move(callback), kNoReport);
+  return get_async(items, results, options, std::move(callback), CallReport());
 }
 Expected<std::uint64_t> Client::get_async(std::span<const Item> items,
                                           std::span<PageResult> results, const CallOptions& options,
@@ -410,7 +419,7 @@ Expected<std::uint64_t> Client::get_async(std::span<const Item> items,
 Expected<std::uint64_t> Client::exists_async(std::span<const std::string_view> keys,
                                              std::span<PageResult> results,
                                              const CallOptions& options, Callback callback) {
-  return exists_async(keys, results, options, std::move(callback), kNoReport);
+  return exists_async(keys, results, options, std::move(callback), CallReport());
 }
 Expected<std::uint64_t> Client::exists_async(std::span<const std::string_view> keys,
                                              std::span<PageResult> results,
@@ -424,7 +433,7 @@ Expected<std::uint64_t> Client::exists_async(std::span<const std::string_view> k
 Expected<std::uint64_t> Client::remove_async(std::span<const std::string_view> keys,
                                              std::span<PageResult> results,
                                              const CallOptions& options, Callback callback) {
-  return remove_async(keys, results, options, std::move(callback), kNoReport);
+  return remove_async(keys, results, options, std::move(callback), CallReport());
 }
 Expected<std::uint64_t> Client::remove_async(std::span<const std::string_view> keys,
                                              std::span<PageResult> results,

@@ -54,10 +54,7 @@ CompletionQueue::~CompletionQueue() {
     engine_.advance(this, false);
     {
       const std::lock_guard lock(engine_.mutex());
-      const std::size_t done = with_callback_.size() + without_callback_.size();
-      pending_.fetch_sub(done, std::memory_order_acq_rel);
-      with_callback_.clear();
-      without_callback_.clear();
+      pending_.fetch_sub(drop_done(), std::memory_order_acq_rel);
       settle();
     }
     if (pending() != 0) sleep_until_something(ipc::monotonic_now_ns() + kNapNs, false);
@@ -65,6 +62,18 @@ CompletionQueue::~CompletionQueue() {
   engine_.remove_queue(this);
   if (is_given_out_) engine_.leave_bell();
   closed_->store(true, std::memory_order_relaxed);
+}
+
+std::size_t CompletionQueue::drop_done() noexcept {
+  std::size_t done = with_callback_.size() + without_callback_.size();
+  while (next_untold() != nullptr) continue;
+  for (; over_ != nullptr; ++done) {
+    const std::unique_ptr<AsyncBatch> batch(over_);
+    over_ = batch->next_pending;
+  }
+  with_callback_.clear();
+  without_callback_.clear();
+  return done;
 }
 
 std::uint64_t CompletionQueue::begin() noexcept {
@@ -80,19 +89,93 @@ std::size_t CompletionQueue::poll(bool reattach) {
   return call_back();
 }
 
-std::size_t CompletionQueue::call_back() {
-  // A callback may start, poll and drain, so it runs without the mutex; it may close the Client or
-  // throw, so each batch is taken on its own, and nothing of the queue is used after its end.
-  struct Round {
-    CompletionQueue& queue;
-    const std::shared_ptr<std::atomic<bool>> closed = queue.closed_;
-    ~Round() {
-      if (*closed) return;
-      const std::lock_guard lock(queue.engine_.mutex());
-      queue.settle();
+// Callbacks may start, poll and drain, so they run without the mutex; they may close the Client or
+// throw, so each is taken on its own, and nothing of the queue is used after its end.
+struct CompletionQueue::Round {
+  CompletionQueue& queue;
+  const std::shared_ptr<std::atomic<bool>> closed = queue.closed_;
+  ~Round() {
+    if (*closed) return;
+    const std::lock_guard lock(queue.engine_.mutex());
+    queue.settle();
+  }
+};
+
+// A batch whose pages a thread tells: nobody else does, and the batch is not handed back meanwhile.
+class CompletionQueue::Telling {
+public:
+  // Under the mutex.
+  Telling(CompletionQueue& queue, AsyncBatch& batch) noexcept : queue_(queue), batch_(batch) {
+    batch.is_telling = true;
+  }
+  ~Telling() {
+    if (*closed_) return;
+    const std::lock_guard lock(queue_.engine_.mutex());
+    batch_.is_telling = false;
+    if (batch_.ends->has_untold()) {
+      queue_.list_untold(batch_);
+      return;
     }
-  };
+    AsyncBatch** place = &queue_.over_;
+    while (*place != nullptr && *place != &batch_) place = &(*place)->next_pending;
+    if (*place == nullptr) return;
+    *place = batch_.next_pending;
+    queue_.hand_over(std::unique_ptr<AsyncBatch>(&batch_));
+  }
+  Telling(const Telling&) = delete;
+  Telling& operator=(const Telling&) = delete;
+
+private:
+  CompletionQueue& queue_;
+  AsyncBatch& batch_;
+  const std::shared_ptr<std::atomic<bool>> closed_ = queue_.closed_;
+};
+
+// What ends only then waits for the next time, as in call_back().
+void CompletionQueue::tell_pages() {
+  const std::shared_ptr<std::atomic<bool>> closed = closed_;
+  std::size_t most = SIZE_MAX;
+  for (std::size_t told = 0; told < most && !*closed; ++told) {
+    std::unique_lock lock(engine_.mutex());
+    most = std::min(most, untold_count_ + told);
+    AsyncBatch* const batch = next_untold();
+    if (batch == nullptr) return;
+    const Telling telling(*this, *batch);
+    const std::shared_ptr<PageEnds> ends = batch->ends;  // the callback lies in there
+    const std::size_t published = ends->published();
+    const std::uint64_t ticket = batch->completed.ticket;
+    lock.unlock();
+    while (!*closed && ends->told() != published) {
+      ends->tell_next(ticket, batch->pages.result(ends->next()));
+    }
+  }
+}
+
+void CompletionQueue::pages_ended(AsyncBatch& batch) noexcept {
+  if (!batch.is_listed && !batch.is_telling) list_untold(batch);
+}
+
+void CompletionQueue::list_untold(AsyncBatch& batch) noexcept {
+  batch.is_listed = true;
+  batch.next_untold = nullptr;
+  (last_untold_ != nullptr ? last_untold_->next_untold : first_untold_) = &batch;
+  last_untold_ = &batch;
+  ++untold_count_;
+}
+
+AsyncBatch* CompletionQueue::next_untold() noexcept {
+  AsyncBatch* const batch = first_untold_;
+  if (batch == nullptr) return nullptr;
+  batch->is_listed = false;
+  first_untold_ = batch->next_untold;
+  if (first_untold_ == nullptr) last_untold_ = nullptr;
+  --untold_count_;
+  return batch;
+}
+
+std::size_t CompletionQueue::call_back() {
   const Round round{*this};
+  tell_pages();
   std::size_t called = 0;
   // What is done only then waits for the next time: a callback may always start another batch.
   for (std::size_t most = SIZE_MAX; called < most && !*round.closed; ++called) {
@@ -112,6 +195,9 @@ std::size_t CompletionQueue::call_back() {
 
 std::size_t CompletionQueue::drain(std::span<Completed> out, bool reattach) {
   engine_.advance(this, reattach);
+  const Round round{*this};
+  tell_pages();
+  if (*round.closed) return 0;
   const std::lock_guard lock(engine_.mutex());
   std::size_t taken = 0;
   for (; taken < out.size() && !without_callback_.empty(); ++taken) {
@@ -119,7 +205,6 @@ std::size_t CompletionQueue::drain(std::span<Completed> out, bool reattach) {
     without_callback_.pop_front();
   }
   pending_.fetch_sub(taken, std::memory_order_acq_rel);
-  settle();
   return taken;
 }
 
@@ -214,8 +299,9 @@ std::size_t CompletionQueue::wait_at_least(std::size_t count, std::uint32_t time
 }
 
 bool CompletionQueue::has_enough(std::size_t wanted) const noexcept {
-  return !with_callback_.empty() || without_callback_.size() >= wanted ||
-         pending() == without_callback_.size() || engine_.has_more();
+  return first_untold_ != nullptr || !with_callback_.empty() ||
+         without_callback_.size() >= wanted || pending() == without_callback_.size() ||
+         engine_.has_more();
 }
 
 void CompletionQueue::tell_waiters() noexcept {
@@ -285,6 +371,9 @@ bool CompletionQueue::has_completed(std::uint64_t ticket, bool reattach) {
   engine_.advance(nullptr, reattach, Look::lanes);  // whoever drains is signalled
   const std::lock_guard lock(engine_.mutex());
   const auto is_it = [ticket](const auto& batch) { return batch->completed.ticket == ticket; };
+  const AsyncBatch* over = over_;
+  while (over != nullptr && !is_it(over)) over = over->next_pending;
+  if (over != nullptr) return true;
   return std::any_of(with_callback_.begin(), with_callback_.end(), is_it) ||
          std::any_of(without_callback_.begin(), without_callback_.end(), is_it);
 }
@@ -344,6 +433,11 @@ AsyncBatch* CompletionQueue::find_pending(std::uint64_t ticket) const noexcept {
 }
 
 void CompletionQueue::hand_over(std::unique_ptr<AsyncBatch> batch) {
+  if (batch->ends != nullptr && (batch->is_telling || batch->ends->has_untold())) {
+    batch->next_pending = std::exchange(over_, batch.get());
+    (void)batch.release();
+    return;
+  }
   (batch->callback ? with_callback_ : without_callback_).push_back(std::move(batch));
 }
 
@@ -414,6 +508,8 @@ void CompletionQueue::after_fork_child() noexcept {
   waiters_ = nullptr;
   new (&with_callback_) std::deque<std::unique_ptr<AsyncBatch>>;
   new (&without_callback_) std::deque<std::unique_ptr<AsyncBatch>>;
+  first_untold_ = last_untold_ = over_ = nullptr;
+  untold_count_ = 0;
   pending_.store(0, std::memory_order_relaxed);
   unfinished_.fill(nullptr);
   signalled_ = false;

@@ -53,6 +53,7 @@ public:
   void remove_pending(const AsyncBatch& batch) noexcept;
   [[nodiscard]] AsyncBatch* find_pending(std::uint64_t ticket) const noexcept;
   void hand_over(std::unique_ptr<AsyncBatch> batch);
+  void pages_ended(AsyncBatch& batch) noexcept;  // some were published
   void signal() noexcept;
   // The descriptors follow the session and the next time to look, once the step is over.
   void want_watch() noexcept { wants_watch_ = true; }
@@ -62,6 +63,8 @@ public:
 
 private:
   class Spin;
+  struct Round;
+  class Telling;
   // A thread in wait_at_least() that sleeps. On its stack, and in the list for the time of a sleep.
   struct Waiter {
     std::size_t wanted = 0;
@@ -74,10 +77,16 @@ private:
   bool make_fds();
   // Somebody sleeps on the eventfd, or may.
   [[nodiscard]] bool has_listener() const noexcept { return is_given_out_ || sleepers_ != 0; }
-  std::size_t call_back();  // of the batches that are done: how many
-  void settle() noexcept;   // after something was taken
+  // Tells the pages that have ended, then calls the callbacks of the batches that are done: how
+  // many.
+  std::size_t call_back();
+  void tell_pages();
+  void list_untold(AsyncBatch& batch) noexcept;
+  AsyncBatch* next_untold() noexcept;
+  std::size_t drop_done() noexcept;  // at the end: how many
+  void settle() noexcept;            // after something was taken
   [[nodiscard]] bool anything_done() const noexcept {
-    return !with_callback_.empty() || !without_callback_.empty();
+    return first_untold_ != nullptr || !with_callback_.empty() || !without_callback_.empty();
   }
   void sleep(std::uint64_t until_ns) noexcept;
   void sleep_until_something(std::uint64_t until_ns, bool reattach) noexcept;
@@ -94,6 +103,12 @@ private:
   std::array<AsyncBatch*, kBuckets> unfinished_{};
   std::deque<std::unique_ptr<AsyncBatch>> with_callback_;
   std::deque<std::unique_ptr<AsyncBatch>> without_callback_;
+  // Batches with pages that have ended and were not told, oldest first, but for those that a thread
+  // tells at the moment.
+  AsyncBatch* first_untold_ = nullptr;
+  AsyncBatch* last_untold_ = nullptr;
+  std::size_t untold_count_ = 0;
+  AsyncBatch* over_ = nullptr;  // done, and not wholly told; chained by next_pending
   ipc::UniqueFd epoll_;
   ipc::UniqueFd event_;
   ipc::UniqueFd timer_;

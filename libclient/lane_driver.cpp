@@ -62,8 +62,9 @@ LaneDriver::Push LaneDriver::push_next(Lane& lane, BatchRun& run) noexcept {
   if (lane.full()) return Push::no_room;
   if (run.opcode == ipc::Opcode::noop) return push_noop(lane, run, now_ns);
 
-  const std::uint64_t wanted =
-      std::min<std::uint64_t>(run.pages.size() - run.next, ipc::kPagesPerSubmissionMax);
+  // The daemon answers whole submissions, so a page whose end is told is one of its own.
+  const std::uint64_t wanted = std::min<std::uint64_t>(
+      run.pages.size() - run.next, run.pages.tells_ends() ? 1 : ipc::kPagesPerSubmissionMax);
   const RangeRing::Room room = lane.pages.room(wanted);
   const std::uint64_t most = std::min(room.length, wanted);
   Draft draft;

@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "libclient/page_ends.h"
 #include "simm/batch.h"
 #include "simm/simm.h"
 
@@ -44,7 +45,34 @@ public:
     return page_of_c_item(static_cast<const std::byte*>(list_) + index * item_bytes_);
   }
 
+  // Who is told of the pages' ends, of an asynchronous batch that wants it.
+  void set_ends(PageEnds* ends) noexcept { ends_ = ends; }
+  [[nodiscard]] bool tells_ends() const noexcept { return ends_ != nullptr; }
+
+  // The page's result, for good.
   void set(std::size_t index, Status status, std::uint64_t bytes) const noexcept {
+    store(index, status, bytes);
+    if (ends_ != nullptr) ends_->add(index);
+  }
+  [[nodiscard]] PageResult result(std::size_t index) const noexcept {
+    // SAFETY: as page().
+    if (source_ != Source::c_items) return static_cast<const PageResult*>(results_)[index];
+    const simm_result& result = static_cast<const simm_result*>(results_)[index];
+    return {static_cast<Status>(result.status), result.bytes};
+  }
+
+  // A result for the time until the page is submitted once more. No page that has failed says
+  // bytes.
+  void set_absent(std::size_t index) const noexcept { store(index, Status::out_of_memory, 1); }
+  [[nodiscard]] bool is_absent(std::size_t index) const noexcept {
+    const PageResult found = result(index);
+    return found.status == Status::out_of_memory && found.bytes == 1;
+  }
+
+private:
+  enum class Source : std::uint8_t { items, keys, c_items };
+  static Item page_of_c_item(const void* given) noexcept;  // c_api.cpp
+  void store(std::size_t index, Status status, std::uint64_t bytes) const noexcept {
     // SAFETY: as page().
     if (source_ == Source::c_items) {
       static_cast<simm_result*>(results_)[index] = {static_cast<std::int32_t>(status), 0, bytes};
@@ -53,26 +81,10 @@ public:
     }
   }
 
-  // A result for the time until the page is submitted once more. No page that has failed says
-  // bytes.
-  void set_absent(std::size_t index) const noexcept { set(index, Status::out_of_memory, 1); }
-  [[nodiscard]] bool is_absent(std::size_t index) const noexcept {
-    // SAFETY: as page().
-    if (source_ == Source::c_items) {
-      const simm_result& result = static_cast<const simm_result*>(results_)[index];
-      return result.status == static_cast<std::int32_t>(Status::out_of_memory) && result.bytes == 1;
-    }
-    const PageResult& result = static_cast<const PageResult*>(results_)[index];
-    return result.status == Status::out_of_memory && result.bytes == 1;
-  }
-
-private:
-  enum class Source : std::uint8_t { items, keys, c_items };
-  static Item page_of_c_item(const void* given) noexcept;  // c_api.cpp
-
   Source source_ = Source::items;
   const void* list_ = nullptr;
   void* results_ = nullptr;
+  PageEnds* ends_ = nullptr;
   std::size_t size_ = 0;
   std::size_t item_bytes_ = 0;
 };

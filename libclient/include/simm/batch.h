@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 
@@ -106,6 +107,15 @@ struct CallOptions {
   bool shared = false;  // get: other processes of this node read it too
 };
 
+// The end of one page of an asynchronous batch.
+struct PageEnd {
+  std::uint64_t ticket = 0;     // what the *_async call returned
+  std::size_t index = 0;        // in the batch's list
+  std::uint64_t user_data = 0;  // the caller's for that page (CallReport::user_data), else 0
+  PageResult result;            // as in the batch's results
+};
+using PageCallback = std::function<void(const PageEnd&)>;
+
 // What a batch tells besides its results, and where: the last argument of a call that has one.
 // Unlike the other structs it grows: later versions append fields, and know by struct_size how far
 // the caller's goes.
@@ -115,7 +125,14 @@ struct CallReport {
   // whichever threads have worked on it. Always ends with a zero byte, and is cut between two
   // characters of UTF-8. Empty when nothing failed. An asynchronous batch writes there until it has
   // completed.
-  std::span<char> error_text;
+  std::span<char> error_text = {};
+  // Asynchronous: called for each page as it ends, once, in poll(), drain() and wait() of the
+  // Client; for the last page before the batch itself is handed back. It may do what the batch's
+  // callback may. The page's memory is free then. Each page then goes to the daemon by itself,
+  // which costs more time for each page, and shows the first pages before the last ones are moved.
+  PageCallback on_page = {};
+  std::span<const std::uint64_t> user_data =
+      {};  // empty, or one for each page; stays until the end
 };
 
 // The end of one asynchronous batch.

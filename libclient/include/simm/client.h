@@ -197,7 +197,7 @@ public:
   Expected<std::uint64_t> remove_async(std::span<const std::string_view> keys,
                                        std::span<PageResult> results,
                                        const CallOptions& options = {}, Callback callback = {});
-  // The same with a report; the callback may be empty.
+  // The same with a report (CallReport); the callback may be empty.
   Expected<std::uint64_t> put_async(std::span<const Item> items, std::span<PageResult> results,
                                     const CallOptions& options, Callback callback,
                                     const CallReport& report);
@@ -220,7 +220,8 @@ public:
   // Advances, and takes completed batches without callback: at most out.size(). Returns how many.
   std::size_t drain(std::span<Completed> out);
   // Sleeps until a batch is done, nothing is pending, or the time has passed. Calls the callbacks
-  // of those that are done, as poll() does; those without one stay for drain().
+  // of those that are done, as poll() does; those without one stay for drain(). Ends also when
+  // pages were told of (CallReport::on_page).
   void wait(std::uint32_t timeout_ms);
   // The same until at least so many are done: those that lie ready for drain(), and callbacks that
   // this call has called. Ends earlier when no other is pending. Returns how many are done. Fewer
@@ -249,7 +250,7 @@ private:
   friend struct detail::CAccess;
   Client(std::shared_ptr<detail::Core> core, const ClientOptions& options);
   Status call(std::uint8_t opcode, const detail::PageList& pages, const CallOptions& options,
-              const CallReport& report);
+              std::span<char> error_text = {});
   Expected<std::uint64_t> start(std::uint8_t opcode, const detail::PageList& pages,
                                 const CallOptions& options, Callback callback,
                                 const CallReport& report);

@@ -193,6 +193,17 @@ typedef struct simm_result {
   uint64_t bytes; /* get: bytes written; put, exists: the object's length */
 } simm_result;
 
+/* The end of one page of an asynchronous batch. */
+typedef struct simm_page_end {
+  uint64_t ticket;
+  uint64_t user_data; /* the caller's for that page, else 0 */
+  size_t index;       /* in the batch's items */
+  uint64_t bytes;     /* as in the results */
+  int32_t status;
+  uint32_t reserved;
+} simm_page_end;
+typedef void (*simm_page_callback)(void* context, const simm_page_end* page);
+
 typedef struct simm_call_options {
   size_t struct_size;
   const simm_namespace* name_space; /* NULL: the default namespace */
@@ -207,9 +218,15 @@ typedef struct simm_call_options {
    * asynchronous batch writes there until it has completed. NULL: none is wanted. */
   char* error_text;
   size_t error_text_bytes;
+  /* Asynchronous: called for each page as it ends, once, in simm_poll(), simm_drain() and
+   * simm_wait() of the client; for the last page before the batch itself is handed back. As
+   * CallReport::on_page, which says what it costs; must not throw. */
+  simm_page_callback page_callback;
+  void* page_context;
+  const uint64_t* user_data; /* NULL, or one for each item; stays until the end */
 } simm_call_options;
 #define SIMM_CALL_OPTIONS_INIT \
-  { sizeof(simm_call_options), 0, 0, 0, 0, 0, 0, sizeof(simm_item), 0, 0 }
+  { sizeof(simm_call_options), 0, 0, 0, 0, 0, 0, sizeof(simm_item), 0, 0, 0, 0, 0 }
 /* The size of simm_item in the first version: up to and with `depth`. */
 #define SIMM_ITEM_BYTES (offsetof(simm_item, depth) + 2 * sizeof(uint32_t))
 
