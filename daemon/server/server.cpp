@@ -29,6 +29,7 @@ Server::Server(const ServerConfig& config, store::Store& store, const base::Cloc
       counters_(counters),
       store_counters_(store_counters),
       tenants_(store.tenant_table()),
+      pages_(config_, store, clock, slots_, counters_),
       scrubber_(config.scrub_bytes_per_s, store, scrub_counters, errors),
       jobs_(std::make_unique<Job[]>(config.requests_max)),
       job_pages_(config.requests_max),
@@ -46,22 +47,14 @@ Server::~Server() {
 }
 
 void Server::use_map(const base::SlotOwnership& map) noexcept {
-  if (map.epoch < ownership_.epoch) return;
-  // The store may hold objects of an earlier life, of any slots.
-  bool lost = ownership_.epoch == 0;
-  for (std::uint32_t slot = 0; slot < base::kSlotCount; ++slot) {
-    const base::Epoch before = ownership_.since[slot];
-    lost |= before != 0 && map.since[slot] != before;
-    owned_[slot] = map.since[slot] != 0;
-  }
-  ownership_ = map;
-  if (lost && is_open()) store_.keep_slots(ownership_);
+  const bool has_lost = slots_.use(map);
+  if (has_lost && is_open()) store_.keep_slots(slots_.map());
 }
 
 bool Server::open_if_recovered() noexcept {
   if (!recovered_->load(std::memory_order_acquire)) return false;
   recovered_ = nullptr;
-  if (ownership_.epoch != 0) store_.keep_slots(ownership_);
+  if (slots_.epoch() != 0) store_.keep_slots(slots_.map());
   publish();
   return true;
 }
@@ -93,7 +86,7 @@ Status Server::refusal_of(const transport::Incoming& incoming) const noexcept {
       return Status::invalid_argument;
     }
   }
-  if (header.epoch > ownership_.epoch) return Status::wrong_epoch;
+  if (header.epoch > slots_.epoch()) return Status::wrong_epoch;
   return is_open() ? Status::ok : Status::unreachable;
 }
 
@@ -145,7 +138,7 @@ void Server::answer_exists(transport::Incoming& incoming) noexcept {
   const base::TimeNs lease_ns = incoming.header.lease_ms * base::kNsPerMs;
   scan_reversed(store_, incoming.header, incoming.pages,
                 [&](std::size_t page, const store::ObjectKey& key) {
-                  if (!serves(incoming.header.epoch, key.group)) return refuse_slot(page);
+                  if (!slots_.serves(incoming.header.epoch, key.group)) return refuse_slot(page);
                   const std::uint64_t length = store_.exists(key, lease_ns, now_ns);
                   scratch_[page] = {length > 0 ? Status::ok : Status::not_found, length};
                 });
@@ -156,7 +149,7 @@ void Server::answer_remove(transport::Incoming& incoming) noexcept {
   const base::TimeNs now_ns = clock_.now_ns();
   scan_reversed(store_, incoming.header, incoming.pages,
                 [&](std::size_t page, const store::ObjectKey& key) {
-                  if (!serves(incoming.header.epoch, key.group)) return refuse_slot(page);
+                  if (!slots_.serves(incoming.header.epoch, key.group)) return refuse_slot(page);
                   const bool was_there = store_.remove(key, now_ns);
                   scratch_[page] = {was_there ? Status::ok : Status::not_found, 0};
                 });
@@ -169,7 +162,7 @@ void Server::answer_pin(transport::Incoming& incoming) noexcept {
   const bool pins = incoming.header.opcode == ipc::Opcode::pin;
   scan_reversed(store_, incoming.header, incoming.pages,
                 [&](std::size_t page, const store::ObjectKey& key) {
-                  if (!serves(incoming.header.epoch, key.group)) return refuse_slot(page);
+                  if (!slots_.serves(incoming.header.epoch, key.group)) return refuse_slot(page);
                   const Status done = pins ? store_.pin(key, now_ns) : store_.unpin(key, now_ns);
                   scratch_[page] = {done, 0};
                 });
@@ -220,7 +213,7 @@ void Server::on_moved(transport::Incoming& incoming, std::uint16_t page,
   if (result.status != Status::ok && result.status != Status::cancelled) {
     counters_.failed_moves.add();
   }
-  is_get ? end_get(job, page, result) : end_put(job, page, result);
+  pages_.end(job, page, result);
   if (job.next < incoming.pages.size()) {
     const bool on_a_list = job.linked();
     if (!on_a_list && window_open(job)) queue_.push(job);
@@ -254,7 +247,7 @@ void Server::stop(Job& job, Status status) noexcept {
   job.stopped = true;
   const auto count = static_cast<std::uint32_t>(job.incoming->pages.size());
   for (std::uint32_t page = job.next; page < count; ++page) {
-    answer(job, static_cast<std::uint16_t>(page), status, 0);
+    pages_.answer(job, static_cast<std::uint16_t>(page), status, 0);
   }
   job.next = count;
   if (!job.linked()) return;

@@ -38,9 +38,10 @@
 
 #include "daemon/base/agent.h"
 #include "daemon/base/lazy_array.h"
-#include "daemon/base/slot_ownership.h"
 #include "daemon/server/fair_queue.h"
 #include "daemon/server/job.h"
+#include "daemon/server/owned_slots.h"
+#include "daemon/server/page_server.h"
 #include "daemon/server/scrubber.h"
 #include "daemon/server/server_config.h"
 #include "daemon/server/server_counters.h"
@@ -95,18 +96,6 @@ public:
   [[nodiscard]] const FairQueue& queue() const noexcept { return queue_; }
 
 private:
-  // What became of the attempt to start a page.
-  struct Started {
-    enum class What : std::uint8_t { moving, answered, no_room } what = What::answered;
-    std::uint64_t bytes = 0;
-  };
-
-  // Whether a page may be served to one who asks under the map `asked`, not newer than our own.
-  [[nodiscard]] bool serves(base::Epoch asked, std::uint64_t group) const noexcept {
-    const base::Slot slot = base::slot_of(group);
-    return asked == ownership_.epoch ? owned_[slot] : ownership_.owns_since(slot, asked);
-  }
-
   // Tracing.
   void trace_request(transport::Incoming& incoming) noexcept;
   void begin_trace(Job& job) noexcept;
@@ -126,18 +115,6 @@ private:
   void finish_if_over(Job& job) noexcept;
   void release(Job& job) noexcept;
 
-  // Pages.
-  Started start_get(Job& job, std::uint16_t page, base::TimeNs now_ns) noexcept;
-  Started start_put(Job& job, std::uint16_t page, base::TimeNs now_ns) noexcept;
-  [[nodiscard]] Status range_of(const transport::RequestHeader& header,
-                                const transport::PageRequest& page, std::uint64_t object_bytes,
-                                std::uint64_t& bytes) const noexcept;
-  [[nodiscard]] bool sample() noexcept;
-  [[nodiscard]] bool ranged_is_sound(const store::ReadPin& pin, base::TimeNs now_ns) noexcept;
-  void end_get(Job& job, std::uint16_t page, transport::MoveResult result) noexcept;
-  void end_put(Job& job, std::uint16_t page, transport::MoveResult result) noexcept;
-  void answer(Job& job, std::uint16_t page, Status status, std::uint64_t bytes) noexcept;
-
   // Turns.
   [[nodiscard]] bool open_if_recovered() noexcept;
   void publish() noexcept;
@@ -154,8 +131,8 @@ private:
   StoreCounters store_counters_;
   store::TenantTables tenants_;
   base::Tracer* tracer_ = nullptr;
-  base::SlotOwnership ownership_;
-  base::SlotSet owned_;  // the same in 2 KiB, for the look at every page
+  OwnedSlots slots_;
+  PageServer pages_;
 
   Scrubber scrubber_;
   const std::atomic<bool>* recovered_ = nullptr;  // null: the store is served
@@ -167,7 +144,6 @@ private:
   std::uint32_t waiting_count_ = 0;
   FairQueue queue_;
   std::uint32_t jobs_busy_ = 0;
-  std::uint32_t sample_ = 0;
   base::TimeNs turn_ns_ = 0;     // of the last do_work()
   base::TimeNs publish_ns_ = 0;  // when that is published next
   std::array<transport::PageReply, ipc::kPagesPerSubmissionMax> scratch_;  // answers without a job

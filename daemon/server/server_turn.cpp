@@ -89,10 +89,9 @@ void Server::start_page(Job& job, base::TimeNs now_ns) noexcept {
   const auto page = static_cast<std::uint16_t>(job.next);
   const bool is_traced = job.is_traced();
   if (is_traced && page == 0) job.stamp(base::RequestStamp::turn, clock_.fresh_ns());
-  const bool is_get = incoming.header.opcode == ipc::Opcode::get;
-  const Started started = is_get ? start_get(job, page, now_ns) : start_put(job, page, now_ns);
+  const PageServer::Started started = pages_.start(job, page, now_ns);
   queue_.charge(job, started.bytes + config_.page_cost_bytes);
-  if (started.what == Started::What::no_room) {
+  if (started.what == PageServer::Started::What::no_room) {
     if (now_ns >= job.space_deadline_ns) {
       stop(job, Status::no_space);
       finish_if_over(job);
@@ -106,7 +105,7 @@ void Server::start_page(Job& job, base::TimeNs now_ns) noexcept {
     return;
   }
   ++job.next;
-  if (started.what == Started::What::moving) {
+  if (started.what == PageServer::Started::What::moving) {
     ++job.moves;
     job.move_bytes += started.bytes;
     job.pages->work[page].age = queue_.begin_move(job, started.bytes);

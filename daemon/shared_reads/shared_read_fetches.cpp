@@ -12,7 +12,7 @@ using store::kNone;
 int SharedReadServer::start_fetches() noexcept {
   int started = 0;
   std::uint32_t passed_over = 0;  // in a row
-  while (queued_ > 0 && free_fetch_count_ > 0 && passed_over < shares_.size()) {
+  while (room_.queued() > 0 && free_fetch_count_ > 0 && passed_over < shares_.size()) {
     const std::uint32_t share = fetch_next_;
     fetch_next_ = (fetch_next_ + 1) % shares_.size();
     ++passed_over;
@@ -28,10 +28,9 @@ int SharedReadServer::start_fetches() noexcept {
 
 // Shared reads from the front of the tenant's queue, as far as they belong together.
 void SharedReadServer::fetch_some(std::uint32_t share, engine::Operation& operation) noexcept {
-  SharedReadList& queue = shares_[share].queued;
+  const SharedReadList& queue = shares_[share].queued;
   const std::uint32_t fetch = free_fetches_[--free_fetch_count_];
   std::uint32_t* const numbers = &fetched_[std::size_t{fetch} * config_.fetch_pages_max];
-  const base::TimeNs now_ns = clock_.now_ns();
   transport::RequestHeader& header = operation.header;
   header.opcode = ipc::Opcode::get;
   header.shared_read = true;
@@ -50,13 +49,7 @@ void SharedReadServer::fetch_some(std::uint32_t share, engine::Operation& operat
       break;
     }
     bytes += std::min(shared_read.capacity_bytes, config_.fetch_bytes_max - bytes);
-    unqueue(number);
-    shared_read.state = SharedReadState::fetching;
-    shared_read.begun_ns = now_ns;
-    shared_read.mark = marks_.of(shared_read.hash);  // before the owner can be asked
-    if (shared_read.age.next != kNone)
-      by_age_.remove(shared_reads_, number);  // it is fetched once more
-    by_age_.push_back(shared_reads_, number);
+    room_.begin_fetch(number);
     header.deadline_ns = std::max(header.deadline_ns, shared_read.deadline_ns);
     header.patience_ns = std::max(header.patience_ns, shared_read.patience_ns);
     transport::PageRequest page;
@@ -109,7 +102,7 @@ void SharedReadServer::land(std::uint32_t number, Status status, std::uint64_t b
   // Somebody who joined has more time than it had.
   if (status == Status::timeout && !shared_read.waiters.empty() &&
       shared_read.deadline_ns > deadline_ns) {
-    return queue(number);
+    return room_.queue(number);
   }
   shared_read.status = status;
   shared_read.bytes = bytes;
@@ -118,9 +111,9 @@ void SharedReadServer::land(std::uint32_t number, Status status, std::uint64_t b
     counters_.fetched_bytes.add(bytes);
   } else {
     counters_.failed.add();
-    forget(number);
+    room_.forget(number);
   }
-  if (shared_read.waiters.empty()) return rest(number);
+  if (shared_read.waiters.empty()) return room_.rest(number);
   serving_.push_back(shared_reads_, number);
 }
 
@@ -137,7 +130,7 @@ int SharedReadServer::serve_landed() noexcept {
     ++served;
     if (shared_read.waiters.empty()) {
       serving_.remove(shared_reads_, number);
-      if (shared_read.users == 0) rest(number);
+      if (shared_read.users == 0) room_.rest(number);
     }
     finish_if_over(job);
   }

@@ -1,8 +1,7 @@
-// Shared reads: how they are found, what room they take and from whom, how they rest and end.
-#include <algorithm>
+#include "daemon/shared_reads/shared_read_room.h"
+
 #include <cstring>
 
-#include "daemon/shared_reads/shared_read_server.h"
 #include "simm/check.h"
 
 namespace simm::shared_reads {
@@ -19,8 +18,21 @@ bool lease_is_enough(std::uint32_t given_ms, std::uint32_t asked_ms) noexcept {
 
 }  // namespace
 
-std::uint32_t SharedReadServer::find(const transport::RequestHeader& header,
-                                     const transport::PageRequest& page) noexcept {
+SharedReadRoom::SharedReadRoom(const SharedReadConfig& config, const base::Clock& clock,
+                               const engine::WriteMarks& marks, SharedReadCounters& counters,
+                               const Tables& tables, std::uint64_t bytes)
+    : config_(config),
+      clock_(clock),
+      marks_(marks),
+      counters_(counters),
+      shared_reads_(tables.shared_reads),
+      index_(tables.index),
+      extents_(tables.blocks, bytes),
+      shares_(config.tenants_max, {extents_.arena_bytes(), config.shared_reads_max,
+                                   config.waiters_max, config.fetches_max}) {}
+
+std::uint32_t SharedReadRoom::find(const transport::RequestHeader& header,
+                                   const transport::PageRequest& page) noexcept {
   return index_.find(page.hash.low, [&](std::uint32_t candidate) {
     const SharedRead& shared_read = shared_reads_[candidate];
     return shared_read.hash == page.hash && shared_read.tenant == header.tenant &&
@@ -30,16 +42,14 @@ std::uint32_t SharedReadServer::find(const transport::RequestHeader& header,
 }
 
 // Whether what it holds, or will hold, may be given to somebody who asks now.
-bool SharedReadServer::is_current(const SharedRead& shared_read) const noexcept {
+bool SharedReadRoom::is_current(const SharedRead& shared_read) const noexcept {
   if (shared_read.state == SharedReadState::queued) return true;
   return clock_.now_ns() - shared_read.begun_ns <= config_.linger_ns &&
          marks_.of(shared_read.hash) == shared_read.mark;
 }
 
-// A shared read that serves this page, or kNone; one that does not any more is found by nobody
-// then.
-std::uint32_t SharedReadServer::joinable(const transport::RequestHeader& header,
-                                         const transport::PageRequest& page) noexcept {
+std::uint32_t SharedReadRoom::joinable(const transport::RequestHeader& header,
+                                       const transport::PageRequest& page) noexcept {
   const std::uint32_t number = find(header, page);
   if (number == kNone) return kNone;
   const SharedRead& shared_read = shared_reads_[number];
@@ -57,8 +67,8 @@ std::uint32_t SharedReadServer::joinable(const transport::RequestHeader& header,
   return kNone;
 }
 
-std::uint32_t SharedReadServer::start(const SharedReadJob& job,
-                                      const transport::PageRequest& page) noexcept {
+std::uint32_t SharedReadRoom::start(const SharedReadJob& job,
+                                    const transport::PageRequest& page) noexcept {
   const transport::RequestHeader& header = job.incoming->header;
   const std::uint64_t length = page.slice.length;
   if (length > extents_.arena_bytes()) return kNone;
@@ -89,7 +99,7 @@ std::uint32_t SharedReadServer::start(const SharedReadJob& job,
 
 // An extent, and a shared read to hold it; kNone when what is in use, or others' part, leaves no
 // room.
-std::uint32_t SharedReadServer::make_room(std::uint32_t share, std::uint64_t bytes) noexcept {
+std::uint32_t SharedReadRoom::make_room(std::uint32_t share, std::uint64_t bytes) noexcept {
   for (std::uint32_t evicted = 0;; ++evicted) {
     if (!shared_reads_.full()) {
       const std::uint32_t block = extents_.allocate(bytes);
@@ -105,7 +115,7 @@ std::uint32_t SharedReadServer::make_room(std::uint32_t share, std::uint64_t byt
 
 // What is too old is nobody's loss. Then it is the copy that was not used for longest: of all, as
 // long as this tenant has no more than its part, and of its own, when it has.
-std::uint32_t SharedReadServer::choose_victim(std::uint32_t share, std::uint64_t bytes) noexcept {
+std::uint32_t SharedReadRoom::choose_victim(std::uint32_t share, std::uint64_t bytes) noexcept {
   while (by_age_.front() != kNone) {
     const std::uint32_t oldest = by_age_.front();
     if (clock_.now_ns() - shared_reads_[oldest].begun_ns <= config_.linger_ns) break;
@@ -118,26 +128,36 @@ std::uint32_t SharedReadServer::choose_victim(std::uint32_t share, std::uint64_t
   return victim;
 }
 
-void SharedReadServer::queue(std::uint32_t number) noexcept {
+void SharedReadRoom::queue(std::uint32_t number) noexcept {
   shared_reads_[number].state = SharedReadState::queued;
   shares_[shared_reads_[number].share].queued.push_back(shared_reads_, number);
   ++queued_;
 }
 
-void SharedReadServer::unqueue(std::uint32_t number) noexcept {
+void SharedReadRoom::unqueue(std::uint32_t number) noexcept {
   shares_[shared_reads_[number].share].queued.remove(shared_reads_, number);
   --queued_;
 }
 
-void SharedReadServer::forget(std::uint32_t number) noexcept {
+void SharedReadRoom::begin_fetch(std::uint32_t number) noexcept {
+  SharedRead& shared_read = shared_reads_[number];
+  unqueue(number);
+  shared_read.state = SharedReadState::fetching;
+  shared_read.begun_ns = clock_.now_ns();
+  shared_read.mark = marks_.of(shared_read.hash);  // before the owner can be asked
+  const bool is_again = shared_read.age.next != kNone;
+  if (is_again) by_age_.remove(shared_reads_, number);
+  by_age_.push_back(shared_reads_, number);
+}
+
+void SharedReadRoom::forget(std::uint32_t number) noexcept {
   SharedRead& shared_read = shared_reads_[number];
   if (!shared_read.indexed) return;
   shared_read.indexed = false;
   index_.remove(shared_read.hash.low, number);
 }
 
-// Nobody uses it now, and it is on no list of its state.
-void SharedReadServer::rest(std::uint32_t number) noexcept {
+void SharedReadRoom::rest(std::uint32_t number) noexcept {
   const SharedRead& shared_read = shared_reads_[number];
   if (!shared_read.indexed || !is_current(shared_read)) return discard(number);
   shares_.let_go(shared_read.share, extent_bytes(shared_read));
@@ -145,16 +165,14 @@ void SharedReadServer::rest(std::uint32_t number) noexcept {
   shares_[shared_read.share].idle.push_back(shared_reads_, number);
 }
 
-// Undoes rest().
-void SharedReadServer::wake(std::uint32_t number) noexcept {
+void SharedReadRoom::wake(std::uint32_t number) noexcept {
   const SharedRead& shared_read = shared_reads_[number];
   shares_[shared_read.share].idle.remove(shared_reads_, number);
   idle_.remove(shared_reads_, number);
   shares_.use(shared_read.share, extent_bytes(shared_read));
 }
 
-// The end: nobody uses it, and it is on no list of its state.
-void SharedReadServer::discard(std::uint32_t number) noexcept {
+void SharedReadRoom::discard(std::uint32_t number) noexcept {
   forget(number);
   const SharedRead& shared_read = shared_reads_[number];
   SIMM_CHECK(shared_read.users == 0 && shared_read.waiters.empty());
@@ -166,7 +184,7 @@ void SharedReadServer::discard(std::uint32_t number) noexcept {
 
 // ---- for tests ----
 
-const char* SharedReadServer::audit() const noexcept {
+const char* SharedReadRoom::audit(const Known& known) const noexcept {
   if (const char* wrong = extents_.audit()) return wrong;
   if (const char* wrong = index_.audit()) return wrong;
   std::uint32_t found = 0;
@@ -189,8 +207,8 @@ const char* SharedReadServer::audit() const noexcept {
       if (!shared_read.indexed) return "a shared read that nobody can find was not freed";
     }
     for (std::uint32_t w = shared_read.waiters.front(); w != kNone;
-         w = shared_read.waiters.next(waiters_, w)) {
-      if (waiters_[w].shared_read != n) return "a waiter names another shared read";
+         w = shared_read.waiters.next(known.waiters, w)) {
+      if (known.waiters[w].shared_read != n) return "a waiter names another shared read";
       ++waiters;
     }
   }
@@ -209,17 +227,16 @@ const char* SharedReadServer::audit() const noexcept {
   }
   if (resting != idle) return "an idle shared read is on no list";
   if (found != shared_reads_.used()) return "shared reads are lost";
-  if (waiters != waiters_.used()) return "waiters are lost";
+  if (waiters != known.waiters.used()) return "waiters are lost";
   if (queued != queued_) return "queued shared reads are lost";
   if (indexed != index_.entries()) return "the index does not add up";
   if (bytes != extents_.extent_bytes()) return "extents are lost";
-  if (sums.members != found + jobs_.used()) return "members of shares are lost";
+  if (sums.members != found + known.jobs) return "members of shares are lost";
   if (sums.shared_reads != found || sums.bytes != bytes) return "shared reads of shares are lost";
   if (sums.used_shared_reads != found - idle) return "used shared reads of shares do not add up";
   if (sums.used_bytes != bytes - idle_bytes) return "used bytes of shares do not add up";
   if (sums.waiters != waiters) return "waiters of shares do not add up";
-  const std::uint32_t fetches = config_.fetches_max - free_fetch_count_;
-  return sums.fetches == fetches ? nullptr : "fetches of shares do not add up";
+  return sums.fetches == known.fetches ? nullptr : "fetches of shares do not add up";
 }
 
 }  // namespace simm::shared_reads

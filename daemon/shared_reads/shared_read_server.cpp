@@ -32,21 +32,19 @@ struct SharedReadServer::Tables {
 
   // `memory`: as many zeroed bytes as Places(config).end says.
   Tables(std::byte* memory, const SharedReadConfig& config, const Places& at) noexcept
-      : index(memory + at.index, config.shared_reads_max),
-        jobs(memory + at.jobs, config.requests_max),
-        shared_reads(memory + at.shared_reads, config.shared_reads_max),
+      : jobs(memory + at.jobs, config.requests_max),
         waiters(memory + at.waiters, config.waiters_max),
-        blocks(memory + at.blocks, blocks_of(config)) {}
+        room{store::HashIndex(memory + at.index, config.shared_reads_max),
+             store::Table<SharedRead>(memory + at.shared_reads, config.shared_reads_max),
+             store::Table<store::Block>(memory + at.blocks, blocks_of(config))} {}
 
   static std::uint32_t blocks_of(const SharedReadConfig& config) noexcept {
     return store::ExtentAllocator::blocks_for(config.shared_reads_max);
   }
 
-  store::HashIndex index;
   store::Table<SharedReadJob> jobs;
-  store::Table<SharedRead> shared_reads;
   store::Table<Waiter> waiters;
-  store::Table<store::Block> blocks;
+  SharedReadRoom::Tables room;
 };
 
 Expected<std::unique_ptr<SharedReadServer>> SharedReadServer::create(const SharedReadConfig& config,
@@ -70,17 +68,14 @@ SharedReadServer::SharedReadServer(const SharedReadConfig& config, const Setup& 
     : config_(config),
       engine_(setup.engine),
       clock_(setup.clock),
-      marks_(setup.marks),
       counters_(setup.counters),
       extents_memory_(setup.memory),
       tables_memory_(std::move(memory)),
       jobs_(tables.jobs),
-      shared_reads_(tables.shared_reads),
       waiters_(tables.waiters),
-      index_(tables.index),
-      extents_(tables.blocks, setup.memory.size()),
-      shares_(config.tenants_max, {extents_.arena_bytes(), config.shared_reads_max,
-                                   config.waiters_max, config.fetches_max}),
+      room_(config_, clock_, setup.marks, counters_, tables.room, setup.memory.size()),
+      shared_reads_(room_.table()),
+      shares_(room_.shares()),
       pages_(config.requests_max),
       fetched_(std::make_unique<std::uint32_t[]>(std::size_t{config.fetches_max} *
                                                  config.fetch_pages_max)),
@@ -104,7 +99,7 @@ int SharedReadServer::do_work() noexcept {
   int work = 0;
   if (!serving_.empty()) work += serve_landed();
   if (arrived_ > 0) work += take_pages();
-  if (queued_ > 0) work += start_fetches();
+  if (room_.queued() > 0) work += start_fetches();
   return work;
 }
 
@@ -162,17 +157,17 @@ void SharedReadServer::take_page(SharedReadJob& job, std::uint16_t page) noexcep
   const transport::PageRequest& request = job.incoming->pages[page];
   pages_[job.number - 1].waiters[page] = kNone;
   if (request.slice.length == 0) return answer(job, page, {Status::invalid_argument, 0});
-  std::uint32_t number = joinable(job.incoming->header, request);
+  std::uint32_t number = room_.joinable(job.incoming->header, request);
   const bool is_here = number != kNone && shared_reads_[number].state == SharedReadState::ready;
   bool has_room = is_here || shares_.may_wait(job.share);
-  if (is_here && is_idle(shared_reads_[number])) {
-    has_room = shares_.may_use(job.share, extent_bytes(shared_reads_[number]));
+  if (is_here && SharedReadRoom::is_idle(shared_reads_[number])) {
+    has_room = shares_.may_use(job.share, SharedReadRoom::extent_bytes(shared_reads_[number]));
   }
   if (has_room) {
     if (number != kNone) {
       (is_here ? counters_.hits : counters_.joined).add();
     } else {
-      number = start(job, request);
+      number = room_.start(job, request);
     }
   }
   if (!has_room || number == kNone) {
@@ -180,9 +175,9 @@ void SharedReadServer::take_page(SharedReadJob& job, std::uint16_t page) noexcep
     return answer(job, page, {Status::no_space, 0});
   }
   if (!is_here) return wait_for(number, job, page);
-  if (is_idle(shared_reads_[number])) wake(number);
+  if (SharedReadRoom::is_idle(shared_reads_[number])) room_.wake(number);
   serve(number, job, page);
-  if (is_idle(shared_reads_[number])) rest(number);
+  if (SharedReadRoom::is_idle(shared_reads_[number])) room_.rest(number);
 }
 
 void SharedReadServer::wait_for(std::uint32_t number, SharedReadJob& job,
@@ -254,7 +249,7 @@ void SharedReadServer::on_moved(transport::Incoming& incoming, std::uint16_t pag
   const std::uint64_t bytes = result.status == Status::ok ? shared_read.bytes : 0;
   counters_.copied_bytes.add(bytes);
   answer(job, page, {result.status, bytes});
-  if (is_idle(shared_read)) rest(number);
+  if (SharedReadRoom::is_idle(shared_read)) room_.rest(number);
   finish_if_over(job);
 }
 
@@ -283,11 +278,11 @@ void SharedReadServer::stop(SharedReadJob& job) noexcept {
     const SharedRead& shared_read = shared_reads_[number];
     if (!shared_read.waiters.empty() || shared_read.state == SharedReadState::fetching) continue;
     if (shared_read.state == SharedReadState::queued) {
-      unqueue(number);
-      discard(number);
+      room_.unqueue(number);
+      room_.discard(number);
     } else {
       serving_.remove(shared_reads_, number);
-      if (shared_read.users == 0) rest(number);
+      if (shared_read.users == 0) room_.rest(number);
     }
   }
   const auto count = static_cast<std::uint32_t>(job.incoming->pages.size());

@@ -39,9 +39,7 @@
 #include "daemon/shared_reads/shared_read.h"
 #include "daemon/shared_reads/shared_read_config.h"
 #include "daemon/shared_reads/shared_read_counters.h"
-#include "daemon/shared_reads/tenant_shares.h"
-#include "daemon/store/space/extent_allocator.h"
-#include "daemon/store/space/hash_index.h"
+#include "daemon/shared_reads/shared_read_room.h"
 #include "daemon/store/space/reserved_memory.h"
 #include "simm/expected.h"
 
@@ -80,14 +78,15 @@ public:
 
   [[nodiscard]] std::uint32_t requests_under_way() const noexcept { return jobs_.used(); }
   [[nodiscard]] std::uint32_t shared_reads() const noexcept { return shared_reads_.used(); }
-  [[nodiscard]] const TenantShares& shares() const noexcept { return shares_; }
+  [[nodiscard]] const TenantShares& shares() const noexcept { return room_.shares(); }
   // Recounts everything; null, or what does not add up. For tests: O(everything).
-  [[nodiscard]] const char* audit() const noexcept;
+  [[nodiscard]] const char* audit() const noexcept {
+    return room_.audit({jobs_.used(), config_.fetches_max - free_fetch_count_, waiters_});
+  }
 
 private:
   struct Tables;
   using SharedReadList = store::IndexList<SharedRead, &SharedRead::order>;
-  using AgeList = store::IndexList<SharedRead, &SharedRead::age>;
 
   SharedReadServer(const SharedReadConfig& config, const Setup& setup, store::ReservedMemory memory,
                    const Tables& tables);
@@ -107,31 +106,6 @@ private:
   static Status outcome_for(const SharedRead& shared_read, const transport::RequestHeader& header,
                             std::uint64_t view_bytes) noexcept;
 
-  // Shared reads.
-  [[nodiscard]] std::uint32_t find(const transport::RequestHeader& header,
-                                   const transport::PageRequest& page) noexcept;
-  [[nodiscard]] bool is_current(const SharedRead& shared_read) const noexcept;
-  // Ready, and nobody uses it now.
-  [[nodiscard]] static bool is_idle(const SharedRead& shared_read) noexcept {
-    return shared_read.state == SharedReadState::ready && shared_read.users == 0 &&
-           shared_read.waiters.empty();
-  }
-  [[nodiscard]] static std::uint64_t extent_bytes(const SharedRead& shared_read) noexcept {
-    return store::ExtentAllocator::rounded(shared_read.capacity_bytes);
-  }
-  [[nodiscard]] std::uint32_t joinable(const transport::RequestHeader& header,
-                                       const transport::PageRequest& page) noexcept;
-  [[nodiscard]] std::uint32_t start(const SharedReadJob& job,
-                                    const transport::PageRequest& page) noexcept;
-  [[nodiscard]] std::uint32_t make_room(std::uint32_t share, std::uint64_t bytes) noexcept;
-  [[nodiscard]] std::uint32_t choose_victim(std::uint32_t share, std::uint64_t bytes) noexcept;
-  void queue(std::uint32_t shared_read) noexcept;
-  void unqueue(std::uint32_t shared_read) noexcept;
-  void forget(std::uint32_t shared_read) noexcept;
-  void rest(std::uint32_t shared_read) noexcept;
-  void wake(std::uint32_t shared_read) noexcept;
-  void discard(std::uint32_t shared_read) noexcept;
-
   // Fetches.
   int start_fetches() noexcept;
   void fetch_some(std::uint32_t share, engine::Operation& operation) noexcept;
@@ -142,25 +116,20 @@ private:
   const SharedReadConfig config_;
   engine::Engine& engine_;
   const base::Clock& clock_;
-  const engine::WriteMarks& marks_;
   SharedReadCounters counters_;
   const std::span<std::byte> extents_memory_;
   memory::Region region_;  // the same, as a destination of fetches
 
   const store::ReservedMemory tables_memory_;
   store::Table<SharedReadJob> jobs_;
-  store::Table<SharedRead> shared_reads_;
   store::Table<Waiter> waiters_;
-  store::HashIndex index_;
-  store::ExtentAllocator extents_;
-  TenantShares shares_;
+  SharedReadRoom room_;
+  store::Table<SharedRead>& shared_reads_;  // of the room
+  TenantShares& shares_;                    // the same
   base::LazyArray<SharedReadPages> pages_;  // of job n at n - 1
 
-  SharedReadList serving_;     // landed, with waiters
-  SharedReadList idle_;        // ready and indexed, without users and waiters, the oldest use first
-  AgeList by_age_;             // those that may be too old are looked for here
-  std::uint32_t arrived_ = 0;  // jobs with pages to look at
-  std::uint32_t queued_ = 0;   // shared reads
+  SharedReadList serving_;       // landed, with waiters
+  std::uint32_t arrived_ = 0;    // jobs with pages to look at
   std::uint32_t take_next_ = 0;  // the share whose turn it is
   std::uint32_t fetch_next_ = 0;
 

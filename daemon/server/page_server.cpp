@@ -1,14 +1,35 @@
-// One page of a get or put: from its start to its answer.
+#include "daemon/server/page_server.h"
+
 #include <algorithm>
 
 #include "daemon/base/hash.h"
 #include "daemon/server/key_scan.h"
-#include "daemon/server/server.h"
-#include "simm/check.h"
 
 namespace simm::server {
+namespace {
 
-void Server::answer(Job& job, std::uint16_t page, Status status, std::uint64_t bytes) noexcept {
+// How many bytes of the object go into the slice. Subtracts, never adds: nothing overflows.
+Status range_of(const transport::RequestHeader& header, const transport::PageRequest& page,
+                std::uint64_t object_bytes, std::uint64_t& bytes) noexcept {
+  const std::uint64_t view_bytes = page.slice.length;
+  if (page.object_offset == 0 && !header.ranged) {
+    if (header.exact_size && object_bytes != view_bytes) return Status::size_mismatch;
+    if (object_bytes > view_bytes) return Status::invalid_argument;
+    bytes = object_bytes;
+    return Status::ok;
+  }
+  if (page.object_offset >= object_bytes) {
+    return header.exact_size ? Status::size_mismatch : Status::invalid_argument;
+  }
+  const std::uint64_t left = object_bytes - page.object_offset;
+  if (header.exact_size && view_bytes > left) return Status::size_mismatch;
+  bytes = std::min(view_bytes, left);
+  return Status::ok;
+}
+
+}  // namespace
+
+void PageServer::answer(Job& job, std::uint16_t page, Status status, std::uint64_t bytes) noexcept {
   job.pages->replies[page] = {status, bytes};
   switch (status) {
     case Status::invalid_argument:
@@ -42,26 +63,7 @@ void Server::answer(Job& job, std::uint16_t page, Status status, std::uint64_t b
 
 // ---- get ----
 
-// How many bytes of the object go into the slice. Subtracts, never adds: nothing overflows.
-Status Server::range_of(const transport::RequestHeader& header, const transport::PageRequest& page,
-                        std::uint64_t object_bytes, std::uint64_t& bytes) const noexcept {
-  const std::uint64_t view_bytes = page.slice.length;
-  if (page.object_offset == 0 && !header.ranged) {
-    if (header.exact_size && object_bytes != view_bytes) return Status::size_mismatch;
-    if (object_bytes > view_bytes) return Status::invalid_argument;
-    bytes = object_bytes;
-    return Status::ok;
-  }
-  if (page.object_offset >= object_bytes) {
-    return header.exact_size ? Status::size_mismatch : Status::invalid_argument;
-  }
-  const std::uint64_t left = object_bytes - page.object_offset;
-  if (header.exact_size && view_bytes > left) return Status::size_mismatch;
-  bytes = std::min(view_bytes, left);
-  return Status::ok;
-}
-
-bool Server::sample() noexcept {
+bool PageServer::sample() noexcept {
   switch (config_.verify) {
     case VerifyPolicy::always:
       return true;
@@ -75,7 +77,7 @@ bool Server::sample() noexcept {
   return true;
 }
 
-bool Server::ranged_is_sound(const store::ReadPin& pin, base::TimeNs now_ns) noexcept {
+bool PageServer::ranged_is_sound(const store::ReadPin& pin, base::TimeNs now_ns) noexcept {
   // What an earlier life left is compared once, however long that takes.
   if (!pin.unverified && (pin.bytes.size() > config_.verify_ranged_bytes_max || !sample())) {
     return true;
@@ -89,14 +91,15 @@ bool Server::ranged_is_sound(const store::ReadPin& pin, base::TimeNs now_ns) noe
   return false;
 }
 
-Server::Started Server::start_get(Job& job, std::uint16_t page, base::TimeNs now_ns) noexcept {
+PageServer::Started PageServer::start_get(Job& job, std::uint16_t page,
+                                          base::TimeNs now_ns) noexcept {
   transport::Incoming& incoming = *job.incoming;
   const transport::PageRequest& request = incoming.pages[page];
   if (request.slice.length == 0) {
     answer(job, page, Status::invalid_argument, 0);
     return {};
   }
-  if (!serves(job.epoch, request.group)) {
+  if (!slots_.serves(job.epoch, request.group)) {
     answer(job, page, Status::wrong_epoch, 0);
     return {};
   }
@@ -130,7 +133,7 @@ Server::Started Server::start_get(Job& job, std::uint16_t page, base::TimeNs now
   return {Started::What::moving, bytes};
 }
 
-void Server::end_get(Job& job, std::uint16_t page, transport::MoveResult result) noexcept {
+void PageServer::end_get(Job& job, std::uint16_t page, transport::MoveResult result) noexcept {
   PageWork& work = job.pages->work[page];
   const std::uint64_t bytes = job.pages->replies[page].bytes;
   Status status = result.status;
@@ -152,7 +155,8 @@ void Server::end_get(Job& job, std::uint16_t page, transport::MoveResult result)
 
 // ---- put ----
 
-Server::Started Server::start_put(Job& job, std::uint16_t page, base::TimeNs now_ns) noexcept {
+PageServer::Started PageServer::start_put(Job& job, std::uint16_t page,
+                                          base::TimeNs now_ns) noexcept {
   transport::Incoming& incoming = *job.incoming;
   const transport::PageRequest& request = incoming.pages[page];
   const std::uint64_t length = request.slice.length;
@@ -160,7 +164,7 @@ Server::Started Server::start_put(Job& job, std::uint16_t page, base::TimeNs now
     answer(job, page, Status::invalid_argument, 0);
     return {};
   }
-  if (!serves(job.epoch, request.group)) {
+  if (!slots_.serves(job.epoch, request.group)) {
     answer(job, page, Status::wrong_epoch, 0);
     return {};
   }
@@ -193,11 +197,11 @@ Server::Started Server::start_put(Job& job, std::uint16_t page, base::TimeNs now
   return {Started::What::moving, length};
 }
 
-void Server::end_put(Job& job, std::uint16_t page, transport::MoveResult result) noexcept {
+void PageServer::end_put(Job& job, std::uint16_t page, transport::MoveResult result) noexcept {
   const store::Reservation& reservation = job.pages->work[page].reservation;
   Status status = result.status;
   if (status == Status::ok && job.cancelled) status = Status::cancelled;
-  if (status == Status::ok && !serves(job.epoch, job.incoming->pages[page].group)) {
+  if (status == Status::ok && !slots_.serves(job.epoch, job.incoming->pages[page].group)) {
     status = Status::wrong_epoch;
   }
   // A daemon that was stopped in the middle of the copy may have read what its client wrote after

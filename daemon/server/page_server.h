@@ -1,0 +1,61 @@
+// PageServer: serves the pages of gets and puts, one at a time. start() pins the object of a get,
+// or reserves room for that of a put, and lets the responder move its bytes; end() checks what was
+// moved, publishes a put, and writes the page's answer (server.h lists the answers). Which page of
+// which request is next, and when a request is over, is the Server's.
+//
+// Owned by the Server; store, clock, slots and configuration outlive it. Thread: its data agent.
+#pragma once
+
+#include <cstdint>
+
+#include "daemon/base/clock.h"
+#include "daemon/server/job.h"
+#include "daemon/server/owned_slots.h"
+#include "daemon/server/server_config.h"
+#include "daemon/server/server_counters.h"
+#include "daemon/store/store.h"
+#include "daemon/transport/transport.h"
+
+namespace simm::server {
+
+class PageServer {
+public:
+  // What became of the attempt to start a page.
+  struct Started {
+    enum class What : std::uint8_t { moving, answered, no_room } what = What::answered;
+    std::uint64_t bytes = 0;
+  };
+
+  PageServer(const ServerConfig& config, store::Store& store, const base::Clock& clock,
+             const OwnedSlots& slots, ServerCounters& counters)
+      : config_(config), store_(store), clock_(clock), slots_(slots), counters_(counters) {}
+
+  [[nodiscard]] Started start(Job& job, std::uint16_t page, base::TimeNs now_ns) noexcept {
+    const bool is_get = job.incoming->header.opcode == ipc::Opcode::get;
+    return is_get ? start_get(job, page, now_ns) : start_put(job, page, now_ns);
+  }
+  // The bytes of a page that was moving have moved, or will not.
+  void end(Job& job, std::uint16_t page, transport::MoveResult result) noexcept {
+    const bool is_get = job.incoming->header.opcode == ipc::Opcode::get;
+    is_get ? end_get(job, page, result) : end_put(job, page, result);
+  }
+  // The answer of a page of the job, counted by its cause.
+  void answer(Job& job, std::uint16_t page, Status status, std::uint64_t bytes) noexcept;
+
+private:
+  Started start_get(Job& job, std::uint16_t page, base::TimeNs now_ns) noexcept;
+  Started start_put(Job& job, std::uint16_t page, base::TimeNs now_ns) noexcept;
+  [[nodiscard]] bool sample() noexcept;
+  [[nodiscard]] bool ranged_is_sound(const store::ReadPin& pin, base::TimeNs now_ns) noexcept;
+  void end_get(Job& job, std::uint16_t page, transport::MoveResult result) noexcept;
+  void end_put(Job& job, std::uint16_t page, transport::MoveResult result) noexcept;
+
+  const ServerConfig& config_;
+  store::Store& store_;
+  const base::Clock& clock_;
+  const OwnedSlots& slots_;
+  ServerCounters& counters_;
+  std::uint32_t sample_ = 0;
+};
+
+}  // namespace simm::server
