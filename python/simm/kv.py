@@ -10,6 +10,7 @@
 README.md of the package is the guide.
 """
 
+from simm import flexkv
 from simm._native import Block, BlockView, MrExt, Views
 from simm.flags import set_flag
 from simm.memory import deregister_mr, register_mr
@@ -17,8 +18,9 @@ from simm.sglang.repair import install
 from simm.store import Store
 
 
-# SGLang's own backend imports this module just before it defines its class.
+# SGLang's own backend imports this module just before it defines its class, FlexKV's client too.
 install()
+flexkv.repair()
 
 __all__ = ["Block", "BlockView", "MrExt", "Store", "Views", "deregister_mr", "register_mr",
            "set_flag"]

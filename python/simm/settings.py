@@ -14,8 +14,8 @@ file's keys (simm.sglang: SGLang's extra config).
 
 The file is the one that SGLANG_HICACHE_SIMM_CONFIG_PATH names, else FLEXKV_SIMM_CONFIG_PATH: their
 engines read it too. Exact size is on unless something says otherwise where there is a file, and for
-SGLang's own backend however it is configured. Without a socket libsimm looks for
-one; without a manager any daemon will do.
+SGLang's own backend and FlexKV's client however they are configured. Without a socket libsimm looks
+for one; without a manager any daemon will do.
 """
 
 import dataclasses
@@ -29,6 +29,8 @@ from simm.flags import EFFECTIVE, flag, flag_number
 # Where SGLang defines what its backends are, and the name of its own one for SiMM.
 SGLANG_INTERFACE = "sglang.srt.mem_cache.hicache_storage"
 SGLANG_BACKEND = "HiCacheSiMM"
+# Where FlexKV defines its client of SiMM.
+FLEXKV_CLIENT = "flexkv.external.simm_utils"
 CONFIG_PATH_VARIABLE = "SGLANG_HICACHE_SIMM_CONFIG_PATH"
 _CONFIG_PATH_VARIABLES = (CONFIG_PATH_VARIABLE, "FLEXKV_SIMM_CONFIG_PATH")
 
@@ -58,7 +60,7 @@ class Settings:
                             or os.environ.get("SIMM_NAMESPACE") or _text(config, "namespace")),
                 exact_size=first.get("exact_size") is True
                 or _truth(config, "exact_size", "SIMM_EXACT_SIZE",
-                          bool(config) or _is_for_sglang()),
+                          bool(config) or _names_no_model()),
                 enable_profile=_truth(config, "enable_profile", "SIMM_PROFILE", False),
                 sync_timeout_ms=flag_number("clnt_sync_req_timeout_ms"),
                 async_timeout_ms=flag_number("clnt_async_req_timeout_ms"),
@@ -115,9 +117,12 @@ def _manager(config: Dict[str, Any]) -> str:
     return _text(config, "manager_address") or os.environ.get("SIMM_CLUSTER_MANAGER", "")
 
 
-def _is_for_sglang() -> bool:
-    """Has this process SGLang's own backend? Its keys do not name the model: a page of another size
-    is another model's, or has another dtype, and would fill a part of what is asked for."""
+def _names_no_model() -> bool:
+    """Has this process SGLang's own backend, or FlexKV's client? Their keys do not name the model:
+    a page of another size is another model's, or has another dtype, and would fill a part of what
+    is asked for."""
+    if FLEXKV_CLIENT in sys.modules:
+        return True
     interface = getattr(sys.modules.get(SGLANG_INTERFACE), "HiCacheStorage", None)
     return interface is not None and any(
         kind.__name__ == SGLANG_BACKEND for kind in interface.__subclasses__())

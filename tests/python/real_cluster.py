@@ -2,6 +2,7 @@
 may kill and start again."""
 
 import pathlib
+import random
 import signal
 import socket
 import time
@@ -11,11 +12,21 @@ from conftest import Daemon
 from simm import kv
 
 
-def free_address() -> str:
-    """Free now; it has to stay the same when its daemon is started again."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{one.getsockname()[1]}"
+def free_addresses(count: int) -> list:
+    """Different ones, free now. Each has to stay free while its daemon is away: no port that the
+    kernel gives to outgoing connections (ip_local_port_range)."""
+    held, first_of_kernel = [], 32768
+    while len(held) < count:
+        one = socket.socket()
+        try:
+            one.bind(("127.0.0.1", random.SystemRandom().randrange(10_000, first_of_kernel)))
+            held.append(one)
+        except OSError:  # somebody has it
+            one.close()
+    addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in held]
+    for one in held:
+        one.close()
+    return addresses
 
 
 class Cluster:
@@ -25,7 +36,7 @@ class Cluster:
         secret = directory / "secret"
         secret.write_text("a secret of these tests, nobody else's")
         secret.chmod(0o600)
-        self.manager_address, self._metrics = free_address(), free_address()
+        self.manager_address, self._metrics = free_addresses(2)
         common = f'"cluster": {{"secret_file": "{secret}", "node_name": "%s"%s}}'
         at = f', "manager": "{self.manager_address}"'
         detection = f', "detection_ms": {detection_ms}'  # of a storage daemon that is silent

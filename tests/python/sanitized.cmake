@@ -19,9 +19,13 @@ foreach(runtime ${runtimes})
   list(APPEND preloaded ${file})
 endforeach()
 list(JOIN preloaded ":" preloaded)
-# PYTHONMALLOC: each object is an allocation that the sanitizer knows. Leaks: CPython frees little of
-# its own at its end. The quarantine is small, since the program looks whether memory stays flat.
+# PYTHONMALLOC: each object is an allocation that the sanitizer knows. Leaks: CPython frees little
+# of its own at its end. The quarantine is small, as the program looks whether memory stays flat.
+set(environment LD_PRELOAD=${preloaded} PYTHONPATH=${CMAKE_BINARY_DIR}/python
+  PYTHONDONTWRITEBYTECODE=1 PYTHONMALLOC=malloc
+  SIMM_TEST_SIMMD=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/simmd
+  ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=8 TSAN_OPTIONS=halt_on_error=1)
 add_test(NAME python_lifetimes
   COMMAND ${SIMM_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/lifetimes.py --no-fork)
-set_tests_properties(python_lifetimes PROPERTIES LABELS concurrent COST 100 ENVIRONMENT
-  "LD_PRELOAD=${preloaded};PYTHONPATH=${CMAKE_BINARY_DIR}/python;PYTHONDONTWRITEBYTECODE=1;PYTHONMALLOC=malloc;SIMM_TEST_SIMMD=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/simmd;ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=8;TSAN_OPTIONS=halt_on_error=1")
+set_tests_properties(python_lifetimes PROPERTIES LABELS concurrent COST 100
+  ENVIRONMENT "${environment}")

@@ -1,6 +1,8 @@
 """Stand-ins for modules that a checkout imports and this machine lacks: whatever is asked of them
 exists and does nothing. The classes under test are the checkout's own."""
 
+import ctypes
+import gc
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -75,3 +77,12 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module):
         module.__path__ = []
+
+
+def give_dtypes_a_size() -> None:
+    """torch.dtype.itemsize, which torch has since 2.1. The class itself takes no attributes."""
+    import torch
+    if not hasattr(torch.float16, "itemsize"):
+        gc.get_referents(torch.dtype.__dict__)[0]["itemsize"] = property(
+            lambda self: torch.empty((), dtype=self).element_size())
+        ctypes.pythonapi.PyType_Modified(ctypes.py_object(torch.dtype))

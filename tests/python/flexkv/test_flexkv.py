@@ -5,83 +5,22 @@ import importlib
 import json
 import os
 import signal
-import sys
+import textwrap
 import types
-import uuid
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from simm.kv import BlockView, Store, register_mr, set_flag
-from stand_ins import StandIns
+from conftest import run_python  # noqa: E402
+from flexkv_lab import BLOCK, BLOCKS, CHECKOUT, CLIENT, client_class  # noqa: E402
+from simm.sglang.repair import NIC_DIRECTORY  # noqa: E402
 
-CHECKOUT = os.environ.get("SIMM_FLEXKV_CHECKOUT", "")
-# Compiled, or for GPUs: no part of what is tested.
-ABSENT = ("flexkv.c_ext expiring_dict nvtx zmq msgpack redis cupy prometheus_client xxhash "
-          "triton flash_attn transformers vllm tabulate").split()
-BLOCK = 32 << 10
-BLOCKS = 32
-
-
-class SmallClient:
-    """What FlexKV's client asks of simm.kv: no more."""
-
-    def __init__(self, manager_address=None, extra_config=None):
-        address = (extra_config or {}).get("manager_address") or manager_address
-        if address is None:
-            with open(os.environ["FLEXKV_SIMM_CONFIG_PATH"], encoding="utf-8") as file:
-                address = json.load(file)["manager_address"]
-        host, port = address.split(":")
-        for name, value in (("cm_primary_node_ip", host), ("cm_primary_node_port", port),
-                            ("clnt_log_file", "/var/log/simm/no/such.log"),
-                            ("clnt_thread_pool_size", "10")):
-            assert set_flag(name, value)
-        self.store = Store()
-        key = "flexkv_simm_warmup_key" + uuid.uuid4().hex
-        block, got = self.store.allocate(4096), self.store.allocate(4096)
-        text = torch.frombuffer(bytearray(key.encode()), dtype=torch.uint8)
-        block.as_ref()[:len(key)] = text
-        assert self.store.put(key, block.view()) == 0 and self.store.exists(key)
-        assert self.store.get(key, got.view()) >= 0
-        assert all(got.as_ref()[:len(key)] == text)
-
-    def register_mr(self, tensor):
-        self.mr_ext = register_mr(tensor)
-
-    def batch_exists(self, keys):
-        found = self.store.mexists(keys)
-        return next((i for i, there in enumerate(found) if not there), len(keys))
-
-    def _views(self, addresses, sizes):
-        return [BlockView.from_buffer(*place, self.mr_ext) for place in zip(addresses, sizes)]
-
-    def batch_set_v1(self, addresses, sizes, keys):
-        there = self.store.mexists(keys)
-        wanted = [i for i, one in enumerate(there) if not one]
-        views = self._views([addresses[i] for i in wanted], [sizes[i] for i in wanted])
-        results = dict(zip(wanted, self.store.mput([keys[i] for i in wanted], views)))
-        return [results.get(i, 0) == 0 for i in range(len(keys))]
-
-    def batch_get_v1(self, addresses, sizes, keys):
-        return [code > 0 for code in self.store.mget(keys, self._views(addresses, sizes))]
-
-
-def client_class(kind):
-    if kind == "small":
-        return SmallClient
-    if not CHECKOUT:
-        pytest.skip("SIMM_FLEXKV_CHECKOUT names no checkout")
-    if CHECKOUT not in sys.path:
-        sys.path.insert(0, CHECKOUT)
-        StandIns(ABSENT)
-    return importlib.import_module("flexkv.external.simm_utils").SiMMClient
+MANAGER = "127.0.0.1:30001"
 
 
 @pytest.fixture(params=["small", "real"])
-def kind(request, monkeypatch):
-    # FlexKV fails in its own constructor on a host without RDMA devices, unless told not to look.
-    monkeypatch.setenv("FLEXKV_SIMM_SKIP_NUMA_DEVICES", "1")
+def kind(request):
     client_class(request.param)
     return request.param
 
@@ -114,14 +53,14 @@ def check(client, key):
 
 def test_by_address(daemon, monkeypatch, kind, key):
     monkeypatch.setenv("SIMM_SOCKET", daemon.socket)
-    client = client_class(kind)(extra_config={"manager_address": "127.0.0.1:30001",
+    client = client_class(kind)(extra_config={"manager_address": MANAGER,
                                               "clnt_threadpool_size": 10})
     check(client, key + kind)
 
 
 def test_by_the_file_that_also_says_socket_and_namespace(daemon, monkeypatch, tmp_path, kind, key):
     path = tmp_path / "simm.json"
-    path.write_text(json.dumps({"manager_address": "127.0.0.1:30001", "clnt_threadpool_size": 10,
+    path.write_text(json.dumps({"manager_address": MANAGER, "clnt_threadpool_size": 10,
                                 "enable_profile": False, "socket": daemon.socket,
                                 "namespace": "flexkv" + kind}))
     monkeypatch.setenv("FLEXKV_SIMM_CONFIG_PATH", str(path))
@@ -132,11 +71,11 @@ def test_by_the_file_that_also_says_socket_and_namespace(daemon, monkeypatch, tm
     assert client.batch_get_v1(at[:1], [2 * BLOCK], keys[:1]) == [False]
     monkeypatch.delenv("FLEXKV_SIMM_CONFIG_PATH")
     monkeypatch.setenv("SIMM_SOCKET", daemon.socket)
-    assert client_class(kind)(manager_address="127.0.0.1:30001").batch_exists(keys) == 0
+    assert client_class(kind)(manager_address=MANAGER).batch_exists(keys) == 0
 
 
 def test_a_daemon_that_dies_is_misses(own_daemon, kind, key):
-    client = client_class(kind)(manager_address="127.0.0.1:30001")
+    client = client_class(kind)(manager_address=MANAGER)
     keys, at, sizes = check(client, key + kind)
     own_daemon.kill(signal.SIGKILL)
     assert client.batch_exists(keys) == 0
@@ -151,11 +90,78 @@ def test_a_daemon_that_dies_is_misses(own_daemon, kind, key):
 @pytest.mark.skipif(not CHECKOUT, reason="SIMM_FLEXKV_CHECKOUT names no checkout")
 def test_its_cache_engine_matches_what_a_worker_has_stored(daemon, monkeypatch, key):
     monkeypatch.setenv("SIMM_SOCKET", daemon.socket)
-    monkeypatch.setenv("FLEXKV_SIMM_SKIP_NUMA_DEVICES", "1")
-    monkeypatch.setenv("FLEXKV_SIMM_MANAGER_ADDRESS", "127.0.0.1:30001")
+    monkeypatch.setenv("FLEXKV_SIMM_MANAGER_ADDRESS", MANAGER)
     client_class("real")
-    module = importlib.import_module("flexkv.external.simm_utils")
+    module = importlib.import_module(CLIENT)
     engine = module.SimmCacheEngine(types.SimpleNamespace(tokens_per_block=16))
     keys, at, sizes = check(engine.simm_client, key)
     sequence = types.SimpleNamespace(block_hashes=[int(one) for one in keys], num_blocks=8)
     assert engine.match(sequence).num_matched_blocks == 3
+
+
+SHAPE = """
+    import os
+    from simm.kv import Store, set_flag
+
+    def get_numa_nic_mapping():
+        return []
+
+    class SiMMClient:
+        def __init__(self, manager_address=None):
+            if os.environ.get("FLEXKV_SIMM_SKIP_NUMA_DEVICES", "") not in ("1", "true", "yes"):
+                get_numa_nic_mapping().get(0)
+            if manager_address:
+                set_flag("cm_primary_node_ip", manager_address.split(":")[0])
+                set_flag("cm_primary_node_port", manager_address.split(":")[1])
+            self.store = Store()
+"""
+USE = """
+    import json, numpy, os
+    from simm.kv import BlockView, register_mr, set_flag
+    set_flag("clnt_sync_req_timeout_ms", "60000")
+    from flexkv.external.simm_utils import SiMMClient
+    one = SiMMClient(os.environ.get("MANAGER"))
+    pool = numpy.ones(8192, numpy.uint8)
+    mr = register_mr(pool)
+    view = lambda size: BlockView.from_tensor(pool[:size], mr)
+    assert one.store.put(os.environ["KEY"], view(4096)) == 0
+    print(*(one.store.get(os.environ["KEY"], view(size)) for size in (8192, 4096)))
+"""
+
+
+@pytest.fixture
+def run_shape(tmp_path, daemon, key):
+    """Runs USE on a package of FlexKV's shape."""
+    package = tmp_path / "flexkv" / "external"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package.parent / "__init__.py").write_text("")
+    (package / "simm_utils.py").write_text(textwrap.dedent(SHAPE))
+
+    def run(**environment):
+        return run_python(f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+                          + textwrap.dedent(USE), SIMM_SOCKET=daemon.socket, KEY=key, **environment)
+    return run
+
+
+@pytest.mark.parametrize("way", ["manager", "file", "off in the environment"])
+def test_a_block_of_another_size_is_a_miss_however_it_is_configured(run_shape, tmp_path, way):
+    environment = {"MANAGER": MANAGER, "FLEXKV_SIMM_SKIP_NUMA_DEVICES": "1"}
+    if way == "file":
+        del environment["MANAGER"]
+        path = tmp_path / "simm.json"
+        path.write_text(json.dumps({"manager_address": MANAGER}))
+        environment["FLEXKV_SIMM_CONFIG_PATH"] = str(path)
+    if way.startswith("off"):
+        environment["SIMM_EXACT_SIZE"] = "0"
+    done = run_shape(**environment)
+    larger = 4096 if way.startswith("off") else -4003
+    assert (done.returncode, done.stdout) == (0, f"{larger} 4096\n"), done.stderr
+
+
+@pytest.mark.skipif(os.path.exists(NIC_DIRECTORY), reason="a host with RDMA devices needs none")
+def test_it_starts_without_rdma_devices(run_shape):
+    done = run_shape(MANAGER=MANAGER)
+    assert done.returncode == 0, done.stderr
+    left_alone = run_shape(MANAGER=MANAGER, FLEXKV_SIMM_SKIP_NUMA_DEVICES="0")
+    assert "'list' object has no attribute 'get'" in left_alone.stderr

@@ -3,8 +3,6 @@ neither its GPU libraries nor its torch: hicache_storage, the backend factory, t
 SiMM backend and the plugin loader are the checkout's own files; every other module of it is a
 stand-in, whose names are empty classes and functions that say False (so no GPU is found)."""
 
-import ctypes
-import gc
 import importlib.abc
 import importlib.machinery
 import pathlib
@@ -12,6 +10,8 @@ import sys
 import types
 
 import torch
+
+from stand_ins import give_dtypes_a_size
 
 REAL = ("sglang.srt.environ", "sglang.srt.plugins", "sglang.srt.mem_cache.hicache_storage",
         "sglang.srt.mem_cache.memory_pool_host", "sglang.srt.mem_cache.pool_host",
@@ -47,13 +47,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 def newer_torch() -> None:
     """What torch 1.13 lacks and the host pools use. Types of pointers are never looked at here."""
-    if not hasattr(torch.float16, "itemsize"):
-        names = gc.get_referents(torch.dtype.__dict__)[0]
-        known = (torch.uint8, torch.int8, torch.int32, torch.int64, torch.float16, torch.bfloat16,
-                 torch.float32)
-        sizes = {dtype: torch.empty((), dtype=dtype).element_size() for dtype in known}
-        names["itemsize"] = property(sizes.__getitem__)
-        ctypes.pythonapi.PyType_Modified(ctypes.py_object(torch.dtype))
+    give_dtypes_a_size()
     for name, like in (("uint64", torch.int64), ("uint32", torch.int32), ("uint16", torch.int16),
                        ("float8_e4m3fn", torch.int8), ("float8_e5m2", torch.int8)):
         if not hasattr(torch, name):

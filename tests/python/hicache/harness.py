@@ -1,8 +1,10 @@
 """SGLang as these tests see it: that of a checkout (SIMM_SGLANG_CHECKOUT=/path/to/sglang), or the
 minimal one. Makes configurations and host pools of either, and fills and reads their pages."""
 
+import contextlib
 import ctypes
 import hashlib
+import importlib
 import os
 import pathlib
 import sys
@@ -57,20 +59,21 @@ def pool(kind: str, pages: int = PAGES, heads: int = 2, layout: str = "page_firs
                        "indexer": (PAGE, [528]), "v4": (PAGE, [1200])}[kind]
         return minimal.HostPool(size, pages, parts, allocator == "shm")
     from sglang.srt.mem_cache import memory_pool_host as host
-    for module in sys.modules.values():
+    for module in list(sys.modules.values()):
         if hasattr(module, "HICACHE_HOST_MEMORY_RESERVE_BYTES"):
             module.HICACHE_HOST_MEMORY_RESERVE_BYTES = 0
+            module.ranks_per_host = lambda: 1  # it asks for a group, which is a stand-in
     device = types.SimpleNamespace(
         store_dtype=torch.float16, head_num=heads, head_dim=16, v_head_dim=16, layer_num=2,
-        size=(pages - 2) * PAGE, start_layer=0, end_layer=2, device="cpu",
+        size=(pages - 1) * PAGE, start_layer=0, end_layer=2, device="cpu",
         layer_shard_enabled=False, kv_lora_rank=32, qk_rope_head_dim=16, index_head_dim=128,
         quant_block_size=128, kv_cache_dim=48,
         index_k_with_scale_buffer=[torch.zeros(1)] * 2)
     options = {"pin_memory": False, "allocator_type": allocator}
     if kind == "mha":
-        return _mha(host).MHATokenToKVPoolHost(device, 1.0, 0, PAGE, layout, **options)
+        return _class("MHATokenToKVPoolHost")(device, 1.0, 0, PAGE, layout, **options)
     if kind == "mla":
-        return _mha(host).MLATokenToKVPoolHost(device, 1.0, 0, PAGE, layout, **options)
+        return _class("MLATokenToKVPoolHost")(device, 1.0, 0, PAGE, layout, **options)
     if kind == "logical":
         return host.LogicalHostPool(pages * PAGE, PAGE)
     if kind == "v4":
@@ -80,21 +83,19 @@ def pool(kind: str, pages: int = PAGES, heads: int = 2, layout: str = "page_firs
         device.mamba_cache = types.SimpleNamespace(
             conv=[torch.zeros(2, 1, 4, 8), torch.zeros(2, 1, 3)], temporal=torch.zeros(2, 1, 5, 7))
         device.num_mamba_layers, device.size = 2, pages - 1
-        return host.MambaPoolHost(device, 1.0, 0, layout=layout, **options)
-    name = next(name for name in ("DSAIndexerPoolHost", "NSAIndexerPoolHost")
-                if hasattr(host, name))
-    for module in (host.DSATokenToKVPool,) if hasattr(host, "DSATokenToKVPool") else (
-            host.NSATokenToKVPool,):
-        module.index_k_with_scale_buffer_dtype = torch.uint8
-    return getattr(host, name)(device, pool("mla", pages), layout, **options)
+        return _class("MambaPoolHost")(device, 1.0, 0, layout=layout, **options)
+    _class("DSATokenToKVPool", "NSATokenToKVPool").index_k_with_scale_buffer_dtype = torch.uint8
+    return _class("DSAIndexerPoolHost", "NSAIndexerPoolHost")(device, pool("mla", pages), layout,
+                                                              **options)
 
 
-def _mha(host):
-    if hasattr(host, "MHATokenToKVPoolHost"):
-        return host
-    from sglang.srt.mem_cache.pool_host import mha, mla
-    return types.SimpleNamespace(MHATokenToKVPoolHost=mha.MHATokenToKVPoolHost,
-                                 MLATokenToKVPoolHost=mla.MLATokenToKVPoolHost)
+def _class(*names: str):
+    """The first of these classes that there is. They move from module to module."""
+    places = [importlib.import_module("sglang.srt.mem_cache.memory_pool_host")]
+    for name in ("mha", "mla", "mamba", "dsa"):
+        with contextlib.suppress(ImportError):
+            places.append(importlib.import_module(f"sglang.srt.mem_cache.pool_host.{name}"))
+    return next(getattr(place, name) for name in names for place in places if hasattr(place, name))
 
 
 def indices(pages, host_pool):

@@ -3,8 +3,6 @@ machine lacks is replaced by stand-ins (modules) and placeholders (dtypes of a l
 them has a part in what is tested."""
 
 import asyncio
-import ctypes
-import gc
 import importlib
 import inspect
 import logging
@@ -13,7 +11,7 @@ import sys
 
 import torch
 
-from stand_ins import StandIns
+from stand_ins import StandIns, give_dtypes_a_size
 
 PATH = os.environ.get("SIMM_LMCACHE_CHECKOUT", "")
 ABSENT = ("prometheus_client zmq aiohttp msgspec aiofiles aiofile nvtx transformers safetensors "
@@ -45,10 +43,7 @@ def install():
     for name in ("float8_e4m3fn", "float8_e5m2", "uint16", "uint32", "uint64"):
         if not hasattr(torch, name):
             setattr(torch, name, type(name, (), {})())
-    if not hasattr(torch.float16, "itemsize"):  # since torch 2.1; the class takes no attributes
-        gc.get_referents(torch.dtype.__dict__)[0]["itemsize"] = property(
-            lambda self: torch.empty((), dtype=self).element_size())
-        ctypes.pythonapi.PyType_Modified(ctypes.py_object(torch.dtype))
+    give_dtypes_a_size()
     if not torch.cuda.is_available():
         torch.cuda.Stream = lambda *arguments: None
     for name in ("lmcache.native_storage_ops", "lmcache.lmcache_native"):
