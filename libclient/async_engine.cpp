@@ -54,7 +54,7 @@ void AsyncEngine::remove_queue(CompletionQueue* queue) noexcept {
 }
 
 void AsyncEngine::start(std::unique_ptr<AsyncBatch> batch, bool reattach) {
-  driver_.make_present(*batch);
+  driver_.presence().make(*batch);
   // From here on whoever works on a batch writes into its text.
   const ErrorScope nobody;
   std::unique_lock lock(mutex_);

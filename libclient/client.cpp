@@ -167,8 +167,7 @@ Client::~Client() {
   core_.reset();
 }
 
-// --- memory
-// ----------------------------------------------------------------------------------------
+// ---- memory ----
 
 Expected<Region> Client::allocate_region(std::uint64_t bytes, const AllocateOptions& options) {
   return set_up(core_, [&]() -> Expected<Region> {
@@ -218,8 +217,7 @@ Expected<Namespace> Client::open_namespace(std::string_view name, const Namespac
   return set_up(core_, [&] { return core_->open_namespace(name, options); });
 }
 
-// --- synchronous calls
-// -----------------------------------------------------------------------------
+// ---- synchronous calls ----
 
 Status Client::call(std::uint8_t opcode, const detail::PageList& pages, const CallOptions& options,
                     std::span<char> error_text) {
@@ -359,8 +357,7 @@ Status Client::unpin(std::span<const std::string_view> keys, std::span<PageResul
   });
 }
 
-// --- asynchronous batches
-// --------------------------------------------------------------------------
+// ---- asynchronous batches ----
 
 Expected<std::uint64_t> Client::start(std::uint8_t opcode, const detail::PageList& pages,
                                       const CallOptions& options, Callback callback,
@@ -494,8 +491,7 @@ std::size_t Client::pending() const noexcept {
   return queue_ ? queue_->pending() : 0;
 }
 
-// --- about
-// -----------------------------------------------------------------------------------------
+// ---- about ----
 
 bool Client::attached() const noexcept {
   return core_ && core_->link().generation() != 0;

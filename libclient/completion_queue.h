@@ -47,8 +47,7 @@ public:
     return pending_.load(std::memory_order_acquire);
   }
 
-  // --- the engine's, under its mutex
-  // --------------------------------------------------------------
+  // ---- the engine's, under its mutex ----
   void add_pending(AsyncBatch& batch) noexcept;
   void remove_pending(const AsyncBatch& batch) noexcept;
   [[nodiscard]] AsyncBatch* find_pending(std::uint64_t ticket) const noexcept;

@@ -93,8 +93,8 @@ Core::Core(std::string socket_path, std::string manager_address)
     : link_(std::move(socket_path), std::move(manager_address),
             [this](std::uint32_t generation) { return restore(generation); }),
       regions_(*this),
-      driver_(regions_,
-              [this](Lane& lane, std::uint64_t bytes) { return make_staging(lane, bytes); }),
+      staging_(link_),
+      driver_(regions_, staging_),
       engine_(link_, pool_, driver_) {}
 
 Expected<std::shared_ptr<Core>> Core::open(Core& core, const ClientOptions& options) {
@@ -111,6 +111,7 @@ Outcome Core::acquire(const ClientOptions& options) {
     options_ = options;
     pool_.configure(options.lanes, options.async_lanes, static_cast<ipc::WaitMode>(options.wait));
     driver_.set_staging_bytes(options.staging_bytes);
+    staging_.set_answer_ms(options.connect_timeout_ms);
     if (Outcome opened = link_.open(options_, options.connect_timeout_ms); !opened) return opened;
   } else {
     if (Outcome shared = check_shared(options, options_); !shared) return shared;
@@ -271,7 +272,7 @@ ClientStats Core::stats() const noexcept {
     sum.unreachable += counters.unreachable.load(std::memory_order_relaxed);
     sum.taken_back += counters.taken_back.load(std::memory_order_relaxed);
   }
-  sum.bytes_made_present = driver_.made_present_bytes();
+  sum.bytes_made_present = driver_.presence().made_bytes();
   sum.lane_waits = pool_.waits();
   sum.attaches = link_.attaches();
   return sum;

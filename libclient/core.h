@@ -32,17 +32,15 @@ public:
   // A use of the core, open from now until the pointer and its copies are gone.
   static Expected<std::shared_ptr<Core>> open(Core& core, const ClientOptions& options);
 
-  // --- data
-  // --------------------------------------------------------------------------------------- Fills
-  // in what the options say: flags, deadline, namespace. Not ok: the run is stopped with it.
+  // ---- data ----
+  // Fills in what the options say: flags, deadline, namespace. Not ok: the run is stopped with it.
   Status prepare(BatchRun& run, const CallOptions& options, std::uint32_t default_timeout_ms,
                  std::uint64_t floor_bytes_per_s) noexcept;
   // Carries a prepared run out and returns its outcome.
   Status carry_out(BatchRun& run, bool reattach) noexcept;
   [[nodiscard]] AsyncEngine& engine() noexcept { return engine_; }
 
-  // --- control
-  // ------------------------------------------------------------------------------------
+  // ---- control ----
   static Expected<Region> add_region(const std::shared_ptr<Core>& core, RegionMemory memory);
   Outcome deregister(RegionRecord& record);
   Expected<Namespace> open_namespace(std::string_view name, const NamespaceOptions& options);
@@ -59,8 +57,6 @@ private:
   void release() noexcept;
   std::deque<RestoreTask> restore(std::uint32_t generation);
   Outcome register_with_daemon(RegionRecord& record);
-  Expected<bool> make_staging(Lane& lane, std::uint64_t bytes);
-  void send_staging(Lane& lane, StagingRequest& request);
   // Under namespace_mutex_. Null: not open.
   NamespaceRecord* find_namespace(std::string_view name, const NamespaceOptions& options) noexcept;
   NamespaceRecord& keep_namespace(std::string_view name, const NamespaceOptions& options);
@@ -73,6 +69,7 @@ private:
   Link link_;
   RegionTable regions_;
   LanePool pool_;
+  StagingMaker staging_;
   LaneDriver driver_;
   AsyncEngine engine_;
 

@@ -67,12 +67,10 @@ public:
 
   Lane(std::uint32_t index, ipc::WaitMode mode) noexcept : index_(index), wait_mode_(mode) {}
 
-  // --- borrowing, any thread: LanePool
-  // ------------------------------------------------------------
+  // ---- borrowing, any thread: LanePool ----
   alignas(128) std::atomic<std::uint32_t> busy{0};
 
-  // --- the borrower's
-  // -----------------------------------------------------------------------------
+  // ---- the borrower's ----
   [[nodiscard]] std::uint32_t index() const noexcept { return index_; }
   // The generation of the session it is bound to, 0 for none.
   [[nodiscard]] std::uint32_t generation() const noexcept {

@@ -280,7 +280,7 @@ LaneDriver::Added LaneDriver::place(Lane& lane, BatchRun& run, Draft& draft,
     } else if (!is_mapped) {
       status = Status::unreachable;  // registered with a session that came or went just now
     } else {
-      status = make_present(run, draft.slot, draft.descriptor.length, draft.has_waited);
+      status = presence_.make(run, draft.slot, draft.descriptor.length, draft.has_waited);
       draft.descriptor.region = handle;
       draft.descriptor.offset = draft.slot.offset;
       if (status == Status::ok) added = Added::added;
@@ -304,7 +304,7 @@ LaneDriver::Added LaneDriver::place_staged(Lane& lane, BatchRun& run, Draft& dra
   while (lane.staging.capacity() < wanted) {
     if (!lane.staging.empty()) return Added::no_room;
     try {
-      const Expected<bool> made = make_staging_(lane, std::max(wanted, staging_bytes_));
+      const Expected<bool> made = staging_.make(lane, std::max(wanted, staging_bytes_));
       if (!made) {
         draft.refusal = fail(made.status(), "staging memory of %" PRIu64 " bytes: %s", wanted,
                              made.error().context.c_str());

@@ -6,12 +6,12 @@
 // staging memory and when an address is looked up in another region than the last one.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <functional>
 
 #include "libclient/lane.h"
+#include "libclient/presence.h"
 #include "libclient/region_table.h"
+#include "libclient/staging_maker.h"
 
 namespace simm::detail {
 
@@ -23,18 +23,12 @@ inline constexpr std::uint64_t kStoppedAfterNs = 100'000'000;
 
 class LaneDriver {
 public:
-  // Asks the daemon to map staging memory of at least `bytes` in place of the lane's, or looks for
-  // its answer, without waiting. True: the lane has new staging memory.
-  using MakeStaging = std::function<Expected<bool>(Lane& lane, std::uint64_t bytes)>;
-
-  LaneDriver(RegionTable& regions, MakeStaging make_staging) noexcept
-      : regions_(regions), make_staging_(std::move(make_staging)) {}
+  LaneDriver(RegionTable& regions, StagingMaker& staging) noexcept
+      : regions_(regions), staging_(staging), presence_(regions) {}
   void set_staging_bytes(std::uint64_t bytes) noexcept { staging_bytes_ = bytes; }
 
-  // Of views whose memory was faulted in here. Any thread.
-  [[nodiscard]] std::uint64_t made_present_bytes() const noexcept {
-    return made_present_bytes_.load(std::memory_order_relaxed);
-  }
+  [[nodiscard]] Presence& presence() noexcept { return presence_; }
+  [[nodiscard]] const Presence& presence() const noexcept { return presence_; }
 
   enum class Push : std::uint8_t {
     pushed,        // one submission more is in flight; the caller rings the daemon
@@ -42,10 +36,6 @@ public:
     no_room,       // not before something in flight has completed, or staging memory is there
   };
   Push push_next(Lane& lane, BatchRun& run) noexcept;
-
-  // Faults in what the run is about to use, without a lane: before locks that others wait for.
-  // What it could not do is seen to by push_next().
-  void make_present(const BatchRun& run) noexcept;
 
   // Takes every completion that is there, until it has copied so many bytes. False when the lane is
   // broken: the session is of no use.
@@ -83,10 +73,6 @@ private:
                              std::uint64_t length) noexcept;
   // What it holds is in draft.slot.held, also when it fails.
   Status resolve(Lane& lane, Draft& draft, const Item& page) noexcept;
-  // Faults a page's memory in where the daemon would have to. timeout: not by the deadline.
-  // `has_waited` is set when that took some time.
-  Status make_present(const BatchRun& run, const PageSlot& slot, std::uint64_t length,
-                      bool& has_waited) noexcept;
   bool publish(Lane& lane, BatchRun& run, const Draft& draft, std::uint64_t now_ns) noexcept;
   void finish(Lane& lane, InFlight& entry, Status status) noexcept;
   void release(Lane& lane, const InFlight& entry) noexcept;
@@ -94,9 +80,9 @@ private:
   void finish_page(Lane& lane, BatchRun& run, std::uint32_t index, Status status) noexcept;
 
   RegionTable& regions_;
-  MakeStaging make_staging_;
+  StagingMaker& staging_;
+  Presence presence_;
   std::uint64_t staging_bytes_ = 32ull << 20;
-  std::atomic<std::uint64_t> made_present_bytes_{0};
 };
 
 }  // namespace simm::detail

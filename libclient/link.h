@@ -40,8 +40,7 @@ public:
   // Says goodbye. Lanes may keep the session's memory for a while.
   void close() noexcept;
 
-  // --- data path
-  // ----------------------------------------------------------------------------------
+  // ---- data path ----
   [[nodiscard]] std::uint32_t generation() const noexcept {
     return generation_.load(std::memory_order_acquire);
   }
@@ -59,10 +58,9 @@ public:
   // The session of that generation is of no use any more; never waits.
   void lost(std::uint32_t generation) noexcept;
 
-  // --- control
-  // ------------------------------------------------------------------------------------ Sends a
-  // request (its id is filled in) and waits for the reply to it. On a connection that broke or a
-  // reply that did not come the session is given up. `generation` gets the session's.
+  // ---- control ----
+  // Sends a request (its id is filled in) and waits for the reply to it. On a connection that broke
+  // or a reply that did not come the session is given up. `generation` gets the session's.
   Expected<ipc::DaemonMessage> request(ipc::ClientMessage message, std::span<const int> fds,
                                        std::uint32_t timeout_ms, std::uint32_t& generation);
 

@@ -52,7 +52,7 @@ public:
 
   [[nodiscard]] Core& core() const noexcept { return core_; }  // whose record it always is
 
-  // --- data path --------------------------------------------------------------------------------
+  // ---- data path ----
   // False when the region is closed; then end_use() must not be called.
   [[nodiscard]] bool begin_use() noexcept {
     users_.fetch_add(1, std::memory_order_seq_cst);
@@ -99,8 +99,7 @@ public:
     return memory_.can_shrink ? length_in_file() : length();
   }
 
-  // --- set-up and tear-down
-  // -----------------------------------------------------------------------
+  // ---- set-up and tear-down ----
   void open(RegionMemory memory, std::uint32_t generation);
   void close() noexcept { closed_.store(true, std::memory_order_seq_cst); }
   [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_seq_cst); }

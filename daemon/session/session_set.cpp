@@ -34,7 +34,7 @@ int SessionSet::do_work() noexcept {
   return work;
 }
 
-// --- commands ------------------------------------------------------------------------------------
+// ---- commands ----
 
 int SessionSet::run_commands() noexcept {
   int done = 0;
@@ -160,7 +160,7 @@ void SessionSet::unwatch(Member& member) noexcept {
   member.watched = false;
 }
 
-// --- what is not serving -------------------------------------------------------------------------
+// ---- what is not serving ----
 
 int SessionSet::tend_members() noexcept {
   int work = 0;
@@ -215,7 +215,7 @@ int SessionSet::report(Member& member) noexcept {
   return work;
 }
 
-// --- resting -------------------------------------------------------------------------------------
+// ---- resting ----
 
 // After a fruitless look. Without a bell a client could not ring.
 bool SessionSet::try_rest(Member& member) noexcept {
@@ -259,7 +259,7 @@ void SessionSet::wake_called() noexcept {
   }
 }
 
-// --- serving -------------------------------------------------------------------------------------
+// ---- serving ----
 
 int SessionSet::serve_round() noexcept {
   for (std::uint32_t i = 0; i < tenants_used_; ++i) tenants_[i].share.add_rounds(1);
@@ -334,7 +334,7 @@ bool SessionSet::has_work(Tenant& tenant) noexcept {
   return false;
 }
 
-// --- sleeping, faults, events --------------------------------------------------------------------
+// ---- sleeping, faults, events ----
 
 base::TimeNs SessionSet::next_deadline_ns() const noexcept {
   base::TimeNs earliest = base::kNoDeadline;

@@ -52,7 +52,7 @@ void end_sanitizer_fiber([[maybe_unused]] void* fiber) {
 
 }  // namespace
 
-// --- on fibers -----------------------------------------------------------------------------------
+// ---- on fibers ----
 
 void Explorer::yield(Kind kind, const void* address, bool needs_empty_buffer) noexcept {
   Fiber& self = *fibers_[running_];
@@ -123,7 +123,7 @@ void Explorer::fiber_main() {
   setcontext(&self.main_);
 }
 
-// --- one execution -------------------------------------------------------------------------------
+// ---- one execution ----
 
 void Explorer::start_fibers(const Scenario& scenario) {
   fibers_.resize(scenario.fibers.size());
@@ -223,7 +223,7 @@ Explorer::End Explorer::run_once(const Scenario& scenario) {
   return failure_.empty() ? End::complete : End::failed;
 }
 
-// --- the search ----------------------------------------------------------------------------------
+// ---- the search ----
 
 bool Explorer::independent(const Access& a, const Access& b) noexcept {
   const auto line = [](const void* address) {

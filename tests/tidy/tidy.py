@@ -77,6 +77,10 @@ DATA_PATH = ("daemon/session/", "daemon/engine/", "daemon/transport/", "daemon/s
 OFF_DATA_PATH = ("daemon/transport/rdma/registration/chunk_registrar.",
                  "daemon/transport/rdma/device/queue_pair_reaper.",
                  "daemon/transport/rdma/device/verbs_device.")
+# A class lies in at most two sources. These lie in more; each has to become several nouns.
+CLASS_SOURCES_MAX = 2
+LARGE_CLASSES = ("RdmaRequester", "RequesterLink", "Store")
+MEMBER = re.compile(r"^(?:[A-Za-z_][\w:<>,&* ]*?[ &*])?(?:[a-z]\w*::)*([A-Z]\w+)::~?\w+\(", re.M)
 BLOCKING = re.compile(r"std::(mutex|shared_mutex|recursive_mutex|lock_guard|unique_lock|"
                       r"scoped_lock|condition_variable|this_thread::sleep|jthread)")
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX|HA" r"CK)\b")
@@ -168,11 +172,29 @@ def check_file(path, text):
             yield number, "a lock or sleep on the data path: use a mailbox"
         if re.search(r"\bfor \([^;]* : [^;]*\)\[[^]]*\]\)", code):
             yield number, "a loop over a part of a temporary, which is gone by then: name it first"
+        if re.search(r"^\s*//.*-{6}", line):
+            yield number, "a ruled separator, which formatting breaks: write // ---- words ----"
         if "atomic_thread_fence" in code:
             yield number, "a fence: order on the words themselves, TSan does not model fences"
         if re.search(r"\bSubmission\s*&\s*\w", code) and not path.startswith(("ipc/", "tests/")):
             if "const" not in code:
                 yield number, "a mutable Submission& outside ipc/: copy it, then look at the copy"
+
+
+def class_sources(sources):
+    """Yields (file, message) for each class whose members are defined in too many of the sources.
+
+    `sources` is {path: text}. The daemon and the library may have classes of one name.
+    """
+    found = {}
+    for path, text in sources.items():
+        if path.endswith(".cpp") and not path.startswith("tests/"):
+            for name in set(MEMBER.findall(text)):
+                found.setdefault((path.split("/")[0], name), []).append(path)
+    for (_, name), paths in found.items():
+        if len(paths) > CLASS_SOURCES_MAX and name not in LARGE_CLASSES:
+            yield min(paths), (f"{name} lies in {len(paths)} sources, at most {CLASS_SOURCES_MAX}: "
+                               "make a part of it a class of its own")
 
 
 def tracked_files(root):
@@ -197,11 +219,17 @@ def self_test():
         "include of the library": ("daemon/base/a.cpp", '#include "simm/client.h"\n'),
         "mutex": ("daemon/engine/a.cpp", "std::mutex m;\n"),
         "fence": ("ipc/a.cpp", "std::atomic_thread_fence(std::memory_order_seq_cst);\n"),
+        "separator": ("daemon/engine/a.cpp", "// --- data ------------------\n"),
         "loop": ("tests/a.cpp", 'for (const auto& x : report("a")["b"]) f(x);\n'),
         "submission": ("daemon/session/a.cpp", "void f(ipc::Submission& s);\n"),
     }
     silent = [name for name, (path, text) in cases.items() if not list(check_file(path, text))]
+    parts = {f"daemon/engine/{part}.cpp": "int ns::Job::f() {\n}\n" for part in "abc"}
+    if not list(class_sources(parts)):
+        silent.append("class in many sources")
     clean = list(check_file("ipc/a.cpp", '#include "ipc/b.h"\nvoid f(int a) {\n  g(a);\n}\n'))
+    clean += class_sources({"daemon/a.cpp": "int Job::f() {}", "daemon/b.cpp": "int Job::g() {}",
+                            "daemon/c.cpp": "  Job::f(1);", "libclient/a.cpp": "int Job::f() {}"})
     circular = circular_rooms()
     if silent or clean or circular:
         print(f"silent rules: {silent}; false alarms: {clean}; rooms in a circle: {circular}")
@@ -212,8 +240,11 @@ def main():
     if "--self-test" in sys.argv:
         return self_test()
     violations, lengths = 0, []
-    for path in tracked_files(ROOT):
-        text = (ROOT / path).read_text(encoding="utf-8")
+    texts = {path: (ROOT / path).read_text(encoding="utf-8") for path in tracked_files(ROOT)}
+    for path, message in class_sources(texts):
+        print(f"{path}: {message}")
+        violations += 1
+    for path, text in texts.items():
         if path.endswith(CPP):
             lengths.append(len(text.splitlines()))
         for line, message in check_file(path, text):

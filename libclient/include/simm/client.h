@@ -112,7 +112,7 @@ public:
   // the daemon runs on or dies. Their callbacks are not called any more.
   ~Client();
 
-  // --- memory -----------------------------------------------------------------------------------
+  // ---- memory ----
   // Memory that the daemon shares: a sealed memory file. no_space, out_of_memory: a daemon's limit.
   Expected<Region> allocate_region(std::uint64_t bytes, const AllocateOptions& options = {});
   // Memory that exists. With `automatic`: adopted if the daemon has one tenant and can open its
@@ -132,7 +132,7 @@ public:
   // handle's own.
   Expected<Namespace> open_namespace(std::string_view name, const NamespaceOptions& options = {});
 
-  // --- one page ---------------------------------------------------------------------------------
+  // ---- one page ----
   // get and exists: not_found when the key is absent. put: no_space, unreachable, ...
   PageResult put(std::string_view key, const View& value, const CallOptions& options = {});
   PageResult get(std::string_view key, const View& target, const CallOptions& options = {});
@@ -146,10 +146,10 @@ public:
   // A round trip through a lane that does nothing: is the daemon there, how far is it away?
   Status ping(const CallOptions& options = {});
 
-  // --- batches: lists of any length, results[i] answers items[i]
-  // ---------------------------------- ok: carried out, each page has its own result: `timeout`
-  // where its owner did not answer in time. Else why it was not, and each page that was not carried
-  // out has that status as its result. results.size() must equal the list's length.
+  // ---- batches: lists of any length, results[i] answers items[i] ----
+  // ok: carried out, each page has its own result: `timeout` where its owner did not answer in
+  // time. Else why it was not, and each page that was not carried out has that status as its
+  // result. results.size() must equal the list's length.
   Status put(std::span<const Item> items, std::span<PageResult> results,
              const CallOptions& options = {});
   Status get(std::span<const Item> items, std::span<PageResult> results,
@@ -177,7 +177,7 @@ public:
   Status unpin(std::span<const std::string_view> keys, std::span<PageResult> results,
                const CallOptions& options, const CallReport& report);
 
-  // --- asynchronous batches ---------------------------------------------------------------------
+  // ---- asynchronous batches ----
   // The list, the keys in it, the memory and `results` must stay until the batch has completed.
   // With a callback it completes by a call of it, inside poll() or wait() of this Client; without
   // one, by drain(). A callback may start batches, poll, drain, and destroy the Client. Nothing
@@ -240,7 +240,7 @@ public:
   // status is `cancelled` when a page was cancelled. not_found: it has ended already.
   Status cancel(std::uint64_t ticket);
 
-  // --- about ------------------------------------------------------------------------------------
+  // ---- about ----
   [[nodiscard]] bool attached() const noexcept;  // false: the daemon is away, or not yet back
   [[nodiscard]] const std::string& socket_path() const noexcept;
   [[nodiscard]] std::uint64_t max_value_bytes() const noexcept;  // the daemon's limit; 0 if away

@@ -1,8 +1,7 @@
-// How a lane of Core gets its staging memory: in steps that wait for nothing, because an
-// asynchronous lane takes them under the engine's mutex.
+#include "libclient/staging_maker.h"
+
 #include "ipc/futex.h"
 #include "ipc/memory_file.h"
-#include "libclient/core.h"
 #include "libclient/region_memory.h"
 #include "libclient/units.h"
 
@@ -31,7 +30,7 @@ Expected<StagingRequest> new_staging(std::uint64_t bytes) {
 
 }  // namespace
 
-void Core::send_staging(Lane& lane, StagingRequest& request) {
+void StagingMaker::send(Lane& lane, StagingRequest& request) {
   const std::uint32_t generation = lane.generation();
   if (lane.staging.handle() != ipc::kNoRegion) {
     ipc::DeregisterRegion old;
@@ -50,7 +49,7 @@ void Core::send_staging(Lane& lane, StagingRequest& request) {
   if (request.id != 0) request.file.reset();
 }
 
-Expected<bool> Core::make_staging(Lane& lane, std::uint64_t bytes) {
+Expected<bool> StagingMaker::make(Lane& lane, std::uint64_t bytes) {
   if (!lane.staging_request) {
     Expected<StagingRequest> made = new_staging(bytes);
     if (!made) return std::move(made).error();
@@ -62,17 +61,17 @@ Expected<bool> Core::make_staging(Lane& lane, std::uint64_t bytes) {
     return Error{Status::unreachable, "the daemon went while staging memory was made"};
   }
   if (request.id == 0) {
-    send_staging(lane, request);
+    send(lane, request);
     if (request.id == 0) return false;  // the channel is in use
   }
   const std::optional<ipc::DaemonMessage> message = link_.posted_reply(request.id);
   if (!message) {
-    const std::uint64_t limit_ns = options_.connect_timeout_ms * kNsPerMs;
+    const std::uint64_t limit_ns = answer_ms_ * kNsPerMs;
     if (ipc::monotonic_now_ns() - request.sent_ns < limit_ns) return false;
     link_.lost(lane.generation());
     lane.session->shut_down();
-    return Error{Status::timeout, "the daemon did not answer within " +
-                                      std::to_string(options_.connect_timeout_ms) + " ms"};
+    return Error{Status::timeout,
+                 "the daemon did not answer within " + std::to_string(answer_ms_) + " ms"};
   }
   const auto& region = std::get<ipc::RegionReply>(*message);
   StagingRequest answered = std::move(request);

@@ -1,15 +1,14 @@
-// The half of LaneDriver that sees to it that the memory of a call is there before the daemon uses
-// it.
+#include "libclient/presence.h"
+
 #include <algorithm>
 
 #include "ipc/range.h"
-#include "libclient/lane_driver.h"
 #include "libclient/last_error.h"
 
 namespace simm::detail {
 
-Status LaneDriver::make_present(const BatchRun& run, const PageSlot& slot, std::uint64_t length,
-                                bool& has_waited) noexcept {
+Status Presence::make(const BatchRun& run, const PageSlot& slot, std::uint64_t length,
+                      bool& has_waited) noexcept {
   RegionRecord& region = *slot.region;
   const bool anew = run.attempt == Attempt::made_present;
   if (!anew && region.present().known(slot.offset, length)) return Status::ok;
@@ -24,11 +23,11 @@ Status LaneDriver::make_present(const BatchRun& run, const PageSlot& slot, std::
                 "deadline: touch the memory first, or raise timeout_ms",
                 slot.item);
   }
-  made_present_bytes_.fetch_add(length, std::memory_order_relaxed);
+  made_bytes_.fetch_add(length, std::memory_order_relaxed);
   return Status::ok;
 }
 
-void LaneDriver::make_present(const BatchRun& run) noexcept {
+void Presence::make(const BatchRun& run) noexcept {
   if (!run.moves_bytes()) return;
   RegionRecord* held = nullptr;
   for (std::size_t i = run.next; i < run.pages.size(); ++i) {
@@ -50,7 +49,7 @@ void LaneDriver::make_present(const BatchRun& run) noexcept {
       held = slot.region->begin_use() ? slot.region : nullptr;
       if (held == nullptr) continue;
     }
-    // What is wrong with the view is said by push_next().
+    // What is wrong with the view is said when its page is pushed.
     if (by_address) {
       if (!held->covers(slot.offset, slot.length)) continue;
       slot.offset -= reinterpret_cast<std::uintptr_t>(held->address());
@@ -60,7 +59,7 @@ void LaneDriver::make_present(const BatchRun& run) noexcept {
     }
     bool has_waited = false;
     const std::uint64_t length = std::min(slot.length, ipc::kValueBytesMax);
-    if (make_present(run, slot, length, has_waited) != Status::ok) break;
+    if (make(run, slot, length, has_waited) != Status::ok) break;
   }
   if (held != nullptr) held->end_use();
 }
