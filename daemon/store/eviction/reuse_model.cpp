@@ -95,32 +95,30 @@ ReuseModel::Rates ReuseModel::rates_of(const Row& row, const Rates& prior, doubl
   return rates;
 }
 
-// With S the part of the groups that is still unused at an age, the expected uses until a later age
-// are the fall of S, the expected memory time is its area; the best ratio over all later ages is
-// the slope of the upper tangent, so one walk along the upper hull from the right finds them all.
+// Of a group that is unused when a stretch of ages begins: the expected uses in the stretch, the
+// expected time in memory, and the chance that it is unused at the end. The best ratio of uses to
+// time over all ends is found from the right: a stretch swallows the next one as long as that one
+// is worth more. What is said of an age heeds only what comes after it, so ages that nearly nothing
+// reaches unused are rated as well as others.
 void ReuseModel::fill_worth(const Rates& rates, std::array<float, kBuckets>& worth) noexcept {
-  std::array<double, kBuckets + 1> uses{};
-  std::array<double, kBuckets + 1> area_s{};
-  double unused = 1;
-  for (std::uint32_t b = 0; b < kBuckets; ++b) {
-    const double width = width_s(b);
-    const double left = unused * std::exp(-rates[b] * width);
-    uses[b + 1] = uses[b] + unused - left;
-    area_s[b + 1] = area_s[b] + (unused - left) / rates[b];
-    unused = left;
-  }
-  const auto slope = [&](std::uint32_t from, std::uint32_t to) {
-    const double area = area_s[to] - area_s[from];
-    return area > 0 ? (uses[to] - uses[from]) / area : 0;
+  struct Stretch {
+    double uses, time_s, unused;
   };
-  std::array<std::uint32_t, kBuckets + 1> hull;
-  std::uint32_t corners = 1;
-  hull[0] = kBuckets;
-  for (std::uint32_t below = kBuckets; below > 0; --below) {
-    const std::uint32_t b = below - 1;
-    while (corners > 1 && slope(b, hull[corners - 1]) <= slope(b, hull[corners - 2])) --corners;
-    worth[b] = static_cast<float>(slope(b, hull[corners - 1]));
-    hull[corners++] = b;
+  std::array<Stretch, kBuckets> later;  // the nearest is the last
+  std::uint32_t count = 0;
+  for (std::uint32_t b = kBuckets; b-- > 0;) {
+    const double odds = rates[b] * width_s(b);
+    const double uses = -std::expm1(-odds);
+    Stretch best{uses, uses / rates[b], std::exp(-odds)};
+    for (; count > 0; --count) {
+      const Stretch& next = later[count - 1];
+      if (best.uses * next.time_s > next.uses * best.time_s) break;
+      best.uses += best.unused * next.uses;
+      best.time_s += best.unused * next.time_s;
+      best.unused *= next.unused;
+    }
+    worth[b] = static_cast<float>(best.uses / best.time_s);
+    later[count++] = best;
   }
 }
 

@@ -182,4 +182,26 @@ TEST_CASE("room in stock is not made at the cost of who is within his share") {
   CHECK(s.held(1) == 10);
 }
 
+TEST_CASE("an account that another tenant gets begins with nothing learned") {
+  StoreConfig config = StoreFixture::quiet();
+  config.tenants_max = 1;
+  StoreFixture f(8 * 64, config);
+  for (std::uint64_t tenant = 1; tenant <= 3; ++tenant) {
+    for (int round = 0; round < 50; ++round) {
+      for (int i = 0; i < 8; ++i) {
+        f.now += kSecond;
+        REQUIRE(f.put(OwnedKey("k" + std::to_string(i), tenant), 64));
+      }
+    }
+    f.now += kSecond;
+    REQUIRE(f.put(OwnedKey("one more", tenant), 64));
+    CHECK_FALSE(f.has(OwnedKey("k0", tenant)));
+    for (int i = 1; i < 8; ++i) {
+      CHECK(f.store->remove(OwnedKey("k" + std::to_string(i), tenant), f.now));
+    }
+    CHECK(f.store->remove(OwnedKey("one more", tenant), f.now));
+    f.audit();
+  }
+}
+
 }  // namespace simm::store::testing

@@ -81,6 +81,17 @@ TEST_CASE("worth rises until the usual time of the next use, and is lost after i
   CHECK(young < 1 / 80.0f);
 }
 
+TEST_CASE("ages that no group has reached are rated: not as if the group were sure to be dead") {
+  // All come back after 10 s, and never again.
+  ModelInMemory model;
+  model.teach(1000, 8000, 20, 10, 1);
+  // Once used and 60 s old: nobody knows. Twice used and an hour old: it has been seen to be dead.
+  const float unknown = model->worth(0, 60 * kReuseSecond);
+  CHECK(unknown > 0);
+  CHECK(unknown > model->worth(1, 3600 * kReuseSecond));
+  CHECK(unknown >= model->worth(0, 600 * kReuseSecond));
+}
+
 TEST_CASE("more uses are never worth less at the same age") {
   auto model = model_of_returning_groups();
   for (base::TimeNs age = 0; age < 1000 * kReuseSecond; age += kReuseSecond) {
