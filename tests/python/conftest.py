@@ -14,11 +14,14 @@ import pytest
 from simm import kv
 from stopped_process import stop_process
 
-# vLLM's tier knows no torch: its tests run once, in the half of the suite that has none.
+# What knows no torch is tested once, in the half of the suite that has none.
 collect_ignore = []
 try:
     import torch  # noqa: F401
-    collect_ignore.append("vllm_tier")
+    collect_ignore += ["vllm_tier", "hicache/test_exact_size.py", "hicache/test_repair.py"]
+    collect_ignore += [f"test_{what}.py" for what in (
+        "async", "bad_input", "breaker", "bytes", "data_calls", "deregister", "descriptors", "fork",
+        "lifetimes", "profile", "settings", "signals", "stopped", "untouched")]
 except ImportError:
     pass
 

@@ -33,6 +33,16 @@ def test_pin_and_unpin(store, key):
     assert store.pin([]) == []
 
 
+def test_pins_beyond_the_budget_say_so(store, key, caplog):
+    """A tenth of the pool of 64 MiB may be pinned."""
+    keys = [f"{key}{i}" for i in range(8)]
+    block = store.allocate(1 << 20)
+    assert store.mput(keys, [block.view()] * 8) == [0] * 8
+    assert set(store.pin(keys)) == {0, -4006}
+    assert "unpin what need not stay" in caplog.text
+    assert store.mdelete(keys) == [0] * 8
+
+
 def test_results_are_ints_whose_truth_is_success():
     assert Code(0) and not Code(-1000) and not Code(1)
     assert Length(1) and not Length(0) and not Length(-4003)
