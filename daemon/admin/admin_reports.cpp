@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "daemon/admin/admin_texts.h"
+#include "daemon/admin/events_text.h"
 #include "daemon/admin/nics_text.h"
 #include "daemon/base/json_text.h"
 #include "daemon/cluster/hello/hello.h"
@@ -23,7 +24,7 @@ using nlohmann::ordered_json;
 
 constexpr std::string_view kCommands =
     "status, sessions, regions, sockets, tenants, store_tenants, nics, stats, limits, config, log, "
-    "trace, errors, nodes, slots, peers, daemon_stats";
+    "trace, errors, events, nodes, slots, peers, daemon_stats";
 
 bool is_about_the_cluster(std::string_view command) {
   return command == "nodes" || command == "slots" || command == "peers" ||
@@ -60,6 +61,7 @@ void AdminReports::report(std::string_view command, std::string_view argument, A
   if (command == "errors") {
     return answer(errors_text(environment_.errors, environment_.clock.now_ns()));
   }
+  if (command == "events") return answer(events_text(environment_.events, argument));
   if (command == "trace" && tracing_ != nullptr) {
     return tracing_->record(argument, std::move(answer));
   }

@@ -32,7 +32,7 @@ public:
   void tell_tenants(const StoreTenants& tenants) noexcept { store_tenants_ = &tenants; }
 
   // `argument`: of stats, a prefix of names; of sessions, "ended" for those that are over; of log,
-  // the level that it shall have; of trace, see
+  // the level that it shall have; of events, see events_text(); of trace, see
   // TraceRecorder::record(); of peers and daemon_stats, the name of the daemon that
   // is asked (peers: empty is this one); else unused.
   void report(std::string_view command, std::string_view argument, AdminAnswer answer) override;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "daemon/admin/admin_texts.h"
+#include "daemon/admin/events_text.h"
 #include "daemon/base/json_text.h"
 #include "daemon/cluster/hello/hello.h"
 #include "daemon/control/stats_text.h"
@@ -26,15 +27,17 @@ void ManagerReports::report(std::string_view command, std::string_view argument,
                             AdminAnswer answer) {
   if (command == "status") return answer(status());
   if (command == "stats") return answer(stats_text(access_.counters, argument));
+  if (command == "events") return answer(events_text(access_.events, argument));
   if (command == "errors") return answer(errors_text(access_.errors, access_.clock.now_ns()));
   if (command == "nodes") return answer(service_.manager().report(cluster::Topic::nodes));
   if (command == "slots") return answer(service_.manager().report(cluster::Topic::slots));
   if (command == "config") return answer(config_text(config_));
   if (command == "limits") return answer(limits_text(access_.counters, config_));
   if (command == "log") return answer(log_text(log_, argument));
-  answer(unknown_command(
-      "status, stats, limits, config, log, errors, nodes, slots (of a manager, which has no "
-      "clients and no objects)"));
+  answer(
+      unknown_command("status, stats, limits, config, log, errors, events, nodes, slots (of a "
+                      "manager, which has no "
+                      "clients and no objects)"));
 }
 
 std::string ManagerReports::status() const {

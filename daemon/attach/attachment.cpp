@@ -294,11 +294,11 @@ void Attachment::on_opened(Status status) {
   state_ = State::open;
   was_open_ = true;
   deadline_.cancel();
-  services_.environment.log.info("control", "session opened",
-                                 {{"session", session_id_},
-                                  {"tenant", tenant_.name},
-                                  {"pid", static_cast<std::uint64_t>(peer().pid())},
-                                  {"client", client_name_}});
+  services_.environment.events.tell(base::EventKind::session_attached,
+                                    {{"session", session_id_},
+                                     {"tenant", tenant_.name},
+                                     {"pid", static_cast<std::uint64_t>(peer().pid())},
+                                     {"client", client_name_}});
   leave_handshake();
   reply(ipc::Opened{});
 }
@@ -368,11 +368,14 @@ void Attachment::end(const char* cause, ipc::PoisonReason poison, bool client_wa
   if (!running) return finish();
   leave_handshake();
   if (poison != ipc::PoisonReason::none) send(ipc::Poisoned{poison});
-  services_.environment.log.info("control", "session closing",
-                                 {{"session", session_id_},
-                                  {"pid", static_cast<std::uint64_t>(peer().pid())},
-                                  {"cause", cause},
-                                  {"poisoned", session::poison_reason_name(poison)}});
+  const bool is_expelled = poison != ipc::PoisonReason::none;
+  services_.environment.events.tell(
+      is_expelled ? base::EventKind::session_expelled : base::EventKind::session_ended,
+      {{"session", session_id_},
+       {"tenant", tenant_.name},
+       {"pid", static_cast<std::uint64_t>(peer().pid())},
+       {"cause", cause},
+       {"poisoned", session::poison_reason_name(poison)}});
   // The socket stays open until nothing of the session is used any more: its hang-up tells a client
   // that drains with us that everything has ended.
   services_.plane.close_session(session_id_, poison, client_waits);

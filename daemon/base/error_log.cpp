@@ -2,35 +2,24 @@
 
 #include <algorithm>
 
+#include "daemon/base/clean_copy.h"
+#include "daemon/base/event_log.h"
 #include "daemon/base/hash.h"
 
 namespace simm::base {
 namespace {
 
-// Like sanitize(), into a fixed buffer: record() runs on data agents and must not allocate.
+// With a zero behind it.
 template <std::size_t N>
-void copy_clean(std::array<char, N>& out, std::string_view text) noexcept {
-  constexpr std::string_view kHex = "0123456789abcdef";
-  std::size_t at = 0;
-  for (const char c : text) {
-    if (at + 5 > N) break;
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte < 0x7f && c != '"' && c != '\\') {
-      out[at++] = c;
-    } else {
-      out[at++] = '\\';
-      out[at++] = 'x';
-      out[at++] = kHex[byte >> 4];
-      out[at++] = kHex[byte & 15];
-    }
-  }
-  out[at] = '\0';
+void copy_text(std::array<char, N>& out, std::string_view text) noexcept {
+  out[clean_copy(std::span(out).first(N - 1), text)] = '\0';
 }
 
 }  // namespace
 
-ErrorLog::ErrorLog(const Clock& clock)
+ErrorLog::ErrorLog(const Clock& clock, EventLog* events)
     : clock_(clock),
+      events_(events),
       table_(std::make_unique<std::array<Entry, kDistinctErrorsMax>>()),
       sites_(std::make_unique<std::array<Site, kSitesMax>>()) {}
 
@@ -56,10 +45,11 @@ bool ErrorLog::record(std::string_view site, Status status, std::string_view tex
     if (!claimed) return false;
     entry.first_ns.store(now, std::memory_order_relaxed);
     entry.status = static_cast<std::int32_t>(status);
-    copy_clean(entry.site, site);
-    copy_clean(entry.text, text);
-    copy_clean(entry.first_from, first_from);
+    copy_text(entry.site, site);
+    copy_text(entry.text, text);
+    copy_text(entry.first_from, first_from);
     entry.ready.store(true, std::memory_order_release);
+    if (events_ != nullptr) events_->record(EventKind::error, site, text);
     return true;
   }
   dropped_.fetch_add(1, std::memory_order_relaxed);

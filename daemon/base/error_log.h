@@ -22,6 +22,8 @@
 
 namespace simm::base {
 
+class EventLog;
+
 struct ErrorEntry {
   std::string site;  // where: a dotted name of ours
   Status status = Status::ok;
@@ -38,7 +40,8 @@ public:
   static constexpr std::size_t kTextBytesMax = 200;
   static constexpr std::size_t kFromBytesMax = 120;
 
-  explicit ErrorLog(const Clock& clock);
+  // `events` hears of each error that is new; null: nobody does.
+  explicit ErrorLog(const Clock& clock, EventLog* events = nullptr);
 
   // `site` is a name of ours ("control.attach"); `text` may hold words of a client and is sanitised
   // and cut here. Never put key bytes into it.
@@ -80,6 +83,7 @@ private:
   bool has_room(std::uint64_t site) noexcept;
 
   const Clock& clock_;
+  EventLog* const events_;
   const std::unique_ptr<std::array<Entry, kDistinctErrorsMax>> table_;
   const std::unique_ptr<std::array<Site, kSitesMax>> sites_;
   std::atomic<std::uint64_t> dropped_{0};

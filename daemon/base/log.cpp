@@ -5,14 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "daemon/base/hash.h"
 #include "daemon/base/sanitize.h"
+#include "daemon/base/wall_time.h"
 
 namespace simm::base {
 namespace {
@@ -30,41 +29,16 @@ struct LogEvent {
   std::uint64_t others_left_out;
 };
 
-// "2026-01-31T12:00:00.123Z". Not gmtime_r(), which opens the file of the time zone when it is
-// called for the first time: a filtered helper may not.
-std::string wall_time() {
-  using namespace std::chrono;
-  const auto now = floor<milliseconds>(system_clock::now());
-  const auto midnight = floor<days>(now);
-  const year_month_day date(midnight);
-  const hh_mm_ss time(now - midnight);
-  std::array<char, 80> text{};
-  std::snprintf(text.data(), text.size(), "%04d-%02u-%02uT%02d:%02d:%02d.%03dZ",
-                static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
-                static_cast<unsigned>(date.day()), static_cast<int>(time.hours().count()),
-                static_cast<int>(time.minutes().count()), static_cast<int>(time.seconds().count()),
-                static_cast<int>(time.subseconds().count()));
-  return text.data();
-}
-
-bool needs_quotes(std::string_view value) {
-  return value.empty() || value.find(' ') != std::string_view::npos;
-}
-
 std::string text_line(const LogEvent& event, bool with_time) {
-  std::string line = with_time ? wall_time() + " " : std::string();
+  std::string line = with_time ? wall_time_text(wall_time_ns()) + " " : std::string();
   line += log_level_name(event.level);
   line += " ";
   line += event.component;
   line += ": ";
   line += sanitize(event.message, kTextBytesMax);
   for (const LogField& field : event.fields) {
-    const bool quoted = needs_quotes(field.value);
     line += " ";
-    line += field.key;
-    line += quoted ? "=\"" : "=";
-    line += sanitize(field.value, kTextBytesMax);
-    if (quoted) line += "\"";
+    line += field_text(field);
   }
   if (event.such_left_out > 0) {
     line += " (before it, " + std::to_string(event.such_left_out) + " such lines were left out)";
@@ -78,7 +52,7 @@ std::string text_line(const LogEvent& event, bool with_time) {
 // Escaped by the rules of JSON; what is no UTF-8 is replaced.
 std::string json_line(const LogEvent& event, bool with_time) {
   nlohmann::ordered_json line;
-  if (with_time) line["time"] = wall_time();
+  if (with_time) line["time"] = wall_time_text(wall_time_ns());
   line["level"] = log_level_name(event.level);
   line["component"] = event.component;
   line["message"] = event.message.substr(0, kTextBytesMax);
@@ -91,6 +65,15 @@ std::string json_line(const LogEvent& event, bool with_time) {
 }
 
 }  // namespace
+
+std::string field_text(const LogField& field) {
+  const bool quoted = field.value.empty() || field.value.find(' ') != std::string::npos;
+  std::string text(field.key);
+  text += quoted ? "=\"" : "=";
+  text += sanitize(field.value, kTextBytesMax);
+  if (quoted) text += "\"";
+  return text;
+}
 
 std::string_view log_level_name(LogLevel level) noexcept {
   return kLevelNames[static_cast<std::size_t>(level)];

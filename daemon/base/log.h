@@ -34,6 +34,9 @@ struct LogField {
   std::string value;  // sanitised when it is written
 };
 
+// "key=value", or "key="a value""; sanitised.
+std::string field_text(const LogField& field);
+
 class Log {
 public:
   static constexpr std::uint64_t kBurst = 400;
@@ -72,10 +75,10 @@ public:
   // True when systemd connected standard error to its journal ($JOURNAL_STREAM).
   static bool stderr_is_journal();
 
-private:
   void write(LogLevel level, std::string_view component, std::string_view message,
              std::initializer_list<LogField> fields);
 
+private:
   // Messages are told apart by a hash, so two of a great many may share a budget.
   static constexpr std::size_t kSites = 128;
 

@@ -5,6 +5,7 @@
 #include "daemon/base/config.h"
 #include "daemon/base/counters.h"
 #include "daemon/base/error_log.h"
+#include "daemon/base/event_log.h"
 #include "daemon/base/limits.h"
 #include "daemon/base/log.h"
 #include "daemon/control/asio.h"
@@ -21,6 +22,7 @@ struct Environment {
   base::ErrorLog& errors;
   base::Log& log;
   JobThread& registrar;
+  base::EventLog& events;
 };
 
 }  // namespace simm::control

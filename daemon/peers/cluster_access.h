@@ -5,6 +5,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/counters.h"
 #include "daemon/base/error_log.h"
+#include "daemon/base/event_log.h"
 #include "daemon/base/limits.h"
 #include "daemon/base/random.h"
 #include "daemon/cluster/hello/hello.h"
@@ -27,6 +28,7 @@ struct ClusterAccess {
   base::ErrorLog& errors;
   const cluster::ClusterSecret& secret;
   const cluster::HelloSelf& self;
+  base::EventLog& events;
 };
 
 }  // namespace simm::control

@@ -44,7 +44,7 @@ ClusterPresence::ClusterPresence(Setup setup)
     : setup_(std::move(setup)),
       access_{setup_.environment.io,       setup_.environment.clock,  setup_.random,
               setup_.environment.counters, setup_.environment.limits, setup_.environment.errors,
-              setup_.settings.secret,      setup_.settings.self},
+              setup_.settings.secret,      setup_.settings.self,      setup_.environment.events},
       queue_pairs_(access_, setup_.environment.log,
                    {setup_.rails, queue_pairs_of(setup_.agents), setup_.pool_keys}),
       links_(access_, links_of(setup_.agents),
@@ -78,8 +78,8 @@ Outcome ClusterPresence::join() {
         "only, and anybody on this host may join the cluster");
   }
   cluster::MemberEvents& events = *this;
-  manager_ = std::make_unique<ManagerLink>(access_, setup_.environment.log, config.cluster.manager,
-                                           member, events, setup_.on_status);
+  manager_ = std::make_unique<ManagerLink>(access_, config.cluster.manager, member, events,
+                                           setup_.on_status);
   return Done{};
 }
 
@@ -127,10 +127,10 @@ void ClusterPresence::spread_map() {
     setup_.agents[shard].maps->control_send(std::move(agent_map));
   }
   const auto me = map->find(access_.self.incarnation);
-  setup_.environment.log.info("cluster", "map",
-                              {{"epoch", map->epoch()},
-                               {"members", map->members().size()},
-                               {"slots_here", me ? map->slot_count(*me) : std::uint64_t{0}}});
+  access_.events.tell(base::EventKind::map,
+                      {{"epoch", map->epoch()},
+                       {"members", map->members().size()},
+                       {"slots_here", me ? map->slot_count(*me) : std::uint64_t{0}}});
 }
 
 void ClusterPresence::deliver() {

@@ -4,11 +4,10 @@
 
 namespace simm::control {
 
-ManagerLink::ManagerLink(ClusterAccess& access, base::Log& log, std::string address,
+ManagerLink::ManagerLink(ClusterAccess& access, std::string address,
                          const cluster::MemberConfig& config, cluster::MemberEvents& events,
                          OnStatus on_status)
     : access_(access),
-      log_(log),
       address_(std::move(address)),
       on_status_(std::move(on_status)),
       member_(config, access.clock, *this, events),
@@ -114,10 +113,10 @@ void ManagerLink::log_state() {
   logged_ = state;
   if (on_status_) on_status_(status());
   if (state == cluster::LinkState::joined) {
-    return log_.info("cluster", "joined", {{"manager", address_}});
+    return access_.events.tell(base::EventKind::manager_joined, {{"manager", address_}});
   }
-  log_.warning("cluster", cluster::link_state_name(state),
-               {{"manager", address_}, {"why", trouble()}});
+  access_.events.tell(base::EventKind::manager_lost, {{"manager", address_}, {"why", trouble()}},
+                      cluster::link_state_name(state));
 }
 
 }  // namespace simm::control

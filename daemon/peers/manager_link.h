@@ -9,7 +9,6 @@
 #include <optional>
 #include <string>
 
-#include "daemon/base/log.h"
 #include "daemon/cluster/cluster_member.h"
 #include "daemon/control/deadline.h"
 #include "daemon/peers/cluster_access.h"
@@ -26,9 +25,8 @@ public:
 
   // `address`: host:port of the manager. `events` may stop() this link, not destroy it.
   // `on_status` is called with status() whenever its state has changed; empty: never.
-  ManagerLink(ClusterAccess& access, base::Log& log, std::string address,
-              const cluster::MemberConfig& config, cluster::MemberEvents& events,
-              OnStatus on_status = {});
+  ManagerLink(ClusterAccess& access, std::string address, const cluster::MemberConfig& config,
+              cluster::MemberEvents& events, OnStatus on_status = {});
   ManagerLink(const ManagerLink&) = delete;
   ManagerLink& operator=(const ManagerLink&) = delete;
 
@@ -65,7 +63,6 @@ private:
   void log_state();
 
   ClusterAccess& access_;
-  base::Log& log_;
   const std::string address_;
   const OnStatus on_status_;
   cluster::ClusterMember member_;

@@ -12,11 +12,9 @@ constexpr base::TimeNs kSweepNs = 20 * base::kNsPerMs;
 
 }  // namespace
 
-ManagerService::ManagerService(ClusterAccess& access, base::Log& log,
-                               const cluster::ManagerConfig& config,
+ManagerService::ManagerService(ClusterAccess& access, const cluster::ManagerConfig& config,
                                cluster::Coordinator& coordinator)
     : access_(access),
-      log_(log),
       manager_(config, access.clock, access.random, coordinator, *this),
       listener_(access, *this),
       timer_(access.io),
@@ -83,8 +81,9 @@ void ManagerService::send(cluster::ConnectionId connection, std::span<const std:
 void ManagerService::close(cluster::ConnectionId connection, const std::string& why) {
   const auto found = connections_.find(connection);
   if (found == connections_.end()) return;
-  log_.info("cluster", "a daemon is sent away",
-            {{"daemon", cluster::full_name(found->second->channel().peer())}, {"why", why}});
+  access_.events.tell(
+      base::EventKind::sent_away,
+      {{"daemon", cluster::full_name(found->second->channel().peer())}, {"why", why}});
   end(connection);
 }
 
@@ -112,7 +111,8 @@ void ManagerService::turn() {
   const cluster::SlotMapPtr& map = manager_.map();
   if (map != nullptr && map->epoch() != logged_epoch_) {
     logged_epoch_ = map->epoch();
-    log_.info("cluster", "map", {{"epoch", map->epoch()}, {"members", map->members().size()}});
+    access_.events.tell(base::EventKind::map,
+                        {{"epoch", map->epoch()}, {"members", map->members().size()}});
   }
   const base::TimeNs next_ns = manager_.next_deadline_ns();
   if (next_ns >= armed_ns_) return;

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "daemon/base/log.h"
 #include "daemon/cluster/manager.h"
 #include "daemon/control/deadline.h"
 #include "daemon/peers/cluster_access.h"
@@ -20,7 +19,7 @@ namespace simm::control {
 
 class ManagerService final : private ClusterListenerEvents, private cluster::ManagerLinks {
 public:
-  ManagerService(ClusterAccess& access, base::Log& log, const cluster::ManagerConfig& config,
+  ManagerService(ClusterAccess& access, const cluster::ManagerConfig& config,
                  cluster::Coordinator& coordinator);
   ~ManagerService() override;
   ManagerService(const ManagerService&) = delete;
@@ -72,7 +71,6 @@ private:
   void on_timer();
 
   ClusterAccess& access_;
-  base::Log& log_;
   cluster::Manager manager_;
   ClusterListener listener_;
   std::map<cluster::ConnectionId, std::unique_ptr<Connection>> connections_;

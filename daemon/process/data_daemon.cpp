@@ -116,7 +116,7 @@ Expected<Pool> open_pool(NodeOptions& options, MaybeSettings& settings, base::Ra
   return pool;
 }
 
-void log_pool(base::Log& log, const store::PoolMemory& pool) {
+void log_pool(base::Log& log, base::EventLog& events, const store::PoolMemory& pool) {
   if (!pool.payload().note().empty()) {
     // A large pool of small pages takes long to be let go of when this process ends.
     constexpr std::uint64_t kLargeBytes = std::uint64_t{1} << 30;
@@ -129,17 +129,15 @@ void log_pool(base::Log& log, const store::PoolMemory& pool) {
     }
   }
   if (!pool.why_fresh().empty()) {
-    log.warning("pool", "what an earlier daemon left is not used, the pool is empty",
-                {{"why", pool.why_fresh()}});
+    events.tell(base::EventKind::pool_not_kept, {{"why", pool.why_fresh()}});
   }
   const store::PoolLife& last = pool.last_life();
-  log.info("pool", "memory",
-           {{"kind", store::pool_kind_name(pool.kind())},
-            {"contents", pool.is_kept() ? "kept" : "fresh"},
-            {"lives_before", pool.is_kept() ? last.lives : 0},
-            {"last_ended", !pool.is_kept()   ? "never"
-                           : last.is_running ? "killed"
-                                             : "stopped"}});
+  events.tell(base::EventKind::pool, {{"kind", store::pool_kind_name(pool.kind())},
+                                      {"contents", pool.is_kept() ? "kept" : "fresh"},
+                                      {"lives_before", pool.is_kept() ? last.lives : 0},
+                                      {"last_ended", !pool.is_kept()   ? "never"
+                                                     : last.is_running ? "killed"
+                                                                       : "stopped"}});
 }
 
 // What the configuration says of NICs and this host has not: without them bytes move all the same.
@@ -161,9 +159,10 @@ struct DataDaemon::Parts {
         settings(std::move(of_cluster)),
         pool(std::move(pool_memory)),
         counters(std::move(counter_set)),
-        errors(clock),
         log(clock, options.config.log.level, 2, base::Log::stderr_is_journal(),
             options.config.log.format),
+        events(clock, log, *counters),
+        errors(clock, &events),
         limits(*counters),
         hash_seed(seed_of(settings, pool)),
         tenants(options.config, base::KeyHasher(hash_seed)),
@@ -171,7 +170,7 @@ struct DataDaemon::Parts {
         adopter("simm-adopter", base::kRegistrarJobsMax),
         closers(tenants, "simm-closer"),
         sealers(tenants, "simm-sealer"),
-        environment{io, options.config, clock, *counters, limits, errors, log, registrar},
+        environment{io, options.config, clock, *counters, limits, errors, log, registrar, events},
         bell(io),
         signals(io, SIGTERM, SIGINT),
         watchdog(io, options.service, [this] { return data->have_all_turned(); }),
@@ -198,8 +197,9 @@ struct DataDaemon::Parts {
   base::SystemRandom random;
   base::RealClock clock;
   std::unique_ptr<base::CounterSet> counters;
-  base::ErrorLog errors;
   base::Log log;
+  base::EventLog events;
+  base::ErrorLog errors;
   base::LimitCounters limits;
   const std::uint64_t hash_seed;
   ipc::UniqueFd process;  // names this process to clients that devices write to
@@ -293,7 +293,7 @@ Expected<std::unique_ptr<DataDaemon>> DataDaemon::create(NodeOptions options) {
     base::note_override(p.options.config, "memory.foreign", "false", "role");
     p.log.warning("memory", "memory.foreign is off, because this daemon is in a cluster");
   }
-  if (p.pool != nullptr) log_pool(p.log, *p.pool);
+  if (p.pool != nullptr) log_pool(p.log, p.events, *p.pool);
   const transport::NicTable nics =
       transport::choose_nics(transport::read_nics(), p.options.config.nics);
   log_nics(p.log, nics);
@@ -485,12 +485,11 @@ void DataDaemon::end_recovery() {
   if (!found) return fail("node.pool_bytes: " + found.error().context);
   const base::TimeNs elapsed_ns = p.clock.now_ns() - p.recovery_began_ns;
   PoolCounters(*p.counters).recovery_ns.set(elapsed_ns);
-  p.log.info("pool", "recovered",
-             {{"objects", found->objects},
-              {"bytes", base::format_bytes(found->bytes)},
-              {"lost_entries", found->lost_entries},
-              {"refused_tables", found->refused_tables},
-              {"ms", elapsed_ns / base::kNsPerMs}});
+  p.events.tell(base::EventKind::recovered, {{"objects", found->objects},
+                                             {"bytes", base::format_bytes(found->bytes)},
+                                             {"lost_entries", found->lost_entries},
+                                             {"refused_tables", found->refused_tables},
+                                             {"ms", elapsed_ns / base::kNsPerMs}});
   if (Outcome listening = listen_for_clients(); !listening) {
     return fail(listening.error().context);
   }
@@ -515,11 +514,11 @@ void DataDaemon::log_ready() {
   Parts& p = *parts_;
   const bool has_clients = p.options.role != NodeRole::storage;
   for (const std::string& warning : p.options.config.warnings) p.log.warning("config", warning);
-  p.log.info("control", "ready",
-             {{"role", role_text(p.options.role)},
-              {"socket", has_clients ? p.options.config.sockets.front().path : "none"},
-              {"pool", base::format_bytes(p.data->pool_bytes())},
-              {"data_agents", p.options.config.threading.data_agents}});
+  p.events.tell(base::EventKind::ready,
+                {{"role", role_text(p.options.role)},
+                 {"socket", has_clients ? p.options.config.sockets.front().path : "none"},
+                 {"pool", base::format_bytes(p.data->pool_bytes())},
+                 {"data_agents", p.options.config.threading.data_agents}});
 }
 
 void DataDaemon::wait_for_signal() {
@@ -543,7 +542,7 @@ void DataDaemon::maintain_regions() {
 void DataDaemon::begin_stop(const std::string& why) {
   Parts& p = *parts_;
   if (std::exchange(p.stopping, true)) return;
-  p.log.info("control", "stopping", {{"why", why}, {"connections", p.server->sessions()}});
+  p.events.tell(base::EventKind::stopping, {{"why", why}, {"connections", p.server->sessions()}});
   p.options.service.stopping("draining");
   p.tracing->stop();
   p.numbers->begin_stop();

@@ -42,11 +42,13 @@ struct ManagerDaemon::Parts {
         settings(std::move(of_cluster)),
         counters(std::move(counter_set)),
         coordinator(std::move(keeper)),
-        errors(clock),
         log(clock, config.log.level, 2, base::Log::stderr_is_journal(), config.log.format),
+        events(clock, log, *counters),
+        errors(clock, &events),
         limits(*counters),
-        access{io, clock, random, *counters, limits, errors, settings.secret, settings.self},
-        service(access, log, manager_config(config), *coordinator),
+        access{io,     clock,           random,        *counters, limits,
+               errors, settings.secret, settings.self, events},
+        service(access, manager_config(config), *coordinator),
         numbers(clock, service),
         metrics(io, clock, *counters, limits, numbers, "manager"),
         reports(access, service, config, log),
@@ -60,8 +62,9 @@ struct ManagerDaemon::Parts {
   base::SystemRandom random;
   std::unique_ptr<base::CounterSet> counters;
   std::unique_ptr<cluster::FileCoordinator> coordinator;
-  base::ErrorLog errors;
   base::Log log;
+  base::EventLog events;
+  base::ErrorLog errors;
   base::LimitCounters limits;
   boost::asio::io_context io{1};
   control::ClusterAccess access;
@@ -108,18 +111,18 @@ void ManagerDaemon::run() {
   }
   p.signals.async_wait([&p](const boost::system::error_code& failed, int signal) {
     if (failed) return;
-    p.log.info("control", "stopping", {{"why", signal == SIGTERM ? "SIGTERM" : "SIGINT"}});
+    p.events.tell(base::EventKind::stopping, {{"why", signal == SIGTERM ? "SIGTERM" : "SIGINT"}});
     p.supervisor.stopping("stopping");
     p.io.stop();
   });
   p.watchdog.start();
   const cluster::SlotMapPtr& map = p.service.manager().map();
   for (const std::string& warning : p.config.warnings) p.log.warning("config", warning);
-  p.log.info("control", "ready",
-             {{"role", "manager"},
-              {"address", p.service.address().text()},
-              {"state", p.config.manager.state_file},
-              {"epoch", map == nullptr ? std::uint64_t{0} : map->epoch()}});
+  p.events.tell(base::EventKind::ready,
+                {{"role", "manager"},
+                 {"address", p.service.address().text()},
+                 {"state", p.config.manager.state_file},
+                 {"epoch", map == nullptr ? std::uint64_t{0} : map->epoch()}});
   p.supervisor.ready("managing at " + p.service.address().text());
   p.io.run();
   p.admin.stop();

@@ -3,6 +3,7 @@
 #include "daemon/agent/pool_counters.h"
 #include "daemon/attach/attach_counters.h"
 #include "daemon/base/agent_runner.h"
+#include "daemon/base/event_log.h"
 #include "daemon/base/limits.h"
 #include "daemon/engine/engine_counters.h"
 #include "daemon/metrics/counter_metrics.h"
@@ -33,6 +34,7 @@ std::string metric_catalogue() {
   (void)transport::RailCounters(set, 0);
   (void)base::RunnerCounters(set, "data0");
   (void)base::LimitCounters(set);
+  (void)base::EventCounters(set);
   (void)control::AttachCounters(set).ended("goodbye");
   (void)control::LinkCounters(set);
   (void)control::QueuePairCounters(set);

@@ -15,7 +15,7 @@ import unittest
 
 BIN = pathlib.Path(sys.argv[1])
 REPORTS = ["status", "sessions", "regions", "sockets", "tenants", "nics", "store", "cache",
-           "stats", "limits", "errors", "log", "config show"]
+           "stats", "limits", "errors", "events", "log", "config show"]
 NO_NIC = "simm_cli_test_0"  # of which no host has one
 CLUSTER_ONLY = ["nodes", "slots", "peers"]
 
@@ -33,6 +33,9 @@ class Daemon:
                               {"path": f"{self.path}/blue.sock", "tenant": "blue"}]}
         (self.path / "simm.json").write_text(json.dumps(config), encoding="utf-8")
         self.log = open(self.path / "log", "wb")
+        self.start()
+
+    def start(self):
         self.process = subprocess.Popen([BIN / "simmd", "all", "--config", self.path / "simm.json"],
                                         stderr=self.log)
         for _ in range(400):
@@ -149,6 +152,67 @@ class Ctl(unittest.TestCase):
             time.sleep(0.05)
         self.assertEqual((ended[0]["client"], ended[0]["poisoned"]), ("simmctl", "none"))
         self.assertEqual(ended[0]["uid"], os.getuid())
+
+    def events(self, *arguments):
+        return self.daemon.json("events", *arguments)["events"]
+
+    def test_events(self):
+        all_events = self.events()
+        self.assertEqual([event["sequence"] for event in all_events],
+                         list(range(1, len(all_events) + 1)))
+        kinds = [event["kind"] for event in all_events]
+        self.assertEqual((kinds[0], kinds.count("ready")), ("pool", 1))
+        since = str(all_events[-1]["sequence"])
+        blue = str(self.daemon.path / "blue.sock")
+        self.assertEqual(self.code("exists", "secret key", "--socket", blue), 1)
+        until = time.monotonic() + 10
+        ended = []
+        while not ended:
+            self.assertLess(time.monotonic(), until)
+            ended = self.events("--since", since, "--kind", "session_ended")
+        self.assertEqual({event["kind"] for event in ended}, {"session_ended"})
+        self.assertIn("tenant=blue", ended[-1]["text"])
+        attached = [event["subject"] for event in self.events("--since", since)
+                    if event["kind"] == "session_attached"]
+        self.assertIn(ended[-1]["subject"], attached)
+        text = self.daemon.ctl("events").stdout.decode()
+        self.assertRegex(text, r"^sequence +time +severity +kind +subject +text\n1 +20")
+        self.assertNotIn("secret key", text)
+        self.assertEqual(self.code("events", "--kind", "nonsense"), 2)
+
+    def test_events_are_followed_into_the_next_life(self):
+        daemon = Daemon()
+        follower = subprocess.Popen([BIN / "simmctl", "--admin", daemon.path / "admin.sock",
+                                     "--json", "events", "--follow"], stdout=subprocess.PIPE,
+                                    stderr=subprocess.DEVNULL)
+        lives = [[]]
+
+        def until(kind):
+            while True:
+                line = json.loads(follower.stdout.readline())
+                if line.get("restarted"):
+                    lives.append([])
+                    continue
+                lives[-1].append(line["sequence"])
+                if line["kind"] == kind:
+                    return
+        try:
+            until("ready")
+            daemon.ctl("exists", "nothing")
+            until("session_ended")
+            daemon.process.kill()
+            daemon.process.wait(20)
+            daemon.start()
+            until("ready")
+            self.assertEqual(len(lives), 2)
+            for life in lives:
+                self.assertEqual(life, list(range(1, len(life) + 1)))
+            follower.stdout.close()  # a reader that has seen enough ends the program
+            self.assertEqual(follower.wait(10), 0)
+        finally:
+            follower.kill()
+            follower.wait(10)
+            daemon.stop()
 
     def test_top(self):
         self.assertEqual(self.code("put", "for top", stdin=b"x" * 5000), 0)

@@ -1,7 +1,10 @@
 #include "daemon/tools/simmctl/command_line.h"
 
 #include <map>
+#include <string>
+#include <vector>
 
+#include "daemon/base/event_kind.h"
 #include "daemon/tools/simmctl/file_command.h"
 #include "daemon/tools/simmctl/output.h"
 #include "daemon/tools/simmctl/version_command.h"
@@ -12,6 +15,12 @@ namespace {
 
 constexpr std::uint32_t kTimeoutMaxMs = 600'000;
 constexpr std::uint32_t kTtlMaxMs = 0xffff'ffff;
+std::vector<std::string> event_kind_names() {
+  std::vector<std::string> names;
+  for (const base::EventKindRow& row : base::kEventKinds) names.emplace_back(row.name);
+  return names;
+}
+
 constexpr const char* kExitCodes =
     "Exit status: 0 done, a hit; 1 a miss; 2 wrong use or file; 3 no daemon; 4 permission denied; "
     "5 no answer in time; 6 versions do not fit; 7 failed otherwise.";
@@ -30,6 +39,7 @@ CommandLine::CommandLine() : app_("Looks into SiMM daemons and administers them.
   app_.fallthrough();  // options may stand behind the command
   app_.footer(kExitCodes);
   add_reports();
+  add_events();
   add_top();
   add_trace();
   add_objects();
@@ -64,6 +74,15 @@ void CommandLine::add_reports() {
   app_.add_subcommand("peers", "Connections to other daemons, and what is wrong with them")
       ->add_option("daemon", report_.daemon,
                    "Those of this daemon of the cluster, asked through the manager");
+}
+
+void CommandLine::add_events() {
+  CLI::App* const events =
+      app_.add_subcommand("events", "What happened to the daemon and its peers");
+  events->add_flag("--follow", events_.follow, "Go on with what happens, until interrupted");
+  events->add_option("--since", events_.since, "Only events with larger numbers");
+  events->add_option("--kind", events_.kind, "Only events of this kind")
+      ->check(CLI::IsMember(event_kind_names()));
 }
 
 void CommandLine::add_top() {
@@ -147,6 +166,7 @@ int CommandLine::carry_out() {
   const CLI::App* const command = app_.get_subcommands().front();
   const std::string name = command->get_name();
   if (name == "version") return run_version(admin_);
+  if (name == "events") return run_events(admin_, events_);
   if (name == "top") return carry_out_top();
   if (name == "trace") return run_trace(admin_, trace_);
   if (name == "get" || name == "put" || name == "exists" || name == "delete" || name == "pin" ||

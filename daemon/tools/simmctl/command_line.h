@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "daemon/tools/simmctl/events_command.h"
 #include "daemon/tools/simmctl/object_command.h"
 #include "daemon/tools/simmctl/report_command.h"
 #include "daemon/tools/simmctl/top_command.h"
@@ -22,6 +23,7 @@ public:
 
 private:
   void add_reports();
+  void add_events();
   void add_top();
   void add_trace();
   void add_objects();
@@ -34,6 +36,7 @@ private:
   CLI::App app_;
   AdminWishes admin_;
   ReportWishes report_;
+  EventsWishes events_;
   TopWishes top_;
   bool top_once_ = false;
   TraceWishes trace_;

@@ -1,6 +1,7 @@
 #include "daemon/tools/simmctl/output.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -25,6 +26,11 @@ int write_out(std::string_view text) {
     return kFailed;
   }
   return kDone;
+}
+
+bool has_reader() {
+  pollfd out{STDOUT_FILENO, 0, 0};
+  return ::poll(&out, 1, 0) <= 0 || (out.revents & (POLLERR | POLLHUP)) == 0;
 }
 
 int write_to(const std::string& file, std::string_view text) {

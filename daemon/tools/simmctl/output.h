@@ -18,6 +18,9 @@ namespace simm::ctl {
 // The same into a file, which is made or emptied; "" and "-" are standard output.
 [[nodiscard]] int write_to(const std::string& file, std::string_view text);
 
+// Standard output is not a pipe whose reader has gone.
+[[nodiscard]] bool has_reader();
+
 // "simmctl: <what went wrong>", and the exit code that goes with it.
 [[nodiscard]] int failed(const Error& error);
 

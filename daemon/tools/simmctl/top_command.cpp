@@ -3,10 +3,8 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cmath>
-#include <csignal>
-#include <ctime>
 
+#include "daemon/tools/simmctl/interrupts.h"
 #include "daemon/tools/simmctl/load.h"
 #include "daemon/tools/simmctl/output.h"
 
@@ -15,28 +13,6 @@ namespace {
 
 using nlohmann::ordered_json;
 using Seconds = std::chrono::duration<double>;
-
-volatile std::sig_atomic_t interrupted = 0;
-
-void on_interrupt(int) {
-  interrupted = 1;
-}
-
-// Ends the sleep: without SA_RESTART.
-void watch_interrupts() {
-  struct sigaction action {};
-  action.sa_handler = on_interrupt;
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
-}
-
-void sleep_for(double seconds) {
-  timespec left{};
-  left.tv_sec = static_cast<time_t>(seconds);
-  left.tv_nsec = static_cast<long>((seconds - std::floor(seconds)) * 1e9);
-  while (interrupted == 0 && ::nanosleep(&left, &left) != 0) {
-  }
-}
 
 std::string title_of(const ordered_json& status) {
   return "simmd " + status.value("role", "?") + ", pid " + std::to_string(status.value("pid", 0)) +
@@ -57,7 +33,7 @@ int run_top(const TopWishes& wishes,
   auto since = std::chrono::steady_clock::now();
   for (std::uint32_t shown = 0; wishes.count == 0 || shown < wishes.count; ++shown) {
     sleep_for(wishes.interval_s);
-    if (interrupted != 0) break;
+    if (is_interrupted()) break;
     const auto status = ask("status");
     if (!status) return failed(status.error());
     stats = ask("stats");

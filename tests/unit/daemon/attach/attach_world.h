@@ -119,6 +119,7 @@ public:
       : config(make_config(directory, change)),
         errors(clock),
         log(clock, base::LogLevel::error, 2, false),
+        events(clock, log, counters),
         limits(counters),
         tenants(config, base::KeyHasher(1)),
         accounts(tenants, config),
@@ -128,7 +129,7 @@ public:
         sealers(tenants, "test-sealer"),
         session_memory(io, clock, control::SessionMemoryBudget::Bounds::of(config, 1ull << 40),
                        counters),
-        environment{io, config, clock, counters, limits, errors, log, registrar},
+        environment{io, config, clock, counters, limits, errors, log, registrar, events},
         server({environment,
                 plane,
                 opener,
@@ -256,6 +257,7 @@ public:
   base::CounterSet counters;
   base::ErrorLog errors;
   base::Log log;
+  base::EventLog events;
   base::LimitCounters limits;
   control::TenantRules tenants;
   control::TenantAccounts accounts;

@@ -54,6 +54,7 @@ struct Daemon {
       : random(number),
         errors(clock),
         log(clock, base::LogLevel::error),
+        events(clock, log, counters),
         limits(counters),
         secret(std::move(known)) {
     self.cluster = "test";
@@ -62,13 +63,14 @@ struct Daemon {
     self.role = role;
     self.shards = role == cluster::ClusterRole::storage ? 2 : 0;
     access = std::make_unique<control::ClusterAccess>(
-        control::ClusterAccess{io, clock, random, counters, limits, errors, secret, self});
+        control::ClusterAccess{io, clock, random, counters, limits, errors, secret, self, events});
   }
   base::RealClock clock;
   base::SeededRandom random;
   base::CounterSet counters;
   base::ErrorLog errors;
   base::Log log;
+  base::EventLog events;
   base::LimitCounters limits;
   cluster::ClusterSecret secret;
   cluster::HelloSelf self;

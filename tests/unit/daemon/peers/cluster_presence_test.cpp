@@ -40,6 +40,7 @@ struct Basics {
   base::LimitCounters limits{counters};
   ipc::UniqueFd null{::open("/dev/null", O_WRONLY | O_CLOEXEC)};
   base::Log log{clock, base::LogLevel::error, null.get(), false};
+  base::EventLog events{clock, log, counters};
 };
 
 // What a daemon consists of besides its cluster, and one data agent, which is the test.
@@ -47,7 +48,7 @@ struct Host : Basics {
   Host(boost::asio::io_context& io, const std::string& name, const std::string& manager,
        ClusterRole role, std::uint64_t pool_bytes)
       : config(config_of(name, manager)),
-        environment{io, config, clock, counters, limits, errors, log, registrar},
+        environment{io, config, clock, counters, limits, errors, log, registrar, events},
         settings(settings_of(role, pool_bytes)) {
     auto made = control::ClusterPresence::create(
         {environment,
@@ -135,10 +136,10 @@ struct World : Basics {
     REQUIRE(made.has_value());
     settings.emplace(std::move(*made));
     access.emplace(control::ClusterAccess{io, clock, random, counters, limits, errors,
-                                          settings->secret, settings->self});
+                                          settings->secret, settings->self, events});
     cluster::ManagerConfig config;
     config.first_map_wait_ns = 50 * base::kNsPerMs;
-    service.emplace(*access, log, config, *coordinator);
+    service.emplace(*access, config, *coordinator);
     REQUIRE(service->start("127.0.0.1:0").has_value());
   }
   ~World() {
@@ -270,8 +271,9 @@ TEST_CASE("a presence that can not listen says which key is at fault") {
     config.cluster.listen = listen;
     config.cluster.advertise = advertise;
     control::JobThread thread("none", 8);
-    control::Environment environment{world.io,     config,       world.clock, world.counters,
-                                     world.limits, world.errors, world.log,   thread};
+    control::Environment environment{world.io,       config,       world.clock,
+                                     world.counters, world.limits, world.errors,
+                                     world.log,      thread,       world.events};
     const auto made = control::ClusterPresence::create(
         {environment, world.random, *world.settings, {}, kGiB, {}, {}, {}, {}, {}});
     REQUIRE_FALSE(made.has_value());

@@ -20,19 +20,12 @@ using namespace cluster_net;
 using cluster::ClusterRole;
 using cluster::LinkState;
 
-// A log that nobody reads.
-struct QuietLog {
-  base::RealClock clock;
-  ipc::UniqueFd null{::open("/dev/null", O_WRONLY | O_CLOEXEC)};
-  base::Log log{clock, base::LogLevel::error, null.get(), false};
-};
-
 struct Member final : cluster::MemberEvents {
   Member(boost::asio::io_context& io, const std::string& manager, std::string name,
          std::uint64_t number, std::uint64_t weight_bytes)
       : daemon(io, secret_of('s'), std::move(name), number,
                weight_bytes > 0 ? ClusterRole::storage : ClusterRole::node),
-        link(*daemon.access, quiet.log, manager, config(weight_bytes), *this) {
+        link(*daemon.access, manager, config(weight_bytes), *this) {
     link.start();
   }
   cluster::MemberConfig config(std::uint64_t weight_bytes) const {
@@ -67,7 +60,6 @@ struct Member final : cluster::MemberEvents {
     return found ? map->slot_count(*found) : 0;
   }
 
-  QuietLog quiet;
   Daemon daemon;
   std::vector<base::Epoch> epochs;
   std::optional<std::string> expelled;
@@ -87,7 +79,7 @@ struct Cluster {
     config.heartbeat_ns = 20 * base::kNsPerMs;
     config.first_map_wait_ns = 100 * base::kNsPerMs;
     config.membership.member_timeout_ns = 200 * base::kNsPerMs;
-    service.emplace(*manager_daemon->access, quiet.log, config, *coordinator);
+    service.emplace(*manager_daemon->access, config, *coordinator);
     const Outcome started = service->start(address);
     REQUIRE(started.has_value());
     address = service->address().text();
@@ -108,7 +100,6 @@ struct Cluster {
   }
 
   boost::asio::io_context io;
-  QuietLog quiet;
   const test_support::TemporaryDirectory directory;
   std::string address = "127.0.0.1:0";
   std::optional<Daemon> manager_daemon;
@@ -276,7 +267,7 @@ TEST_CASE("a manager does not start with a state that it can not read, nor besid
   ::close(file);
   auto opened = cluster::FileCoordinator::open(cluster.directory / "manager.state");
   REQUIRE(opened.has_value());
-  control::ManagerService service(*cluster.manager_daemon->access, cluster.quiet.log, {}, **opened);
+  control::ManagerService service(*cluster.manager_daemon->access, {}, **opened);
   const Outcome started = service.start("127.0.0.1:0");
   CHECK(started.status() == Status::corrupt);
 }
