@@ -13,14 +13,17 @@ torch = pytest.importorskip("torch", reason="SGLang's interface is made of tenso
 from harness import CHECKOUT, backend, config, fill, hashes, indices, moved, pool  # noqa: E402
 
 RANKS = 8
+# The ranks are new processes. What is slow to import, their common parent has: it has no threads and
+# no session.
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["torch", "torch.distributed", "numpy", "simm.kv"])
 KEYS = hashes(16, "ranks")
 
 
 def run(work, count: int, *arguments) -> list:
-    """work(rank, *arguments, queue) in `count` spawned processes; their answers, in any order."""
-    context = multiprocessing.get_context("spawn")
-    queue = context.Queue()
-    ranks = [context.Process(target=work, args=(rank, *arguments, queue)) for rank in range(count)]
+    """work(rank, *arguments, queue) in `count` new processes; their answers, in any order."""
+    queue = CONTEXT.Queue()
+    ranks = [CONTEXT.Process(target=work, args=(rank, *arguments, queue)) for rank in range(count)]
     for process in ranks:
         process.start()
     for process in ranks:
@@ -87,7 +90,7 @@ def read(rank: int, socket: str, is_ours: bool, ready, queue) -> None:
 
 @pytest.mark.parametrize("is_ours", [True] if not CHECKOUT else [True, False])
 def test_eight_ranks_read_at_once_and_one_dies(daemon, is_ours):
-    ready = multiprocessing.get_context("spawn").Barrier(RANKS)
+    ready = CONTEXT.Barrier(RANKS)
     codes, answers = run(read, RANKS, daemon.socket, is_ours, ready)
     assert codes == [0] * (RANKS - 1) + [-signal.SIGKILL]
     assert sorted(answers) == [(rank, 16, 0) for rank in range(RANKS - 1)]
