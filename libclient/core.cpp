@@ -174,9 +174,10 @@ Outcome Core::register_with_daemon(RegionRecord& record) {
     const std::span<const int> fds(&next->fd, next->fd >= 0 ? 1 : 0);
     const Expected<ipc::DaemonMessage> message =
         link_.request(next->message, fds, options_.connect_timeout_ms, generation);
-    if (!message && message.status() == Status::unreachable && may_come_later(record)) {
-      return Done{};
-    }
+    // A daemon that did not answer has lost this session, and is as good as away.
+    const bool is_away =
+        message.status() == Status::unreachable || message.status() == Status::timeout;
+    if (is_away && may_come_later(record)) return Done{};
     if (!message) return message.error();
     Expected<std::optional<RegionRequest>> more =
         take_reply(record, generation, std::get<ipc::RegionReply>(*message), false);

@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch", reason="SGLang's interface is made of tenso
 from harness import CHECKOUT, backend, config, fill, hashes, indices, moved, pool  # noqa: E402
 
 RANKS = 8
-# The ranks are new processes. What is slow to import, their common parent has: it has no threads and
-# no session.
+# The ranks are new processes. What is slow to import, their common parent has, which has no threads
+# and no session.
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["torch", "torch.distributed", "numpy", "simm.kv"])
 KEYS = hashes(16, "ranks")
