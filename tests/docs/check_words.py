@@ -81,11 +81,15 @@ def length(sentence):
 def check_text(text):
     """Yields (line, message) for each violation of one document."""
     fenced, lengths = False, []
-    for number, line in enumerate(text.splitlines(), 1):
+    lines = text.splitlines()
+    for number, (before, line, after) in enumerate(zip(["", *lines], lines, [*lines[1:], ""]), 1):
         if line.startswith("```"):
             fenced = not fenced
         if not (fenced or line.startswith(("|", "    "))) and len(line) > COLUMNS_MAX:
             yield number, f"{len(line)} columns, at most {COLUMNS_MAX}"
+        is_head = line.startswith("|") and not before.startswith("|")
+        if is_head and not fenced and not re.match(r"\|[ :-]*-", after):
+            yield number, "a table without a rule under its head: an empty line cuts it in two"
     for number, paragraph in paragraphs(text):
         for sentence in sentences(paragraph):
             words = length(sentence)
@@ -111,11 +115,12 @@ def self_test():
         "of it": "The rest of it is free.",
         "who": "Who finds no room is declined.",
         "nobody but": "Nobody waits for the manager but changes of the map.",
+        "table": "| a | b |\n|---|---|\n| 1 | 2 |\n\n| 3 | 4 |\n",
         "columns": "word " * 4 + "x" * 120,
     }
     right = ("# It is a heading\n\n"
              "The daemon starts. A client attaches to `It`, [it](It.md), too.\n\n"
-             "- First.\n- Second.\n\n| It | of it |\n\n```\nlikewise\n```\n\n    It of it\n")
+             "- First.\n- Second.\n\n| It | of it |\n|---|---|\n| 1 | 2 |\n\n```\nlikewise\n```\n\n    It of it\n")
     silent = [rule for rule, text in wrong.items() if not list(check_text(text))]
     false_alarms = list(check_text(right))
     if silent or false_alarms:
