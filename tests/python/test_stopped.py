@@ -23,6 +23,13 @@ def get_while_stopped(own_daemon, store, key, view):
         own_daemon.go_on()
 
 
+def wait_until_attached(store):
+    """The next session is tried for after a wait; until then calls fail at once."""
+    until_s = time.monotonic() + 60
+    while store.ping(20_000) != 0 and time.monotonic() < until_s:
+        time.sleep(0.01)
+
+
 def taken_back_warnings(caplog):
     return [record for record in caplog.records if "are private now" in record.getMessage()]
 
@@ -34,10 +41,7 @@ def test_shared_memory_that_becomes_private_is_said_once(own_daemon, key, caplog
         for _ in range(2):
             other = fill(store.allocate(17 << 20), 5)  # memory of its own
             assert get_while_stopped(own_daemon, store, key, other.view()) == -1002
-            # The next session is tried for after a wait; until then calls fail at once.
-            until_s = time.monotonic() + 60
-            while store.ping(20_000) != 0 and time.monotonic() < until_s:
-                time.sleep(0.01)
+            wait_until_attached(store)
             assert store.get(key, other.view()) == PAGE
         assert store.stats()["taken_back"] >= 2
         assert len(taken_back_warnings(caplog)) == 1
@@ -71,7 +75,7 @@ def test_memory_stays_shared_where_a_call_may_wait(own_daemon, key, caplog, way)
         own_daemon.go_on()
         caller.join(60)
         assert waited and results and store.stats()["taken_back"] == 0
-        assert store.ping(20_000) == 0  # it has attached again
+        wait_until_attached(store)
         assert store.get(key, view) == PAGE and (memory == 7).all()
         assert not taken_back_warnings(caplog)
 
