@@ -120,7 +120,8 @@ def self_test():
     }
     right = ("# It is a heading\n\n"
              "The daemon starts. A client attaches to `It`, [it](It.md), too.\n\n"
-             "- First.\n- Second.\n\n| It | of it |\n|---|---|\n| 1 | 2 |\n\n```\nlikewise\n```\n\n    It of it\n")
+             "- First.\n- Second.\n\n| It | of it |\n|---|---|\n| 1 | 2 |\n\n"
+             "```\nlikewise\n```\n\n    It of it\n")
     silent = [rule for rule, text in wrong.items() if not list(check_text(text))]
     false_alarms = list(check_text(right))
     if silent or false_alarms:
