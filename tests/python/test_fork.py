@@ -7,9 +7,10 @@ from conftest import run_python
 
 PROGRAM = """
 import faulthandler, os, threading, time
-faulthandler.dump_traceback_later(60, exit=True)  # a deadlock ends here
+faulthandler.dump_traceback_later(100, exit=True)  # a deadlock ends here
 import numpy
 from simm import kv
+kv.set_flag("clnt_sync_req_timeout_ms", "60000")  # the machine may be busy
 """
 
 
