@@ -7,6 +7,7 @@
 #include "libclient/completion_queue.h"
 #include "libclient/core.h"
 #include "libclient/last_error.h"
+#include "libclient/log.h"
 #include "libclient/page_list.h"
 #include "simm/client.h"
 #include "simm/error_code.h"
@@ -263,6 +264,9 @@ const char* simm_status_text(int code) {
 }
 const char* simm_last_error(void) {
   return simm::last_error();
+}
+void simm_set_log(simm_log_callback callback, void* context) {
+  simm::detail::Log::set(nullptr, callback, context);
 }
 const char* simm_version(void) {
   return SIMM_VERSION_STRING;

@@ -13,8 +13,8 @@
 #include "libclient/core_registry.h"
 #include "libclient/last_error.h"
 #include "libclient/line.h"
+#include "libclient/log.h"
 #include "libclient/memory_map.h"
-#include "libclient/no_cancel.h"
 #include "libclient/page_list.h"
 #include "libclient/region_memory.h"
 
@@ -24,7 +24,7 @@ namespace {
 // Runs a set-up call: its errors become the thread's last error, a lack of memory becomes one.
 template <typename Body>
 auto set_up(Body body) -> decltype(body()) {
-  const detail::NoCancel no_cancel;
+  const detail::PublicCall frame;
   detail::forget_last_error();
   try {
     auto result = body();
@@ -162,7 +162,7 @@ Client& Client::operator=(Client&& other) noexcept {
   return *this;
 }
 Client::~Client() {
-  const detail::NoCancel no_cancel;
+  const detail::PublicCall frame;
   queue_.reset();  // it drains before the core is let go of
   core_.reset();
 }
@@ -221,7 +221,7 @@ Expected<Namespace> Client::open_namespace(std::string_view name, const Namespac
 
 Status Client::call(std::uint8_t opcode, const detail::PageList& pages, const CallOptions& options,
                     std::span<char> error_text) {
-  const detail::NoCancel no_cancel;
+  const detail::PublicCall frame;
   detail::forget_last_error();
   detail::BatchRun run;
   run.text = detail::ErrorText(error_text);
@@ -442,7 +442,7 @@ Expected<std::uint64_t> Client::remove_async(std::span<const std::string_view> k
 }
 
 int Client::completion_fd() {
-  const detail::NoCancel no_cancel;
+  const detail::PublicCall frame;
   detail::forget_last_error();
   const int fd = queue_ ? queue_->fd() : -1;
   if (queue_ == nullptr) (void)detail::fail(Status::invalid_state, "%s", kMovedFrom);
@@ -453,33 +453,33 @@ int Client::completion_fd() {
   return fd;
 }
 std::size_t Client::poll() {
-  const detail::NoCancel no_cancel;
+  const detail::PublicCall frame;
   detail::forget_last_error();
   return queue_ ? queue_->poll(options_.reattach) : 0;
 }
 std::size_t Client::drain(std::span<Completed> out) {
-  const detail::NoCancel no_cancel;
+  const detail::PublicCall frame;
   detail::forget_last_error();
   return queue_ ? queue_->drain(out, options_.reattach) : 0;
 }
 void Client::wait(std::uint32_t timeout_ms) {
-  const detail::NoCancel no_cancel;
+  const detail::PublicCall frame;
   detail::forget_last_error();
   if (queue_) queue_->wait(timeout_ms, options_.wait, options_.reattach);
 }
 std::size_t Client::wait_at_least(std::size_t count, std::uint32_t timeout_ms) {
-  const detail::NoCancel no_cancel;
+  const detail::PublicCall frame;
   detail::forget_last_error();
   if (queue_ == nullptr) return 0;
   return queue_->wait_at_least(count, timeout_ms, options_.wait, options_.reattach);
 }
 bool Client::has_completed(std::uint64_t ticket) {
-  const detail::NoCancel no_cancel;
+  const detail::PublicCall frame;
   detail::forget_last_error();
   return queue_ && queue_->has_completed(ticket, options_.reattach);
 }
 Status Client::cancel(std::uint64_t ticket) {
-  const detail::NoCancel no_cancel;
+  const detail::PublicCall frame;
   detail::forget_last_error();
   if (queue_ == nullptr) return detail::fail(Status::invalid_state, "%s", kMovedFrom);
   if (queue_->cancel(ticket, options_.reattach)) return Status::ok;

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "libclient/log.h"
 #include "libclient/take_back.h"
 #include "simm/check.h"
 
@@ -46,10 +47,12 @@ void CoreRegistry::before_fork() {
   registry.mutex_.lock();
   for (Entry& entry : registry.entries_) entry.core->before_fork();
   take_back_before_fork();  // whoever takes pages back may hold a core's lock
+  Log::before_fork();       // and whoever notes something any lock
 }
 
 void CoreRegistry::after_fork_parent() {
   CoreRegistry& registry = instance();
+  Log::after_fork_parent();
   take_back_after_fork();
   for (Entry& entry : registry.entries_) entry.core->after_fork_parent();
   registry.mutex_.unlock();
@@ -57,6 +60,7 @@ void CoreRegistry::after_fork_parent() {
 
 void CoreRegistry::after_fork_child() {
   CoreRegistry& registry = instance();
+  Log::after_fork_child();
   take_back_after_fork();
   for (Entry& entry : registry.entries_) entry.core->after_fork_child();
   registry.mutex_.unlock();

@@ -77,6 +77,14 @@ ErrorScope::~ErrorScope() {
   call_text = before_;
 }
 
+KeptLastError::KeptLastError() noexcept {
+  static_assert(sizeof text_ == sizeof last_error_text);
+  std::memcpy(text_.data(), last_error_text, sizeof last_error_text);
+}
+KeptLastError::~KeptLastError() {
+  std::memcpy(last_error_text, text_.data(), sizeof last_error_text);
+}
+
 void forget_last_error() noexcept {
   last_error_text[0] = '\0';
 }

@@ -6,6 +6,7 @@
 // batch may end in another thread, where the caller would not find them.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <span>
 
@@ -45,6 +46,19 @@ public:
 
 private:
   ErrorText before_;
+};
+
+// Puts the thread's text back at its end: what is called meanwhile has errors of its own.
+class KeptLastError {
+public:
+  KeptLastError() noexcept;
+  ~KeptLastError();
+  KeptLastError(const KeptLastError&) = delete;
+  KeptLastError& operator=(const KeptLastError&) = delete;
+
+private:
+  const ErrorScope nobody_;
+  std::array<char, 512> text_;
 };
 
 void forget_last_error() noexcept;

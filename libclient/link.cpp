@@ -11,6 +11,7 @@
 
 #include "ipc/control_codec.h"
 #include "ipc/futex.h"
+#include "libclient/log.h"
 #include "libclient/request_id.h"
 #include "libclient/units.h"
 #include "simm/version.h"
@@ -56,7 +57,7 @@ void Link::close() noexcept {
     } catch (const std::bad_alloc&) {
       // As above.
     }
-    lost(current->generation());
+    (void)drop(current->generation());
   }
 }
 
@@ -71,15 +72,24 @@ std::string Link::why_detached() const {
 }
 
 void Link::lost(std::uint32_t generation) noexcept {
+  if (!drop(generation)) return;
+  Log::note(LogLevel::warning,
+            "%s: the session with the daemon is lost: calls are unreachable until it is back",
+            socket_path_.c_str());
+}
+
+bool Link::drop(std::uint32_t generation) noexcept {
   std::shared_ptr<Session> gone;  // destroyed behind the lock
   const std::lock_guard lock(session_mutex_);
   std::uint32_t expected = generation;
-  if (generation != 0 &&
-      generation_.compare_exchange_strong(expected, 0, std::memory_order_seq_cst)) {
-    gone = std::move(session_);
-    session_.reset();
-    next_try_ns_.store(0, std::memory_order_relaxed);
+  if (generation == 0 ||
+      !generation_.compare_exchange_strong(expected, 0, std::memory_order_seq_cst)) {
+    return false;
   }
+  gone = std::move(session_);
+  session_.reset();
+  next_try_ns_.store(0, std::memory_order_relaxed);
+  return true;
 }
 
 bool Link::ready_to_set_up() noexcept {
@@ -122,7 +132,10 @@ bool Link::try_attach(std::uint64_t deadline_ns) noexcept {
                          std::memory_order_relaxed);
       {
         const std::lock_guard text_lock(session_mutex_);
-        why_detached_ = attempt_->error().context;
+        const std::string& why = attempt_->error().context;
+        // Tried again and again, and told once.
+        if (why_detached_ != why) Log::note(LogLevel::warning, "no session: %s", why.c_str());
+        why_detached_ = why;
       }
       attempt_.reset();
       attempt_running_.store(false, std::memory_order_relaxed);
@@ -178,7 +191,9 @@ void Link::publish(std::shared_ptr<Session> session) {
     session_ = std::move(session);
     why_detached_.clear();
   }
-  attaches_.fetch_add(1, std::memory_order_relaxed);
+  if (attaches_.fetch_add(1, std::memory_order_relaxed) != 0) {
+    Log::note(LogLevel::info, "%s: another session with a daemon is there", socket_path_.c_str());
+  }
   forked_.store(false, std::memory_order_relaxed);
   generation_.store(generation, std::memory_order_release);
 }

@@ -89,6 +89,8 @@ public:
   static constexpr std::uint64_t kGrantedWaitNs = 20'000'000;
 
 private:
+  // lost(), of whoever gives it up on purpose. False: that session is not in use.
+  bool drop(std::uint32_t generation) noexcept;
   bool try_attach(std::uint64_t deadline_ns) noexcept;
   void start_attempt(std::uint64_t now_ns);
   // Steps the attempt until it ends or the time has passed. True: attached.

@@ -4,7 +4,7 @@
 
 #include "libclient/core.h"
 #include "libclient/last_error.h"
-#include "libclient/no_cancel.h"
+#include "libclient/log.h"
 #include "libclient/region_record.h"
 
 namespace simm {
@@ -47,7 +47,7 @@ bool Region::valid() const noexcept {
 }
 
 Outcome Region::deregister() {
-  const detail::NoCancel no_cancel;
+  const detail::PublicCall frame;
   detail::forget_last_error();
   if (!record_) return Done{};
   Outcome outcome = record_->core().deregister(*record_);

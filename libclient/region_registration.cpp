@@ -1,6 +1,9 @@
 #include "libclient/region_registration.h"
 
+#include <cinttypes>
 #include <string>
+
+#include "libclient/log.h"
 
 namespace simm::detail {
 namespace {
@@ -55,6 +58,9 @@ Expected<std::optional<RegionRequest>> take_reply(RegionRecord& record, std::uin
   // The daemon sees a memory file, and says that this process had better copy.
   const bool may_share = memory.wish == RegionKind::shared && reply.status == Status::ok;
   if (memory.wish == RegionKind::automatic || may_share || restoring) {
+    Log::note(restoring ? LogLevel::warning : LogLevel::info,
+              "region '%s' of %" PRIu64 " bytes: from now on libsimm copies: %s",
+              memory.name.c_str(), memory.length, reason.c_str());
     return std::optional<RegionRequest>();
   }
   const bool gpu = memory.wish == RegionKind::gpu;

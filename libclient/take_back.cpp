@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <mutex>
 
+#include "libclient/log.h"
 #include "libclient/memory_map.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -67,6 +68,11 @@ bool take_back(RegionRecord& region, std::uint64_t offset, std::uint64_t length)
   const std::uint64_t first = (base + offset) / page * page;
   const std::uint64_t last = (base + offset + length + page - 1) / page * page;
   try {
+    if (!region.taken_back()) {
+      Log::note(LogLevel::warning,
+                "region '%s' of %" PRIu64 " bytes: from now on libsimm copies: %s",
+                memory.name.c_str(), memory.length, kReason);
+    }
     region.become_staged(kReason, true);
   } catch (const std::bad_alloc&) {
     return false;

@@ -58,6 +58,14 @@ const char* simm_last_error(void);
 /* Version of the library at run time, for instance "0.1.0". Static storage. */
 const char* simm_version(void);
 
+enum simm_log_level { SIMM_LOG_INFO = 0, SIMM_LOG_WARNING = 1 };
+typedef void (*simm_log_callback)(void* context, int level, const char* text);
+/* What no call returns: that a session is lost, another one attached, memory copied from now on.
+ * One callback for the process; NULL: none. Called at the end of a call, in its thread, while no
+ * lock of the library is held; `text` is one line, and valid for that time. As simm::set_log(),
+ * whose header (simm/log.h) says more. Must not throw. */
+void simm_set_log(simm_log_callback callback, void* context);
+
 /* --- client ------------------------------------------------------------------------------------
  */
 

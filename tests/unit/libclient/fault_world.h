@@ -55,6 +55,9 @@ struct World {
   std::optional<Client> client;
 };
 
+// Longer than anything that a test waits for takes.
+inline constexpr std::uint32_t kLongMs = 120'000;
+
 inline CallOptions within(std::uint32_t timeout_ms) {
   CallOptions options;
   options.timeout_ms = timeout_ms;

@@ -25,8 +25,6 @@ using simm::CallReport;
 using simm::Completed;
 using simm::PageEnd;
 
-constexpr std::uint32_t kLongMs = 120'000;
-
 // Keys to ask for, of which the one in the middle is refused by the library.
 struct Asked {
   explicit Asked(std::size_t count) : names(count), results(count), user_data(count) {

@@ -15,8 +15,6 @@ namespace fault_test {
 
 using simm::Completed;
 
-constexpr std::uint32_t kLongMs = 120'000;
-
 // Batches that the daemon has taken and does not answer.
 struct HeldBatches {
   explicit HeldBatches(World& world, std::size_t count, const Client::Callback& callback = {})
