@@ -11,15 +11,20 @@ using nlohmann::ordered_json;
 
 namespace {
 
-// A port that is not opened has no rail, and all its bytes are 0.
+// A port that is not used has no rail, and all its bytes are 0.
 void add_rail(ordered_json& row, const std::vector<transport::RailProgress>& rails) {
   const std::string name =
-      row.at("nic").get<std::string>() + "/" + std::to_string(row.at("port").get<std::uint32_t>());
+      row.at("nic").get<std::string>() + "/" +
+      // A device that is missing has no ports: its first one is waited for.
+      std::to_string(std::max<std::uint32_t>(row.at("port").get<std::uint32_t>(), 1));
   const auto found = std::find_if(rails.begin(), rails.end(),
                                   [&name](const auto& rail) { return rail.name == name; });
-  const bool is_opened = found != rails.end();
-  const transport::RailProgress progress = is_opened ? *found : transport::RailProgress{};
-  row["rail"] = is_opened ? found - rails.begin() : -1;
+  const bool is_known = found != rails.end();
+  const transport::RailProgress progress = is_known ? *found : transport::RailProgress{.state = {}};
+  const bool is_rail = is_known && progress.state != "unusable";
+  row["rail"] = is_rail ? found - rails.begin() : -1;
+  row["rail_state"] = progress.state;
+  row["rail_trouble"] = progress.trouble;
   row["registered_bytes"] = progress.registered_bytes;
   row["waiting_bytes"] = progress.waiting_bytes();
   row["failed_bytes"] = progress.failed_bytes;

@@ -67,11 +67,10 @@ Expected<std::unique_ptr<DataAgentRdma>> DataAgentRdma::make(const Setup& setup)
   return made;
 }
 
-// A device may have shorter completion queues than all links would need: then it takes fewer.
 Outcome DataAgentRdma::make_ports(const Setup& setup, Ports& ports) {
   for (transport::RdmaDevice* rail : setup.rails) {
     const std::uint32_t wanted = kRdmaLinksMax * (transport::kWorksMax + transport::kReceives);
-    auto port = rail->make_port(std::min(wanted, rail->info().completions_max));
+    auto port = rail->make_port(wanted);
     if (!port) return std::move(port).error();
     Outcome watched = waiter_.watch((*port)->event_descriptor(), *this);
     if (!watched) return watched;

@@ -11,11 +11,12 @@ namespace simm {
 namespace {
 
 using transport::RailSet;
+using transport::RailState;
 
 transport::RdmaDeviceConfig device_config(const base::Config& config, const transport::Nic& nic) {
   transport::RdmaDeviceConfig result;
   result.device = nic.device;
-  result.port = nic.port;
+  result.port = std::max<std::uint32_t>(nic.port, 1);  // 0: of one that is missing
   result.gid_index = config.rdma.gid_index;
   result.partition_key_index = static_cast<std::uint16_t>(config.rdma.partition_key_index);
   result.service_level = static_cast<std::uint8_t>(config.rdma.service_level);
@@ -25,6 +26,24 @@ transport::RdmaDeviceConfig device_config(const base::Config& config, const tran
   result.mtu_bytes = static_cast<std::uint16_t>(config.rdma.mtu_bytes);
   result.relaxed_ordering = config.rdma.relaxed_ordering;
   return result;
+}
+
+// The ports that become rails: all that are chosen, or of too many those that are up, first.
+std::vector<std::size_t> chosen(const std::vector<transport::Nic>& nics) {
+  std::vector<std::size_t> all;
+  for (std::size_t i = 0; i < nics.size(); ++i) {
+    if (nics[i].is_chosen) all.push_back(i);
+  }
+  if (all.size() <= transport::kRailsMax) return all;
+  std::stable_partition(all.begin(), all.end(),
+                        [&nics](std::size_t i) { return nics[i].is_usable(); });
+  all.resize(transport::kRailsMax);
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+std::string name_of(const transport::RdmaDevice& rail) {
+  return rail.info().device + "/" + std::to_string(rail.info().port);
 }
 
 RailSet all_rails(std::size_t count) noexcept {
@@ -44,43 +63,89 @@ Expected<std::unique_ptr<RdmaRails>> RdmaRails::open(
     trouble = problem;
   }
   std::unique_ptr<RdmaRails> made(new RdmaRails());
+  std::vector<transport::Nic> all = nics.nics();
   std::vector<std::size_t> rails;
-  for (std::size_t i = 0; i < nics.nics().size(); ++i) {
-    const transport::Nic& nic = nics.nics()[i];
-    if (!nic.is_usable() || rails.size() == transport::kRailsMax) continue;
-    const transport::RailCounters counters(environment.counters, rails.size());
-    const transport::QueuePairReaperReport report{&environment.log, counters.ends_refused,
-                                                  counters.ends_given_up};
-    auto device = transport::VerbsDevice::open(device_config(config, nic), report);
-    if (!device) {
-      trouble = device.error().context;
-      environment.log.warning("rdma", "a port is not used", {{"why", trouble}});
-      continue;
-    }
-    environment.log.info("rdma", "port",
-                         {{"device", (*device)->info().device},
-                          {"port", (*device)->info().port},
-                          {"gid", transport::gid_text((*device)->address().gid)},
-                          {"mtu", (*device)->address().mtu_bytes}});
-    made->devices_.push_back(std::move(*device));
-    made->traits_.push_back({nic.speed_mbit_s, nic.numa_node});
-    rails.push_back(i);
+  for (const std::size_t i : chosen(all)) {
+    const std::size_t before = made->devices_.size();
+    made->add(config, all[i], environment.log, environment.counters);
+    if (made->devices_.size() > before) rails.push_back(i);
   }
-  if (rails.empty()) {
-    if (!is_required) return std::unique_ptr<RdmaRails>();
+  const auto is_open = [](const auto& device) { return device->state() == RailState::open; };
+  const bool any_open = std::any_of(made->devices_.begin(), made->devices_.end(), is_open);
+  if (is_required && !any_open) {
+    for (const transport::RailProgress& rail : made->unusable_) trouble = rail.trouble;
+    for (const auto& device : made->devices_) trouble = device->trouble();
     return Error{Status::unsupported, "rdma.mode = require: no RDMA port can be used" +
                                           (trouble.empty() ? "" : ": " + trouble) +
                                           "; simmctl nics lists them, \"auto\" goes on without"};
   }
+  if (rails.empty()) return std::unique_ptr<RdmaRails>();
   made->registrar_ = std::make_unique<transport::ChunkRegistrar>(transport::RegistrarConfig{},
                                                                  made->devices(), environment);
-  made->regions_ = std::make_unique<transport::RegionNics>(*made->registrar_, nics, rails);
+  // A port that opens later is near to its memory as well.
+  for (const std::size_t i : rails) all[i].state = transport::NicState::active;
+  made->regions_ = std::make_unique<transport::RegionNics>(
+      *made->registrar_, transport::NicTable(all, nics.gpus(), nics.nodes()), rails);
+  for (std::uint32_t rail = 0; rail < made->devices_.size(); ++rail) {
+    if (!is_open(made->devices_[rail])) made->registrar_->close_rail(rail);
+  }
   Outcome started = made->registrar_->start();
   if (!started) return std::move(started).error();
   return made;
 }
 
+void RdmaRails::add(const base::Config& config, const transport::Nic& nic, base::Log& log,
+                    base::CounterSet& counters) {
+  const transport::RailCounters counted(counters, devices_.size());
+  const transport::QueuePairReaperReport report{&log, counted.ends_refused, counted.ends_given_up};
+  const transport::RdmaDeviceConfig wanted = device_config(config, nic);
+  const auto open = [wanted, report]() -> Expected<std::unique_ptr<transport::RdmaDevice>> {
+    auto opened = transport::VerbsDevice::open(wanted, report);
+    if (!opened) return std::move(opened).error();
+    return std::unique_ptr<transport::RdmaDevice>(std::move(*opened));
+  };
+  auto rail = std::make_unique<transport::RailDevice>(transport::RailDeviceSetup{
+      wanted.device, wanted.port, open, log, counted.is_open, counted.lost});
+  Outcome opened = rail->open();
+  if (!opened && opened.error().status == Status::unsupported) {
+    unusable_.push_back({.name = name_of(*rail), .state = "unusable", .trouble = rail->trouble()});
+    return;
+  }
+  // A link that is down has no speed yet: as fast as the others.
+  std::uint64_t speed = nic.speed_mbit_s;
+  for (const transport::RailTraits& other : traits_) {
+    if (nic.state != transport::NicState::active) speed = std::max(speed, other.speed);
+  }
+  traits_.push_back({speed, nic.numa_node});
+  devices_.push_back(std::move(rail));
+}
+
+Outcome RdmaRails::start(const std::function<void()>& changed) {
+  for (std::uint32_t rail = 0; rail < devices_.size(); ++rail) {
+    Outcome started =
+        devices_[rail]->start({changed, [this, rail] { registrar_->close_rail(rail); },
+                               [this, rail] { registrar_->open_rail(rail); }});
+    if (!started) return started;
+  }
+  return Done{};
+}
+
+void RdmaRails::stop() noexcept {
+  for (const auto& device : devices_) device->stop();
+}
+
+std::vector<transport::RailProgress> RdmaRails::progress() const {
+  std::vector<transport::RailProgress> all = registrar_->progress();
+  for (std::size_t rail = 0; rail < all.size(); ++rail) {
+    all[rail].state = transport::rail_state_name(devices_[rail]->state());
+    all[rail].trouble = devices_[rail]->trouble();
+  }
+  all.insert(all.end(), unusable_.begin(), unusable_.end());
+  return all;
+}
+
 RdmaRails::~RdmaRails() {
+  stop();
   pool_range_.reset();
   if (registrar_ != nullptr) registrar_->stop();
 }

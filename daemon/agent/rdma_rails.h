@@ -1,10 +1,12 @@
-// RdmaRails: the RDMA ports that this daemon uses, opened, and all memory that is registered with
-// them: regions of clients, the pool, the memory of shared reads. A rail is one of those ports, and
-// its number here is its number everywhere. Owned by DataDaemon; outlives data agents and regions.
+// RdmaRails: the RDMA ports that this daemon uses, and all memory that is registered with them:
+// regions of clients, the pool, the memory of shared reads. A rail is one of those ports, and its
+// number here is its number everywhere. Those that can not be opened now are rails, too: they open
+// when their link comes up. Owned by DataDaemon; outlives data agents and regions.
 // Thread: control and registrar; local() and remote() any data agent.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,6 +14,7 @@
 
 #include "daemon/base/config.h"
 #include "daemon/transport/rdma/device/nic_table.h"
+#include "daemon/transport/rdma/device/rail_device.h"
 #include "daemon/transport/rdma/device/rdma_device.h"
 #include "daemon/transport/rdma/rdma_config.h"
 #include "daemon/transport/rdma/registration/chunk_registrar.h"
@@ -23,12 +26,17 @@ namespace simm {
 class RdmaRails final : public transport::MemoryKeys {
 public:
   // `nics`: of this host, as the configuration has chosen them. Null: rdma.mode is off, or "auto"
-  // and no port can be used (the log says why). Errors: "require", and no port can be used, or the
-  // configuration names one that is not there.
+  // and no port will ever be used (the log says why). Errors: "require", and no port can be used
+  // now, or the configuration names one that is not there.
   static Expected<std::unique_ptr<RdmaRails>> open(
       const base::Config& config, const transport::NicTable& nics,
       const transport::RegistrarEnvironment& environment);
   ~RdmaRails() override;
+  // Ports open and end by themselves from here on; `changed` is called then, on threads of theirs.
+  // Once, when the data agents have their ports. Errors: out_of_memory (no thread).
+  Outcome start(const std::function<void()>& changed);
+  // Before the data agents go.
+  void stop() noexcept;
 
   [[nodiscard]] std::vector<transport::RdmaDevice*> devices() const;
   // By rail, speeds in Mbit/s.
@@ -44,9 +52,8 @@ public:
   [[nodiscard]] transport::KeysFound pool_keys(std::size_t rail) const noexcept;
   // Memory of this daemon that other daemons read and write for it; it goes before its end.
   [[nodiscard]] std::unique_ptr<transport::RegisteredRange> add_own(std::span<std::byte> memory);
-  [[nodiscard]] std::vector<transport::RailProgress> progress() const {
-    return registrar_->progress();
-  }
+  // By rail; behind them ports that are none, because they can not be used.
+  [[nodiscard]] std::vector<transport::RailProgress> progress() const;
 
   [[nodiscard]] std::size_t local(
       std::uint16_t rail, std::byte* at, std::uint64_t bytes,
@@ -60,8 +67,12 @@ public:
 
 private:
   RdmaRails() = default;
+  // The rail of a port, opened if that is possible now.
+  void add(const base::Config& config, const transport::Nic& nic, base::Log& log,
+           base::CounterSet& counters);
 
-  std::vector<std::unique_ptr<transport::RdmaDevice>> devices_;
+  std::vector<std::unique_ptr<transport::RailDevice>> devices_;
+  std::vector<transport::RailProgress> unusable_;
   std::vector<transport::RailTraits> traits_;
   std::unique_ptr<transport::ChunkRegistrar> registrar_;
   std::unique_ptr<transport::RegionNics> regions_;

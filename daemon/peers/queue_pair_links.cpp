@@ -10,6 +10,9 @@
 #include "daemon/transport/rdma/device/rail_choice.h"
 
 namespace simm::control {
+
+using transport::RailState;
+
 namespace {
 
 // A mailbox is full only while its agent has no turns.
@@ -18,6 +21,8 @@ constexpr base::TimeNs kDeliverRetryNs = 5 * base::kNsPerMs;
 constexpr std::size_t kJobsMax = 1 << 16;
 // A server that is full takes a place from another daemon, which the next attempt finds.
 constexpr std::uint32_t kFullAnswersTold = 4;
+// A server that registers a large pool, or whose ports are out, is asked less and less often.
+constexpr std::uint32_t kLateAnswersMax = 10;
 
 // Whose turn a job of that rail takes: it has a thread of its own.
 std::uint64_t turn_of(std::size_t rail) {
@@ -40,6 +45,7 @@ QueuePairLinks::QueuePairLinks(ClusterAccess& access, base::Log& log, QueuePairS
       counters_(access.counters) {
   std::vector<std::uint64_t> turns;
   for (std::size_t rail = 0; rail < setup_.rails.size(); ++rail) turns.push_back(turn_of(rail));
+  for (const transport::RdmaDevice* rail : setup_.rails) rail_states_.push_back(rail->state());
   if (is_used()) threads_.start(turns);
 }
 
@@ -82,19 +88,76 @@ void QueuePairLinks::share(std::size_t agent) {
   const auto wanted =
       static_cast<std::size_t>(std::count_if(routes_.begin(), routes_.end(), is_of_agent));
   const std::size_t rails = setup_.rails.size();
-  const RailShare share = share_rails(wanted, rails, setup_.agents[agent].room);
+  const auto open = std::count(rail_states_.begin(), rail_states_.end(), RailState::open);
+  const std::size_t usable = std::max<std::size_t>(static_cast<std::size_t>(open), 1);
+  const RailShare share = share_rails(wanted, usable, setup_.agents[agent].room);
   std::size_t place = 0;
   for (auto& [number, route] : routes_) {
     if (route.agent != agent) continue;
-    const std::size_t count = place++ < share.shards ? share.rails : 0;
+    std::size_t left = place++ < share.shards ? share.rails : 0;
     for (std::size_t i = 0; i < rails; ++i) {
       // Each route begins with another rail: together they use all of them.
       const std::size_t rail = (number + i) % rails;
       std::uint64_t& link = route.links[rail];
-      if (i < count && link == 0) dial(route, rail);
-      if (i >= count && link != 0) retire(links_.find(std::exchange(link, 0)));
+      const bool is_its = left > 0 && may_use(rail, link);
+      if (is_its) --left;
+      if (is_its && link == 0) dial(route, rail);
+      if (!is_its && link != 0) retire(links_.find(std::exchange(link, 0)));
     }
   }
+}
+
+// What is connected may survive that its port's link is down for a moment.
+bool QueuePairLinks::may_use(std::size_t rail, std::uint64_t link) const {
+  if (is_open(rail)) return true;
+  const bool is_connected = link != 0 && links_.at(link).state == State::open;
+  return is_connected && rail_states_[rail] == RailState::down;
+}
+
+void QueuePairLinks::forget(std::uint64_t id) {
+  for (auto& [number, route] : routes_) {
+    for (std::uint64_t& link : route.links) {
+      if (link == id) link = 0;
+    }
+  }
+}
+
+void QueuePairLinks::look_at_rails() {
+  std::vector<RailState> now;
+  for (const transport::RdmaDevice* rail : setup_.rails) now.push_back(rail->state());
+  if (now == rail_states_) return;
+  rail_states_ = now;
+  for (std::size_t agent = 0; agent < setup_.agents.size(); ++agent) share(agent);
+  std::vector<std::uint64_t> over;
+  for (auto& [id, link] : links_) {
+    // One that has chosen no rail yet has no address either.
+    if (link.is_outgoing || !link.has_place || is_open(link.rail)) continue;
+    const bool is_connected = link.state == State::open;
+    if (is_connected && rail_states_[link.rail] == RailState::down) continue;
+    if (!is_connected) over.push_back(id);
+    if (is_connected) link.channel.reset();
+    if (is_connected) drop(id, link);
+  }
+  for (const std::uint64_t id : over) give_up(id, "the port is not open any more");
+}
+
+std::size_t QueuePairLinks::place_of(std::size_t rail) const noexcept {
+  const auto end = rail_states_.begin() + static_cast<std::ptrdiff_t>(rail);
+  return static_cast<std::size_t>(std::count(rail_states_.begin(), end, RailState::open));
+}
+
+std::optional<std::size_t> QueuePairLinks::rail_to(const transport::QueuePairAddress& far,
+                                                   std::size_t place) const {
+  std::vector<std::size_t> rails;
+  std::vector<transport::QueuePairAddress> addresses;
+  for (std::size_t rail = 0; rail < setup_.rails.size(); ++rail) {
+    if (!is_open(rail)) continue;
+    rails.push_back(rail);
+    addresses.push_back(setup_.rails[rail]->address());
+  }
+  const auto chosen = transport::choose_rail(addresses, far, place);
+  if (!chosen) return std::nullopt;
+  return rails[*chosen];
 }
 
 void QueuePairLinks::dial(Route& route, std::size_t rail) {
@@ -217,7 +280,7 @@ void QueuePairLinks::on_made(std::uint64_t id, Link& link, Made made) {
   QueuePairOffer said{link.made->queue_pair->address(), {}};
   // Rails that look alike may be networks of their own: another one is tried after a silence.
   if (link.says_place) {
-    said.place = static_cast<std::uint8_t>((link.rail + link.silences) % kRailPlaces);
+    said.place = static_cast<std::uint8_t>((place_of(link.rail) + link.silences) % kRailPlaces);
   }
   const QueuePairMessage offer = encode_offer(said);
   if (link.channel == nullptr || link.channel->send(offer) != Status::ok) {
@@ -284,7 +347,10 @@ void QueuePairLinks::take_answer(std::uint64_t id, Link& link, std::span<const s
     const bool may_pass = link.full_answers < kFullAnswersTold || has_another(id, link);
     const bool is_usual = answer->refusal == QueuePairRefusal::not_ready || (is_full && may_pass);
     if (!is_usual) tell("no RDMA with " + link.dialer->target().key + ": " + why);
-    return give_up(id, why, is_full ? setup_.room_wait_ns : 0);
+    const bool is_late = answer->refusal == QueuePairRefusal::not_ready;
+    if (is_late) link.late_answers = std::min(link.late_answers + 1, kLateAnswersMax);
+    const base::TimeNs late_ns = setup_.room_wait_ns * link.late_answers / kLateAnswersMax;
+    return give_up(id, why, is_full ? setup_.room_wait_ns : is_late ? late_ns : 0);
   }
   const auto made = std::make_shared<std::unique_ptr<transport::RdmaLink>>(std::move(link.made));
   run(
@@ -302,10 +368,13 @@ void QueuePairLinks::take_offer(std::uint64_t id, Link& link, std::span<const st
   if (!offer) return give_up(id, "an offer that is not that of a daemon");
   const transport::QueuePairAddress& far = offer->address;
   const std::size_t place = offer->place ? *offer->place : static_cast<std::size_t>(id);
-  std::vector<transport::QueuePairAddress> own;
-  for (const transport::RdmaDevice* device : setup_.rails) own.push_back(device->address());
-  const auto rail = transport::choose_rail(own, far, place);
-  if (!rail) return refuse(id, link, QueuePairRefusal::no_rail);
+  const auto rail = rail_to(far, place);
+  if (!rail) {
+    // Those that are not open now may be the ones.
+    const bool are_open = std::all_of(rail_states_.begin(), rail_states_.end(),
+                                      [](RailState state) { return state == RailState::open; });
+    return refuse(id, link, are_open ? QueuePairRefusal::no_rail : QueuePairRefusal::not_ready);
+  }
   if (!admits(link)) return refuse(id, link, QueuePairRefusal::no_room);
   link.rail = *rail;
   const transport::KeysFound keys = setup_.pool_keys(*rail);
@@ -398,7 +467,7 @@ void QueuePairLinks::on_connected(std::uint64_t id, Link& link, Made made) {
     return give_up(id, "the data agent takes no more connections now");
   }
   link.state = State::open;
-  link.full_answers = 0;
+  link.full_answers = link.late_answers = 0;
   link.trouble.clear();
   if (!link.is_outgoing && link.channel->send(answer) != Status::ok) drop(id, link);
 }
@@ -438,6 +507,13 @@ void QueuePairLinks::give_up(std::uint64_t id, const std::string& why, base::Tim
     links_.erase(found);
     return;
   }
+  if (!is_open(link.rail)) {
+    // Its agent gets another one when it is, and over another rail until then.
+    const std::size_t agent = link.agent;
+    forget(id);
+    links_.erase(found);
+    return share(agent);
+  }
   link.attempt.reset();
   link.channel.reset();
   link.deadline.reset();
@@ -448,6 +524,7 @@ void QueuePairLinks::give_up(std::uint64_t id, const std::string& why, base::Tim
 
 void QueuePairLinks::deliver() {
   if (alive_ == nullptr) return;
+  look_at_rails();
   for (const AgentQueuePairs& agent : setup_.agents) {
     for (transport::RdmaLinkMailbox* box : {agent.outgoing, agent.incoming}) {
       if (box == nullptr) continue;

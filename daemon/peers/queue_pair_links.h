@@ -6,6 +6,9 @@
 // other end, and one that broke is made anew with back-off. Until then, and where it does not work,
 // requests go over TCP.
 //
+// A port comes and goes (rail_device.h). One that is not open connects nobody, in no direction;
+// when its device has gone, all that is on it ends.
+//
 // What a device does may take long, so it is done on threads of this object's own, one for each
 // rail: a port that is sick keeps no other one waiting. Where a port is in its network is read anew
 // for each queue pair.
@@ -58,7 +61,8 @@ struct QueuePairSetup {
   // For what the other end has to do: answer an offer, make one when it has connected, hang up
   // when it was refused. Its device may be slow.
   base::TimeNs patience_ns = 5 * base::kNsPerSecond;
-  // Before the next attempt at a server that has no room; up to twice as long.
+  // Before the next attempt at a server that has no room; up to twice as long. One that is not
+  // ready is asked sooner at first, and then as seldom.
   base::TimeNs room_wait_ns = 5 * base::kNsPerSecond;
 };
 
@@ -80,7 +84,7 @@ public:
   // A connection of that purpose that another daemon dialled, its hello over.
   void take(ipc::UniqueFd socket, const cluster::HelloResult& hello, AskingDaemons::Link owned);
 
-  // Takes what the data agents have said. Call it when the bell rings.
+  // Takes what the data agents have said, and looks at the rails. Call it when the bell rings.
   void deliver();
   void stop();
 
@@ -122,6 +126,7 @@ private:
     bool has_place = false;             // incoming: it was admitted
     std::string ends_for;               // incoming: the requester who gets its place
     std::uint32_t full_answers = 0;     // outgoing: how often in a row the server had no room
+    std::uint32_t late_answers = 0;     // ... and how often it was not ready
     bool says_place = false;            // outgoing: the server knows places
     std::size_t silences = 0;           // outgoing: how often its far end did not answer
     std::string trouble;                // why there was none the last time
@@ -153,9 +158,22 @@ private:
   void on_message(ClusterChannel& channel, std::span<const std::byte> payload) override;
   void on_closed(ClusterChannel& channel, const Error& cause) override;
 
+  void look_at_rails();
+  [[nodiscard]] bool is_open(std::size_t rail) const noexcept {
+    return rail_states_[rail] == transport::RailState::open;
+  }
+  // Its place among the rails that are open.
+  [[nodiscard]] std::size_t place_of(std::size_t rail) const noexcept;
+  // The open one that reaches that end.
+  [[nodiscard]] std::optional<std::size_t> rail_to(const transport::QueuePairAddress& far,
+                                                   std::size_t place) const;
   // Gives the routes of that agent their shares of its room.
   void share(std::size_t agent);
+  // Whether a route keeps that link, or may have one, over that rail.
+  [[nodiscard]] bool may_use(std::size_t rail, std::uint64_t link) const;
   void dial(Route& route, std::size_t rail);
+  // Its route has no link there any more.
+  void forget(std::uint64_t id);
   // No other attempt; what is open ends.
   Links::iterator retire(Links::iterator at);
   // Another link of the same route works.
@@ -196,6 +214,7 @@ private:
   std::deque<Result> results_;
   JobThread threads_;  // after what they fill
   Links links_;
+  std::vector<transport::RailState> rail_states_;  // as this object knows them
   std::map<std::uint64_t, Route> routes_;
   std::uint64_t next_route_ = 0;
   std::uint64_t next_link_;

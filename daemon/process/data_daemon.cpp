@@ -189,6 +189,7 @@ struct DataDaemon::Parts {
     closers.stop();
     sealers.stop();
     if (data != nullptr) data->stop();
+    if (rails != nullptr) rails->stop();
   }
 
   NodeOptions options;
@@ -327,6 +328,7 @@ Expected<std::unique_ptr<DataDaemon>> DataDaemon::create(NodeOptions options) {
 
   Outcome done = made->join_cluster();
   if (done) done = p.data->start();
+  if (done && p.rails != nullptr) done = p.rails->start([&p] { p.bell.wake_control(); });
   if (done) done = made->listen();
   if (!done) return std::move(done).error();
   return made;

@@ -102,6 +102,7 @@ restart() { # NAME: killed, and there again
   start "$1" storage
 }
 registered() { counter node registered_bytes rdma.rail; }
+as_registered() { [ "$(registered)" = "$1" ]; }
 
 all_open="node and storage daemons have two queue pairs each"
 eventually "$all_open" queue_pairs 4
@@ -122,14 +123,60 @@ wait_for_all "its queue pairs are back"
 unrest 2 blink 2 veth0 veth2
 replay "both cables are out for a while" 40
 wait_for_all "all queue pairs are back"
+rail_is() { # RAIL STATE: of the node
+  [ "$(ask node nics | python3 -c 'import json, sys
+print(*(n["rail_state"] for n in json.load(sys.stdin) if n["rail"] == int(sys.argv[1])))' \
+    "$1")" = "$2" ]
+}
+gid_index() { # ADDRESS: where rxe0 has it
+  local hex
+  hex=$(printf '%02x%02x:%02x%02x' ${1//./ })
+  grep -l "ffff:$hex$" /sys/class/infiniband/rxe0/ports/1/gids/* | head -1 | xargs -r basename
+}
+move_gid() { # of rxe0, to another index
+  local before
+  before=$(gid_index 10.77.0.1)
+  ip address del 10.77.0.1/24 dev veth0
+  ip address add 10.77.9.1/24 dev veth0
+  ip address add 10.77.0.1/24 dev veth0
+  ip route replace 10.77.0.2 dev veth0 src 10.77.0.1 table 101
+  [ "$(gid_index 10.77.0.1)" != "$before" ] || bad "the GID of 10.77.0.1 stays at $before"
+  blink 2 veth0
+  ip route replace 10.77.0.2 dev veth0 src 10.77.0.1 table 101
+}
+unrest 2 move_gid
+replay "an address comes back at another index" 40
+wait_for_all "queue pairs are made with the new index"
+new_device() { # DEVICE NETWORK_DEVICE: deleted, and made again
+  rdma link del "$1" && rdma link add "$1" type rxe netdev "$2"
+}
+lost() { # NAME COUNT: so often it has seen a device go
+  [ "$(counter "$1" lost rdma.rail)" = "$2" ]
+}
+unrest 2 new_device rxe0 veth0
+replay "the node's device is taken out and comes back" 40
+eventually "the node has noticed" lost node 1
+wait_for_all "a device that comes back has its queue pairs"
+unrest 2 new_device rxe1 veth1
+replay "the device of the storage daemons is taken out and comes back" 40
+eventually "they have noticed" lost storage-1 1
+wait_for_all "a device that comes back knows the pool"
+kill "$(cat $run/node.pid)"
+wait "$(cat $run/node.pid)" 2>/dev/null
+cables down veth0
+start node node
+eventually "a node starts while one of its links is down" queue_pairs 2
+eventually "and says so" rail_is 0 waiting
+cables up veth0
+wait_for_all "a link that comes up late is used"
+eventually "and says that it is open" rail_is 0 open
 unrest 2 restart storage-1
 replay "a storage daemon is killed in the middle" 40
 wait_for_all "its successor has queue pairs"
 unrest 2 pkill -KILL simm-bench
 "$bin/simm-bench" replay --daemon "$run/node/simm.sock" --model deepseek-r1 --scale 64 \
   --requests 40 --processes 2 --pool-bytes $((96 << 20)) >/dev/null 2>&1
-as_before() { [ "$(registered)" = "$before" ]; }
-eventually "regions of killed clients are deregistered" as_before
+eventually "regions of killed clients are deregistered" as_registered "$before"
 replay "after all that"
 
 client() { timeout $patience_s "$bin/rdma_client" "$run/node/simm.sock" "$@" 2>&1; }

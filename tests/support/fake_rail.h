@@ -26,6 +26,8 @@ struct Knobs {
   std::atomic<bool> takes_no_more{false};  // queue pairs are refused
   std::atomic<bool> refuses_to_connect{false};
   std::atomic<bool> is_down{false};
+  std::atomic<RailState> state{RailState::open};
+  std::atomic<DeviceEvent> event{DeviceEvent::none};
   std::atomic<std::uint8_t> network{0};   // of its address, from the next refresh() on
   std::atomic<bool> hangs{false};         // whoever connects waits until it does not
   std::atomic<std::uint32_t> waiting{0};  // ... so many
@@ -80,7 +82,7 @@ private:
   const RdmaDevice& device_;
 };
 
-class FakeRail final : public RdmaDevice {
+class FakeRail : public RdmaDevice {
 public:
   // With the IPv4 address 10.0.`network`.`host`.
   FakeRail(std::uint8_t network, std::uint8_t host, bool is_ethernet = true) {
@@ -101,6 +103,10 @@ public:
     const std::lock_guard<std::mutex> lock(mutex_);
     address_.gid[14] = knobs.network;
     return Done{};
+  }
+  [[nodiscard]] RailState state() const noexcept override { return knobs.state; }
+  [[nodiscard]] DeviceEvent take_event() noexcept override {
+    return knobs.event.exchange(DeviceEvent::none);
   }
   Expected<std::unique_ptr<Registration>> register_memory(const MemoryRange&,
                                                           RemoteAccess) override {

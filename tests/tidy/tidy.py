@@ -76,6 +76,8 @@ DATA_PATH = ("daemon/session/", "daemon/engine/", "daemon/transport/", "daemon/s
 # Inside those, yet with threads of their own, on which no data agent waits while links are in use.
 OFF_DATA_PATH = ("daemon/transport/rdma/registration/chunk_registrar.",
                  "daemon/transport/rdma/device/queue_pair_reaper.",
+                 "daemon/transport/rdma/device/rail_device.",
+                 "daemon/transport/rdma/device/rail_port.",  # its polling takes none
                  "daemon/transport/rdma/device/verbs_device.")
 # A class lies in at most two sources. These lie in more; each has to become several nouns.
 CLASS_SOURCES_MAX = 2

@@ -134,8 +134,9 @@ class Ctl(unittest.TestCase):
         self.assertIn("no GPU at 0000:1b:00.0", row["problem"])
         self.assertIn(f"nics: {NO_NIC}: this host has no", (self.daemon.path / "log").read_text())
         text = self.daemon.ctl("nics").stdout.decode().splitlines()
-        self.assertRegex(text[0], r"^nic +port .* used +rail +registered_bytes +waiting_bytes "
-                                  r"+failed_bytes +wanted_bytes +configured +problem$")
+        self.assertRegex(text[0], r"^nic +port .* used +rail +rail_state +rail_trouble "
+                                  r"+registered_bytes +waiting_bytes +failed_bytes "
+                                  r"+wanted_bytes +configured +problem$")
         self.assertRegex(text[-1], rf"^{NO_NIC} +0 .* missing .* .*no such RDMA device")
 
     def test_log_level(self):

@@ -6,6 +6,9 @@ Expected<std::unique_ptr<RdmaLink>> make_rdma_link(RdmaDevice& device, RdmaPort&
                                                    bool is_requester) {
   constexpr std::size_t kBytes = std::size_t{kReceives + kSendBuffers} * kPartBufferBytes;
   auto link = std::make_unique<RdmaLink>();
+  auto hold = device.hold();
+  if (!hold) return std::move(hold).error();
+  link->hold = std::move(*hold);
   link->memory = std::make_unique<std::byte[]>(kBytes);
   auto registration =
       device.register_memory({link->memory.get(), kBytes, -1, 0}, RemoteAccess::none);

@@ -23,6 +23,7 @@ namespace simm::transport {
 
 struct RdmaLink {
   // Destroyed in the opposite order: the queue pair first.
+  std::shared_ptr<const void> hold;     // keeps the device open
   std::unique_ptr<std::byte[]> memory;  // kReceives, then kSendBuffers, of kPartBufferBytes each
   std::unique_ptr<Registration> registration;
   std::unique_ptr<QueuePair> queue_pair;

@@ -45,7 +45,7 @@ Expected<GidEntry> choose_gid(std::span<const GidEntry> entries, LinkLayer link,
         return left != right ? left < right : one.index < other.index;
       });
   if (best != entries.end()) return *best;
-  return Error{Status::unsupported,
+  return Error{Status::unreachable,
                "the port has no GID: give its network interface an IP address and set it up"};
 }
 

@@ -26,7 +26,7 @@ struct GidEntry {
 };
 
 // `configured`: the index to use, whatever it is; negative: none. Errors: invalid_argument (there
-// is no such index), unsupported (a RoCE port without any address).
+// is no such index), unreachable (a RoCE port without any address).
 Expected<GidEntry> choose_gid(std::span<const GidEntry> entries, LinkLayer link, int configured);
 
 // As text of an IPv6 address: "::ffff:10.0.0.1".

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <system_error>
 #include <utility>
 
@@ -122,7 +123,7 @@ void QueuePairReaper::work() noexcept {
     job->is_busy_ = false;
     if (failing != nullptr) {
       job->has_failed_ = true;  // or its device is gone: then nothing moves either
-    } else if (error == 0) {
+    } else if (error == 0 || (error == EIO && is_device_gone_.load(std::memory_order_acquire))) {
       on_destroyed(*job);
     } else {
       on_refused(*job, error);

@@ -84,6 +84,9 @@ public:
   void submit(Job& job) noexcept;
   // Once, behind submit(): it is destroyed. No lock, no allocation.
   void want(Job& job) noexcept;
+  // The kernel has destroyed all queue pairs of the device: one that can not be destroyed because
+  // of that (EIO) has its fence. Any thread.
+  void on_device_gone() noexcept { is_device_gone_.store(true, std::memory_order_release); }
   // Behind want(). False: the device did not destroy it in time, and the job is the reaper's now.
   [[nodiscard]] bool wait_for(std::unique_ptr<Job>& job) noexcept;
 
@@ -105,6 +108,7 @@ private:
   WorkBell bell_;
   std::atomic<Job*> newest_{nullptr};  // a list; a thread takes all of it at a time
   std::atomic<bool> is_stopping_{false};
+  std::atomic<bool> is_device_gone_{false};
   std::vector<std::thread> threads_;
 
   std::mutex mutex_;

@@ -1,5 +1,6 @@
-// What is counted of one rail: its registrations, and queue pairs that did not end.
-// Thread: made at set-up; the registrar's threads write registrations, the reaper's the others.
+// What is counted of one rail: its port, its registrations, and queue pairs that did not end.
+// Thread: made at set-up; the registrar's threads write registrations, the reaper's what did not
+// end, the thread of its RailDevice the others.
 #pragma once
 
 #include <cstddef>
@@ -28,6 +29,11 @@ struct RailCounters : base::CounterGroup {
   base::Counter registration_failures = counter(
       "registration_failures", {"simm_rdma_registration_failures_total",
                                 "Registrations that were refused; simmctl errors says why."});
+  base::Counter is_open =
+      counter("is_open", {"simm_rdma_port_open", "1 while the RDMA port can be used, else 0."});
+  base::Counter lost = counter(
+      "lost",
+      {"simm_rdma_port_lost_total", "Times that the device of the port was reset, or taken out."});
   base::Counter ends_refused = counter(
       "ends_refused", {"simm_rdma_ends_refused_total",
                        "Times that the port did not destroy a queue pair; each is tried again."});

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "daemon/transport/rdma/device/rail_state.h"
 #include "daemon/transport/rdma/device/rdma_port.h"
 #include "simm/expected.h"
 
@@ -66,6 +67,10 @@ struct RdmaDeviceInfo {
   RdmaFeatures features;
 };
 
+// What a device says by itself. changed: its link, or its addresses. gone: it was reset or taken
+// out, and nothing works on it any more.
+enum class DeviceEvent : std::uint8_t { none, changed, gone };
+
 class RdmaDevice {
 public:
   virtual ~RdmaDevice() = default;
@@ -79,6 +84,17 @@ public:
   // Reads the port's addresses and MTU anew: they change when its link goes down and comes back.
   // Before a queue pair is made. Errors: unreachable (its link is down), and those of opening it.
   virtual Outcome refresh() = 0;
+  // A device that can not go is always open.
+  [[nodiscard]] virtual RailState state() const noexcept { return RailState::open; }
+  // Before a queue pair is made, and until it is no more: so long the device is not closed. Null:
+  // it never is. Errors: unreachable (it is not open, or is about to end).
+  [[nodiscard]] virtual Expected<std::shared_ptr<const void>> hold() const {
+    return std::shared_ptr<const void>();
+  }
+  // The worst that has happened since the last call; the descriptor is readable when there is some.
+  // Less than 0: it has none. Thread: one.
+  [[nodiscard]] virtual DeviceEvent take_event() noexcept { return DeviceEvent::none; }
+  [[nodiscard]] virtual int event_descriptor() const noexcept { return -1; }
 
   // Errors: out_of_memory (RLIMIT_MEMLOCK, or the device has no more room), unsupported (a dma-buf
   // where the device takes none), invalid_argument, io_error; the text says what to do.

@@ -1,5 +1,6 @@
 #include "daemon/transport/rdma/device/verbs_device.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -90,6 +91,10 @@ Expected<std::unique_ptr<VerbsDevice>> VerbsDevice::open(const RdmaDeviceConfig&
   auto context = open_context(config.device);
   if (!context) return std::move(context).error();
   std::unique_ptr<VerbsDevice> device(new VerbsDevice(config, std::move(context).value()));
+  const int events = device->event_descriptor();
+  if (::fcntl(events, F_SETFL, ::fcntl(events, F_GETFL) | O_NONBLOCK) != 0) {
+    return system_error(config.device + ": fcntl of its event descriptor", errno);
+  }
   device->info_.device = config.device;
   device->info_.port = config.port;
   if (auto read = device->read_limits(); !read) return std::move(read).error();
@@ -290,6 +295,34 @@ Error VerbsDevice::registration_error(const MemoryRange& range, int errno_value)
   return verbs_error(status, config_.device,
                      range.dmabuf_descriptor >= 0 ? "ibv_reg_dmabuf_mr" : "ibv_reg_mr_iova2",
                      errno_value, remedy);
+}
+
+DeviceEvent VerbsDevice::take_event() noexcept {
+  DeviceEvent worst = DeviceEvent::none;
+  ibv_async_event event{};
+  errno = 0;
+  while (ibv_get_async_event(context(), &event) == 0) {
+    worst = std::max(worst, device_event(event.event_type));
+    // What is destroyed waits for that.
+    ibv_ack_async_event(&event);
+    errno = 0;
+  }
+  if (errno == EIO || errno == ENODEV) {
+    // The kernel has taken the device from this process, and destroyed all that was on it.
+    reaper_.on_device_gone();
+    return DeviceEvent::gone;
+  }
+  // A driver that can not do that waits until the device is closed, and says nothing.
+  return is_listed() ? worst : DeviceEvent::gone;
+}
+
+bool VerbsDevice::is_listed() const noexcept {
+  int count = 0;
+  ibv_device** const devices = ibv_get_device_list(&count);
+  if (devices == nullptr) return false;
+  const bool is_there = std::find(devices, devices + count, context()->device) != devices + count;
+  ibv_free_device_list(devices);
+  return is_there;
 }
 
 Expected<std::unique_ptr<RdmaPort>> VerbsDevice::make_port(std::uint32_t completions_max) {

@@ -35,6 +35,8 @@ public:
   Expected<std::unique_ptr<Registration>> register_memory(const MemoryRange& range,
                                                           RemoteAccess access) override;
   Expected<std::unique_ptr<RdmaPort>> make_port(std::uint32_t completions_max) override;
+  [[nodiscard]] DeviceEvent take_event() noexcept override;
+  [[nodiscard]] int event_descriptor() const noexcept override { return context_->async_fd; }
 
   // Where the port is in its network.
   struct Place {
@@ -66,6 +68,7 @@ private:
   Outcome read_limits();
   Outcome try_queue_pair();
   void try_features();
+  [[nodiscard]] bool is_listed() const noexcept;
   // Null: errno says why.
   VerbsHandle<ibv_mr> try_register(const MemoryRange& range, std::uint64_t address, int access);
   Error registration_error(const MemoryRange& range, int errno_value) const;

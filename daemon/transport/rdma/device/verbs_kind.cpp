@@ -16,4 +16,21 @@ std::string_view unusable_kind(ibv_transport_type transport, std::uint8_t link_l
   return {};
 }
 
+DeviceEvent device_event(ibv_event_type type) noexcept {
+  switch (type) {
+    case IBV_EVENT_DEVICE_FATAL:
+      return DeviceEvent::gone;
+    case IBV_EVENT_PORT_ACTIVE:
+    case IBV_EVENT_PORT_ERR:
+    case IBV_EVENT_LID_CHANGE:
+    case IBV_EVENT_PKEY_CHANGE:
+    case IBV_EVENT_SM_CHANGE:
+    case IBV_EVENT_CLIENT_REREGISTER:
+    case IBV_EVENT_GID_CHANGE:
+      return DeviceEvent::changed;
+    default:
+      return DeviceEvent::none;
+  }
+}
+
 }  // namespace simm::transport

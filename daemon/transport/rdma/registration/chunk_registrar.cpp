@@ -36,7 +36,7 @@ ChunkRegistrar::ChunkRegistrar(const RegistrarConfig& config, const std::vector<
       log_(environment.log) {
   SIMM_CHECK(!rails.empty() && rails.size() <= kRailsMax && config.threads >= 1);
   for (RdmaDevice* const device : rails) {
-    rails_.push_back({device, 0, RailProgress{name_of(*device)},
+    rails_.push_back({device, true, 0, 0, RailProgress{.name = name_of(*device)},
                       RailCounters(environment.counters, rails_.size())});
   }
 }
@@ -160,7 +160,7 @@ bool ChunkRegistrar::take_background(Job& job) {
     while (range.next_cell_ < cells) {
       job = job_of(range, range.next_cell_);
       ++range.next_cell_;
-      const bool is_wanted = contains(range.spec_.background, job.rail);
+      const bool is_wanted = contains(range.spec_.background, job.rail) && rails_[job.rail].is_open;
       if (!is_wanted || chunks.state(job.chunk, job.rail) != ChunkState::absent) continue;
       chunks.set_state(job.chunk, job.rail, ChunkState::wanted);
       background_.push_back(&range);
@@ -198,6 +198,7 @@ void ChunkRegistrar::collect_wishes(RegisteredRange& range, base::TimeNs now_ns)
 // A wish stays in its cell until it is fulfilled or has failed: so nobody rings for it again.
 bool ChunkRegistrar::is_wish_due(RegisteredRange& range, std::uint64_t cell, base::TimeNs now_ns) {
   const Job job = job_of(range, cell);
+  if (!rails_[job.rail].is_open) return false;
   switch (range.chunks_.state(job.chunk, job.rail)) {
     case ChunkState::absent:
       return true;
@@ -219,6 +220,7 @@ bool ChunkRegistrar::is_wish_due(RegisteredRange& range, std::uint64_t cell, bas
 void ChunkRegistrar::begin(Job& job) {
   Rail& rail = rails_[job.rail];
   ++job.range->under_way_;
+  ++rail.under_way;
   job.has_room = rail.claimed < config_.registrations_max;
   if (job.has_room) ++rail.claimed;
 }
@@ -268,7 +270,7 @@ void ChunkRegistrar::finish(const Job& job, Made made) {
     its.on_demand += more.on_demand;
     const ChunkKeys keys{registration.local_key, registration.remote_key,
                          registration.remote_address};
-    range.registrations_.push_back(std::move(*made));
+    range.registrations_[job.rail].push_back(std::move(*made));
     chunks.publish(job.chunk, job.rail, keys);
   } else if (made.has_value()) {
     chunks.set_state(job.chunk, job.rail, ChunkState::absent);
@@ -282,7 +284,9 @@ void ChunkRegistrar::finish(const Job& job, Made made) {
     ++rail.progress.failures;
     rail.counters.registration_failures.set(rail.progress.failures);
   }
-  if (--range.under_way_ == 0) ended_.notify_all();
+  --range.under_way_;
+  --rails_[job.rail].under_way;
+  ended_.notify_all();
 }
 
 void ChunkRegistrar::report(const Job& job, const Error& why) {
@@ -312,15 +316,68 @@ void ChunkRegistrar::release(RegisteredRange& range) {
     for (auto* const waiting : {&background_, &asked_}) {
       waiting->erase(std::remove(waiting->begin(), waiting->end(), &range), waiting->end());
     }
-    ended_.wait(lock, [&range] { return range.under_way_ == 0; });
+    // What a rail that closes had of this range is not gone before that rail says so.
+    ended_.wait(lock, [&] { return range.under_way_ == 0 && closing_ == 0; });
   }
   // Nobody else knows the range any more. A GiB takes a NIC a while, and others go on meanwhile.
-  range.registrations_.clear();
+  for (auto& registrations : range.registrations_) registrations.clear();
   const std::lock_guard<std::mutex> lock(mutex_);
   for (std::uint32_t rail = 0; rail < rails(); ++rail) {
     rails_[rail].claimed -= range.rails_[rail].registrations;
     add_progress(rail, range.rails_[rail], true);
   }
+}
+
+// ---- rails that go and come back ----
+
+void ChunkRegistrar::close_rail(std::uint32_t rail) {
+  std::vector<std::unique_ptr<Registration>> gone;
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    rails_.at(rail).is_open = false;
+    ended_.wait(lock, [&] { return rails_[rail].under_way == 0; });
+    for (RegisteredRange* const range : ranges_) forget_rail(*range, rail, gone);
+    ++closing_;
+  }
+  gone.clear();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  --closing_;
+  ended_.notify_all();
+}
+
+void ChunkRegistrar::forget_rail(RegisteredRange& range, std::uint32_t rail,
+                                 std::vector<std::unique_ptr<Registration>>& gone) {
+  ChunkTable& chunks = range.chunks_;
+  for (std::uint32_t chunk = 0; chunk < chunks.chunks(); ++chunk) {
+    chunks.withdraw(chunk, rail);
+    range.again_.erase(std::uint64_t{chunk} * rails() + rail);
+  }
+  const auto is_its = [&](std::uint64_t cell) { return cell % rails() == rail; };
+  std::erase_if(range.asked_, is_its);
+  if (range.asked_.empty()) std::erase(asked_, &range);
+  for (auto& registration : range.registrations_[rail]) gone.push_back(std::move(registration));
+  range.registrations_[rail].clear();
+  RegisteredRange::RailBytes less = std::exchange(range.rails_[rail], {});
+  rails_[rail].claimed -= less.registrations;
+  if (contains(range.spec_.background, rail)) {  // and still is
+    range.rails_[rail].wanted = std::exchange(less.wanted, 0);
+  }
+  add_progress(rail, less, true);
+}
+
+void ChunkRegistrar::open_rail(std::uint32_t rail) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    rails_.at(rail).is_open = true;
+    for (RegisteredRange* const range : ranges_) {
+      range->look_at_ns_ = 0;  // agents may have asked meanwhile
+      if (!contains(range->spec_.background, rail)) continue;
+      range->next_cell_ = 0;
+      const auto at = std::find(background_.begin(), background_.end(), range);
+      if (at == background_.end()) background_.push_back(range);
+    }
+  }
+  bell_.ring();
 }
 
 }  // namespace simm::transport

@@ -10,6 +10,8 @@
 // TouchBudget. What is refused is `failed`: said once, counted, and tried again when it is used
 // after a while, never by itself.
 //
+// A rail may end and come back (rail_device.h): its cells are `absent` meanwhile.
+//
 // Owned by the composition root; outlives its ranges; the devices outlive it.
 // Thread: made, started and stopped on control; add() and the ends of ranges on control/registrar;
 // progress() any.
@@ -73,6 +75,11 @@ public:
   void stop() noexcept;
 
   [[nodiscard]] std::unique_ptr<RegisteredRange> add(const RangeSpec& spec);
+  // The rail's device is about to be closed: deregisters all that it knows, and registers nothing
+  // with it until open_rail(). Then what was wanted is again. No data agent reads keys of that rail
+  // meanwhile. Thread: one for each rail.
+  void close_rail(std::uint32_t rail);
+  void open_rail(std::uint32_t rail);
   [[nodiscard]] std::vector<RailProgress> progress() const;
   [[nodiscard]] std::uint32_t rails() const noexcept {
     return static_cast<std::uint32_t>(rails_.size());
@@ -82,7 +89,9 @@ private:
   friend class RegisteredRange;
   struct Rail {
     RdmaDevice* device = nullptr;
-    std::uint64_t claimed = 0;  // registrations that there are, and that are being made
+    bool is_open = true;
+    std::uint32_t under_way = 0;  // of registrations
+    std::uint64_t claimed = 0;    // registrations that there are, and that are being made
     RailProgress progress;
     RailCounters counters;
   };
@@ -101,6 +110,9 @@ private:
   Made register_chunk(const Job& job);
   void report(const Job& job, const Error& why);
   void release(RegisteredRange& range);
+  // All of a range's cells of that rail are absent; what it had there is moved to `gone`.
+  void forget_rail(RegisteredRange& range, std::uint32_t rail,
+                   std::vector<std::unique_ptr<Registration>>& gone);
 
   // Under the lock. take(): false when there is nothing to do until `look_at_ns`.
   bool take(Job& job, base::TimeNs& look_at_ns);
@@ -120,6 +132,7 @@ private:
   WorkBell bell_;
   mutable std::mutex mutex_;  // of all below but the threads
   std::condition_variable ended_;
+  std::uint32_t closing_ = 0;  // rails whose registrations are being ended
   std::vector<Rail> rails_;
   std::vector<RegisteredRange*> ranges_;
   // Ranges with cells that agents have asked for, and with cells of the background that are left,

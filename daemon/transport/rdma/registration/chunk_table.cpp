@@ -124,6 +124,10 @@ void ChunkTable::publish(std::uint32_t chunk, std::uint32_t rail, const ChunkKey
   of.state.store(ChunkState::registered, std::memory_order_release);
 }
 
+void ChunkTable::withdraw(std::uint32_t chunk, std::uint32_t rail) noexcept {
+  cell(chunk, rail).state.store(ChunkState::absent, std::memory_order_release);
+}
+
 void ChunkTable::set_state(std::uint32_t chunk, std::uint32_t rail, ChunkState state) noexcept {
   Cell& of = cell(chunk, rail);
   SIMM_CHECK(state != ChunkState::registered &&

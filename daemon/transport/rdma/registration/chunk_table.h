@@ -2,13 +2,14 @@
 // chunks of 1 GiB, counted from its first byte, the last one shorter; each chunk may be registered
 // with each rail (a port of a NIC that the daemon uses). A cell is one chunk with one rail:
 //
-//   absent ──► wanted ──► registered      until the whole range goes
+//   absent ──► wanted ──► registered      until the whole range goes, or the rail
 //     ▲          │ ▲
 //     └──────────┘ └──► failed            tried again when it is used after a while
 //
-// States and keys are written by one registrar thread at a time, the keys before the state; they
-// never change again once they can be read. Data agents read them without a lock. An agent that
-// finds no keys leaves a wish in the cell, which is a word of its own, and rings the bell.
+// States and keys are written by one registrar thread at a time, the keys before the state. Keys
+// that can be read change only when their rail goes, which nobody uses by then. Data agents read
+// them without a lock. An agent that finds no keys leaves a wish in the cell, which is a word of
+// its own, and rings the bell.
 //
 // Owned by a RegisteredRange. Thread: find() from any data agent, find_whole() from control; the
 // rest registrar threads, under the registrar's lock.
@@ -83,6 +84,8 @@ public:
   void forget_wish(std::uint32_t chunk, std::uint32_t rail) noexcept;
 
   void publish(std::uint32_t chunk, std::uint32_t rail, const ChunkKeys& keys) noexcept;
+  // The rail ends: absent, whatever it was; no data agent reads its keys now.
+  void withdraw(std::uint32_t chunk, std::uint32_t rail) noexcept;
   // Any other state than registered.
   void set_state(std::uint32_t chunk, std::uint32_t rail, ChunkState state) noexcept;
 

@@ -64,7 +64,7 @@ private:
   ChunkTable chunks_;
 
   // All under the registrar's lock.
-  std::vector<std::unique_ptr<Registration>> registrations_;
+  std::array<std::vector<std::unique_ptr<Registration>>, kRailsMax> registrations_;  // by rail
   std::array<RailBytes, kRailsMax> rails_{};
   // Cells are counted as chunk * rails + rail.
   std::deque<std::uint64_t> asked_;              // by agents, oldest first

@@ -195,6 +195,21 @@ TEST_CASE("nics show how far memory is registered with those that are opened") {
   rail.failed_bytes = 30;
   CHECK(row(1) == std::vector<std::int64_t>{0, 420, 50, 30, 500});
   CHECK(row(0) == std::vector<std::int64_t>{-1, 0, 0, 0, 0});
+  // A port that is not open says so, and why; one that is none is no rail.
+  const auto state = [&](std::size_t nic) {
+    const json at = admin.ask("nics").at(nic);
+    return std::vector<std::string>{at.at("rail_state"), at.at("rail_trouble")};
+  };
+  CHECK(state(0) == std::vector<std::string>{"", ""});
+  CHECK(state(1) == std::vector<std::string>{"open", ""});
+  rail.state = "down";
+  rail.trouble = "set its link up";
+  const transport::RailProgress none{
+      .name = "mlx5_0/1", .state = "unusable", .trouble = "it is an iWARP device"};
+  admin.reports.show_rails([&] { return std::vector{rail, none}; });
+  CHECK(state(0) == std::vector<std::string>{"unusable", "it is an iWARP device"});
+  CHECK(state(1) == std::vector<std::string>{"down", "set its link up"});
+  CHECK(row(0) == std::vector<std::int64_t>{-1, 0, 0, 0, 0});
 }
 
 TEST_CASE("who was poisoned is known after its end") {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -188,5 +189,28 @@ struct World {
   End server;
   std::unique_ptr<control::ClusterListener> listener;
 };
+
+// Each of the requester's links has exactly one at the server, and both name each other.
+inline void check_that_all_are_connected(const World& world) {
+  std::set<const RdmaLink*> found;
+  for (const Agent* asking : {&world.requester.one, &world.requester.two}) {
+    for (const auto& link : asking->links) {
+      const FakeQueuePair& near = pair_of(*link);
+      REQUIRE(near.far.has_value());
+      const Agent& serving = link->shard == 0 ? world.server.one : world.server.two;
+      for (const auto& other : serving.links) {
+        const FakeQueuePair& far = pair_of(*other);
+        if (far.address() != *near.far || far.far != near.address()) continue;
+        CHECK(found.insert(other.get()).second);
+        // Rails of the same network.
+        CHECK(far.address().gid[14] == near.address().gid[14]);
+        CHECK(other->rail == link->rail);
+        CHECK(other->shard == link->shard);
+      }
+      CHECK(link->peer == kServer);
+    }
+  }
+  CHECK(found.size() == world.requester.held());
+}
 
 }  // namespace queue_pair_ends

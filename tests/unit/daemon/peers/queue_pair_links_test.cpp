@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <map>
-#include <set>
 
 #include "tests/unit/daemon/peers/queue_pair_ends.h"
 
@@ -12,29 +11,6 @@ namespace queue_pair_links_test {
 
 using namespace queue_pair_ends;
 using control::QueuePairRefusal;
-
-// Each of the requester's links has exactly one at the server, and both name each other.
-void check_that_all_are_connected(const World& world) {
-  std::set<const RdmaLink*> found;
-  for (const Agent* asking : {&world.requester.one, &world.requester.two}) {
-    for (const auto& link : asking->links) {
-      const FakeQueuePair& near = pair_of(*link);
-      REQUIRE(near.far.has_value());
-      const Agent& serving = link->shard == 0 ? world.server.one : world.server.two;
-      for (const auto& other : serving.links) {
-        const FakeQueuePair& far = pair_of(*other);
-        if (far.address() != *near.far || far.far != near.address()) continue;
-        CHECK(found.insert(other.get()).second);
-        // Rails of the same network.
-        CHECK(far.address().gid[14] == near.address().gid[14]);
-        CHECK(other->rail == link->rail);
-        CHECK(other->shard == link->shard);
-      }
-      CHECK(link->peer == kServer);
-    }
-  }
-  CHECK(found.size() == world.requester.held());
-}
 
 TEST_CASE("an agent gets a queue pair to a shard over each rail, and so does the shard's agent") {
   World world;
@@ -185,79 +161,6 @@ TEST_CASE("what a device refuses is said, and tried again") {
            std::string(refusal_text(QueuePairRefusal::failed)));
   try_with(world.requester.rails[0]->knobs.takes_no_more, "this port is full");
   try_with(world.requester.rails[1]->knobs.refuses_to_connect, "this port connects to nobody");
-}
-
-TEST_CASE("an address of a port that changed since the start is the one that is told") {
-  World::Shape shape;
-  shape.asking = shape.serving = {1, 128};
-  World world(shape);
-  world.reach();
-  world.until_open(2);
-  // Both ends of a rail move to another network, where the server finds the likeness it knows.
-  world.requester.rails[0]->knobs.network = 3;
-  world.server.rails[0]->knobs.network = 3;
-  const std::size_t at = world.requester.one.links[0]->rail == 0 ? 0 : 1;
-  world.requester.one.lose(at, LinkLoss::silent);
-  world.requester.links->deliver();
-  world.until([&] { return world.server.two.dropped == 1; });
-  world.until_open(2);
-  check_that_all_are_connected(world);
-  for (const Agent* agent : {&world.requester.one, &world.server.two}) {
-    for (const auto& link : agent->links) {
-      const int network = link->rail == 0 ? 3 : 128;
-      CHECK(pair_of(*link).address().gid[14] == network);
-      CHECK(pair_of(*link).far->gid[14] == network);
-    }
-  }
-}
-
-TEST_CASE("a port whose link is down connects nobody, and is asked until it is up") {
-  World world;
-  world.requester.rails[0]->knobs.is_down = true;
-  world.reach();
-  world.until_trouble("rail-1: its link is down");
-  world.until_open(1);
-  world.requester.rails[0]->knobs.is_down = false;
-  world.until_open(2);
-  check_that_all_are_connected(world);
-}
-
-TEST_CASE("a port that takes long to connect keeps no other one waiting") {
-  for (const bool is_server : {false, true}) {
-    CAPTURE(is_server);
-    World world;
-    fake_rail::Knobs& sick = (is_server ? world.server : world.requester).rails[0]->knobs;
-    sick.hangs = true;
-    world.reach(1, 0);
-    world.until([&] { return sick.waiting == 1; });
-    world.reach(0, 0);
-    world.reach(0, 1);
-    world.until([&] { return world.requester.held() == 3; });
-    for (const Agent* agent : {&world.requester.one, &world.requester.two}) {
-      for (const auto& link : agent->links) CHECK(link->rail == 1);
-    }
-    sick.hangs = false;
-    world.until_open(6);
-    check_that_all_are_connected(world);
-  }
-}
-
-TEST_CASE("what waits for a slow port and is not wanted any more is not made") {
-  World::Shape shape;
-  shape.asking = shape.serving = {1};
-  World world(shape);
-  fake_rail::Knobs& slow = world.requester.rails[0]->knobs;
-  slow.hangs = true;
-  world.reach(1, 0);
-  world.until([&] { return slow.waiting == 1; });
-  world.reach(0, 1);
-  world.reach(1, 1);
-  world.until([&] { return world.server.accepted == 3; });
-  for (int i = 0; i < 100; ++i) world.io.poll();  // their turn comes after the one that hangs
-  world.requester.links->leave(kServer);
-  slow.hangs = false;
-  world.until([&] { return world.requester.live() == 0; });
-  CHECK(world.requester.made() == 1);
 }
 
 TEST_CASE("rails of one network are connected place by place, and by another one after a silence") {

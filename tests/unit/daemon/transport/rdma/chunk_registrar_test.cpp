@@ -268,6 +268,75 @@ TEST_CASE("registrar: ranges go after a stop, too, and nothing is begun then") {
   CHECK(world.rdma[0]->seen().size() == 2);
 }
 
+TEST_CASE("registrar: a rail that ends knows nothing any more, and all that was wanted when back") {
+  World world(2, 2, 0);
+  auto pool = world.add(3 * kGiB, 0b11);
+  auto region = world.add(2 * kGiB, 0b10, RemoteAccess::read_write);
+  world.start();
+  until([&] { return world.rdma[0]->live() == 3 && world.rdma[1]->live() == 5; });
+  World::await(*region, 0, kGiB, KeysFound::all);  // on demand
+  const std::vector<RailProgress> before = world.registrar->progress();
+  world.registrar->close_rail(0);
+  CHECK(world.rdma[0]->live() == 0);
+  CHECK(world.rdma[1]->live() == 5);
+  const RailProgress closed = world.registrar->progress()[0];
+  CHECK(closed.registrations == 0);
+  CHECK(closed.registered_bytes == 0);
+  CHECK(closed.wanted_bytes == 3 * kGiB);  // what was on demand may never be wanted again
+  // Whatever is asked for meanwhile waits, and the other rail goes on.
+  KeyedSpan span;
+  CHECK(region->chunks().find(0, 0, 1, span) == KeysFound::later);
+  CHECK(pool->chunks().find_whole(0) == KeysFound::later);
+  auto later = world.add(kGiB, 0b11);
+  until([&] { return world.rdma[1]->live() == 6; });
+  CHECK(world.rdma[0]->live() == 0);
+  world.registrar->open_rail(0);
+  until([&] { return pool->chunks().find_whole(0) == KeysFound::all; });
+  World::await(*later, 0, 0, KeysFound::all);
+  World::await(*region, 0, 0, KeysFound::all);
+  CHECK(region->chunks().find(0, kGiB, 1, span) == KeysFound::later);  // asks
+  World::await(*region, 0, kGiB, KeysFound::all);
+  CHECK(world.registrar->progress()[0].registered_bytes == 6 * kGiB);
+  CHECK(world.registrar->progress()[0].wanted_bytes == 6 * kGiB);
+  CHECK(world.registrar->progress()[1].registrations == before[1].registrations + 1);
+  pool.reset();
+  region.reset();
+  later.reset();
+  for (const RailProgress& rail : world.registrar->progress()) {
+    CHECK(rail.registrations == 0);
+    CHECK(rail.wanted_bytes == 0);
+  }
+}
+
+TEST_CASE("registrar: a rail ends behind what it is registering, and drops what it was asked for") {
+  World world(1, 2, 0);
+  auto range = world.add(4 * kGiB, 0);
+  world.start();
+  world.rdma[0]->close_gate();
+  KeyedSpan span;
+  for (const std::uint64_t chunk : {0U, 1U, 2U}) {
+    CHECK(range->chunks().find(0, chunk * kGiB, 1, span) == KeysFound::later);
+  }
+  world.rdma[0]->await_at_gate(1);
+  std::atomic<bool> is_closed{false};
+  std::thread closing([&] {
+    world.registrar->close_rail(0);
+    is_closed = true;
+  });
+  CHECK_FALSE(is_closed);
+  world.rdma[0]->open_gate();
+  closing.join();
+  CHECK(world.rdma[0]->live() == 0);
+  // It may have registered some of the others before it was closed.
+  const std::size_t seen = world.rdma[0]->seen().size();
+  World::await(*range, 1, 0, KeysFound::all);  // whoever works would have worked on those
+  CHECK(world.rdma[0]->seen().size() == seen);
+  CHECK(world.registrar->progress()[0].wanted_bytes == 0);
+  world.registrar->open_rail(0);
+  for (const std::uint64_t chunk : {0U, 1U, 2U})
+    World::await(*range, 0, chunk * kGiB, KeysFound::all);
+}
+
 TEST_CASE("registrar: a dma-buf is registered by offset, and said to be unsupported elsewhere") {
   World world;
   RangeSpec spec;

@@ -70,7 +70,7 @@ TEST_CASE("gid choice: InfiniBand has index 0") {
 TEST_CASE("gid choice: a port without any says what to do") {
   const auto none = choose_gid({}, LinkLayer::ethernet, -1);
   REQUIRE_FALSE(none.has_value());
-  CHECK(none.status() == Status::unsupported);
+  CHECK(none.status() == Status::unreachable);
   CHECK(none.error().context.find("IP address") != std::string::npos);
 }
 

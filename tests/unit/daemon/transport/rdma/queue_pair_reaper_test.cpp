@@ -48,6 +48,7 @@ struct QueuePairOf {
   const int number;
   const std::uint64_t peer;
   int refusals = 0;  // before it is destroyed
+  int why = EBUSY;
   ibv_qp queue_pair{};
   std::unique_ptr<QueuePairReaper::Job> job = std::make_unique<QueuePairReaper::Job>();
 };
@@ -67,7 +68,7 @@ int destroy(ibv_qp* queue_pair) noexcept {
   its.device.changed.notify_all();
   its.device.changed.wait(lock, [&] { return !its.device.is_shut[its.peer]; });
   --its.device.inside;
-  if (its.refusals-- > 0) return EBUSY;
+  if (its.refusals-- > 0) return its.why;
   its.device.destroyed.push_back(its.number);
   its.device.changed.notify_all();
   return 0;
@@ -142,6 +143,29 @@ TEST_CASE(
   CHECK(scene.device.destroyed == std::vector<int>{0});
   CHECK(scene.counters.value("refused") == 3);
   CHECK(scene.counters.value("lost") == 0);
+}
+
+TEST_CASE("queue pair reaper: a device that the kernel has taken away has ended its queue pairs") {
+  Scene scene;
+  QueuePairOf& busy = scene.make(1);
+  QueuePairOf& gone = scene.make(2);
+  busy.refusals = gone.refusals = 1 << 30;
+  gone.why = EIO;
+  for (QueuePairOf* const its : {&busy, &gone}) {
+    scene.reaper.submit(*its->job);
+    scene.reaper.want(*its->job);
+  }
+  // EIO alone may come from a device that still writes.
+  while (scene.counters.value("refused") < 4) std::this_thread::yield();
+  CHECK_FALSE(gone.job->is_done);
+  scene.reaper.on_device_gone();
+  while (!gone.job->is_done) std::this_thread::yield();
+  CHECK_FALSE(busy.job->is_done);
+  {
+    const std::scoped_lock lock(scene.device.mutex);
+    busy.refusals = 0;
+  }
+  CHECK(scene.reaper.wait_for(busy.job));
 }
 
 TEST_CASE("queue pair reaper: who stops waits for so long, and is told that there is no fence") {
