@@ -7,6 +7,7 @@
 
 #include "daemon/admin/admin_texts.h"
 #include "daemon/admin/events_text.h"
+#include "daemon/admin/nic_checks.h"
 #include "daemon/admin/nics_text.h"
 #include "daemon/base/json_text.h"
 #include "daemon/cluster/hello/hello.h"
@@ -51,7 +52,7 @@ void AdminReports::report(std::string_view command, std::string_view argument, A
   if (command == "store_tenants" && store_tenants_ != nullptr) {
     return answer(store_tenants_->json());
   }
-  if (command == "nics") return answer(nics());
+  if (command == "nics") return answer(argument == "check" ? nic_checks() : nics());
   if (command == "config") return answer(config_text(environment_.config));
   if (command == "log") return answer(log_text(environment_.log, argument));
   if (command == "limits") {
@@ -153,10 +154,18 @@ std::string AdminReports::ended_sessions() const {
   return base::json_text(all);
 }
 
+transport::NicTable AdminReports::read_nics() const {
+  return transport::choose_nics(transport::read_nics(sysfs_root_), environment_.config.nics);
+}
+
 std::string AdminReports::nics() const {
-  return nics_text(
-      transport::choose_nics(transport::read_nics(sysfs_root_), environment_.config.nics),
-      rails_ ? rails_() : std::vector<transport::RailProgress>());
+  return nics_text(read_nics(), rails_ ? rails_() : std::vector<transport::RailProgress>());
+}
+
+std::string AdminReports::nic_checks() const {
+  return nic_checks_text(check_nics(read_nics(),
+                                    rails_ ? rails_() : std::vector<transport::RailProgress>(),
+                                    nic_check_host(sysfs_root_)));
 }
 
 std::string AdminReports::sockets() const {

@@ -15,6 +15,7 @@
 #include "daemon/control/environment.h"
 #include "daemon/metrics/store_tenants.h"
 #include "daemon/peers/cluster_presence.h"
+#include "daemon/transport/rdma/device/nic_table.h"
 #include "daemon/transport/rdma/registration/rail_progress.h"
 
 namespace simm::control {
@@ -31,7 +32,8 @@ public:
   // The same for what the stores say of tenants; without it there is no such command.
   void tell_tenants(const StoreTenants& tenants) noexcept { store_tenants_ = &tenants; }
 
-  // `argument`: of stats, a prefix of names; of sessions, "ended" for those that are over; of log,
+  // `argument`: of stats, a prefix of names; of sessions, "ended" for those that are over; of
+  // nics, "check" for what is wrong with them; of log,
   // the level that it shall have; of events, see events_text(); of trace, see
   // TraceRecorder::record(); of peers and daemon_stats, the name of the daemon that
   // is asked (peers: empty is this one); else unused.
@@ -63,7 +65,9 @@ private:
   [[nodiscard]] std::string sessions() const;
   [[nodiscard]] std::string ended_sessions() const;
   [[nodiscard]] std::string regions() const;
+  [[nodiscard]] transport::NicTable read_nics() const;
   [[nodiscard]] std::string nics() const;
+  [[nodiscard]] std::string nic_checks() const;
   [[nodiscard]] std::string sockets() const;
   [[nodiscard]] std::string tenants() const;
   void report_cluster(std::string_view command, const std::string& target, AdminAnswer answer);

@@ -133,6 +133,9 @@ class Ctl(unittest.TestCase):
         self.assertEqual((row["rail"], row["wanted_bytes"]), (-1, 0))
         self.assertIn("no GPU at 0000:1b:00.0", row["problem"])
         self.assertIn(f"nics: {NO_NIC}: this host has no", (self.daemon.path / "log").read_text())
+        checks = {(row["nic"], row["check"]): row for row in self.daemon.json("nics", "--check")}
+        self.assertIn(("host", "locked_memory"), checks)
+        self.assertFalse(checks[(f"{NO_NIC}/1", "state")]["fine"])
         text = self.daemon.ctl("nics").stdout.decode().splitlines()
         self.assertRegex(text[0], r"^nic +port .* used +rail +rail_state +rail_trouble "
                                   r"+registered_bytes +waiting_bytes +failed_bytes "

@@ -54,7 +54,8 @@ void CommandLine::add_reports() {
   app_.add_subcommand("regions", "Memory of clients: kind, size, and why it is that kind");
   app_.add_subcommand("sockets", "Listening sockets and how many sessions they have");
   app_.add_subcommand("tenants", "Tenants: sessions, mapped memory, namespaces, shares");
-  app_.add_subcommand("nics", "RDMA NICs of the host, and the memory to which each is near");
+  app_.add_subcommand("nics", "RDMA NICs of the host, and the memory to which each is near")
+      ->add_flag("--check", report_.check, "What to expect of each, what was found, what to do");
   app_.add_subcommand("store", "The pool of this daemon, by shard and by tenant");
   app_.add_subcommand("cache", "The node cache: reads that processes share, by data agent")
       ->alias("flights");

@@ -56,6 +56,7 @@ Expected<ordered_json> answer(const std::string& command, const AdminWishes& adm
   if (command == "log") return ask_json(*client, command, wishes.level);
   if (command == "peers") return ask_json(*client, command, wishes.daemon);
   if (command == "sessions") return ask_json(*client, command, wishes.ended ? "ended" : "");
+  if (command == "nics") return ask_json(*client, command, wishes.check ? "check" : "");
   if (command != "stats") return ask_json(*client, command);
   if (wishes.daemon.empty()) return ask_json(*client, command, wishes.prefix);
   auto all = ask_json(*client, "daemon_stats", wishes.daemon);

@@ -23,6 +23,7 @@ struct ReportWishes {
   std::string daemon;         // stats, peers: of the cluster, "storage/host7" or "host7"
   std::string level;          // log: the one to change to
   bool ended = false;         // sessions: those that are over
+  bool check = false;         // nics: what is wrong with them
 };
 
 // Connected to the daemon that is meant.
