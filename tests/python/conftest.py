@@ -27,6 +27,14 @@ if "torch" in sys.modules:
 SIMMD = os.environ.get("SIMM_TEST_SIMMD", "simmd")
 
 
+def is_listening(path: str) -> bool:
+    """Does anybody listen at that socket? Its file comes before that, and stays behind the dead."""
+    accepts = "00010000"  # the flag of a socket that does
+    with open("/proc/net/unix", encoding="utf-8") as sockets:
+        return any(line.rstrip("\n").endswith(" " + path) and line.split()[3] == accepts
+                   for line in sockets)
+
+
 class Daemon:
     """simmd all, with a directory and a socket of its own."""
 
@@ -47,7 +55,7 @@ class Daemon:
         self._process = subprocess.Popen(self._arguments, stdout=log, stderr=log)
         log.close()
         deadline = time.monotonic() + 60
-        while not os.path.exists(self._sign):
+        while not is_listening(self._sign):
             if time.monotonic() > deadline or self._process.poll() is not None:
                 raise RuntimeError((self.directory / "log").read_text(encoding="utf-8"))
             time.sleep(0.02)
