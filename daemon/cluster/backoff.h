@@ -19,6 +19,9 @@ public:
   static constexpr base::TimeNs kFirstNs = 50 * base::kNsPerMs;
   static constexpr base::TimeNs kLongestNs = base::kNsPerSecond;
   static constexpr base::TimeNs kLookNs = 200 * base::kNsPerMs;
+  // The same for a peer that has no place for one more connection.
+  static constexpr base::TimeNs kFirstRoomNs = base::kNsPerSecond;
+  static constexpr base::TimeNs kLongestRoomNs = 16 * base::kNsPerSecond;
   static constexpr base::TimeNs kStableNs = 5 * base::kNsPerSecond;
 
   // After a failed attempt, or a connection that was lost: the wait before the next attempt.
@@ -29,13 +32,24 @@ public:
     return longest_ns / 2 + random.below(longest_ns / 2);
   }
 
-  void on_connected(base::TimeNs now_ns) noexcept { connected_ns_ = now_ns; }
+  // After an attempt that was refused for want of room.
+  [[nodiscard]] base::TimeNs next_room_wait_ns(base::Random& random) noexcept {
+    const base::TimeNs longest_ns = room_wait_ns_;
+    room_wait_ns_ = std::min(2 * room_wait_ns_, kLongestRoomNs);
+    return longest_ns / 2 + random.below(longest_ns / 2);
+  }
+
+  void on_connected(base::TimeNs now_ns) noexcept {
+    connected_ns_ = now_ns;
+    room_wait_ns_ = kFirstRoomNs;
+  }
   void on_lost(base::TimeNs now_ns) noexcept {
     if (now_ns - connected_ns_ >= kStableNs) wait_ns_ = kFirstNs;
   }
 
 private:
   base::TimeNs wait_ns_ = kFirstNs;
+  base::TimeNs room_wait_ns_ = kFirstRoomNs;
   base::TimeNs connected_ns_ = 0;
 };
 

@@ -141,8 +141,12 @@ void ClusterDialer::fail(Error error) {
   error.context = target_.key + ": " + target_.address + ": " + error.context;
   access_.errors.record("cluster.dial", error.status, error.context);
   is_away_ = error.status == Status::unreachable || error.status == Status::timeout;
-  wait(backoff_.next_wait_ns(access_.random,
-                             is_away_ ? target_.away_wait_ns : cluster::Backoff::kLongestNs));
+  if (error.status == Status::out_of_memory) {
+    wait(backoff_.next_room_wait_ns(access_.random));
+  } else {
+    wait(backoff_.next_wait_ns(access_.random,
+                               is_away_ ? target_.away_wait_ns : cluster::Backoff::kLongestNs));
+  }
   events_.on_dial_failed(*this, error);
 }
 

@@ -9,6 +9,8 @@
 #include "daemon/peers/cluster_settings.h"
 #include "daemon/peers/link_keys.h"
 #include "daemon/peers/link_loss_text.h"
+#include "daemon/peers/link_share.h"
+#include "daemon/peers/rail_share.h"
 
 namespace simm::control {
 namespace {
@@ -31,6 +33,7 @@ ClusterLinks::ClusterLinks(ClusterAccess& access, std::vector<AgentLinks> agents
       peers_(access.self.incarnation),
       asking_daemons_(access.errors),
       next_link_(cluster::first_link_of(access.self)),
+      guests_(agents_.size()),
       retry_(access.io),
       counters_(access.counters) {}
 
@@ -39,41 +42,73 @@ ClusterLinks::ClusterLinks(ClusterAccess& access, std::vector<AgentLinks> agents
 void ClusterLinks::use(const cluster::SlotMap& map) {
   const cluster::PeerTable::Change change = peers_.use(map);
   for (const base::PeerId peer : change.removed) leave(peer, map.epoch());
-  for (const base::PeerId peer : change.added) dial(peer);
+  for (const base::PeerId peer : change.added) {
+    Peer& asked = asked_[peer.value];
+    asked.shards = peers_.who(peer)->shards;
+    asked.open_routes.assign(agents_.size() * asked.shards, 0);
+    asked.places.assign(agents_.size(),
+                        std::vector<std::uint64_t>(asked.shards * connections_per_shard_));
+  }
+  for (std::size_t agent = 0; agent < agents_.size(); ++agent) {
+    if (asks(agent)) share(agent);
+  }
   flush();
   release_peers();
 }
 
-// A number has one address for life, and serves the same shards.
-void ClusterLinks::dial(base::PeerId peer) {
-  const cluster::MapMember& member = *peers_.who(peer);
-  ClusterDialerEvents& events = *this;
-  base::TimeNs away_wait_ns = cluster::Backoff::kLookNs;  // of the first dialer
-  for (std::size_t agent = 0; agent < agents_.size(); ++agent) {
-    if (agents_[agent].outgoing == nullptr) continue;
-    for (std::uint16_t shard = 0; shard < member.shards; ++shard) {
-      for (std::uint32_t i = 0; i < connections_per_shard_; ++i) {
-        const std::uint64_t id = next_link_++;
-        Link& link = links_[id];
-        link.peer = peer;
-        link.shard = shard;
-        link.agent = agent;
-        link.dialer = std::make_unique<ClusterDialer>(
-            access_,
-            DialTarget{cluster::full_name(member.identity),
-                       dial_text(member.address, member.port),
-                       {cluster::HelloPurpose::data, member.identity.incarnation, shard, id},
-                       away_wait_ns},
-            events);
-        link.dialer->start();
-        away_wait_ns = cluster::Backoff::kLongestNs;
-      }
+// The places of an agent that asks. All shards of a peer have a connection before one has a second.
+void ClusterLinks::share(std::size_t agent) {
+  std::vector<std::size_t> wanted;
+  for (const auto& [number, asked] : asked_) wanted.push_back(asked.places[agent].size());
+  const std::size_t most = share_links(std::move(wanted), agents_[agent].outgoing->control_room());
+  for (auto& [number, asked] : asked_) {
+    std::vector<std::uint64_t>& places = asked.places[agent];
+    for (std::size_t place = 0; place < places.size(); ++place) {
+      if (place >= most && places[place] != 0) retire(std::exchange(places[place], 0));
+      if (place < most && places[place] == 0) dial(base::PeerId{number}, agent, place);
     }
   }
 }
 
+// A number has one address for life, and serves the same shards.
+void ClusterLinks::dial(base::PeerId peer, std::size_t agent, std::size_t place) {
+  const cluster::MapMember& member = *peers_.who(peer);
+  Peer& asked = asked_.at(peer.value);
+  const bool is_first = links_.count(asked.looking) == 0;
+  const std::uint64_t id = asked.places[agent][place] = next_link_++;
+  if (is_first) asked.looking = id;
+  Link& link = links_[id];
+  link.peer = peer;
+  link.shard = static_cast<std::uint16_t>(place % asked.shards);
+  link.agent = agent;
+  link.place = place;
+  ClusterDialerEvents& events = *this;
+  link.dialer = std::make_unique<ClusterDialer>(
+      access_,
+      DialTarget{cluster::full_name(member.identity),
+                 dial_text(member.address, member.port),
+                 {cluster::HelloPurpose::data, member.identity.incarnation, link.shard, id},
+                 is_first ? cluster::Backoff::kLookNs : cluster::Backoff::kLongestNs},
+      events);
+  link.dialer->start();
+}
+
+// Its place is another peer's. What is out on it is done again over one that stays, as when a
+// connection breaks.
+void ClusterLinks::retire(std::uint64_t id) {
+  Link& link = links_.at(id);
+  link.dialer.reset();
+  if (link.state != State::open) {
+    links_.erase(id);
+    return;
+  }
+  link.is_given_back = !agents_[link.agent].outgoing->control_drop_link(id);
+  if (link.is_given_back) retry_.after(kRetryNs, [this] { flush(); });
+}
+
 void ClusterLinks::leave(base::PeerId peer, base::Epoch epoch) {
   queue_pairs_.leave(peer);
+  asked_.erase(peer.value);
   for (auto at = links_.begin(); at != links_.end();) {
     Link& link = at->second;
     if (link.peer == peer && link.state != State::open) {
@@ -128,7 +163,8 @@ void ClusterLinks::on_dialled(ClusterDialer& dialer, ipc::UniqueFd socket,
   link.version = result.version;
   link.keys = link_keys(result, access_.secret);
   link.trouble.clear();
-  if (open_.count(link.peer.value) == 0) hurry(link.peer);
+  link.is_refused = false;
+  if (asked_.at(link.peer.value).open == 0) hurry(link.peer);
   hand_over(id, link);
 }
 
@@ -142,14 +178,17 @@ void ClusterLinks::hurry(base::PeerId peer) {
 }
 
 void ClusterLinks::on_dial_failed(ClusterDialer& dialer, const Error& error) {
-  links_.at(dialer.target().request.link).trouble = error.context;
+  Link& link = links_.at(dialer.target().request.link);
+  link.trouble = error.context;
+  link.is_refused = error.status == Status::out_of_memory;
+  if (link.is_refused) counters_.refused_by_peer.add();
 }
 
 void ClusterLinks::hand_over(std::uint64_t id, Link& link) {
   transport::TcpLink finished{std::move(link.socket), link.peer, link.shard, id, {}, link.keys};
   if (agents_[link.agent].outgoing->control_add(finished)) {
     link.state = State::open;
-    ++open_[link.peer.value];
+    note_open(link, 1);
     return;
   }
   link.socket = std::move(finished.socket);
@@ -159,8 +198,20 @@ void ClusterLinks::hand_over(std::uint64_t id, Link& link) {
 
 // An open one is at its end.
 void ClusterLinks::close(Link& link, State next) {
-  if (link.state == State::open && --open_[link.peer.value] == 0) open_.erase(link.peer.value);
+  if (link.state == State::open) note_open(link, -1);
   link.state = next;
+}
+
+void ClusterLinks::note_open(const Link& link, int change) {
+  open_ += static_cast<std::size_t>(change);
+  const auto found = asked_.find(link.peer.value);
+  if (found == asked_.end()) return;  // it has left
+  Peer& asked = found->second;
+  std::uint32_t& route = asked.open_routes[link.agent * asked.shards + link.shard];
+  asked.open += static_cast<std::size_t>(change);
+  if (route == 0) ++asked.reached;
+  route += static_cast<std::uint32_t>(change);
+  if (route == 0) --asked.reached;
 }
 
 // What found a mailbox full.
@@ -176,6 +227,10 @@ void ClusterLinks::flush() {
   }
   for (auto& [id, link] : links_) {
     if (link.state == State::waiting) hand_over(id, link);
+    if (link.is_given_back) {
+      link.is_given_back = !agents_[link.agent].outgoing->control_drop_link(id);
+      is_done = is_done && !link.is_given_back;
+    }
   }
   if (!is_done) retry_.after(kRetryNs, [this] { flush(); });
   release_peers();
@@ -184,6 +239,9 @@ void ClusterLinks::flush() {
 void ClusterLinks::take(ipc::UniqueFd socket, const cluster::HelloResult& hello) {
   const std::uint16_t shard = hello.request.shard;
   if (shard >= agents_.size() || agents_[shard].incoming == nullptr) return counters_.refused.add();
+  // Several hellos may have been let in at one time.
+  if (guests_[shard].taken >= agents_[shard].incoming->control_room())
+    return counters_.refused.add();
   std::optional<AskingDaemons::Link> owned = asking_daemons_.greet(hello);
   if (!owned) return counters_.refused.add();
   const std::uint64_t id = next_link_++;
@@ -196,7 +254,62 @@ void ClusterLinks::take(ipc::UniqueFd socket, const cluster::HelloResult& hello)
                           link_keys(hello, access_.secret)};
   // Not taken: closed, and dialled again after a while.
   if (!agents_[shard].incoming->control_add(link)) return counters_.refused.add();
-  incoming_.emplace(id, Incoming{hello.peer, shard, std::move(*owned)});
+  const std::string name = cluster::full_name(hello.peer);
+  ++guests_[shard].taken;
+  ++guests_[shard].held[name];
+  incoming_.emplace(id, Incoming{hello.peer, shard, std::move(*owned), name});
+}
+
+bool ClusterLinks::has_room_for(const cluster::DaemonIdentity& requester, std::uint16_t shard) {
+  if (shard >= agents_.size() || agents_[shard].incoming == nullptr) return true;  // take() says so
+  const Guests& guests = guests_[shard];
+  const std::string name = cluster::full_name(requester);
+  const auto found = guests.held.find(name);
+  Places places;
+  places.room = agents_[shard].incoming->control_room();
+  places.taken = guests.taken;
+  places.own = found == guests.held.end() ? 0 : found->second;
+  // One more may come any time: nobody has all of them.
+  places.requesters =
+      std::max<std::size_t>(2, guests.held.size() + (found == guests.held.end() ? 1 : 0));
+  const auto greediest =
+      std::max_element(guests.held.begin(), guests.held.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (greediest != guests.held.end()) places.most = greediest->second;
+  const Admission admission = admit(places);
+  if (admission == Admission::take) return true;
+  counters_.refused.add();
+  if (admission == Admission::make_room) make_room(shard, greediest->first, name);
+  return false;
+}
+
+// The place counts as had from here on: several attempts make one each, and no more.
+void ClusterLinks::make_room(std::uint16_t shard, const std::string& from, const std::string& to) {
+  std::vector<std::uint64_t> theirs;
+  for (const auto& [id, one] : incoming_) {
+    if (one.shard == shard && !one.is_ending && one.counted_for == from) theirs.push_back(id);
+  }
+  if (theirs.empty()) return;
+  // Any: the agents of one daemon can not be told apart, and no one of them shall lose all.
+  const std::uint64_t id = theirs[access_.random.below(theirs.size())];
+  if (!agents_[shard].incoming->control_drop_link(id)) return;
+  Incoming& one = incoming_.at(id);
+  one.is_ending = true;
+  counters_.made_room.add();
+  std::map<std::string, std::size_t>& held = guests_[shard].held;
+  if (--held[from] == 0) held.erase(from);
+  ++held[to];
+  one.counted_for = to;
+}
+
+void ClusterLinks::on_guest_lost(std::uint64_t id) {
+  const auto found = incoming_.find(id);
+  if (found == incoming_.end()) return;
+  Guests& guests = guests_[found->second.shard];
+  --guests.taken;
+  const auto held = guests.held.find(found->second.counted_for);
+  if (--held->second == 0) guests.held.erase(held);
+  incoming_.erase(found);
 }
 
 void ClusterLinks::take_queue_pair(ipc::UniqueFd socket, const cluster::HelloResult& hello) {
@@ -214,7 +327,7 @@ void ClusterLinks::deliver() {
     transport::TcpLinkMailbox* const incoming = agents_[agent].incoming;
     while (incoming != nullptr && incoming->control_take_lost(lost)) {
       counters_.lost[index_of(lost.cause)].add();
-      incoming_.erase(lost.link);
+      on_guest_lost(lost.link);
     }
   }
   flush();
@@ -241,12 +354,6 @@ void ClusterLinks::stop() {
 
 // ---- what is known ----
 
-std::size_t ClusterLinks::open_links() const noexcept {
-  std::size_t open = 0;
-  for (const auto& [peer, links] : open_) open += links;
-  return open;
-}
-
 std::optional<cluster::MemberSet> ClusterLinks::reached(const cluster::SlotMap& map) const {
   const bool asks = std::any_of(agents_.begin(), agents_.end(),
                                 [](const AgentLinks& agent) { return agent.outgoing != nullptr; });
@@ -254,9 +361,18 @@ std::optional<cluster::MemberSet> ClusterLinks::reached(const cluster::SlotMap& 
   cluster::MemberSet reached;
   for (std::size_t i = 0; i < map.members().size(); ++i) {
     const base::PeerId peer = peers_.find(map.members()[i].identity.incarnation);
-    reached.set(i, peer == base::kSelf || open_.count(peer.value) > 0);
+    reached.set(i, peer == base::kSelf || is_reached(peer));
   }
   return reached;
+}
+
+// A shard without a connection is not reached, and its slots are misses.
+bool ClusterLinks::is_reached(base::PeerId peer) const {
+  const auto found = asked_.find(peer.value);
+  if (found == asked_.end()) return false;
+  std::size_t asking = 0;
+  for (std::size_t agent = 0; agent < agents_.size(); ++agent) asking += asks(agent) ? 1U : 0U;
+  return found->second.reached == asking * found->second.shards;
 }
 
 bool ClusterLinks::is_reaching_out() const noexcept {
@@ -275,6 +391,7 @@ std::vector<ClusterLinks::PeerView> ClusterLinks::peer_views() const {
       view.version = view.version == 0 ? link.version : std::min(view.version, link.version);
     }
     if (link.state == State::dialling && !link.trouble.empty()) view.trouble = link.trouble;
+    view.refused += link.is_refused ? 1U : 0U;
   }
   std::vector<PeerView> all;
   for (auto& [number, view] : views) {
@@ -304,6 +421,7 @@ std::string ClusterLinks::report() const {
     one["open"] = view.open;
     one["protocol"] = view.version;
     one["trouble"] = view.trouble;
+    one["refused"] = view.refused;
     one["transport"] = rdma.open > 0 ? "rdma" : "tcp";
     one["queue_pairs"] = rdma.connections;
     one["queue_pairs_open"] = rdma.open;

@@ -124,8 +124,11 @@ void ClusterListener::accept_one() {
     }
     AcceptedTcp& connection = **accepted;
     const std::uint64_t id = next_id_++;
-    auto machine =
-        std::make_unique<cluster::HelloAcceptor>(access_.secret, access_.self, access_.random);
+    auto machine = std::make_unique<cluster::HelloAcceptor>(
+        access_.secret, access_.self, access_.random,
+        [this](const cluster::HelloPeer& peer, const cluster::HelloRequest& request) {
+          return events_.has_room_for(peer, request);
+        });
     auto session = std::make_unique<HelloSession>(
         access_, std::move(connection.socket), std::move(machine),
         [this, id, peer = connection.peer](Expected<cluster::HelloResult> result) {

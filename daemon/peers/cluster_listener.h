@@ -31,6 +31,10 @@ public:
   // A daemon of this cluster. `result.request.purpose` says what for: make a ClusterChannel of the
   // socket (control), or give it to a data agent (data). It does not block, and nothing watches it.
   virtual void on_accepted(ipc::UniqueFd socket, const cluster::HelloResult& result) = 0;
+  // A daemon of this cluster asks for that; false: it is refused, and told so.
+  [[nodiscard]] virtual bool has_room_for(const cluster::HelloPeer&, const cluster::HelloRequest&) {
+    return true;
+  }
 };
 
 class ClusterListener {

@@ -147,6 +147,11 @@ base::Epoch ClusterPresence::agents_epoch() const {
   return epoch;
 }
 
+bool ClusterPresence::has_room_for(const cluster::HelloPeer& peer,
+                                   const cluster::HelloRequest& request) {
+  return request.purpose != cluster::HelloPurpose::data || links_.has_room_for(peer, request.shard);
+}
+
 void ClusterPresence::on_accepted(ipc::UniqueFd socket, const cluster::HelloResult& result) {
   if (result.request.purpose == cluster::HelloPurpose::data) {
     return links_.take(std::move(socket), result);

@@ -102,6 +102,7 @@ private:
   void on_answer(const cluster::Answer& answer) override;
   // ClusterListenerEvents.
   void on_accepted(ipc::UniqueFd socket, const cluster::HelloResult& result) override;
+  bool has_room_for(const cluster::HelloPeer& peer, const cluster::HelloRequest& request) override;
 
   void spread_map();
   void end_question(std::uint64_t id, Expected<std::string> text);

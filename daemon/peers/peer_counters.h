@@ -18,6 +18,12 @@ struct LinkCounters : base::CounterGroup {
   base::Counter refused =
       counter("refused", {"simm_cluster_links_refused_total",
                           "Connections of other daemons that no data agent could take."});
+  base::Counter refused_by_peer =
+      counter("refused_by_peer", {"simm_cluster_links_refused_by_peer_total",
+                                  "Connections to other daemons that had no place for them."});
+  base::Counter made_room = counter(
+      "made_room", {"simm_cluster_links_made_room_total",
+                    "Connections of other daemons that were ended for a daemon that had fewer."});
   base::Counter returned = counter("returned", {"simm_cluster_links_returned_total",
                                                 "Peers that could not be reached, and can again."});
 };

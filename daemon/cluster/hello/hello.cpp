@@ -8,7 +8,7 @@ namespace simm::cluster {
 
 bool is_sent_refusal(std::uint32_t value) noexcept {
   return value >= static_cast<std::uint32_t>(HelloRefusal::version) &&
-         value <= static_cast<std::uint32_t>(HelloRefusal::shard);
+         value <= static_cast<std::uint32_t>(HelloRefusal::no_room);
 }
 
 std::string_view refusal_text(HelloRefusal refusal) noexcept {
@@ -37,6 +37,10 @@ std::string_view refusal_text(HelloRefusal refusal) noexcept {
       return "another daemon, or a restarted one, lives at that address now";
     case HelloRefusal::shard:
       return "the peer has no such shard";
+    case HelloRefusal::no_room:
+      return "the peer has no place for another connection of this daemon: all daemons that ask it "
+             "share its places. Lower cluster.connections_per_shard; this daemon asks again, "
+             "every 16 s in the end";
   }
   return "unknown";
 }
@@ -51,6 +55,8 @@ Status refusal_status(HelloRefusal refusal) noexcept {
     case HelloRefusal::target:
     case HelloRefusal::shard:
       return Status::unreachable;
+    case HelloRefusal::no_room:
+      return Status::out_of_memory;
     default:
       return Status::permission_denied;
   }

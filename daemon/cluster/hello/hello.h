@@ -91,8 +91,9 @@ enum class HelloRefusal : std::uint32_t {
   proof = 6,           // the dialer did not prove that it knows the secret
   itself = 7,          // the dialer's incarnation is the acceptor's
   hash_seed = 8,
-  target = 9,  // another incarnation lives here now
-  shard = 10,  // no such shard
+  target = 9,    // another incarnation lives here now
+  shard = 10,    // no such shard
+  no_room = 11,  // its share of the acceptor's links is used up
 };
 
 [[nodiscard]] bool is_sent_refusal(std::uint32_t value) noexcept;

@@ -22,8 +22,8 @@ bool is_sane(const HelloMessage& hello) noexcept {
 }  // namespace
 
 HelloAcceptor::HelloAcceptor(const ClusterSecret& secret, const HelloSelf& self,
-                             base::Random& random)
-    : HelloMachine(secret, self, random, HelloType::hello) {}
+                             base::Random& random, HasRoom has_room)
+    : HelloMachine(secret, self, random, HelloType::hello), has_room_(std::move(has_room)) {}
 
 void HelloAcceptor::on_message(HelloType type, std::span<const std::byte> message) {
   if (type == HelloType::hello) return on_hello(hello_message_from<HelloMessage>(message));
@@ -78,7 +78,7 @@ void HelloAcceptor::welcome() {
           FrameKeys{seen_.key_from_acceptor(secret_), seen_.key_from_dialer(secret_)}});
 }
 
-HelloRefusal HelloAcceptor::judge() const noexcept {
+HelloRefusal HelloAcceptor::judge() const {
   if (peer_.incarnation == self_.incarnation) return HelloRefusal::itself;
   if (seen_.proof.fingerprint != self_.hash_seed_fingerprint) return HelloRefusal::hash_seed;
   if (request_.target.is_set() && request_.target != self_.incarnation) {
@@ -86,6 +86,7 @@ HelloRefusal HelloAcceptor::judge() const noexcept {
   }
   const bool is_for_shard = request_.purpose != HelloPurpose::control;
   if (is_for_shard && request_.shard >= self_.shards) return HelloRefusal::shard;
+  if (has_room_ != nullptr && !has_room_(peer_, request_)) return HelloRefusal::no_room;
   return HelloRefusal::none;
 }
 

@@ -4,13 +4,20 @@
 // `secret`, `self` and `random` outlive it. Thread: its owner's.
 #pragma once
 
+#include <functional>
+
 #include "daemon/cluster/hello/hello_machine.h"
 
 namespace simm::cluster {
 
 class HelloAcceptor final : public HelloMachine {
 public:
-  HelloAcceptor(const ClusterSecret& secret, const HelloSelf& self, base::Random& random);
+  // Of a dialer that has proved itself and is welcome otherwise: whether there is room for what it
+  // wants.
+  using HasRoom = std::function<bool(const HelloPeer& peer, const HelloRequest& request)>;
+
+  HelloAcceptor(const ClusterSecret& secret, const HelloSelf& self, base::Random& random,
+                HasRoom has_room = nullptr);
 
 private:
   void on_message(HelloType type, std::span<const std::byte> message) override;
@@ -18,10 +25,11 @@ private:
   void on_hello(const HelloMessage& hello);
   void on_proof(const ProofMessage& proof);
   // What only a dialer that proved itself is told.
-  [[nodiscard]] HelloRefusal judge() const noexcept;
+  [[nodiscard]] HelloRefusal judge() const;
   void welcome();
   void refuse(HelloRefusal refusal);
 
+  const HasRoom has_room_;
   HelloPeer peer_;
   HelloRequest request_;
 };

@@ -105,12 +105,21 @@ public:
     };
     return mailbox_.agent_take(
         take, [this](base::PeerId peer) { drop_peer(peer, LinkLoss::dropped); },
-        [this](void* place) { grow(place); });
+        [this](std::uint64_t link) { drop_link(link); }, [this](void* place) { grow(place); });
   }
   void drop_peer(base::PeerId peer, LinkLoss cause) noexcept {
     for (const auto& link : used()) {
       TcpConnection& connection = link->connection();
       if (connection.is_open() && connection.link().peer == peer) connection.fail(cause);
+    }
+  }
+  // Others have fewer.
+  void drop_link(std::uint64_t number) noexcept {
+    for (const auto& link : used()) {
+      TcpConnection& connection = link->connection();
+      if (connection.is_open() && connection.link().link == number) {
+        connection.fail(LinkLoss::dropped);
+      }
     }
   }
   void drop_all() noexcept {

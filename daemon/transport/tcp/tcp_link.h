@@ -81,6 +81,12 @@ public:
   [[nodiscard]] bool control_drop_peer(base::PeerId peer) noexcept {
     return push({Kind::drop_peer, -1, peer, 0, 0, {}, {}, nullptr});
   }
+  // The same of one link, which others need the place of.
+  [[nodiscard]] bool control_drop_link(std::uint64_t link) noexcept {
+    return push({Kind::drop_link, -1, {}, 0, link, {}, {}, nullptr});
+  }
+  // How many links there may be at one time.
+  [[nodiscard]] std::size_t control_room() const noexcept { return places_.max; }
   [[nodiscard]] std::size_t capacity() const noexcept { return commands_.capacity(); }
   [[nodiscard]] bool control_take_lost(LinkLost& lost) noexcept {
     if (!lost_.try_pop(lost)) return false;
@@ -88,15 +94,17 @@ public:
     return true;
   }
 
-  // Calls add(TcpLink) and drop(PeerId) for what has come; how many that were. Before add(),
-  // grow(place) for a link that brings its place.
-  template <typename Add, typename Drop, typename Grow>
-  int agent_take(Add&& add, Drop&& drop, Grow&& grow) noexcept {
+  // Calls add(TcpLink), drop_peer(PeerId) and drop_link(number) for what has come; how many that
+  // were. Before add(), grow(place) for a link that brings its place.
+  template <typename Add, typename DropPeer, typename DropLink, typename Grow>
+  int agent_take(Add&& add, DropPeer&& drop_peer, DropLink&& drop_link, Grow&& grow) noexcept {
     Command command;
     int taken = 0;
     for (; commands_.try_pop(command); ++taken) {
       if (command.kind == Kind::drop_peer) {
-        drop(command.peer);
+        drop_peer(command.peer);
+      } else if (command.kind == Kind::drop_link) {
+        drop_link(command.link);
       } else {
         if (command.place != nullptr) grow(command.place);
         add(TcpLink{ipc::UniqueFd(command.socket), command.peer, command.shard, command.link,
@@ -115,7 +123,7 @@ public:
   [[nodiscard]] bool agent_take_news() noexcept { return std::exchange(has_news_, false); }
 
 private:
-  enum class Kind : std::uint8_t { add, drop_peer };
+  enum class Kind : std::uint8_t { add, drop_peer, drop_link };
   struct Command {
     Kind kind = Kind::add;
     int socket = -1;

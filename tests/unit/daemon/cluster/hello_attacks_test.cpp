@@ -154,7 +154,7 @@ TEST_CASE("an acceptor that skips the challenge or refuses what no acceptor refu
   };
   CHECK(after(make_hello_message<VerdictMessage>(HelloType::verdict)) == HelloRefusal::garbage);
   auto refusal = make_hello_message<RefusalMessage>(HelloType::refusal);
-  for (const std::uint32_t number : {0u, 1u, 2u, 11u, ~0u}) {
+  for (const std::uint32_t number : {0u, 1u, 2u, 12u, ~0u}) {
     refusal.refusal = number;
     CHECK(after(refusal) == HelloRefusal::garbage);
   }

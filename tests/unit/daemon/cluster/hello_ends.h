@@ -51,7 +51,7 @@ struct Ends {
   // Both ends, until neither has anything to say. `piece`: bytes that are fed at once.
   void run(const Tamper& tamper = {}, std::size_t piece = 1000) {
     dialer.emplace(dialer_secret, dialer_self, request, dialer_random);
-    acceptor.emplace(acceptor_secret, acceptor_self, acceptor_random);
+    acceptor.emplace(acceptor_secret, acceptor_self, acceptor_random, has_room);
     said.clear();
     for (bool to_acceptor = true; pass(to_acceptor, tamper, piece);) to_acceptor = !to_acceptor;
   }
@@ -85,6 +85,7 @@ struct Ends {
   HelloSelf dialer_self = self_of("node-1", 1, ClusterRole::node);
   HelloSelf acceptor_self = self_of("store-1", 2, ClusterRole::storage, 4);
   HelloRequest request;
+  HelloAcceptor::HasRoom has_room;
   base::SeededRandom dialer_random{11};
   base::SeededRandom acceptor_random{12};
   std::optional<HelloDialer> dialer;

@@ -86,6 +86,11 @@ TEST_CASE("what does not fit together is refused, and both ends say the same rea
   CHECK(refusal_after([](Ends& e) { e.request.target = {2, 3}; }) == R::target);
   CHECK(refusal_after([](Ends& e) { e.request.shard = 4; }) == R::shard);
   CHECK(refusal_after([](Ends& e) { e.acceptor_self.shards = 0; }) == R::shard);
+  CHECK(refusal_after([](Ends& e) {
+          e.has_room = [](const HelloPeer& peer, const HelloRequest& request) {
+            return peer.name != "node-1" || request.shard != 3;
+          };
+        }) == R::no_room);
 }
 
 TEST_CASE("a connection for queue pairs is made with a shard of one incarnation") {

@@ -56,6 +56,11 @@ struct Agent {
                          while (std::optional<std::size_t> at = find(peer))
                            lose(*at, LinkLoss::dropped);
                        },
+                       [this](std::uint64_t link) {
+                         for (std::size_t i = 0; i < links.size(); ++i) {
+                           if (links[i].link == link) return lose(i, LinkLoss::dropped);
+                         }
+                       },
                        [](void*) {});
   }
   std::optional<std::size_t> find(base::PeerId peer) const {
@@ -300,7 +305,7 @@ TEST_CASE("what others dialled goes to the shard that they name, or is closed") 
   std::vector<transport::TcpLink> got;
   RawPeer first = arrive(0);
   world.incoming.agent_take([&](transport::TcpLink link) { got.push_back(std::move(link)); },
-                            [](base::PeerId) {}, [](void*) {});
+                            [](base::PeerId) {}, [](std::uint64_t) {}, [](void*) {});
   REQUIRE(got.size() == 1);
   CHECK(got[0].shard == 0);
   CHECK_FALSE(first.is_over());
@@ -321,6 +326,122 @@ TEST_CASE("what others dialled goes to the shard that they name, or is closed") 
   CHECK(world.node.counters.value("cluster.links.lost_protocol") == 1);
 }
 
+TEST_CASE("places that are short are shared: a peer of many shards leaves the others theirs") {
+  World world;
+  for (Agent* agent : {&world.one, &world.two}) agent->mailbox.control_use({12});
+  Storage& large = world.add_storage("large", 2);
+  large.daemon.self.shards = 64;
+  MapMember of_large = large.member();
+  of_large.shards = 64;
+  const Storage& small = world.add_storage("small", 3);
+  const auto held_to = [&world](const Storage& storage) {
+    std::size_t count = 0;
+    for (const Agent* agent : {&world.one, &world.two}) {
+      for (const transport::TcpLink& link : agent->links) {
+        if (link.peer == world.peer_of(storage)) ++count;
+      }
+    }
+    return count;
+  };
+  const auto reaches = [&world](const Storage& storage) {
+    return world.links.reached(*world.map)->test(*world.map->find(storage.daemon.self.incarnation));
+  };
+  world.use({of_large});
+  world.until([&] { return held_to(large) == 24; });
+  CHECK_FALSE(reaches(large));  // most of its shards have no connection
+  // Who comes later has all that it wants.
+  world.use({of_large, small.member()});
+  world.until([&] { return held_to(small) == 8 && held_to(large) == 16; });
+  CHECK(reaches(small));
+  CHECK_FALSE(reaches(large));
+  const Storage& third = world.add_storage("third", 4);
+  world.use({of_large, small.member(), third.member()});
+  world.until([&] { return held_to(third) == 8 && held_to(large) == 8; });
+  CHECK(held_to(small) == 8);
+  CHECK(world.links.open_links() == 24);
+  // And what is given back is used again.
+  world.use({of_large, third.member()});
+  world.until([&] { return held_to(large) == 16 && world.held() == 24; });
+}
+
+TEST_CASE("a peer is reached when each of its shards has a connection from each agent") {
+  World world;
+  const Storage& a = world.add_storage("a", 2);
+  world.use({a.member()});
+  world.until([&] { return world.held() == 8; });
+  CHECK(world.links.reached(*world.map)->test(0));
+  // Both connections of one agent to shard 1 are lost.
+  for (std::size_t i = world.two.links.size(); i-- > 0;) {
+    if (world.two.links[i].shard == 1) world.two.lose(i, LinkLoss::silent);
+  }
+  world.links.deliver();
+  CHECK_FALSE(world.links.reached(*world.map)->test(0));
+  world.until([&] { return world.held() == 8; });
+  CHECK(world.links.reached(*world.map)->test(0));
+}
+
+TEST_CASE("a peer without room says so, is asked again seldom, and is shown with its reason") {
+  World world;
+  Storage& a = world.add_storage("a", 2);
+  a.accepting.has_room = false;
+  world.use({a.member()});
+  world.until([&] { return world.node.counters.value("cluster.links.refused_by_peer") == 8; });
+  CHECK_FALSE(world.links.is_reaching_out());
+  const auto peer = nlohmann::json::parse(world.links.report())["peers"][0];
+  CHECK(peer["refused"] == 8);
+  CHECK(peer["open"] == 0);
+  CHECK(peer["trouble"].get<std::string>().find("has no place for another connection") !=
+        std::string::npos);
+  CHECK(world.held() == 0);
+  a.accepting.has_room = true;
+  world.until([&] { return world.held() == 8; });
+  CHECK(world.node.counters.value("cluster.links.refused_by_peer") == 8);
+  CHECK(nlohmann::json::parse(world.links.report())["peers"][0]["refused"] == 0);
+}
+
+TEST_CASE("no daemon that asks has all places of a shard, and who has most makes room") {
+  World world;
+  Net net;
+  world.incoming.control_use({8});
+  std::vector<transport::TcpLink> got;
+  std::vector<RawPeer> ends;
+  std::uint64_t dropped = 0;
+  const auto turn = [&] {
+    world.incoming.agent_take([&](transport::TcpLink link) { got.push_back(std::move(link)); },
+                              [](base::PeerId) {}, [&](std::uint64_t link) { dropped = link; },
+                              [](void*) {});
+  };
+  const auto asks = [&](const std::string& name, std::uint64_t incarnation) {
+    if (!world.links.has_room_for({{0, incarnation}, cluster::ClusterRole::node, name}, 0)) {
+      return false;
+    }
+    auto [mine, theirs] = net.connect(Net::data_request(0));
+    theirs.result.peer.name = name;
+    theirs.result.peer.incarnation = {0, incarnation};
+    world.links.take(std::move(theirs.socket), theirs.result);
+    ends.emplace_back(std::move(mine.socket));
+    turn();
+    return true;
+  };
+  for (int i = 0; i < 20; ++i) (void)asks("greedy", 1);
+  CHECK(got.size() == 6);  // a quarter stays free
+  CHECK(asks("late", 2));
+  CHECK(asks("later", 3));
+  CHECK(got.size() == 8);
+  CHECK_FALSE(asks("late", 2));
+  turn();
+  const auto ended =
+      std::find_if(got.begin(), got.end(), [&](const auto& link) { return link.link == dropped; });
+  REQUIRE(ended < got.begin() + 6);  // one of those that have most
+  CHECK(world.node.counters.value("cluster.links.made_room") == 1);
+  // Until the agent has ended it there is no place, and no other one is ended for that.
+  CHECK_FALSE(asks("late", 2));
+  REQUIRE(world.incoming.agent_lost({dropped, ended->peer, 0, LinkLoss::dropped}));
+  world.links.deliver();
+  CHECK(asks("late", 2));
+  CHECK_FALSE(asks("greedy", 1));
+}
+
 TEST_CASE("what others dialled says whose it is, and of which life of that daemon") {
   World world;
   Net net;
@@ -331,7 +452,7 @@ TEST_CASE("what others dialled says whose it is, and of which life of that daemo
     theirs.result.peer.incarnation = {0, incarnation};
     world.links.take(std::move(theirs.socket), theirs.result);
     world.incoming.agent_take([&](transport::TcpLink link) { got.push_back(std::move(link)); },
-                              [](base::PeerId) {}, [](void*) {});
+                              [](base::PeerId) {}, [](std::uint64_t) {}, [](void*) {});
     return got.back().owner;
   };
   const transport::LinkOwner first = arrive("n", 1);

@@ -86,6 +86,10 @@ struct Accepting : control::ClusterListenerEvents {
   void on_accepted(ipc::UniqueFd socket, const cluster::HelloResult& result) override {
     arrived.push_back({std::move(socket), result});
   }
+  bool has_room_for(const cluster::HelloPeer&, const cluster::HelloRequest&) override {
+    return has_room;
+  }
+  bool has_room = true;
   std::vector<Arrived> arrived;
 };
 

@@ -94,9 +94,9 @@ struct Host : Basics {
     });
     const auto keep = [this](transport::TcpLink link) { links.push_back(std::move(link)); };
     outgoing.agent_take(
-        keep, [](base::PeerId) {}, [](void*) {});
+        keep, [](base::PeerId) {}, [](std::uint64_t) {}, [](void*) {});
     incoming.agent_take(
-        keep, [](base::PeerId) {}, [](void*) {});
+        keep, [](base::PeerId) {}, [](std::uint64_t) {}, [](void*) {});
     presence->deliver();
   }
   [[nodiscard]] json membership() const { return json::parse(presence->membership()); }

@@ -44,7 +44,7 @@ TEST_CASE("link places: as many as there were links at one time, never more than
     TcpLinkMailbox mail(16);
     mail.control_use(maker.places(3));
     const auto turn = [&] {
-      mail.agent_take([](TcpLink) {}, [](base::PeerId) {},
+      mail.agent_take([](TcpLink) {}, [](base::PeerId) {}, [](std::uint64_t) {},
                       [&](void* place) {
                         ++grown;
                         places.insert(place);
