@@ -11,7 +11,7 @@ namespace attack_siege {
 
 struct Named {
   const char* name;
-  Attack attack;
+  void (*attack)(const Place& place, const Until& until);
 };
 
 constexpr Named kAttacks[] = {

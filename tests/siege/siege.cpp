@@ -14,7 +14,7 @@ constexpr int kParts = 10;
 
 std::chrono::milliseconds time_of_one() {
   const char* const seconds = std::getenv("SIMM_SIEGE_SECONDS");
-  return std::chrono::milliseconds(seconds != nullptr ? std::atoi(seconds) * 1000 / kParts : 700);
+  return std::chrono::milliseconds(seconds != nullptr ? std::atoi(seconds) * 1000 / kParts : 500);
 }
 
 std::string ratio(std::uint64_t now, std::uint64_t before) {
@@ -64,7 +64,7 @@ Siege::Siege(const std::string& where, const Place& place)
                  << undisturbed_.p50_us << " us, p99 " << undisturbed_.p99_us << " us");
 }
 
-void Siege::endure(const std::string& name, Attack attack) {
+void Siege::endure(const std::string& name, const Attack& attack) {
   INFO(where_ << ": " << name);
   const std::uint64_t wrong = victim_.wrong();
   const std::uint64_t failed = victim_.failed();

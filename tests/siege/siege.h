@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -42,14 +43,14 @@ private:
 };
 
 // What an attacker does; returns soon after the time is over, and has nothing left then.
-using Attack = void (*)(const Place& place, const Until& until);
+using Attack = std::function<void(const Place& place, const Until& until)>;
 
 class Siege {
 public:
   // Waits until the victim has its undisturbed course.
   Siege(const std::string& where, const Place& place);
   // One attack; afterwards nothing of it is left in the daemon.
-  void endure(const std::string& name, Attack attack);
+  void endure(const std::string& name, const Attack& attack);
 
 private:
   const std::string where_;

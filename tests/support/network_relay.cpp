@@ -2,9 +2,11 @@
 
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -42,19 +44,33 @@ timespec relay_wait_until(Time due) {
 
 }  // namespace
 
-NetworkRelay::NetworkRelay(const std::string& server, std::uint64_t seed)
+NetworkRelay::NetworkRelay(const std::string& server, std::uint64_t seed,
+                           const std::string& network)
     : server_(relay_address_of(server)),
-      listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
       bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       seed_(seed) {
-  sockaddr_in address = relay_address_of("127.0.0.1:0");
+  if (network.empty()) {
+    listen(relay_address_of("127.0.0.1:0"));
+  } else {
+    // A thread that has gone there does not come back.
+    std::thread([&] {
+      const ipc::UniqueFd there(::open(network.c_str(), O_RDONLY | O_CLOEXEC));
+      REQUIRE(::setns(there.get(), CLONE_NEWNET) == 0);
+      listen(server_);
+    }).join();
+  }
+  thread_ = std::thread([this] { run(); });
+}
+
+void NetworkRelay::listen(const sockaddr_in& wanted) {
+  listener_ = ipc::UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_in address = wanted;
   socklen_t bytes = sizeof address;
   auto* const generic = reinterpret_cast<sockaddr*>(&address);
   REQUIRE(::bind(listener_.get(), generic, bytes) == 0);
   REQUIRE(::listen(listener_.get(), 64) == 0);
   REQUIRE(::getsockname(listener_.get(), generic, &bytes) == 0);
   address_ = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
-  thread_ = std::thread([this] { run(); });
 }
 
 NetworkRelay::~NetworkRelay() {

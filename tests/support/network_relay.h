@@ -30,8 +30,11 @@ enum class RelayWay : std::uint8_t { to_server = 0, to_caller = 1 };
 
 class NetworkRelay {
 public:
-  // `server`: "127.0.0.1:port"; nobody has to listen there yet. `seed`: of all damage.
-  explicit NetworkRelay(const std::string& server, std::uint64_t seed = 1);
+  // `server`: "127.0.0.1:port"; nobody has to listen there yet. `seed`: of all damage. `network`:
+  // whoever lives in that one, a path like /proc/123/ns/net, dials the server's own address and
+  // meets the relay, which tells them apart from all other callers; empty: see address().
+  explicit NetworkRelay(const std::string& server, std::uint64_t seed = 1,
+                        const std::string& network = "");
   ~NetworkRelay();
   NetworkRelay(const NetworkRelay&) = delete;
   NetworkRelay& operator=(const NetworkRelay&) = delete;
@@ -64,6 +67,8 @@ public:
   [[nodiscard]] std::uint64_t damages() const { return damages_; }
 
 private:
+  void listen(const sockaddr_in& wanted);
+
   // Index 0 is the server's side, 1 the caller's.
   struct Connection {
     explicit Connection(std::uint64_t seed) : streams{RelayedStream(seed), RelayedStream(~seed)} {}

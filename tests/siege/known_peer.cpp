@@ -1,0 +1,93 @@
+#include "tests/siege/known_peer.h"
+
+#include <arpa/inet.h>
+#include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <vector>
+
+#include "daemon/base/random.h"
+
+namespace simm::siege {
+namespace {
+
+constexpr int kPatienceMs = 5'000;
+
+cluster::HelloSelf self_of(const cluster::ClusterSecret& secret, const std::string& name) {
+  base::SystemRandom random;
+  cluster::HelloSelf self;
+  self.cluster = "simm";
+  self.name = name;
+  self.incarnation = {random.next(), random.next()};
+  self.role = cluster::ClusterRole::node;
+  self.features = cluster::kFeaturePathProof;
+  self.hash_seed_fingerprint = secret.fingerprint_of(secret.hash_seed_of(self.cluster));
+  return self;
+}
+
+bool wait_for(int socket, short what) {
+  pollfd one{socket, what, 0};
+  return ::poll(&one, 1, kPatienceMs) == 1;
+}
+
+}  // namespace
+
+ipc::UniqueFd connect_to(const std::string& address) {
+  const std::size_t colon = address.rfind(':');
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<std::uint16_t>(std::atoi(address.c_str() + colon + 1)));
+  if (::inet_pton(AF_INET, address.substr(0, colon).c_str(), &to.sin_addr) != 1) return {};
+  ipc::UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&to), sizeof to) != 0) return {};
+  return socket;
+}
+
+KnownPeer::KnownPeer(const KnownDaemon& daemon, const std::string& name, std::uint64_t link)
+    : socket_(connect_to(daemon.address)) {
+  if (!socket_.valid()) return;
+  const auto secret = cluster::ClusterSecret::load(daemon.secret_file);
+  REQUIRE(secret.has_value());
+  const cluster::HelloSelf self = self_of(*secret, name);
+  base::SystemRandom random;
+  cluster::HelloDialer hello(*secret, self,
+                             {cluster::HelloPurpose::data, daemon.incarnation, 0, link}, random);
+  using State = cluster::HelloMachine::State;
+  std::array<std::byte, 4096> buffer;
+  while (hello.state() == State::going || !hello.outgoing().empty()) {
+    if (!hello.outgoing().empty()) {
+      const ssize_t sent =
+          ::send(socket_.get(), hello.outgoing().data(), hello.outgoing().size(), MSG_NOSIGNAL);
+      if (sent <= 0) return;
+      hello.sent(static_cast<std::size_t>(sent));
+      continue;
+    }
+    if (!wait_for(socket_.get(), POLLIN)) return;
+    const ssize_t got =
+        ::recv(socket_.get(), buffer.data(), std::min(buffer.size(), hello.wanted()), 0);
+    if (got <= 0) return;
+    hello.feed(std::span(buffer).first(static_cast<std::size_t>(got)));
+  }
+  is_welcome_ = hello.state() == State::done;
+  refusal_ = hello.refusal();
+}
+
+std::size_t KnownPeer::say_garbage(std::size_t bytes) {
+  const std::vector<std::byte> garbage(bytes, std::byte{0x5A});
+  const ssize_t sent =
+      ::send(socket_.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  return sent > 0 ? static_cast<std::size_t>(sent) : 0;
+}
+
+bool KnownPeer::is_over() const {
+  std::byte one{};
+  return ::recv(socket_.get(), &one, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+}  // namespace simm::siege

@@ -1,0 +1,245 @@
+// Attacks between machines, beside a victim of another daemon: strangers without the secret, peers
+// with it, and a daemon behind a network that stalls, crawls, breaks and damages. The last one
+// lives in a network of its own, where relays answer at the addresses of the others: that needs
+// root.
+#include <doctest/doctest.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "simm/client.h"
+#include "tests/process/cluster/cluster_processes.h"
+#include "tests/siege/known_peer.h"
+#include "tests/siege/siege.h"
+#include "tests/support/network_namespaces.h"
+#include "tests/support/network_relay.h"
+
+namespace simm::siege {
+namespace peer_siege {
+
+using namespace cluster_processes;
+using test_support::NetworkNamespaces;
+using test_support::NetworkRelay;
+using test_support::RelayTrouble;
+using test_support::RelayWay;
+
+void wait_a_little() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+// A manager, a storage daemon, and the victim's node.
+struct Besieged {
+  Besieged() {
+    REQUIRE(cluster.manager.start());
+    REQUIRE(storage->start());
+    const bool has_started = node->start();
+    REQUIRE_MESSAGE(has_started, node->log());
+    REQUIRE(eventually([&] { return uses_the_map_of(*node, cluster.manager); }, 30'000));
+    REQUIRE(eventually([&] { return sees_members(*node, 1); }, 30'000));
+    address = node->report("peers")["peers"][0]["address"];
+  }
+  [[nodiscard]] KnownDaemon known() const {
+    const std::string text = storage->report("status")["cluster"]["incarnation"];
+    REQUIRE(text.size() == 32);
+    const auto half = [&](std::size_t at) { return std::stoull(text.substr(at, 16), nullptr, 16); };
+    return {address, {half(0), half(16)}, cluster.secret.path()};
+  }
+
+  ClusterProcesses cluster;
+  std::unique_ptr<DaemonProcess> storage = cluster.storage("a");
+  std::unique_ptr<DaemonProcess> node = cluster.node("n", "0", ", " + besieged_keys());
+  std::string address;  // of the storage daemon
+};
+
+// ---- strangers ----
+
+void say(const ipc::UniqueFd& socket, std::size_t bytes, char what) {
+  const std::vector<char> text(bytes, what);
+  [[maybe_unused]] const ssize_t sent =
+      ::send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void reset(ipc::UniqueFd socket) {
+  const linger at_once{1, 0};
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+}
+
+// Silent ones, halves of a hello, garbage and resets, of which at most so many are open.
+void attack_as_strangers(const std::vector<std::string>& addresses, const Until& until) {
+  constexpr std::size_t kOpenMax = 600;
+  std::deque<ipc::UniqueFd> open;
+  for (std::size_t i = 0; !until.is_over(); ++i) {
+    ipc::UniqueFd socket = connect_to(addresses[i % addresses.size()]);
+    if (!socket.valid()) continue;
+    switch (i / addresses.size() % 4) {
+      case 0:
+        break;
+      case 1:
+        say(socket, 100, '\0');
+        break;
+      case 2:
+        say(socket, 4096, 'G');
+        break;
+      default:
+        reset(std::move(socket));
+        continue;
+    }
+    open.push_back(std::move(socket));
+    if (open.size() > kOpenMax) open.pop_front();
+  }
+}
+
+// ---- with the secret ----
+
+// Links that never say whose they are, as many as one daemon gets.
+void attack_by_silent_links(const KnownDaemon& daemon, const Until& until) {
+  std::vector<std::unique_ptr<KnownPeer>> peers;
+  std::size_t welcome = 0;
+  for (std::uint64_t link = 1; !until.is_over(); ++link) {
+    peers.push_back(std::make_unique<KnownPeer>(daemon, "silent", link));
+    welcome += peers.back()->is_welcome() ? 1U : 0U;
+    if (peers.size() > 300) peers.erase(peers.begin());
+  }
+  CHECK(welcome > 0);
+}
+
+void attack_by_wrong_frames(const KnownDaemon& daemon, const Until& until) {
+  for (std::uint64_t link = 1; !until.is_over(); ++link) {
+    KnownPeer peer(daemon, "wrong", link);
+    CHECK(peer.is_welcome());
+    CHECK(peer.say_garbage(64 << 10) > 0);
+    for (int tries = 0; tries < 5'000 && !peer.is_over(); ++tries) wait_a_little();
+    if (!peer.is_over()) FAIL("the daemon listens on");
+  }
+}
+
+TEST_CASE("between machines: strangers and peers with the secret hold up no other daemon") {
+  Besieged besieged;
+  const Place place(*besieged.node, {besieged.storage->pid()});
+  const KnownDaemon known = besieged.known();
+  Siege siege("peers", place);
+  siege.endure("strangers at every port", [&](const Place&, const Until& until) {
+    attack_as_strangers({besieged.address, besieged.cluster.address}, until);
+  });
+  siege.endure("silent links",
+               [&](const Place&, const Until& until) { attack_by_silent_links(known, until); });
+  siege.endure("wrong frames",
+               [&](const Place&, const Until& until) { attack_by_wrong_frames(known, until); });
+  CHECK(besieged.storage->alive());
+  CHECK(besieged.cluster.manager.alive());
+}
+
+// ---- behind a bad network ----
+
+// Writes and reads long pages through a node, whatever becomes of them.
+class Hammer {
+public:
+  explicit Hammer(const std::string& socket) : thread_([this, socket] { run(socket); }) {}
+  ~Hammer() {
+    is_over_ = true;
+    thread_.join();
+  }
+  Hammer(const Hammer&) = delete;
+  Hammer& operator=(const Hammer&) = delete;
+  [[nodiscard]] std::uint64_t calls() const { return calls_; }
+
+private:
+  static constexpr std::size_t kPages = 4;
+  static constexpr std::size_t kPageBytes = 2 << 20;
+
+  void run(const std::string& socket) {
+    ClientOptions options;
+    options.socket_path = socket;
+    auto client = Client::connect(options);
+    auto region = client ? client->allocate_region(kPages * kPageBytes)
+                         : Expected<Region>(Error{client.status(), "no client"});
+    if (!region) return;
+    std::memset(region->data(), 0x5A, region->size());
+    std::vector<std::string> keys;
+    for (std::size_t i = 0; i < kPages; ++i) keys.push_back("hammer/" + std::to_string(i));
+    std::vector<Item> items;
+    for (std::size_t i = 0; i < kPages; ++i) {
+      items.push_back({keys[i], View(*region, i * kPageBytes, kPageBytes)});
+    }
+    std::vector<PageResult> results(kPages);
+    CallOptions call;
+    call.timeout_ms = 500;
+    call.mode = PutMode::replace;
+    for (; !is_over_; ++calls_) {
+      (void)(calls_ % 2 == 0 ? client->put(items, results, call)
+                             : client->get(items, results, call));
+    }
+  }
+
+  std::atomic<bool> is_over_{false};
+  std::atomic<std::uint64_t> calls_{0};
+  std::thread thread_;
+};
+
+struct Trouble {
+  const char* name;
+  RelayTrouble to_server;
+  RelayTrouble to_caller;
+  bool resets = false;
+  bool conceals = false;
+};
+
+std::vector<Trouble> troubles() {
+  RelayTrouble stalled;
+  stalled.holds = true;
+  RelayTrouble slow;
+  slow.bytes_per_s = 1'000'000;
+  RelayTrouble damaged;
+  damaged.damage_every_bytes = 100'000;
+  RelayTrouble swallowed;
+  swallowed.swallows = true;
+  return {{"a peer that reads nothing", {}, stalled},
+          {"a peer whose payload never comes", stalled, {}},
+          {"a peer behind 1 MB/s", slow, slow},
+          {"a peer that is reset", {}, {}, true},
+          {"a peer whose frames are damaged", damaged, damaged},
+          {"a peer that is half open", swallowed, {}, false, true}};
+}
+
+TEST_CASE("between machines: a daemon behind a bad network holds up no other one") {
+  const NetworkNamespaces network(1);
+  if (!network.ready()) return;
+  Besieged besieged;
+  const NetworkRelay to_manager(besieged.cluster.address, 1, network.path(0));
+  NetworkRelay to_storage(besieged.address, 2, network.path(0));
+  const auto other = besieged.cluster.node("other");
+  other->enter_network(network.path(0));
+  const bool has_started = other->start();
+  REQUIRE_MESSAGE(has_started, other->log());
+  REQUIRE(eventually([&] { return sees_members(*other, 1); }, 30'000));
+  const Place place(*besieged.node, {besieged.storage->pid()});
+  Siege siege("peers", place);
+  for (const Trouble& trouble : troubles()) {
+    siege.endure(trouble.name, [&](const Place&, const Until& until) {
+      const Hammer one(other->socket());
+      const Hammer two(other->socket());
+      for (int tries = 0; tries < 10'000 && one.calls() + two.calls() < 4; ++tries) wait_a_little();
+      to_storage.conceal_ends(trouble.conceals);
+      to_storage.make(RelayWay::to_server, trouble.to_server);
+      to_storage.make(RelayWay::to_caller, trouble.to_caller);
+      while (!until.is_over()) {
+        if (trouble.resets) to_storage.reset();
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+      to_storage.mend();
+    });
+  }
+  CHECK(besieged.storage->alive());
+  CHECK(besieged.cluster.manager.alive());
+  CHECK(eventually([&] { return sees_members(*other, 1); }, 30'000));
+}
+
+}  // namespace peer_siege
+}  // namespace simm::siege
