@@ -158,7 +158,10 @@ bool ChunkRegistrar::take_background(Job& job) {
     ChunkTable& chunks = range.chunks_;
     const std::uint64_t cells = std::uint64_t{chunks.chunks()} * rails();
     while (range.next_cell_ < cells) {
-      job = job_of(range, range.next_cell_);
+      // Rail by rail: so the first one knows all of the range soon, and threads seldom make the
+      // same pages present.
+      job = {&range, static_cast<std::uint32_t>(range.next_cell_ % chunks.chunks()),
+             static_cast<std::uint32_t>(range.next_cell_ / chunks.chunks())};
       ++range.next_cell_;
       const bool is_wanted = contains(range.spec_.background, job.rail) && rails_[job.rail].is_open;
       if (!is_wanted || chunks.state(job.chunk, job.rail) != ChunkState::absent) continue;

@@ -1,7 +1,7 @@
 // ChunkRegistrar: registers memory with NICs, a chunk of 1 GiB at a time, on threads of its own:
 // pinning a GiB takes long, and a NIC may take longer. First what data agents asked for, then in
-// the background what each range wants from the start, from its first byte on; of several ranges a
-// chunk of each in turn.
+// the background what each range wants from the start, rail by rail, from its first byte on; of
+// several ranges a chunk of each in turn.
 //
 // What it costs: bytes of clients' regions are charged to the pin budgets of session, tenant and
 // daemon when they are mapped, for all NICs together, so nothing is charged here again. A rail has

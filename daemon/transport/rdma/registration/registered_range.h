@@ -68,7 +68,7 @@ private:
   std::array<RailBytes, kRailsMax> rails_{};
   // Cells are counted as chunk * rails + rail.
   std::deque<std::uint64_t> asked_;              // by agents, oldest first
-  std::uint64_t next_cell_ = 0;                  // of the background
+  std::uint64_t next_cell_ = 0;                  // of the background, there rail * chunks + chunk
   std::map<std::uint64_t, base::TimeNs> again_;  // failed cells, and when they may be tried again
   base::TimeNs look_at_ns_ = base::kNoDeadline;  // when a wish for a failed cell is to be looked at
   std::uint32_t under_way_ = 0;

@@ -66,6 +66,19 @@ TEST_CASE("registrar: a rail that is not near registers the chunks that it is to
   CHECK(world.registrar->progress()[1].wanted_bytes == 0);
 }
 
+TEST_CASE("registrar: one rail knows all of a range before the next one begins") {
+  World world;
+  world.rdma[1]->close_gate();
+  auto pool = world.add(3 * kGiB, 0b11);
+  world.start();
+  world.rdma[1]->await_at_gate(1);
+  CHECK(world.rdma[0]->live() == 3);
+  CHECK(pool->chunks().find_whole(0) == KeysFound::all);
+  CHECK(pool->chunks().find_whole(1) == KeysFound::later);
+  world.rdma[1]->open_gate();
+  until([&] { return pool->chunks().find_whole(1) == KeysFound::all; });
+}
+
 TEST_CASE("registrar: what an agent waits for comes before the background") {
   World world;
   world.rdma[0]->close_gate();
