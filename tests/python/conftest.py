@@ -112,6 +112,12 @@ def detection_ms():
 
 
 @pytest.fixture
+def storages():
+    """How many storage daemons a cluster has."""
+    return 2
+
+
+@pytest.fixture
 def stingy(tmp_path, monkeypatch, clean_settings):
     """One that makes next to nothing of its clients' untouched memory present."""
     text = CONFIG.strip()[:-1] + ', "memory": {"touch_budget_bytes": "8KiB"}}'
@@ -122,9 +128,9 @@ def stingy(tmp_path, monkeypatch, clean_settings):
 
 
 @pytest.fixture
-def cluster(tmp_path, monkeypatch, clean_settings, detection_ms):
+def cluster(tmp_path, monkeypatch, clean_settings, detection_ms, storages):
     from real_cluster import Cluster
-    running = Cluster(tmp_path, detection_ms)
+    running = Cluster(tmp_path, detection_ms, storages)
     monkeypatch.setenv("SIMM_SOCKET", running.socket)
     try:
         running.start().wait_until_whole()

@@ -1,4 +1,4 @@
-"""A cluster on loopback: a manager, two storage daemons and a node, each a process that the test
+"""A cluster on loopback: a manager, storage daemons and a node, each a process that the test
 may kill and start again."""
 
 import pathlib
@@ -32,7 +32,8 @@ def free_addresses(count: int) -> list:
 class Cluster:
     """A storage daemon that dies loses its pages; it has its slots again when it is back."""
 
-    def __init__(self, directory: pathlib.Path, detection_ms: int = 300) -> None:
+    def __init__(self, directory: pathlib.Path, detection_ms: int = 300,
+                 storages: int = 2) -> None:
         secret = directory / "secret"
         secret.write_text("a secret of these tests, nobody else's")
         secret.chmod(0o600)
@@ -43,8 +44,8 @@ class Cluster:
         roles = {
             "manager": ("manager", f'{common % ("m", "")}, "manager": {{"listen": '
                         f'"{self.manager_address}", "rejoin_grace_ms": 60000}}'),
-            "a": ("storage", f'{common % ("a", at)}, "node": {{"pool_bytes": "64MiB"}}'),
-            "b": ("storage", f'{common % ("b", at)}, "node": {{"pool_bytes": "64MiB"}}'),
+            **{name: ("storage", f'{common % (name, at)}, "node": {{"pool_bytes": "64MiB"}}')
+               for name in "abcd"[:storages]},
             "node": ("node", f'{common % ("n", at + detection)}, "node": {{"pool_bytes": "0", '
                      '"cache_linger_ms": 60000}, "session": {"handshake_ms": 60000}, '
                      f'"metrics": {{"listen": "{self._metrics}"}}')}

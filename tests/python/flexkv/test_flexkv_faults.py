@@ -73,8 +73,8 @@ def test_killed_between_match_and_transfer(cluster, kind, victim):
     wait_until(lambda: works(one, 3))
 
 
-@pytest.mark.parametrize("detection_ms", [60_000])
-def test_a_stopped_storage_daemon_costs_its_own_blocks_only(cluster, kind, detection_ms):
+@pytest.mark.parametrize("detection_ms, storages", [(60_000, 4)])
+def test_a_stopped_storage_daemon_costs_its_own_blocks_only(cluster, kind, detection_ms, storages):
     """The calls' own deadline ends the waiting for it."""
     kv.set_flag("clnt_sync_req_timeout_ms", "3000")
     one = Engine(kind, cluster.manager_address)

@@ -70,8 +70,8 @@ def test_killed_between_exists_and_get(cluster, attach, victim):
     assert all(moved(host, page, N + page) for page in SOURCE)
 
 
-@pytest.mark.parametrize("detection_ms", [60_000])
-def test_a_stopped_storage_daemon_costs_its_own_pages_only(cluster, attach, detection_ms):
+@pytest.mark.parametrize("detection_ms, storages", [(60_000, 4)])
+def test_a_stopped_storage_daemon_costs_its_own_pages_only(cluster, attach, detection_ms, storages):
     """The calls' own deadline ends the waiting for it."""
     kv.set_flag("clnt_sync_req_timeout_ms", "3000")
     host = pool("mha")

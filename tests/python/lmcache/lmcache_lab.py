@@ -119,10 +119,10 @@ class Lab:
         return getattr(pool, "address_manager", pool).total_allocated_size
 
 
-def url_of(daemon, kind, use_sync=0):
+def url_of(daemon, kind, use_sync=0, manager="127.0.0.1:30001"):
     """The ways in which LMCache may be told of SiMM, for a daemon at that socket."""
     os.environ["SIMM_SOCKET"] = daemon.socket
     if OLD:
         return EXTERNAL
-    return {"url": f"simm://127.0.0.1:30001/?use_sync={use_sync}", "plugin": "plugin://simm",
+    return {"url": f"simm://{manager}/?use_sync={use_sync}", "plugin": "plugin://simm",
             "external": EXTERNAL}[kind]

@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 
 from conftest import CONFIG, Daemon
 from lmcache_lab import CHUNK_BYTES, OLD, Lab, url_of
+from simm import kv
 
 COUNT = 16
 
@@ -22,7 +23,8 @@ def lab_of(request):
     if OLD and request.param != "sync-described":
         pytest.skip("LMCache of 2025 has one kind")
     sync = request.param.startswith("sync")
-    return lambda daemon: Lab(url_of(daemon, "url", int(sync)), save_chunk_meta=sync)
+    return lambda daemon, **manager: Lab(url_of(daemon, "url", int(sync), **manager),
+                                         save_chunk_meta=sync)
 
 
 def works_again(lab, digests):
@@ -66,6 +68,27 @@ def test_a_daemon_that_dies_between_contains_and_get(own_daemon, lab_of):
         own_daemon.start()
         assert works_again(lab, itertools.count(100))
         assert lab.pool_used() == 0
+
+
+@pytest.mark.parametrize("detection_ms, storages", [(60_000, 4)])
+def test_a_stopped_storage_daemon_costs_its_own_chunks_only(cluster, lab_of, detection_ms,
+                                                            storages):
+    """The calls' own deadline ends the waiting for it."""
+    kv.set_flag("clnt_sync_req_timeout_ms", "3000")
+    kv.set_flag("clnt_async_req_timeout_ms", "3000")
+    with lab_of(cluster.daemons["node"], manager=cluster.manager_address) as lab:
+        keys = lab.keys(*range(COUNT))
+        lab.store(keys, [lab.chunk(i) for i in range(COUNT)])
+        assert lab.connector.batched_contains(keys) == COUNT
+        cluster.daemons["b"].stop()
+        try:
+            got = lab.take(lab.run(lab.connector.batched_get(keys)))
+        finally:
+            cluster.daemons["b"].go_on()
+        hits = [i for i, one in enumerate(got) if one is not None]
+        assert 0 < len(hits) < COUNT
+        assert [got[i] for i in hits] == [(CHUNK_BYTES, i) for i in hits]
+        assert not lab.connector.stats()["breaker"]["open"] and lab.pool_used() == 0
 
 
 @pytest.mark.parametrize("call", ["get", "put"])
