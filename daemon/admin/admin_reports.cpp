@@ -78,7 +78,7 @@ void AdminReports::report_cluster(std::string_view command, const std::string& t
     return answer(Error{Status::invalid_state,
                         "this daemon is in no cluster: cluster.manager is not configured"});
   }
-  if (command == "nodes") return cluster_->ask(cluster::Topic::nodes, "", std::move(answer));
+  if (command == "nodes") return cluster_->ask(cluster::Topic::nodes, target, std::move(answer));
   if (command == "slots") return cluster_->ask(cluster::Topic::slots, "", std::move(answer));
   if (command == "peers") {
     if (target.empty()) return answer(cluster_->peers());

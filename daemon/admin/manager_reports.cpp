@@ -29,7 +29,9 @@ void ManagerReports::report(std::string_view command, std::string_view argument,
   if (command == "stats") return answer(stats_text(access_.counters, argument));
   if (command == "events") return answer(events_text(access_.events, argument));
   if (command == "errors") return answer(errors_text(access_.errors, access_.clock.now_ns()));
-  if (command == "nodes") return answer(service_.manager().report(cluster::Topic::nodes));
+  if (command == "nodes") {
+    return answer(service_.manager().report(cluster::Topic::nodes, std::string(argument)));
+  }
   if (command == "slots") return answer(service_.manager().report(cluster::Topic::slots));
   if (command == "config") return answer(config_text(config_));
   if (command == "limits") return answer(limits_text(access_.counters, config_));

@@ -19,6 +19,9 @@ namespace simm::cluster {
 inline constexpr std::size_t kClusterMessageBytesMax = 1 << 20;
 inline constexpr std::size_t kTargetBytesMax = 80;  // "storage/" and a name
 inline constexpr std::size_t kAnswerBytesMax = 512 * 1024;
+inline constexpr std::uint32_t kNodesPageMax = 512;  // daemons in one answer about them
+// Those of such an answer together; beside them is what it says of the cluster.
+inline constexpr std::size_t kNodesPageBytesMax = kAnswerBytesMax - 4096;
 inline constexpr std::size_t kReasonBytesMax = 1024;  // longer ones are cut
 
 // What simmctl can ask about the cluster. The manager answers nodes, slots, and with an empty
@@ -29,7 +32,10 @@ inline constexpr std::uint8_t kTopicCount = 4;
 struct Question {
   std::uint64_t id = 0;  // the requester's own
   Topic topic = Topic::nodes;
-  std::string target;  // full name of a daemon ("storage/a"), or its plain name
+  // Full name of a daemon ("storage/a"), or its plain name. Of nodes: "+" and the full name behind
+  // which a page of kNodesPageMax begins; empty: all that an answer holds. An answer with "next" is
+  // not all, and has the name of the next page. A manager of an older release always answers all.
+  std::string target;
   bool operator==(const Question&) const = default;
 };
 struct Answer {

@@ -210,7 +210,7 @@ void Manager::take(ConnectionId from, const Leave&) {
 void Manager::take(ConnectionId from, const Question& question) {
   const bool mine = question.topic == Topic::nodes || question.topic == Topic::slots ||
                     (question.topic == Topic::stats && question.target.empty());
-  if (mine) return answer(from, question.id, Status::ok, report(question.topic));
+  if (mine) return answer(from, question.id, Status::ok, report(question.topic, question.target));
   const ConnectionId asked = connection_of(question.target);
   if (asked == 0) {
     return answer(from, question.id, Status::not_found,

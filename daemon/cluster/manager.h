@@ -79,8 +79,8 @@ public:
   [[nodiscard]] std::size_t connections() const noexcept { return connections_.size(); }
   // Why the newest map can not be made or stored; empty: it is.
   [[nodiscard]] const std::string& store_error() const noexcept { return store_error_; }
-  // The same as the answer to that question (JSON).
-  [[nodiscard]] std::string report(Topic topic) const;
+  // The same as the answer to that question (JSON). `page`: of nodes, see Question::target.
+  [[nodiscard]] std::string report(Topic topic, const std::string& page = "") const;
 
 private:
   struct Connection {
@@ -97,6 +97,8 @@ private:
     ConnectionId asked = 0;
     base::TimeNs until_ns = 0;
   };
+
+  [[nodiscard]] std::string nodes_report(const std::string& page, std::string head) const;
 
   // Messages, one overload each.
   void take(ConnectionId from, const Join& join);

@@ -1,4 +1,5 @@
 // What a manager tells about itself and its cluster.
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "daemon/base/json_text.h"
@@ -13,7 +14,8 @@ std::uint64_t ms_since(base::TimeNs since_ns, base::TimeNs now_ns) {
   return since_ns == 0 || since_ns > now_ns ? 0 : (now_ns - since_ns) / base::kNsPerMs;
 }
 
-Json describe(const KnownMember& member, const SlotMap* map, base::TimeNs now_ns) {
+Json describe(const KnownMember& member, const SlotMap* map, const Unreached& unreached,
+              base::TimeNs now_ns) {
   const auto index = map == nullptr ? std::nullopt : map->find(member.identity.incarnation);
   Json out;
   out["name"] = member.identity.name;
@@ -35,6 +37,7 @@ Json describe(const KnownMember& member, const SlotMap* map, base::TimeNs now_ns
   out["objects"] = member.last.objects;
   out["used_bytes"] = member.last.used_bytes;
   out["connected"] = member.connection != 0;
+  out["unreached_by"] = index ? unreached.by[*index] : 0;
   out["heard_ms"] = ms_since(member.heard_ns, now_ns);
   if (member.state == MemberState::away) out["away_ms"] = ms_since(member.away_ns, now_ns);
   return out;
@@ -63,8 +66,30 @@ Json describe_slots(const SlotMap& map) {
 
 }  // namespace
 
-std::string Manager::report(Topic topic) const {
-  const base::TimeNs now_ns = clock_.now_ns();
+// In the order of their names, as many as one answer has room for.
+std::string Manager::nodes_report(const std::string& page, std::string head) const {
+  const std::size_t count_max = page.empty() ? kDaemonsMax : kNodesPageMax;
+  const std::string after = page.empty() ? page : page.substr(1);
+  const Unreached unreached = map_ == nullptr ? Unreached() : membership_.unreached(*map_);
+  std::string nodes;
+  std::string next;
+  std::size_t count = 0;
+  const auto& members = membership_.members();
+  for (auto at = members.upper_bound(after); at != members.end(); ++at) {
+    const std::string node =
+        base::json_text(describe(at->second, map_.get(), unreached, clock_.now_ns()));
+    if (count == count_max || nodes.size() + node.size() > kNodesPageBytesMax) {
+      next = std::prev(at)->first;
+      break;
+    }
+    if (count++ > 0) nodes += ',';
+    nodes += node;
+  }
+  if (!next.empty()) head += ",\"next\":" + base::json_text(Json(next));
+  return "{" + head + ",\"nodes\":[" + nodes + "]}";
+}
+
+std::string Manager::report(Topic topic, const std::string& page) const {
   Json out;
   out["epoch"] = epoch();
   out["lineage"] = lineage_.is_set() ? lineage_.text() : "unknown";
@@ -75,11 +100,8 @@ std::string Manager::report(Topic topic) const {
     return base::json_text(out);
   }
   if (topic == Topic::nodes) {
-    out["nodes"] = Json::array();
-    for (const auto& [name, member] : membership_.members()) {
-      out["nodes"].push_back(describe(member, map_.get(), now_ns));
-    }
-    return base::json_text(out);
+    const std::string head = base::json_text(out);
+    return nodes_report(page, head.substr(1, head.size() - 2));  // without its braces
   }
   out["connections"] = connections_.size();
   out["daemons"] = membership_.members().size();

@@ -349,6 +349,22 @@ void Membership::spare_the_reached(const SlotMap& map, base::TimeNs now_ns) {
   }
 }
 
+Unreached Membership::unreached(const SlotMap& map) const {
+  Unreached result;
+  result.by.resize(map.members().size());
+  MemberSet named;
+  for (std::size_t i = 0; i < map.members().size(); ++i) named.set(i);
+  for (const auto& [name, member] : members_) {
+    if (member.state != MemberState::live || !member.last.reached.has_value()) continue;
+    if (member.last.map_epoch != map.epoch()) continue;
+    ++result.tellers;
+    const MemberSet missing = named & ~*member.last.reached;
+    if (missing.none()) continue;
+    for (std::size_t i = 0; i < result.by.size(); ++i) result.by[i] += missing.test(i) ? 1U : 0U;
+  }
+  return result;
+}
+
 int Membership::tick(const SlotMap* map) {
   look_at_clock();
   const base::TimeNs now_ns = clock_.now_ns();

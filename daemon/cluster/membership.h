@@ -94,6 +94,12 @@ struct JoinVerdict {
   ConnectionId superseded = 0;  // a connection to close: another one has taken its place
 };
 
+// Whom the daemons that say so have no connection to, though all are heard here.
+struct Unreached {
+  std::vector<std::uint32_t> by;  // how many of them, by the member's index in the map
+  std::uint32_t tellers = 0;      // how many say so, of this map
+};
+
 class Membership {
 public:
   Membership(const MembershipConfig& config, const base::Clock& clock);
@@ -122,6 +128,9 @@ public:
   // The cluster's protocol version. It falls as soon as a member of an older one joins, and rises
   // when all have spoken a newer one for version_settle_ns.
   [[nodiscard]] std::uint16_t version() const noexcept { return version_; }
+
+  // Of that map, by the last heartbeats.
+  [[nodiscard]] Unreached unreached(const SlotMap& map) const;
 
   // Who should own slots now.
   [[nodiscard]] std::vector<MapMember> owners() const;

@@ -46,6 +46,22 @@ Expected<ordered_json> store_report(AdminClient& client) {
   return report;
 }
 
+// Page by page: a large cluster does not fit into one answer. A daemon of an older release gives
+// all at once.
+Expected<ordered_json> all_nodes(AdminClient& client) {
+  auto all = ask_json(client, "nodes", "+");
+  while (all && all->contains("next")) {
+    const std::string behind = (*all)["next"].get<std::string>();
+    all->erase("next");
+    auto page = ask_json(client, "nodes", "+" + behind);
+    if (!page) return page;
+    ordered_json& more = (*page)["nodes"];
+    for (ordered_json& node : more) (*all)["nodes"].push_back(std::move(node));
+    if (page->contains("next")) (*all)["next"] = (*page)["next"];
+  }
+  return all;
+}
+
 Expected<ordered_json> answer(const std::string& command, const AdminWishes& admin,
                               const ReportWishes& wishes) {
   if (command == "stats" && !wishes.counters_file.empty()) return read_counters(wishes);
@@ -53,6 +69,7 @@ Expected<ordered_json> answer(const std::string& command, const AdminWishes& adm
   if (!client) return std::move(client).error();
   if (command == "store") return store_report(*client);
   if (command == "cache") return by_agent(*client, "shared_reads");
+  if (command == "nodes") return all_nodes(*client);
   if (command == "log") return ask_json(*client, command, wishes.level);
   if (command == "peers") return ask_json(*client, command, wishes.daemon);
   if (command == "sessions") return ask_json(*client, command, wishes.ended ? "ended" : "");
