@@ -13,6 +13,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -32,7 +33,8 @@ struct Asked {
       texts.push_back("key" + std::to_string(i));
       user_data[i] = 1000 + i;
     }
-    for (std::size_t i = 0; i < count; ++i) names[i] = i == count / 2 ? "" : texts[i];
+    for (std::size_t i = 0; i < count; ++i)
+      names[i] = i == count / 2 ? std::string_view() : std::string_view(texts[i]);
   }
   [[nodiscard]] CallReport report() {
     CallReport report;
