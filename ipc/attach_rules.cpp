@@ -12,11 +12,32 @@ bool names_loopback(std::string_view address) noexcept {
   return host == "localhost" || host == "[::1]" || host == "0.0.0.0" || host.starts_with("127.");
 }
 
+std::string_view trimmed(std::string_view text) noexcept {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
 // A daemon without a manager is a cluster of its own: to a client that looks for the manager on
 // this machine, which is how engines are told to find a pool, it is the one.
 bool is_the_manager(const std::string& wanted, const DaemonFacts& daemon) noexcept {
-  return wanted == daemon.manager_address ||
-         (daemon.manager_address.empty() && names_loopback(wanted));
+  if (daemon.manager_address.empty()) return names_loopback(wanted);
+  // Both sides may name several, with commas between them: one that both name is enough.
+  const auto names = [](std::string_view list, std::string_view one) {
+    for (std::size_t at = 0; at <= list.size();) {
+      const std::size_t end = std::min(list.find(',', at), list.size());
+      if (trimmed(list.substr(at, end - at)) == one) return true;
+      at = end + 1;
+    }
+    return false;
+  };
+  for (std::size_t at = 0; at <= wanted.size();) {
+    const std::size_t end = std::min(wanted.find(',', at), wanted.size());
+    const std::string_view one = trimmed(std::string_view(wanted).substr(at, end - at));
+    if (!one.empty() && names(daemon.manager_address, one)) return true;
+    at = end + 1;
+  }
+  return false;
 }
 
 // "1", or "1 to 3".

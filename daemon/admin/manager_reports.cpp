@@ -56,7 +56,9 @@ std::string ManagerReports::status() const {
       {"name", access_.self.name},
       {"address", service_.address().text()},
       {"secret", access_.secret.is_secret()},
+      {"leads", service_.leads()},
       {"state_file", config_.manager.state_file},
+      {"etcd", config_.manager.etcd},
       {"metrics", metrics_address_.empty() ? "off" : metrics_address_}};
   status["manager"] =
       nlohmann::ordered_json::parse(service_.manager().report(cluster::Topic::stats));

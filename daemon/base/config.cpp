@@ -112,6 +112,22 @@ std::string checked_text(const json& value, const KeySpec& key, const std::strin
   return text;
 }
 
+// One text of all elements, with commas between them.
+std::string checked_texts(const json& value, const KeySpec& key, const std::string& path) {
+  if (!value.is_array()) return checked_text(value, key, path);
+  std::string all;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    const std::string element = path + "[" + std::to_string(i) + "]";
+    const bool is_text = value[i].is_string() && !value[i].get_ref<const std::string&>().empty();
+    if (!is_text || value[i].get_ref<const std::string&>().find(',') != std::string::npos) {
+      throw Mistake{element, shown(value[i]), "write a string without commas"};
+    }
+    if (i > 0) all += ',';
+    all += value[i].get_ref<const std::string&>();
+  }
+  return checked_text(json(all), key, path);
+}
+
 KeyValue checked_value(const json& value, const KeySpec& key, const std::string& path) {
   KeyValue result;
   switch (key.type) {
@@ -128,6 +144,9 @@ KeyValue checked_value(const json& value, const KeySpec& key, const std::string&
       break;
     case KeyType::text:
       result.text = checked_text(value, key, path);
+      break;
+    case KeyType::texts:
+      result.text = checked_texts(value, key, path);
       break;
     case KeyType::choice:
       result.choice = checked_choice(value, key, path);

@@ -155,7 +155,7 @@ struct Config {
   struct {
     std::string name;
     std::string secret_file;  // @name: a credential; empty: no secret, loopback only
-    std::string manager;      // where it listens; empty: no cluster
+    std::string manager;      // where managers listen, see text_list.h; empty: no cluster
     std::string listen;       // for other daemons
     std::string advertise;    // what they dial; empty: where it listens
     std::string node_name;    // empty: the host's
@@ -165,6 +165,12 @@ struct Config {
   struct {
     std::string listen;
     std::string state_file;
+    std::string etcd;  // endpoints, see text_list.h; empty: the state file
+    std::string etcd_user;
+    std::string etcd_password_file;
+    std::string etcd_ca_file;
+    std::string etcd_cert_file;
+    std::string etcd_key_file;
     std::uint32_t rejoin_grace_ms = 0;
     std::uint32_t member_timeout_ms = 0;
   } manager;

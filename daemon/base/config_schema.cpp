@@ -33,6 +33,11 @@ ordered_json describe(const KeySpec& key) {
       schema["minLength"] = key.min;
       schema["maxLength"] = key.max;
       break;
+    case KeyType::texts:
+      schema["anyOf"] = {
+          {{"type", "string"}, {"minLength", key.min}, {"maxLength", key.max}},
+          {{"type", "array"}, {"items", {{"type", "string"}, {"pattern", "^[^,]+$"}}}}};
+      break;
     case KeyType::choice: {
       ordered_json choices = ordered_json::array();
       for (std::string_view rest = key.choices; !rest.empty();) {

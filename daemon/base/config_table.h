@@ -19,6 +19,7 @@ enum class KeyType : std::uint8_t {
   bytes,           // integer or "64MiB"
   bytes_or_share,  // bytes or "10%"
   text,
+  texts,     // one text, or a list of texts; none of them has a comma
   choice,    // one of KeySpec::choices, separated by '|'
   integers,  // list of integers within min..max
 };

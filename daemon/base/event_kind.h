@@ -26,6 +26,8 @@ enum class EventKind : std::uint8_t {
   manager_lost,
   map,
   sent_away,
+  leads,
+  stands_by,
   error,
 };
 
@@ -65,6 +67,10 @@ inline constexpr std::array kEventKinds = {
                  "A newer map is used; of a manager: is made."},
     EventKindRow{EventKind::sent_away, "sent_away", LogLevel::info, "cluster",
                  "a daemon is sent away", "The manager ended the connection of a daemon, and why."},
+    EventKindRow{EventKind::leads, "leads", LogLevel::info, "cluster", "leads",
+                 "Of several managers this one keeps the map from now on."},
+    EventKindRow{EventKind::stands_by, "stands_by", LogLevel::info, "cluster", "stands by",
+                 "Another manager leads, or none does, and why."},
     EventKindRow{EventKind::error, "error", LogLevel::warning, "", "",
                  "An error that `simmctl errors` did not have before."},
 };

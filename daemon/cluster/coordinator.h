@@ -1,6 +1,6 @@
 // Coordinator: where managers keep what they have to remember (seam). FileCoordinator for one
-// manager; a shared store for several later; one in memory for tests and the simulation. All of
-// them run the suite in tests/conformance.
+// manager, EtcdCoordinator for several; one in memory for tests and the simulation. All of them run
+// the suite in tests/conformance.
 //
 // A state has an epoch that only grows. store() is a compare-and-swap on it: of two managers that
 // build on the same epoch one alone succeeds, so an epoch names one state for ever, and nobody
@@ -16,7 +16,8 @@
 
 namespace simm::cluster {
 
-inline constexpr std::size_t kStateBytesMax = 2 << 20;
+// A map of 1,024 members has 170 KB; etcd takes requests of 1.5 MiB.
+inline constexpr std::size_t kStateBytesMax = 1 << 20;
 
 struct StoredState {
   base::Epoch epoch = 0;

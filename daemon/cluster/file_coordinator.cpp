@@ -5,54 +5,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <span>
 #include <utility>
+#include <vector>
 
-#include "daemon/base/hash.h"
+#include "daemon/cluster/state_envelope.h"
 
 namespace simm::cluster {
 namespace {
 
-constexpr std::array<char, 8> kMagic = {'s', 'i', 'm', 'm', 's', 't', 'a', 't'};
-constexpr std::uint32_t kVersion = 1;
-
-struct StateHeader {
-  std::array<char, 8> magic = kMagic;
-  std::uint32_t version = kVersion;
-  std::uint32_t zero = 0;
-  std::uint64_t epoch = 0;
-  std::uint64_t bytes = 0;
-  std::uint64_t state_digest = 0;
-  std::uint64_t header_digest = 0;
-
-  [[nodiscard]] std::uint64_t own_digest() const {
-    return base::payload_digest(this, offsetof(StateHeader, header_digest));
-  }
-};
-static_assert(sizeof(StateHeader) == 48);
-static_assert(offsetof(StateHeader, epoch) == 16 && offsetof(StateHeader, state_digest) == 32);
-
-Error untrusted(Status status, const std::string& path, const std::string& what) {
-  return {status, "manager state " + path + " " + what +
-                      "; move it away and start again: the daemons of the cluster bring back the "
-                      "map that they have"};
+std::string place_of(const std::string& path) {
+  return "manager state " + path;
 }
 
-Outcome read_exactly(int fd, std::span<std::byte> to, const std::string& path) {
-  for (std::size_t done = 0; done < to.size();) {
-    // SAFETY: done < to.size(), by the loop's condition.
-    const ssize_t got = ::read(fd, to.data() + done, to.size() - done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return system_error("read " + path, errno);
-    if (got == 0) return untrusted(Status::corrupt, path, "is cut short");
-    done += static_cast<std::size_t>(got);
-  }
-  return Done{};
-}
+constexpr const char* kRemedy =
+    "move it away and start again: the daemons of the cluster bring back the map that they have";
 
 Outcome write_all(int fd, std::span<const std::byte> from, const std::string& path) {
   for (std::size_t done = 0; done < from.size();) {
@@ -61,27 +30,6 @@ Outcome write_all(int fd, std::span<const std::byte> from, const std::string& pa
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) return system_error("write " + path, errno);
     done += static_cast<std::size_t>(put);
-  }
-  return Done{};
-}
-
-Outcome check_header(const StateHeader& header, std::uint64_t file_bytes, const std::string& path) {
-  if (header.magic != kMagic) {
-    return untrusted(Status::incompatible, path, "is no manager's state (another magic)");
-  }
-  if (header.version != kVersion) {
-    return untrusted(Status::incompatible, path,
-                     "has format version " + std::to_string(header.version) + ", this is version " +
-                         std::to_string(kVersion));
-  }
-  if (header.header_digest != header.own_digest() || header.zero != 0) {
-    return untrusted(Status::corrupt, path, "has a damaged header");
-  }
-  if (header.epoch == 0 || header.bytes > kStateBytesMax ||
-      file_bytes != sizeof header + header.bytes) {
-    return untrusted(Status::corrupt, path,
-                     "has " + std::to_string(file_bytes) + " bytes, its header speaks of " +
-                         std::to_string(header.bytes));
   }
   return Done{};
 }
@@ -129,27 +77,22 @@ Expected<std::optional<StoredState>> FileCoordinator::load() {
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return system_error("stat " + path_, errno);
   if (!S_ISREG(info.st_mode)) {
-    return untrusted(Status::incompatible, path_, "is not a regular file");
+    return Error{Status::incompatible, place_of(path_) + " is not a regular file; " + kRemedy};
   }
-  StateHeader header;
-  if (Outcome read = read_exactly(file.get(), std::as_writable_bytes(std::span(&header, 1)), path_);
-      !read) {
-    return std::move(read).error();
+  // One byte more than may be there: it is noticed.
+  std::vector<std::byte> sealed(kEnvelopeBytes + kStateBytesMax + 1);
+  std::size_t length = 0;
+  while (length < sealed.size()) {
+    // SAFETY: length < sealed.size(), by the loop's condition.
+    const ssize_t got = ::read(file.get(), sealed.data() + length, sealed.size() - length);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return system_error("read " + path_, errno);
+    if (got == 0) break;
+    length += static_cast<std::size_t>(got);
   }
-  const auto file_bytes = static_cast<std::uint64_t>(info.st_size);
-  if (Outcome sound = check_header(header, file_bytes, path_); !sound) {
-    return std::move(sound).error();
-  }
-  StoredState state;
-  state.epoch = header.epoch;
-  state.bytes.resize(header.bytes);
-  if (Outcome read = read_exactly(file.get(), state.bytes, path_); !read) {
-    return std::move(read).error();
-  }
-  if (base::payload_digest(state.bytes.data(), state.bytes.size()) != header.state_digest) {
-    return untrusted(Status::corrupt, path_, "does not match its checksum");
-  }
-  return std::optional(std::move(state));
+  auto state = open_state(std::span(sealed).first(length), place_of(path_), kRemedy);
+  if (!state) return std::move(state).error();
+  return std::optional(std::move(*state));
 }
 
 Outcome FileCoordinator::write_beside(const StoredState& state) const {
@@ -158,26 +101,13 @@ Outcome FileCoordinator::write_beside(const StoredState& state) const {
   ::unlink(path.c_str());
   const ipc::UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!file) return system_error("open " + path, errno);
-  StateHeader header;
-  header.epoch = state.epoch;
-  header.bytes = state.bytes.size();
-  header.state_digest = base::payload_digest(state.bytes.data(), state.bytes.size());
-  header.header_digest = header.own_digest();
-  if (Outcome written = write_all(file.get(), std::as_bytes(std::span(&header, 1)), path);
-      !written) {
-    return written;
-  }
-  if (Outcome written = write_all(file.get(), state.bytes, path); !written) return written;
+  if (Outcome written = write_all(file.get(), seal_state(state), path); !written) return written;
   if (::fsync(file.get()) != 0) return system_error("sync " + path, errno);
   return Done{};
 }
 
 Outcome FileCoordinator::store(base::Epoch expected, const StoredState& state) {
-  if (state.epoch <= expected || state.bytes.size() > kStateBytesMax) {
-    return Error{Status::invalid_argument, "manager state of epoch " + std::to_string(state.epoch) +
-                                               " and " + std::to_string(state.bytes.size()) +
-                                               " bytes after epoch " + std::to_string(expected)};
-  }
+  if (Outcome sound = check_state(expected, state); !sound) return sound;
   const auto stored = load();
   if (!stored) return stored.error();
   const base::Epoch there = stored->has_value() ? stored.value()->epoch : 0;

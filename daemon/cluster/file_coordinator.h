@@ -2,13 +2,7 @@
 // synced, and renamed over it, so the file is the old state or the new one, whole, whatever dies
 // when. A lock file beside it keeps a second manager out while the first lives.
 //
-// File: a header of 48 bytes (little endian), then the state's bytes.
-//
-//   0  8  magic "simmstat"          24  8  bytes of the state
-//   8  4  format version, 1         32  8  xxh3-64 of the state
-//  12  4  zero                      40  8  xxh3-64 of the 40 bytes before
-//  16  8  epoch
-//
+// The file is the envelope of state_envelope.h.
 // Thread: the control thread.
 #pragma once
 

@@ -30,6 +30,8 @@ void ManagerMetrics::write_metrics(MetricsText& text) {
              "Epoch of the newest map that is known here.");
   text.gauge("simm_cluster_owners", map == nullptr ? 0 : map->members().size(),
              "Daemons that own slots of the newest map.");
+  text.gauge("simm_manager_leads", service_.leads() ? 1 : 0,
+             "1: this manager keeps the map; 0: it stands by for another one.");
   text.gauge("simm_manager_connections", manager.connections(),
              "Connections of daemons to the manager.");
   text.gauge("simm_manager_retired_incarnations", manager.membership().retired().size(),

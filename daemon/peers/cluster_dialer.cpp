@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "daemon/base/text_list.h"
 #include "daemon/cluster/hello/hello_dialer.h"
 #include "simm/check.h"
 
@@ -17,6 +18,8 @@ constexpr base::TimeNs kLookUpTimeNs = 5 * base::kNsPerSecond;
 ClusterDialer::ClusterDialer(ClusterAccess& access, DialTarget target, ClusterDialerEvents& events)
     : access_(access),
       target_(std::move(target)),
+      addresses_(base::text_list(target_.address)),
+      address_(addresses_.empty() ? target_.address : addresses_.front()),
       events_(events),
       timer_(access.io),
       resolver_(access.io),
@@ -63,11 +66,12 @@ void ClusterDialer::wait(base::TimeNs wait_ns) {
 }
 
 void ClusterDialer::dial() {
+  if (!addresses_.empty()) address_ = addresses_[attempts_ % addresses_.size()];
   ++attempts_;
-  if (const auto address = cluster::SocketAddress::parse(target_.address)) {
+  if (const auto address = cluster::SocketAddress::parse(address_)) {
     return connect(*address);
   }
-  const auto where = cluster::split_host_port(target_.address);
+  const auto where = cluster::split_host_port(address_);
   if (!where) {
     return fail({Status::invalid_argument,
                  "no address; write for example 10.0.0.7:30001, "
@@ -138,7 +142,7 @@ void ClusterDialer::on_hello_over(Expected<cluster::HelloResult> result) {
 
 void ClusterDialer::fail(Error error) {
   counters_.failed.add();
-  error.context = target_.key + ": " + target_.address + ": " + error.context;
+  error.context = target_.key + ": " + address_ + ": " + error.context;
   access_.errors.record("cluster.dial", error.status, error.context);
   is_away_ = error.status == Status::unreachable || error.status == Status::timeout;
   if (error.status == Status::out_of_memory) {

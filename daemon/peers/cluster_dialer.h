@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "daemon/cluster/backoff.h"
 #include "daemon/control/deadline.h"
@@ -18,8 +19,9 @@
 namespace simm::control {
 
 struct DialTarget {
-  std::string key;      // where the address comes from, for the words of an error
-  std::string address;  // "host:port", numeric or a name
+  std::string key;  // where the address comes from, for the words of an error
+  // "host:port", numeric or a name; or several, see text_list.h: each attempt takes the next one.
+  std::string address;
   cluster::HelloRequest request;
   // Between two attempts, while the peer can not be reached at all.
   base::TimeNs away_wait_ns = cluster::Backoff::kLongestNs;
@@ -58,6 +60,8 @@ public:
   void stop();
 
   [[nodiscard]] const DialTarget& target() const noexcept { return target_; }
+  // The one of the target's addresses that the last attempt took.
+  [[nodiscard]] const std::string& address() const noexcept { return address_; }
 
 private:
   enum class State : std::uint8_t { idle, waiting, dialling, connected };
@@ -73,6 +77,8 @@ private:
 
   ClusterAccess& access_;
   const DialTarget target_;
+  const std::vector<std::string> addresses_;
+  std::string address_;
   ClusterDialerEvents& events_;
   State state_ = State::idle;
   bool is_away_ = false;  // the last attempt did not reach the peer

@@ -8,10 +8,9 @@ ManagerLink::ManagerLink(ClusterAccess& access, std::string address,
                          const cluster::MemberConfig& config, cluster::MemberEvents& events,
                          OnStatus on_status)
     : access_(access),
-      address_(std::move(address)),
       on_status_(std::move(on_status)),
       member_(config, access.clock, *this, events),
-      dialer_(access, {"cluster.manager", address_, {}}, *this),
+      dialer_(access, {"cluster.manager", std::move(address), {}}, *this),
       timer_(access.io),
       soon_(access.io) {}
 
@@ -68,7 +67,7 @@ void ManagerLink::lose() {
 void ManagerLink::on_dialled(ClusterDialer&, ipc::UniqueFd socket,
                              const cluster::HelloResult& result) {
   if (result.peer.role != cluster::ClusterRole::manager) {
-    trouble_ = "cluster.manager: " + address_ + " is not a manager but a " +
+    trouble_ = "cluster.manager: " + dialer_.address() + " is not a manager but a " +
                std::string(cluster::role_name(result.peer.role)) + " daemon, " + result.peer.name;
     access_.errors.record("cluster.manager", Status::invalid_argument, trouble_);
     log_state();
@@ -113,9 +112,10 @@ void ManagerLink::log_state() {
   logged_ = state;
   if (on_status_) on_status_(status());
   if (state == cluster::LinkState::joined) {
-    return access_.events.tell(base::EventKind::manager_joined, {{"manager", address_}});
+    return access_.events.tell(base::EventKind::manager_joined, {{"manager", dialer_.address()}});
   }
-  access_.events.tell(base::EventKind::manager_lost, {{"manager", address_}, {"why", trouble()}},
+  access_.events.tell(base::EventKind::manager_lost,
+                      {{"manager", dialer_.address()}, {"why", trouble()}},
                       cluster::link_state_name(state));
 }
 

@@ -23,8 +23,9 @@ class ManagerLink final : private cluster::MemberLink,
 public:
   using OnStatus = std::function<void(const std::string& status)>;
 
-  // `address`: host:port of the manager. `events` may stop() this link, not destroy it.
-  // `on_status` is called with status() whenever its state has changed; empty: never.
+  // `address`: host:port of the manager, or of all managers: see text_list.h. `events` may stop()
+  // this link, not destroy it. `on_status` is called with status() whenever its state has changed;
+  // empty: never.
   ManagerLink(ClusterAccess& access, std::string address, const cluster::MemberConfig& config,
               cluster::MemberEvents& events, OnStatus on_status = {});
   ManagerLink(const ManagerLink&) = delete;
@@ -63,7 +64,6 @@ private:
   void log_state();
 
   ClusterAccess& access_;
-  const std::string address_;
   const OnStatus on_status_;
   cluster::ClusterMember member_;
   ClusterDialer dialer_;

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/cluster/cluster_codec.h"
+#include "simm/check.h"
+
 namespace simm::control {
 namespace {
 
@@ -15,18 +18,54 @@ constexpr base::TimeNs kSweepNs = 20 * base::kNsPerMs;
 ManagerService::ManagerService(ClusterAccess& access, const cluster::ManagerConfig& config,
                                cluster::Coordinator& coordinator)
     : access_(access),
-      manager_(config, access.clock, access.random, coordinator, *this),
+      config_(config),
+      coordinator_(coordinator),
+      manager_(make_manager()),
       listener_(access, *this),
       timer_(access.io),
       sweep_(access.io) {}
 
 ManagerService::~ManagerService() = default;
 
-Outcome ManagerService::start(const std::string& address) {
-  Outcome done = manager_.start();
-  if (done) done = listener_.listen("manager.listen", address);
-  if (done) turn();
-  return done;
+std::unique_ptr<cluster::Manager> ManagerService::make_manager() {
+  cluster::ManagerLinks& links = *this;
+  return std::make_unique<cluster::Manager>(config_, access_.clock, access_.random, coordinator_,
+                                            links);
+}
+
+Outcome ManagerService::listen(const std::string& address) {
+  return listener_.listen("manager.listen", address);
+}
+
+Outcome ManagerService::lead() {
+  auto manager = make_manager();
+  if (Outcome started = manager->start(); !started) return started;
+  manager_ = std::move(manager);
+  leads_ = true;
+  turn();
+  return Done{};
+}
+
+void ManagerService::stand_by(const std::string& why) {
+  stands_by_ = why;
+  if (!leads_) return;
+  leads_ = false;
+  timer_.cancel();
+  armed_ns_ = base::kNoDeadline;
+  while (!connections_.empty()) {
+    const cluster::ConnectionId id = connections_.begin()->first;
+    refuse(id);
+  }
+  manager_ = make_manager();
+  logged_epoch_ = 0;
+}
+
+// Not for ever: a daemon tries the managers that it knows in turn.
+void ManagerService::refuse(cluster::ConnectionId id) {
+  const auto said = cluster::encode(cluster::ManagerMessage(cluster::Refused{false, stands_by_}));
+  SIMM_CHECK(said.has_value());
+  (void)connections_.at(id)->channel().send(*said);
+  end(id);
 }
 
 void ManagerService::stop() {
@@ -46,20 +85,21 @@ void ManagerService::on_accepted(ipc::UniqueFd socket, const cluster::HelloResul
   }
   const cluster::ConnectionId id = next_id_++;
   connections_.emplace(id, std::make_unique<Connection>(*this, id, std::move(socket), result));
-  manager_.on_connected(id, result.peer, result.version);
+  if (!leads_) return refuse(id);
+  manager_->on_connected(id, result.peer, result.version);
   turn();
 }
 
 void ManagerService::on_message(cluster::ConnectionId id, std::span<const std::byte> payload) {
   if (connections_.count(id) == 0) return;  // ending: nobody listens to it any more
-  manager_.on_message(id, payload);
+  manager_->on_message(id, payload);
   turn();
 }
 
 void ManagerService::on_closed(cluster::ConnectionId id) {
   if (connections_.count(id) == 0) return;
   end(id);
-  manager_.on_closed(id);
+  manager_->on_closed(id);
   turn();
 }
 
@@ -107,14 +147,15 @@ void ManagerService::sweep() {
 // ---- time ----
 
 void ManagerService::turn() {
-  manager_.do_work();
-  const cluster::SlotMapPtr& map = manager_.map();
+  if (!leads_) return;
+  manager_->do_work();
+  const cluster::SlotMapPtr& map = manager_->map();
   if (map != nullptr && map->epoch() != logged_epoch_) {
     logged_epoch_ = map->epoch();
     access_.events.tell(base::EventKind::map,
                         {{"epoch", map->epoch()}, {"members", map->members().size()}});
   }
-  const base::TimeNs next_ns = manager_.next_deadline_ns();
+  const base::TimeNs next_ns = manager_->next_deadline_ns();
   if (next_ns >= armed_ns_) return;
   armed_ns_ = next_ns;
   const base::TimeNs now_ns = access_.clock.now_ns();

@@ -1,5 +1,6 @@
 // ManagerService: the manager's end of the connections of a cluster: listens, carries the messages
-// between daemons and a Manager, and gives it its turns.
+// between daemons and a Manager, and gives it its turns. Of several managers one leads; the others
+// stand by: they refuse daemons, and say where the leader is.
 // Owned by the composition root. Thread: control.
 #pragma once
 
@@ -25,11 +26,17 @@ public:
   ManagerService(const ManagerService&) = delete;
   ManagerService& operator=(const ManagerService&) = delete;
 
-  // Loads the state, then listens. `address` is the value of manager.listen.
-  Outcome start(const std::string& address);
+  // Listens. `address` is the value of manager.listen. Stands by until lead().
+  Outcome listen(const std::string& address);
+  // Loads the state, and manages from now on; an error says why it must not.
+  Outcome lead();
+  // Sends all daemons away and forgets what it knows. `why`: what they hear.
+  void stand_by(const std::string& why);
   void stop();
 
-  [[nodiscard]] const cluster::Manager& manager() const noexcept { return manager_; }
+  [[nodiscard]] bool leads() const noexcept { return leads_; }
+  // Of one that stands by: a manager that knows nothing.
+  [[nodiscard]] const cluster::Manager& manager() const noexcept { return *manager_; }
   [[nodiscard]] const cluster::SocketAddress& address() const { return listener_.address(); }
 
 private:
@@ -66,12 +73,18 @@ private:
   void on_message(cluster::ConnectionId id, std::span<const std::byte> payload);
   void on_closed(cluster::ConnectionId id);
   void end(cluster::ConnectionId id);
+  void refuse(cluster::ConnectionId id);
+  [[nodiscard]] std::unique_ptr<cluster::Manager> make_manager();
   void sweep();
   void turn();
   void on_timer();
 
   ClusterAccess& access_;
-  cluster::Manager manager_;
+  const cluster::ManagerConfig config_;
+  cluster::Coordinator& coordinator_;
+  std::unique_ptr<cluster::Manager> manager_;
+  bool leads_ = false;
+  std::string stands_by_ = "no manager leads yet";
   ClusterListener listener_;
   std::map<cluster::ConnectionId, std::unique_ptr<Connection>> connections_;
   std::vector<Ending> ending_;

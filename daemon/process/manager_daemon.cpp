@@ -7,13 +7,17 @@
 #include "daemon/admin/admin_server.h"
 #include "daemon/admin/manager_reports.h"
 #include "daemon/base/real_clock.h"
+#include "daemon/cluster/copied_coordinator.h"
 #include "daemon/cluster/file_coordinator.h"
+#include "daemon/control/deadline.h"
 #include "daemon/control/service_manager.h"
 #include "daemon/control/watchdog_feeder.h"
+#include "daemon/etcd/etcd_coordinator.h"
 #include "daemon/metrics/manager_metrics.h"
 #include "daemon/metrics/metrics_endpoint.h"
 #include "daemon/peers/cluster_settings.h"
 #include "daemon/peers/manager_service.h"
+#include "daemon/process/etcd_settings.h"
 
 namespace simm {
 namespace {
@@ -37,34 +41,55 @@ cluster::ManagerConfig manager_config(const base::Config& config) {
 struct ManagerDaemon::Parts {
   Parts(base::Config given, control::ClusterSettings of_cluster,
         std::unique_ptr<base::CounterSet> counter_set,
-        std::unique_ptr<cluster::FileCoordinator> keeper)
+        std::unique_ptr<cluster::FileCoordinator> keeper,
+        std::unique_ptr<etcd::EtcdGateway> gateway)
       : config(std::move(given)),
         settings(std::move(of_cluster)),
         counters(std::move(counter_set)),
-        coordinator(std::move(keeper)),
+        file(std::move(keeper)),
+        etcd(gateway == nullptr
+                 ? nullptr
+                 : std::make_unique<etcd::EtcdCoordinator>(std::move(gateway), clock,
+                                                           settings.self.cluster, self_text())),
         log(clock, config.log.level, 2, base::Log::stderr_is_journal(), config.log.format),
         events(clock, log, *counters),
         errors(clock, &events),
+        copied(etcd == nullptr ? static_cast<cluster::Coordinator&>(*file) : *etcd, *file,
+               [this](const Error& why) {
+                 errors.record("manager.state_file", why.status, why.context);
+               }),
         limits(*counters),
         access{io,     clock,           random,        *counters, limits,
                errors, settings.secret, settings.self, events},
-        service(access, manager_config(config), *coordinator),
+        service(access, manager_config(config), coordinator()),
         numbers(clock, service),
         metrics(io, clock, *counters, limits, numbers, "manager"),
         reports(access, service, config, log),
         admin(io, limits, reports),
         signals(io, SIGTERM, SIGINT),
-        watchdog(io, supervisor, [] { return true; }) {}
+        watchdog(io, supervisor, [] { return true; }),
+        again(io) {}
+
+  [[nodiscard]] std::string self_text() const {
+    return settings.self.name + " at " + config.manager.listen;
+  }
+  [[nodiscard]] cluster::Coordinator& coordinator() {
+    return etcd == nullptr ? static_cast<cluster::Coordinator&>(*file) : copied;
+  }
+  void follow_election();
+  void lead();
 
   const base::Config config;
   const control::ClusterSettings settings;
   base::RealClock clock;
   base::SystemRandom random;
   std::unique_ptr<base::CounterSet> counters;
-  std::unique_ptr<cluster::FileCoordinator> coordinator;
+  std::unique_ptr<cluster::FileCoordinator> file;
+  std::unique_ptr<etcd::EtcdCoordinator> etcd;  // null: the file alone
   base::Log log;
   base::EventLog events;
   base::ErrorLog errors;
+  cluster::CopiedCoordinator copied;
   base::LimitCounters limits;
   boost::asio::io_context io{1};
   control::ClusterAccess access;
@@ -76,7 +101,41 @@ struct ManagerDaemon::Parts {
   boost::asio::signal_set signals;
   control::ServiceManager supervisor;
   control::WatchdogFeeder watchdog;
+  control::Deadline again;
+  std::string said;  // the last line about the election
 };
+
+// Who leads is for etcd to say; this is what becomes of it here.
+void ManagerDaemon::Parts::follow_election() {
+  const etcd::Leadership now = etcd->leadership();
+  if (now.leads) {
+    if (!service.leads()) lead();
+    return;
+  }
+  again.cancel();
+  const bool has_led = service.leads();
+  const std::string leader =
+      now.leader.empty() ? "no manager leads just now" : now.leader + " leads";
+  service.stand_by("this manager, " + settings.self.name + ", stands by: " + leader);
+  const std::string line = leader + now.trouble;
+  if (!has_led && std::exchange(said, line) == line) return;
+  said = line;
+  events.tell(base::EventKind::stands_by,
+              {{"leader", leader}, {"has_led", has_led ? "yes" : "no"}, {"etcd", now.trouble}});
+}
+
+void ManagerDaemon::Parts::lead() {
+  if (const Outcome started = service.lead(); !started) {
+    errors.record("manager.etcd", started.error().status, started.error().context);
+    service.stand_by("this manager, " + settings.self.name +
+                     ", was elected, but can not use the state: " + started.error().context);
+    return again.after(base::kNsPerSecond, [this] { follow_election(); });
+  }
+  said.clear();
+  const cluster::SlotMapPtr& map = service.manager().map();
+  events.tell(base::EventKind::leads,
+              {{"epoch", map == nullptr ? std::uint64_t{0} : map->epoch()}});
+}
 
 ManagerDaemon::ManagerDaemon(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 ManagerDaemon::~ManagerDaemon() = default;
@@ -87,14 +146,21 @@ Expected<std::unique_ptr<ManagerDaemon>> ManagerDaemon::create(base::Config conf
   if (!settings) return std::move(settings).error();
   auto counters = base::CounterSet::create_file(config.counters_file);
   if (!counters) return std::move(counters).error();
-  auto coordinator = cluster::FileCoordinator::open(config.manager.state_file);
-  if (!coordinator) {
-    return Error{coordinator.status(), "manager.state_file: " + coordinator.error().context};
+  auto file = cluster::FileCoordinator::open(config.manager.state_file);
+  if (!file) return Error{file.status(), "manager.state_file: " + file.error().context};
+  std::unique_ptr<etcd::EtcdGateway> gateway;
+  if (!config.manager.etcd.empty()) {
+    auto of_etcd = etcd_settings(config);
+    if (!of_etcd) return std::move(of_etcd).error();
+    auto made = etcd::EtcdGateway::make(std::move(*of_etcd));
+    if (!made) return Error{made.status(), "manager.etcd_*_file: " + made.error().context};
+    gateway = std::move(*made);
   }
   auto parts = std::make_unique<Parts>(std::move(config), std::move(*settings),
-                                       std::move(*counters), std::move(*coordinator));
+                                       std::move(*counters), std::move(*file), std::move(gateway));
   Parts& p = *parts;
-  Outcome done = p.service.start(p.config.manager.listen);
+  Outcome done = p.etcd == nullptr ? p.service.lead() : Outcome(Done{});
+  if (done) done = p.service.listen(p.config.manager.listen);
   if (done) done = p.admin.listen(p.config.admin_socket);
   if (done) done = p.metrics.listen(p.config.metrics.listen, p.log);
   p.reports.show_metrics_at(p.metrics.address());
@@ -121,10 +187,17 @@ void ManagerDaemon::run() {
   p.events.tell(base::EventKind::ready,
                 {{"role", "manager"},
                  {"address", p.service.address().text()},
-                 {"state", p.config.manager.state_file},
+                 {"state", p.etcd == nullptr ? p.config.manager.state_file : p.config.manager.etcd},
                  {"epoch", map == nullptr ? std::uint64_t{0} : map->epoch()}});
-  p.supervisor.ready("managing at " + p.service.address().text());
+  if (p.etcd == nullptr) {
+    p.supervisor.ready("managing at " + p.service.address().text());
+  } else {
+    p.supervisor.ready("one of several managers, at " + p.service.address().text());
+    p.etcd->start([&p] { boost::asio::post(p.io, [&p] { p.follow_election(); }); });
+  }
   p.io.run();
+  p.again.cancel();
+  if (p.etcd != nullptr) p.etcd->stop();  // another one leads at once
   p.admin.stop();
   p.metrics.stop();
   p.service.stop();

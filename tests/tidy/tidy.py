@@ -50,6 +50,8 @@ ROOMS = {
                       "daemon/transport", "daemon/engine"),
     "daemon/cluster/hello": ("ipc", "daemon/base"),
     "daemon/cluster": ("ipc", "daemon/base", "daemon/engine", "daemon/cluster/hello"),
+    "daemon/http": ("ipc", "daemon/base"),
+    "daemon/etcd": ("ipc", "daemon/base", "daemon/http", "daemon/cluster"),
     "daemon/control": ("ipc", "daemon/base", "daemon/session"),
     "daemon/attach": ("ipc", "daemon/base", "daemon/memory", "daemon/session", "daemon/control"),
     "daemon/peers": ("ipc", "daemon/base", "daemon/transport", "daemon/transport/tcp",

@@ -3,10 +3,7 @@
 // Thread: the test's.
 #pragma once
 
-#include <arpa/inet.h>
 #include <doctest/doctest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -15,10 +12,10 @@
 #include <string>
 #include <utility>
 
-#include "ipc/fd.h"
 #include "simm/client.h"
 #include "tests/process/page_checker.h"
 #include "tests/support/daemon_process.h"
+#include "tests/support/free_port.h"
 #include "tests/support/number_from.h"
 #include "tests/support/temporary_directory.h"
 
@@ -29,16 +26,9 @@ using simm::test_support::DaemonProcess;
 using simm::test_support::eventually;
 using simm::test_support::number_from;
 
-// A port that is free now. The manager needs one that stays the same when it is restarted.
+// The manager needs a port that stays the same when it is restarted.
 inline std::string free_address() {
-  const simm::ipc::UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  REQUIRE(::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
-  socklen_t bytes = sizeof address;
-  REQUIRE(::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &bytes) == 0);
-  return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  return "127.0.0.1:" + std::to_string(simm::test_support::free_port());
 }
 
 class SecretFile {

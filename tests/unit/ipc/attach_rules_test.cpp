@@ -90,6 +90,22 @@ TEST_CASE("a manager address of another cluster is refused with both addresses n
   CHECK(mentions(check_hello(hello, DaemonFacts{}), "none"));
 }
 
+TEST_CASE("of several managers one that both sides name is enough") {
+  using namespace attach_rules_test;
+  const DaemonFacts daemon{kLayoutVersion, 0, "0.1.0", "10.0.0.1:30001, 10.0.0.2:30001"};
+  Hello hello;
+  for (const char* wanted : {"10.0.0.1:30001", "10.0.0.2:30001", "10.0.0.9:1,10.0.0.2:30001",
+                             "10.0.0.1:30001, 10.0.0.2:30001"}) {
+    hello.manager_address = wanted;
+    CHECK(check_hello(hello, daemon));
+  }
+  for (const char* wanted : {"10.0.0.3:30001", "10.0.0.1:3000", "10.0.0.1:30001 10.0.0.2:30001",
+                             "0.0.0.1:30001", ",", "10.0.0.3:1,10.0.0.4:1"}) {
+    hello.manager_address = wanted;
+    CHECK_FALSE(check_hello(hello, daemon));
+  }
+}
+
 TEST_CASE("a daemon without a manager serves who looks for the manager on this machine") {
   using namespace attach_rules_test;
   Hello hello;

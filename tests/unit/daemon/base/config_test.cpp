@@ -8,8 +8,10 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "daemon/base/config_table.h"
+#include "daemon/base/text_list.h"
 
 namespace config_test {
 
@@ -96,6 +98,23 @@ TEST_CASE("values arrive where they belong") {
   CHECK(config->store.eviction == EvictionRule::fifo);
   CHECK(config->log.level == LogLevel::debug);
   CHECK(config->log.format == LogFormat::json);
+}
+
+TEST_CASE("managers and endpoints may be one text or a list of texts") {
+  const auto list = parse_config(
+      R"({"cluster": {"manager": ["a:1", "b:2"]}, "manager": {"etcd": "http://a:1, http://b:2"}})",
+      "simm.json");
+  REQUIRE(list.has_value());
+  CHECK(text_list(list->cluster.manager) == std::vector<std::string>{"a:1", "b:2"});
+  CHECK(text_list(list->manager.etcd) == std::vector<std::string>{"http://a:1", "http://b:2"});
+  CHECK(text_list(" ,, a , ") == std::vector<std::string>{"a"});
+  CHECK(text_list("").empty());
+  const std::string comma = error_of(R"({"cluster": {"manager": ["a:1", "b:2,c:3"]}})");
+  CHECK(holds(comma, "cluster.manager[1] = "));
+  CHECK(holds(comma, "b:2,c:3"));
+  CHECK(holds(comma, "write a string without commas"));
+  CHECK(holds(error_of(R"({"cluster": {"manager": [7]}})"), "cluster.manager[0] = 7"));
+  CHECK(holds(error_of(R"({"cluster": {"manager": 7}})"), "cluster.manager = 7"));
 }
 
 TEST_CASE("an error names the file, the key, the value and the remedy") {

@@ -140,7 +140,8 @@ struct World : Basics {
     cluster::ManagerConfig config;
     config.first_map_wait_ns = 50 * base::kNsPerMs;
     service.emplace(*access, config, *coordinator);
-    REQUIRE(service->start("127.0.0.1:0").has_value());
+    REQUIRE(service->lead().has_value());
+    REQUIRE(service->listen("127.0.0.1:0").has_value());
   }
   ~World() {
     hosts.clear();

@@ -80,7 +80,8 @@ struct Cluster {
     config.first_map_wait_ns = 100 * base::kNsPerMs;
     config.membership.member_timeout_ns = 200 * base::kNsPerMs;
     service.emplace(*manager_daemon->access, config, *coordinator);
-    const Outcome started = service->start(address);
+    Outcome started = service->lead();
+    if (started) started = service->listen(address);
     REQUIRE(started.has_value());
     address = service->address().text();
   }
@@ -253,6 +254,40 @@ TEST_CASE("what listens at the manager's address has to be a manager") {
   cluster.until([&] { return refused.is_over(); });
 }
 
+TEST_CASE("a manager that stands by says who leads, and sends its daemons to that one") {
+  Cluster cluster;
+  cluster.start_manager();
+  Member& a = cluster.join("a", 2, kGiB);
+  cluster.until([&] { return a.slots() > 0; });
+  const base::Epoch epoch = a.epochs.back();
+  cluster.service->stand_by("this manager stands by: m2 leads");
+  CHECK_FALSE(cluster.service->leads());
+  cluster.until([&] { return a.state() == LinkState::refused; });
+  CHECK(a.link.status().find("m2 leads") != std::string::npos);
+  CHECK(cluster.service->manager().map() == nullptr);
+  CHECK(a.link.member().map()->epoch() == epoch);
+  // It is elected again: the state is where it was.
+  REQUIRE(cluster.service->lead().has_value());
+  cluster.until([&] { return a.state() == LinkState::joined; });
+  CHECK(cluster.service->manager().map()->epoch() == epoch);
+}
+
+TEST_CASE("of several managers a daemon finds the one that answers") {
+  Cluster cluster;
+  cluster.start_manager();
+  const std::string own = cluster.address;
+  cluster.address = "127.0.0.1:1, " + own + ",127.0.0.1:2";
+  Member& a = cluster.join("a", 2, kGiB);
+  cluster.until([&] { return a.state() == LinkState::joined; });
+  cluster.address = own;
+  for (int restart = 0; restart < 3; ++restart) {
+    cluster.stop_manager();
+    cluster.until([&] { return a.state() != LinkState::joined; });
+    cluster.start_manager();
+    cluster.until([&] { return a.state() == LinkState::joined; });
+  }
+}
+
 TEST_CASE("a manager does not start with a state that it can not read, nor beside another one") {
   Cluster cluster;
   cluster.start_manager();
@@ -268,7 +303,7 @@ TEST_CASE("a manager does not start with a state that it can not read, nor besid
   auto opened = cluster::FileCoordinator::open(cluster.directory / "manager.state");
   REQUIRE(opened.has_value());
   control::ManagerService service(*cluster.manager_daemon->access, {}, **opened);
-  const Outcome started = service.start("127.0.0.1:0");
+  const Outcome started = service.lead();
   CHECK(started.status() == Status::corrupt);
 }
 

@@ -1,0 +1,28 @@
+// CopiedCoordinator: a Coordinator whose states also go into a second one. The first decides; the
+// copy is for the day on which the first is given up, and brings the first its state on the day on
+// which that begins empty. So a cluster goes from a file to etcd and back with the same epochs.
+// A copy that can not be written changes nothing else. Thread: the control thread.
+#pragma once
+
+#include <functional>
+
+#include "daemon/cluster/coordinator.h"
+
+namespace simm::cluster {
+
+class CopiedCoordinator final : public Coordinator {
+public:
+  // Both outlive it. `on_failure`: told why a copy was not written.
+  CopiedCoordinator(Coordinator& first, Coordinator& copy,
+                    std::function<void(const Error&)> on_failure);
+
+  Expected<std::optional<StoredState>> load() override;
+  Outcome store(base::Epoch expected, const StoredState& state) override;
+
+private:
+  Coordinator& first_;
+  Coordinator& copy_;
+  const std::function<void(const Error&)> on_failure_;
+};
+
+}  // namespace simm::cluster

@@ -1,0 +1,77 @@
+// EtcdCoordinator: the state of a cluster's managers in etcd, and the election of the one that
+// leads. A store happens only while the state is the one that was expected, and while this manager
+// leads, in one transaction: so a manager that was stopped and believes that it leads changes
+// nothing.
+//
+//   /simm/<cluster>/state   the envelope of state_envelope.h
+//   /simm/<cluster>/leader  name and address of the manager that leads, bound to a lease
+//
+// A worker thread asks etcd; load() and store() wait for it, at most kAnswerNs. What comes later
+// than that may still happen, as the seam allows: the next call sees it.
+//
+// Owned by the composition root. Thread: control, but for `on_change`.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "daemon/cluster/coordinator.h"
+#include "daemon/etcd/etcd_election.h"
+#include "daemon/etcd/etcd_gateway.h"
+
+namespace simm::etcd {
+
+// A store is two calls.
+inline constexpr base::TimeNs kAnswerNs = 2 * kCallNs + 200 * base::kNsPerMs;
+
+class EtcdCoordinator final : public cluster::Coordinator {
+public:
+  // `self`: "name at host:port", for the key of the leader and for people.
+  EtcdCoordinator(std::unique_ptr<EtcdGateway> gateway, const base::Clock& clock,
+                  const std::string& cluster, const std::string& self);
+  ~EtcdCoordinator() override;
+
+  // Stands for election from now on. `on_change` is called by the worker after leadership() has
+  // changed; it must not wait.
+  void start(std::function<void()> on_change);
+  // Resigns. Idempotent; waits for a call that is under way.
+  void stop();
+
+  [[nodiscard]] Leadership leadership() const;
+
+  // invalid_state or unreachable while another manager leads.
+  Expected<std::optional<cluster::StoredState>> load() override;
+  Outcome store(base::Epoch expected, const cluster::StoredState& state) override;
+
+private:
+  // Of the worker, which may be at it after the control thread has given up.
+  struct Job {
+    std::function<void()> run;
+    bool is_done = false;
+  };
+
+  void work();
+  // False: no answer in time.
+  bool run(std::function<void()> work);
+  [[nodiscard]] Expected<std::optional<EtcdValue>> read() { return gateway_->get(state_key_); }
+  [[nodiscard]] Expected<std::optional<cluster::StoredState>> open(
+      const std::optional<EtcdValue>& value) const;
+  [[nodiscard]] Outcome store_now(base::Epoch expected, const cluster::StoredState& state);
+
+  const std::unique_ptr<EtcdGateway> gateway_;
+  const std::string state_key_;
+  EtcdElection election_;  // the worker's
+  std::function<void()> on_change_;
+  mutable std::mutex mutex_;  // of all below
+  std::condition_variable changed_;
+  std::shared_ptr<Job> job_;  // waits, or is under way
+  Leadership leadership_;
+  bool is_stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace simm::etcd

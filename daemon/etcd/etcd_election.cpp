@@ -1,0 +1,81 @@
+#include "daemon/etcd/etcd_election.h"
+
+#include <utility>
+
+#include "daemon/base/sanitize.h"
+
+namespace simm::etcd {
+namespace {
+
+constexpr base::TimeNs kRenewNs = base::kNsPerSecond;
+constexpr base::TimeNs kLookNs = base::kNsPerSecond / 2;
+constexpr base::TimeNs kLeaseNs = kLeaseS * base::kNsPerSecond;
+
+}  // namespace
+
+EtcdElection::EtcdElection(EtcdGateway& gateway, const base::Clock& clock, std::string key,
+                           std::string self)
+    : gateway_(gateway), clock_(clock), key_(std::move(key)), self_(std::move(self)) {}
+
+EtcdCondition EtcdElection::condition() const {
+  return {key_, EtcdCondition::What::created, created_};
+}
+
+base::TimeNs EtcdElection::step() {
+  if (now_.leads) {
+    renew();
+  } else {
+    campaign();
+  }
+  return now_.leads ? kRenewNs : kLookNs;
+}
+
+void EtcdElection::renew() {
+  const base::TimeNs asked_ns = clock_.now_ns();
+  const auto lives = gateway_.keep(lease_);
+  if (lives && !*lives) return stand_by("", "");
+  if (!lives) {
+    now_.trouble = lives.error().context;
+    // Nobody else can lead while the lease lives.
+    if (clock_.now_ns() >= renewed_until_ns_) stand_by("", std::move(now_.trouble));
+    return;
+  }
+  renewed_until_ns_ = asked_ns + kLeaseNs;
+  now_.trouble.clear();
+  // Somebody may have taken the key away by hand.
+  const auto there = gateway_.get(key_);
+  if (there && (!there->has_value() || there->value().created != created_)) stand_by("", "");
+}
+
+void EtcdElection::campaign() {
+  const auto there = gateway_.get(key_);
+  if (!there) return stand_by(std::move(now_.leader), there.error().context);
+  if (there->has_value()) return stand_by(base::sanitize(there->value().bytes), "");
+  const base::TimeNs asked_ns = clock_.now_ns();
+  const auto lease = gateway_.grant(kLeaseS);
+  if (!lease) return stand_by("", lease.error().context);
+  lease_ = *lease;
+  const auto made =
+      gateway_.put_if({{key_, EtcdCondition::What::created, 0}}, {key_, self_, lease_});
+  if (!made || *made == 0) {
+    // It may be there all the same: with the lease it goes.
+    return stand_by("", made ? std::string() : made.error().context);
+  }
+  created_ = *made;
+  renewed_until_ns_ = asked_ns + kLeaseNs;
+  now_ = {true, self_, ""};
+}
+
+void EtcdElection::stand_by(std::string leader, std::string trouble) {
+  now_ = {false, std::move(leader), std::move(trouble)};
+  created_ = 0;
+  if (const std::int64_t lease = std::exchange(lease_, 0); lease != 0) {
+    (void)gateway_.revoke(lease);  // else it ends by itself
+  }
+}
+
+void EtcdElection::resign() {
+  stand_by("", "");
+}
+
+}  // namespace simm::etcd

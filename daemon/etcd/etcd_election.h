@@ -1,0 +1,57 @@
+// EtcdElection: which of several managers leads. The one that leads has made the leader's key, by a
+// transaction that happens only where there is none. The key is bound to a lease, and goes when its
+// manager does not renew that. Leadership alone makes nothing safe: a stopped process learns late
+// that it has lost. So each store of a state names the revision at which the key was made.
+//
+// Owned by EtcdCoordinator. Thread: its worker.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "daemon/base/clock.h"
+#include "daemon/etcd/etcd_gateway.h"
+
+namespace simm::etcd {
+
+// A manager that is killed is followed within this, and half a second.
+inline constexpr std::uint32_t kLeaseS = 4;
+
+struct Leadership {
+  bool leads = false;
+  std::string leader;   // name and address of the one that leads; empty: unknown
+  std::string trouble;  // why etcd can not be asked; empty: it can
+
+  bool operator==(const Leadership&) const = default;
+};
+
+class EtcdElection {
+public:
+  // `key`: of the leader. `self`: what stands in it, "name at host:port".
+  EtcdElection(EtcdGateway& gateway, const base::Clock& clock, std::string key, std::string self);
+
+  // One look, at most a few calls. Returns how long after its begin the next one is due.
+  base::TimeNs step();
+  // Leads no longer; others need not wait for the lease.
+  void resign();
+
+  [[nodiscard]] const Leadership& leadership() const noexcept { return now_; }
+  // What a store has to name while this manager leads.
+  [[nodiscard]] EtcdCondition condition() const;
+
+private:
+  void campaign();
+  void renew();
+  void stand_by(std::string leader, std::string trouble);
+
+  EtcdGateway& gateway_;
+  const base::Clock& clock_;
+  const std::string key_;
+  const std::string self_;
+  Leadership now_;
+  std::int64_t lease_ = 0;
+  std::int64_t created_ = 0;           // the revision of the leader's key, while this one leads
+  base::TimeNs renewed_until_ns_ = 0;  // the lease lives at least until then
+};
+
+}  // namespace simm::etcd

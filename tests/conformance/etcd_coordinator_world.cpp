@@ -1,0 +1,53 @@
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "daemon/base/real_clock.h"
+#include "daemon/etcd/etcd_coordinator.h"
+#include "tests/conformance/coordinator_world.h"
+#include "tests/support/etcd_process.h"
+
+namespace etcd_coordinator_world {
+
+// One etcd for all cases; each has a cluster of its own in it.
+simm::test_support::EtcdProcess& etcd() {
+  static simm::test_support::EtcdProcess process;
+  return process;
+}
+
+class World final : public conformance::CoordinatorWorld {
+public:
+  World() {
+    static int worlds = 0;
+    cluster_ = "world" + std::to_string(++worlds);
+  }
+
+  simm::cluster::Coordinator& restart() override {
+    coordinator_.reset();
+    simm::etcd::EtcdConfig config;
+    config.endpoints = {simm::http::HttpEndpoint::parse(etcd().endpoints()[0]).value()};
+    coordinator_ = std::make_unique<simm::etcd::EtcdCoordinator>(
+        simm::etcd::EtcdGateway::make(config).value(), clock_, cluster_, "me at 127.0.0.1:1");
+    coordinator_->start([] {});
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!coordinator_->leadership().leads) {
+      REQUIRE(std::chrono::steady_clock::now() < until);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return *coordinator_;
+  }
+  void lose() override { (void)etcd().control("del /simm/" + cluster_ + "/state"); }
+
+private:
+  const simm::base::RealClock clock_;
+  std::string cluster_;
+  std::unique_ptr<simm::etcd::EtcdCoordinator> coordinator_;
+};
+
+const conformance::CoordinatorRegistration kRegistration("etcd",
+                                                         [] { return std::make_unique<World>(); });
+
+}  // namespace etcd_coordinator_world
