@@ -52,20 +52,8 @@ simm::Expected<simm::base::Config> configuration(const CommandLine& line, simm::
   return config;
 }
 
-simm::base::Role config_role(simm::NodeRole role) {
-  switch (role) {
-    case simm::NodeRole::all:
-      return simm::base::Role::all;
-    case simm::NodeRole::node:
-      return simm::base::Role::node;
-    case simm::NodeRole::storage:
-      return simm::base::Role::storage;
-  }
-  return simm::base::Role::all;
-}
-
-int serve(simm::NodeRole role, const CommandLine& line) {
-  auto config = configuration(line, config_role(role));
+int serve(simm::base::Role role, const CommandLine& line) {
+  auto config = configuration(line, role);
   if (!config) return fail(config.error());
   if (line.check_config) return EXIT_SUCCESS;
   // A client that hangs up while we write to it is an answer of write(), not the end of us.
@@ -76,7 +64,7 @@ int serve(simm::NodeRole role, const CommandLine& line) {
   if (const auto raised = simm::raise_descriptor_limit(); !raised) return fail(raised.error());
   if (const auto made = simm::prepare_run_directory(*config); !made) return fail(made.error());
   // Only clients have memory to adopt.
-  if (role != simm::NodeRole::storage) options.helper = simm::reach_adopt_helper(*config);
+  if (role != simm::base::Role::storage) options.helper = simm::reach_adopt_helper(*config);
   if (const auto became = simm::become_user(config->user); !became) return fail(became.error());
   options.config = std::move(*config);
   auto daemon = simm::DataDaemon::create(std::move(options));
@@ -144,8 +132,8 @@ int main(int argc, char** argv) {
     }
     if (helper->parsed()) return adopt(line);
     if (manager->parsed()) return manage(line);
-    if (storage->parsed()) return serve(simm::NodeRole::storage, line);
-    return serve(node->parsed() && !all->parsed() ? simm::NodeRole::node : simm::NodeRole::all,
+    if (storage->parsed()) return serve(simm::base::Role::storage, line);
+    return serve(node->parsed() && !all->parsed() ? simm::base::Role::node : simm::base::Role::all,
                  line);
   } catch (const std::exception& unexpected) {
     // Out of memory or descriptors while it starts.

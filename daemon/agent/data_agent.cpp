@@ -41,17 +41,7 @@ server::ServerConfig server_config(const base::Config& config, bool has_network)
   }
   result.scrub_bytes_per_s = (config.store.scrub_bytes_per_s + config.threading.data_agents - 1) /
                              config.threading.data_agents;
-  switch (config.store.verify) {
-    case base::VerifyMode::never:
-      result.verify = server::VerifyPolicy::never;
-      break;
-    case base::VerifyMode::sampled:
-      result.verify = server::VerifyPolicy::sampled;
-      break;
-    case base::VerifyMode::always:
-      result.verify = server::VerifyPolicy::always;
-      break;
-  }
+  result.verify = config.store.verify;
   return result;
 }
 

@@ -17,12 +17,6 @@ namespace {
 constexpr long kPrefaultThreadsMax = 16;
 static_assert(base::kDataAgentsMax <= ipc::kMarkedThreadsMax);
 
-store::EvictionKind eviction_kind(base::EvictionRule rule) {
-  if (rule == base::EvictionRule::lru) return store::EvictionKind::lru;
-  if (rule == base::EvictionRule::fifo) return store::EvictionKind::fifo;
-  return store::EvictionKind::reuse;
-}
-
 store::StoreConfig store_config(const DataAgents::Setup& setup, std::uint64_t shard_bytes) {
   const base::Config& config = setup.config;
   store::StoreConfig result;
@@ -39,7 +33,7 @@ store::StoreConfig store_config(const DataAgents::Setup& setup, std::uint64_t sh
   result.lease_max_ns = config.store.lease_max_ms * base::kNsPerMs;
   result.lease_budget_percent = config.store.lease_budget_percent;
   result.pin_budget_percent = config.store.pin_budget_percent;
-  result.eviction = eviction_kind(config.store.eviction);
+  result.eviction = config.store.eviction;
   result.free_low_permille = (100 - config.store.eviction_watermark_percent) * 10;
   result.free_high_permille = result.free_low_permille + 10;
   return result;

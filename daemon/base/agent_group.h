@@ -23,6 +23,7 @@
 namespace simm::base {
 
 enum class Threading : std::uint8_t { shared, dedicated };
+inline constexpr std::string_view kThreadingNames = "shared|dedicated";
 
 struct AgentGroupOptions {
   Threading mode = Threading::shared;

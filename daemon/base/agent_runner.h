@@ -21,6 +21,7 @@
 namespace simm::base {
 
 enum class WaitMode : std::uint8_t { spin, adaptive, event };
+inline constexpr std::string_view kWaitModeNames = "spin|adaptive|event";
 
 struct IdleOptions {
   WaitMode mode = WaitMode::adaptive;

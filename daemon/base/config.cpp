@@ -11,6 +11,7 @@
 #include <sstream>
 #include <utility>
 
+#include "daemon/base/choice.h"
 #include "daemon/base/config_table.h"
 #include "daemon/base/json_text.h"
 #include "daemon/base/limits.h"
@@ -77,11 +78,7 @@ std::uint32_t checked_choice(const json& value, const KeySpec& key, const std::s
   const std::string remedy = "write one of: " + std::string(key.choices);
   if (!value.is_string()) throw Mistake{path, shown(value), remedy};
   const auto text = value.get<std::string>();
-  std::istringstream choices{std::string(key.choices)};
-  std::string choice;
-  for (std::uint32_t i = 0; std::getline(choices, choice, '|'); ++i) {
-    if (choice == text) return i;
-  }
+  if (const auto found = find_choice(key.choices, text)) return *found;
   throw Mistake{path, shown(value), remedy};
 }
 
@@ -390,10 +387,8 @@ void note_override(Config& config, std::string_view path, std::string_view value
 }
 
 std::optional<Role> parse_role(std::string_view name) noexcept {
-  constexpr std::string_view kNames[] = {"all", "node", "storage", "manager", "adopt"};
-  const auto* const found = std::find(std::begin(kNames), std::end(kNames), name);
-  if (found == std::end(kNames)) return std::nullopt;
-  return static_cast<Role>(found - std::begin(kNames));
+  const auto found = find_choice(kRoleNames, name);
+  return found ? std::optional(static_cast<Role>(*found)) : std::nullopt;
 }
 
 Outcome check_for_role(const Config& config, Role role) {

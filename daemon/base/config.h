@@ -11,6 +11,7 @@
 
 #include "daemon/base/agent_group.h"
 #include "daemon/base/byte_size.h"
+#include "daemon/base/choices.h"
 #include "daemon/base/log.h"
 #include "simm/expected.h"
 
@@ -50,15 +51,6 @@ struct NicConfig {
   std::optional<std::uint32_t> speed_gbit_s;
   std::string gpu;  // "0000:1b:00.0"; empty: by place on the PCI bus
 };
-
-enum class HugepageMode : std::uint8_t { off, try_, require };
-// What leaves a full pool first.
-enum class EvictionRule : std::uint8_t { reuse, lru, fifo };
-// What becomes of objects that an earlier daemon left in the pool's memory.
-enum class RestartMode : std::uint8_t { keep, fresh, require };
-// Whether bytes move by RDMA: where both ends can; never; or not at all without it.
-enum class RdmaMode : std::uint8_t { automatic, off, require };
-enum class VerifyMode : std::uint8_t { never, sampled, always };
 
 // One key as it is in effect, for people.
 struct EffectiveKey {
@@ -104,7 +96,7 @@ struct Config {
     std::uint32_t lease_max_ms = 0;
     std::uint32_t lease_budget_percent = 0;
     std::uint32_t pin_budget_percent = 0;
-    EvictionRule eviction = EvictionRule::reuse;
+    EvictionKind eviction = EvictionKind::reuse;
     std::uint32_t eviction_watermark_percent = 0;
     std::uint32_t objects_max = 0;
     VerifyMode verify = VerifyMode::sampled;
@@ -186,8 +178,6 @@ struct Config {
 // The configuration of no file at all: one socket in the run directory of this user.
 Config default_config();
 
-// A role of simmd, as its subcommand is called.
-enum class Role : std::uint8_t { all, node, storage, manager, adopt };
 std::optional<Role> parse_role(std::string_view name) noexcept;
 
 // What a configuration that is sound in itself lacks for a role; invalid_argument names the key.

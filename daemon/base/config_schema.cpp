@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "daemon/base/choice.h"
 #include "daemon/base/config_table.h"
 
 namespace simm::base {
@@ -38,16 +39,9 @@ ordered_json describe(const KeySpec& key) {
           {{"type", "string"}, {"minLength", key.min}, {"maxLength", key.max}},
           {{"type", "array"}, {"items", {{"type", "string"}, {"pattern", "^[^,]+$"}}}}};
       break;
-    case KeyType::choice: {
-      ordered_json choices = ordered_json::array();
-      for (std::string_view rest = key.choices; !rest.empty();) {
-        const std::size_t bar = std::min(rest.find('|'), rest.size());
-        choices.push_back(std::string(rest.substr(0, bar)));
-        rest.remove_prefix(std::min(bar + 1, rest.size()));
-      }
-      schema["enum"] = choices;
+    case KeyType::choice:
+      schema["enum"] = choice_list(key.choices);
       break;
-    }
     case KeyType::integers:
       schema["type"] = "array";
       schema["items"] = {{"type", "integer"}, {"minimum", key.min}, {"maximum", key.max}};

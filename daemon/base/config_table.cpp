@@ -18,7 +18,7 @@ std::uint32_t u32(V& v) {
 
 // clang-format off: a table is read by its columns.
 constexpr KeySpec kKeys[] = {
-    {"threading.mode", KeyType::choice, "\"shared\"", 0, 0, "shared|dedicated",
+    {"threading.mode", KeyType::choice, "\"shared\"", 0, 0, kThreadingNames,
      "shared: all data agents in one loop on one thread; dedicated: one thread each.",
      [](C& c, N, V& v) { c.threading.mode = static_cast<Threading>(v.choice); }},
     {"threading.data_agents", KeyType::integer, "1", 1, kDataAgentsMax, "",
@@ -27,7 +27,7 @@ constexpr KeySpec kKeys[] = {
     {"threading.cpus", KeyType::integers, "[]", 0, 1023, "",
      "CPUs for the data threads, in turn; empty: the kernel chooses.",
      [](C& c, N, V& v) { c.threading.cpus = v.list; }},
-    {"wait.mode", KeyType::choice, "\"adaptive\"", 0, 0, "spin|adaptive|event",
+    {"wait.mode", KeyType::choice, "\"adaptive\"", 0, 0, kWaitModeNames,
      "How an idle data thread waits: spin burns a CPU, event sleeps at once, adaptive does both.",
      [](C& c, N, V& v) { c.wait.mode = static_cast<WaitMode>(v.choice); }},
     {"wait.spin_us", KeyType::integer, "50", 0, 100'000, "",
@@ -106,7 +106,7 @@ constexpr KeySpec kKeys[] = {
      "Memory for objects: bytes, a size, or a percentage of the host's memory; "
      "0: a node of a cluster that holds none.",
      [](C& c, N, V& v) { c.node.pool_bytes = v.share; }},
-    {"node.hugepages", KeyType::choice, "\"try\"", 0, 0, "off|try|require",
+    {"node.hugepages", KeyType::choice, "\"try\"", 0, 0, kHugepageNames,
      "Huge pages for the pool: never, when there are enough, or fail without them.",
      [](C& c, N, V& v) { c.node.hugepages = static_cast<HugepageMode>(v.choice); }},
     {"node.numa", KeyType::integer, "-1", -1, 1023, "",
@@ -120,7 +120,7 @@ constexpr KeySpec kKeys[] = {
      "Directory of tmpfs or hugetlbfs for the pool, as /dev/shm/simm, made if it is not there: the "
      "objects outlive the daemon; empty: they do so only under a service manager that keeps files.",
      [](C& c, N, V& v) { c.node.pool_path = v.text; }},
-    {"node.pool_restart", KeyType::choice, "\"keep\"", 0, 0, "keep|fresh|require",
+    {"node.pool_restart", KeyType::choice, "\"keep\"", 0, 0, kRestartNames,
      "Objects that an earlier daemon has left: keep them when they fit this configuration, drop "
      "them, or fail when they do not fit.",
      [](C& c, N, V& v) { c.node.pool_restart = static_cast<RestartMode>(v.choice); }},
@@ -145,10 +145,10 @@ constexpr KeySpec kKeys[] = {
      "Part of a tenant's share that its pinned objects may hold, in percent; then pins are "
      "refused.",
      [](C& c, N, V& v) { c.store.pin_budget_percent = u32(v); }},
-    {"store.eviction", KeyType::choice, "\"reuse\"", 0, 0, "reuse|lru|fifo",
+    {"store.eviction", KeyType::choice, "\"reuse\"", 0, 0, kEvictionNames,
      "What leaves a full pool first: what will be used again last, as learned from the traffic; "
      "the least recently used; or the oldest.",
-     [](C& c, N, V& v) { c.store.eviction = static_cast<EvictionRule>(v.choice); }},
+     [](C& c, N, V& v) { c.store.eviction = static_cast<EvictionKind>(v.choice); }},
     {"store.eviction_watermark_percent", KeyType::integer, "98", 10, 100, "",
      "Eviction begins when more of the pool is in use, in percent, and never keeps more than "
      "64 MiB of a shard free; a put that needs more room makes it.",
@@ -156,7 +156,7 @@ constexpr KeySpec kKeys[] = {
     {"store.objects_max", KeyType::integer, "0", 0, 1LL << 31, "",
      "Objects the index has room for; 0: by the size of the pool.",
      [](C& c, N, V& v) { c.store.objects_max = u32(v); }},
-    {"store.verify", KeyType::choice, "\"sampled\"", 0, 0, "never|sampled|always",
+    {"store.verify", KeyType::choice, "\"sampled\"", 0, 0, kVerifyNames,
      "Checksums on get: never, one in 64, or every time.",
      [](C& c, N, V& v) { c.store.verify = static_cast<VerifyMode>(v.choice); }},
     {"store.scrub_bytes_per_s", KeyType::bytes, "\"16MiB\"", 0, 1LL << 40, "",
@@ -226,7 +226,7 @@ constexpr KeySpec kKeys[] = {
     {"memory.touch_budget_bytes", KeyType::bytes, "\"64MiB\"", 0, 1LL << 50, "",
      "Absent client pages that the daemon makes present by touching, per session and ten minutes.",
      [](C& c, N, V& v) { c.memory.touch_budget_bytes = v.share.bytes; }},
-    {"rdma.mode", KeyType::choice, "\"auto\"", 0, 0, "auto|off|require",
+    {"rdma.mode", KeyType::choice, "\"auto\"", 0, 0, kRdmaNames,
      "auto: pages move by RDMA to and from daemons that have it, too, else over TCP; off: never; "
      "require: fail without an RDMA port, and never move pages over TCP.",
      [](C& c, N, V& v) { c.rdma.mode = static_cast<RdmaMode>(v.choice); }},
@@ -327,10 +327,10 @@ constexpr KeySpec kKeys[] = {
      "address and port, or a port alone, which is one of 127.0.0.1; port 0: a free one, which "
      "simmctl status names; empty: nowhere.",
      [](C& c, N, V& v) { c.metrics.listen = v.text; }},
-    {"log.level", KeyType::choice, "\"info\"", 0, 0, "error|warning|info|debug",
+    {"log.level", KeyType::choice, "\"info\"", 0, 0, kLogLevelNames,
      "The least important lines that are written.",
      [](C& c, N, V& v) { c.log.level = static_cast<LogLevel>(v.choice); }},
-    {"log.format", KeyType::choice, "\"text\"", 0, 0, "text|json",
+    {"log.format", KeyType::choice, "\"text\"", 0, 0, kLogFormatNames,
      "How lines are written: for people, or an object of JSON each.",
      [](C& c, N, V& v) { c.log.format = static_cast<LogFormat>(v.choice); }},
 };

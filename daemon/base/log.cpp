@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "daemon/base/choice.h"
 #include "daemon/base/hash.h"
 #include "daemon/base/sanitize.h"
 #include "daemon/base/wall_time.h"
@@ -16,7 +17,6 @@
 namespace simm::base {
 namespace {
 
-constexpr std::array<std::string_view, 4> kLevelNames = {"error", "warning", "info", "debug"};
 constexpr std::array<std::string_view, 4> kJournalPrefixes = {"<3>", "<4>", "<6>", "<7>"};
 constexpr std::size_t kTextBytesMax = 1000;  // of a message or a value
 
@@ -76,13 +76,12 @@ std::string field_text(const LogField& field) {
 }
 
 std::string_view log_level_name(LogLevel level) noexcept {
-  return kLevelNames[static_cast<std::size_t>(level)];
+  return choice_name(kLogLevelNames, level);
 }
 
 std::optional<LogLevel> parse_log_level(std::string_view name) noexcept {
-  const auto found = std::find(kLevelNames.begin(), kLevelNames.end(), name);
-  if (found == kLevelNames.end()) return std::nullopt;
-  return static_cast<LogLevel>(found - kLevelNames.begin());
+  const auto found = find_choice(kLogLevelNames, name);
+  return found ? std::optional(static_cast<LogLevel>(*found)) : std::nullopt;
 }
 
 Log::Log(const Clock& clock, LogLevel level, int descriptor, bool journal, LogFormat format)

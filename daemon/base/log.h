@@ -22,7 +22,9 @@
 namespace simm::base {
 
 enum class LogLevel : std::uint8_t { error = 0, warning = 1, info = 2, debug = 3 };
+inline constexpr std::string_view kLogLevelNames = "error|warning|info|debug";
 enum class LogFormat : std::uint8_t { text = 0, json = 1 };
+inline constexpr std::string_view kLogFormatNames = "text|json";
 
 std::string_view log_level_name(LogLevel level) noexcept;
 std::optional<LogLevel> parse_log_level(std::string_view name) noexcept;

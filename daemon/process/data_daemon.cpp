@@ -18,6 +18,7 @@
 #include "daemon/attach/attach_server.h"
 #include "daemon/attach/mailbox_session_control.h"
 #include "daemon/base/byte_size.h"
+#include "daemon/base/choice.h"
 #include "daemon/base/host_memory.h"
 #include "daemon/base/random.h"
 #include "daemon/base/real_clock.h"
@@ -46,16 +47,8 @@ constexpr std::chrono::milliseconds kMaintenanceInterval{10};
 constexpr base::TimeNs kRecoveryNewsNs = base::kNsPerSecond;
 constexpr std::chrono::seconds kRecoveryExtension{30};
 
-const char* role_text(NodeRole role) {
-  switch (role) {
-    case NodeRole::all:
-      return "all";
-    case NodeRole::node:
-      return "node";
-    case NodeRole::storage:
-      return "storage";
-  }
-  return "unknown";
+std::string role_text(base::Role role) {
+  return std::string(base::choice_name(base::kRoleNames, role));
 }
 
 // Nothing: it is in no cluster.
@@ -63,8 +56,8 @@ using MaybeSettings = std::optional<control::ClusterSettings>;
 
 Expected<MaybeSettings> cluster_settings(const NodeOptions& options, base::Random& random) {
   const base::Config& config = options.config;
-  const bool is_storage = options.role == NodeRole::storage;
-  if (config.cluster.manager.empty() || options.role == NodeRole::all) return MaybeSettings();
+  const bool is_storage = options.role == base::Role::storage;
+  if (config.cluster.manager.empty() || options.role == base::Role::all) return MaybeSettings();
   const base::ByteShare& pool = config.node.pool_bytes;
   const bool has_pool = pool.bytes > 0 || pool.percent > 0;
   auto settings = control::ClusterSettings::make(
@@ -96,7 +89,7 @@ Expected<Pool> open_pool(NodeOptions& options, MaybeSettings& settings, base::Ra
     service.extend_start(std::chrono::minutes(2),
                          "takes memory for the pool: " + base::format_bytes(bytes));
   };
-  auto pool = make_pool({options.config, settings.has_value(), options.role != NodeRole::storage,
+  auto pool = make_pool({options.config, settings.has_value(), options.role != base::Role::storage,
                          options.service.keeps_files(store::kPoolFiles), pool_owner(settings), seed,
                          fresh_seed, on_taken},
                         take_pool_files(options.inherited));
@@ -279,7 +272,7 @@ Expected<std::unique_ptr<DataDaemon>> DataDaemon::create(NodeOptions options) {
       std::move(options), std::move(*counters), std::move(*settings), std::move(*pool))));
   Parts& p = *made->parts_;
   memory::FaultGuard::install();
-  if (!p.options.helper.socket.valid() && p.options.role != NodeRole::storage) {
+  if (!p.options.helper.socket.valid() && p.options.role != base::Role::storage) {
     p.log.info("memory", "no memory of clients is adopted", {{"why", p.options.helper.why_not}});
   }
 
@@ -309,7 +302,7 @@ Expected<std::unique_ptr<DataDaemon>> DataDaemon::create(NodeOptions options) {
   }
   auto data = DataAgents::create(
       {p.options.config, p.clock, *p.counters, p.log, p.errors, p.bell, p.tenants, p.hash_seed,
-       p.settings.has_value(), p.options.role != NodeRole::storage, p.pool.get(), p.rails.get()});
+       p.settings.has_value(), p.options.role != base::Role::storage, p.pool.get(), p.rails.get()});
   if (!data) return std::move(data).error();
   p.data = std::move(*data);
   p.plane =
@@ -393,9 +386,9 @@ bool DataDaemon::take_map(const cluster::SlotMap& map) {
 
 Outcome DataDaemon::listen() {
   Parts& p = *parts_;
-  p.tracing =
-      std::make_unique<control::TraceRecorder>(p.io, p.clock, p.random, p.data->tracing(),
-                                               trace_names(p), p.options.role == NodeRole::storage);
+  p.tracing = std::make_unique<control::TraceRecorder>(p.io, p.clock, p.random, p.data->tracing(),
+                                                       trace_names(p),
+                                                       p.options.role == base::Role::storage);
   p.store_tenants = std::make_unique<control::StoreTenants>(p.data->tenants(), p.tenants);
   p.numbers = std::make_unique<control::NodeMetrics>(*p.server, p.tenants, p.presence.get());
   p.numbers->show_tenants(*p.store_tenants);
@@ -432,7 +425,7 @@ Outcome DataDaemon::listen() {
 
 Outcome DataDaemon::listen_for_clients() {
   Parts& p = *parts_;
-  if (p.options.role != NodeRole::storage) {
+  if (p.options.role != base::Role::storage) {
     Outcome listening = p.server->listen(p.options.inherited);
     if (!listening) return listening;
   }
@@ -514,7 +507,7 @@ void DataDaemon::say_ready() {
 
 void DataDaemon::log_ready() {
   Parts& p = *parts_;
-  const bool has_clients = p.options.role != NodeRole::storage;
+  const bool has_clients = p.options.role != base::Role::storage;
   for (const std::string& warning : p.options.config.warnings) p.log.warning("config", warning);
   p.events.tell(base::EventKind::ready,
                 {{"role", role_text(p.options.role)},

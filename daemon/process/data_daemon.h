@@ -17,14 +17,8 @@
 
 namespace simm {
 
-enum class NodeRole : std::uint8_t {
-  all,      // alone, whatever is configured of a cluster
-  node,     // serves clients; in a cluster when cluster.manager is set
-  storage,  // serves other daemons of its cluster, and no clients
-};
-
 struct NodeOptions {
-  NodeRole role = NodeRole::all;
+  base::Role role = base::Role::all;  // one with data agents: all, node or storage
   base::Config config;
   std::vector<control::InheritedSocket> inherited;
   control::ServiceManager service;

@@ -65,11 +65,11 @@ void PageServer::answer(Job& job, std::uint16_t page, Status status, std::uint64
 
 bool PageServer::sample() noexcept {
   switch (config_.verify) {
-    case VerifyPolicy::always:
+    case base::VerifyMode::always:
       return true;
-    case VerifyPolicy::never:
+    case base::VerifyMode::never:
       return false;
-    case VerifyPolicy::sampled:
+    case base::VerifyMode::sampled:
       break;
   }
   if (++sample_ < config_.verify_one_in) return false;

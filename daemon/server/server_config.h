@@ -3,21 +3,18 @@
 
 #include <cstdint>
 
+#include "daemon/base/choices.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/limits.h"
 #include "ipc/layout.h"
 
 namespace simm::server {
 
-// Which gets compare the payload with its checksum. Over a transport that takes it anyway (TCP) all
-// gets of whole objects do.
-enum class VerifyPolicy : std::uint8_t { sampled = 0, always = 1, never = 2 };
-
 struct ServerConfig {
   std::uint32_t requests_max =
       256;  // gets and puts under way; at least all credits of its transports
   std::uint64_t value_bytes_max = ipc::kValueBytesMax;
-  VerifyPolicy verify = VerifyPolicy::sampled;
+  base::VerifyMode verify = base::VerifyMode::sampled;
   std::uint32_t verify_one_in = 64;  // sampled: one page of so many
   // A ranged get does not move the whole payload, so the checksum costs a pass of its own: only up
   // to this length, since it is made in one turn.

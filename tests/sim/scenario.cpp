@@ -21,7 +21,7 @@ void draw_limits(Scenario& s, Dice& dice) {
   s.engine.pages_per_request_max = dice.percent(30) ? 2 : 64;
   s.engine.posts_per_turn = dice.percent(30) ? 1 : 16;
   s.server.requests_max = dice.percent(20) ? 2 : 64;
-  s.server.verify = server::VerifyPolicy::always;
+  s.server.verify = base::VerifyMode::always;
   s.server.request_moves_max = dice.percent(30) ? 1 : 8;
   s.server.moves_max = dice.percent(30) ? 2 : 64;
   s.server.quantum_bytes = dice.percent(30) ? 256 : 64 * 1024;

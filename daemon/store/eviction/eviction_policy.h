@@ -12,8 +12,8 @@
 #include <memory>
 
 #include "daemon/base/clock.h"
-#include "daemon/store/eviction/eviction_kind.h"
 #include "daemon/store/eviction/record.h"
+#include "daemon/store/eviction/store_config.h"
 #include "daemon/store/space/table.h"
 #include "simm/expected.h"
 

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "daemon/base/choices.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/ids.h"
-#include "daemon/store/eviction/eviction_kind.h"
 
 namespace simm::store {
+
+using base::EvictionKind;
 
 inline constexpr std::uint32_t kWeightMax = 100;
 

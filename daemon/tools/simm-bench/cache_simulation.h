@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "daemon/store/eviction/eviction_kind.h"
+#include "daemon/store/eviction/store_config.h"
 #include "daemon/tools/simm-bench/trace.h"
 #include "simm/expected.h"
 

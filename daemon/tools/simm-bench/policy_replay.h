@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "daemon/base/clock.h"
-#include "daemon/store/eviction/eviction_kind.h"
+#include "daemon/store/eviction/store_config.h"
 #include "daemon/tools/simm-bench/policy_traffic.h"
 #include "simm/expected.h"
 

@@ -4,7 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "daemon/base/choice.h"
+#include "daemon/base/choices.h"
 #include "daemon/base/event_kind.h"
+#include "daemon/base/log.h"
 #include "daemon/tools/simmctl/file_command.h"
 #include "daemon/tools/simmctl/output.h"
 #include "daemon/tools/simmctl/version_command.h"
@@ -69,7 +72,7 @@ void CommandLine::add_reports() {
   app_.add_subcommand("errors", "Distinct errors with how often and when they occurred");
   app_.add_subcommand("log", "The log level, or a change of it until the daemon ends")
       ->add_option("level", report_.level, "The level that it shall have")
-      ->check(CLI::IsMember({"error", "warning", "info", "debug"}));
+      ->check(CLI::IsMember(base::choice_list(base::kLogLevelNames)));
   app_.add_subcommand("nodes", "Daemons of the cluster, as its manager sees them");
   app_.add_subcommand("slots", "Which daemon owns how many slots of the map");
   app_.add_subcommand("peers", "Connections to other daemons, and what is wrong with them")
@@ -142,7 +145,7 @@ void CommandLine::add_files() {
   CLI::App* const check = config->add_subcommand("check", "Check a file as the daemon would");
   check->add_option("role", role_, "The role that it is for")
       ->required()
-      ->check(CLI::IsMember({"all", "node", "storage", "manager", "adopt"}));
+      ->check(CLI::IsMember(base::choice_list(base::kRoleNames)));
   check->add_option("file", file_, "The configuration file")->required();
   CLI::App* const secret = app_.add_subcommand("secret", "The secret that a cluster shares");
   secret->require_subcommand(1);

@@ -33,7 +33,7 @@ TEST_CASE("no file at all is a working configuration") {
   CHECK(config.node.pool_bytes.percent == 10);
   CHECK(config.store.lease_default_ms == 15'000);
   CHECK(config.session.lanes_default == 8);
-  CHECK(config.store.eviction == EvictionRule::reuse);
+  CHECK(config.store.eviction == EvictionKind::reuse);
   CHECK(config.memory.adopt);
   CHECK(config.metrics.listen.empty());
   CHECK(config.cluster.manager.empty());
@@ -95,7 +95,7 @@ TEST_CASE("values arrive where they belong") {
   CHECK(config->manager.member_timeout_ms == 60);
   CHECK(config->store.verify == VerifyMode::always);
   CHECK(config->metrics.listen == "9470");
-  CHECK(config->store.eviction == EvictionRule::fifo);
+  CHECK(config->store.eviction == EvictionKind::fifo);
   CHECK(config->log.level == LogLevel::debug);
   CHECK(config->log.format == LogFormat::json);
 }

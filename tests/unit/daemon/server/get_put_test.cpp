@@ -121,8 +121,8 @@ TEST_CASE("a payload that does not match its checksum is corrupt, counted and go
 
 TEST_CASE("verification asks for digests as often as its policy says") {
   for (const auto& [policy, expected] :
-       {std::pair{VerifyPolicy::always, 64u}, std::pair{VerifyPolicy::sampled, 8u},
-        std::pair{VerifyPolicy::never, 0u}}) {
+       {std::pair{base::VerifyMode::always, 64u}, std::pair{base::VerifyMode::sampled, 8u},
+        std::pair{base::VerifyMode::never, 0u}}) {
     ServerConfig config = ServerFixture::verifying();
     config.verify = policy;
     config.verify_one_in = 8;

@@ -34,7 +34,7 @@ struct Restarted : ServerFixture {
   void start(store::Contents contents, base::Epoch since = kEpoch) {
     server.reset();
     ServerConfig config = verifying();
-    config.verify = VerifyPolicy::never;
+    config.verify = base::VerifyMode::never;
     config.verify_ranged_bytes_max = 100;
     store::ShardMemory memory{arena, {table.get(), table_bytes}, contents, 1, clock.now_ns()};
     auto made = store::Store::create(quiet(), memory);

@@ -129,7 +129,7 @@ public:
 
   static ServerConfig verifying() {
     ServerConfig config;
-    config.verify = VerifyPolicy::always;
+    config.verify = base::VerifyMode::always;
     config.requests_max = 16;
     return config;
   }

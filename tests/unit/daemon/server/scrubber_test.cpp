@@ -257,7 +257,7 @@ TEST_CASE("what an earlier life left is read before what this one put") {
 
 TEST_CASE("a server scrubs its store in its turns, and what it finds is a miss") {
   server::ServerConfig config = server::testing::ServerFixture::verifying();
-  config.verify = server::VerifyPolicy::never;
+  config.verify = base::VerifyMode::never;
   config.scrub_bytes_per_s = 1000;  // so that what was put is still to be read
   server::testing::ServerFixture f(64 * 1024, config);
   f.put({"a", "b"}, {1000, 1000}, 5);
