@@ -25,9 +25,6 @@ inline constexpr std::array<std::string_view, transport::kLinkLossCount> kLinkLo
     "another life of the peer's daemon has connected",
     "payload did not get on, or was still under way long after its request's deadline"};
 
-[[nodiscard]] constexpr std::string_view link_loss_name(transport::LinkLoss loss) noexcept {
-  return kLinkLossNames[static_cast<std::size_t>(loss)];
-}
 [[nodiscard]] constexpr std::string_view link_loss_text(transport::LinkLoss loss) noexcept {
   return kLinkLossTexts[static_cast<std::size_t>(loss)];
 }

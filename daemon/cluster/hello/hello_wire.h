@@ -27,7 +27,6 @@ static_assert(std::endian::native == std::endian::little, "the wire is little-en
 inline constexpr std::uint64_t kHelloMagic = 0x4f4c48434d4d4953;  // "SIMMCHLO"
 inline constexpr std::size_t kNonceBytes = 32;
 inline constexpr std::size_t kNameBytesMax = 64;
-inline constexpr std::size_t kIncarnationBytes = 16;
 using Nonce = std::array<std::byte, kNonceBytes>;
 using WireName = std::array<char, kNameBytesMax>;  // the rest is zero
 

@@ -31,9 +31,6 @@ Mac mac_of(std::span<const std::byte> key,
 
 class ClusterSecret {
 public:
-  static constexpr std::size_t kBytesMin = base::kSecretBytesMin;
-  static constexpr std::size_t kBytesMax = base::kSecretBytesMax;
-
   // From a file, under the rules of daemon/base/secret_file.h.
   static Expected<ClusterSecret> load(const std::string& path,
                                       std::string_view credentials_directory = {});

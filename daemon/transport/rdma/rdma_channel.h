@@ -83,7 +83,6 @@ public:
   void flush() noexcept;
 
   [[nodiscard]] const RdmaLink& link() const noexcept { return *link_; }
-  [[nodiscard]] bool has_unsent() const noexcept { return batch_count_ > 0; }
 
   // `away_ns` of the silence until now were not the peer's.
   void forgive(base::TimeNs away_ns, base::TimeNs now_ns) noexcept;

@@ -52,7 +52,6 @@ enum class WorkStatus : std::uint8_t {
   remote_failure,  // the other end could not do it, or refused the message
   local_failure,   // this end: a local key, a length
 };
-inline constexpr std::size_t kWorkStatusCount = 7;
 
 struct Completion {
   QueuePair* queue_pair = nullptr;  // whose it is; never one that was destroyed
