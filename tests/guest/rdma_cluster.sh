@@ -139,6 +139,7 @@ move_gid() { # of rxe0, to another index
   ip address del 10.77.0.1/24 dev veth0
   ip address add 10.77.9.1/24 dev veth0
   ip address add 10.77.0.1/24 dev veth0
+  ip address del 10.77.9.1/24 dev veth0
   ip route replace 10.77.0.2 dev veth0 src 10.77.0.1 table 101
   [ "$(gid_index 10.77.0.1)" != "$before" ] || bad "the GID of 10.77.0.1 stays at $before"
   blink 2 veth0
