@@ -194,7 +194,7 @@ bool Attachment::make_memory(std::uint32_t lanes, std::uint32_t layout, bool is_
   const std::uint64_t bytes = ipc::session_bytes(lanes);
   const Outcome room = is_of_client ? Done{} : services_.session_memory.admit(tenant_, bytes);
   if (!room) {
-    services_.environment.limits.reached(base::Limit::session_memory_bytes);
+    meet(base::Limit::session_memory_bytes);
     refuse(room.status(), room.error().context);
     return false;
   }
@@ -320,11 +320,19 @@ void Attachment::on_open_name_space(const ipc::OpenNamespace& wanted) {
 void Attachment::on_name_space(Status status, std::uint16_t id) {
   if (state_ != State::busy) return;
   if (status != Status::ok) {
-    services_.environment.limits.reached(base::Limit::namespaces_per_tenant);
+    meet(base::Limit::namespaces_per_tenant);
   }
   reply(
       ipc::NamespaceReply{request_id_, status, id,
                           status == Status::ok ? "" : "this tenant has too many namespaces open"});
+}
+
+// What the client asked for is refused.
+void Attachment::meet(base::Limit limit) {
+  services_.environment.limits.reached(limit);
+  services_.environment.events.record(
+      base::EventKind::tenant_over_budget, tenant_.name,
+      "limit=" + std::string(base::limit_name(limit)) + " pid=" + std::to_string(peer().pid()));
 }
 
 void Attachment::refuse(Status status, const std::string& reason) {

@@ -147,6 +147,7 @@ private:
   void on_region_ready(RegionAnswer answer);
   void on_deregister_region(const ipc::DeregisterRegion& wanted);
   void refuse(Status status, const std::string& reason);
+  void meet(base::Limit limit);
   bool send(const ipc::DaemonMessage& message, std::span<const int> fds = {});
   void end(const char* cause, ipc::PoisonReason poison, bool client_waits);
   void leave_handshake();

@@ -37,7 +37,7 @@ void Attachment::on_register_region(const ipc::RegisterRegion& wanted,
       tenant_.id.value);
   if (queued) return;
   registering_ = false;
-  environment.limits.reached(base::Limit::registrar_jobs);
+  meet(base::Limit::registrar_jobs);
   reply(ipc::RegionReply{
       request_id_, Status::out_of_memory, ipc::kNoRegion, wanted.kind,
       "too many registrations of tenant " + tenant_.name + " are waiting, try again"});
@@ -52,7 +52,7 @@ void Attachment::on_region_ready(RegionAnswer answer) {
   }
   if (answer.memory == nullptr) {
     if (answer.status == Status::out_of_memory) {
-      services_.environment.limits.reached(base::Limit::region_pin_bytes);
+      meet(base::Limit::region_pin_bytes);
     }
     return reply(
         ipc::RegionReply{request_id_, answer.status, ipc::kNoRegion, answer.kind, answer.reason});
@@ -78,7 +78,7 @@ void Attachment::on_region_added(ipc::RegionHandle handle,
   } else {
     answer.status = Status::out_of_memory;
     answer.reason = "the session's region table is full";
-    services_.environment.limits.reached(base::Limit::regions_per_session);
+    meet(base::Limit::regions_per_session);
     regions_.erase(found);
   }
   reply(answer);

@@ -5,9 +5,9 @@
 // and no secret is ever in an event; words of clients and peers are escaped.
 // Owned by the composition root.
 //
-// Thread: record() from any: no lock, no allocation, no waiting; but in the steady state data
-// agents count instead. tell() also writes the line of the log, so it is for any but data agents.
-// page() from any.
+// Thread: record() from any: no lock, no allocation, no waiting; but data agents count instead, and
+// EventWatch (daemon/metrics/event_watch.h) makes events of that. tell() also writes the line of
+// the log, so it is for any but data agents. page() from any.
 #pragma once
 
 #include <array>

@@ -189,7 +189,7 @@ void ClusterLinks::hand_over(std::uint64_t id, Link& link) {
   if (agents_[link.agent].outgoing->control_add(finished)) {
     link.state = State::open;
     note_open(link, 1);
-    return;
+    return tell_back(link.peer);
   }
   link.socket = std::move(finished.socket);
   link.state = State::waiting;
@@ -345,6 +345,38 @@ void ClusterLinks::on_lost(std::size_t agent, const transport::LinkLost& lost) {
   }
   link.trouble = link_loss_text(lost.cause);
   link.dialer->redial();
+  tell_lost(link, lost.cause);
+}
+
+// A peer that dies is one event, not one for each of its connections.
+void ClusterLinks::tell_lost(const Link& link, transport::LinkLoss cause) {
+  const auto found = asked_.find(link.peer.value);
+  if (found == asked_.end()) return;
+  Peer& asked = found->second;
+  const Told told = asked.open > 0 ? Told::link_lost : Told::peer_lost;
+  if (asked.told >= told) return;
+  asked.told = told;
+  const bool is_away = told == Told::peer_lost;
+  access_.events.tell(is_away ? base::EventKind::peer_lost : base::EventKind::link_lost,
+                      {{"peer", cluster::full_name(peers_.who(link.peer)->identity)},
+                       {"cause", link_loss_name(cause)},
+                       {"why", link_loss_text(cause)}});
+}
+
+void ClusterLinks::tell_back(base::PeerId peer) {
+  const auto found = asked_.find(peer.value);
+  if (found == asked_.end() || found->second.told == Told::nothing) return;
+  Peer& asked = found->second;
+  std::size_t all = 0;
+  for (const std::vector<std::uint64_t>& places : asked.places) {
+    all += places.size() -
+           static_cast<std::size_t>(std::count(places.begin(), places.end(), std::uint64_t{0}));
+  }
+  if (asked.open < all) return;
+  asked.told = Told::nothing;
+  access_.events.tell(
+      base::EventKind::peer_back,
+      {{"peer", cluster::full_name(peers_.who(peer)->identity)}, {"connections", all}});
 }
 
 void ClusterLinks::stop() {

@@ -115,8 +115,10 @@ private:
     ipc::UniqueFd socket;                   // waiting
     std::string trouble;                    // why there was no connection the last time
   };
+  enum class Told : std::uint8_t { nothing, link_lost, peer_lost };
   // Whom this daemon asks.
   struct Peer {
+    Told told = Told::nothing;  // by an event that is not over
     std::size_t shards = 0;
     std::uint64_t looking = 0;               // the link whose dialer looks often while it is away
     std::size_t open = 0;                    // links
@@ -158,6 +160,8 @@ private:
   void flush();
   void on_lost(std::size_t agent, const transport::LinkLost& lost);
   void on_guest_lost(std::uint64_t id);
+  void tell_lost(const Link& link, transport::LinkLoss cause);
+  void tell_back(base::PeerId peer);
   void release_peers();
   void close(Link& link, State next);
   [[nodiscard]] bool has_links(base::PeerId peer) const;

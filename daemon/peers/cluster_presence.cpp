@@ -102,12 +102,26 @@ void ClusterPresence::stop() {
 
 // ---- maps ----
 
-void ClusterPresence::on_map(const cluster::SlotMapPtr& map, const cluster::SlotMapPtr&) {
+void ClusterPresence::on_map(const cluster::SlotMapPtr& map, const cluster::SlotMapPtr& before) {
   if (setup_.on_map && !setup_.on_map(*map)) return;
+  if (before != nullptr) {
+    tell_members(base::EventKind::member_gone, *before, *map);
+    tell_members(base::EventKind::member_joined, *map, *before);
+  }
   links_.use(*map);
   held_ = map;
   held_until_ns_ = access_.clock.now_ns() + kDialTimeNs;
   spread_map();
+}
+
+// Of those that `here` names and `not_here` does not.
+void ClusterPresence::tell_members(base::EventKind kind, const cluster::SlotMap& here,
+                                   const cluster::SlotMap& not_here) {
+  for (const cluster::MapMember& member : here.members()) {
+    if (not_here.find(member.identity.incarnation)) continue;
+    access_.events.tell(kind, {{"daemon", cluster::full_name(member.identity)},
+                               {"incarnation", member.identity.incarnation.text()}});
+  }
 }
 
 // To the data agents. What a new member gets is in nobody's reach before it is dialled, which takes

@@ -104,6 +104,8 @@ private:
   void on_accepted(ipc::UniqueFd socket, const cluster::HelloResult& result) override;
   bool has_room_for(const cluster::HelloPeer& peer, const cluster::HelloRequest& request) override;
 
+  void tell_members(base::EventKind kind, const cluster::SlotMap& here,
+                    const cluster::SlotMap& not_here);
   void spread_map();
   void end_question(std::uint64_t id, Expected<std::string> text);
   void look_at_drain();

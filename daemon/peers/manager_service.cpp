@@ -23,7 +23,9 @@ ManagerService::ManagerService(ClusterAccess& access, const cluster::ManagerConf
       manager_(make_manager()),
       listener_(access, *this),
       timer_(access.io),
-      sweep_(access.io) {}
+      sweep_(access.io),
+      members_(access.clock, access.events),
+      look_(access.io) {}
 
 ManagerService::~ManagerService() = default;
 
@@ -43,6 +45,7 @@ Outcome ManagerService::lead() {
   manager_ = std::move(manager);
   leads_ = true;
   turn();
+  watch();
   return Done{};
 }
 
@@ -51,6 +54,8 @@ void ManagerService::stand_by(const std::string& why) {
   if (!leads_) return;
   leads_ = false;
   timer_.cancel();
+  look_.cancel();
+  members_.forget();
   armed_ns_ = base::kNoDeadline;
   while (!connections_.empty()) {
     const cluster::ConnectionId id = connections_.begin()->first;
@@ -72,6 +77,7 @@ void ManagerService::stop() {
   listener_.stop();
   timer_.cancel();
   sweep_.cancel();
+  look_.cancel();
   connections_.clear();
   ending_.clear();
 }
@@ -160,6 +166,11 @@ void ManagerService::turn() {
   armed_ns_ = next_ns;
   const base::TimeNs now_ns = access_.clock.now_ns();
   timer_.after(next_ns > now_ns ? next_ns - now_ns : 0, [this] { on_timer(); });
+}
+
+void ManagerService::watch() {
+  members_.look(*manager_);
+  look_.after(MemberWatch::kLookNs, [this] { watch(); });
 }
 
 void ManagerService::on_timer() {

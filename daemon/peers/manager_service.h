@@ -15,6 +15,7 @@
 #include "daemon/peers/cluster_access.h"
 #include "daemon/peers/cluster_channel.h"
 #include "daemon/peers/cluster_listener.h"
+#include "daemon/peers/member_watch.h"
 
 namespace simm::control {
 
@@ -78,6 +79,7 @@ private:
   void sweep();
   void turn();
   void on_timer();
+  void watch();
 
   ClusterAccess& access_;
   const cluster::ManagerConfig config_;
@@ -93,6 +95,8 @@ private:
   Deadline timer_;
   base::TimeNs armed_ns_ = base::kNoDeadline;  // for when; setting it anew costs more than a turn
   Deadline sweep_;
+  MemberWatch members_;
+  Deadline look_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

@@ -193,6 +193,7 @@ void QueuePairLinks::leave(base::PeerId peer) {
     const bool is_its = at->second.is_outgoing && at->second.peer == peer;
     at = is_its ? retire(at) : std::next(at);
   }
+  std::erase_if(lost_rails_, [peer](const auto& lost) { return lost.first == peer.value; });
   for (std::size_t agent = 0; agent < setup_.agents.size(); ++agent) share(agent);
 }
 
@@ -469,6 +470,11 @@ void QueuePairLinks::on_connected(std::uint64_t id, Link& link, Made made) {
   link.state = State::open;
   link.full_answers = link.late_answers = 0;
   link.trouble.clear();
+  const bool is_kept = link.is_outgoing && link.dialer != nullptr;
+  if (is_kept && lost_rails_.erase({link.peer.value, link.rail}) > 0) {
+    access_.events.tell(base::EventKind::rail_back,
+                        {{"peer", link.dialer->target().key}, {"rail", link.rail}});
+  }
   if (!link.is_outgoing && link.channel->send(answer) != Status::ok) drop(id, link);
 }
 
@@ -544,8 +550,15 @@ void QueuePairLinks::on_ended(std::unique_ptr<transport::RdmaLink> ended) {
   discard(std::move(ended));
   const auto found = links_.find(lost.link);
   if (found == links_.end()) return;
-  found->second.state = State::dialling;
-  if (lost.cause == transport::LinkLoss::silent) ++found->second.silences;
+  Link& link = found->second;
+  link.state = State::dialling;
+  if (lost.cause == transport::LinkLoss::silent) ++link.silences;
+  const bool is_wanted = link.is_outgoing && link.dialer != nullptr;
+  if (is_wanted && lost_rails_.emplace(link.peer.value, link.rail).second) {
+    access_.events.tell(base::EventKind::rail_lost, {{"peer", link.dialer->target().key},
+                                                     {"rail", link.rail},
+                                                     {"why", link_loss_text(lost.cause)}});
+  }
   give_up(lost.link, std::string(link_loss_text(lost.cause)));
 }
 

@@ -23,7 +23,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/base/log.h"
@@ -218,6 +220,9 @@ private:
   std::map<std::uint64_t, Route> routes_;
   std::uint64_t next_route_ = 0;
   std::uint64_t next_link_;
+  // Numbers of peers and rails of which an event says that they are lost, and none yet that they
+  // are back.
+  std::set<std::pair<std::uint32_t, std::size_t>> lost_rails_;
   Deadline retry_;
   QueuePairCounters counters_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

@@ -25,6 +25,7 @@
 #include "daemon/control/control_bell.h"
 #include "daemon/control/watchdog_feeder.h"
 #include "daemon/memory/fault_guard.h"
+#include "daemon/metrics/event_watch.h"
 #include "daemon/metrics/metrics_endpoint.h"
 #include "daemon/metrics/node_metrics.h"
 #include "daemon/metrics/store_tenants.h"
@@ -222,6 +223,7 @@ struct DataDaemon::Parts {
   std::unique_ptr<control::StoreTenants> store_tenants;
   std::unique_ptr<control::NodeMetrics> numbers;
   std::unique_ptr<control::MetricsEndpoint> metrics;
+  std::unique_ptr<control::EventWatch> event_watch;
   std::unique_ptr<control::AdminReports> reports;
   std::unique_ptr<control::AdminServer> admin;
   bool stopping = false;
@@ -395,6 +397,8 @@ Outcome DataDaemon::listen() {
   p.numbers->show_recovery([&p] { return p.data->recovers(); });
   p.metrics = std::make_unique<control::MetricsEndpoint>(p.io, p.clock, *p.counters, p.limits,
                                                          *p.numbers, role_text(p.options.role));
+  p.event_watch = std::make_unique<control::EventWatch>(p.io, p.clock, *p.counters, p.events);
+  p.event_watch->start();
   p.reports = std::make_unique<control::AdminReports>(
       p.environment, *p.server, p.presence.get(), role_text(p.options.role), p.data->pool_bytes());
   p.reports->trace_with(*p.tracing);

@@ -213,6 +213,33 @@ TEST_CASE("a lost connection is dialled again, and no other one") {
   CHECK(world.node.counters.value("cluster.links.lost_silent") == 1);
 }
 
+TEST_CASE(
+    "connections that are lost and come back are events of their peer, and not one for each") {
+  World world;
+  const Storage& a = world.add_storage("a", 2);
+  world.use({a.member()});
+  world.until([&] { return world.held() == 8; });
+  const auto told = [&world] {
+    std::string all;
+    for (const base::Event& event : world.node.events.page(0).events) {
+      if (event.kind == base::EventKind::error) continue;
+      all += std::string(base::row_of(event.kind).name) + " " + event.subject + ";";
+    }
+    return all;
+  };
+  CHECK(told().empty());
+  const std::size_t of_one = world.one.links.size();
+  for (std::size_t i = 0; i < of_one; ++i) world.one.lose(0, LinkLoss::closed);
+  world.links.deliver();
+  const std::size_t of_two = world.two.links.size();
+  for (std::size_t i = 0; i < of_two; ++i) world.two.lose(0, LinkLoss::closed);
+  world.links.deliver();
+  CHECK(world.links.open_links() == 0);
+  CHECK(told() == "link_lost storage/a;peer_lost storage/a;");
+  world.until([&] { return world.held() == 8; });
+  CHECK(told() == "link_lost storage/a;peer_lost storage/a;peer_back storage/a;");
+}
+
 TEST_CASE("a peer that is not there yet is dialled until it is") {
   World world;
   Storage& a = world.add_storage("a", 2);
