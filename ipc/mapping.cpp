@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <boost/interprocess/mapped_region.hpp>
 #include <cerrno>
 #include <limits>
@@ -36,6 +37,18 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
   data_ = std::exchange(other.data_, nullptr);
   bytes_ = std::exchange(other.bytes_, 0);
   return *this;
+}
+
+std::uint64_t Mapping::unmap_tail(std::uint64_t bytes_max) noexcept {
+  if (region_ == nullptr) return 0;
+  const std::uint64_t bytes = std::min(bytes_, bytes_max);
+  if (bytes < bytes_ && region_->shrink_by(static_cast<std::size_t>(bytes))) {
+    bytes_ -= bytes;
+    return bytes;
+  }
+  region_.reset();
+  data_ = nullptr;
+  return std::exchange(bytes_, 0);
 }
 
 void Mapping::forget() noexcept {

@@ -36,6 +36,10 @@ public:
   [[nodiscard]] std::byte* data() const noexcept { return data_; }  // null when empty
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
 
+  // Unmaps the end of it, at most so many bytes: whole pages of the file. Returns how many it were;
+  // 0: it is empty. For who must not hold up others that map memory meanwhile.
+  std::uint64_t unmap_tail(std::uint64_t bytes_max) noexcept;
+
   // In a forked child, of memory mapped with dont_fork: becomes empty and unmaps nothing. The child
   // never had it, and something else may be at its address by now.
   void forget() noexcept;

@@ -268,7 +268,7 @@ void AttachServer::on_region_removed(std::uint64_t session_id,
 void AttachServer::on_session_poisoned(std::uint64_t session_id, ipc::PoisonReason reason) {
   if (const auto attachment = find(session_id)) attachment->on_poisoned(reason);
 }
-void AttachServer::on_session_gone(std::uint64_t session_id, std::shared_ptr<void> remains,
+void AttachServer::on_session_gone(std::uint64_t session_id, SessionRemains remains,
                                    ipc::BellSocket bell) {
   const auto attachment = find(session_id);
   if (attachment != nullptr) attachment->on_gone(std::move(remains), std::move(bell));

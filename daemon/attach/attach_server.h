@@ -87,7 +87,7 @@ public:
   void on_region_removed(std::uint64_t session_id,
                          std::unique_ptr<memory::RegionMemory> region) override;
   void on_session_poisoned(std::uint64_t session_id, ipc::PoisonReason reason) override;
-  void on_session_gone(std::uint64_t session_id, std::shared_ptr<void> remains,
+  void on_session_gone(std::uint64_t session_id, SessionRemains remains,
                        ipc::BellSocket bell) override;
 
 private:

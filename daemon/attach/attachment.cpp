@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "daemon/attach/attach_counters.h"
+#include "daemon/attach/region_release.h"
 #include "daemon/base/sanitize.h"
 #include "daemon/session/session_counters.h"
 #include "ipc/attach_rules.h"
@@ -395,7 +396,7 @@ void Attachment::leave_handshake() {
   owner_.on_handshake_over(*this);
 }
 
-void Attachment::on_gone(std::shared_ptr<void> remains, ipc::BellSocket bell) {
+void Attachment::on_gone(SessionRemains remains, ipc::BellSocket bell) {
   remains_ = std::move(remains);
   if (memory_) memory_->bell = std::move(bell);
   if (registering_) {
@@ -424,13 +425,13 @@ void Attachment::finish() {
     auto memory = std::make_shared<SessionMemory>(std::move(*memory_));
     memory_.reset();
     // Regions first: they may lie in the session's budgets and lanes.
-    releaser().submit_release(
-        [remains = std::move(remains_), account = account_, memory = std::move(memory)]() mutable {
-          remains.reset();
-          account.reset();
-          memory.reset();
-        },
-        tenant_.id.value);
+    RegionRelease::start(releaser(), tenant_.id.value, std::move(remains_.regions),
+                         [session = std::move(remains_.session), account = account_,
+                          memory = std::move(memory)]() mutable {
+                           session.reset();
+                           account.reset();
+                           memory.reset();
+                         });
   }
   is_finished_ = true;
   if (closing_elsewhere_ == 0) owner_.on_closed(*this);

@@ -100,7 +100,7 @@ public:
   void on_region_added(ipc::RegionHandle handle, std::unique_ptr<memory::RegionMemory> refused);
   void on_region_removed(std::unique_ptr<memory::RegionMemory> region);
   void on_poisoned(ipc::PoisonReason reason);
-  void on_gone(std::shared_ptr<void> remains, ipc::BellSocket bell);
+  void on_gone(SessionRemains remains, ipc::BellSocket bell);
 
   // What simmctl shows.
   struct RegionView {
@@ -184,7 +184,7 @@ private:
   boost::asio::steady_timer deadline_;
 
   std::optional<SessionMemory> memory_;
-  std::shared_ptr<void> remains_;
+  SessionRemains remains_;
   std::map<std::uint64_t, RegionView> regions_;
   std::set<std::uint64_t> name_spaces_;  // ids of those open here, the default one not
   // The request that `busy` is about.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "daemon/attach/attachment.h"
+#include "daemon/attach/region_release.h"
 #include "daemon/base/sanitize.h"
 
 namespace simm::control {
@@ -99,14 +100,10 @@ void Attachment::on_region_removed(std::unique_ptr<memory::RegionMemory> region)
 
 void Attachment::free_region(std::unique_ptr<memory::RegionMemory> region) {
   if (region == nullptr) return;
-  // Unmapping many pages takes long.
-  std::shared_ptr<memory::RegionMemory> last(std::move(region));
-  releaser().submit_release(
-      [last = std::move(last), account = account_]() mutable {
-        last.reset();
-        account.reset();
-      },
-      tenant_.id.value);
+  RegionRelease::Regions regions;
+  regions.push_back(std::move(region));
+  RegionRelease::start(releaser(), tenant_.id.value, std::move(regions),
+                       [account = account_]() mutable { account.reset(); });
 }
 
 JobThread& Attachment::releaser() const {

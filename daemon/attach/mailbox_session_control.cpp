@@ -133,8 +133,13 @@ void MailboxSessionControl::on_event(const SessionEvent& event) {
       // No reference stays here: whoever gets the session destroys it before what it lies in.
       std::unique_ptr<session::Session> session = take(id);
       ipc::BellSocket bell = session->take_bell();
-      return events_->on_session_gone(id, std::shared_ptr<void>(std::move(session)),
-                                      std::move(bell));
+      SessionRemains remains;
+      session->regions().retire_all();
+      while (auto region = session->regions().take_idle()) {
+        remains.regions.push_back(std::move(region));
+      }
+      remains.session = std::move(session);
+      return events_->on_session_gone(id, std::move(remains), std::move(bell));
     }
   }
 }

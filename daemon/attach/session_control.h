@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "daemon/attach/session_memory.h"
 #include "daemon/attach/tenant_rules.h"
@@ -24,6 +25,12 @@ struct SessionStart {
   const Tenant* tenant = nullptr;
 };
 
+// What is left of a session: its regions, and behind them whatever knew them.
+struct SessionRemains {
+  std::vector<std::unique_ptr<memory::RegionMemory>> regions;
+  std::shared_ptr<void> session;
+};
+
 class SessionControlEvents {
 public:
   virtual ~SessionControlEvents() = default;
@@ -40,9 +47,9 @@ public:
   // The client broke the protocol; unasked, at most once. on_session_gone() follows
   // close_session().
   virtual void on_session_poisoned(std::uint64_t session_id, ipc::PoisonReason reason) = 0;
-  // Nothing of the session is used any more. `remains` holds its regions: to be destroyed where
-  // unmapping may take its time, and before the session's memory. `bell` is the daemon's end.
-  virtual void on_session_gone(std::uint64_t session_id, std::shared_ptr<void> remains,
+  // Nothing of the session is used any more. `remains` are to be destroyed where unmapping may take
+  // its time, and before the session's memory. `bell` is the daemon's end.
+  virtual void on_session_gone(std::uint64_t session_id, SessionRemains remains,
                                ipc::BellSocket bell) = 0;
 };
 

@@ -49,6 +49,11 @@ void JobThread::submit_release(Job job, std::uint64_t tenant) {
   job();  // the threads are ending: whoever stops the daemon frees the rest
 }
 
+bool JobThread::is_stopping() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return stopping_;
+}
+
 JobThread::Worker& JobThread::worker_of(std::uint64_t tenant) {
   const auto own = std::find_if(workers_.begin() + 1, workers_.end(),
                                 [&](const auto& worker) { return worker->tenant == tenant; });

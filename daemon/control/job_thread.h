@@ -46,6 +46,9 @@ public:
   // Frees resources: always accepted while the thread lives, also beyond the limit.
   void submit_release(Job job, std::uint64_t tenant = 0);
 
+  // Jobs of submit_release() are done at once from now on, by who submits them.
+  [[nodiscard]] bool is_stopping();
+
 private:
   struct Worker {
     explicit Worker(std::uint64_t only) : tenant(only) {}

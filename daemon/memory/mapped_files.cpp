@@ -21,11 +21,11 @@ MappedRange MappedFiles::find(std::uint64_t tenant, int fd, std::uint64_t first,
   const std::optional<Key> key = key_of(tenant, fd);
   if (!key) return {};
   // Unmapped after the lock was given back, where it is the last one meanwhile: that may take long.
-  std::vector<std::shared_ptr<const ipc::Mapping>> unfit;
+  std::vector<std::shared_ptr<ipc::Mapping>> unfit;
   const std::lock_guard lock(mutex_);
   const auto [begin, end] = entries_.equal_range(*key);
   for (auto at = begin; at != end; ++at) {
-    std::shared_ptr<const ipc::Mapping> mapping = at->second.mapping.lock();
+    std::shared_ptr<ipc::Mapping> mapping = at->second.mapping.lock();
     if (mapping == nullptr) continue;
     const std::uint64_t offset = first - at->second.first;  // a huge one when it begins before
     if (first < at->second.first || !ipc::range_within(offset, bytes, mapping->bytes())) {
@@ -40,12 +40,23 @@ MappedRange MappedFiles::find(std::uint64_t tenant, int fd, std::uint64_t first,
 }
 
 void MappedFiles::add(std::uint64_t tenant, int fd, std::uint64_t first,
-                      const std::shared_ptr<const ipc::Mapping>& mapping) {
+                      const std::shared_ptr<ipc::Mapping>& mapping) {
   const std::optional<Key> key = key_of(tenant, fd);
   if (!key) return;
   const std::lock_guard lock(mutex_);
   if (entries_.size() >= sweep_at_) sweep();
   entries_.emplace(*key, Entry{first, mapping});
+}
+
+// Whoever else gets it gets it from find(), under the lock, or has it already.
+bool MappedFiles::forget_if_last(const std::shared_ptr<ipc::Mapping>& mapping) {
+  const std::lock_guard lock(mutex_);
+  if (mapping.use_count() > 1) return false;
+  std::erase_if(entries_, [&mapping](const auto& entry) {
+    return !entry.second.mapping.owner_before(mapping) &&
+           !mapping.owner_before(entry.second.mapping);
+  });
+  return true;
 }
 
 std::size_t MappedFiles::size() {

@@ -24,7 +24,7 @@
 namespace simm::memory {
 
 struct MappedRange {
-  std::shared_ptr<const ipc::Mapping> mapping;  // null: none
+  std::shared_ptr<ipc::Mapping> mapping;        // null: none
   std::byte* data = nullptr;                    // where the range begins in it
 };
 
@@ -36,7 +36,11 @@ public:
 
   // `mapping` begins at `first` of the file.
   void add(std::uint64_t tenant, int fd, std::uint64_t first,
-           const std::shared_ptr<const ipc::Mapping>& mapping);
+           const std::shared_ptr<ipc::Mapping>& mapping);
+
+  // True when nobody but the caller has `mapping`; then find() never finds it again, so that it can
+  // be unmapped piece by piece.
+  [[nodiscard]] bool forget_if_last(const std::shared_ptr<ipc::Mapping>& mapping);
 
   [[nodiscard]] std::size_t size();  // entries, those whose mapping has gone included
 
@@ -45,7 +49,7 @@ private:
   static std::optional<Key> key_of(std::uint64_t tenant, int fd);
   struct Entry {
     std::uint64_t first = 0;
-    std::weak_ptr<const ipc::Mapping> mapping;
+    std::weak_ptr<ipc::Mapping> mapping;
   };
   void sweep();
 

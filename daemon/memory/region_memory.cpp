@@ -66,7 +66,7 @@ Expected<MappedRange> map_range(ipc::MemoryFile& file, const RegionMemory::Spec&
   Expected<ipc::Mapping> mapping = ipc::Mapping::map(
       file.fd(), first, bytes, {.writable = true, .dont_fork = true, .dont_dump = true});
   if (!mapping) return std::move(mapping).error();
-  const auto shared = std::make_shared<const ipc::Mapping>(std::move(mapping).value());
+  const auto shared = std::make_shared<ipc::Mapping>(std::move(mapping).value());
   if (lasting != nullptr) {
     if (Outcome sealed = file.seal_final(); !sealed) {
       return Error{Status::unsupported, "the memory file takes no seal: " + sealed.error().context};
@@ -104,6 +104,7 @@ Expected<std::unique_ptr<RegionMemory>> RegionMemory::map(ipc::MemoryFile file, 
   auto made = std::make_unique<RegionMemory>();
   made->charge_ = std::move(charge);
   made->mapping_ = std::move(range->mapping);
+  made->files_ = lasting;
   made->can_shrink_ = !file.cannot_shrink();
   Region& region = made->region_;
   region.kind = spec.kind;
@@ -128,6 +129,20 @@ Expected<std::unique_ptr<RegionMemory>> RegionMemory::map(ipc::MemoryFile file, 
   region.can_fault = trust != PageTrust::whole;
   region.numa_node = numa_node_of(range->data, bytes, made->pages_.get());
   return made;
+}
+
+std::uint64_t RegionMemory::unmap_piece(std::uint64_t bytes_max) {
+  region_.keys = nullptr;
+  keys_.reset();
+  region_.pages = nullptr;
+  pages_.reset();
+  if (mapping_ == nullptr) return 0;
+  if (files_ != nullptr && !files_->forget_if_last(mapping_)) {
+    mapping_.reset();  // of another region, too
+    return 0;
+  }
+  files_ = nullptr;
+  return mapping_->unmap_tail(bytes_max);
 }
 
 void RegionMemory::attach(std::unique_ptr<RegionKeys> keys) noexcept {

@@ -56,13 +56,18 @@ public:
   // Whether the client may cut the file of the mapped region to a shorter length.
   [[nodiscard]] bool can_shrink() const noexcept { return can_shrink_; }
 
+  // Unmaps a piece, at most so many bytes (whole pages of the file). Returns how many it were; 0:
+  // nothing is left to unmap here. From the first call on nobody may use the region.
+  std::uint64_t unmap_piece(std::uint64_t bytes_max);
+
   // Operations that name the region: the RegionTable's.
   std::uint32_t holds = 0;
   bool retired = false;
 
 private:
   Region region_;
-  std::shared_ptr<const ipc::Mapping> mapping_;
+  std::shared_ptr<ipc::Mapping> mapping_;
+  MappedFiles* files_ = nullptr;  // in which the mapping may be; null: it is this region's alone
   bool can_shrink_ = false;
   std::unique_ptr<RegionPages> pages_;
   std::shared_ptr<ForeignCopier> copier_;

@@ -59,8 +59,9 @@ public:
     poisons.push_back(poison);
     // The regions of all sessions, which is good enough for tests with one of them.
     answer([this, id] {
-      auto remains = std::make_shared<decltype(regions)>(std::move(regions));
-      regions.clear();
+      control::SessionRemains remains;
+      remains.regions = std::exchange(regions, {});
+      std::erase(remains.regions, nullptr);  // those that were removed before
       events->on_session_gone(id, std::move(remains), ipc::BellSocket(-1));
     });
   }

@@ -99,6 +99,30 @@ TEST_CASE("for several tenants only files that nobody can punch any more are map
   CHECK(fixture.pins.regions() == 0);
 }
 
+TEST_CASE("a mapping that two regions share is unmapped in pieces by the last one alone") {
+  using namespace region_memory_test;
+  Fixture fixture;
+  MappedFiles lasting;
+  auto fd = plain_memfd(4 * kPage, MFD_ALLOW_SEALING);
+  REQUIRE(::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK) == 0);
+  RegionMemory::Spec spec;
+  spec.tenant = 7;
+  spec.length = 4 * kPage;
+  auto first = fixture.map(duplicate(fd.get()), spec, &lasting);
+  auto second = fixture.map(duplicate(fd.get()), spec, &lasting);
+  REQUIRE(first);
+  REQUIRE(second);
+  CHECK((*first)->unmap_piece(kPage) == 0);
+  first->reset();
+  std::byte own{5};
+  CHECK(copy_untrusted(whole(**second), 3 * kPage, &own, 1) == Status::ok);
+  CHECK((*second)->unmap_piece(kPage) == kPage);
+  // Nobody gets what is going.
+  CHECK(lasting.find(7, fd.get(), 0, kPage).mapping == nullptr);
+  CHECK((*second)->unmap_piece(16 * kPage) == 3 * kPage);
+  CHECK((*second)->unmap_piece(kPage) == 0);
+}
+
 TEST_CASE("a sealed file is mapped once, and its tenant's further regions share that mapping") {
   using namespace region_memory_test;
   Fixture fixture;
