@@ -16,7 +16,14 @@ std::uint64_t ms_since(base::TimeNs since_ns, base::TimeNs now_ns) {
 
 Json describe(const KnownMember& member, const SlotMap* map, const Unreached& unreached,
               base::TimeNs now_ns) {
-  const auto index = map == nullptr ? std::nullopt : map->find(member.identity.incarnation);
+  std::uint64_t slots = 0;
+  std::uint64_t unreached_by = 0;
+  if (map != nullptr) {
+    if (const auto index = map->find(member.identity.incarnation)) {
+      slots = map->slot_count(*index);
+      unreached_by = unreached.by[*index];
+    }
+  }
   Json out;
   out["name"] = member.identity.name;
   out["role"] = role_name(member.identity.role);
@@ -32,12 +39,12 @@ Json describe(const KnownMember& member, const SlotMap* map, const Unreached& un
   out["port"] = member.joined.port;
   out["shards"] = member.joined.shards;
   out["weight_bytes"] = member.joined.weight_bytes;
-  out["slots"] = index ? map->slot_count(*index) : 0;
+  out["slots"] = slots;
   out["map_epoch"] = member.last.map_epoch;
   out["objects"] = member.last.objects;
   out["used_bytes"] = member.last.used_bytes;
   out["connected"] = member.connection != 0;
-  out["unreached_by"] = index ? unreached.by[*index] : 0;
+  out["unreached_by"] = unreached_by;
   out["heard_ms"] = ms_since(member.heard_ns, now_ns);
   if (member.state == MemberState::away) out["away_ms"] = ms_since(member.away_ns, now_ns);
   return out;
