@@ -359,7 +359,6 @@ void ClusterLinks::tell_lost(const Link& link, transport::LinkLoss cause) {
   const bool is_away = told == Told::peer_lost;
   access_.events.tell(is_away ? base::EventKind::peer_lost : base::EventKind::link_lost,
                       {{"peer", cluster::full_name(peers_.who(link.peer)->identity)},
-                       {"cause", link_loss_name(cause)},
                        {"why", link_loss_text(cause)}});
 }
 
