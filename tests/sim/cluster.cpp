@@ -24,6 +24,14 @@ Cluster::Cluster(const Scenario& scenario, LogMode log_mode)
       nodes_(scenario.nodes) {
   network_.conditions = scenario_.conditions;
   network_.tap = &history_;
+  network_.sockets().send_buffer_bytes = scenario_.tcp.buffer_bytes;
+  network_.sockets().receive_buffer_bytes = scenario_.tcp.buffer_bytes;
+  network_.on_posted = [this](const WireRequest& request) {
+    if (doomed_node_ != request.node || request.header.opcode != ipc::Opcode::put) return;
+    doomed_node_.reset();
+    loop_.after(network_.sockets().dice().between(1 * kUs, 10 * kUs),
+                [this, node = request.node] { crash_node(node); });
+  };
   control_.version_of = [this](Serial serial) { return version_of(serial); };
   history_.lease_losses = [this] { return lease_losses(); };
   maps_.may_lose_slots = [this](Serial serial, bool replaced) {

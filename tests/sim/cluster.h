@@ -11,6 +11,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tests/sim/sim_client.h"
@@ -61,6 +62,7 @@ private:
   [[nodiscard]] base::TimeNs draw_absence(base::TimeNs longest_ns);
   void crash_some_server();
   void crash_some_node();
+  void crash_node(std::uint32_t node);
   void pause_some_node();
   void pause_some_server();
   void resume_server(Serial serial);
@@ -107,6 +109,7 @@ private:
   std::vector<std::unique_ptr<SimServer>> sleepers_;  // paused while another one took their place
   std::vector<std::unique_ptr<SimNode>> nodes_;
   std::uint64_t dead_lease_losses_ = 0;
+  std::optional<std::uint32_t> doomed_node_;
   bool storming_ = false;
   bool slow_ = false;
 };

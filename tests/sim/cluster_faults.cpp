@@ -107,6 +107,13 @@ void Cluster::drain_some_server() {
 void Cluster::crash_some_node() {
   const std::uint32_t node = dice_.between32(0, scenario_.nodes - 1);
   if (nodes_[node] == nullptr) return;
+  if (!scenario_.tcp.is_used) return crash_node(node);
+  // In the middle of a put: its bytes may come when the node has a successor.
+  doomed_node_ = node;
+}
+
+void Cluster::crash_node(std::uint32_t node) {
+  if (nodes_[node] == nullptr || !storming_) return;
   kill_node(node);
   loop_.after(dice_.skewed(1 * kMs, 200 * kMs), [this, node] {
     if (nodes_[node] == nullptr) start_node(node);

@@ -28,11 +28,12 @@ struct Conditions {
 
   // Over sockets: until bytes that were lost have been sent again.
   base::TimeNs repeat_low_ns = 1 * kMs;
-  base::TimeNs repeat_high_ns = 400 * kMs;
+  base::TimeNs repeat_high_ns = 1 * kSecond;
 
   std::uint32_t credits = 16;               // requests under way on one path
   std::uint32_t break_per_mille = 0;        // of messages: the path breaks instead
   std::uint32_t loss_per_mille = 0;         // of what is sent over a socket at one time
+  std::uint32_t late_percent = 0;           // of closed sockets: what they have sent waits long
   std::uint32_t corrupt_per_mille = 0;      // of steps: a byte flips, the transport notices
   std::uint32_t silent_flip_per_mille = 0;  // of digested pushes: a byte flips, nobody notices
 };

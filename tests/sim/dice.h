@@ -12,8 +12,10 @@ namespace simm::sim {
 class Dice {
 public:
   Dice(std::uint64_t seed, std::uint64_t stream)
-      : random_(seed * 0x9e3779b97f4a7c15u + stream * 0xd1342543de82ef95u + 1) {}
+      : seed_(seed), random_(seed * 0x9e3779b97f4a7c15u + stream * 0xd1342543de82ef95u + 1) {}
 
+  // Of all streams of the run.
+  [[nodiscard]] std::uint64_t seed() const noexcept { return seed_; }
   // Uniform in [low, high].
   std::uint64_t between(std::uint64_t low, std::uint64_t high) noexcept {
     return low + random_.below(high - low + 1);
@@ -32,6 +34,7 @@ public:
   std::uint64_t next() noexcept { return random_.next(); }
 
 private:
+  std::uint64_t seed_;
   base::SeededRandom random_;
 };
 

@@ -58,11 +58,13 @@ PutIndex History::begin_put(KeyIndex key, bool replace, std::uint64_t length, st
 void History::end_put(PutIndex put, Status status) {
   Put& ended = puts_[put];
   ended.over = true;
+  ended.over_ns = loop_.now_ns();
   if (status != Status::ok) return;
   ended.to_ns = loop_.now_ns();
   ++puts_done_;
   if (ended.replace) {
-    keys_[ended.key].superseders.push_back({ended.from_ns, ended.to_ns, put, ended.tenure});
+    keys_[ended.key].superseders.push_back(
+        {ended.from_ns, ended.to_ns, put, ended.tenure, ended.node});
   }
 }
 
@@ -81,7 +83,8 @@ void History::end_remove(KeyIndex key, std::size_t removal, Status status) {
                              describe(key).c_str());
   }
   if (ambiguous(key, ended.from_ns, *answer)) return;
-  keys_[key].superseders.push_back({ended.from_ns, ended.to_ns, kNoPut, answer->tenure});
+  keys_[key].superseders.push_back(
+      {ended.from_ns, ended.to_ns, kNoPut, answer->tenure, node_of(key, ended.from_ns, *answer)});
 }
 
 // ---- the wire ----
@@ -115,6 +118,7 @@ void History::on_posted(std::uint32_t, const WireRequest& request) {
     ++puts_[put].requests;
     ++puts_[put].requests_open;
     puts_[put].tenure = tenure_of(request, page);
+    puts_[put].node = request.node;
     puts.push_back(put);
   }
 }
@@ -137,9 +141,9 @@ void History::on_answered(const WireRequest& request, std::span<const transport:
     const auto found = index_.find(KeyName{request.header.tenant, request.header.name_space,
                                            std::string(asked.key, asked.key_bytes)});
     if (found == index_.end()) continue;
-    keys_[found->second].answers.push_back({loop_.now_ns(), request.posted_ns,
-                                            request.header.opcode, pages[page].status,
-                                            request.addresses[page], tenure_of(request, page)});
+    keys_[found->second].answers.push_back(
+        {loop_.now_ns(), request.posted_ns, request.header.opcode, pages[page].status,
+         request.addresses[page], tenure_of(request, page), request.node});
   }
 }
 
@@ -170,11 +174,17 @@ const History::Answer* History::answer_to(KeyIndex key, base::TimeNs from_ns, ip
 bool History::ambiguous(KeyIndex key, base::TimeNs from_ns, const Answer& answer) const {
   const std::vector<Answer>& answers = keys_[key].answers;
   for (auto at = answers.rbegin(); at != answers.rend() && at->at_ns >= from_ns; ++at) {
-    const bool alike =
-        at->opcode == answer.opcode && at->status == answer.status && at->slice == answer.slice;
-    if (alike && !(at->tenure == answer.tenure)) return true;
+    if (at->is_like(answer) && !(at->tenure == answer.tenure)) return true;
   }
   return false;
+}
+
+std::uint32_t History::node_of(KeyIndex key, base::TimeNs from_ns, const Answer& answer) const {
+  const std::vector<Answer>& answers = keys_[key].answers;
+  for (auto at = answers.rbegin(); at != answers.rend() && at->at_ns >= from_ns; ++at) {
+    if (at->is_like(answer) && at->node != answer.node) return kNoNode;
+  }
+  return answer.node;
 }
 
 void History::on_server_done(const WireRequest& request) {
@@ -207,11 +217,14 @@ bool History::expired(const Put& put, base::TimeNs read_from_ns) const {
 }
 
 const History::Superseder* History::superseder_of(PutIndex put, base::TimeNs read_from_ns) const {
-  const base::TimeNs by_ns = effect_by(puts_[put]);
-  if (by_ns == kNever) return nullptr;
-  for (const Superseder& other : keys_[puts_[put].key].superseders) {
-    if (other.put == put || !(other.tenure == puts_[put].tenure)) continue;
-    if (other.from_ns > by_ns && other.to_ns < read_from_ns) return &other;
+  const Put& ended = puts_[put];
+  const base::TimeNs by_ns = effect_by(ended);
+  if (!ended.over) return nullptr;
+  for (const Superseder& other : keys_[ended.key].superseders) {
+    if (other.put == put || !(other.tenure == ended.tenure)) continue;
+    // What its node asks for later is done behind it, or it is not done at all.
+    const base::TimeNs last_ns = other.node == ended.node ? std::min(by_ns, ended.over_ns) : by_ns;
+    if (other.from_ns > last_ns && other.to_ns < read_from_ns) return &other;
   }
   return nullptr;
 }
@@ -293,7 +306,8 @@ void History::end_get(const PageRead& read, Status status, std::span<const std::
                              later->put == kNoPut ? "a remove" : "another value",
                              us(later->from_ns), us(later->to_ns));
   }
-  keys_[read.key].superseders.push_back({read.when.from_ns, loop_.now_ns(), seen, put.tenure});
+  keys_[read.key].superseders.push_back(
+      {read.when.from_ns, loop_.now_ns(), seen, put.tenure, answer->node});
   put.first_seen_ns = std::min(put.first_seen_ns, loop_.now_ns());
   note_lease(read, put.tenure);
 }

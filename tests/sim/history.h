@@ -11,6 +11,8 @@
 //  P4  a put that its owner refused is never seen; a value that was superseded never comes back:
 //      a put takes effect between its submission and the moment when its owner has forgotten the
 //      last request for it (the network knows), so a later remove or replace ends it for good;
+//      what a node has given up is ended by whatever that node, or its successor, asks for later,
+//      though its bytes may still be on their way;
 //      it is posted again only when its owner has said that it did not store it
 //  P7  a request goes to who owns the slot under its epoch, and is served only by who has owned it
 //      ever since; a hit was stored in the tenure that answers it
@@ -101,6 +103,8 @@ public:
   [[nodiscard]] std::uint64_t puts_done() const { return puts_done_; }
 
 private:
+  static constexpr PutIndex kNoPut = ~PutIndex{0};
+  static constexpr std::uint32_t kNoNode = ~std::uint32_t{0};
   struct Put {
     KeyIndex key = 0;
     bool replace = false;
@@ -109,6 +113,8 @@ private:
     base::TimeNs from_ns = 0;
     base::TimeNs to_ns = kNever;        // answered to its client
     bool over = false;                  // its client does not wait for it any more
+    base::TimeNs over_ns = 0;           // since then
+    std::uint32_t node = kNoNode;       // that has posted it
     std::uint32_t requests = 0;         // posted for it
     std::uint32_t requests_open = 0;    // not yet forgotten by the owner
     std::uint32_t requests_failed = 0;  // the owner said that it did not store it
@@ -122,8 +128,8 @@ private:
     base::TimeNs to_ns;
     PutIndex put;
     Tenure tenure;
+    std::uint32_t node;  // that has asked; kNoNode: nobody knows
   };
-  static constexpr PutIndex kNoPut = ~PutIndex{0};
   // What a server has answered for one page, when it did. The node may not have got it.
   struct Answer {
     base::TimeNs at_ns = 0;
@@ -132,6 +138,10 @@ private:
     Status status = Status::ok;
     const std::byte* slice = nullptr;
     Tenure tenure;
+    std::uint32_t node = 0;
+    [[nodiscard]] bool is_like(const Answer& other) const {
+      return opcode == other.opcode && status == other.status && slice == other.slice;
+    }
   };
   struct Lease {
     Tenure tenure;
@@ -160,6 +170,9 @@ private:
                                         Status status, const std::byte* slice) const;
   // Whether there is another one like it of another tenure: then nobody knows whose it was.
   [[nodiscard]] bool ambiguous(KeyIndex key, base::TimeNs from_ns, const Answer& answer) const;
+  // Whose that answer was; kNoNode: there is another one like it of another node.
+  [[nodiscard]] std::uint32_t node_of(KeyIndex key, base::TimeNs from_ns,
+                                      const Answer& answer) const;
   [[nodiscard]] const Superseder* superseder_of(PutIndex put, base::TimeNs read_from_ns) const;
   [[nodiscard]] bool expired(const Put& put, base::TimeNs read_from_ns) const;
   PutIndex find_put(const PageRead& read, std::span<const std::byte> bytes) const;

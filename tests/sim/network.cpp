@@ -1,6 +1,7 @@
 #include "tests/sim/network.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "tests/sim/sim_requester.h"
@@ -8,15 +9,43 @@
 
 namespace simm::sim {
 
-void Network::listen(transport::Route route, SimResponder* responder) {
-  listeners_[{route.peer.value, route.shard}] = responder;
+void Network::listen(transport::Route route, ServerEnd* server) {
+  listeners_[{route.peer.value, route.shard}] = server;
+}
+
+ServerEnd* Network::listener(transport::Route route) const {
+  const auto found = listeners_.find({route.peer.value, route.shard});
+  return found == listeners_.end() ? nullptr : found->second;
+}
+
+void Network::log_post(const WireRequest& wire) {
+  if (!log_.on()) return;
+  log_.line("node %u posts request %llu (%zu pages, opcode %d) to server %u.%u", wire.node,
+            static_cast<unsigned long long>(wire.serial), wire.pages.size(),
+            static_cast<int>(wire.header.opcode), wire.to.peer.value, wire.to.shard);
+}
+
+void Network::log_reply(const WireRequest& wire, std::span<const transport::PageReply> pages) {
+  if (!log_.on()) return;
+  std::string statuses;
+  for (std::size_t page = 0; page < pages.size(); ++page) {
+    const transport::PageRequest& asked = wire.pages[page];
+    statuses += ' ';
+    statuses.append(asked.key, std::min(asked.key_bytes, 40u));
+    statuses += '=';
+    statuses += status_name(pages[page].status);
+  }
+  log_.line("server %u.%u answers request %llu of tenant %llu:%s", wire.to.peer.value,
+            wire.to.shard, static_cast<unsigned long long>(wire.serial),
+            static_cast<unsigned long long>(wire.header.tenant.value), statuses.c_str());
 }
 
 PathPtr Network::path(std::uint32_t node, SimRequester& requester, transport::Route route) {
   Connection& connection = connections_[Key{node, route.peer.value, route.shard}];
   if (connection.current != nullptr && !connection.current->node_closed) return connection.current;
   if (connection.current != nullptr || loop_.now_ns() < connection.retry_ns) return nullptr;
-  SimResponder* responder = listeners_[{route.peer.value, route.shard}];
+  // Over paths there is no other kind.
+  auto* const responder = static_cast<SimResponder*>(listener(route));
   const Cut cut = cuts_[{node, route.peer.value}];
   if (responder == nullptr || cut.to_server || cut.to_node) {
     connection.retry_ns = loop_.now_ns() + dice_.skewed(10 * kUs, 20 * kMs);
@@ -39,9 +68,7 @@ PathPtr Network::current(std::uint32_t node, transport::Route route) const {
 }
 
 bool Network::reaches(std::uint32_t node, std::uint32_t peer) const {
-  const auto listener = listeners_.find({peer, 0});
-  if (listener == listeners_.end() || listener->second == nullptr) return false;
-  if (stopped_.count(peer) > 0) return false;
+  if (listener({base::PeerId{peer}, 0}) == nullptr || stopped_.count(peer) > 0) return false;
   const auto cut = cuts_.find({node, peer});
   return cut == cuts_.end() || !(cut->second.to_server || cut->second.to_node);
 }
@@ -141,6 +168,9 @@ void Network::node_crashed(std::uint32_t node) {
 }
 
 void Network::server_crashed(std::uint32_t peer, bool silent) {
+  for (auto& [route, server] : listeners_) {
+    if (route.first == peer && server != nullptr) server->lose_network(silent);
+  }
   for (auto& [key, connection] : connections_) {
     if (std::get<1>(key) != peer || connection.current == nullptr) continue;
     const PathPtr path = connection.current;
@@ -154,6 +184,7 @@ void Network::server_crashed(std::uint32_t peer, bool silent) {
 
 void Network::cut(std::uint32_t node, std::uint32_t peer, bool to_server, bool to_node) {
   cuts_[{node, peer}] = {to_server, to_node};
+  sockets_.cut(node, peer, to_server, to_node);
   for (auto& [key, connection] : connections_) {
     if (std::get<0>(key) != node || std::get<1>(key) != peer) continue;
     const PathPtr path = connection.current;
@@ -166,6 +197,7 @@ void Network::cut(std::uint32_t node, std::uint32_t peer, bool to_server, bool t
 }
 
 void Network::break_some_path() {
+  sockets_.break_some();
   std::vector<PathPtr> open;
   for (auto& [key, connection] : connections_) {
     if (connection.current != nullptr && !connection.current->dead) {

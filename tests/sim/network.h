@@ -1,5 +1,6 @@
-// Network: the virtual network of a cluster. Owns the paths and applies the Conditions to them.
-// Nodes reach servers through SimRequester, servers answer through SimResponder.
+// Network: the virtual network of a cluster. In some runs nodes reach servers over sockets, by the
+// production transport over TCP (TcpNodeEnd, TcpServerEnd). In the others they do so over paths,
+// which the network owns and applies the Conditions to (SimRequester, SimResponder).
 // Thread: the one simulated thread.
 #pragma once
 
@@ -14,24 +15,38 @@
 #include "tests/sim/network_tap.h"
 #include "tests/sim/path.h"
 #include "tests/sim/report.h"
+#include "tests/sim/request_book.h"
+#include "tests/sim/server_end.h"
+#include "tests/sim/socket_network.h"
 
 namespace simm::sim {
 
 class Network {
 public:
   Network(EventLoop& loop, Dice dice, EventLog& log, Report& report)
-      : loop_(loop), dice_(dice), log_(log), report_(report) {}
+      : loop_(loop), dice_(dice), log_(log), report_(report) {
+    sockets_.watcher = &book_;
+  }
 
   Conditions conditions;
   NetworkTap* tap = nullptr;
+  // A node has posted that, over sockets.
+  std::function<void(const WireRequest&)> on_posted = [](const WireRequest&) {};
 
   [[nodiscard]] EventLoop& loop() noexcept { return loop_; }
   [[nodiscard]] Dice& dice() noexcept { return dice_; }
   [[nodiscard]] EventLog& log() noexcept { return log_; }
   [[nodiscard]] Report& report() noexcept { return report_; }
 
+  [[nodiscard]] SocketNetwork& sockets() noexcept { return sockets_; }
+  [[nodiscard]] RequestBook& book() noexcept { return book_; }
+
   // A server's shard can be reached from now on; null: it has gone.
-  void listen(transport::Route route, SimResponder* responder);
+  void listen(transport::Route route, ServerEnd* server);
+  // Null: nobody listens there.
+  [[nodiscard]] ServerEnd* listener(transport::Route route) const;
+  void log_post(const WireRequest& wire);
+  void log_reply(const WireRequest& wire, std::span<const transport::PageReply> pages);
 
   // The path to use now; null when there is none and none can be made. Makes one if it may.
   PathPtr path(std::uint32_t node, SimRequester& requester, transport::Route route);
@@ -93,10 +108,12 @@ private:
   EventLog& log_;
   Report& report_;
   std::map<Key, Connection> connections_;
-  std::map<std::pair<std::uint32_t, std::uint16_t>, SimResponder*> listeners_;
+  std::map<std::pair<std::uint32_t, std::uint16_t>, ServerEnd*> listeners_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Cut> cuts_;  // node, peer
   std::set<std::uint32_t> stopped_;
   std::vector<std::span<const std::byte>> unreachable_;
+  SocketNetwork sockets_{loop_, Dice(dice_.seed(), 10), conditions};
+  RequestBook book_{report_, [this](WireRequest& request) { server_done(request); }};
   std::uint64_t path_ids_ = 0;
   std::uint64_t serial_ = 0;
 };

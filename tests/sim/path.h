@@ -11,33 +11,13 @@
 #include <memory>
 #include <vector>
 
-#include "daemon/transport/transport.h"
 #include "tests/sim/event_loop.h"
+#include "tests/sim/wire_request.h"
 
 namespace simm::sim {
 
 class SimRequester;
 class SimResponder;
-
-// One posted request, as it would look on the wire: nothing in it points into the engine except the
-// slices, which stand for remote keys.
-struct WireRequest {
-  std::uint64_t serial = 0;  // unique in a run: a token may be used again, a serial never
-  std::uint32_t node = 0;
-  transport::Route to;
-  base::TimeNs posted_ns = 0;
-  // Of the server's map, by page: when it took the request, began to push the page, or learnt that
-  // its pull was over.
-  std::vector<base::Epoch> server_epochs;
-  transport::RequestToken token = 0;
-  transport::RequestHeader header;
-  base::TimeNs remaining_ns = 0;  // of its deadline when it was sent
-  std::vector<transport::PageRequest> pages;
-  std::vector<char> keys;
-  std::vector<std::byte*> addresses;  // of the slices: remote keys, resolved
-  bool arrived = false;               // at the server
-  bool server_done = false;           // it can change nothing at the server any more
-};
 
 struct Path {
   std::uint64_t id = 0;  // grows: a later path of the same connection has a greater one

@@ -84,6 +84,22 @@ void draw_node_pauses(Scenario& s) {
   if (dice.percent(30)) s.node_pause_every_ns = dice.between(50 * kMs, 1 * kSecond);
 }
 
+// Likewise: those that are drawn run the production transport over TCP.
+void draw_tcp(Scenario& s) {
+  Dice dice(s.seed, 9);
+  TcpScenario& tcp = s.tcp;
+  tcp.is_used = dice.percent(50);
+  if (!tcp.is_used) return;
+  tcp.links_per_shard = dice.between32(1, 3);
+  tcp.buffer_bytes = dice.percent(50) ? 64 * 1024 : dice.between(256, 8 * 1024);
+  tcp.requester.credits = tcp.responder.credits = s.conditions.credits;
+  tcp.requester.peer_detection_ns = dice.between(30, 300) * kMs;
+  tcp.responder.peer_silence_ns = 4 * tcp.requester.peer_detection_ns;
+  tcp.requester.inline_page_bytes = dice.percent(50) ? 16 * 1024 : dice.between(0, 2048);
+  if (dice.percent(50)) s.conditions.loss_per_mille = dice.between32(1, 30);
+  s.conditions.late_percent = dice.between32(0, 100);
+}
+
 }  // namespace
 
 base::TenantId tenant_id(std::uint32_t tenant) {
@@ -119,6 +135,7 @@ Scenario Scenario::draw(std::uint64_t seed) {
   if (dice.percent(90)) draw_faults(s, dice);
   draw_releases(s);
   draw_node_pauses(s);
+  draw_tcp(s);
   return s;
 }
 

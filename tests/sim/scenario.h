@@ -8,9 +8,20 @@
 #include "daemon/engine/engine_config.h"
 #include "daemon/server/server_config.h"
 #include "daemon/store/eviction/store_config.h"
+#include "daemon/transport/tcp/tcp_config.h"
 #include "tests/sim/conditions.h"
 
 namespace simm::sim {
+
+// How nodes reach servers over sockets.
+inline constexpr std::size_t kLinkMessages = 256;  // on their way between two threads
+struct TcpScenario {
+  bool is_used = false;
+  std::uint32_t links_per_shard = 1;
+  std::size_t buffer_bytes = 64 * 1024;  // of each direction and end of a connection
+  transport::TcpRequesterConfig requester;
+  transport::TcpResponderConfig responder;
+};
 
 struct Scenario {
   static Scenario draw(std::uint64_t seed);
@@ -46,6 +57,8 @@ struct Scenario {
 
   // The manager. Its clock may run at up to twice the speed, or at half of it.
   cluster::ManagerConfig manager;
+
+  TcpScenario tcp;
 
   // Faults: mean time between two of a kind; 0: none.
   Conditions conditions;

@@ -12,6 +12,7 @@ constexpr base::TimeNs kFenceGraceNs = 100 * kMs;
 constexpr base::TimeNs kTurnsNs = 2 * kMs;
 // Each page has its own place for a key; longer ones would not fit.
 constexpr std::uint32_t kKeySlotBytes = 128;
+constexpr std::size_t kDoubtfulMax = 4;
 
 }  // namespace
 
@@ -25,7 +26,8 @@ SimClient::SimClient(const Scenario& scenario, std::uint32_t number, std::uint32
       log_(log),
       report_(report),
       history_(history),
-      frames_(scenario.frames, scenario.frame_bytes, number) {}
+      frames_(scenario.frames, scenario.frame_bytes, number),
+      doubts_(scenario.seed, 1'000 + number) {}
 
 void SimClient::attached(ClientLink& link, Process& node) {
   link_ = &link;
@@ -42,7 +44,10 @@ void SimClient::detached() {
   link_ = nullptr;
   for (const ClientBatch& batch : batches_) {
     for (const ClientPage& page : batch.pages) {
-      if (batch.opcode == ipc::Opcode::put) history_.end_put(page.put, Status::unreachable);
+      if (batch.opcode == ipc::Opcode::put) {
+        history_.end_put(page.put, Status::unreachable);
+        doubt(page.key);
+      }
       // Its queue pairs have died with it: nothing comes any more.
       if (page.length > 0) frames_.abandon(page.frame);
     }
@@ -86,7 +91,16 @@ KeyIndex SimClient::key_of(std::uint32_t name_space, std::uint32_t number) {
 }
 
 KeyIndex SimClient::draw_key(std::uint32_t name_space) {
-  return key_of(name_space, dice_.between32(0, scenario_.keys - 1));
+  const KeyIndex key = key_of(name_space, dice_.between32(0, scenario_.keys - 1));
+  if (doubtful_.empty() || doubts_.percent(60)) return key;
+  const KeyIndex again = doubtful_[doubts_.between(0, doubtful_.size() - 1)];
+  return history_.name(again).name_space == name_space_id(name_space) ? again : key;
+}
+
+void SimClient::doubt(KeyIndex key) {
+  if (!scenario_.tcp.is_used) return;
+  if (doubtful_.size() == kDoubtfulMax) doubtful_.erase(doubtful_.begin());
+  doubtful_.push_back(key);
 }
 
 ClientBatch SimClient::draw() {
@@ -301,6 +315,7 @@ void SimClient::complete_page(const ClientBatch& batch, const ClientPage& page, 
         report_.violation("P1", "client %u: a put has changed its own page", number_);
       }
       history_.end_put(page.put, status);
+      if (status == Status::timeout || status == Status::unreachable) doubt(page.key);
       break;
     case ipc::Opcode::get:
       if (bytes > page.length) {

@@ -81,6 +81,7 @@ private:
   [[nodiscard]] std::uint64_t draw_length();
   [[nodiscard]] KeyIndex draw_key(std::uint32_t name_space);
   [[nodiscard]] KeyIndex key_of(std::uint32_t name_space, std::uint32_t number);
+  void doubt(KeyIndex key);
   void submit(ClientBatch batch);
   void write_pages(ClientBatch& batch);
   void complete(const ClientBatch& batch, const ipc::Completion& completion);
@@ -107,6 +108,10 @@ private:
   std::vector<std::uint32_t> next_page_;  // of each lane
   std::uint32_t submitted_ = 0;
   std::uint64_t token_ = 0;
+  // Over sockets a client comes back to keys whose puts have failed. Its own dice, so that the
+  // other seeds stay what they were.
+  Dice doubts_;
+  std::vector<KeyIndex> doubtful_;  // the last ones
   std::uint32_t sweep_ok_ = 0;
   std::uint64_t sweep_bytes_ = 0;
 };

@@ -3,6 +3,8 @@
 #include <cstring>
 
 #include "simm/check.h"
+#include "tests/sim/sim_requester.h"
+#include "tests/sim/tcp_node_end.h"
 
 namespace simm::sim {
 namespace {
@@ -34,8 +36,8 @@ SimNode::SimNode(const Scenario& scenario, Network& network, ControlNetwork& con
       clock_(network.loop(), dice.between(0, 500) * kSecond),
       peers_(config.identity.incarnation),
       placements_(vector_of_one(std::make_unique<cluster::MapPlacement>())),
-      requester_(network, number, clock_),
-      requesters_(requester_),
+      requester_(make_requester(scenario, network, number, config, clock_)),
+      requesters_(*requester_),
       engine_(scenario.engine, clock_, engine::PageHasher(scenario.cluster_seed), *placements_[0],
               requesters_),
       commands_(16),
@@ -43,16 +45,27 @@ SimNode::SimNode(const Scenario& scenario, Network& network, ControlNetwork& con
       sessions_({16, 8}, engine_, clock_, waiter_, commands_, events_, control_),
       process_(
           network.loop(), dice, clock_, [this] { return turn(); },
-          [this] { return std::min(engine_.next_deadline_ns(), sessions_.next_deadline_ns()); }),
+          [this] {
+            return std::min({engine_.next_deadline_ns(), sessions_.next_deadline_ns(),
+                             requester_->next_deadline_ns()});
+          }),
       member_(control, dice, maps, network.report(), config,
               {[this](const cluster::SlotMapPtr& map) { take_map(map); }, [] {},
                [this](const cluster::SlotMap& map) { return reached(map); }}) {
-  requester_.connect(engine_, nullptr);
-  requester_.wake = [this] { process_.wake(); };
-  requester_.resolve = [this](base::PeerId peer) {
+  requester_->connect(engine_, nullptr);
+  requester_->wake = [this] { process_.wake(); };
+  requester_->resolve = [this](base::PeerId peer) {
     const auto found = serials_.find(peer);
     return found == serials_.end() ? Serial{0} : found->second;
   };
+}
+
+std::unique_ptr<NodeEnd> SimNode::make_requester(const Scenario& scenario, Network& network,
+                                                 std::uint32_t number,
+                                                 const cluster::MemberConfig& config,
+                                                 const base::Clock& clock) {
+  if (!scenario.tcp.is_used) return std::make_unique<SimRequester>(network, number, clock);
+  return std::make_unique<TcpNodeEnd>(scenario.tcp, network, number, config.identity, clock);
 }
 
 // ---- maps ----
@@ -60,8 +73,11 @@ SimNode::SimNode(const Scenario& scenario, Network& network, ControlNetwork& con
 void SimNode::take_map(const cluster::SlotMapPtr& map) {
   const cluster::PeerTable::Change change = peers_.use(*map);
   for (const base::PeerId peer : change.added) {
-    serials_[peer] = static_cast<Serial>(peers_.who(peer)->identity.incarnation.low);
+    const cluster::MapMember& member = *peers_.who(peer);
+    serials_[peer] = static_cast<Serial>(member.identity.incarnation.low);
+    requester_->add_peer(peer, member.shards);
   }
+  for (const base::PeerId peer : change.removed) requester_->drop_peer(peer);
   removed_.insert(removed_.end(), change.removed.begin(), change.removed.end());
   newest_ = std::make_unique<cluster::MapPlacement>(*map, peers_);
   use_newest_soon();
@@ -107,7 +123,7 @@ void SimNode::use_newest() {
 void SimNode::release_peers() {
   std::vector<base::PeerId> busy;
   for (const base::PeerId peer : removed_) {
-    if (requester_.outstanding_to(serials_.at(peer)) > 0) {
+    if (!requester_->is_rid_of(peer)) {
       busy.push_back(peer);
       continue;
     }
@@ -118,7 +134,7 @@ void SimNode::release_peers() {
 }
 
 SimNode::~SimNode() {
-  requester_.crash();
+  requester_->crash();
   for (const auto& link : links_) {
     link->on_activity = [] {};
     session::SessionCommand leave;
@@ -217,9 +233,9 @@ ClientLink& SimNode::attach(base::TenantId tenant, std::span<std::byte> pages) {
 }
 
 void SimNode::check_idle(Report& report) const {
-  if (engine_.in_flight() > 0 || requester_.outstanding() > 0) {
+  if (engine_.in_flight() > 0 || requester_->outstanding() > 0) {
     report.violation("live", "node %u: %u operations, %zu requests under way", number_,
-                     engine_.in_flight(), requester_.outstanding());
+                     engine_.in_flight(), requester_->outstanding());
   }
   for (const auto& link : links_) {
     if (link->session->phase() != session::Session::Phase::active) {

@@ -1,5 +1,5 @@
 // SimNode: one node daemon of a simulated cluster: the production SessionSet and Engine on top of a
-// SimRequester, with the placements that its ClusterMember brings. The rest of the control thread's
+// NodeEnd, with the placements that its ClusterMember brings. The rest of the control thread's
 // part (attach, regions, namespaces) is played here.
 // A crash destroys it; clients then attach to the next one. While it is paused its connections
 // stay, and what its servers move into the pages of its clients is moved. Thread: the one simulated
@@ -13,10 +13,11 @@
 #include "daemon/engine/engine.h"
 #include "daemon/session/session_set.h"
 #include "tests/sim/client_link.h"
+#include "tests/sim/network.h"
+#include "tests/sim/node_end.h"
 #include "tests/sim/process.h"
 #include "tests/sim/scenario.h"
 #include "tests/sim/sim_member.h"
-#include "tests/sim/sim_requester.h"
 
 namespace simm::sim {
 
@@ -57,6 +58,10 @@ public:
   void check_idle(Report& report) const;
 
 private:
+  static std::unique_ptr<NodeEnd> make_requester(const Scenario& scenario, Network& network,
+                                                 std::uint32_t number,
+                                                 const cluster::MemberConfig& config,
+                                                 const base::Clock& clock);
   int turn();
   void take_map(const cluster::SlotMapPtr& map);
   void use_newest_soon();
@@ -77,7 +82,7 @@ private:
   std::vector<base::PeerId> removed_;              // not released yet
   std::unique_ptr<cluster::MapPlacement> newest_;  // not in use yet
   std::vector<std::unique_ptr<cluster::MapPlacement>> placements_;  // that were ever in use
-  SimRequester requester_;
+  const std::unique_ptr<NodeEnd> requester_;
   engine::SoleRequester requesters_;
   engine::Engine engine_;
   NoWaiter waiter_;

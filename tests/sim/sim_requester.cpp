@@ -29,33 +29,10 @@ void SimRequester::crash() {
   network_.node_crashed(node_);
 }
 
-std::shared_ptr<WireRequest> SimRequester::encode(transport::RequestToken token,
-                                                  const transport::Request& request) const {
-  auto wire = std::make_shared<WireRequest>();
-  wire->serial = network_.next_serial();
-  wire->token = token;
-  wire->header = request.header;
-  const base::TimeNs now = clock_.now_ns();
-  wire->remaining_ns = request.header.deadline_ns > now ? request.header.deadline_ns - now : 0;
-  wire->pages.assign(request.pages.begin(), request.pages.end());
-  std::size_t key_bytes = 0;
-  for (const transport::PageRequest& page : wire->pages) key_bytes += page.key_bytes;
-  wire->keys.reserve(key_bytes);
-  for (transport::PageRequest& page : wire->pages) {
-    const std::size_t at = wire->keys.size();
-    wire->keys.insert(wire->keys.end(), page.key, page.key + page.key_bytes);
-    page.key = wire->keys.data() + at;  // SAFETY: reserved above, so it never moves
-    // SAFETY: a slice lies inside its region: its factory proved it.
-    wire->addresses.push_back(
-        page.slice.region == nullptr ? nullptr : page.slice.region->base + page.slice.offset);
-  }
-  return wire;
-}
-
-std::size_t SimRequester::outstanding_to(std::uint32_t peer) const {
-  return static_cast<std::size_t>(
-      std::count_if(open_.begin(), open_.end(),
-                    [&](const auto& request) { return request->to.peer.value == peer; }));
+bool SimRequester::is_rid_of(base::PeerId peer) const {
+  const std::uint32_t number = resolve(peer);
+  return std::none_of(open_.begin(), open_.end(),
+                      [&](const auto& request) { return request->to.peer.value == number; });
 }
 
 Status SimRequester::post(transport::Route asked, transport::RequestToken token,
@@ -73,18 +50,15 @@ Status SimRequester::post(transport::Route asked, transport::RequestToken token,
   if (request.pages.empty() || request.pages.size() > ipc::kPagesPerSubmissionMax) {
     network_.report().violation("seam", "request of %zu pages", request.pages.size());
   }
-  const std::shared_ptr<WireRequest> wire = encode(token, request);
+  const std::shared_ptr<WireRequest> wire = WireRequest::of(token, request, clock_.now_ns());
+  wire->serial = network_.next_serial();
   wire->node = node_;
   wire->to = route;
   wire->posted_ns = network_.loop().now_ns();
   path->outstanding.push_back(wire);
   open_.insert(wire);
   if (network_.tap != nullptr) network_.tap->on_posted(node_, *wire);
-  if (network_.log().on()) {
-    network_.log().line("node %u posts request %llu (%zu pages, opcode %d) to server %u.%u", node_,
-                        static_cast<unsigned long long>(wire->serial), wire->pages.size(),
-                        static_cast<int>(wire->header.opcode), route.peer.value, route.shard);
-  }
+  network_.log_post(*wire);
   network_.to_server(path, [path, wire] {
     if (path->responder != nullptr) path->responder->on_arrival(path, wire);
   });

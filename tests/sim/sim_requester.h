@@ -9,10 +9,11 @@
 #include <set>
 
 #include "tests/sim/network.h"
+#include "tests/sim/node_end.h"
 
 namespace simm::sim {
 
-class SimRequester final : public transport::Requester {
+class SimRequester final : public NodeEnd {
 public:
   SimRequester(Network& network, std::uint32_t node, const base::Clock& clock);
   ~SimRequester() override;
@@ -20,10 +21,6 @@ public:
   void connect(transport::RequesterEvents& events, transport::RegionFaults*) noexcept override {
     events_ = &events;
   }
-  // Called whenever do_work() would find something.
-  std::function<void()> wake = [] {};
-  // The network's number of a peer of this node; 0: nobody. By default they are the same.
-  std::function<std::uint32_t(base::PeerId)> resolve = [](base::PeerId peer) { return peer.value; };
 
   Status post(transport::Route route, transport::RequestToken token,
               const transport::Request& request) noexcept override;
@@ -37,12 +34,9 @@ public:
                  std::vector<transport::PageReply> pages);
   void on_path_end(const PathPtr& path);
 
-  // The node has died: everything under way is fenced, nothing is posted any more. The engine may
-  // still be given turns, so that it can be destroyed in order.
-  void crash();
-
-  [[nodiscard]] std::size_t outstanding() const noexcept { return open_.size(); }
-  [[nodiscard]] std::size_t outstanding_to(std::uint32_t peer) const;
+  void crash() override;
+  [[nodiscard]] bool is_rid_of(base::PeerId peer) const override;
+  [[nodiscard]] std::size_t outstanding() const noexcept override { return open_.size(); }
 
 private:
   struct Event {
@@ -56,8 +50,6 @@ private:
   [[nodiscard]] transport::Route resolved(transport::Route route) const {
     return {base::PeerId{resolve(route.peer)}, route.shard};
   }
-  std::shared_ptr<WireRequest> encode(transport::RequestToken token,
-                                      const transport::Request& request) const;
 
   Network& network_;
   std::uint32_t node_;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string>
 #include <utility>
 
 #include "tests/sim/sim_requester.h"
@@ -305,21 +304,6 @@ void SimResponder::finish(const std::shared_ptr<Move>& move, Status status) {
   wake();
 }
 
-void SimResponder::log_reply(const WireRequest& wire, std::span<const transport::PageReply> pages) {
-  if (!network_.log().on()) return;
-  std::string statuses;
-  for (std::size_t page = 0; page < pages.size(); ++page) {
-    const transport::PageRequest& asked = wire.pages[page];
-    statuses += ' ';
-    statuses.append(asked.key, std::min(asked.key_bytes, 40u));
-    statuses += '=';
-    statuses += status_name(pages[page].status);
-  }
-  network_.log().line("server %u.%u answers request %llu of tenant %llu:%s", route_.peer.value,
-                      route_.shard, static_cast<unsigned long long>(wire.serial),
-                      static_cast<unsigned long long>(wire.header.tenant.value), statuses.c_str());
-}
-
 void SimResponder::reply(transport::Incoming& incoming,
                          std::span<const transport::PageReply> pages) noexcept {
   if (crashed_) {
@@ -336,7 +320,7 @@ void SimResponder::reply(transport::Incoming& incoming,
   }
   const PathPtr path = active->path;
   const std::shared_ptr<WireRequest> wire = active->wire;
-  log_reply(*wire, pages);
+  network_.log_reply(*wire, pages);
   if (network_.tap != nullptr) network_.tap->on_answered(*wire, pages);
   network_.server_done(*wire);
   forget(*active);

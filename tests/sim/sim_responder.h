@@ -11,20 +11,17 @@
 #include <vector>
 
 #include "tests/sim/network.h"
+#include "tests/sim/server_end.h"
 
 namespace simm::sim {
 
-class SimResponder final : public transport::Responder {
+class SimResponder final : public ServerEnd {
 public:
   SimResponder(Network& network, transport::Route route, const base::Clock& clock);
   // The server has died: nothing that it did or was asked goes on.
   ~SimResponder() override;
 
   void connect(transport::ResponderEvents& events) noexcept override { events_ = &events; }
-  // Called whenever do_work() would find something.
-  std::function<void()> wake = [] {};
-  // Of the map that the server uses: for the books of the simulation only.
-  base::Epoch map_epoch = 0;
 
   void pull(transport::Incoming& incoming, std::uint16_t page,
             std::span<std::byte> extent) noexcept override;
@@ -37,9 +34,7 @@ public:
   int run_moves() noexcept override { return 0; }  // the network moves on its own
   [[nodiscard]] bool prepare_sleep() noexcept override;
 
-  // The server's process has died. Its moves end at once, so that it can be destroyed in order;
-  // nothing that it still does reaches anybody.
-  void crash();
+  void crash() override;
 
   // From the network.
   void attach(const PathPtr& path);
@@ -47,7 +42,7 @@ public:
   void on_cancel_arrival(const PathPtr& path, std::uint64_t serial);
   void on_path_end(const PathPtr& path);
 
-  [[nodiscard]] std::size_t incoming_count() const noexcept;
+  [[nodiscard]] std::size_t incoming_count() const noexcept override;
 
 private:
   // A request that the server knows.
@@ -98,7 +93,6 @@ private:
   void handle_one(PathEnd& end);
   void begin(PathEnd& end, const std::shared_ptr<WireRequest>& wire);
   void abort_idle(PathEnd& end);
-  void log_reply(const WireRequest& wire, std::span<const transport::PageReply> pages);
   void forget(Active& active);
 
   Network& network_;

@@ -92,7 +92,10 @@ void SimSocketIo::end_send(const OpenPtr& open, std::int32_t result) {
 
 void SimSocketIo::die(bool silent) {
   if (std::exchange(is_dead_, true)) return;
-  for (const auto& [descriptor, open] : open_) end_all(open, -ECONNRESET);
+  for (const auto& [descriptor, open] : open_) {
+    end_all(open, -ECONNRESET);
+    open->receive_result = -ECONNRESET;  // what has come is read by nobody
+  }
   network_.process_died(*this, silent);
 }
 
@@ -140,7 +143,11 @@ void SimSocketIo::on_news(int descriptor) {
   if (found == open_.end()) return;
   const OpenPtr open = found->second;
   if (is_asynchronous_) return try_both(open);
-  if (open->receive != Phase::armed && open->send != Phase::armed) return;
+  const SocketEnd& end = open->place.own();
+  const bool can_receive = end.unread() > 0 || end.at_end || end.is_reset;
+  const bool may_go_on = (open->receive == Phase::armed && can_receive) ||
+                         (open->send == Phase::armed && network_.has_room(end));
+  if (!may_go_on) return;
   ask(open);
   wake();
 }

@@ -2,6 +2,8 @@
 
 #include "daemon/cluster/map_ownership.h"
 #include "simm/check.h"
+#include "tests/sim/sim_responder.h"
+#include "tests/sim/tcp_server_end.h"
 
 namespace simm::sim {
 
@@ -12,6 +14,13 @@ std::unique_ptr<store::Store> SimStorage::make_store(const Scenario& scenario,
   return std::move(made).value();
 }
 
+std::unique_ptr<ServerEnd> SimStorage::make_responder(const Scenario& scenario, Network& network,
+                                                      transport::Route route,
+                                                      const base::Clock& clock) {
+  if (!scenario.tcp.is_used) return std::make_unique<SimResponder>(network, route, clock);
+  return std::make_unique<TcpServerEnd>(scenario.tcp, network, route, clock);
+}
+
 SimStorage::SimStorage(const Scenario& scenario, Network& network, Dice& dice,
                        transport::Route route)
     : clock_(network.loop(), dice.between(0, 500) * kSecond),
@@ -19,32 +28,32 @@ SimStorage::SimStorage(const Scenario& scenario, Network& network, Dice& dice,
       arena_(scenario.arena_bytes),
       store_(make_store(scenario, arena_)),
       server_(scenario.server, *store_, clock_),
-      responder_(network, route, clock_),
+      responder_(make_responder(scenario, network, route, clock_)),
       route_(route),
       process_(
           network.loop(), dice, clock_, [this] { return turn(); },
-          [this] { return server_.next_deadline_ns(); }) {
-  responder_.connect(server_);
-  responder_.wake = [this] { process_.wake(); };
+          [this] { return std::min(server_.next_deadline_ns(), responder_->next_deadline_ns()); }) {
+  responder_->connect(server_);
+  responder_->wake = [this] { process_.wake(); };
 }
 
 void SimStorage::use_map(const cluster::SlotMap& map, const cluster::Incarnation& self) {
   const auto slots = std::make_unique<base::SlotOwnership>();
   cluster::fill_ownership(*slots, map, self, route_.shard);
   server_.use_map(*slots);
-  responder_.map_epoch = map.epoch();
+  responder_->map_epoch = map.epoch();
   process_.wake();
 }
 
 // The server checks in its destructor that it has no request: so they end first.
 SimStorage::~SimStorage() {
-  responder_.crash();
+  responder_->crash();
 }
 
 int SimStorage::turn() {
-  if (dice_.percent(50)) return responder_.do_work() + server_.do_work();
+  if (dice_.percent(50)) return responder_->do_work() + server_.do_work();
   const int work = server_.do_work();
-  return work + responder_.do_work();
+  return work + responder_->do_work();
 }
 
 std::uint64_t SimStorage::lease_losses() const {
@@ -72,7 +81,7 @@ void SimStorage::check_idle(Report& report) const {
   const bool holds = s.objects + s.extent_bytes + s.payload_bytes > 0;
   if (s.reserved + s.lingering > 0 || holds ||
       server_.requests_under_way() + server_.moves_under_way() > 0 ||
-      responder_.incoming_count() > 0) {
+      responder_->incoming_count() > 0) {
     report.violation("live",
                      "server %u.%u leaks: %llu objects, %llu reserved, %llu lingering, "
                      "%llu extent bytes, %u requests, %u moves",

@@ -1,5 +1,5 @@
 // SimStorage: one shard of a simulated storage server: the production Server and Store behind a
-// SimResponder. A crash destroys it with all that it held; a new one begins empty.
+// ServerEnd. A crash destroys it with all that it held; a new one begins empty.
 // Thread: the one simulated thread.
 #pragma once
 
@@ -11,7 +11,7 @@
 #include "daemon/store/store.h"
 #include "tests/sim/process.h"
 #include "tests/sim/scenario.h"
-#include "tests/sim/sim_responder.h"
+#include "tests/sim/server_end.h"
 
 namespace simm::sim {
 
@@ -26,7 +26,7 @@ public:
   // Losses of leased objects that nobody asked for: what P3 may be explained by.
   [[nodiscard]] std::uint64_t lease_losses() const;
   void use_map(const cluster::SlotMap& map, const cluster::Incarnation& self);
-  [[nodiscard]] base::Epoch epoch() const { return responder_.map_epoch; }
+  [[nodiscard]] base::Epoch epoch() const { return responder_->map_epoch; }
 
   void check_books(Report& report) const;
   // When it owns no slots any more: what it held has gone.
@@ -37,6 +37,9 @@ public:
 private:
   static std::unique_ptr<store::Store> make_store(const Scenario& scenario,
                                                   std::span<std::byte> arena);
+  static std::unique_ptr<ServerEnd> make_responder(const Scenario& scenario, Network& network,
+                                                   transport::Route route,
+                                                   const base::Clock& clock);
   int turn();
 
   ProcessClock clock_;
@@ -44,7 +47,7 @@ private:
   std::vector<std::byte> arena_;
   std::unique_ptr<store::Store> store_;
   server::Server server_;
-  SimResponder responder_;
+  const std::unique_ptr<ServerEnd> responder_;
   transport::Route route_;
   Process process_;
 };

@@ -104,9 +104,13 @@ std::int32_t SocketNetwork::receive(const Place& place,
 // A packet that is lost is sent again after a while, and all that comes behind it waits.
 base::TimeNs SocketNetwork::draw_delay_ns() {
   if (dice_.per_mille(conditions_.loss_per_mille)) {
-    return dice_.skewed(conditions_.repeat_low_ns, conditions_.repeat_high_ns);
+    return dice_.between(conditions_.repeat_low_ns, conditions_.repeat_high_ns);
   }
   return dice_.skewed(conditions_.delay_low_ns, conditions_.delay_high_ns);
+}
+
+base::TimeNs SocketNetwork::draw_notice_ns() {
+  return dice_.skewed(conditions_.notice_low_ns, conditions_.notice_high_ns);
 }
 
 void SocketNetwork::fly(const ConnectionPtr& connection, std::size_t from, Segment segment,
@@ -163,7 +167,7 @@ void SocketNetwork::send_reset(const ConnectionPtr& connection, std::size_t from
   if (std::exchange(end.has_reset, true)) return;
   Segment reset;
   reset.kind = Segment::Kind::reset;
-  fly(connection, from, std::move(reset), draw_delay_ns());
+  fly(connection, from, std::move(reset), draw_notice_ns());
 }
 
 // What was sent is sent to its end, or a reset overtakes the last of it.
@@ -174,14 +178,25 @@ void SocketNetwork::shut_down(const Place& place) {
     watcher->on_server_end(place.connection->id);
   }
   if (end.has_ended) return;
-  if (dice_.percent(50)) {
-    lose_tail(end);
-    return send_reset(place.connection, place.end);
-  }
+  const bool is_whole = dice_.percent(50);
+  if (!is_whole) lose_tail(end);
+  if (dice_.percent(conditions_.late_percent)) hold_back(place.connection, place.end);
+  if (!is_whole) return send_reset(place.connection, place.end);
   end.has_ended = true;
   Segment last;
   last.kind = Segment::Kind::end;
-  fly(place.connection, place.end, std::move(last), draw_delay_ns());
+  fly(place.connection, place.end, std::move(last), draw_notice_ns());
+}
+
+// The network lets all that it has not delivered wait, though its sender has gone.
+void SocketNetwork::hold_back(const ConnectionPtr& connection, std::size_t from) {
+  SocketEnd& end = connection->ends[from];
+  const base::TimeNs more_ns = dice_.between(conditions_.repeat_low_ns, conditions_.repeat_high_ns);
+  for (Segment& segment : end.flying) {
+    segment.due_ns = std::max(segment.due_ns, loop_.now_ns()) + more_ns;
+    end.last_due_ns = std::max(end.last_due_ns, segment.due_ns);
+    loop_.at(segment.due_ns, [this, connection, from] { pump(connection, from); });
+  }
 }
 
 void SocketNetwork::close(const ConnectionPtr& connection, std::size_t end) {
@@ -221,13 +236,15 @@ void SocketNetwork::process_died(SimSocketIo& io, bool silent) {
 
 void SocketNetwork::break_connection(const ConnectionPtr& connection) {
   for (std::size_t end = 0; end < connection->ends.size(); ++end) {
-    lose_tail(connection->ends[end]);
-    loop_.after(dice_.skewed(conditions_.notice_low_ns, conditions_.notice_high_ns),
-                [this, connection, end] {
-                  SocketEnd& broken = connection->ends[end];
-                  broken.is_reset = true;
-                  if (broken.io != nullptr) broken.io->on_news(broken.descriptor);
-                });
+    SocketEnd& other = connection->ends[1 - end];
+    lose_tail(other);
+    if (dice_.percent(conditions_.late_percent)) hold_back(connection, 1 - end);
+    const base::TimeNs last_ns = other.flying.empty() ? 0 : other.flying.back().due_ns;
+    loop_.at(std::max(last_ns, loop_.now_ns()) + draw_notice_ns(), [this, connection, end] {
+      SocketEnd& broken = connection->ends[end];
+      broken.is_reset = true;
+      if (broken.io != nullptr) broken.io->on_news(broken.descriptor);
+    });
   }
 }
 

@@ -57,6 +57,10 @@ public:
   };
   // Null connection: there is none.
   [[nodiscard]] Place find(int descriptor) const;
+  // A send would not have to wait.
+  [[nodiscard]] bool has_room(const SocketEnd& end) const {
+    return end.has_ended || end.taken - end.acknowledged < send_buffer_bytes;
+  }
   // How many bytes the kernel takes now; -errno.
   std::int32_t send(const Place& place, std::span<const std::span<const std::byte>> parts);
   // How many bytes are there; 0: the end; -errno.
@@ -73,10 +77,12 @@ private:
   void fly(const ConnectionPtr& connection, std::size_t from, Segment segment,
            base::TimeNs delay_ns);
   [[nodiscard]] base::TimeNs draw_delay_ns();
+  [[nodiscard]] base::TimeNs draw_notice_ns();
   void pump(const ConnectionPtr& connection, std::size_t from);
   // False: it waits.
   bool deliver(const ConnectionPtr& connection, std::size_t from, Segment& segment);
   void lose_tail(SocketEnd& end);
+  void hold_back(const ConnectionPtr& connection, std::size_t from);
   void send_reset(const ConnectionPtr& connection, std::size_t from);
   void set_cut(SimConnection& connection, Cut cut);
   void forget_if_over(const ConnectionPtr& connection);

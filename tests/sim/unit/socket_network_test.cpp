@@ -241,7 +241,7 @@ TEST_CASE("who writes to a process that has closed is reset, at once or by the a
     scene.server.close();
     scene.pass();
     was_taken = scene.send(scene.node, "nobody reads this") > 0 || was_taken;
-    scene.pass();
+    scene.pass(100 * kMs);
     std::string more = "nor this";
     scene.node.send(more);
     scene.node.io.poll();
