@@ -22,10 +22,7 @@ std::uint8_t copy_cut(std::array<char, N>& out, std::string_view text) noexcept 
 }  // namespace
 
 EventLog::EventLog(const Clock& clock, Log& log, CounterSet& counters)
-    : clock_(clock),
-      log_(log),
-      life_(SystemRandom().next()),
-      counters_(counters) {}
+    : clock_(clock), log_(log), life_(SystemRandom().next()), counters_(counters) {}
 
 void EventLog::record(EventKind kind, std::string_view subject, std::string_view text) noexcept {
   SubjectBytes clean_subject;

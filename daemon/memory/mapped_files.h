@@ -24,8 +24,8 @@
 namespace simm::memory {
 
 struct MappedRange {
-  std::shared_ptr<ipc::Mapping> mapping;        // null: none
-  std::byte* data = nullptr;                    // where the range begins in it
+  std::shared_ptr<ipc::Mapping> mapping;  // null: none
+  std::byte* data = nullptr;              // where the range begins in it
 };
 
 class MappedFiles {
