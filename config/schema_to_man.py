@@ -55,6 +55,8 @@ def what(schema):
         return "one of " + ", ".join(schema["enum"])
     if "anyOf" in schema:
         number, text = schema["anyOf"]
+        if text["type"] == "array":
+            return f"{what(number)}, or a list of strings"
         kind = "size or share" if "%" in text["pattern"] else "size"
         return f"{kind}, {number['minimum']} to {number['maximum']} bytes"
     if schema["type"] == "array":
