@@ -33,7 +33,7 @@ Engine::Engine(const EngineConfig& config, const base::Clock& clock, PageHasher 
       placement_(&placement),
       shared_read_routes_(placement),
       requesters_(requesters),
-      counters_(counters),
+      counters_(std::move(counters)),
       operations_(config.operations),
       requests_(config.requests),
       timers_(clock.now_ns()),

@@ -5,6 +5,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include "daemon/base/agent.h"
 
@@ -19,7 +20,7 @@ constexpr std::uint32_t kLooksPerPiece = 64;
 
 Scrubber::Scrubber(std::uint64_t bytes_per_s, store::Store& store, ScrubCounters counters,
                    base::ErrorLog* errors)
-    : bytes_per_s_(bytes_per_s), store_(store), counters_(counters), errors_(errors) {}
+    : bytes_per_s_(bytes_per_s), store_(store), counters_(std::move(counters)), errors_(errors) {}
 
 int Scrubber::do_work(base::TimeNs now_ns, bool busy) noexcept {
   if (bytes_per_s_ == 0 || now_ns < piece_due_ns_) return 0;

@@ -1,6 +1,7 @@
 #include "daemon/server/server.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "daemon/server/key_scan.h"
 #include "simm/check.h"
@@ -26,11 +27,11 @@ Server::Server(const ServerConfig& config, store::Store& store, const base::Cloc
     : config_(config),
       store_(store),
       clock_(clock),
-      counters_(counters),
-      store_counters_(store_counters),
+      counters_(std::move(counters)),
+      store_counters_(std::move(store_counters)),
       tenants_(store.tenant_table()),
       pages_(config_, store, clock, slots_, counters_),
-      scrubber_(config.scrub_bytes_per_s, store, scrub_counters, errors),
+      scrubber_(config.scrub_bytes_per_s, store, std::move(scrub_counters), errors),
       jobs_(std::make_unique<Job[]>(config.requests_max)),
       job_pages_(config.requests_max),
       queue_(config) {

@@ -11,7 +11,7 @@ SessionSet::SessionSet(const SessionSetLimits& limits, engine::OperationSink& en
                        const base::Clock& clock, base::Waiter& waiter, SessionCommands& commands,
                        SessionEvents& events, ControlWaker& control, SessionCounters counters)
     : context_{engine, clock, counters_, tracer_, limits.operations_max},
-      counters_(counters),
+      counters_(std::move(counters)),
       waiter_(waiter),
       commands_(commands),
       events_(events),

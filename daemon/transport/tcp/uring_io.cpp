@@ -58,7 +58,9 @@ void release(IoSocket& socket, std::uint32_t number) noexcept {
 
 Expected<std::unique_ptr<SocketIo>> UringIo::make(base::Waiter* waiter, UncopiedSends wanted) {
   std::unique_ptr<UringIo> made(new UringIo(waiter, wanted));
-  if (!made->set_up()) return Error{Status::unsupported, "io_uring is refused or too old here"};
+  if (!made->set_up_rings()) {
+    return Error{Status::unsupported, "io_uring is refused or too old here"};
+  }
   if (waiter != nullptr) {
     const Outcome rings = made->set_up_bell();
     if (!rings) return rings.error();
@@ -72,7 +74,7 @@ UringIo::~UringIo() {
   ::io_uring_queue_exit(&ring_);
 }
 
-bool UringIo::set_up() noexcept {
+bool UringIo::set_up_rings() noexcept {
   io_uring_params params{};
   params.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | kDeferred;
   params.cq_entries = kCompletions;

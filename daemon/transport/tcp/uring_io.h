@@ -43,7 +43,7 @@ private:
   // The agent's next turn reads the completions.
   void on_fd_ready(std::uint32_t) noexcept override;
 
-  bool set_up() noexcept;
+  bool set_up_rings() noexcept;
   [[nodiscard]] bool has_operations() noexcept;
   Outcome set_up_bell();
   io_uring_sqe& next_entry() noexcept;
