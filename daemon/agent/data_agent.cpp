@@ -32,8 +32,10 @@ engine::EngineConfig engine_config(const base::Config& config, bool has_shared_r
   return result;
 }
 
-server::ServerConfig server_config(const base::Config& config, bool has_network) {
+server::ServerConfig server_config(const base::Config& config, bool has_network,
+                                   std::vector<server::TenantWeight> weights) {
   server::ServerConfig result;
+  result.weights = std::move(weights);
   // All credits of all engines of this process, and of all connections, may meet at one shard.
   result.requests_max = transport::LocalMeshConfig{}.credits * config.threading.data_agents;
   if (has_network) {
@@ -78,11 +80,11 @@ DataAgent::DataAgent(const DataAgentShared& shared, std::uint32_t index, Parts p
                 session::SessionCounters(shared.counters, base::numbered("session", index))) {
   const bool has_network = parts.network_io != nullptr;
   if (store_ != nullptr) {
-    server_.emplace(server_config(shared.config, has_network), *store_, clock_,
-                    server::ServerCounters(shared.counters, base::numbered("server", index)),
-                    server::StoreCounters(shared.counters, base::numbered("store", index)),
-                    server::ScrubCounters(shared.counters, base::numbered("scrub", index)),
-                    &shared.errors);
+    server_.emplace(
+        server_config(shared.config, has_network, std::move(parts.weights)), *store_, clock_,
+        server::ServerCounters(shared.counters, base::numbered("server", index)),
+        server::StoreCounters(shared.counters, base::numbered("store", index)),
+        server::ScrubCounters(shared.counters, base::numbered("scrub", index)), &shared.errors);
     if (parts.recovers) server_->close_until(recovered_);
     server_->trace_with(sessions_.tracer());
     responders_.add(parts.mesh.responder(index));

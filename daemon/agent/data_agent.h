@@ -59,6 +59,7 @@ public:
   // What is this agent's own.
   struct Parts {
     std::unique_ptr<store::Store> store;              // null: it serves no shard
+    std::vector<server::TenantWeight> weights;        // of turns, where they are not 1
     bool recovers = false;                            // another thread works on the store
     std::unique_ptr<transport::SocketIo> network_io;  // null: there are no other daemons
     transport::LocalMesh& mesh;

@@ -39,6 +39,14 @@ store::StoreConfig store_config(const DataAgents::Setup& setup, std::uint64_t sh
   return result;
 }
 
+std::vector<server::TenantWeight> turn_weights(const control::TenantRules& rules) {
+  std::vector<server::TenantWeight> weights;
+  for (const control::Tenant& tenant : rules.tenants()) {
+    if (tenant.weight != 1) weights.push_back({tenant.id, tenant.weight});
+  }
+  return weights;
+}
+
 base::AgentGroupOptions group_options(const base::Config& config) {
   base::AgentGroupOptions options;
   options.mode = config.threading.mode;
@@ -154,7 +162,8 @@ Outcome DataAgents::add_agents(const Setup& setup) {
   auto stores = make_stores(setup);
   if (!stores) return std::move(stores).error();
   for (std::uint32_t i = 0; i < count; ++i) {
-    DataAgent::Parts parts{nullptr, false, nullptr, *mesh_, *movers_[i], group_->waiter(i)};
+    DataAgent::Parts parts{nullptr, {}, false, nullptr, *mesh_, *movers_[i], group_->waiter(i)};
+    parts.weights = turn_weights(setup.tenants);
     if (!stores->empty()) parts.store = std::move((*stores)[i]);
     parts.recovers = recovers();
     if (setup.clustered) {

@@ -26,6 +26,13 @@ FairQueue::FairQueue(const ServerConfig& config)
 
 // ---- who is there ----
 
+std::int64_t FairQueue::quantum_of(base::TenantId tenant) const noexcept {
+  const auto found =
+      std::find_if(config_.weights.begin(), config_.weights.end(),
+                   [tenant](const TenantWeight& each) { return each.tenant == tenant; });
+  return found == config_.weights.end() ? quantum_bytes_ : quantum_bytes_ * found->weight;
+}
+
 std::uint32_t FairQueue::enter_lane(base::TenantId tenant) noexcept {
   std::uint32_t chosen = occupied_ == 0 ? 0 : lane_count_ - 1;
   for (std::uint32_t i = occupied_ == 0 ? 0 : lane_count_; i-- > 0;) {
@@ -40,6 +47,7 @@ std::uint32_t FairQueue::enter_lane(base::TenantId tenant) noexcept {
     // An old debt is nobody's; what this tenant was charged before stays known.
     lane.charged_bytes = lane.tenant == tenant ? lane.charged_bytes : 0;
     lane.tenant = tenant;
+    lane.quantum_bytes = quantum_of(tenant);
     lane.credit_bytes = 0;
   }
   if (++lane.jobs == 1) ++occupied_;
@@ -244,7 +252,8 @@ Job* FairQueue::next() noexcept {
   for (int visits = 0; visits < kVisitsMax && !waiting_.empty(); ++visits) {
     Lane& lane = *waiting_.front();
     if (lane.credit_bytes <= 0) {
-      lane.credit_bytes = occupied_ == 1 ? quantum_bytes_ : lane.credit_bytes + quantum_bytes_;
+      lane.credit_bytes =
+          occupied_ == 1 ? lane.quantum_bytes : lane.credit_bytes + lane.quantum_bytes;
       if (lane.credit_bytes <= 0) waiting_.move_to_back(lane);
       continue;
     }
@@ -282,7 +291,8 @@ Job* FairQueue::next_exempt() noexcept {
 bool FairQueue::has_credit(RequesterTurns& turns) noexcept {
   Lane& lane = lanes_[turns.lane];
   if (lane.credit_bytes <= 0) {
-    lane.credit_bytes = occupied_ == 1 ? quantum_bytes_ : lane.credit_bytes + quantum_bytes_;
+    lane.credit_bytes =
+        occupied_ == 1 ? lane.quantum_bytes : lane.credit_bytes + lane.quantum_bytes;
   }
   if (turns.credit_bytes <= 0) {
     turns.credit_bytes =

@@ -1,7 +1,8 @@
 // FairQueue: whose turn it is to move bytes, and how many moves may be under way.
 //
-// Turns: deficit round robin (Shreedhar and Varghese, 1996), in bytes, over tenants, and inside a
-// tenant over its requesters: the daemons that ask. Requests of one tenant and requester are served
+// Turns: deficit round robin (Shreedhar and Varghese, 1996), in bytes, over tenants by their
+// weights, and inside a tenant over its requesters: the daemons that ask. What a tenant does not
+// use the others have. Requests of one tenant and requester are served
 // in the order in which they came, large ones and small ones by turns. A page may be longer than
 // the quantum: its tenant and requester then run up a debt and miss turns until it is paid. One
 // that is alone has none.
@@ -111,13 +112,15 @@ private:
 
   struct Lane : base::ListLink<LaneTag> {
     base::TenantId tenant;
-    std::uint32_t jobs = 0;        // entered
-    std::uint32_t requesters = 0;  // with a job
+    std::uint32_t jobs = 0;          // entered
+    std::uint32_t requesters = 0;    // with a job
+    std::int64_t quantum_bytes = 0;  // by the weight of the tenant
     std::int64_t credit_bytes = 0;
     std::uint64_t charged_bytes = 0;
     TurnList ready;
   };
 
+  [[nodiscard]] std::int64_t quantum_of(base::TenantId tenant) const noexcept;
   [[nodiscard]] std::uint32_t enter_lane(base::TenantId tenant) noexcept;
   [[nodiscard]] Queuer& enter_requester(std::uint64_t id) noexcept;
   [[nodiscard]] RequesterTurns& enter_turns(std::uint32_t lane, Queuer& requester) noexcept;

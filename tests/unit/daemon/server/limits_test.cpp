@@ -208,6 +208,47 @@ TEST_CASE("tenants share by bytes, whatever their pages and batches look like") 
   f.settle();
 }
 
+TEST_CASE("tenants share a busy shard by their weights, and what one leaves the others have") {
+  ServerConfig config = ServerFixture::verifying();
+  config.moves_max = 4;  // everybody always has more to do
+  config.quantum_bytes = 64 * 1024;
+  config.weights = {{{1}, 3}};
+  ServerFixture f(8 << 20, config);
+  f.put({"page"}, {32 * 1024}, 1, 1);
+  f.put({"page"}, {32 * 1024}, 1, 2);
+  const auto charged = [&](std::uint64_t tenant) {
+    return f.server->queue().charged_bytes({tenant});
+  };
+  const std::uint64_t start[] = {charged(1), charged(2)};
+  std::vector<std::unique_ptr<Exchange>> load;
+  for (const std::uint64_t tenant : {1u, 2u}) {
+    for (int i = 0; i < 2; ++i) {
+      load.push_back(f.request(ipc::Opcode::get, std::vector<std::string>(400, "page"), {32 * 1024},
+                               0, tenant));
+      f.server->on_request(load.back()->incoming);
+    }
+  }
+  const auto go_on_until = [&](const auto& is_over) {
+    while (!is_over()) {
+      f.server->do_work();
+      REQUIRE_FALSE(f.responder.moves.empty());
+      f.responder.finish(*f.server, 0);
+    }
+  };
+  go_on_until([&] { return load[0]->replied || load[1]->replied; });
+  const double ratio =
+      static_cast<double>(charged(1) - start[0]) / static_cast<double>(charged(2) - start[1]);
+  CHECK(ratio == doctest::Approx(3.0).epsilon(0.1));
+  // The tenant with the weight has nothing any more: the other one moves all that is moved.
+  go_on_until([&] { return load[0]->replied && load[1]->replied; });
+  const std::uint64_t before = charged(2);
+  const std::uint64_t of_first = charged(1);
+  go_on_until([&] { return load[2]->replied && load[3]->replied; });
+  CHECK(charged(1) == of_first);
+  CHECK(charged(2) > before);
+  f.settle();
+}
+
 TEST_CASE("more tenants than lanes are still served") {
   ServerConfig config = ServerFixture::verifying();
   config.tenants_max = 2;
