@@ -99,8 +99,9 @@ void QueuePairLinks::share(std::size_t agent) {
       // Each route begins with another rail: together they use all of them.
       const std::size_t rail = (number + i) % rails;
       std::uint64_t& link = route.links[rail];
-      const bool is_its = left > 0 && may_use(rail, link);
-      if (is_its) --left;
+      // A link whose port is down takes no place from one that works.
+      const bool is_its = is_open(rail) ? left > 0 : may_use(rail, link);
+      if (is_its && is_open(rail)) --left;
       if (is_its && link == 0) dial(route, rail);
       if (!is_its && link != 0) retire(links_.find(std::exchange(link, 0)));
     }

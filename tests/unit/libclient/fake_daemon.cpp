@@ -132,6 +132,7 @@ std::vector<std::string> FakeDaemon::client_names() const {
 
 void FakeDaemon::Loop::run() {
   while (!daemon.dying_) {
+    ++daemon.turns_;
     accept();
     bool worked = false;
     for (const auto& session : sessions) {

@@ -86,8 +86,14 @@ public:
   ~FakeDaemon();  // dies: every socket is closed at once
 
   // While stopped it takes submissions and goes no further, as a process stopped between taking a
-  // batch and moving its bytes; it then also answers no message.
-  void stop() { stopped_ = true; }
+  // batch and moving its bytes; it then also answers no message. It stands when this returns.
+  void stop() {
+    stopped_ = true;
+    const std::uint64_t turn = turns_;
+    while (turns_ == turn && thread_.get_id() != std::this_thread::get_id()) {
+      std::this_thread::yield();
+    }
+  }
   void go_on() { stopped_ = tells_progress_ = false; }
   // While it is slow it does nothing but tell of progress.
   void be_slow() { stopped_ = tells_progress_ = true; }
@@ -109,6 +115,7 @@ private:
   std::shared_ptr<FakeStore> store_;
   FakeCounts counts_;
   std::atomic<bool> stopped_{false};
+  std::atomic<std::uint64_t> turns_{0};  // of the loop, which were begun
   std::atomic<bool> tells_progress_{false};
   std::atomic<bool> poison_{false};
   std::atomic<bool> dying_{false};
