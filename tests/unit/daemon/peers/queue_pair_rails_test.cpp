@@ -75,6 +75,9 @@ TEST_CASE("a rail that opens later is connected then, and one whose device goes 
   world.until_open(2);
   CHECK(world.view().connections == 2);
   CHECK(rail.made == 1);
+  // The links that worked are the same all the time.
+  CHECK(world.requester.rails[0]->knobs.made == 1);
+  CHECK(world.requester.rails[2]->knobs.made == 1);
   rail.state = RailState::open;
   world.until_open(3);
   rail.state = RailState::ending;
