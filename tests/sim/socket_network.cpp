@@ -222,7 +222,7 @@ void SocketNetwork::process_died(SimSocketIo& io, bool silent) {
     if (silent && !end.is_shut) {
       end.is_mute = true;
       lose_tail(end);
-      loop_.after(kSilenceNs, [this, connection = place.connection, other = 1 - place.end] {
+      loop_.after(kSilenceNs, [connection = place.connection, other = 1 - place.end] {
         SocketEnd& left = connection->ends[other];
         left.is_reset = true;
         if (left.io != nullptr) left.io->on_news(left.descriptor);
@@ -240,7 +240,7 @@ void SocketNetwork::break_connection(const ConnectionPtr& connection) {
     lose_tail(other);
     if (dice_.percent(conditions_.late_percent)) hold_back(connection, 1 - end);
     const base::TimeNs last_ns = other.flying.empty() ? 0 : other.flying.back().due_ns;
-    loop_.at(std::max(last_ns, loop_.now_ns()) + draw_notice_ns(), [this, connection, end] {
+    loop_.at(std::max(last_ns, loop_.now_ns()) + draw_notice_ns(), [connection, end] {
       SocketEnd& broken = connection->ends[end];
       broken.is_reset = true;
       if (broken.io != nullptr) broken.io->on_news(broken.descriptor);
