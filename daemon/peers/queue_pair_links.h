@@ -210,7 +210,7 @@ private:
   ClusterAccess& access_;
   base::Log& log_;
   const QueuePairSetup setup_;
-  // By the threads, oldest first: here and not on its way to the control thread, so that none
+  // By the threads, oldest first. They wait here, not on the way to the control thread: so none
   // outlives its port when this object ends first.
   std::mutex results_mutex_;
   std::deque<Result> results_;

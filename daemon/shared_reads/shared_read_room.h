@@ -1,7 +1,7 @@
-// SharedReadRoom: the shared reads of a shard, and the memory that they take. It finds the one that
-// serves a page, makes room for a new one, keeps what nobody uses now until it is too old, and
-// takes back the copy that was not used for longest. Who fetches, waits and copies is the server's
-// matter.
+// SharedReadRoom: the shared reads of a shard, and the memory that they take. The room finds the
+// one that serves a page, and makes room for a new one. What nobody uses now stays until it is too
+// old; the copy that was not used for longest is taken back first. To fetch, to wait and to copy
+// are the server's matter.
 //
 // A shared read is, one after the other: queued (of its tenant, for a fetch), fetching, and landed.
 // It rests when it has landed and nobody uses it; wake() takes it from there. forget(): nobody

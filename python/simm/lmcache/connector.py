@@ -17,10 +17,10 @@ from lmcache.v1.storage_backend.connector.base_connector import RemoteConnector
 
 from simm.lmcache import chunk
 from simm.lmcache.keys import key_of
-from simm.link import Link
 from simm.lmcache.options import Options
 from simm.lmcache.staging import Staging
 from simm.kv import BlockView, deregister_mr, register_mr
+from simm.link import Link
 from simm.log import logger, report_failure
 from simm.results import INVALID_STATE, UNREACHABLE
 from simm.store import Store

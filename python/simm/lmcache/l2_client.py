@@ -10,8 +10,8 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from simm import _native
 from simm.kv import BlockView
-from simm.lmcache.keys import bounded
 from simm.link import Link
+from simm.lmcache.keys import bounded
 from simm.lmcache.options import settings_of
 from simm.lmcache.pools import Pools
 from simm.log import logger, report_failure
