@@ -23,75 +23,70 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::string_view kCommands =
-    "status, sessions, regions, sockets, tenants, store_tenants, nics, stats, limits, config, log, "
-    "trace, errors, events, nodes, slots, peers, daemon_stats";
-
-bool is_about_the_cluster(std::string_view command) {
-  return command == "nodes" || command == "slots" || command == "peers" ||
-         command == "daemon_stats";
-}
-
 }  // namespace
 
-AdminReports::AdminReports(Environment& environment, const AttachServer& server,
-                           ClusterPresence* cluster, std::string role, std::uint64_t pool_bytes)
-    : environment_(environment),
-      server_(server),
-      cluster_(cluster),
-      role_(std::move(role)),
-      pool_bytes_(pool_bytes),
-      started_ns_(environment.clock.now_ns()) {}
+AdminReports::AdminReports(Setup setup)
+    : setup_(std::move(setup)), started_ns_(setup_.environment.clock.now_ns()) {}
 
-void AdminReports::report(std::string_view command, std::string_view argument, AdminAnswer answer) {
-  if (command == "status") return answer(status());
-  if (command == "sessions") return answer(argument == "ended" ? ended_sessions() : sessions());
-  if (command == "regions") return answer(regions());
-  if (command == "sockets") return answer(sockets());
-  if (command == "tenants") return answer(tenants());
-  if (command == "store_tenants" && store_tenants_ != nullptr) {
-    return answer(store_tenants_->json());
+void AdminReports::report(base::AdminCommand command, std::string_view argument,
+                          AdminAnswer answer) {
+  using base::AdminCommand;
+  const Environment& here = setup_.environment;
+  const std::string target(argument);
+  switch (command) {
+    case AdminCommand::status:
+      return answer(status());
+    case AdminCommand::sessions:
+      return answer(argument == "ended" ? ended_sessions() : sessions());
+    case AdminCommand::regions:
+      return answer(regions());
+    case AdminCommand::sockets:
+      return answer(sockets());
+    case AdminCommand::tenants:
+      return answer(tenants());
+    case AdminCommand::store_tenants:
+      return answer(setup_.tenants == nullptr ? "[]" : setup_.tenants->json());
+    case AdminCommand::nics:
+      return answer(argument == "check" ? nic_checks() : nics());
+    case AdminCommand::stats:
+      return answer(stats_text(here.counters, argument));
+    case AdminCommand::daemon_stats:
+      return ask_manager(cluster::Topic::stats, target, std::move(answer));
+    case AdminCommand::limits:
+      return answer(limits_text(here.counters, here.config));
+    case AdminCommand::config:
+      return answer(config_text(here.config));
+    case AdminCommand::errors:
+      return answer(errors_text(here.errors, here.clock.now_ns()));
+    case AdminCommand::events:
+      return answer(events_text(here.events, argument));
+    case AdminCommand::log:
+      return answer(log_text(here.log, argument));
+    case AdminCommand::nodes:
+      return ask_manager(cluster::Topic::nodes, target, std::move(answer));
+    case AdminCommand::slots:
+      return ask_manager(cluster::Topic::slots, "", std::move(answer));
+    case AdminCommand::peers:
+      if (target.empty() && setup_.cluster != nullptr) return answer(setup_.cluster->peers());
+      return ask_manager(cluster::Topic::peers, target, std::move(answer));
+    case AdminCommand::trace:
+      if (setup_.tracing != nullptr) return setup_.tracing->record(argument, std::move(answer));
+      return answer(Error{Status::invalid_state, "nothing can be traced here"});
   }
-  if (command == "nics") return answer(argument == "check" ? nic_checks() : nics());
-  if (command == "config") return answer(config_text(environment_.config));
-  if (command == "log") return answer(log_text(environment_.log, argument));
-  if (command == "limits") {
-    return answer(limits_text(environment_.counters, environment_.config));
-  }
-  if (command == "stats") return answer(stats_text(environment_.counters, argument));
-  if (command == "errors") {
-    return answer(errors_text(environment_.errors, environment_.clock.now_ns()));
-  }
-  if (command == "events") return answer(events_text(environment_.events, argument));
-  if (command == "trace" && tracing_ != nullptr) {
-    return tracing_->record(argument, std::move(answer));
-  }
-  if (is_about_the_cluster(command)) {
-    return report_cluster(command, std::string(argument), std::move(answer));
-  }
-  answer(unknown_command(kCommands));
 }
 
-void AdminReports::report_cluster(std::string_view command, const std::string& target,
-                                  AdminAnswer answer) {
-  if (cluster_ == nullptr) {
-    return answer(Error{Status::invalid_state,
-                        "this daemon is in no cluster: cluster.manager is not configured"});
-  }
-  if (command == "nodes") return cluster_->ask(cluster::Topic::nodes, target, std::move(answer));
-  if (command == "slots") return cluster_->ask(cluster::Topic::slots, "", std::move(answer));
-  if (command == "peers") {
-    if (target.empty()) return answer(cluster_->peers());
-    return cluster_->ask(cluster::Topic::peers, target, std::move(answer));
-  }
-  cluster_->ask(cluster::Topic::stats, target, std::move(answer));
+void AdminReports::ask_manager(cluster::Topic topic, const std::string& target,
+                               AdminAnswer answer) {
+  if (setup_.cluster != nullptr) return setup_.cluster->ask(topic, target, std::move(answer));
+  answer(Error{Status::invalid_state,
+               "this daemon is in no cluster: cluster.manager is not configured"});
 }
 
 std::string AdminReports::status() const {
-  const base::Config& config = environment_.config;
+  const base::Config& config = setup_.environment.config;
   ordered_json sockets = ordered_json::array();
   for (const base::SocketConfig& socket : config.sockets) {
-    if (!server_.is_listening()) break;
+    if (!setup_.server.is_listening()) break;
     sockets.push_back({{"path", socket.path}, {"tenant", socket.tenant}});
   }
   ordered_json status = {
@@ -100,38 +95,38 @@ std::string AdminReports::status() const {
       {"layout_version_min", ipc::kLayoutVersionMin},
       {"cluster_protocol", cluster::kHelloVersionMax},
       {"cluster_protocol_min", cluster::kHelloVersionMin},
-      {"role", role_},
+      {"role", setup_.role},
       {"pid", ::getpid()},
-      {"uptime_ms", (environment_.clock.now_ns() - started_ns_) / base::kNsPerMs},
-      {"sessions", server_.sessions()},
-      {"pool_bytes", pool_bytes_},
+      {"uptime_ms", (setup_.environment.clock.now_ns() - started_ns_) / base::kNsPerMs},
+      {"sessions", setup_.server.sessions()},
+      {"pool_bytes", setup_.pool_bytes},
       {"pool",
-       {{"memory", pool_memory_},
-        {"contents", pool_is_kept_ ? "kept" : "fresh"},
-        {"why_fresh", pool_why_not_},
-        {"recovery_percent", recovery_ ? recovery_() : 100},
-        {"recovery_ms", environment_.counters.value("pool.recovery_ns") / base::kNsPerMs}}},
-      {"prefaulted_bytes", environment_.counters.value("pool.prefaulted_bytes")},
+       {{"memory", setup_.pool.memory},
+        {"contents", setup_.pool.is_kept ? "kept" : "fresh"},
+        {"why_fresh", setup_.pool.why_fresh},
+        {"recovery_percent", setup_.recovery_percent()},
+        {"recovery_ms", setup_.environment.counters.value("pool.recovery_ns") / base::kNsPerMs}}},
+      {"prefaulted_bytes", setup_.environment.counters.value("pool.prefaulted_bytes")},
       {"threads",
        config.threading.mode == base::Threading::shared ? 1 : config.threading.data_agents},
       {"data_agents", config.threading.data_agents},
       {"sockets", sockets},
       {"counters_file", config.counters_file},
-      {"metrics", metrics_address_.empty() ? "off" : metrics_address_}};
-  if (cluster_ != nullptr) status["cluster"] = ordered_json::parse(cluster_->membership());
+      {"metrics", metrics_text(setup_.metrics)}};
+  if (setup_.cluster != nullptr) status["cluster"] = setup_.cluster->membership();
   return base::json_text(status);
 }
 
 std::string AdminReports::sessions() const {
   ordered_json all = ordered_json::array();
-  for (const Attachment* attachment : server_.attachments()) {
+  for (const Attachment* attachment : setup_.server.attachments()) {
     all.push_back({{"session", attachment->session_id()},
                    {"state", attachment->state_name()},
                    {"tenant", attachment->tenant().name},
                    {"client", attachment->client_name()},
                    {"pid", attachment->peer().pid()},
                    {"uid", attachment->peer().uid()},
-                   {"socket", server_.listener_path(attachment->listener())},
+                   {"socket", setup_.server.listener_path(attachment->listener())},
                    {"lanes", attachment->lanes()},
                    {"regions", attachment->regions().size()}});
   }
@@ -139,9 +134,9 @@ std::string AdminReports::sessions() const {
 }
 
 std::string AdminReports::ended_sessions() const {
-  const base::TimeNs now_ns = environment_.clock.now_ns();
+  const base::TimeNs now_ns = setup_.environment.clock.now_ns();
   ordered_json all = ordered_json::array();
-  for (const EndedSession& session : server_.ended()) {
+  for (const EndedSession& session : setup_.server.ended()) {
     all.push_back({{"session", session.session_id},
                    {"tenant", session.tenant},
                    {"client", session.client},
@@ -155,26 +150,26 @@ std::string AdminReports::ended_sessions() const {
 }
 
 transport::NicTable AdminReports::read_nics() const {
-  return transport::choose_nics(transport::read_nics(sysfs_root_), environment_.config.nics);
+  return transport::choose_nics(transport::read_nics(setup_.sysfs_root),
+                                setup_.environment.config.nics);
 }
 
 std::string AdminReports::nics() const {
-  return nics_text(read_nics(), rails_ ? rails_() : std::vector<transport::RailProgress>());
+  return nics_text(read_nics(), setup_.rails());
 }
 
 std::string AdminReports::nic_checks() const {
-  return nic_checks_text(check_nics(read_nics(),
-                                    rails_ ? rails_() : std::vector<transport::RailProgress>(),
-                                    nic_check_host(sysfs_root_)));
+  return nic_checks_text(
+      check_nics(read_nics(), setup_.rails(), nic_check_host(setup_.sysfs_root)));
 }
 
 std::string AdminReports::sockets() const {
   ordered_json all = ordered_json::array();
-  for (const ListenerView& listener : server_.listeners()) {
+  for (const ListenerView& listener : setup_.server.listeners()) {
     all.push_back({{"path", listener.path},
                    {"tenant", listener.tenant.empty() ? "(by uid and gid)" : listener.tenant},
                    {"sessions", listener.sessions},
-                   {"sessions_max", environment_.config.session.sessions_max},
+                   {"sessions_max", setup_.environment.config.session.sessions_max},
                    {"in_handshake", listener.unauthenticated},
                    {"waiting", listener.waiting}});
   }
@@ -182,8 +177,8 @@ std::string AdminReports::sockets() const {
 }
 
 std::string AdminReports::tenants() const {
-  const AttachServices& services = server_.services();
-  const std::vector<const Attachment*> attachments = server_.attachments();
+  const AttachServices& services = setup_.server.services();
+  const std::vector<const Attachment*> attachments = setup_.server.attachments();
   ordered_json all = ordered_json::array();
   for (const Tenant& tenant : services.tenants.tenants()) {
     TenantAccount& account = services.accounts.of(tenant);
@@ -204,7 +199,7 @@ std::string AdminReports::tenants() const {
 
 std::string AdminReports::regions() const {
   ordered_json all = ordered_json::array();
-  for (const Attachment* attachment : server_.attachments()) {
+  for (const Attachment* attachment : setup_.server.attachments()) {
     for (const auto& [id, region] : attachment->regions()) {
       all.push_back({{"session", attachment->session_id()},
                      {"region", id},

@@ -80,8 +80,15 @@ void AdminServer::on_readable(std::uint64_t id) {
 
 void AdminServer::ask(std::uint64_t id, const ipc::AdminRequest& request) {
   if (request.cursor != 0) return send_page(id, request.request_id, request.cursor);
+  const base::AdminCommandRow* const row =
+      base::find_admin_command(request.command, source_.scope());
+  if (row == nullptr) {
+    return answer(id, request.request_id,
+                  Error{Status::invalid_argument,
+                        "unknown command; known: " + base::admin_command_names(source_.scope())});
+  }
   // The answer may come when this connection, or this server, is gone.
-  source_.report(request.command, request.argument,
+  source_.report(row->command, request.argument,
                  [this, id, request_id = request.request_id,
                   alive = std::weak_ptr<bool>(alive_)](Expected<std::string> text) {
                    if (!alive.expired()) answer(id, request_id, std::move(text));

@@ -121,6 +121,11 @@ std::string limits_text(const base::CounterSet& counters, const base::Config& co
   return base::json_text(all);
 }
 
+std::string metrics_text(const MetricsEndpoint* metrics) {
+  const std::string address = metrics == nullptr ? std::string() : metrics->address();
+  return address.empty() ? "off" : address;
+}
+
 Expected<std::string> log_text(base::Log& log, std::string_view level) {
   if (!level.empty()) {
     const auto wanted = base::parse_log_level(level);
@@ -147,10 +152,6 @@ std::string errors_text(const base::ErrorLog& errors, base::TimeNs now_ns) {
                    {"last_ms_ago", (now_ns - entry.last_ns) / base::kNsPerMs}});
   }
   return base::json_text(ordered_json{{"errors", all}, {"dropped", errors.dropped()}});
-}
-
-Error unknown_command(std::string_view known) {
-  return {Status::invalid_argument, "unknown command; known: " + std::string(known)};
 }
 
 }  // namespace simm::control

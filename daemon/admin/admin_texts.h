@@ -8,6 +8,7 @@
 #include "daemon/base/counters.h"
 #include "daemon/base/error_log.h"
 #include "daemon/base/log.h"
+#include "daemon/metrics/metrics_endpoint.h"
 #include "simm/expected.h"
 
 namespace simm::control {
@@ -17,9 +18,9 @@ std::string errors_text(const base::ErrorLog& errors, base::TimeNs now_ns);
 std::string config_text(const base::Config& config);
 // Every limit with its value and how often somebody ran into it.
 std::string limits_text(const base::CounterSet& counters, const base::Config& config);
+// Where numbers are read over HTTP; "off": nowhere, or there is none.
+std::string metrics_text(const MetricsEndpoint* metrics);
 // The log level, after it was changed to `level` unless that is empty.
 Expected<std::string> log_text(base::Log& log, std::string_view level);
-// `known`: the commands that there are.
-Error unknown_command(std::string_view known);
 
 }  // namespace simm::control

@@ -15,31 +15,36 @@
 
 namespace simm::control {
 
-ManagerReports::ManagerReports(const ClusterAccess& access, const ManagerService& service,
-                               const base::Config& config, base::Log& log)
-    : access_(access),
-      service_(service),
-      config_(config),
-      log_(log),
-      started_ns_(access.clock.now_ns()) {}
+ManagerReports::ManagerReports(const Setup& setup)
+    : setup_(setup), started_ns_(setup.access.clock.now_ns()) {}
 
-void ManagerReports::report(std::string_view command, std::string_view argument,
+void ManagerReports::report(base::AdminCommand command, std::string_view argument,
                             AdminAnswer answer) {
-  if (command == "status") return answer(status());
-  if (command == "stats") return answer(stats_text(access_.counters, argument));
-  if (command == "events") return answer(events_text(access_.events, argument));
-  if (command == "errors") return answer(errors_text(access_.errors, access_.clock.now_ns()));
-  if (command == "nodes") {
-    return answer(service_.manager().report(cluster::Topic::nodes, std::string(argument)));
+  using base::AdminCommand;
+  const ClusterAccess& access = setup_.access;
+  const cluster::Manager& manager = setup_.service.manager();
+  switch (command) {
+    case AdminCommand::status:
+      return answer(status());
+    case AdminCommand::stats:
+      return answer(stats_text(access.counters, argument));
+    case AdminCommand::limits:
+      return answer(limits_text(access.counters, setup_.config));
+    case AdminCommand::config:
+      return answer(config_text(setup_.config));
+    case AdminCommand::errors:
+      return answer(errors_text(access.errors, access.clock.now_ns()));
+    case AdminCommand::events:
+      return answer(events_text(access.events, argument));
+    case AdminCommand::log:
+      return answer(log_text(setup_.log, argument));
+    case AdminCommand::nodes:
+      return answer(manager.report(cluster::Topic::nodes, std::string(argument)));
+    case AdminCommand::slots:
+      return answer(manager.report(cluster::Topic::slots));
+    default:
+      return answer(Error{Status::invalid_argument, "a manager has nothing to tell here"});
   }
-  if (command == "slots") return answer(service_.manager().report(cluster::Topic::slots));
-  if (command == "config") return answer(config_text(config_));
-  if (command == "limits") return answer(limits_text(access_.counters, config_));
-  if (command == "log") return answer(log_text(log_, argument));
-  answer(
-      unknown_command("status, stats, limits, config, log, errors, events, nodes, slots (of a "
-                      "manager, which has no "
-                      "clients and no objects)"));
 }
 
 std::string ManagerReports::status() const {
@@ -51,17 +56,16 @@ std::string ManagerReports::status() const {
       {"cluster_protocol_min", cluster::kHelloVersionMin},
       {"role", "manager"},
       {"pid", ::getpid()},
-      {"uptime_ms", (access_.clock.now_ns() - started_ns_) / base::kNsPerMs},
-      {"cluster", access_.self.cluster},
-      {"name", access_.self.name},
-      {"address", service_.address().text()},
-      {"secret", access_.secret.is_secret()},
-      {"leads", service_.leads()},
-      {"state_file", config_.manager.state_file},
-      {"etcd", config_.manager.etcd},
-      {"metrics", metrics_address_.empty() ? "off" : metrics_address_}};
-  status["manager"] =
-      nlohmann::ordered_json::parse(service_.manager().report(cluster::Topic::stats));
+      {"uptime_ms", (setup_.access.clock.now_ns() - started_ns_) / base::kNsPerMs},
+      {"cluster", setup_.access.self.cluster},
+      {"name", setup_.access.self.name},
+      {"address", setup_.service.address().text()},
+      {"secret", setup_.access.secret.is_secret()},
+      {"leads", setup_.service.leads()},
+      {"state_file", setup_.config.manager.state_file},
+      {"etcd", setup_.config.manager.etcd},
+      {"metrics", metrics_text(&setup_.metrics)}};
+  status["manager"] = setup_.service.manager().numbers();
   return base::json_text(status);
 }
 

@@ -4,11 +4,11 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "daemon/base/config.h"
 #include "daemon/base/log.h"
 #include "daemon/control/admin_source.h"
+#include "daemon/metrics/metrics_endpoint.h"
 #include "daemon/peers/manager_service.h"
 
 namespace simm::control {
@@ -16,24 +16,26 @@ namespace simm::control {
 class ManagerReports final : public AdminSource {
 public:
   // All outlive it.
-  ManagerReports(const ClusterAccess& access, const ManagerService& service,
-                 const base::Config& config, base::Log& log);
+  struct Setup {
+    const ClusterAccess& access;
+    const ManagerService& service;
+    const MetricsEndpoint& metrics;
+    const base::Config& config;
+    base::Log& log;
+  };
+  explicit ManagerReports(const Setup& setup);
 
-  // `argument`: a prefix of names for stats, the wanted level for log, else unused.
-  void report(std::string_view command, std::string_view argument, AdminAnswer answer) override;
-
-  // What status says of where the numbers are; empty: nowhere.
-  void show_metrics_at(std::string address) { metrics_address_ = std::move(address); }
+  [[nodiscard]] base::AdminScope scope() const noexcept override {
+    return base::AdminScope::everywhere;
+  }
+  // `argument`: what the command's row says; of events see events_text().
+  void report(base::AdminCommand command, std::string_view argument, AdminAnswer answer) override;
 
 private:
   [[nodiscard]] std::string status() const;
 
-  const ClusterAccess& access_;
-  const ManagerService& service_;
-  const base::Config& config_;
-  base::Log& log_;
+  const Setup setup_;
   const base::TimeNs started_ns_;
-  std::string metrics_address_;
 };
 
 }  // namespace simm::control

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -81,6 +82,8 @@ public:
   [[nodiscard]] const std::string& store_error() const noexcept { return store_error_; }
   // The same as the answer to that question (JSON). `page`: of nodes, see Question::target.
   [[nodiscard]] std::string report(Topic topic, const std::string& page = "") const;
+  // What the answer to Topic::stats says.
+  [[nodiscard]] nlohmann::ordered_json numbers() const;
 
 private:
   struct Connection {
@@ -98,6 +101,8 @@ private:
     base::TimeNs until_ns = 0;
   };
 
+  // With what all reports begin.
+  [[nodiscard]] nlohmann::ordered_json head() const;
   [[nodiscard]] std::string nodes_report(const std::string& page, std::string head) const;
 
   // Messages, one overload each.

@@ -96,20 +96,28 @@ std::string Manager::nodes_report(const std::string& page, std::string head) con
   return "{" + head + ",\"nodes\":[" + nodes + "]}";
 }
 
-std::string Manager::report(Topic topic, const std::string& page) const {
+Json Manager::head() const {
   Json out;
   out["epoch"] = epoch();
   out["lineage"] = lineage_.is_set() ? lineage_.text() : "unknown";
   out["common_protocol"] = membership_.version();
+  return out;
+}
+
+std::string Manager::report(Topic topic, const std::string& page) const {
+  if (topic != Topic::slots && topic != Topic::nodes) return base::json_text(numbers());
+  Json out = head();
   if (topic == Topic::slots) {
     out["slots"] = base::kSlotCount;
     out["members"] = map_ == nullptr ? Json::array() : describe_slots(*map_);
     return base::json_text(out);
   }
-  if (topic == Topic::nodes) {
-    const std::string head = base::json_text(out);
-    return nodes_report(page, head.substr(1, head.size() - 2));  // without its braces
-  }
+  const std::string head = base::json_text(out);
+  return nodes_report(page, head.substr(1, head.size() - 2));  // without its braces
+}
+
+Json Manager::numbers() const {
+  Json out = head();
   out["connections"] = connections_.size();
   out["daemons"] = membership_.members().size();
   out["owners"] = map_ == nullptr ? 0 : map_->members().size();
@@ -119,7 +127,7 @@ std::string Manager::report(Topic topic, const std::string& page) const {
   out["map_due"] = changed_ns_ != 0;
   out["cut_off"] = membership_.is_cut_off();
   out["store_error"] = store_error_;
-  return base::json_text(out);
+  return out;
 }
 
 }  // namespace simm::cluster

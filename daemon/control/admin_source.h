@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "daemon/base/admin_commands.h"
 #include "simm/expected.h"
 
 namespace simm::control {
@@ -17,9 +18,10 @@ using AdminAnswer = std::function<void(Expected<std::string>)>;
 class AdminSource {
 public:
   virtual ~AdminSource() = default;
-  // Calls `answer` once: in here, or within some seconds. invalid_argument: no such command; the
-  // context names those that there are.
-  virtual void report(std::string_view command, std::string_view argument, AdminAnswer answer) = 0;
+  [[nodiscard]] virtual base::AdminScope scope() const noexcept = 0;
+  // Calls `answer` once: in here, or within some seconds. `command` is one that this scope answers.
+  virtual void report(base::AdminCommand command, std::string_view argument,
+                      AdminAnswer answer) = 0;
 };
 
 }  // namespace simm::control

@@ -267,7 +267,7 @@ std::string ClusterPresence::peer_name(base::PeerId peer) const {
   return member == nullptr ? "unknown" : cluster::full_name(member->identity);
 }
 
-std::string ClusterPresence::membership() const {
+nlohmann::ordered_json ClusterPresence::membership() const {
   const cluster::ClusterMember& member = manager_->member();
   nlohmann::ordered_json out;
   out["cluster"] = access_.self.cluster;
@@ -284,7 +284,7 @@ std::string ClusterPresence::membership() const {
   out["common_protocol"] = member.cluster_version();
   out["agents_epoch"] = agents_epoch();
   out["slots"] = slots_here();
-  return base::json_text(out);
+  return out;
 }
 
 std::uint32_t ClusterPresence::slots_here() const {

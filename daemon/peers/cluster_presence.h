@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -73,8 +74,8 @@ public:
   [[nodiscard]] std::string peers() const { return links_.report(); }
   // "unknown" when it has left the map.
   [[nodiscard]] std::string peer_name(base::PeerId peer) const;
-  // JSON: what this daemon is in its cluster, and how it stands with the manager.
-  [[nodiscard]] std::string membership() const;
+  // What this daemon is in its cluster, and how it stands with the manager.
+  [[nodiscard]] nlohmann::ordered_json membership() const;
   // One line for people.
   [[nodiscard]] std::string status() const { return manager_->status(); }
 

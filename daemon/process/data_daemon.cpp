@@ -257,6 +257,23 @@ control::TraceRecorder::Names trace_names(const Parts& p) {
   return {self, tenant, peer};
 }
 
+// What the reports of the admin socket tell of.
+template <typename Parts>
+control::AdminReports::Setup reports_setup(Parts& p) {
+  control::AdminReports::Setup setup{p.environment, *p.server, role_text(p.options.role),
+                                     p.data->pool_bytes()};
+  setup.cluster = p.presence.get();
+  setup.tracing = p.tracing.get();
+  setup.tenants = p.store_tenants.get();
+  setup.metrics = p.metrics.get();
+  if (p.pool != nullptr) {
+    setup.pool = {store::pool_kind_name(p.pool->kind()), p.pool->is_kept(), p.pool->why_fresh()};
+  }
+  setup.recovery_percent = [&p] { return p.data->recovery_percent(); };
+  if (p.rails != nullptr) setup.rails = [&p] { return p.rails->progress(); };
+  return setup;
+}
+
 }  // namespace
 
 DataDaemon::DataDaemon(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -399,16 +416,7 @@ Outcome DataDaemon::listen() {
                                                          *p.numbers, role_text(p.options.role));
   p.event_watch = std::make_unique<control::EventWatch>(p.io, p.clock, *p.counters, p.events);
   p.event_watch->start();
-  p.reports = std::make_unique<control::AdminReports>(
-      p.environment, *p.server, p.presence.get(), role_text(p.options.role), p.data->pool_bytes());
-  p.reports->trace_with(*p.tracing);
-  if (p.rails != nullptr) p.reports->show_rails([&p] { return p.rails->progress(); });
-  if (p.pool != nullptr) {
-    p.reports->show_pool(store::pool_kind_name(p.pool->kind()), p.pool->is_kept(),
-                         p.pool->why_fresh());
-  }
-  p.reports->show_recovery([&p] { return p.data->recovery_percent(); });
-  p.reports->tell_tenants(*p.store_tenants);
+  p.reports = std::make_unique<control::AdminReports>(reports_setup(p));
   p.admin = std::make_unique<control::AdminServer>(p.io, p.limits, *p.reports);
   const bool is_rung = p.bell.start([&p] {
     p.plane->deliver();
@@ -422,9 +430,7 @@ Outcome DataDaemon::listen() {
   Outcome done = p.data->recovers() ? Outcome(Done{}) : listen_for_clients();
   if (done) done = p.admin->listen(p.options.config.admin_socket);
   if (done) done = p.metrics->listen(p.options.config.metrics.listen, p.log);
-  if (!done) return done;
-  p.reports->show_metrics_at(p.metrics->address());
-  return Done{};
+  return done;
 }
 
 Outcome DataDaemon::listen_for_clients() {

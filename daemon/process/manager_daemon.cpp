@@ -64,7 +64,7 @@ struct ManagerDaemon::Parts {
         service(access, manager_config(config), coordinator()),
         numbers(clock, service),
         metrics(io, clock, *counters, limits, numbers, "manager"),
-        reports(access, service, config, log),
+        reports({access, service, metrics, config, log}),
         admin(io, limits, reports),
         signals(io, SIGTERM, SIGINT),
         watchdog(io, supervisor, [] { return true; }),
@@ -163,7 +163,6 @@ Expected<std::unique_ptr<ManagerDaemon>> ManagerDaemon::create(base::Config conf
   if (done) done = p.service.listen(p.config.manager.listen);
   if (done) done = p.admin.listen(p.config.admin_socket);
   if (done) done = p.metrics.listen(p.config.metrics.listen, p.log);
-  p.reports.show_metrics_at(p.metrics.address());
   if (!done) return std::move(done).error();
   return std::unique_ptr<ManagerDaemon>(new ManagerDaemon(std::move(parts)));
 }

@@ -2,7 +2,8 @@
 """The manual pages: well formed, and complete in both directions.
 
 manual_test.py BIN_DIR PAGE...: each page's program is the page's name; simm.json(5) has none and
-is compared with the schema that simmd prints.
+is compared with the schema that simmd prints. A command of simmctl(1) begins with what --help says
+of it: `manual_test.py BIN_DIR .../simmctl.1 --write` writes those lines anew.
 """
 import json
 import pathlib
@@ -12,7 +13,7 @@ import sys
 import unittest
 
 BIN = pathlib.Path(sys.argv[1])
-PAGES = [pathlib.Path(name) for name in sys.argv[2:]]
+PAGES = [pathlib.Path(name) for name in sys.argv[2:] if name != "--write"]
 FLAG = re.compile(r"--[a-z][a-z-]*")
 
 
@@ -40,6 +41,17 @@ def commands_of(program):
             if name:
                 waiting.append(path + (name.group(1),))
     return found
+
+
+def with_help(page):
+    """The text of a page, with the line below each command's head as the program's --help says."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    for i, line in enumerate(lines):
+        head = re.match(r"\.It Ic ((?:[a-z][a-z-]*(?: |$))+)", line)
+        if head:
+            text = output_of(BIN / page.stem, *head.group(1).split(), "--help")
+            lines[i + 1] = " ".join(text.split("Usage:")[0].split()) + "."
+    return "\n".join(lines) + "\n"
 
 
 def described_in(page):
@@ -92,6 +104,11 @@ class Manual(unittest.TestCase):
                 for path in leaves:
                     self.assertEqual(real[path], described[path], " ".join((program,) + path))
 
+    def test_help(self):
+        for page in (page for page in PAGES if page.name == "simmctl.1"):
+            self.assertEqual(page.read_text(encoding="utf-8"), with_help(page),
+                             f"write it: {sys.argv[0]} {BIN} {page} --write")
+
     def test_configuration(self):
         page = next(page for page in PAGES if page.suffix == ".5")
         described = re.findall(r"^\.It Va (\S+)$", page.read_text(encoding="utf-8"), re.M)
@@ -100,4 +117,8 @@ class Manual(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    if "--write" in sys.argv:
+        for changed in PAGES:
+            changed.write_text(with_help(changed), encoding="utf-8")
+        sys.exit()
     unittest.main(argv=sys.argv[:1])

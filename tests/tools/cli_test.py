@@ -17,27 +17,32 @@ BIN = pathlib.Path(sys.argv[1])
 REPORTS = ["status", "sessions", "regions", "sockets", "tenants", "nics", "store", "cache",
            "stats", "limits", "errors", "events", "log", "config show"]
 NO_NIC = "simm_cli_test_0"  # of which no host has one
+OF_A_MANAGER = ["status", "stats", "limits", "config show", "errors", "events", "log", "nodes",
+                "slots"]
 CLUSTER_ONLY = ["nodes", "slots", "peers"]
 
 
 class Daemon:
     """simmd all in a directory of its own."""
+    role = "all"
 
     def __init__(self):
         self.home = tempfile.TemporaryDirectory(prefix="simm_cli_")
         self.path = pathlib.Path(self.home.name)
-        config = {"run_directory": self.home.name, "node": {"pool_bytes": "64MiB"},
-                  "tenants": [{"name": "blue", "quota_percent": 40, "weight": 3}], "hash_seed": 77,
-                  "nics": [{"name": NO_NIC, "speed_gbit_s": 100, "gpu": "1B:00.0"}],
-                  "sockets": [{"path": f"{self.path}/simm.sock"},
-                              {"path": f"{self.path}/blue.sock", "tenant": "blue"}]}
-        (self.path / "simm.json").write_text(json.dumps(config), encoding="utf-8")
+        (self.path / "simm.json").write_text(json.dumps(self.configuration()), encoding="utf-8")
         self.log = open(self.path / "log", "wb")
         self.start()
 
+    def configuration(self):
+        return {"run_directory": self.home.name, "node": {"pool_bytes": "64MiB"},
+                "tenants": [{"name": "blue", "quota_percent": 40, "weight": 3}], "hash_seed": 77,
+                "nics": [{"name": NO_NIC, "speed_gbit_s": 100, "gpu": "1B:00.0"}],
+                "sockets": [{"path": f"{self.path}/simm.sock"},
+                            {"path": f"{self.path}/blue.sock", "tenant": "blue"}]}
+
     def start(self):
-        self.process = subprocess.Popen([BIN / "simmd", "all", "--config", self.path / "simm.json"],
-                                        stderr=self.log)
+        command = [BIN / "simmd", self.role, "--config", self.path / "simm.json"]
+        self.process = subprocess.Popen(command, stderr=self.log)
         for _ in range(400):
             if self.ctl("status").returncode == 0:
                 return
@@ -61,6 +66,35 @@ class Daemon:
         self.process.wait(20)
         self.log.close()
         self.home.cleanup()
+
+
+class Manager(Daemon):
+    """simmd manager in a directory of its own."""
+    role = "manager"
+
+    def configuration(self):
+        secret = self.path / "secret"
+        secret.write_text(bytes(range(32)).hex() + "\n", encoding="utf-8")
+        secret.chmod(0o600)
+        return {"run_directory": self.home.name, "cluster": {"secret_file": str(secret)},
+                "manager": {"listen": "127.0.0.1:0"}}
+
+
+class OfAManager(unittest.TestCase):
+    def test_it_answers_what_its_commands_say(self):
+        manager = Manager()
+        try:
+            for report in OF_A_MANAGER:
+                done = manager.ctl("--json", *report.split())
+                self.assertEqual((done.returncode, done.stderr), (0, b""), report)
+                json.loads(done.stdout)
+            for report in ("sessions", "regions", "sockets", "tenants", "nics", "peers"):
+                done = manager.ctl(report)
+                self.assertEqual(done.returncode, 2, report)
+                self.assertIn(b"known: status, stats, limits, config, errors, events, log, nodes, "
+                              b"slots", done.stderr)
+        finally:
+            manager.stop()
 
 
 class Ctl(unittest.TestCase):

@@ -7,7 +7,6 @@
 #include "daemon/base/choice.h"
 #include "daemon/base/choices.h"
 #include "daemon/base/event_kind.h"
-#include "daemon/base/log.h"
 #include "daemon/tools/simmctl/file_command.h"
 #include "daemon/tools/simmctl/output.h"
 #include "daemon/tools/simmctl/version_command.h"
@@ -18,6 +17,13 @@ namespace {
 
 constexpr std::uint32_t kTimeoutMaxMs = 600'000;
 constexpr std::uint32_t kTtlMaxMs = 0xffff'ffff;
+
+// Named and explained as in its row.
+CLI::App* add_command(CLI::App& app, base::AdminCommand command) {
+  const base::AdminCommandRow& row = base::row_of(command);
+  return app.add_subcommand(std::string(row.name), std::string(row.help));
+}
+
 std::vector<std::string> event_kind_names() {
   std::vector<std::string> names;
   for (const base::EventKindRow& row : base::kEventKinds) names.emplace_back(row.name);
@@ -51,38 +57,38 @@ CommandLine::CommandLine() : app_("Looks into SiMM daemons and administers them.
 }
 
 void CommandLine::add_reports() {
-  app_.add_subcommand("status", "Version, role, uptime, sockets, pool, place in the cluster");
-  app_.add_subcommand("sessions", "Attached client processes")
-      ->add_flag("--ended", report_.ended, "The last ones that are over, and why they ended");
-  app_.add_subcommand("regions", "Memory of clients: kind, size, and why it is that kind");
-  app_.add_subcommand("sockets", "Listening sockets and how many sessions they have");
-  app_.add_subcommand("tenants", "Tenants: sessions, mapped memory, namespaces, shares");
-  app_.add_subcommand("nics", "RDMA NICs of the host, and the memory to which each is near")
-      ->add_flag("--check", report_.check, "What to expect of each, what was found, what to do");
+  for (const base::AdminCommandRow& row : base::kAdminCommands) {
+    if (row.use != base::AdminUse::report) continue;
+    CLI::App* const report = app_.add_subcommand(std::string(row.name), std::string(row.help));
+    add_argument(*report, row.argument);
+    if (row.command != base::AdminCommand::stats) continue;
+    report->add_option("--counters", report_.counters_file,
+                       "Read this counters file instead of asking the daemon");
+    report->add_option("--daemon", report_.daemon,
+                       "Of this daemon of the cluster, asked through the manager");
+  }
   app_.add_subcommand("store", "The pool of this daemon, by shard and by tenant");
   app_.add_subcommand("cache", "The node cache: reads that processes share, by data agent")
       ->alias("flights");
-  CLI::App* const stats = app_.add_subcommand("stats", "Counters");
-  stats->add_option("prefix", report_.prefix, "Only names that begin with it: session., store.0");
-  stats->add_option("--counters", report_.counters_file,
-                    "Read this counters file instead of asking the daemon");
-  stats->add_option("--daemon", report_.daemon,
-                    "Of this daemon of the cluster, asked through the manager");
-  app_.add_subcommand("limits", "Every limit and how often somebody ran into it");
-  app_.add_subcommand("errors", "Distinct errors with how often and when they occurred");
-  app_.add_subcommand("log", "The log level, or a change of it until the daemon ends")
-      ->add_option("level", report_.level, "The level that it shall have")
-      ->check(CLI::IsMember(base::choice_list(base::kLogLevelNames)));
-  app_.add_subcommand("nodes", "Daemons of the cluster, as its manager sees them");
-  app_.add_subcommand("slots", "Which daemon owns how many slots of the map");
-  app_.add_subcommand("peers", "Connections to other daemons, and what is wrong with them")
-      ->add_option("daemon", report_.daemon,
-                   "Those of this daemon of the cluster, asked through the manager");
+}
+
+void CommandLine::add_argument(CLI::App& report, const base::AdminArgument& argument) {
+  if (argument.name.empty()) return;
+  const std::string name(argument.name);
+  const std::string help(argument.help);
+  if (name.starts_with("--")) {
+    report.add_flag_callback(
+        name, [this, word = name.substr(2)] { report_.argument = word; }, help);
+    return;
+  }
+  CLI::Option* const option = report.add_option(name, report_.argument, help);
+  if (!argument.choices.empty()) {
+    option->check(CLI::IsMember(base::choice_list(argument.choices)));
+  }
 }
 
 void CommandLine::add_events() {
-  CLI::App* const events =
-      app_.add_subcommand("events", "What happened to the daemon and its peers");
+  CLI::App* const events = add_command(app_, base::AdminCommand::events);
   events->add_flag("--follow", events_.follow, "Go on with what happens, until interrupted");
   events->add_option("--since", events_.since, "Only events with larger numbers");
   events->add_option("--kind", events_.kind, "Only events of this kind")
@@ -98,8 +104,7 @@ void CommandLine::add_top() {
 }
 
 void CommandLine::add_trace() {
-  CLI::App* const trace =
-      app_.add_subcommand("trace", "Record the stages of some operations, for Chrome or Perfetto");
+  CLI::App* const trace = add_command(app_, base::AdminCommand::trace);
   trace->add_option("--seconds", trace_.seconds, "For how long; it ends by itself")
       ->check(CLI::Range(0.001, 60.0));
   trace->add_option("--sample", trace_.sample, "1/N: one of N operations");
@@ -141,7 +146,7 @@ void CommandLine::add_objects() {
 void CommandLine::add_files() {
   CLI::App* const config = app_.add_subcommand("config", "Configuration: in effect, or of a file");
   config->require_subcommand(1);
-  config->add_subcommand("show", "Every key of the running daemon and who set it");
+  config->add_subcommand("show", std::string(base::row_of(base::AdminCommand::config).help));
   CLI::App* const check = config->add_subcommand("check", "Check a file as the daemon would");
   check->add_option("role", role_, "The role that it is for")
       ->required()

@@ -1,11 +1,13 @@
-// CommandLine: every subcommand and option of simmctl, and which function carries it out. The
-// manual page (simmctl.1) and the completion (simmctl.bash) list the same; a test compares them.
+// CommandLine: every subcommand and option of simmctl, and which function carries it out. What asks
+// a daemon has its words in kAdminCommands (daemon/base/admin_commands.h). The completion reads
+// --help; the manual page (simmctl.1) lists the same, and a test compares them.
 // Thread: the main thread.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "daemon/base/admin_commands.h"
 #include "daemon/tools/simmctl/events_command.h"
 #include "daemon/tools/simmctl/object_command.h"
 #include "daemon/tools/simmctl/report_command.h"
@@ -23,6 +25,7 @@ public:
 
 private:
   void add_reports();
+  void add_argument(CLI::App& report, const base::AdminArgument& argument);
   void add_events();
   void add_top();
   void add_trace();

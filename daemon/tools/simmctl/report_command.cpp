@@ -24,7 +24,7 @@ Expected<ordered_json> read_counters(const ReportWishes& wishes) {
   if (!reader) return std::move(reader).error();
   ordered_json all = ordered_json::object();
   for (const auto& [name, value] : reader->snapshot()) all[name] = value;
-  return with_prefix(all, wishes.prefix);
+  return with_prefix(all, wishes.argument);
 }
 
 // The whole of a section of counters, told apart by data agent. Such a daemon has none: empty.
@@ -70,15 +70,10 @@ Expected<ordered_json> answer(const std::string& command, const AdminWishes& adm
   if (command == "store") return store_report(*client);
   if (command == "cache") return by_agent(*client, "shared_reads");
   if (command == "nodes") return all_nodes(*client);
-  if (command == "log") return ask_json(*client, command, wishes.level);
-  if (command == "peers") return ask_json(*client, command, wishes.daemon);
-  if (command == "sessions") return ask_json(*client, command, wishes.ended ? "ended" : "");
-  if (command == "nics") return ask_json(*client, command, wishes.check ? "check" : "");
-  if (command != "stats") return ask_json(*client, command);
-  if (wishes.daemon.empty()) return ask_json(*client, command, wishes.prefix);
+  if (wishes.daemon.empty()) return ask_json(*client, command, wishes.argument);
   auto all = ask_json(*client, "daemon_stats", wishes.daemon);
   if (!all) return all;
-  return with_prefix(*all, wishes.prefix);
+  return with_prefix(*all, wishes.argument);
 }
 
 }  // namespace

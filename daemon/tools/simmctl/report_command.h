@@ -19,11 +19,8 @@ struct AdminWishes {
 
 struct ReportWishes {
   std::string counters_file;  // stats: read this file instead of asking
-  std::string prefix;         // stats: of names
-  std::string daemon;         // stats, peers: of the cluster, "storage/host7" or "host7"
-  std::string level;          // log: the one to change to
-  bool ended = false;         // sessions: those that are over
-  bool check = false;         // nics: what is wrong with them
+  std::string daemon;         // stats: of the cluster, "storage/host7" or "host7"
+  std::string argument;       // as the command's row says (daemon/base/admin_commands.h)
 };
 
 // Connected to the daemon that is meant.

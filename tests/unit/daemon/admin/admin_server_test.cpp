@@ -16,12 +16,20 @@ using namespace control_fixture;
 using nlohmann::json;
 
 struct Admin {
-  explicit Admin(World& w)
+  using Rails = std::function<std::vector<transport::RailProgress>()>;
+  explicit Admin(World& w, const std::string& sysfs_root = "/sys", Rails rails = {})
       : world(w),
-        reports(w.environment, w.server, nullptr, "all", 1 << 20),
+        reports(setup(w, sysfs_root, std::move(rails))),
         server(w.environment.io, w.environment.limits, reports) {
     const Outcome listening = server.listen(path());
     REQUIRE(listening.has_value());
+  }
+  static control::AdminReports::Setup setup(World& world, const std::string& sysfs_root,
+                                            Rails rails) {
+    control::AdminReports::Setup setup{world.environment, world.server, "all", 1 << 20};
+    setup.sysfs_root = sysfs_root;
+    if (rails) setup.rails = std::move(rails);
+    return setup;
   }
   std::string path() const { return world.directory / "admin.sock"; }
   ipc::FdSocket connect() {
@@ -129,9 +137,8 @@ TEST_CASE("sockets, tenants and limits have what uses them up") {
 
 TEST_CASE("nics are those of this moment, with what they are near to") {
   World world;
-  Admin admin(world);
   support::SysfsTree tree(2);
-  admin.reports.read_sysfs_at(tree.root());
+  Admin admin(world, tree.root());
   CHECK(admin.ask("nics") == json::array());
   tree.add_nic("mlx5_0", "pci0000:10/0000:11:00.0", 1);
   tree.add_gpu("pci0000:10/0000:12:00.0", 1);
@@ -150,9 +157,8 @@ TEST_CASE("nics are those of this moment, with what they are near to") {
 
 TEST_CASE("nics show what the configuration says of them, and what it asks for in vain") {
   World world;
-  Admin admin(world);
   support::SysfsTree tree(2);
-  admin.reports.read_sysfs_at(tree.root());
+  Admin admin(world, tree.root());
   tree.add_nic("mlx5_0", "pci0000:10/0000:11:00.0", 0);
   tree.add_nic("mlx5_1", "pci0000:20/0000:21:00.0", 1);
   CHECK(admin.ask("nics")[0].at("configured").empty());
@@ -175,9 +181,9 @@ TEST_CASE("nics show what the configuration says of them, and what it asks for i
 
 TEST_CASE("nics show how far memory is registered with those that are opened") {
   World world;
-  Admin admin(world);
   support::SysfsTree tree(1);
-  admin.reports.read_sysfs_at(tree.root());
+  std::vector<transport::RailProgress> rails;
+  Admin admin(world, tree.root(), [&] { return rails; });
   tree.add_nic("mlx5_0", "pci0000:10/0000:11:00.0", 0);
   tree.add_nic("mlx5_1", "pci0000:10/0000:12:00.0", 0);
   const auto row = [&](std::size_t nic) {
@@ -187,12 +193,11 @@ TEST_CASE("nics show how far memory is registered with those that are opened") {
                                      at.at("wanted_bytes")};
   };
   CHECK(row(0) == std::vector<std::int64_t>{-1, 0, 0, 0, 0});
-  transport::RailProgress rail{.name = "mlx5_1/1", .wanted_bytes = 500};
-  admin.reports.show_rails([&] { return std::vector{rail}; });
-  rail.registered_bytes = 100;
+  rails = {{.name = "mlx5_1/1", .wanted_bytes = 500}};
+  rails[0].registered_bytes = 100;
   CHECK(row(1) == std::vector<std::int64_t>{0, 100, 400, 0, 500});
-  rail.registered_bytes = 420;
-  rail.failed_bytes = 30;
+  rails[0].registered_bytes = 420;
+  rails[0].failed_bytes = 30;
   CHECK(row(1) == std::vector<std::int64_t>{0, 420, 50, 30, 500});
   CHECK(row(0) == std::vector<std::int64_t>{-1, 0, 0, 0, 0});
   // A port that is not open says so, and why; one that is none is no rail.
@@ -202,11 +207,9 @@ TEST_CASE("nics show how far memory is registered with those that are opened") {
   };
   CHECK(state(0) == std::vector<std::string>{"", ""});
   CHECK(state(1) == std::vector<std::string>{"open", ""});
-  rail.state = "down";
-  rail.trouble = "set its link up";
-  const transport::RailProgress none{
-      .name = "mlx5_0/1", .state = "unusable", .trouble = "it is an iWARP device"};
-  admin.reports.show_rails([&] { return std::vector{rail, none}; });
+  rails[0].state = "down";
+  rails[0].trouble = "set its link up";
+  rails.push_back({.name = "mlx5_0/1", .state = "unusable", .trouble = "it is an iWARP device"});
   CHECK(state(0) == std::vector<std::string>{"unusable", "it is an iWARP device"});
   CHECK(state(1) == std::vector<std::string>{"down", "set its link up"});
   CHECK(row(0) == std::vector<std::int64_t>{-1, 0, 0, 0, 0});
@@ -260,7 +263,8 @@ TEST_CASE("a daemon in no cluster says so") {
 
 // A source that answers when the test says so.
 struct SlowSource final : control::AdminSource {
-  void report(std::string_view, std::string_view, control::AdminAnswer answer) override {
+  [[nodiscard]] base::AdminScope scope() const noexcept override { return base::AdminScope::data; }
+  void report(base::AdminCommand, std::string_view, control::AdminAnswer answer) override {
     waiting.push_back(std::move(answer));
   }
   std::vector<control::AdminAnswer> waiting;
@@ -310,7 +314,9 @@ TEST_CASE("unknown commands, bad cursors and garbage are answered or closed, not
   const ipc::AdminReply unknown = admin.ask(socket, {3, "format_disk", "", 0});
   CHECK(unknown.status == Status::invalid_argument);
   CHECK(unknown.request_id == 3);
-  CHECK(unknown.text.find("sessions") != std::string::npos);
+  CHECK(unknown.text ==
+        "unknown command; known: " + base::admin_command_names(base::AdminScope::data));
+  CHECK(unknown.text.find("sessions, regions") != std::string::npos);
   CHECK(admin.ask(socket, {4, "status", "", 1u << 30}).status == Status::invalid_argument);
   const std::array<std::byte, 16> garbage{};
   CHECK(socket.try_send(garbage) == ipc::SocketResult::done);

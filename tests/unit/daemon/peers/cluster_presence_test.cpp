@@ -99,7 +99,7 @@ struct Host : Basics {
         keep, [](base::PeerId) {}, [](std::uint64_t) {}, [](void*) {});
     presence->deliver();
   }
-  [[nodiscard]] json membership() const { return json::parse(presence->membership()); }
+  [[nodiscard]] json membership() const { return presence->membership(); }
   // Which part of the slots this daemon serves by its agent's map.
   [[nodiscard]] std::uint32_t owned() const {
     std::uint32_t count = 0;
