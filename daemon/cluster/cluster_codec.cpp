@@ -117,6 +117,7 @@ void write(schema::SlotMap::Builder to, const SlotMap& map) {
   for (unsigned i = 0; i < members.size(); ++i) write(members[i], map.members()[i]);
   std::map<std::pair<MemberIndex, base::Epoch>, std::uint16_t> index;
   std::vector<SlotOwner> tenures;
+  std::vector<std::uint16_t> last(map.members().size(), kNoTenure);  // of each member
   auto slots = to.initSlots(base::kSlotCount);
   for (unsigned slot = 0; slot < base::kSlotCount; ++slot) {
     const SlotOwner& owner = map.owners()[slot];
@@ -124,11 +125,15 @@ void write(schema::SlotMap::Builder to, const SlotMap& map) {
       slots.set(slot, kNoTenure);
       continue;
     }
-    // At most one for each slot, so it fits 16 bits and never is kNoTenure.
-    const auto next = static_cast<std::uint16_t>(tenures.size());
-    const auto [found, fresh] = index.try_emplace({owner.member, owner.since}, next);
-    if (fresh) tenures.push_back(owner);
-    slots.set(slot, found->second);
+    std::uint16_t& known = last[owner.member];
+    if (known == kNoTenure || tenures[known].since != owner.since) {
+      // At most one for each slot, so it fits 16 bits and never is kNoTenure.
+      const auto next = static_cast<std::uint16_t>(tenures.size());
+      const auto [found, fresh] = index.try_emplace({owner.member, owner.since}, next);
+      if (fresh) tenures.push_back(owner);
+      known = found->second;
+    }
+    slots.set(slot, known);
   }
   auto list = to.initTenures(static_cast<unsigned>(tenures.size()));
   for (unsigned i = 0; i < list.size(); ++i) {
@@ -144,14 +149,17 @@ SlotMapPtr read(schema::SlotMap::Reader from) {
   if (from.getSlots().size() != base::kSlotCount) refuse("another number of slots");
   std::vector<MapMember> members;
   for (const auto member : from.getMembers()) members.push_back(read(member));
-  const auto tenures = from.getTenures();
+  std::vector<SlotOwner> tenures;
+  for (const auto tenure : from.getTenures()) {
+    tenures.push_back({tenure.getMember(), tenure.getSince()});
+  }
   const auto slots = from.getSlots();  // once: each getter costs its whole list of the limit
   std::vector<SlotOwner> owners(base::kSlotCount);
   for (unsigned slot = 0; slot < base::kSlotCount; ++slot) {
     const std::uint16_t tenure = slots[slot];
     if (tenure == kNoTenure) continue;
     if (tenure >= tenures.size()) refuse("slot of tenure " + std::to_string(tenure));
-    owners[slot] = {tenures[tenure].getMember(), tenures[tenure].getSince()};
+    owners[slot] = tenures[tenure];
   }
   auto made =
       SlotMap::make(from.getEpoch(), std::move(members), std::move(owners), read_life(from));

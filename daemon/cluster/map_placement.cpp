@@ -6,11 +6,14 @@ MapPlacement::MapPlacement() : routes_(base::kSlotCount, transport::Route{kNoPee
 
 MapPlacement::MapPlacement(const SlotMap& map, const PeerTable& peers) : MapPlacement() {
   epoch_ = map.epoch();
+  std::vector<base::PeerId> ids;
+  for (const MapMember& member : map.members()) {
+    ids.push_back(peers.find(member.identity.incarnation));
+  }
   for (std::uint32_t i = 0; i < base::kSlotCount; ++i) {
-    const MapMember* owner = map.owner_of(static_cast<base::Slot>(i));
-    if (owner == nullptr) continue;
-    routes_[i] = {peers.find(owner->identity.incarnation),
-                  static_cast<std::uint16_t>(i % owner->shards)};
+    const MemberIndex owner = map.owner(static_cast<base::Slot>(i));
+    if (owner == kNoMember) continue;
+    routes_[i] = {ids[owner], static_cast<std::uint16_t>(i % map.members()[owner].shards)};
   }
 }
 

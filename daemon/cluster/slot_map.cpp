@@ -1,7 +1,9 @@
 #include "daemon/cluster/slot_map.h"
 
 #include <algorithm>
+#include <bit>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "daemon/base/hash.h"
@@ -19,8 +21,13 @@ bool is_address(const std::string& text) {
   return !text.empty() && text.size() <= kAddressBytesMax && is_printable(text);
 }
 
+void append(std::string& bytes, std::span<const std::uint64_t> words) {
+  static_assert(std::endian::native == std::endian::little);
+  bytes.append(reinterpret_cast<const char*>(words.data()), words.size_bytes());
+}
+
 void append(std::string& bytes, std::uint64_t value) {
-  for (unsigned shift = 0; shift < 64; shift += 8) bytes += static_cast<char>(value >> shift);
+  append(bytes, std::span(&value, 1));
 }
 
 void append(std::string& bytes, const std::string& text) {
@@ -43,10 +50,13 @@ std::uint64_t digest_of(base::Epoch epoch, const std::vector<MapMember>& members
     append(bytes, member.shards);
     append(bytes, member.weight_bytes);
   }
+  std::vector<std::uint64_t> words;
+  words.reserve(2 * owners.size());
   for (const SlotOwner& owner : owners) {
-    append(bytes, owner.member);
-    append(bytes, owner.since);
+    words.push_back(owner.member);
+    words.push_back(owner.since);
   }
+  append(bytes, words);
   const std::uint64_t digest = base::payload_digest(bytes.data(), bytes.size());
   return digest != 0 ? digest : 1;
 }
