@@ -26,6 +26,7 @@ Cluster::Cluster(const Scenario& scenario, LogMode log_mode)
   network_.tap = &history_;
   network_.sockets().send_buffer_bytes = scenario_.tcp.buffer_bytes;
   network_.sockets().receive_buffer_bytes = scenario_.tcp.buffer_bytes;
+  network_.sockets().has_forger = scenario_.conditions.forge_per_mille > 0;
   network_.on_posted = [this](const WireRequest& request) {
     if (doomed_node_ != request.node || request.header.opcode != ipc::Opcode::put) return;
     doomed_node_.reset();

@@ -33,6 +33,7 @@ struct Conditions {
   std::uint32_t credits = 16;               // requests under way on one path
   std::uint32_t break_per_mille = 0;        // of messages: the path breaks instead
   std::uint32_t loss_per_mille = 0;         // of what is sent over a socket at one time
+  std::uint32_t forge_per_mille = 0;        // likewise: somebody sends other frames behind it
   std::uint32_t late_percent = 0;           // of closed sockets: what they have sent waits long
   std::uint32_t corrupt_per_mille = 0;      // of steps: a byte flips, the transport notices
   std::uint32_t silent_flip_per_mille = 0;  // of digested pushes: a byte flips, nobody notices

@@ -98,6 +98,8 @@ void draw_tcp(Scenario& s) {
   tcp.requester.inline_page_bytes = dice.percent(50) ? 16 * 1024 : dice.between(0, 2048);
   if (dice.percent(50)) s.conditions.loss_per_mille = dice.between32(1, 30);
   s.conditions.late_percent = dice.between32(0, 100);
+  if (dice.percent(30)) s.conditions.forge_per_mille = dice.between32(1, 20);
+  if (dice.percent(40)) s.node_crash_every_ns = dice.between(50 * kMs, 500 * kMs);
 }
 
 }  // namespace

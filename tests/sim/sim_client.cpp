@@ -91,19 +91,38 @@ KeyIndex SimClient::key_of(std::uint32_t name_space, std::uint32_t number) {
 }
 
 KeyIndex SimClient::draw_key(std::uint32_t name_space) {
-  const KeyIndex key = key_of(name_space, dice_.between32(0, scenario_.keys - 1));
-  if (doubtful_.empty() || doubts_.percent(60)) return key;
-  const KeyIndex again = doubtful_[doubts_.between(0, doubtful_.size() - 1)];
-  return history_.name(again).name_space == name_space_id(name_space) ? again : key;
+  return key_of(name_space, dice_.between32(0, scenario_.keys - 1));
 }
 
 void SimClient::doubt(KeyIndex key) {
   if (!scenario_.tcp.is_used) return;
+  std::erase_if(doubtful_, [key](const Doubt& doubt) { return doubt.key == key; });
   if (doubtful_.size() == kDoubtfulMax) doubtful_.erase(doubtful_.begin());
-  doubtful_.push_back(key);
+  doubtful_.push_back({key, false});
+}
+
+void SimClient::settle(KeyIndex key) {
+  for (Doubt& doubt : doubtful_) {
+    if (doubt.key == key) doubt.is_put_again = true;
+  }
+}
+
+ClientBatch SimClient::follow_up() {
+  const Doubt doubt = doubtful_[doubts_.between(0, doubtful_.size() - 1)];
+  ClientBatch batch;
+  batch.opcode = doubt.is_put_again ? ipc::Opcode::get : ipc::Opcode::put;
+  batch.replace = true;
+  batch.name_space = history_.name(doubt.key).name_space == name_space_id(0) ? 0 : 1;
+  batch.timeout_ns = doubts_.between(scenario_.timeout_low_ns, scenario_.timeout_high_ns);
+  ClientPage& page = batch.pages.emplace_back();
+  page.key = doubt.key;
+  page.frame = frames_.take(report_);
+  page.length = doubt.is_put_again ? scenario_.frame_bytes : draw_length();
+  return batch;
 }
 
 ClientBatch SimClient::draw() {
+  if (!doubtful_.empty() && doubts_.percent(50)) return follow_up();
   ClientBatch batch;
   const std::uint64_t kind = dice_.between(0, 99);
   batch.opcode = kind < 40   ? ipc::Opcode::put
@@ -316,6 +335,7 @@ void SimClient::complete_page(const ClientBatch& batch, const ClientPage& page, 
       }
       history_.end_put(page.put, status);
       if (status == Status::timeout || status == Status::unreachable) doubt(page.key);
+      if (status == Status::ok) settle(page.key);
       break;
     case ipc::Opcode::get:
       if (bytes > page.length) {

@@ -78,10 +78,12 @@ private:
   void poll();
   ClientBatch draw();
   void draw_pages(ClientBatch& batch);
+  ClientBatch follow_up();
   [[nodiscard]] std::uint64_t draw_length();
   [[nodiscard]] KeyIndex draw_key(std::uint32_t name_space);
   [[nodiscard]] KeyIndex key_of(std::uint32_t name_space, std::uint32_t number);
   void doubt(KeyIndex key);
+  void settle(KeyIndex key);
   void submit(ClientBatch batch);
   void write_pages(ClientBatch& batch);
   void complete(const ClientBatch& batch, const ipc::Completion& completion);
@@ -108,10 +110,14 @@ private:
   std::vector<std::uint32_t> next_page_;  // of each lane
   std::uint32_t submitted_ = 0;
   std::uint64_t token_ = 0;
-  // Over sockets a client comes back to keys whose puts have failed. Its own dice, so that the
-  // other seeds stay what they were.
+  // Over sockets a client comes back to keys whose puts have failed: it puts them again, and then
+  // looks at them for a while. Its own dice, so that the other seeds stay what they were.
+  struct Doubt {
+    KeyIndex key = 0;
+    bool is_put_again = false;
+  };
   Dice doubts_;
-  std::vector<KeyIndex> doubtful_;  // the last ones
+  std::vector<Doubt> doubtful_;  // the last ones
   std::uint32_t sweep_ok_ = 0;
   std::uint64_t sweep_bytes_ = 0;
 };

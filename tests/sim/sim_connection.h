@@ -24,6 +24,7 @@ struct Segment {
   base::TimeNs due_ns = 0;  // not before
   std::vector<std::byte> bytes;
   std::size_t delivered = 0;
+  bool is_forged = false;  // its sender knows nothing of it
 };
 
 struct SocketEnd {

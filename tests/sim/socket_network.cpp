@@ -62,11 +62,20 @@ std::int32_t SocketNetwork::send(const Place& place,
   if (watcher != nullptr && place.end == SimConnection::kNode) {
     watcher->on_sent(place.connection->id, segment.bytes);
   }
+  Segment forged;
+  forged.is_forged = true;
+  if (has_forger) {
+    forged.bytes = forger_.hear(place.connection->id, place.end, segment.bytes,
+                                conditions_.forge_per_mille, dice_);
+  }
   if (!segment.bytes.empty() && dice_.per_mille(conditions_.corrupt_per_mille)) {
     const std::uint64_t at = dice_.between(0, segment.bytes.size() - 1);
     segment.bytes[at] ^= std::byte(1u << dice_.between(0, 7));
   }
   fly(place.connection, place.end, std::move(segment), draw_delay_ns());
+  if (!forged.bytes.empty()) {
+    fly(place.connection, place.end, std::move(forged), draw_delay_ns());
+  }
   if (dice_.per_mille(conditions_.break_per_mille)) break_connection(place.connection);
   return taken;
 }
@@ -151,7 +160,7 @@ bool SocketNetwork::deliver(const ConnectionPtr& connection, std::size_t from, S
   const auto first = segment.bytes.begin() + static_cast<std::ptrdiff_t>(segment.delivered);
   in.inbox.insert(in.inbox.end(), first, first + static_cast<std::ptrdiff_t>(bytes));
   segment.delivered += bytes;
-  out.delivered += bytes;
+  if (!segment.is_forged) out.delivered += bytes;
   return segment.delivered == segment.bytes.size();
 }
 
@@ -209,7 +218,9 @@ void SocketNetwork::close(const ConnectionPtr& connection, std::size_t end) {
 void SocketNetwork::forget_if_over(const ConnectionPtr& connection) {
   const bool is_over = std::all_of(connection->ends.begin(), connection->ends.end(),
                                    [](const SocketEnd& end) { return end.io == nullptr; });
-  if (is_over) connections_.erase(connection->id);
+  if (!is_over) return;
+  connections_.erase(connection->id);
+  forger_.forget(connection->id);
 }
 
 void SocketNetwork::process_died(SimSocketIo& io, bool silent) {

@@ -13,6 +13,7 @@
 
 #include "tests/sim/conditions.h"
 #include "tests/sim/dice.h"
+#include "tests/sim/forger.h"
 #include "tests/sim/sim_connection.h"
 #include "tests/sim/stream_watcher.h"
 
@@ -29,6 +30,8 @@ public:
   // Of each direction: what waits to be acknowledged, and what waits to be read.
   std::size_t send_buffer_bytes = 64 * 1024;
   std::size_t receive_buffer_bytes = 64 * 1024;
+  // Somebody on the way sends frames again that passed there (Conditions).
+  bool has_forger = false;
 
   [[nodiscard]] EventLoop& loop() noexcept { return loop_; }
   [[nodiscard]] Dice& dice() noexcept { return dice_; }
@@ -93,6 +96,7 @@ private:
   std::map<std::uint64_t, ConnectionPtr> connections_;
   std::map<int, Place> places_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Cut> cuts_;  // node, peer
+  Forger forger_;
   std::uint64_t last_id_ = 0;
 };
 
