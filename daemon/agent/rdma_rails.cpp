@@ -42,10 +42,6 @@ std::vector<std::size_t> chosen(const std::vector<transport::Nic>& nics) {
   return all;
 }
 
-std::string name_of(const transport::RdmaDevice& rail) {
-  return rail.info().device + "/" + std::to_string(rail.info().port);
-}
-
 RailSet all_rails(std::size_t count) noexcept {
   return count == 0 ? 0 : ~RailSet{0} >> (32 - count);
 }
@@ -108,7 +104,8 @@ void RdmaRails::add(const base::Config& config, const transport::Nic& nic, base:
       wanted.device, wanted.port, open, log, counted.is_open, counted.lost});
   Outcome opened = rail->open();
   if (!opened && opened.error().status == Status::unsupported) {
-    unusable_.push_back({.name = name_of(*rail), .state = "unusable", .trouble = rail->trouble()});
+    unusable_.push_back(
+        {.name = rail->info().name(), .state = "unusable", .trouble = rail->trouble()});
     return;
   }
   // A link that is down has no speed yet: as fast as the others.

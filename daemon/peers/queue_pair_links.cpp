@@ -29,10 +29,6 @@ std::uint64_t turn_of(std::size_t rail) {
   return rail + 1;
 }
 
-std::string name_of(const transport::RdmaDevice& rail) {
-  return rail.info().device + "/" + std::to_string(rail.info().port);
-}
-
 }  // namespace
 
 QueuePairLinks::QueuePairLinks(ClusterAccess& access, base::Log& log, QueuePairSetup setup)
@@ -282,7 +278,8 @@ void QueuePairLinks::on_made(std::uint64_t id, Link& link, Made made) {
   QueuePairOffer said{link.made->queue_pair->address(), {}};
   // Rails that look alike may be networks of their own: another one is tried after a silence.
   if (link.says_place) {
-    said.place = static_cast<std::uint8_t>((place_of(link.rail) + link.silences) % kRailPlaces);
+    said.place = static_cast<std::uint8_t>((place_of(link.rail) + link.trials.places_passed()) %
+                                           kRailPlaces);
   }
   const QueuePairMessage offer = encode_offer(said);
   if (link.channel == nullptr || link.channel->send(offer) != Status::ok) {
@@ -381,7 +378,7 @@ void QueuePairLinks::take_offer(std::uint64_t id, Link& link, std::span<const st
   link.rail = *rail;
   const transport::KeysFound keys = setup_.pool_keys(*rail);
   if (keys == transport::KeysFound::failed) {
-    tell(name_of(*setup_.rails[*rail]) +
+    tell(setup_.rails[*rail]->info().name() +
          ": other daemons are refused, because the pool could not be registered with it");
     return refuse(id, link, QueuePairRefusal::not_registered);
   }
@@ -548,19 +545,26 @@ void QueuePairLinks::deliver() {
 void QueuePairLinks::on_ended(std::unique_ptr<transport::RdmaLink> ended) {
   const transport::LinkLost lost = ended->lost();
   counters_.lost[static_cast<std::size_t>(lost.cause)].add();
-  discard(std::move(ended));
   const auto found = links_.find(lost.link);
-  if (found == links_.end()) return;
+  if (found == links_.end()) return discard(std::move(ended));
   Link& link = found->second;
+  link.trials.on_ended(lost.cause, ended->was_heard);
+  discard(std::move(ended));
   link.state = State::dialling;
-  if (lost.cause == transport::LinkLoss::silent) ++link.silences;
   const bool is_wanted = link.is_outgoing && link.dialer != nullptr;
   if (is_wanted && lost_rails_.emplace(link.peer.value, link.rail).second) {
     access_.events.tell(base::EventKind::rail_lost, {{"peer", link.dialer->target().key},
                                                      {"rail", link.rail},
                                                      {"why", link_loss_text(lost.cause)}});
   }
-  give_up(lost.link, std::string(link_loss_text(lost.cause)));
+  if (!is_wanted || !link.trials.are_over(setup_.rails.size())) {
+    return give_up(lost.link, std::string(link_loss_text(lost.cause)));
+  }
+  const std::string why = "nothing comes back from there over " +
+                          setup_.rails[link.rail]->info().name() +
+                          "; do both ports belong to one fabric, and does it carry RoCE?";
+  tell("no RDMA with " + link.dialer->target().key + ": " + why);
+  give_up(lost.link, why, setup_.unheard_wait_ns);
 }
 
 // Where deregistering takes its time.

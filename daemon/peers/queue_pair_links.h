@@ -35,6 +35,7 @@
 #include "daemon/peers/cluster_access.h"
 #include "daemon/peers/cluster_channel.h"
 #include "daemon/peers/cluster_dialer.h"
+#include "daemon/peers/path_trials.h"
 #include "daemon/peers/peer_counters.h"
 #include "daemon/peers/queue_pair_message.h"
 #include "daemon/transport/rdma/device/rdma_device.h"
@@ -66,6 +67,9 @@ struct QueuePairSetup {
   // Before the next attempt at a server that has no room; up to twice as long. One that is not
   // ready is asked sooner at first, and then as seldom.
   base::TimeNs room_wait_ns = 5 * base::kNsPerSecond;
+  // Before the next attempt over a port from where no other end was ever heard: each one leaves a
+  // request waiting nowhere, but costs both ends a queue pair.
+  base::TimeNs unheard_wait_ns = 30 * base::kNsPerSecond;
 };
 
 class QueuePairLinks final : private ClusterDialerEvents, private ClusterChannelEvents {
@@ -130,7 +134,7 @@ private:
     std::uint32_t full_answers = 0;     // outgoing: how often in a row the server had no room
     std::uint32_t late_answers = 0;     // ... and how often it was not ready
     bool says_place = false;            // outgoing: the server knows places
-    std::size_t silences = 0;           // outgoing: how often its far end did not answer
+    PathTrials trials;                  // outgoing
     std::string trouble;                // why there was none the last time
   };
   // A shard of a peer that an agent has reached. By number: in the order in which that was.

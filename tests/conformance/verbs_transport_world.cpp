@@ -127,6 +127,7 @@ private:
     serving->keys = support::server_keys(1);
     asking->link = serving->link = ++links_;
     asking->peer = kRoute.peer;
+    asking->was_heard = true;  // the suite posts at once
     serving->peer = simm::base::PeerId{7};
     asking->shard = serving->shard = kRoute.shard;
     SIMM_CHECK(serving->queue_pair->connect(asking->queue_pair->address()).has_value());

@@ -492,6 +492,7 @@ void fuzz_requester(World& world, Input input, bool is_framed, ipc::Opcode opcod
   world.engine.ended = 0;
   world.requester.connect(world.engine, nullptr);
   auto link = make_link(world.requester_port);
+  link->was_heard = true;
   SIMM_CHECK(world.requester_mail.control_add(link));
   // The request is out before the first message comes.
   world.requester_port.hold();

@@ -75,15 +75,17 @@ public:
     simm::memory::FaultGuard::install();
   }
 
-  // A link with a name of its own. Both ends have it after their next turns.
+  // A link with a name of its own, over which the other end was heard. Both ends have it after
+  // their next turns.
   std::uint64_t dial(simm::transport::Route route, std::uint16_t rail = 0,
-                     simm::transport::LinkOwner owner = {}) {
+                     simm::transport::LinkOwner owner = {}, bool was_heard = true) {
     auto asking = simm::transport::make_rdma_link(*asking_devices[rail], *asking_ports[rail], true);
     auto serving = simm::transport::make_rdma_link(*serving_device, *serving_port, false);
     const std::uint64_t name = ++links_dialled_;
     join(**asking, **serving, name);
     asking.value()->peer = route.peer;
     asking.value()->rail = rail;
+    asking.value()->was_heard = was_heard;
     serving.value()->peer = simm::base::PeerId{77};
     serving.value()->owner = owner;
     asking.value()->shard = serving.value()->shard = route.shard;

@@ -106,6 +106,7 @@ void RdmaChannel::take_message(const Completion& completion, MessageHandler& han
                        open_envelope({at, completion.bytes}, received_seal_, envelope) &&
                        take_credit(envelope.received);
   if (!is_fine) return fail(LinkLoss::protocol);
+  link_->was_heard = true;
   const bool has_more = static_cast<MessageKind>(envelope.kind) != MessageKind::credit;
   // SAFETY: open_envelope() proved that the part lies behind its envelope.
   if (has_more && !handler.on_part(envelope, {at + sizeof envelope, envelope.part_bytes})) {

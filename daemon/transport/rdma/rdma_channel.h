@@ -84,6 +84,9 @@ public:
 
   [[nodiscard]] const RdmaLink& link() const noexcept { return *link_; }
 
+  // The other end was heard: the path carries messages both ways.
+  [[nodiscard]] bool was_heard() const noexcept { return link_->was_heard; }
+
   // `away_ns` of the silence until now were not the peer's.
   void forgive(base::TimeNs away_ns, base::TimeNs now_ns) noexcept;
   base::TimeNs heard_ns = 0;  // when something was received last

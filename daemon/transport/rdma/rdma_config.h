@@ -25,6 +25,8 @@ struct RdmaRequesterConfig {
   std::uint32_t credits = 32;  // requests on their way on one link; at most wire::kRdmaSlotsMax
   // Nothing heard for so long while requests are out: the peer is dead.
   base::TimeNs peer_detection_ns = 300 * base::kNsPerMs;
+  // An idle link is asked for a life sign so often, so that no request finds out that it is dead.
+  base::TimeNs idle_ping_ns = 2 * base::kNsPerSecond;
   // Pages of at most this length travel inside messages, as far as kInlineMessageBytes goes.
   std::uint64_t inline_page_bytes = 4096;
   // Pages above this length are cut into stripes.

@@ -34,6 +34,7 @@ struct RdmaLink {
   LinkOwner owner{};        // responder
   LinkKeys keys{};
   LinkLoss loss = LinkLoss::closed;
+  bool was_heard = false;  // of the other end, over this link
 
   [[nodiscard]] LinkLost lost() const noexcept { return {link, peer, shard, loss}; }
 };

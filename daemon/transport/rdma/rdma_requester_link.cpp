@@ -48,13 +48,15 @@ bool RdmaRequesterLink::open(std::unique_ptr<RdmaLink>& link, base::TimeNs now_n
   place_ = shared_.links.open({link->peer, link->shard});
   if (place_ == OwnRoster::kNone) return false;
   link->queue_pair->owner = this;
-  pinged_ns_ = now_ns;
   channel_.open(std::move(link), now_ns, 0);
+  begin_watch(now_ns);
+  is_asking_ = owes_ping_ = !channel_.was_heard();
   return true;
 }
 
 bool RdmaRequesterLink::leads_to(Route route) const noexcept {
-  return channel_.is_open() && Route{channel_.link().peer, channel_.link().shard} == route;
+  return channel_.is_open() && channel_.was_heard() &&
+         Route{channel_.link().peer, channel_.link().shard} == route;
 }
 
 // ---- requests ----
@@ -84,12 +86,9 @@ bool RdmaRequesterLink::post(RequestToken token, const Request& request,
   posted.body_sent = posted.reply_bytes = posted.reply_received = 0;
   posted.payload_bytes = payload_bytes_of(posted.pages);
   bytes_out_ += posted.payload_bytes;
-  if (in_flight_++ == 0) {
-    // The silence of an idle link says nothing about its peer.
-    const base::TimeNs now_ns = shared_.clock.now_ns();
-    channel_.heard_ns = std::max(channel_.heard_ns, now_ns);
-    pinged_ns_ = now_ns;
-  }
+  // The silence of an idle link says nothing about its peer.
+  if (!is_watched()) begin_watch(shared_.clock.now_ns());
+  ++in_flight_;
   work_.push(slot);
   return true;
 }
@@ -225,6 +224,11 @@ int RdmaRequesterLink::run() noexcept {
     channel_.flush();
     return work;
   }
+  if (owes_ping_ && channel_.can_send()) {
+    owes_ping_ = false;
+    channel_.send(make_envelope(MessageKind::ping, 0, 0));
+    ++work;
+  }
   while (!work_.empty() && channel_.can_send()) {
     const std::uint32_t slot = work_.pop();
     if (send_part(slot)) work_.push(slot);
@@ -289,6 +293,7 @@ bool RdmaRequesterLink::send_part(std::uint32_t slot) noexcept {
 bool RdmaRequesterLink::on_part(const Envelope& envelope,
                                 std::span<const std::byte> part) noexcept {
   const auto kind = static_cast<MessageKind>(envelope.kind);
+  is_asking_ = false;
   if (kind == MessageKind::pong) return true;
   // Only requests that are out have answers.
   if (kind != MessageKind::reply || envelope.slot >= shared_.config.credits) return false;
@@ -364,18 +369,31 @@ Status RdmaRequesterLink::copy_out(const PageRequest& page, const std::byte* fro
 // ---- life and end ----
 
 bool RdmaRequesterLink::check_life(base::TimeNs now_ns) noexcept {
-  if (in_flight_ == 0 || !channel_.is_open()) return false;
-  if (now_ns >= pinged_ns_ + shared_.config.peer_detection_ns / 3) {
-    pinged_ns_ = now_ns;
-    // No room: then it has much to answer, and that is a life sign, too.
-    static_cast<void>(channel_.send_bare(make_envelope(MessageKind::ping, 0, 0)));
-    channel_.flush();
+  if (!channel_.is_open()) return false;
+  if (!is_watched()) {
+    // The last watch began with the last request, or with the last of these.
+    if (now_ns < pinged_ns_ + shared_.config.idle_ping_ns) return false;
+    begin_watch(now_ns);
+    is_asking_ = true;
+    ping(now_ns);
+    return false;
   }
+  if (now_ns >= pinged_ns_ + shared_.config.peer_detection_ns / 3) ping(now_ns);
   return now_ns >= channel_.heard_ns + shared_.config.peer_detection_ns;
 }
 
+void RdmaRequesterLink::ping(base::TimeNs now_ns) noexcept {
+  pinged_ns_ = now_ns;
+  // Who has said nothing yet says first who it is.
+  if (owes_ping_ || shared_.links.owes(place_)) return;
+  // No room: then the other end has much to answer, and that is a life sign, too.
+  static_cast<void>(channel_.send_bare(make_envelope(MessageKind::ping, 0, 0)));
+  channel_.flush();
+}
+
 base::TimeNs RdmaRequesterLink::next_deadline_ns() const noexcept {
-  if (in_flight_ == 0 || !channel_.is_open()) return base::kNoDeadline;
+  if (!channel_.is_open()) return base::kNoDeadline;
+  if (!is_watched()) return pinged_ns_ + shared_.config.idle_ping_ns;
   return std::min(pinged_ns_ + shared_.config.peer_detection_ns / 3,
                   channel_.heard_ns + shared_.config.peer_detection_ns);
 }

@@ -1,9 +1,11 @@
 // RdmaRequesterLink: the asking side of one link: requests out on it, its life signs, and the fence
-// at its end. It moves no payload but what travels inside messages: the server's device reads the
-// pages of a put, and writes those of a get, where they lie.
+// at its end. No request goes over it before the other end was heard: a path may swallow what is
+// sent, and a port that is up says nothing about that. It moves no payload but what travels inside
+// messages: the server's device reads the pages of a put where they lie, and writes those of a get.
 // Owned by a RdmaRequester. Thread: the engine's data agent. No allocation after construction.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -51,7 +53,7 @@ public:
   [[nodiscard]] RdmaChannel& channel() noexcept { return channel_; }
   [[nodiscard]] const RdmaChannel& channel() const noexcept { return channel_; }
 
-  // Requests for that route can go over it.
+  // Requests for that route can go over it: it is open, and its other end was heard.
   [[nodiscard]] bool leads_to(Route route) const noexcept;
 
   [[nodiscard]] std::uint32_t in_flight() const noexcept { return in_flight_; }
@@ -84,6 +86,14 @@ public:
 private:
   static constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
 
+  // An answer is due: to a request, or to the life sign of an idle link.
+  [[nodiscard]] bool is_watched() const noexcept { return in_flight_ > 0 || is_asking_; }
+  // From now on silence counts.
+  void begin_watch(base::TimeNs now_ns) noexcept {
+    channel_.heard_ns = std::max(channel_.heard_ns, now_ns);
+    pinged_ns_ = now_ns;
+  }
+  void ping(base::TimeNs now_ns) noexcept;
   [[nodiscard]] bool on_part(const wire::Envelope& envelope,
                              std::span<const std::byte> part) noexcept override;
   void on_moved(std::uint32_t, std::uint32_t) noexcept override {}  // this side moves nothing
@@ -115,6 +125,8 @@ private:
   IndexQueue cancels_;  // slots whose cancel is due, behind their request
   std::uint32_t place_ = OwnRoster::kNone;
   base::TimeNs pinged_ns_ = 0;
+  bool is_asking_ = false;  // whether the other end lives, for no request
+  bool owes_ping_ = false;  // the first one, behind the roster
 };
 
 }  // namespace simm::transport

@@ -65,6 +65,8 @@ struct RdmaDeviceInfo {
   std::uint32_t completions_max = 0;  // of one completion queue
   std::uint8_t reads_max = 0;
   RdmaFeatures features;
+
+  [[nodiscard]] std::string name() const { return device + "/" + std::to_string(port); }
 };
 
 // What a device says by itself. changed: its link, or its addresses. gone: it was reset or taken

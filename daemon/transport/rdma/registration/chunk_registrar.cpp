@@ -10,10 +10,6 @@
 namespace simm::transport {
 namespace {
 
-std::string name_of(const RdmaDevice& device) {
-  return device.info().device + "/" + std::to_string(device.info().port);
-}
-
 bool contains(RailSet set, std::uint32_t rail) noexcept {
   return (set >> rail & 1) != 0;
 }
@@ -36,7 +32,7 @@ ChunkRegistrar::ChunkRegistrar(const RegistrarConfig& config, const std::vector<
       log_(environment.log) {
   SIMM_CHECK(!rails.empty() && rails.size() <= kRailsMax && config.threads >= 1);
   for (RdmaDevice* const device : rails) {
-    rails_.push_back({device, true, 0, 0, RailProgress{.name = name_of(*device)},
+    rails_.push_back({device, true, 0, 0, RailProgress{.name = device->info().name()},
                       RailCounters(environment.counters, rails_.size())});
   }
 }
@@ -293,7 +289,7 @@ void ChunkRegistrar::finish(const Job& job, Made made) {
 }
 
 void ChunkRegistrar::report(const Job& job, const Error& why) {
-  const std::string text = name_of(*rails_[job.rail].device) + ": " + why.context;
+  const std::string text = rails_[job.rail].device->info().name() + ": " + why.context;
   if (!errors_.record("rdma.register", why.status, text)) return;
   log_.warning("rdma", "memory is not registered, its bytes go another way", {{"why", text}});
 }

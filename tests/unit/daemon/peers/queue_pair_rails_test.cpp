@@ -115,6 +115,39 @@ TEST_CASE("a server connects over the rails that it has, and says that it may ha
   world.until([&] { return rail.live == 0; });
 }
 
+TEST_CASE("a port from where no other end was heard twice is left alone, others go on") {
+  World world;
+  world.reach();
+  world.until_open(2);
+  const auto lose = [&](std::size_t rail, bool was_heard, LinkLoss cause) {
+    Agent& agent = world.requester.one;
+    const auto at = std::find_if(agent.links.begin(), agent.links.end(),
+                                 [rail](const auto& link) { return link->rail == rail; });
+    REQUIRE(at != agent.links.end());
+    (*at)->was_heard = was_heard;
+    const std::size_t gone = world.server.two.dropped + 1;
+    agent.lose(static_cast<std::size_t>(at - agent.links.begin()), cause);
+    world.until([&] { return world.server.two.dropped == gone; });
+  };
+  // Whose other end was heard in between is asked again at once.
+  for (const bool was_heard : {false, true, false}) {
+    lose(0, was_heard, LinkLoss::silent);
+    world.until_open(2);
+  }
+  lose(0, false, LinkLoss::silent);
+  const std::string trouble =
+      "nothing comes back from there over " + world.requester.rails[0]->info().device + "/1";
+  world.until_trouble(trouble);
+  CHECK(world.requester.told().size() == 1);
+  // Much longer than all others wait.
+  for (int round = 0; round < 3; ++round) {
+    lose(1, true, LinkLoss::io_error);
+    world.until_open(1);
+  }
+  CHECK(world.requester.one.links.front()->rail == 1);
+  CHECK(world.view().trouble.find(trouble) == 0);
+}
+
 TEST_CASE("a port that takes long to connect keeps no other one waiting") {
   for (const bool is_server : {false, true}) {
     CAPTURE(is_server);

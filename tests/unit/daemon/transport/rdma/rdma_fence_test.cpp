@@ -152,6 +152,7 @@ TEST_CASE("rdma fence: a region that was deregistered behind it can not be reach
   auto made = make_rdma_link(*scene.ends.asking_devices[0], *scene.ends.asking_ports[0], true);
   peer.connect(*made.value()->queue_pair);
   made.value()->peer = base::PeerId{5};
+  made.value()->was_heard = true;
   REQUIRE(scene.ends.requester_mail.control_add(*made));
 
   const Ask ask(scene.memory.region, ipc::Opcode::get, kPages, kPage);

@@ -131,6 +131,7 @@ struct Scene {
     RdmaPeer peer(*ends.serving_device, false);
     auto link = make_rdma_link(*ends.asking_devices[0], *ends.asking_ports[0], true).value();
     link->peer = kRoute.peer;
+    link->was_heard = true;
     const std::uint64_t length = opcode == ipc::Opcode::exists ? 0 : kPage;
     asks.push_back(std::make_unique<Ask>(memory.region, opcode, 2, length));
     asked = asks.back().get();

@@ -406,6 +406,73 @@ TEST_CASE("rdma links: a silent peer is dead within its detection time") {
   CHECK(scene.post(2, ipc::Opcode::get, kPulled) == Status::unreachable);
 }
 
+TEST_CASE("rdma links: no request goes over a link before its other end was heard") {
+  Scene scene;
+  scene.ends.hold_to_requester(0);
+  const std::uint64_t swallowed = scene.ends.dial(kRoute, 0, {}, false);
+  scene.turns(20);
+  CHECK(scene.post(1, ipc::Opcode::exists, 0) == Status::unreachable);
+  // Another rail of the same route carries what there is, and nothing is asked for twice.
+  const std::uint64_t heard = scene.ends.dial(kRoute, 1, {}, false);
+  scene.turns(20);
+  base::TimeNs waited_ns = 0;
+  Losses lost;
+  for (RequestToken token = 1; lost.empty() && waited_ns < base::kNsPerSecond; ++token) {
+    scene.put(token, std::byte{0x11}, kPulled);
+    CHECK(scene.replied(token));
+    scene.ends.clock.advance_ns(kStepNs);
+    waited_ns += kStepNs;
+    lost = scene.ends.lost_by_requester();
+  }
+  CHECK(lost == Losses{{swallowed, LinkLoss::silent}});
+  CHECK(waited_ns <= 300 * base::kNsPerMs + 3 * kStepNs);
+  CHECK(scene.answers.fenced.empty());
+  CHECK(scene.ends.counters.value("asking.asked_again") == 0);
+  CHECK(heard != swallowed);
+}
+
+TEST_CASE("rdma links: a link that ends tells whether its other end was ever heard") {
+  for (const bool is_swallowed : {true, false}) {
+    CAPTURE(is_swallowed);
+    Scene scene;
+    if (is_swallowed) scene.ends.hold_to_server(0);
+    scene.ends.dial(kRoute, 0, {}, false);
+    scene.turns(20);
+    std::unique_ptr<RdmaLink> ended;
+    for (int i = 0; i < 500 && ended == nullptr; ++i) {  // ten seconds
+      scene.ends.requester.do_work();
+      scene.ends.clock.advance_ns(kStepNs);
+      ended = scene.ends.requester_mail.control_take_ended();
+    }
+    REQUIRE(ended != nullptr);
+    CHECK(ended->loss == LinkLoss::silent);
+    CHECK(ended->was_heard == !is_swallowed);
+  }
+}
+
+TEST_CASE("rdma links: an idle link is asked for a life sign, so no request finds a dead one") {
+  Scene scene;
+  const std::uint64_t link = scene.ends.dial(kRoute);
+  const auto wait = [&](base::TimeNs wait_ns, bool is_alive) {
+    const base::TimeNs until_ns = scene.ends.clock.now_ns() + wait_ns;
+    // As an agent sleeps: until what is due next.
+    while (scene.ends.clock.now_ns() < until_ns) {
+      if (is_alive) scene.turns(10);
+      if (!is_alive) scene.ends.requester.do_work();
+      const base::TimeNs due_ns = std::min(scene.ends.requester.next_deadline_ns(), until_ns);
+      scene.ends.clock.advance_ns(std::max(due_ns, scene.ends.clock.now_ns() + base::kNsPerMs) -
+                                  scene.ends.clock.now_ns());
+    }
+  };
+  wait(20 * base::kNsPerSecond, true);
+  const std::uint64_t pings = scene.ends.counters.value("asking.sent_parts");
+  CHECK(pings >= 9);  // the roster is not sent before a request
+  CHECK(pings <= 20);
+  CHECK(scene.ends.lost_by_requester().empty());
+  wait(3 * base::kNsPerSecond, false);
+  CHECK(scene.ends.lost_by_requester() == Losses{{link, LinkLoss::silent}});
+}
+
 TEST_CASE("rdma links: a peer that works for long and answers pings lives") {
   Scene scene;
   scene.ends.dial(kRoute);
