@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "ipc/futex.h"
-#include "libclient/completion_queue.h"
 #include "simm/error_code.h"
 
 namespace simm::detail {
@@ -18,6 +17,9 @@ constexpr std::uint64_t kHangUpLookNs = 200'000;
 constexpr std::uint64_t kWaitingLookNs = 10'000'000;
 // How often the answer for staging memory is looked for.
 constexpr std::uint64_t kStagingLookNs = 1'000'000;
+// How long a thread watches before it looks whether the daemon has hung up: nobody wakes a sleeper
+// whose daemon has died.
+constexpr std::uint64_t kWatchNs = 10'000'000;
 // How often one worker goes round because of others who came meanwhile.
 constexpr std::uint32_t kRoundsMax = 16;
 
@@ -33,7 +35,7 @@ public:
     if (!lock_.owns_lock()) lock_.lock();
     engine_.is_working_ = false;
     engine_.has_more_ = engine_.has_visitor_ || engine_.copy_left_ == 0;
-    engine_.tell_queues();
+    engine_.after_turn();
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
@@ -43,14 +45,19 @@ private:
   std::unique_lock<ForkMutex>& lock_;
 };
 
-void AsyncEngine::add_queue(CompletionQueue* queue) {
+void AsyncEngine::add_owner(BatchOwner* owner) {
   const std::lock_guard lock(mutex_);
-  queues_.push_back(queue);
+  owners_.push_back(owner);
 }
 
-void AsyncEngine::remove_queue(CompletionQueue* queue) noexcept {
+void AsyncEngine::remove_owner(BatchOwner* owner) noexcept {
   const std::lock_guard lock(mutex_);
-  queues_.erase(std::remove(queues_.begin(), queues_.end(), queue), queues_.end());
+  owners_.erase(std::remove(owners_.begin(), owners_.end(), owner), owners_.end());
+}
+
+std::size_t AsyncEngine::owners() noexcept {
+  const std::lock_guard lock(mutex_);
+  return owners_.size();
 }
 
 void AsyncEngine::start(std::unique_ptr<AsyncBatch> batch, bool reattach) {
@@ -64,49 +71,47 @@ void AsyncEngine::start(std::unique_ptr<AsyncBatch> batch, bool reattach) {
     batch->pages.set_ends(batch->ends.get());
   }
   arrived_.push_back(batch.get());
-  batch->queue->want_watch();
-  batch->queue->add_pending(*batch);
+  batch->owner->add_pending(*batch);
   (void)batch.release();  // arrived_, waiting_, then the lane's in-flight table know it
   work(lock, nullptr, reattach, Look::lanes);
 }
 
-void AsyncEngine::advance(CompletionQueue* caller, bool reattach, Look look) {
+void AsyncEngine::advance(BatchOwner* caller, bool reattach, Look look) {
   std::unique_lock lock(mutex_);
-  if (look == Look::lanes && (is_working_ || !has_news())) return;
-  if (caller != nullptr) caller->want_watch();
+  if (look == Look::lanes && is_working_) return;
+  if ((look == Look::lanes || !bell_wanted()) && !is_working_ && !has_news()) return;
   work(lock, caller, reattach, look);
 }
 
 bool AsyncEngine::has_news() const noexcept {
   if (!arrived_.empty() || !waiting_.empty() || cancelled_ != nullptr) return true;
-  bool is_used = false;
-  for (std::uint32_t i = 0; i < pool_.async_count(); ++i) {
-    const Lane& lane = pool_.async_lane(i);
-    if (lane.idle()) continue;
-    if (lane.ring->has_completion()) return true;
-    is_used = true;
+  if (lane_.idle()) {
+    // The session ends with the last lane that keeps it.
+    return lane_.session != nullptr && lane_.generation() != link_.generation();
   }
-  // A daemon that has gone, or does not answer in time, gives no sign of it on a lane.
-  return is_used && ipc::monotonic_now_ns() - last_look_ns_ >= kHangUpLookNs;
+  if (lane_.ring->has_completion()) return true;
+  // A daemon that has gone, or does not answer in time, gives no sign of it on the lane.
+  return ipc::monotonic_now_ns() - last_look_ns_ >= kHangUpLookNs;
 }
 
-bool AsyncEngine::cancel(CompletionQueue& queue, std::uint64_t ticket, bool reattach) {
+bool AsyncEngine::cancel(BatchOwner& owner, std::uint64_t ticket, bool reattach) {
   std::unique_lock lock(mutex_);
-  AsyncBatch* const batch = queue.find_pending(ticket);
+  AsyncBatch* const batch = owner.find_pending(ticket);
   if (batch == nullptr) return false;
   if (!std::exchange(batch->cancel_asked, true)) {
     batch->next_cancelled = std::exchange(cancelled_, batch);
   }
-  queue.want_watch();
+  owner.want_watch();
   work(lock, nullptr, reattach, Look::lanes);
   return true;
 }
 
-void AsyncEngine::work(std::unique_lock<ForkMutex>& lock, CompletionQueue* caller, bool reattach,
+void AsyncEngine::work(std::unique_lock<ForkMutex>& lock, BatchOwner* caller, bool reattach,
                        Look look) {
   reattach_wanted_ = reattach_wanted_ || reattach;
   bell_look_wanted_ = bell_look_wanted_ || look == Look::bell;
   has_visitor_ = true;
+  if (caller != nullptr) caller->want_watch();
   if (is_working_) return;
   const Turn turn(*this, lock);
   for (std::uint32_t round = 0; has_visitor_ && copy_left_ != 0 && round < kRoundsMax; ++round) {
@@ -114,14 +119,76 @@ void AsyncEngine::work(std::unique_lock<ForkMutex>& lock, CompletionQueue* calle
     take_arrived();
     end_cancelled();
     const bool may_attach = std::exchange(reattach_wanted_, false);
-    const bool looks_at_bell = std::exchange(bell_look_wanted_, false);
+    const bool looks_at_bell = std::exchange(bell_look_wanted_, false) && bell_wanted();
+    const bool announces = bell_wanted() && watcher_ == nullptr;
     lock.unlock();
     if (looks_at_bell) look_at_session();
-    step(may_attach);
+    step(may_attach, announces);
     lock.lock();
     end_cancelled();  // of what came meanwhile, before any of it is delivered
     deliver(caller);
   }
+}
+
+// The watcher stays in here, so that there is one as long as anybody sleeps.
+void AsyncEngine::sleep(BatchOwner& owner, std::size_t wanted, std::uint64_t until_ns,
+                        bool reattach) {
+  std::unique_lock lock(mutex_);
+  AsyncSleeper me;
+  me.owner = &owner;
+  me.wanted = wanted;
+  AsyncSleeper** last = &sleepers_;
+  while (*last != nullptr) last = &(*last)->next;
+  *last = &me;
+  while (!owner.has_enough(wanted) && ipc::monotonic_now_ns() < until_ns) {
+    if (!is_working_ && watcher_ == nullptr) watcher_ = &me;
+    if (is_working_ || !has_more_) {
+      watch(lock, me, until_ns);
+      if (watcher_ != &me) continue;
+    }
+    work(lock, &owner, reattach, Look::lanes);
+    if (!owner.has_enough(wanted)) wake_sleepers(owner);  // of whom some want less
+  }
+  AsyncSleeper** place = &sleepers_;
+  while (*place != &me) place = &(*place)->next;
+  *place = me.next;
+  if (watcher_ == &me) watcher_ = nullptr;
+  if (watcher_ == nullptr) hand_watch_over(lock, owner);
+}
+
+void AsyncEngine::watch(std::unique_lock<ForkMutex>& lock, AsyncSleeper& me,
+                        std::uint64_t until_ns) noexcept {
+  std::shared_ptr<Session> on;
+  if (watcher_ == &me) until_ns = std::min(until_ns, ipc::monotonic_now_ns() + kWatchNs);
+  if (watcher_ == &me && !is_working_) {
+    until_ns = std::min(until_ns, next_look_ns());
+    if (!lane_.idle() && !lane_.ring->broken()) {
+      if (!lane_.ring->announce_sleep(ipc::ClientWait::futex)) return;
+      on = lane_.session;
+    }
+  }
+  me.fall_asleep(std::move(on));
+  lock.unlock();
+  me.sleep(lane_.index(), until_ns);
+  lock.lock();
+  me.wake_up();
+}
+
+// To the oldest sleeper; one that is awake comes by itself. Else to the bell.
+void AsyncEngine::hand_watch_over(std::unique_lock<ForkMutex>& lock, BatchOwner& owner) {
+  if (sleepers_ != nullptr) return wake(*sleepers_);
+  if (bell_wanted()) work(lock, &owner, false, Look::bell);
+}
+
+void AsyncEngine::wake_sleepers(const BatchOwner& owner) noexcept {
+  for (AsyncSleeper* sleeper = sleepers_; sleeper != nullptr; sleeper = sleeper->next) {
+    if (sleeper->owner == &owner && owner.has_enough(sleeper->wanted)) wake(*sleeper);
+  }
+}
+
+void AsyncEngine::bell_rang() {
+  std::unique_lock lock(mutex_);
+  if (bell_wanted()) work(lock, nullptr, false, Look::lanes);
 }
 
 void AsyncEngine::take_arrived() {
@@ -139,48 +206,49 @@ void AsyncEngine::end_cancelled() {
     if (batch.finished()) continue;
     batch.is_cancelled = true;
     batch.stop(Status::cancelled);
-    for (std::uint32_t i = 0; i < pool_.async_count() && batch.submissions_open != 0; ++i) {
-      driver_.abandon_answers(pool_.async_lane(i), batch);
-    }
+    if (batch.submissions_open != 0) driver_.abandon_answers(lane_, batch);
     batch.report_if_finished();
   }
 }
 
-void AsyncEngine::tell_queues() noexcept {
-  const std::shared_ptr<Session> session = link_.session();
-  const std::uint64_t next_ns = next_look_ns();
-  for (CompletionQueue* queue : queues_) queue->after_step(session, next_ns, has_more_);
+void AsyncEngine::after_turn() noexcept {
+  if (bell_wanted()) {
+    const std::shared_ptr<Session> session = link_.session();
+    const std::uint64_t next_ns = next_look_ns();
+    for (BatchOwner* owner : owners_) owner->after_turn(session, next_ns, has_more_);
+  }
+  if (sleepers_ == nullptr) return;
+  if (watcher_ == nullptr) return wake(*sleepers_);
+  // It could not use the lane while somebody worked, or there was nothing on the lane.
+  if (watcher_->is_aside()) wake(*watcher_);
 }
 
-// Before the lanes are looked at and announce their sleep: a message that comes later stays. A
-// session that has ended is given up here also when nothing is in flight: otherwise its
-// sockets would keep the descriptors readable for ever.
-void AsyncEngine::look_at_session() noexcept {
-  if (!bell_wanted()) return;
+// Before the lane is looked at and announces its sleep: a message that comes later stays. A session
+// that has ended is given up here also when nothing is in flight: otherwise its sockets would keep
+// the descriptors readable for ever.
+void AsyncEngine::look_at_session() {
   const std::shared_ptr<Session> session = link_.session();
   if (session == nullptr) return;
   const bool rings = session->bell().drain();
+  // Whoever waits for the bell of another lane does not see what was read here.
+  for (AsyncEngine* other = next_; other != this; other = other->next_) other->bell_rang();
   const std::uint64_t now_ns = ipc::monotonic_now_ns();
   if (rings && now_ns - last_look_ns_ < kHangUpLookNs) return;
   last_look_ns_ = now_ns;
   if (session->hung_up() || !rings) link_.lost(session->generation());
 }
 
-void AsyncEngine::step(bool reattach) {
+void AsyncEngine::step(bool reattach, bool announces) {
   do {
     const std::uint64_t now_ns = ipc::monotonic_now_ns();
-    const std::uint32_t first = next_watched_++;
-    for (std::uint32_t i = 0; i < pool_.async_count(); ++i) {
-      Lane& lane = pool_.async_lane((first + i) % pool_.async_count());
-      if (!lane.idle()) {
-        watch(lane, now_ns);
-      } else if (lane.session != nullptr && lane.generation() != link_.generation()) {
-        lane.unbind();  // the session ends with the last lane that keeps it
-      }
+    if (!lane_.idle()) {
+      watch_lane(now_ns);
+    } else if (lane_.session != nullptr && lane_.generation() != link_.generation()) {
+      lane_.unbind();
     }
     take_up_again();
     submit_waiting(reattach, now_ns);
-  } while (copy_left_ != 0 && bell_wanted() && !announce());
+  } while (copy_left_ != 0 && announces && !announce());
 }
 
 void AsyncEngine::take_up_again() {
@@ -197,47 +265,47 @@ void AsyncEngine::take_up_again() {
   }
 }
 
-// Takes completions of a lane and notices a daemon that has gone or does not answer.
-void AsyncEngine::watch(Lane& lane, std::uint64_t now_ns) noexcept {
-  const std::uint64_t copied_before = lane.counters.copied_bytes();
-  const bool is_whole = driver_.collect(lane, copy_left_);
-  spend(lane.counters.copied_bytes() - copied_before);
+// Takes completions and notices a daemon that has gone or does not answer.
+void AsyncEngine::watch_lane(std::uint64_t now_ns) noexcept {
+  const std::uint64_t copied_before = lane_.counters.copied_bytes();
+  const bool is_whole = driver_.collect(lane_, copy_left_);
+  spend(lane_.counters.copied_bytes() - copied_before);
   if (!is_whole) {
-    lane.session->shut_down();
-    return end_lane(lane, Status::io_error);
+    lane_.session->shut_down();
+    return end_lane(Status::io_error);
   }
-  if (lane.idle()) return;
-  if (copy_left_ == 0 && lane.ring->has_completion()) return;  // the next worker takes it
+  if (lane_.idle()) return;
+  if (copy_left_ == 0 && lane_.ring->has_completion()) return;  // the next worker takes it
   const bool doubtful =
-      lane.generation() != link_.generation() || lane.session->words().usable() != Status::ok;
+      lane_.generation() != link_.generation() || lane_.session->words().usable() != Status::ok;
   if (doubtful || now_ns - last_look_ns_ >= kHangUpLookNs) {
     last_look_ns_ = now_ns;
     // Descriptors that the process has closed, and whose numbers are other files, never hang up.
-    const bool has_ended = lane.session->hung_up() || lane.session->closed_by_daemon();
-    if (has_ended) return end_hung_up(lane, now_ns);
+    const bool has_ended = lane_.session->hung_up() || lane_.session->closed_by_daemon();
+    if (has_ended) return end_hung_up(now_ns);
   }
-  if (now_ns < driver_.overdue_ns(lane, now_ns)) return;
-  lane.session->shut_down();
-  end_lane(lane, Status::timeout);
+  if (now_ns < driver_.overdue_ns(lane_, now_ns)) return;
+  lane_.session->shut_down();
+  end_lane(Status::timeout);
 }
 
-void AsyncEngine::end_hung_up(Lane& lane, std::uint64_t now_ns) noexcept {
+void AsyncEngine::end_hung_up(std::uint64_t now_ns) noexcept {
   // What was completed before the end still counts.
-  (void)driver_.collect(lane);
-  const bool poisoned = lane.session->words().state() == ipc::SessionState::poisoned;
-  link_.lost(lane.generation());
-  if (!lane.session->fenced()) {
-    const bool is_late = now_ns - lane.session->hung_up_ns() >= Session::kFenceWaitNs;
-    if (!is_late || !driver_.take_back_all(lane)) return;  // looks again soon
+  (void)driver_.collect(lane_);
+  const bool poisoned = lane_.session->words().state() == ipc::SessionState::poisoned;
+  link_.lost(lane_.generation());
+  if (!lane_.session->fenced()) {
+    const bool is_late = now_ns - lane_.session->hung_up_ns() >= Session::kFenceWaitNs;
+    if (!is_late || !driver_.take_back_all(lane_)) return;  // looks again soon
   }
-  driver_.give_up(lane, poisoned ? Status::poisoned : Status::unreachable);
+  driver_.give_up(lane_, poisoned ? Status::poisoned : Status::unreachable);
 }
 
 // The daemon is alive and of no use. What can not be made safe stays in flight until it hangs
 // up.
-void AsyncEngine::end_lane(Lane& lane, Status reason) noexcept {
-  link_.lost(lane.generation());
-  if (driver_.take_back_all(lane)) driver_.give_up(lane, reason);
+void AsyncEngine::end_lane(Status reason) noexcept {
+  link_.lost(lane_.generation());
+  if (driver_.take_back_all(lane_)) driver_.give_up(lane_, reason);
 }
 
 void AsyncEngine::submit_waiting(bool reattach, std::uint64_t now_ns) {
@@ -264,24 +332,21 @@ void AsyncEngine::submit_waiting(bool reattach, std::uint64_t now_ns) {
 bool AsyncEngine::push(AsyncBatch& batch) {
   const std::shared_ptr<Session> session = link_.session();
   const ErrorScope scope(batch.text);
-  for (std::uint32_t tried = 0; tried < pool_.async_count() && session != nullptr; ++tried) {
-    Lane& lane = pool_.async_lane(next_lane_++ % pool_.async_count());
-    if (lane.generation() != session->generation()) {
-      if (!lane.idle()) continue;  // still waits for the end of an old session
-      lane.bind(session);
-    }
-    bool pushed = false;
-    while (copy_left_ != 0) {
-      const std::uint64_t copied_before = lane.counters.copied_bytes();
-      const LaneDriver::Push push = driver_.push_next(lane, batch);
-      spend(lane.counters.copied_bytes() - copied_before);
-      if (push != LaneDriver::Push::pushed) break;
-      pushed = true;
-    }
-    // A daemon that has gone is noticed by its hang-up.
-    if (pushed) (void)session->ring();
-    if (batch.all_submitted()) return true;
+  if (session == nullptr) return batch.all_submitted();
+  if (lane_.generation() != session->generation()) {
+    if (!lane_.idle()) return batch.all_submitted();  // still waits for the end of an old session
+    lane_.bind(session);
   }
+  bool pushed = false;
+  while (copy_left_ != 0) {
+    const std::uint64_t copied_before = lane_.counters.copied_bytes();
+    const LaneDriver::Push push = driver_.push_next(lane_, batch);
+    spend(lane_.counters.copied_bytes() - copied_before);
+    if (push != LaneDriver::Push::pushed) break;
+    pushed = true;
+  }
+  // A daemon that has gone is noticed by its hang-up.
+  if (pushed) (void)session->ring();
   return batch.all_submitted();
 }
 
@@ -295,12 +360,12 @@ void AsyncEngine::time_out_waiting(std::uint64_t now_ns) {
   waiting_.erase(std::remove_if(waiting_.begin(), waiting_.end(), expired), waiting_.end());
 }
 
-void AsyncEngine::deliver(CompletionQueue* caller) {
+void AsyncEngine::deliver(BatchOwner* caller) {
   while (news_ != nullptr) {
     AsyncBatch& batch = news_->batch();
     news_ = news_->publish();
-    batch.queue->pages_ended(batch);
-    if (batch.queue != caller) batch.queue->signal();
+    batch.owner->pages_ended(batch);
+    if (batch.owner != caller) tell(*batch.owner);
   }
   while (finished_.first != nullptr) {
     std::unique_ptr<AsyncBatch> batch(static_cast<AsyncBatch*>(finished_.first));
@@ -309,42 +374,36 @@ void AsyncEngine::deliver(CompletionQueue* caller) {
     if (batch->outcome != Status::ok && batch->text.wanted()) {
       batch->text.set(status_text(batch->outcome).data());  // a literal, which ends in 0
     }
-    CompletionQueue* const queue = batch->queue;
-    queue->remove_pending(*batch);
-    queue->hand_over(std::move(batch));
-    if (queue != caller) queue->signal();
+    BatchOwner* const owner = batch->owner;
+    owner->hand_over(std::move(batch));
+    if (owner != caller) tell(*owner);
   }
 }
 
+void AsyncEngine::tell(BatchOwner& owner) noexcept {
+  owner.signal();
+  wake_sleepers(owner);
+}
+
 bool AsyncEngine::announce() noexcept {
-  bool quiet = true;
-  for (std::uint32_t i = 0; i < pool_.async_count(); ++i) {
-    Lane& lane = pool_.async_lane(i);
-    if (lane.idle() || lane.ring->broken()) continue;
-    quiet = lane.ring->announce_sleep(ipc::ClientWait::bell) && quiet;
-  }
-  return quiet;
+  if (lane_.idle() || lane_.ring->broken()) return true;
+  return lane_.ring->announce_sleep(ipc::ClientWait::bell);
 }
 
 std::uint64_t AsyncEngine::next_look_ns() noexcept {
   std::uint64_t next_ns = ipc::kNoDeadlineNs;
-  for (std::uint32_t i = 0; i < pool_.async_count(); ++i) {
-    Lane& lane = pool_.async_lane(i);
-    // A session that was given up: nobody's descriptor may tell of its end. The times of what is in
-    // flight there may have passed, and would make the timer readable for as long as it lasts.
-    const bool leaving = !lane.idle() && lane.generation() != link_.generation();
-    if (leaving) next_ns = std::min(next_ns, ipc::monotonic_now_ns() + kWaitingLookNs);
-    for (std::uint32_t sequence = lane.head; !leaving && sequence != lane.tail; ++sequence) {
-      const InFlight& entry = lane.entry(sequence);
-      if (entry.run != nullptr) next_ns = std::min(next_ns, entry.give_up_ns);
-    }
-    // The answer for staging memory rings no bell.
-    if (lane.staging_request && !waiting_.empty()) {
-      next_ns = std::min(next_ns, ipc::monotonic_now_ns() + kStagingLookNs);
-    }
+  // A session that was given up: nobody's descriptor may tell of its end. The times of what is in
+  // flight there may have passed, and would make the timer readable for as long as it lasts.
+  const bool leaving = !lane_.idle() && lane_.generation() != link_.generation();
+  if (leaving) next_ns = std::min(next_ns, ipc::monotonic_now_ns() + kWaitingLookNs);
+  for (std::uint32_t sequence = lane_.head; !leaving && sequence != lane_.tail; ++sequence) {
+    const InFlight& entry = lane_.entry(sequence);
+    if (entry.run != nullptr) next_ns = std::min(next_ns, entry.give_up_ns);
   }
-  if (!waiting_.empty()) next_ns = std::min(next_ns, ipc::monotonic_now_ns() + kWaitingLookNs);
-  return next_ns;
+  if (waiting_.empty()) return next_ns;
+  // The answer for staging memory rings no bell.
+  const std::uint64_t pause_ns = lane_.staging_request ? kStagingLookNs : kWaitingLookNs;
+  return std::min(next_ns, ipc::monotonic_now_ns() + pause_ns);
 }
 
 void AsyncEngine::after_fork_child() noexcept {
@@ -352,10 +411,11 @@ void AsyncEngine::after_fork_child() noexcept {
   new (&waiting_) std::deque<AsyncBatch*>;
   new (&arrived_) std::deque<AsyncBatch*>;
   is_working_ = has_visitor_ = has_more_ = false;  // a thread of the parent may have been at it
+  sleepers_ = watcher_ = nullptr;
   finished_ = FinishedRuns{};
   news_ = nullptr;
   cancelled_ = nullptr;
-  for (CompletionQueue* queue : queues_) queue->after_fork_child();
+  for (BatchOwner* owner : owners_) owner->after_fork_child();
 }
 
 }  // namespace simm::detail

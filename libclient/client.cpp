@@ -152,7 +152,7 @@ Expected<Client> Client::connect(const ClientOptions& wanted) {
 Client::Client(std::shared_ptr<detail::Core> core, const ClientOptions& options)
     : core_(std::move(core)),
       options_(options),
-      queue_(std::make_unique<detail::CompletionQueue>(core_->engine())) {}
+      queue_(std::make_unique<detail::CompletionQueue>(core_->engines().choose())) {}
 Client::Client(Client&& other) noexcept = default;
 Client& Client::operator=(Client&& other) noexcept {
   // Member by member would close our core before our queue has drained.
@@ -374,7 +374,7 @@ Expected<std::uint64_t> Client::start(std::uint8_t opcode, const detail::PageLis
       batch->ends = std::make_shared<detail::PageEnds>(*batch, report.on_page, report.user_data,
                                                        pages.size());
     }
-    batch->queue = queue_.get();
+    batch->owner = queue_.get();
     batch->callback = std::move(callback);
     batch->completed.ticket = queue_->begin();
     const std::uint64_t ticket = batch->completed.ticket;
@@ -382,7 +382,7 @@ Expected<std::uint64_t> Client::start(std::uint8_t opcode, const detail::PageLis
       return Error{Status::out_of_memory, std::to_string(kPendingBatchesMax) +
                                               " batches are pending: drain() or poll() first"};
     }
-    core_->engine().start(std::move(batch), options_.reattach);
+    queue_->start(std::move(batch), options_.reattach);
     return ticket;
   });
 }

@@ -1,12 +1,10 @@
 #include "libclient/completion_queue.h"
 
-#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 
 #include <algorithm>
-#include <climits>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -17,7 +15,8 @@
 namespace simm::detail {
 namespace {
 
-constexpr std::uint64_t kNapNs = 5'000'000;  // where no descriptor can be made
+// How long the end of a queue sleeps: a batch whose pages are being told tells nobody of its end.
+constexpr std::uint64_t kNapNs = 5'000'000;
 
 void add_to(int epoll, int fd, std::uint32_t events) noexcept {
   epoll_event event{};
@@ -46,7 +45,7 @@ void remove_session(const ipc::UniqueFd& epoll, Session& session) noexcept {
 }  // namespace
 
 CompletionQueue::CompletionQueue(AsyncEngine& engine) : engine_(engine) {
-  engine_.add_queue(this);
+  engine_.add_owner(this);
 }
 
 CompletionQueue::~CompletionQueue() {
@@ -57,10 +56,13 @@ CompletionQueue::~CompletionQueue() {
       pending_.fetch_sub(drop_done(), std::memory_order_acq_rel);
       settle();
     }
-    if (pending() != 0) sleep_until_something(ipc::monotonic_now_ns() + kNapNs, false);
+    if (pending() != 0) engine_.sleep(*this, 1, ipc::monotonic_now_ns() + kNapNs, false);
   }
-  engine_.remove_queue(this);
-  if (is_given_out_) engine_.leave_bell();
+  engine_.remove_owner(this);
+  if (is_given_out_) {
+    const std::lock_guard lock(engine_.mutex());
+    engine_.leave_bell();
+  }
   closed_->store(true, std::memory_order_relaxed);
 }
 
@@ -120,7 +122,8 @@ public:
     while (*place != nullptr && *place != &batch_) place = &(*place)->next_pending;
     if (*place == nullptr) return;
     *place = batch_.next_pending;
-    queue_.hand_over(std::unique_ptr<AsyncBatch>(&batch_));
+    queue_.list_done(std::unique_ptr<AsyncBatch>(&batch_));
+    queue_.engine_.wake_sleepers(queue_);
   }
   Telling(const Telling&) = delete;
   Telling& operator=(const Telling&) = delete;
@@ -267,7 +270,7 @@ void CompletionQueue::wait(std::uint32_t timeout_ms, WaitMode mode, bool reattac
     }
     const std::uint64_t now_ns = ipc::monotonic_now_ns();
     if (now_ns >= spin.until_ns()) return;
-    if (!spin.goes_on(now_ns)) sleep_until_something(spin.until_ns(), reattach);
+    if (!spin.goes_on(now_ns)) engine_.sleep(*this, 1, spin.until_ns(), reattach);
   }
 }
 
@@ -276,7 +279,6 @@ std::size_t CompletionQueue::wait_at_least(std::size_t count, std::uint32_t time
                                            WaitMode mode, bool reattach) {
   const std::shared_ptr<std::atomic<bool>> closed = closed_;
   Spin spin(*this, timeout_ms, mode);
-  Waiter waiter;
   std::size_t called = 0;
   for (;;) {
     engine_.advance(this, reattach, Look::lanes);
@@ -293,78 +295,13 @@ std::size_t CompletionQueue::wait_at_least(std::size_t count, std::uint32_t time
     }
     const std::uint64_t now_ns = ipc::monotonic_now_ns();
     if (now_ns >= spin.until_ns()) return ready;
-    waiter.wanted = count - called;
-    if (!spin.goes_on(now_ns)) sleep_until_enough(waiter, spin.until_ns(), reattach);
+    if (!spin.goes_on(now_ns)) engine_.sleep(*this, count - called, spin.until_ns(), reattach);
   }
 }
 
 bool CompletionQueue::has_enough(std::size_t wanted) const noexcept {
   return first_untold_ != nullptr || !with_callback_.empty() ||
-         without_callback_.size() >= wanted || pending() == without_callback_.size() ||
-         engine_.has_more();
-}
-
-void CompletionQueue::tell_waiters() noexcept {
-  for (Waiter* waiter = waiters_; waiter != nullptr; waiter = waiter->next) {
-    if (waiter->is_told || !has_enough(waiter->wanted) || !waiter->event) continue;
-    waiter->is_told = ::eventfd_write(waiter->event.get(), 1) == 0;
-  }
-}
-
-void CompletionQueue::sleep_until_enough(Waiter& waiter, std::uint64_t until_ns,
-                                         bool reattach) noexcept {
-  if (!waiter.event) waiter.event = ipc::UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  bool can_sleep = waiter.event.valid();
-  {
-    const std::lock_guard lock(engine_.mutex());
-    if (has_enough(waiter.wanted)) return;
-    can_sleep = can_sleep && make_sources();
-    waiter.next = std::exchange(waiters_, &waiter);
-    engine_.want_bell();
-  }
-  engine_.advance(this, reattach);  // the daemon rings from now on; what is done has told `waiter`
-  const std::uint64_t now_ns = ipc::monotonic_now_ns();
-  if (!can_sleep) until_ns = std::min(until_ns, now_ns + kNapNs);
-  const std::uint64_t left_ms = until_ns > now_ns ? (until_ns - now_ns) / kNsPerMs + 1 : 0;
-  pollfd entries[] = {{sources_.get(), POLLIN, 0}, {waiter.event.get(), POLLIN, 0}};
-  (void)::poll(entries, can_sleep ? 2 : 0,
-               static_cast<int>(std::min<std::uint64_t>(left_ms, INT_MAX)));
-  const std::lock_guard lock(engine_.mutex());
-  engine_.leave_bell();
-  Waiter** place = &waiters_;
-  while (*place != &waiter) place = &(*place)->next;
-  *place = waiter.next;
-  if (!std::exchange(waiter.is_told, false)) return;
-  eventfd_t ignored = 0;
-  (void)::eventfd_read(waiter.event.get(), &ignored);
-}
-
-bool CompletionQueue::make_sources() noexcept {
-  if (sources_) return true;
-  if (!epoll_ && !make_fds()) return false;
-  sources_ = ipc::UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
-  if (!sources_) return false;
-  add_to(sources_.get(), timer_.get(), EPOLLIN);
-  if (const std::shared_ptr<Session> session = watched_.lock()) add_session(sources_, *session);
-  return true;
-}
-
-void CompletionQueue::sleep_until_something(std::uint64_t until_ns, bool reattach) noexcept {
-  {
-    const std::lock_guard lock(engine_.mutex());
-    if (pending() == 0 || anything_done()) return;
-    if (!epoll_) (void)make_fds();  // without it the sleep is short
-    ++sleepers_;
-    wants_watch_ = true;
-    engine_.want_bell();
-    settle();
-  }
-  engine_.advance(nullptr, reattach);  // the daemon rings from now on; what is done is signalled
-  sleep(until_ns);
-  const std::lock_guard lock(engine_.mutex());
-  engine_.leave_bell();
-  --sleepers_;
-  settle();
+         without_callback_.size() >= wanted || pending() == without_callback_.size();
 }
 
 bool CompletionQueue::has_completed(std::uint64_t ticket, bool reattach) {
@@ -376,14 +313,6 @@ bool CompletionQueue::has_completed(std::uint64_t ticket, bool reattach) {
   if (over != nullptr) return true;
   return std::any_of(with_callback_.begin(), with_callback_.end(), is_it) ||
          std::any_of(without_callback_.begin(), without_callback_.end(), is_it);
-}
-
-void CompletionQueue::sleep(std::uint64_t until_ns) noexcept {
-  const std::uint64_t now_ns = ipc::monotonic_now_ns();
-  if (!epoll_) until_ns = std::min(until_ns, now_ns + kNapNs);
-  const std::uint64_t left_ms = until_ns > now_ns ? (until_ns - now_ns) / kNsPerMs + 1 : 0;
-  pollfd entry{epoll_.get(), POLLIN, 0};
-  (void)::poll(&entry, epoll_ ? 1 : 0, static_cast<int>(std::min<std::uint64_t>(left_ms, INT_MAX)));
 }
 
 int CompletionQueue::fd() {
@@ -416,6 +345,7 @@ bool CompletionQueue::make_fds() {
 }
 
 void CompletionQueue::add_pending(AsyncBatch& batch) noexcept {
+  want_watch();
   AsyncBatch*& first = unfinished_[batch.completed.ticket % kBuckets];
   batch.next_pending = std::exchange(first, &batch);
 }
@@ -433,6 +363,11 @@ AsyncBatch* CompletionQueue::find_pending(std::uint64_t ticket) const noexcept {
 }
 
 void CompletionQueue::hand_over(std::unique_ptr<AsyncBatch> batch) {
+  remove_pending(*batch);
+  list_done(std::move(batch));
+}
+
+void CompletionQueue::list_done(std::unique_ptr<AsyncBatch> batch) {
   if (batch->ends != nullptr && (batch->is_telling || batch->ends->has_untold())) {
     batch->next_pending = std::exchange(over_, batch.get());
     (void)batch.release();
@@ -442,28 +377,24 @@ void CompletionQueue::hand_over(std::unique_ptr<AsyncBatch> batch) {
 }
 
 void CompletionQueue::signal() noexcept {
-  if (!event_ || signalled_ || !has_listener()) return;
+  if (!event_ || signalled_) return;
   signalled_ = ::eventfd_write(event_.get(), 1) == 0;
 }
 
 void CompletionQueue::settle() noexcept {
-  tell_waiters();
-  const bool is_news = anything_done() || (pending() != 0 && engine_.has_more());
-  // Nothing will wake those any more who slept while another thread took the last batch.
-  const bool is_over = pending() == 0 && sleepers_ != 0;
-  if (has_listener() && (is_news || is_over)) return signal();
+  engine_.wake_sleepers(*this);
+  if (anything_done() || (pending() != 0 && engine_.has_more())) return signal();
   if (!signalled_) return;
   eventfd_t ignored = 0;
   (void)::eventfd_read(event_.get(), &ignored);
   signalled_ = false;
 }
 
-void CompletionQueue::after_step(const std::shared_ptr<Session>& session,
+void CompletionQueue::after_turn(const std::shared_ptr<Session>& session,
                                  std::uint64_t next_look_ns, bool has_more) noexcept {
   if (wants_watch_) watch_session(session, next_look_ns);
   wants_watch_ = false;
   if (has_more && pending() != 0) signal();
-  tell_waiters();
 }
 
 void CompletionQueue::watch_session(const std::shared_ptr<Session>& session,
@@ -474,11 +405,9 @@ void CompletionQueue::watch_session(const std::shared_ptr<Session>& session,
     // The ends of a session's sockets stay readable. Those of one that nobody keeps are closed.
     if (const std::shared_ptr<Session> old = watched_.lock()) {
       remove_session(epoll_, *old);
-      remove_session(sources_, *old);
     }
     if (session != nullptr) {
       add_session(epoll_, *session);
-      add_session(sources_, *session);
     }
     watched_ = session;
     watched_generation_ = generation;
@@ -504,8 +433,6 @@ void CompletionQueue::after_fork_child() noexcept {
   epoll_.reset();
   event_.reset();
   timer_.reset();
-  sources_.reset();
-  waiters_ = nullptr;
   new (&with_callback_) std::deque<std::unique_ptr<AsyncBatch>>;
   new (&without_callback_) std::deque<std::unique_ptr<AsyncBatch>>;
   first_untold_ = last_untold_ = over_ = nullptr;
@@ -516,7 +443,6 @@ void CompletionQueue::after_fork_child() noexcept {
   watched_generation_ = 0;
   watched_.reset();
   timer_ns_ = 0;
-  sleepers_ = 0;
 }
 
 }  // namespace simm::detail

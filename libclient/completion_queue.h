@@ -4,8 +4,8 @@
 // The descriptor is an epoll instance over: an eventfd (something is done), the session's bell
 // (something may be done), its attach socket (the daemon has gone) and a timer (the next deadline).
 // The sockets leave the set when the session is given up, as they stay readable from then on.
-// Made at the first completion_fd(), or when a wait() has to sleep: until then the daemon is not
-// asked to ring. Owned by its Client. Thread: any; the lists under the engine's mutex.
+// Made at the first completion_fd(): until then the daemon is not asked to ring. A wait() sleeps
+// in the engine. Owned by its Client. Thread: any; the lists under the engine's mutex.
 #pragma once
 
 #include <array>
@@ -14,6 +14,7 @@
 #include <deque>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "ipc/fd.h"
 #include "ipc/spin_budget.h"
@@ -22,16 +23,19 @@
 
 namespace simm::detail {
 
-class CompletionQueue {
+class CompletionQueue final : public BatchOwner {
 public:
   explicit CompletionQueue(AsyncEngine& engine);
   // Waits until nothing is pending; callbacks are not called.
-  ~CompletionQueue();
+  ~CompletionQueue() override;
   CompletionQueue(const CompletionQueue&) = delete;
   CompletionQueue& operator=(const CompletionQueue&) = delete;
 
   // A ticket for a new batch, which is then pending; 0 when there are too many.
   [[nodiscard]] std::uint64_t begin() noexcept;
+  void start(std::unique_ptr<AsyncBatch> batch, bool reattach) {
+    engine_.start(std::move(batch), reattach);
+  }
   std::size_t poll(bool reattach);
   std::size_t drain(std::span<Completed> out, bool reattach);
   void wait(std::uint32_t timeout_ms, WaitMode mode, bool reattach);
@@ -48,34 +52,27 @@ public:
   }
 
   // ---- the engine's, under its mutex ----
-  void add_pending(AsyncBatch& batch) noexcept;
-  void remove_pending(const AsyncBatch& batch) noexcept;
-  [[nodiscard]] AsyncBatch* find_pending(std::uint64_t ticket) const noexcept;
-  void hand_over(std::unique_ptr<AsyncBatch> batch);
-  void pages_ended(AsyncBatch& batch) noexcept;  // some were published
-  void signal() noexcept;
-  // The descriptors follow the session and the next time to look, once the step is over.
-  void want_watch() noexcept { wants_watch_ = true; }
-  void after_step(const std::shared_ptr<Session>& session, std::uint64_t next_look_ns,
-                  bool has_more) noexcept;
-  void after_fork_child() noexcept;
+  void add_pending(AsyncBatch& batch) noexcept override;
+  // The descriptors follow the session and the next time to look, once the turn is over.
+  void want_watch() noexcept override { wants_watch_ = true; }
+  [[nodiscard]] AsyncBatch* find_pending(std::uint64_t ticket) const noexcept override;
+  void pages_ended(AsyncBatch& batch) noexcept override;
+  void hand_over(std::unique_ptr<AsyncBatch> batch) override;
+  void signal() noexcept override;
+  [[nodiscard]] bool has_enough(std::size_t wanted) const noexcept override;
+  void after_turn(const std::shared_ptr<Session>& session, std::uint64_t next_look_ns,
+                  bool has_more) noexcept override;
+  void after_fork_child() noexcept override;
 
 private:
   class Spin;
   struct Round;
   class Telling;
-  // A thread in wait_at_least() that sleeps. On its stack, and in the list for the time of a sleep.
-  struct Waiter {
-    std::size_t wanted = 0;
-    ipc::UniqueFd event;
-    bool is_told = false;
-    Waiter* next = nullptr;
-  };
 
   void watch_session(const std::shared_ptr<Session>& session, std::uint64_t next_look_ns) noexcept;
   bool make_fds();
-  // Somebody sleeps on the eventfd, or may.
-  [[nodiscard]] bool has_listener() const noexcept { return is_given_out_ || sleepers_ != 0; }
+  void remove_pending(const AsyncBatch& batch) noexcept;
+  void list_done(std::unique_ptr<AsyncBatch> batch);
   // Tells the pages that have ended, then calls the callbacks of the batches that are done: how
   // many.
   std::size_t call_back();
@@ -87,12 +84,6 @@ private:
   [[nodiscard]] bool anything_done() const noexcept {
     return first_untold_ != nullptr || !with_callback_.empty() || !without_callback_.empty();
   }
-  void sleep(std::uint64_t until_ns) noexcept;
-  void sleep_until_something(std::uint64_t until_ns, bool reattach) noexcept;
-  bool make_sources() noexcept;
-  [[nodiscard]] bool has_enough(std::size_t wanted) const noexcept;
-  void tell_waiters() noexcept;
-  void sleep_until_enough(Waiter& waiter, std::uint64_t until_ns, bool reattach) noexcept;
 
   AsyncEngine& engine_;
   std::atomic<std::size_t> pending_{0};
@@ -111,13 +102,10 @@ private:
   ipc::UniqueFd epoll_;
   ipc::UniqueFd event_;
   ipc::UniqueFd timer_;
-  ipc::UniqueFd sources_;  // the set of epoll_ without event_: for those whom one batch is no news
-  Waiter* waiters_ = nullptr;
   bool signalled_ = false;
   bool wants_watch_ = false;
   bool is_given_out_ = false;             // completion_fd() was called
   ipc::SpinBudget spin_budget_;           // of waits that are adaptive
-  std::uint32_t sleepers_ = 0;            // threads in wait()
   std::uint64_t timer_ns_ = 0;            // what it is armed for
   std::uint32_t watched_generation_ = 0;  // of the session whose descriptors are in the set
   std::weak_ptr<Session> watched_;

@@ -95,7 +95,7 @@ Core::Core(std::string socket_path, std::string manager_address)
       regions_(*this),
       staging_(link_),
       driver_(regions_, staging_),
-      engine_(link_, pool_, driver_) {}
+      engines_(link_, driver_) {}
 
 Expected<std::shared_ptr<Core>> Core::open(Core& core, const ClientOptions& options) {
   if (Outcome acquired = core.acquire(options); !acquired) return std::move(acquired).error();
@@ -110,6 +110,7 @@ Outcome Core::acquire(const ClientOptions& options) {
   if (users_ == 0) {
     options_ = options;
     pool_.configure(options.lanes, options.async_lanes, static_cast<ipc::WaitMode>(options.wait));
+    engines_.configure(pool_);
     driver_.set_staging_bytes(options.staging_bytes);
     staging_.set_answer_ms(options.connect_timeout_ms);
     if (Outcome opened = link_.open(options_, options.connect_timeout_ms); !opened) return opened;
@@ -191,7 +192,7 @@ Outcome Core::deregister(RegionRecord& record) {
   record.close();
   constexpr std::uint64_t kStepNs = 1'000'000;
   while (!record.wait_unused(ipc::monotonic_now_ns() + kStepNs)) {
-    engine_.advance(nullptr, false);  // asynchronous batches have nobody else who is sure to come
+    engines_.advance();  // asynchronous batches have nobody else who is sure to come
   }
   regions_.unlist(record);
   const ipc::RegionHandle handle = record.take_handle(link_.generation());
@@ -285,7 +286,7 @@ void Core::before_fork() noexcept {
   }
   // Most cores of a long life are closed; holding the locks of those too could be very many.
   if (users_ == 0) return open_mutex_.release();
-  engine_.mutex().hold_for_fork();
+  engines_.before_fork();
   regions_.before_fork();
   namespace_mutex_.hold_for_fork();
   link_.before_fork();
@@ -295,17 +296,16 @@ void Core::after_fork_parent() noexcept {
   link_.after_fork_parent();
   namespace_mutex_.release();
   regions_.after_fork_parent();
-  engine_.mutex().release();
+  engines_.after_fork_parent();
   open_mutex_.release();
 }
 
 void Core::after_fork_child() noexcept {
   pool_.after_fork_child();
-  engine_.after_fork_child();
   link_.after_fork_child();
   regions_.after_fork_child();
   namespace_mutex_.release_in_child();
-  engine_.mutex().release_in_child();
+  engines_.after_fork_child();
   open_mutex_.release_in_child();
 }
 

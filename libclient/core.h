@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "libclient/async_engine.h"
+#include "libclient/async_engines.h"
 #include "libclient/fork_mutex.h"
 #include "libclient/lane_driver.h"
 #include "libclient/lane_pool.h"
@@ -38,7 +38,7 @@ public:
                  std::uint64_t floor_bytes_per_s) noexcept;
   // Carries a prepared run out and returns its outcome.
   Status carry_out(BatchRun& run, bool reattach) noexcept;
-  [[nodiscard]] AsyncEngine& engine() noexcept { return engine_; }
+  [[nodiscard]] AsyncEngines& engines() noexcept { return engines_; }
 
   // ---- control ----
   static Expected<Region> add_region(const std::shared_ptr<Core>& core, RegionMemory memory);
@@ -71,7 +71,7 @@ private:
   LanePool pool_;
   StagingMaker staging_;
   LaneDriver driver_;
-  AsyncEngine engine_;
+  AsyncEngines engines_;
 
   ForkMutex open_mutex_;  // fork() does not wait for it while Link::opening()
   std::atomic<std::uint32_t> users_{0};
