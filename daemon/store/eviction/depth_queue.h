@@ -31,6 +31,10 @@ public:
   static std::uint8_t step_of(std::uint32_t depth) noexcept;
 
   [[nodiscard]] std::uint32_t front() const noexcept { return list_.front(); }
+  // The deepest of the newest span; kNone: all of that span have left.
+  [[nodiscard]] std::uint32_t newest(const Table<Group>& groups) const noexcept {
+    return older_ == kNone ? list_.front() : list_.next(groups, older_);
+  }
   // The group behind `number`, kNone at the end.
   [[nodiscard]] std::uint32_t next(const Table<Group>& groups,
                                    std::uint32_t number) const noexcept {

@@ -10,8 +10,13 @@ namespace simm::store {
 
 bool EvictionPolicy::count_use(std::uint32_t number, base::TimeNs now_ns) noexcept {
   Group& g = groups_[number];
-  const bool counts = g.uses == 0 || now_ns - g.used_ns >= kSameUseNs;
-  if (counts && g.uses < std::numeric_limits<std::uint8_t>::max()) ++g.uses;
+  const auto tick = static_cast<std::uint8_t>(now_ns / kTickNs);
+  const bool counts = g.uses == 0 || now_ns - g.used_ns >= kSameUseNs ||
+                      static_cast<std::uint8_t>(tick - g.counted_tick) >= kSameUseNs / kTickNs;
+  if (counts) {
+    if (g.uses < std::numeric_limits<std::uint8_t>::max()) ++g.uses;
+    g.counted_tick = tick;
+  }
   g.used_ns = now_ns;
   return counts;
 }

@@ -29,6 +29,8 @@ public:
 
   // The members of a group one after the other are one use, and so are a put and a get behind it.
   static constexpr base::TimeNs kSameUseNs = base::kNsPerSecond;
+  // Of Group::counted_tick, a byte: it comes round after more than twice kSameUseNs.
+  static constexpr base::TimeNs kTickNs = kSameUseNs / 100;
 
   virtual ~EvictionPolicy() = default;
   EvictionPolicy(const EvictionPolicy&) = delete;

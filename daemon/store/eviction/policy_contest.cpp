@@ -12,9 +12,10 @@ namespace {
 // simulated caches.
 constexpr float kFading = 1 - 1.0f / 8192;
 // One leads when it has so many hits more, and more than chance makes of those that only one of
-// the two had: three standard deviations.
+// the two had: two standard deviations for age, which is the safe choice, and three for worth.
 constexpr float kLeadMin = 24;
-constexpr float kDeviations = 3;
+constexpr float kDeviationsOfAge = 2;
+constexpr float kDeviationsOfWorth = 3;
 
 }  // namespace
 
@@ -43,9 +44,8 @@ void PolicyContest::judge(bool hit_by_age, bool hit_by_worth) noexcept {
   if (hit_by_age == hit_by_worth) return;
   lead_ += hit_by_age ? 1.0f : -1.0f;
   differing_ += 1;
-  if (lead_ * lead_ <= std::max(kLeadMin * kLeadMin, kDeviations * kDeviations * differing_)) {
-    return;
-  }
+  const float deviations = lead_ > 0 ? kDeviationsOfAge : kDeviationsOfWorth;
+  if (lead_ * lead_ <= std::max(kLeadMin * kLeadMin, deviations * deviations * differing_)) return;
   prefers_age_ = lead_ > 0;
 }
 
@@ -123,14 +123,17 @@ void PolicyContest::evict_by_age() noexcept {
 void PolicyContest::evict_by_worth(const ReuseModel& model, base::TimeNs now_ns) noexcept {
   std::uint32_t cheapest = kNone;
   float least = 0;
-  for (std::uint32_t c = 0; c < ReuseModel::kClasses; ++c) {
-    const std::uint32_t front = by_worth_[c].front();
-    if (front == kNone) continue;
-    const base::TimeNs used_ns = names_[front].used_ns;
-    const float worth = model.worth(c, now_ns > used_ns ? now_ns - used_ns : 0);
-    if (cheapest != kNone && worth >= least) continue;
-    cheapest = front;
+  const auto offer = [&](std::uint32_t name, std::uint32_t group_class) {
+    const base::TimeNs used_ns = names_[name].used_ns;
+    const float worth = model.worth(group_class, now_ns > used_ns ? now_ns - used_ns : 0);
+    if (cheapest != kNone && worth >= least) return;
+    cheapest = name;
     least = worth;
+  };
+  for (std::uint32_t c = 0; c < ReuseModel::kClasses; ++c) {
+    if (by_worth_[c].empty()) continue;
+    offer(by_worth_[c].front(), c);
+    if (ReuseModel::offers_newest(c)) offer(by_worth_[c].back(names_), c);
   }
   drop_by_worth(cheapest);
   release_unused(cheapest);

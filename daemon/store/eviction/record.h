@@ -94,7 +94,8 @@ struct alignas(64) Group {
   bool probed : 1;    // leased by nothing but probes: on the account's list of those
   bool pinned : 1;    // kept by somebody's wish, leased or not: on none
   std::uint8_t uses;  // the policy's: up to 255
-  std::uint8_t depth_step;  // of depth_queue.h, told by who made it; 0: unknown
+  std::uint8_t depth_step;    // of depth_queue.h, told by who made it; 0: unknown
+  std::uint8_t counted_tick;  // the policy's: low bits of when a use was last counted
 };
 static_assert(sizeof(Group) == 64);
 

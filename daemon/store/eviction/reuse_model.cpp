@@ -39,12 +39,25 @@ std::uint32_t ReuseModel::bucket_of(base::TimeNs age_ns) noexcept {
 }
 
 double ReuseModel::start_s(std::uint32_t bucket) noexcept {
-  const double units = std::ldexp(4 + bucket % 4, static_cast<int>(bucket / 4)) - 4;
-  return units / 4 * (static_cast<double>(kFirstBucketNs) / 1e9);
+  constexpr double kUnitS = static_cast<double>(kFirstBucketNs) / 4e9;
+  const std::uint64_t units = ((std::uint64_t{4} + bucket % 4) << (bucket / 4)) - 4;
+  return static_cast<double>(units) * kUnitS;
 }
 
 ReuseModel::ReuseModel(Memory& memory) noexcept : sets_(memory) {
   refresh();
+}
+
+void ReuseModel::Row::spend(base::TimeNs from_age_ns, base::TimeNs until_age_ns) noexcept {
+  const double until_s = static_cast<double>(until_age_ns) * 1e-9;
+  double at_s = static_cast<double>(from_age_ns) * 1e-9;
+  const std::uint32_t last = bucket_of(until_age_ns);
+  for (std::uint32_t b = bucket_of(from_age_ns); b < last; ++b) {
+    const double end_s = start_s(b + 1);
+    exposure_s[b] += static_cast<float>(end_s - at_s);
+    at_s = end_s;
+  }
+  exposure_s[last] += static_cast<float>(until_s - at_s);
 }
 
 void ReuseModel::count_exposure(Set& set, base::TimeNs now_ns) noexcept {
@@ -52,10 +65,7 @@ void ReuseModel::count_exposure(Set& set, base::TimeNs now_ns) noexcept {
     if (!w.taken) continue;
     const base::TimeNs since = std::max(set.counted_ns, w.used_ns);
     if (since >= now_ns) continue;
-    // All of it in the bucket of its middle: sweeps are shorter than the ages that matter.
-    const base::TimeNs middle_age = (since - w.used_ns) + (now_ns - since) / 2;
-    rows_[w.group_class].exposure_s[bucket_of(middle_age)] +=
-        static_cast<float>(now_ns - since) * 1e-9f;
+    rows_[w.group_class].spend(since - w.used_ns, now_ns - w.used_ns);
   }
   set.counted_ns = now_ns;
 }
@@ -109,7 +119,7 @@ void ReuseModel::fill_worth(const Rates& rates, std::array<float, kBuckets>& wor
   for (std::uint32_t b = kBuckets; b-- > 0;) {
     const double odds = rates[b] * width_s(b);
     const double uses = -std::expm1(-odds);
-    Stretch best{uses, uses / rates[b], std::exp(-odds)};
+    Stretch best{uses, uses / rates[b], 1 - uses};
     for (; count > 0; --count) {
       const Stretch& next = later[count - 1];
       if (best.uses * next.time_s > next.uses * best.time_s) break;

@@ -1,10 +1,11 @@
 // ReuseModel: how soon groups are used again, learned from the traffic, and what that makes a group
 // worth that has not been used for a while.
 //
-// What it learns: for groups with one, two, three and more uses, the rate of the next use by the
-// time since the last one (occurrences over exposure, as actuaries estimate mortality). It watches
-// a sample of all groups by hash (Waldspurger et al., "Efficient MRC construction with SHARDS",
-// 2015), those already evicted as well, so what it learns does not depend on what was kept.
+// What it learns: for groups with one use, two, three, from four, eight and sixteen on, the rate
+// of the next use by the time since the last one (occurrences over exposure, as actuaries
+// estimate mortality). It watches a sample of all groups by hash (Waldspurger et al., "Efficient
+// MRC construction with SHARDS", 2015), those already evicted as well, so what it learns does
+// not depend on what was kept.
 //
 // What it says: worth(uses, age) is the highest rate of uses per second of memory that keeping the
 // group for some time longer can give: Gittins' index ("Bandit processes and dynamic allocation
@@ -18,7 +19,9 @@
 // microseconds. Some 300 KiB, no allocation. Thread: the data agent of the store.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 
 #include "daemon/base/clock.h"
@@ -27,7 +30,7 @@ namespace simm::store {
 
 class ReuseModel {
 public:
-  static constexpr std::uint32_t kClasses = 4;   // one use, two, three, more
+  static constexpr std::uint32_t kClasses = 6;   // 1 use, 2, 3, 4 to 7, 8 to 15, more
   static constexpr std::uint32_t kBuckets = 80;  // ages: four to the octave, from 1/4 s on
 
   // The groups that it watches. Zeros are a valid state, so that what is not used costs no memory.
@@ -49,7 +52,8 @@ public:
   explicit ReuseModel(Memory& memory) noexcept;
 
   static std::uint32_t class_of(std::uint32_t uses) noexcept {
-    return uses == 0 ? 0 : uses < kClasses ? uses - 1 : kClasses - 1;
+    if (uses < 4) return uses == 0 ? 0 : uses - 1;
+    return std::min(static_cast<std::uint32_t>(std::bit_width(uses)), kClasses - 1);
   }
   // A use of the group with this hash; `uses` counts this one. `groups`: how many there are now.
   void note(std::uint64_t hash, std::uint32_t uses, std::uint32_t groups,
@@ -62,6 +66,14 @@ public:
     return worth_[group_class][bucket_of(age_ns)];
   }
 
+  // Whether the last that came of a class may leave before older ones. One that is waited for is
+  // worth more shortly before it is due than just after its use, and a loop longer than the store
+  // keeps a part that way. The most used do not: one worth of theirs stands for very different
+  // groups, and the youngest is the likeliest to be hot.
+  static constexpr bool offers_newest(std::uint32_t group_class) noexcept {
+    return group_class + 1 < kClasses;
+  }
+
   // The bucket of an age, and the age at which a bucket begins.
   static std::uint32_t bucket_of(base::TimeNs age_ns) noexcept;
   static double start_s(std::uint32_t bucket) noexcept;
@@ -72,6 +84,9 @@ private:
   struct Row {
     std::array<float, kBuckets> uses{};        // that ended an age in this bucket
     std::array<float, kBuckets> exposure_s{};  // time that groups spent in it
+
+    // A group was unused from the one age to the other.
+    void spend(base::TimeNs from_age_ns, base::TimeNs until_age_ns) noexcept;
   };
   using Rates = std::array<double, kBuckets>;
 

@@ -81,21 +81,39 @@ void ReusePolicy::dequeue(std::uint32_t number) noexcept {
 
 EvictionPolicy::Candidate ReusePolicy::candidate(std::uint32_t account,
                                                  base::TimeNs now_ns) const noexcept {
-  Candidate first;
   const Tenancy* const t = tenancies_[account];
-  if (t == nullptr) return first;
-  base::TimeNs oldest_ns = 0;
-  for (const DepthQueue& queue : t->queues) {
+  if (t == nullptr) return {};
+  return t->contest.prefers_age() ? oldest_of(*t, now_ns) : cheapest_of(*t, now_ns);
+}
+
+EvictionPolicy::Candidate ReusePolicy::oldest_of(const Tenancy& t,
+                                                 base::TimeNs now_ns) const noexcept {
+  std::uint32_t oldest = kNone;
+  for (const DepthQueue& queue : t.queues) {
     const std::uint32_t front = queue.front();
     if (front == kNone) continue;
-    const Group& g = groups_[front];
-    const float worth = worth_of(*t, g, now_ns);
-    const bool sooner = t->contest.prefers_age() ? g.used_ns < oldest_ns : worth < first.worth;
-    if (first.group != kNone && !sooner) continue;
-    first = {front, worth};
-    oldest_ns = g.used_ns;
+    if (oldest == kNone || groups_[front].used_ns < groups_[oldest].used_ns) oldest = front;
   }
-  return first;
+  if (oldest == kNone) return {};
+  return {oldest, worth_of(t, groups_[oldest], now_ns)};
+}
+
+EvictionPolicy::Candidate ReusePolicy::cheapest_of(const Tenancy& t,
+                                                   base::TimeNs now_ns) const noexcept {
+  Candidate cheapest;
+  const auto offer = [&](std::uint32_t number) {
+    const float worth = worth_of(t, groups_[number], now_ns);
+    if (cheapest.group == kNone || worth < cheapest.worth) cheapest = {number, worth};
+  };
+  for (std::uint32_t c = 0; c < ReuseModel::kClasses; ++c) {
+    const DepthQueue& queue = t.queues[c];
+    if (queue.front() == kNone) continue;
+    offer(queue.front());
+    if (!ReuseModel::offers_newest(c)) continue;
+    const std::uint32_t newest = queue.newest(groups_);
+    if (newest != kNone) offer(newest);
+  }
+  return cheapest;
 }
 
 bool ReusePolicy::may_replace(std::uint32_t group, std::uint32_t candidate, std::uint32_t times,

@@ -1,8 +1,9 @@
 // ReusePolicy: what is worth least by its account's ReuseModel goes first, or the least recently
-// used while its PolicyContest says that age does better. An account has a queue for each class of
-// the model, in the order of last use (of one time: of depth), and only the oldest of each class
-// are compared. A group that was evicted and comes back counts on from where it was: otherwise a
-// cache that is small for its traffic never finds out what is used again.
+// used while its PolicyContest says that age does better. An account has a queue for each class
+// of the model, in the order of last use (of one time: of depth). Only the oldest of each class
+// are compared, and the last that came. A group that was evicted and comes back counts on from
+// where it was: otherwise a cache that is small for its traffic never finds out what is used
+// again.
 //
 // Nothing is shared between accounts but the table of ghosts, of which each has its part: what one
 // tenant does teaches the store nothing about another. What an account needs, some 500 KiB, is in
@@ -61,6 +62,8 @@ private:
   };
   static_assert(sizeof(Place) <= kReuseBytesMax && std::is_trivially_copyable_v<Place>);
 
+  [[nodiscard]] Candidate oldest_of(const Tenancy& t, base::TimeNs now_ns) const noexcept;
+  [[nodiscard]] Candidate cheapest_of(const Tenancy& t, base::TimeNs now_ns) const noexcept;
   [[nodiscard]] static base::TimeNs age_of(const Group& g, base::TimeNs now_ns) noexcept {
     return now_ns > g.used_ns ? now_ns - g.used_ns : 0;
   }

@@ -86,6 +86,20 @@ TEST_CASE("depth counts only among those of nearly the same age") {
   CHECK(q.order() == Numbers{1, 3, 2, 5, 4});
 }
 
+TEST_CASE("the newest is the deepest of the last span, while that has any") {
+  QueueUnderTest q(8);
+  CHECK(q.queue.newest(q.groups) == kNone);
+  q.make(9, 1000);
+  const std::uint32_t shallow = q.make(2, 2000);
+  CHECK(q.queue.newest(q.groups) == shallow);
+  const std::uint32_t deep = q.make(5, 2000);
+  CHECK(q.queue.newest(q.groups) == deep);
+  q.queue.remove(q.groups, deep);
+  CHECK(q.queue.newest(q.groups) == shallow);
+  q.queue.remove(q.groups, shallow);
+  CHECK(q.queue.newest(q.groups) == kNone);
+}
+
 TEST_CASE("who was used before the oldest comes back before it, several in their order") {
   QueueUnderTest q(10);
   q.make(1, 10'000);

@@ -111,6 +111,39 @@ TEST_CASE("uses within a second are one, and a group that comes back counts on")
   CHECK(p.groups[group].uses == 255);
 }
 
+TEST_CASE("what is used all the time has as many uses as seconds, however short its gaps are") {
+  for (const base::TimeNs gap_ns : {kPolicySecond / 2, kPolicySecond / 10, kPolicySecond / 1000}) {
+    PolicyUnderTest p(EvictionKind::reuse, 8);
+    const std::uint32_t hot = p.make(1, 1);
+    const base::TimeNs end_ns = p.now_ns + 10 * kPolicySecond;
+    for (; p.now_ns <= end_ns; p.now_ns += gap_ns) p.policy->note_use(hot, p.now_ns);
+    CAPTURE(gap_ns);
+    CHECK(p.groups[hot].uses >= 10);
+    CHECK(p.groups[hot].uses <= 11);
+  }
+}
+
+TEST_CASE("what is waited for stays, and the deepest of the last that came leaves before it") {
+  PolicyUnderTest p(EvictionKind::reuse, 64);
+  // One group a second; each is used a second time after 30 s, and not again.
+  std::vector<std::uint32_t> made;
+  std::uint64_t name = 0;
+  for (int second = 0; second < 4000; ++second, p.now_ns += kPolicySecond) {
+    if (made.size() >= 30) {
+      const std::uint32_t due = made[made.size() - 30];
+      p.policy->note_use(due, p.now_ns);
+      p.evict(due);
+    }
+    made.push_back(p.make(1, 7 * ++name));
+  }
+  const std::uint32_t last = p.make(1, 7 * ++name + 3);  // of the same time, and deeper
+  CHECK(p.victim(1) == last);
+  // When all wait longer than they ever had to, the oldest is the worst.
+  p.now_ns += 300 * kPolicySecond;
+  static_cast<void>(p.make(1, 7 * ++name));
+  CHECK(p.victim(1) == made[made.size() - 30]);
+}
+
 TEST_CASE("a scan does not push out what is used again and again") {
   // Ten groups are used every 200 s; meanwhile the cache is flooded with others, once each.
   const auto kept = [](EvictionKind kind) {

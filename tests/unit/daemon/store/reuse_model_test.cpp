@@ -55,6 +55,16 @@ TEST_CASE("buckets of age follow each other without a gap, four to the octave") 
   CHECK(ReuseModel::bucket_of(~base::TimeNs{0} / 8) == ReuseModel::kBuckets - 1);
 }
 
+TEST_CASE("classes: one use, two, three, then by octaves") {
+  const std::uint32_t firsts[] = {1, 2, 3, 4, 8, 16};
+  for (std::uint32_t uses = 0; uses <= 255; ++uses) {
+    std::uint32_t expected = 0;
+    while (expected + 1 < std::size(firsts) && firsts[expected + 1] <= uses) ++expected;
+    CHECK(ReuseModel::class_of(uses) == expected);
+  }
+  CHECK(ReuseModel::class_of(255) == ReuseModel::kClasses - 1);
+}
+
 TEST_CASE("before anything is known, worth falls with age: least recently used") {
   ModelInMemory made;
   const ReuseModel& model = made.model;
@@ -90,6 +100,21 @@ TEST_CASE("ages that no group has reached are rated: not as if the group were su
   CHECK(unknown > 0);
   CHECK(unknown > model->worth(1, 3600 * kReuseSecond));
   CHECK(unknown >= model->worth(0, 600 * kReuseSecond));
+}
+
+TEST_CASE("time between two looks counts for the ages in which it passed") {
+  // A group comes every 10 s, so a set of watched groups is looked at after hours.
+  ModelInMemory model;
+  std::uint64_t now = 1000;
+  for (std::uint64_t i = 0; i < 200'000; ++i, now += 10) {
+    model->note(i * 7919, 1, 1000, now * kReuseSecond);
+    if (i >= 2 && i % 4 == 0) model->note((i - 2) * 7919, 2, 1000, now * kReuseSecond);
+  }
+  // A quarter comes back after 20 s, in a bucket of some four seconds: when due, one in 15 s.
+  const float due = model->worth(0, 20 * kReuseSecond);
+  CHECK(due > 1 / 25.0f);
+  CHECK(due < 1 / 8.0f);
+  CHECK(model->worth(0, 0) < 1 / 50.0f);
 }
 
 TEST_CASE("more uses are never worth less at the same age") {
