@@ -198,24 +198,25 @@ Status Batch::call(Client& client) noexcept {
   return Status::invalid_argument;
 }
 
-Expected<std::uint64_t> Batch::start(const std::shared_ptr<Client>& client) {
-  Expected<std::uint64_t> started = call_async(*client);
+Expected<std::uint64_t> Batch::start(const std::shared_ptr<Client>& client,
+                                     const CallReport& report) {
+  Expected<std::uint64_t> started = call_async(*client, report);
   if (started && !items_.empty()) transfer_.goes_on(client, *started);
   if (!started) transfer_.end();
   return started;
 }
 
-Expected<std::uint64_t> Batch::call_async(Client& client) {
+Expected<std::uint64_t> Batch::call_async(Client& client, const CallReport& report) {
   switch (operation_) {
     case Operation::put:
-      return client.put_async(items_, results_, options_);
+      return client.put_async(items_, results_, options_, {}, report);
     case Operation::get:
-      return client.get_async(items_, results_, options_);
+      return client.get_async(items_, results_, options_, {}, report);
     case Operation::exists:
     case Operation::length:
-      return client.exists_async(names_, results_, options_);
+      return client.exists_async(names_, results_, options_, {}, report);
     case Operation::remove:
-      return client.remove_async(names_, results_, options_);
+      return client.remove_async(names_, results_, options_, {}, report);
     case Operation::pin:
     case Operation::unpin:
       break;  // for operators and warm-up: nobody waits for them in an event loop
@@ -231,6 +232,14 @@ py::list Batch::results() {
     PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i), make(results_[i]).release().ptr());
   }
   return list;
+}
+
+py::object Batch::result(std::size_t index, PageResult told) const {
+  // In the order of the pages.
+  const auto is_before = [](const auto& preset, std::size_t page) { return preset.first < page; };
+  const auto preset = std::lower_bound(presets_.begin(), presets_.end(), index, is_before);
+  if (preset != presets_.end() && preset->first == index) told = {preset->second, 0};
+  return ResultMaker(operation_)(told);
 }
 
 std::pair<Status, std::size_t> Batch::failures() const noexcept {

@@ -42,10 +42,12 @@ public:
   void begin_transfer();
   Status carry_out(Client& client) noexcept;  // without the interpreter's lock
   // Throws nothing; the ticket, or the error. The batch must stay until it has completed.
-  Expected<std::uint64_t> start(const std::shared_ptr<Client>& client);
+  Expected<std::uint64_t> start(const std::shared_ptr<Client>& client, const CallReport& report);
 
   // The list that the call returns: Code, Length or bool for each page.
   [[nodiscard]] pybind11::list results();
+  // The same of one page, which libsimm has told of before the others.
+  [[nodiscard]] pybind11::object result(std::size_t index, PageResult told) const;
   // The first page that failed (a miss is no failure) and how many did; ok when none did.
   [[nodiscard]] std::pair<Status, std::size_t> failures() const noexcept;
   [[nodiscard]] Operation operation() const noexcept { return operation_; }
@@ -54,7 +56,7 @@ public:
 
 private:
   Status call(Client& client) noexcept;
-  Expected<std::uint64_t> call_async(Client& client);
+  Expected<std::uint64_t> call_async(Client& client, const CallReport& report);
   void add_key(PyObject* key, std::size_t index);
   void add_views(const Views& views, const std::vector<std::uint64_t>& starts);
   void add_view(PyObject* view, std::size_t index, std::uint64_t offset);

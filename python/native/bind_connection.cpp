@@ -47,14 +47,16 @@ std::shared_ptr<Registration> allocate(Connection& self, std::uint64_t bytes, bo
   return self.allocate(bytes, options);
 }
 
-// run() of a Connection and start() of a Channel take the same arguments.
-template <typename Class, typename Method>
+// run() of a Connection and start() of a Channel take the same arguments; start() has more.
+template <typename Class, typename... More, typename Method>
 auto call(Method method) {
   return [method](Class& self, Operation operation, const py::object& keys, const py::object& views,
                   const py::object& offsets, const py::object& timeout_ms, bool if_absent,
-                  const py::object& ttl_ms, const py::object& lease_ms, bool ranged, bool shared) {
+                  const py::object& ttl_ms, const py::object& lease_ms, bool ranged, bool shared,
+                  More... more) {
     return (self.*method)(operation, keys, views, offsets,
-                          call_options(timeout_ms, if_absent, ttl_ms, lease_ms, ranged, shared));
+                          call_options(timeout_ms, if_absent, ttl_ms, lease_ms, ranged, shared),
+                          more...);
   };
 }
 
@@ -69,11 +71,11 @@ void bind_connection(py::module_& module) {
       .value("delete", Operation::remove)
       .value("pin", Operation::pin)
       .value("unpin", Operation::unpin);
-  const auto bind_call = [](auto& type, const char* name, auto function) {
+  const auto bind_call = [](auto& type, const char* name, auto function, auto... more) {
     type.def(name, function, py::arg("operation"), py::arg("keys"), py::arg("views") = py::none(),
              py::arg("offsets") = py::none(), py::kw_only(), py::arg("timeout_ms") = 0,
              py::arg("if_absent") = false, py::arg("ttl_ms") = 0, py::arg("lease_ms") = 0,
-             py::arg("ranged") = false, py::arg("shared") = false);
+             py::arg("ranged") = false, py::arg("shared") = false, more...);
   };
   py::class_<Connection, std::shared_ptr<Connection>> connection(module, "Connection");
   connection
@@ -99,11 +101,12 @@ void bind_connection(py::module_& module) {
   py::class_<Channel, std::shared_ptr<Channel>> channel(module, "Channel");
   channel.def("drain", &Channel::drain)
       .def("take_completed", &Channel::take_completed)
+      .def("take_pages", &Channel::take_pages)
       .def("finish", &Channel::finish)
       .def("fileno", &Channel::fileno)
       .def("close", &Channel::close)
       .def_property_readonly("pending", &Channel::pending);
-  bind_call(channel, "start", call<Channel>(&Channel::start));
+  bind_call(channel, "start", call<Channel, bool>(&Channel::start), py::arg("tells_pages") = false);
 }
 
 }  // namespace simm::python

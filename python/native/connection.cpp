@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "python/native/gil_release.h"
+#include "python/native/log_notes.h"
 #include "python/native/registration.h"
 
 namespace simm::python {
@@ -64,6 +65,7 @@ py::list Connection::run(Operation operation, const py::object& keys, const py::
   }
   py::list results = batch.results();
   report(batch, text);
+  LogNotes::instance().tell();
   return results;
 }
 
@@ -116,6 +118,7 @@ std::shared_ptr<Channel> Connection::open_channel() {
     if (mine && mine->completion_fd() < 0) trouble = "no descriptor left for an event loop";
   }
   if (!trouble.empty()) throw std::runtime_error(trouble);
+  LogNotes::instance().tell();
   return std::make_shared<Channel>(shared_from_this(), std::move(mine));
 }
 
@@ -131,8 +134,13 @@ int Connection::ping(std::uint32_t timeout_ms) {
   if (client == nullptr) return static_cast<int>(Status::invalid_state);
   CallOptions options;
   options.timeout_ms = timeout_ms;
-  const GilRelease released;
-  return static_cast<int>(client->ping(options));
+  Status status = Status::ok;
+  {
+    const GilRelease released;
+    status = client->ping(options);
+  }
+  LogNotes::instance().tell();
+  return static_cast<int>(status);
 }
 
 py::dict Connection::facts() const {
@@ -173,7 +181,7 @@ Channel::Started::~Started() {
 }
 
 py::object Channel::start(Operation operation, const py::object& keys, const py::object& views,
-                          const py::object& offsets, CallOptions options) {
+                          const py::object& offsets, CallOptions options, bool tells_pages) {
   options.name_space = connection_->name_space_;
   options.exact_size = options.exact_size || (connection_->exact_size_ && !options.ranged);
   auto batch = std::make_unique<Batch>(operation, keys, views, offsets, options);
@@ -189,7 +197,14 @@ py::object Channel::start(Operation operation, const py::object& keys, const py:
     std::uint64_t ticket = 0;
     {
       const GilRelease released;
-      Expected<std::uint64_t> started = batch->start(client);
+      CallReport report;
+      if (tells_pages) {
+        // Of the thread that drains, which has given the interpreter's lock up.
+        report.on_page = [&ended = mine->ended_pages](const PageEnd& page) {
+          ended.push_back(page);
+        };
+      }
+      Expected<std::uint64_t> started = batch->start(client, report);
       status = started.status();
       if (started) ticket = *started;
       if (!started) text = started.error().context;
@@ -219,6 +234,12 @@ void Channel::take(std::shared_ptr<Started> mine) {
       const GilRelease released;
       count = mine->client->drain(done);
     }
+    for (const PageEnd& page : std::exchange(mine->ended_pages, {})) {
+      const auto found = mine->batches.find(page.ticket);
+      if (found == mine->batches.end()) continue;  // of a parent process
+      pages_.append(
+          py::make_tuple(page.ticket, page.index, found->second->result(page.index, page.result)));
+    }
     for (std::size_t i = 0; i < count; ++i) {
       auto node = mine->batches.extract(done[i].ticket);
       if (node.empty()) continue;  // of a parent process
@@ -227,6 +248,7 @@ void Channel::take(std::shared_ptr<Started> mine) {
     }
   }
   for (const std::unique_ptr<Batch>& batch : ended) connection_->report(*batch, batch->reason());
+  LogNotes::instance().tell();
 }
 
 py::list Channel::finish() {

@@ -15,6 +15,7 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "python/native/batch.h"
 #include "python/native/registration.h"
@@ -78,15 +79,19 @@ public:
   Channel& operator=(const Channel&) = delete;
   ~Channel() { close(); }
 
-  // The batch's ticket, or the list of results when it ended at once.
+  // The batch's ticket, or the list of results when it ended at once. One that tells its pages
+  // sends each of them by itself.
   pybind11::object start(Operation operation, const pybind11::object& keys,
                          const pybind11::object& views, const pybind11::object& offsets,
-                         CallOptions options);
+                         CallOptions options, bool tells_pages = false);
   // [(ticket, results)] of what has completed. When a signal's handler raises meanwhile, the next
   // call has them, and take_completed(), which calls no Python.
   pybind11::list drain();
   pybind11::list take_completed() { return std::exchange(completed_, pybind11::list()); }
-  // The same, after waiting until nothing is pending: at most the deadlines and the fence grace.
+  // [(ticket, index, result)] of the pages that have ended, of batches that tell them: those that
+  // the calls of drain() and finish() have found. Calls no Python.
+  pybind11::list take_pages() { return std::exchange(pages_, pybind11::list()); }
+  // As drain(), after waiting until nothing is pending: at most the deadlines and the fence grace.
   pybind11::list finish();
   [[nodiscard]] int fileno();
   [[nodiscard]] std::size_t pending() const noexcept {
@@ -105,6 +110,7 @@ private:
     ~Started();
     std::shared_ptr<Client> client;
     std::unordered_map<std::uint64_t, std::unique_ptr<Batch>> batches;
+    std::vector<PageEnd> ended_pages;  // at most those of the batches
   };
   // Appends what has completed. A copy of the pointer: close() may take ours away.
   void take(std::shared_ptr<Started> mine);
@@ -112,6 +118,7 @@ private:
   std::shared_ptr<Connection> connection_;
   std::shared_ptr<Started> started_;  // null: closed
   pybind11::list completed_;          // and not yet returned
+  pybind11::list pages_;              // the same
 };
 
 void bind_connection(pybind11::module_& module);

@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 
 #include "python/native/connection.h"
+#include "python/native/log_notes.h"
 #include "python/native/mr_ext.h"
 #include "python/native/results.h"
 #include "simm/simm.h"
@@ -13,6 +14,7 @@ PYBIND11_MODULE(_native, module) {
   simm::python::load_result_types();
   simm::python::bind_memory(module);
   simm::python::bind_connection(module);
+  simm::python::bind_log(module);
   module.def("version", &simm_version, "Version of libsimm.");
   module.def("status_name", &simm_status_name, py::arg("code"), "\"timeout\" for -1002.");
 }

@@ -23,6 +23,40 @@ _PARTS_MAX = 4
 _THREADS_MAX = 4
 
 
+OnPage = Callable[[int, Any], None]
+
+
+class ToldPages:
+    """Whom to tell of the pages of a call, or of a part of it."""
+
+    def __init__(self, on_page: OnPage, first: int = 0,
+                 whole: "Optional[ToldPages]" = None) -> None:
+        self._on_page = on_page
+        self._first = first
+        self._whole = self if whole is None else whole
+        self._error: Optional[Exception] = None
+
+    def behind(self, first: int) -> "ToldPages":
+        return ToldPages(self._on_page, first, self._whole)
+
+    def tell(self, index: int, result: Any) -> None:
+        try:
+            self._on_page(self._first + index, result)
+        except Exception as error:
+            if self._whole._error is None:
+                self._whole._error = error
+
+    def tell_all(self, results: List[Any]) -> List[Any]:
+        for index, result in enumerate(results):
+            self.tell(index, result)
+        return results
+
+    def ended(self, results: List[Any]) -> List[Any]:
+        if self._error is not None:
+            raise self._error
+        return results
+
+
 class EventChannel:
     """Thread: the loop's, except close(). `open_waiting()` makes the Connection whose calls wait,
     with the time limits of asynchronous ones."""
@@ -32,6 +66,7 @@ class EventChannel:
         self._connection = connection
         self._channel = connection.open_channel()
         self._pending: Dict[int, "asyncio.Future[List[Any]]"] = {}
+        self._pages: Dict[int, ToldPages] = {}
         self._open_waiting = open_waiting
         self._waiting: Optional[_native.Connection] = None
         self._threads: Optional[ThreadPoolExecutor] = None
@@ -39,19 +74,28 @@ class EventChannel:
         loop.add_reader(self._channel.fileno(), self._on_readable)
 
     async def call(self, operation: _native.Operation, keys: Any, views: Any = None,
-                   offsets: Any = None, **options: Any) -> List[Any]:
+                   offsets: Any = None, on_page: Optional[OnPage] = None,
+                   **options: Any) -> List[Any]:
         """One batch; the results as the synchronous call returns them.
+
+        on_page: called in the loop's thread for each page as it ends, once, before the call does.
+        The first error that it raises is the call's, when all pages have ended.
 
         Cancelling waits for the batch's end, at most its deadline plus 100 ms, beside a stopped
         daemon plus 200 ms: before, the daemon might still read or write the pages, and the caller
         could not use them again.
         """
+        pages = None if on_page is None else ToldPages(on_page)
         if _is_long(keys, views, offsets):
-            return await self._call_in_parts(operation, tuple(keys), views, offsets, **options)
-        return await self._call(operation, keys, views, offsets, **options)
+            results = await self._call_in_parts(operation, tuple(keys), views, offsets, pages,
+                                                **options)
+        else:
+            results = await self._call(operation, keys, views, offsets, pages, **options)
+        return results if pages is None else pages.ended(results)
 
     async def _call_in_parts(self, operation: _native.Operation, keys: Any, views: Any,
-                             offsets: Any, *, timeout_ms: int = 0, **options: Any) -> List[Any]:
+                             offsets: Any, pages: "Optional[ToldPages]", *, timeout_ms: int = 0,
+                             **options: Any) -> List[Any]:
         ends_s = time.monotonic() + timeout_ms / 1000
         views = views if views is None or isinstance(views, _native.Views) else tuple(views)
         offsets = None if offsets is None else tuple(offsets)
@@ -64,7 +108,8 @@ class EventChannel:
                 left_ms = max(1, int((ends_s - time.monotonic()) * 1000)) if timeout_ms else 0
                 task = loop.create_task(self._call(
                     operation, keys[part], _part_of(views, part),
-                    None if offsets is None else offsets[part], timeout_ms=left_ms, **options))
+                    None if offsets is None else offsets[part],
+                    None if pages is None else pages.behind(first), timeout_ms=left_ms, **options))
                 parts.append(task)
                 running.append(task)
                 await asyncio.sleep(0)
@@ -77,12 +122,16 @@ class EventChannel:
         return [result for task in parts for result in task.result()]
 
     async def _call(self, operation: _native.Operation, keys: Any, views: Any, offsets: Any,
-                    **options: Any) -> List[Any]:
+                    pages: "Optional[ToldPages]" = None, **options: Any) -> List[Any]:
         if views is not None and _native.longest_page(views) > PAGE_BYTES_MAX:
-            return await self._call_in_thread(operation, keys, views, offsets, **options)
-        started = self._channel.start(operation, keys, views, offsets, **options)
+            results = await self._call_in_thread(operation, keys, views, offsets, **options)
+            return results if pages is None else pages.tell_all(results)
+        started = self._channel.start(operation, keys, views, offsets,
+                                      tells_pages=pages is not None, **options)
         if isinstance(started, list):
-            return started
+            return started if pages is None else pages.tell_all(started)
+        if pages is not None:
+            self._pages[started] = pages
         loop = asyncio.get_running_loop()
         cancelled = None
         while True:
@@ -137,10 +186,15 @@ class EventChannel:
             raise
 
     def _deliver(self, completed: List[Any]) -> None:
-        for ticket, results in completed:
-            future = self._pending.pop(ticket, None)
-            if future is not None and not future.done():
-                future.set_result(results)
+        try:
+            for ticket, index, result in self._channel.take_pages():
+                self._pages[ticket].tell(index, result)
+        finally:
+            for ticket, results in completed:
+                self._pages.pop(ticket, None)
+                future = self._pending.pop(ticket, None)
+                if future is not None and not future.done():
+                    future.set_result(results)
 
     def close(self, loop: asyncio.AbstractEventLoop) -> None:
         """Waits for what is pending, and hands its results to the loop."""

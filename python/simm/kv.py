@@ -13,6 +13,7 @@ README.md of the package is the guide.
 from simm import flexkv
 from simm._native import Block, BlockView, MrExt, Views
 from simm.flags import set_flag
+from simm.log import set_log
 from simm.memory import deregister_mr, register_mr
 from simm.sglang.repair import install
 from simm.store import Store
@@ -23,4 +24,4 @@ install()
 flexkv.repair()
 
 __all__ = ["Block", "BlockView", "MrExt", "Store", "Views", "deregister_mr", "register_mr",
-           "set_flag"]
+           "set_flag", "set_log"]

@@ -4,7 +4,9 @@ each instead of once per call."""
 import logging
 import os
 import time
-from typing import Dict, Tuple
+from typing import Dict, Optional, Tuple
+
+from simm import _native
 
 logger = logging.getLogger("simm")
 
@@ -51,6 +53,26 @@ def log_to_file(path: str) -> None:
     if before is not None:
         logger.removeHandler(before)
         before.close()
+
+
+def set_log(to: Optional[logging.Logger]) -> None:
+    """Send what libsimm has to say to a logger: that a session is lost and another one is there,
+    why a daemon is not reached, that memory is copied from now on. None, as at first: nowhere.
+
+    INFO: how things are; WARNING: what costs something until somebody does something about it.
+    One for the process, also for Stores that exist. A message is logged in the thread of a call of
+    the package, at its end, once and in order. 32 wait for the next call; further ones are counted.
+    What a handler raises is printed (sys.unraisablehook) and ends no call. TypeError: no Logger.
+    Thread: any; also after fork.
+    """
+    if to is None:
+        _native.set_log(None)
+        return
+    if not isinstance(to, logging.Logger):
+        raise TypeError(f"to = {to!r}: give a logging.Logger, or None")
+    log = to.log
+    levels = (logging.INFO, logging.WARNING)  # simm::LogLevel
+    _native.set_log(lambda level, text: log(levels[level], "%s", text))
 
 
 def report_failure(operation: str, code: int, pages: int, reason: str,

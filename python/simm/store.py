@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Type, Union
 
 from simm import _native
 from simm.cuda import register
-from simm.events import EventChannel
+from simm.events import EventChannel, OnPage, ToldPages
 from simm.log import logger, report_failure, warn_taken_back
 from simm.profile import ProfiledChannel, profiled
 from simm.results import (INVALID_ARGUMENT, INVALID_STATE, NOT_FOUND, UNREACHABLE, Code,
@@ -308,17 +308,25 @@ class Store:
         return (await self._events().call(_DELETE, (key,), timeout_ms=timeout_ms))[0]
 
     async def mput_async(self, keys: Sequence[str], views: Pages, *,
-                         if_absent: bool = False, ttl_ms: int = 0,
-                         timeout_ms: int = 0) -> List[Code]:
-        """mput() as a coroutine."""
+                         if_absent: bool = False, ttl_ms: int = 0, timeout_ms: int = 0,
+                         on_page: Optional[OnPage] = None) -> List[Code]:
+        """mput() as a coroutine. on_page: see mget_async()."""
         return await self._events().call(_PUT, keys, views, if_absent=if_absent, ttl_ms=ttl_ms,
-                                         timeout_ms=timeout_ms)
+                                         timeout_ms=timeout_ms, on_page=on_page)
 
     async def mget_async(self, keys: Sequence[str], views: Pages, *,
-                         lease_ms: int = 0, timeout_ms: int = 0) -> List[Length]:
-        """mget() as a coroutine."""
+                         lease_ms: int = 0, timeout_ms: int = 0,
+                         on_page: Optional[OnPage] = None) -> List[Length]:
+        """mget() as a coroutine.
+
+        on_page(index, result): called for each page as it ends, once, in the loop's thread, in any
+        order, before the call returns. `index`: in the lists; `result`: as in the returned list.
+        The page's memory is free then. Each page goes to the daemon by itself, which costs one to
+        three microseconds more for each. What it raises (the first error) comes out of the call
+        when all pages have ended. A page of more than 8 MiB is told with the others of its call.
+        """
         return await self._events().call(_GET, keys, views, lease_ms=lease_ms,
-                                         timeout_ms=timeout_ms)
+                                         timeout_ms=timeout_ms, on_page=on_page)
 
     async def mget_range_async(self, keys: Sequence[str], views: Pages,
                                offsets: Sequence[int], *, lease_ms: int = 0,
@@ -403,5 +411,9 @@ class _WithoutChannel:
         self._connection = connection
 
     async def call(self, operation: _native.Operation, *arguments: Any,
-                   **options: Any) -> List[Any]:
-        return self._connection.run(operation, *arguments, **options)
+                   on_page: Optional[OnPage] = None, **options: Any) -> List[Any]:
+        results = self._connection.run(operation, *arguments, **options)
+        if on_page is None:
+            return results
+        pages = ToldPages(on_page)
+        return pages.ended(pages.tell_all(results))

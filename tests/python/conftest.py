@@ -21,8 +21,8 @@ if "torch" in sys.modules:
     collect_ignore += ["vllm_tier", "hicache/test_exact_size.py", "hicache/test_repair.py"]
     collect_ignore += [f"test_{what}.py" for what in (
         "async", "bad_input", "breaker", "bytes", "data_calls", "deregister", "descriptors", "fork",
-        "lifetimes", "profile", "readme", "run_pytest", "settings", "signals", "stopped",
-        "untouched")]
+        "lifetimes", "log", "pages", "profile", "readme", "run_pytest", "settings", "signals",
+        "stopped", "untouched")]
 
 SIMMD = os.environ.get("SIMM_TEST_SIMMD", "simmd")
 

@@ -1,10 +1,13 @@
 """What a user writes, for mypy: every line is right, except those that say which error they are.
 Not run."""
 
+import logging
 from typing import List, Optional
 
-from simm.kv import (Block, BlockView, MrExt, Store, deregister_mr, register_mr, set_flag)
+from simm.kv import (Block, BlockView, MrExt, Store, deregister_mr, register_mr, set_flag, set_log)
 
+set_log(logging.getLogger("simm"))
+set_log("stderr")  # error: arg-type
 known: bool = set_flag("clnt_log_file", "/tmp/simm.log")
 set_flag("clnt_thread_pool_size", 10)  # error: arg-type
 
@@ -44,5 +47,7 @@ async def main() -> None:
     bytes_got: int = await store.get_async("key", view, lease_ms=7, timeout_ms=100)
     await store.get_async("key", view, ttl_ms=7)  # error: call-arg
     codes: List[int] = [*await store.mput_async(["key"], [view], if_absent=True, ttl_ms=1)]
+    await store.mget_async(["key"], [view], on_page=lambda index, length: print(index + length))
+    await store.mget_async(["key"], [view], on_page=7)  # error: arg-type
     found: List[bool] = await store.mexists_async(["key"])
     missing: bool = store.exists_async("key")  # error: assignment
