@@ -22,7 +22,7 @@ if "torch" in sys.modules:
     collect_ignore += [f"test_{what}.py" for what in (
         "async", "bad_input", "breaker", "bytes", "data_calls", "deregister", "descriptors", "fork",
         "lifetimes", "log", "pages", "profile", "readme", "run_pytest", "settings", "signals",
-        "stopped", "untouched")]
+        "small_pools", "stopped", "untouched")]
 
 SIMMD = os.environ.get("SIMM_TEST_SIMMD", "simmd")
 

@@ -8,8 +8,9 @@ descriptors, threads and memory must be what they were. A watchdog dumps all thr
     lifetimes.py [--seed N] [--steps N | --long] [--exit-at N] [--no-fork]
 
 --steps: else 2,400, of which SIMM_ROUNDS_PERCENT takes a part. --long: a million steps, or 30
-minutes. --exit-at: the interpreter ends behind that step, whatever is under way. --no-fork: under
-ASan, whose allocator can not be used in a child that was forked while another thread held its lock.
+minutes; each epoch prints how many are done, and those of several seeds add up. --exit-at: the
+interpreter ends behind that step, whatever is under way. --no-fork: under ASan, whose allocator can
+not be used in a child that was forked while another thread held its lock.
 SIMM_TEST_SIMMD names the daemon.
 """
 
@@ -408,7 +409,7 @@ def run(directory: str, options: argparse.Namespace) -> None:
     faulthandler.dump_traceback_later(WATCHDOG_S, exit=True)
     daemon = Daemon(pathlib.Path(directory), config=CONFIG).start()
     try:
-        states, compared = [], 0
+        states, compared, done = [], 0, 0
         while steps > 0 and time.monotonic() < until_s:
             now = min(steps, STEPS_IN_EPOCH)
             world = World(daemon, options.seed, len(states), now, options.exit_at)
@@ -416,9 +417,10 @@ def run(directory: str, options: argparse.Namespace) -> None:
             compared += world.compared
             del world
             steps -= now
+            done += now
             gc.collect()
             states.append(state())
-            print(states[-1], flush=True)
+            print(f"{done} steps:", states[-1], flush=True)
         # The first epochs load modules and fill caches.
         first, last = states[min(1, len(states) - 1)], states[-1]
         assert (first["descriptors"], first["threads"]) == (last["descriptors"], last["threads"])
