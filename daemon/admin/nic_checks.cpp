@@ -23,7 +23,6 @@ using transport::RailProgress;
 
 // A RoCE packet of 4,096 bytes with its headers.
 constexpr std::uint64_t kNetMtuMin = 4200;
-constexpr std::size_t kGidsMax = 256;
 
 std::string line_of(const fs::path& file) {
   std::ifstream stream(file);
@@ -52,6 +51,7 @@ public:
         checks_(checks) {}
 
   void look(const std::vector<RailProgress>& rails) {
+    if (!nic_.left_out.empty()) return left_out();
     state();
     if (nic_.state == NicState::missing) return;
     speed();
@@ -71,6 +71,11 @@ private:
                        is_fine ? "" : remedy});
   }
 
+  void left_out() {
+    add("used", true, "left out: " + nic_.left_out,
+        "a port for something else; else name all in `nics`", "");
+    if (nic_.link_layer == LinkLayer::ethernet) gid();
+  }
   void state() {
     std::string remedy =
         "set its link up: cable, switch port" +
@@ -101,17 +106,8 @@ private:
             " mtu 9000, and the same at the switch: packets of RDMA are 4096 bytes then, not 1024");
   }
   void gid() {
-    const fs::path port = device_ / "ports" / std::to_string(nic_.port);
-    std::string best;
-    for (std::size_t i = 0; i < kGidsMax; ++i) {
-      const std::string at = std::to_string(i);
-      const std::string gid = line_of(port / "gids" / at);
-      const bool is_v2 = line_of(port / "gid_attrs/types" / at) == "RoCE v2";
-      const bool is_local = gid.rfind("fe80:", 0) == 0;
-      if (is_v2 && !is_local && gid.find_first_not_of("0:") != std::string::npos) best = gid;
-    }
-    add("gid", !best.empty(), best, "RoCE v2 with an address that can be routed",
-        "give the network interface an IP address");
+    add("gid", !nic_.routed_gid.empty(), nic_.routed_gid,
+        "RoCE v2 with an address that can be routed", "give the network interface an IP address");
   }
   void slot() {
     const fs::path at = device_ / "device";
@@ -177,7 +173,8 @@ std::vector<NicCheck> check_nics(const NicTable& table, const std::vector<RailPr
                     "unlimited",
                     is_free ? "" : "LimitMEMLOCK=infinity, by the drop-in rdma.conf; ulimit -l"});
   for (const Nic& nic : nics) {
-    if (nic.is_chosen) PortChecks(table, nic, host.sysfs_root, checks).look(rails);
+    const bool is_looked_at = nic.is_chosen || !nic.left_out.empty();
+    if (is_looked_at) PortChecks(table, nic, host.sysfs_root, checks).look(rails);
   }
   return checks;
 }

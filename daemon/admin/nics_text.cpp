@@ -51,6 +51,7 @@ std::string nics_text(const transport::NicTable& table,
     add_rail(all.back(), rails);
     all.back()["configured"] = nic.configured;
     all.back()["problem"] = nic.problem;
+    all.back()["left_out"] = nic.left_out;
   }
   for (const std::int32_t node : table.nodes()) {
     for (const std::size_t nic : table.near_node(node)) all[nic]["near_nodes"].push_back(node);

@@ -75,8 +75,9 @@ constexpr KeySpec kKeys[] = {
      "The most shards that it may join with.",
      [](C& c, N i, V& v) { c.owners.at(i).shards_max = u32(v); }},
     {"nics[].name", KeyType::text, "", 1, 64, "",
-     "An RDMA device that is used, as mlx5_0, or one port of it, as mlx5_0/1; without a list all "
-     "are, with one no others; simmctl nics names them.",
+     "An RDMA device that is used, as mlx5_0, or one port of it, as mlx5_0/1; with a list no "
+     "others are; without one those that are at least half as fast as the fastest, and have an IP "
+     "address where others have (RoCE). simmctl nics names them, and says why one is left out.",
      [](C& c, N i, V& v) { c.nics.at(i).name = v.text; }},
     {"nics[].numa_node", KeyType::integer, "null", 0, 1023, "",
      "NUMA node whose memory it is near to; left out: what the kernel says.",

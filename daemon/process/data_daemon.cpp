@@ -137,6 +137,11 @@ void log_pool(base::Log& log, base::EventLog& events, const store::PoolMemory& p
 // What the configuration says of NICs and this host has not: without them bytes move all the same.
 void log_nics(base::Log& log, const transport::NicTable& nics) {
   for (const std::string& problem : transport::nic_problems(nics)) log.warning("nics", problem);
+  for (const transport::Nic& nic : nics.nics()) {
+    if (nic.left_out.empty()) continue;
+    log.info("nics", "a port is not used; name all that are in the list `nics`",
+             {{"nic", nic.device}, {"port", nic.port}, {"why", nic.left_out}});
+  }
 }
 
 std::uint64_t seed_of(const MaybeSettings& settings, const Pool& pool) {

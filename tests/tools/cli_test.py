@@ -173,7 +173,7 @@ class Ctl(unittest.TestCase):
         text = self.daemon.ctl("nics").stdout.decode().splitlines()
         self.assertRegex(text[0], r"^nic +port .* used +rail +rail_state +rail_trouble "
                                   r"+registered_bytes +waiting_bytes +failed_bytes "
-                                  r"+wanted_bytes +configured +problem$")
+                                  r"+wanted_bytes +configured +problem +left_out$")
         self.assertRegex(text[-1], rf"^{NO_NIC} +0 .* missing .* .*no such RDMA device")
 
     def test_log_level(self):

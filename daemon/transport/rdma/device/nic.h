@@ -26,12 +26,16 @@ struct Nic {
   std::uint64_t speed_mbit_s = 0;  // 0: unknown
   std::int32_t numa_node = -1;     // -1: unknown
   PciPath pci_path;
+  // Of RoCE version 2, each the first of its kind; empty: there is none.
+  std::string routed_gid;
+  std::string link_local_gid;
 
   // What the configuration says of it (nic_choice.h).
   bool is_chosen = true;
   std::string gpu;                      // the one that it is near to; empty: by the PCI paths
   std::vector<std::string> configured;  // which of these values are the configuration's
   std::string problem;                  // what the configuration says and this host has not
+  std::string left_out;                 // why it is not chosen although there is no list
 
   // Bytes can move through it now, and may.
   [[nodiscard]] bool is_usable() const noexcept { return is_chosen && state == NicState::active; }

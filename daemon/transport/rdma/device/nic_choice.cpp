@@ -10,6 +10,10 @@ namespace {
 
 constexpr std::uint64_t kMbitPerGbit = 1000;
 
+std::string name_of(const Nic& nic) {
+  return nic.device + "/" + std::to_string(nic.port);
+}
+
 void add_problem(Nic& nic, const std::string& problem) {
   nic.problem += (nic.problem.empty() ? "" : "; ") + problem;
 }
@@ -24,7 +28,7 @@ std::string listed(const Names& names) {
 std::string nics_of(const NicTable& table) {
   std::vector<std::string> names;
   for (const Nic& nic : table.nics()) {
-    names.push_back(nic.device + "/" + std::to_string(nic.port));
+    names.push_back(name_of(nic));
   }
   return listed(names);
 }
@@ -78,10 +82,40 @@ Nic missing(const base::NicConfig& config, const base::NicName& name, const NicT
   return nic;
 }
 
+// Ports of a network for something else: pages would wait for the slow one, or reach nobody. A port
+// whose link is down says nothing true of its speed yet, so it stays.
+std::string reason_to_leave_out(const Nic& nic, const Nic& fastest, bool is_one_routed) {
+  if (nic.speed_mbit_s != 0 && nic.speed_mbit_s < fastest.speed_mbit_s / 2) {
+    return "less than half as fast as " + name_of(fastest);
+  }
+  const bool is_local = nic.routed_gid.empty() && !nic.link_local_gid.empty();
+  if (is_local && is_one_routed) return "its interface has no IP address, and those of others have";
+  return {};
+}
+
+NicTable choose_by_default(const NicTable& found) {
+  std::vector<Nic> nics = found.nics();
+  const auto is_slower = [](const Nic& one, const Nic& other) {
+    return !one.is_usable() || (other.is_usable() && one.speed_mbit_s < other.speed_mbit_s);
+  };
+  const auto fastest = std::max_element(nics.begin(), nics.end(), is_slower);
+  if (fastest == nics.end() || !fastest->is_usable()) return found;
+  const Nic best = *fastest;
+  const bool is_one_routed = std::any_of(nics.begin(), nics.end(), [](const Nic& nic) {
+    return nic.is_usable() && !nic.routed_gid.empty();
+  });
+  for (Nic& nic : nics) {
+    if (!nic.is_usable()) continue;
+    nic.left_out = reason_to_leave_out(nic, best, is_one_routed);
+    nic.is_chosen = nic.left_out.empty();
+  }
+  return {std::move(nics), found.gpus(), found.nodes()};
+}
+
 }  // namespace
 
 NicTable choose_nics(const NicTable& found, const std::vector<base::NicConfig>& wanted) {
-  if (wanted.empty()) return found;
+  if (wanted.empty()) return choose_by_default(found);
   std::vector<Nic> nics = found.nics();
   for (Nic& nic : nics) nic.is_chosen = false;
   for (const base::NicConfig& config : wanted) {

@@ -10,9 +10,10 @@
 
 namespace simm::transport {
 
-// `wanted` empty: the table as it is. Else only the NICs that it names are chosen, and have its
-// values. What it names and the host has not is a row of its own (NicState::missing), or a problem
-// of the row.
+// `wanted` empty: all ports but those that are active and serve another purpose, as their speed or
+// their addresses tell (Nic::left_out says how). Else only the NICs that it names are chosen, and
+// have its values. What it names and the host has not is a row of its own (NicState::missing), or a
+// problem of the row.
 NicTable choose_nics(const NicTable& found, const std::vector<base::NicConfig>& wanted);
 
 // The problems of all rows, for people, each with the NIC's name. A daemon that can do without NICs

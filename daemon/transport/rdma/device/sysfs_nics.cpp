@@ -133,6 +133,19 @@ std::uint64_t parse_rate_mbit_s(const std::string& text) {
   return *whole * 1000 + tenths.value_or(0) * 100;
 }
 
+// "0000:0000:0000:0000:0000:ffff:0a00:0001"; an entry without an address is all zeros.
+void read_gids(const fs::path& port, Nic& nic) {
+  constexpr std::size_t kGidsMax = 256;
+  for (const std::string& index : names_in(port / "gids", kGidsMax)) {
+    const std::string gid = line_of(port / "gids" / index);
+    if (gid.find_first_not_of("0:") == std::string::npos) continue;
+    if (line_of(port / "gid_attrs/types" / index) != "RoCE v2") continue;
+    std::string& first = gid.rfind("fe80:", 0) == 0 ? nic.link_local_gid : nic.routed_gid;
+    if (first.empty()) first = gid;
+    if (!nic.routed_gid.empty()) return;
+  }
+}
+
 Nic read_port(const fs::path& device, const std::string& name, std::uint32_t port) {
   const fs::path at = device / "ports" / std::to_string(port);
   Nic nic;
@@ -144,6 +157,7 @@ Nic read_port(const fs::path& device, const std::string& name, std::uint32_t por
   nic.speed_mbit_s = parse_rate_mbit_s(line_of(at / "rate"));
   nic.numa_node = numa_node_of(device / "device");
   nic.pci_path = pci_path_of(device / "device");
+  if (nic.link_layer == LinkLayer::ethernet) read_gids(at, nic);
   return nic;
 }
 

@@ -93,8 +93,12 @@ TEST_CASE("nic checks: each thing that is wrong is named, with what to do") {
   host.tree.write(port + "state", "2: INIT");
   CHECK(host.one("mlx5_1/1", "state").remedy.find("subnet manager") != std::string::npos);
   host.tree.write(port + "state", "4: ACTIVE");
-  host.tree.write(port + "rate", "100 Gb/sec (4X EDR)");
+  host.tree.write(port + "rate", "200 Gb/sec (4X HDR)");
   CHECK(host.bad() == Bad{"mlx5_1/1 speed"});
+  // Slower still, it is for something else, and not looked at.
+  host.tree.write(port + "rate", "100 Gb/sec (4X EDR)");
+  CHECK(host.bad().empty());
+  CHECK(host.one("mlx5_1/1", "used").found == "left out: less than half as fast as mlx5_0/1");
   host.tree.write(port + "rate", "400 Gb/sec (4X NDR)");
   host.tree.write("class/net/ens1/mtu", "1500");
   CHECK(host.bad() == Bad{"mlx5_1/1 mtu"});

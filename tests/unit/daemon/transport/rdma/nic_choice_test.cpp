@@ -53,6 +53,71 @@ TEST_CASE("nic choice: an empty list chooses all, as they were found") {
   for (const Nic& nic : table.nics()) CHECK(nic.configured.empty());
 }
 
+// As a server for training is built: eight ports for pages, two for storage, one for management.
+TEST_CASE("nic choice: without a list, ports for something else are left out, and say why") {
+  support::SysfsTree tree(2);
+  const auto add = [&](int i, const support::SysfsPort& port) {
+    const std::string bus = "0000:" + std::to_string(10 + i);
+    tree.add_nic("mlx5_" + std::to_string(i), "pci" + bus + "/" + bus + ":01.0", i % 2, port);
+  };
+  support::SysfsPort storage;
+  storage.rate = "200 Gb/sec (4X HDR)";
+  support::SysfsPort management;
+  management.link_layer = "Ethernet";
+  management.rate = "100 Gb/sec (2X HDR)";
+  for (int i = 0; i < 8; ++i) add(i, {});
+  for (int i = 8; i < 10; ++i) add(i, storage);
+  add(10, management);
+  const NicTable table = choose_nics(read_nics(tree.root()), {});
+  CHECK(chosen(table) == Indices{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  CHECK(table.nics()[10].left_out == "less than half as fast as mlx5_0/1");
+  CHECK(table.nics()[9].left_out.empty());
+  CHECK(nic_problems(table).empty());
+  // Nothing is near to it, and a list that names it chooses it all the same.
+  for (const std::size_t nic : table.near_node(0)) CHECK(nic != 10);
+  const NicTable named = choose_nics(read_nics(tree.root()), {{"mlx5_10", {}, {}, ""}});
+  CHECK(chosen(named) == Indices{10});
+  CHECK(named.nics()[10].left_out.empty());
+  // What is down says nothing true of its speed.
+  tree.write("class/infiniband/mlx5_10/ports/1/state", "1: DOWN");
+  CHECK(chosen(choose_nics(read_nics(tree.root()), {})).size() == 11);
+  // The fast ones are down: then the slow one is all there is.
+  tree.write("class/infiniband/mlx5_10/ports/1/state", "4: ACTIVE");
+  for (int i = 0; i < 10; ++i) {
+    tree.write("class/infiniband/mlx5_" + std::to_string(i) + "/ports/1/state", "1: DOWN");
+  }
+  CHECK(choose_nics(read_nics(tree.root()), {}).nics()[10].is_chosen);
+}
+
+TEST_CASE("nic choice: a RoCE port without an IP address is left out beside one that has some") {
+  support::SysfsTree tree(1);
+  support::SysfsPort port;
+  port.link_layer = "Ethernet";
+  for (int i = 0; i < 3; ++i) tree.add_nic("rxe" + std::to_string(i), "", 0, port);
+  const auto gid = [&](int nic, int index, const std::string& value, const std::string& kind) {
+    const std::string at = "class/infiniband/rxe" + std::to_string(nic) + "/ports/1/";
+    tree.write(at + "gids/" + std::to_string(index), value);
+    tree.write(at + "gid_attrs/types/" + std::to_string(index), kind);
+  };
+  const std::string link_local = "fe80:0000:0000:0000:0202:c9ff:fe00:000";
+  const std::string routed = "0000:0000:0000:0000:0000:ffff:0a00:0001";
+  for (int i = 0; i < 2; ++i) {
+    gid(i, 0, link_local + std::to_string(i), "IB/RoCE v1");
+    gid(i, 1, link_local + std::to_string(i), "RoCE v2");
+    gid(i, 2, "0000:0000:0000:0000:0000:0000:0000:0000", "RoCE v2");
+  }
+  // None has one: they may lie in one network. One without any address will not open, and says so.
+  CHECK(chosen(choose_nics(read_nics(tree.root()), {})) == Indices{0, 1, 2});
+  gid(1, 2, routed, "IB/RoCE v1");
+  CHECK(chosen(choose_nics(read_nics(tree.root()), {})) == Indices{0, 1, 2});
+  gid(1, 3, routed, "RoCE v2");
+  const NicTable table = choose_nics(read_nics(tree.root()), {});
+  CHECK(chosen(table) == Indices{1, 2});
+  CHECK(table.nics()[0].left_out == "its interface has no IP address, and those of others have");
+  CHECK(table.nics()[1].routed_gid == routed);
+  CHECK(table.nics()[1].link_local_gid == link_local + "1");
+}
+
 TEST_CASE("nic choice: a list chooses what it names, and the others are near to nothing") {
   const NicTable found = two_sockets();
   CHECK(chosen(choose_nics(found, {{"mlx5_1", {}, {}, ""}})) == Indices{1, 2});
