@@ -17,14 +17,18 @@ transport::RdmaDeviceConfig device_config(const base::Config& config, const tran
   transport::RdmaDeviceConfig result;
   result.device = nic.device;
   result.port = std::max<std::uint32_t>(nic.port, 1);  // 0: of one that is missing
-  result.gid_index = config.rdma.gid_index;
+  result.gid_index = nic.gid_index.value_or(config.rdma.gid_index);
+  result.partition_key =
+      static_cast<std::uint16_t>(nic.partition_key.value_or(config.rdma.partition_key));
   result.partition_key_index = static_cast<std::uint16_t>(config.rdma.partition_key_index);
   result.service_level = static_cast<std::uint8_t>(config.rdma.service_level);
-  result.traffic_class = static_cast<std::uint8_t>(config.rdma.traffic_class);
+  result.traffic_class =
+      static_cast<std::uint8_t>(nic.traffic_class.value_or(config.rdma.traffic_class));
   result.timeout = static_cast<std::uint8_t>(config.rdma.timeout);
   result.retry_count = static_cast<std::uint8_t>(config.rdma.retry_count);
   result.mtu_bytes = static_cast<std::uint16_t>(config.rdma.mtu_bytes);
   result.relaxed_ordering = config.rdma.relaxed_ordering;
+  result.on_demand_paging = config.rdma.on_demand_paging;
   return result;
 }
 

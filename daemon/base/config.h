@@ -50,6 +50,10 @@ struct NicConfig {
   std::optional<std::int32_t> numa_node;  // nothing: what the kernel says
   std::optional<std::uint32_t> speed_gbit_s;
   std::string gpu;  // "0000:1b:00.0"; empty: by place on the PCI bus
+  // Nothing: as the keys of `rdma` say for all ports.
+  std::optional<std::int32_t> gid_index = std::nullopt;
+  std::optional<std::uint32_t> partition_key = std::nullopt;
+  std::optional<std::uint32_t> traffic_class = std::nullopt;
 };
 
 // One key as it is in effect, for people.
@@ -120,7 +124,8 @@ struct Config {
   // Of the ports of NICs; every daemon says its own.
   struct {
     RdmaMode mode = RdmaMode::automatic;
-    std::int32_t gid_index = -1;  // -1: chosen
+    std::int32_t gid_index = -1;      // -1: chosen
+    std::uint32_t partition_key = 0;  // 0: that at the index
     std::uint32_t partition_key_index = 0;
     std::uint32_t service_level = 0;
     std::uint32_t traffic_class = 0;
@@ -128,6 +133,7 @@ struct Config {
     std::uint32_t retry_count = 0;  // of a packet without an answer
     std::uint32_t mtu_bytes = 0;    // 0: the port's
     bool relaxed_ordering = true;
+    bool on_demand_paging = false;
     std::uint32_t inline_bytes = 0;  // longest page inside a message
   } rdma;
   struct {

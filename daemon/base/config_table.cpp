@@ -89,6 +89,15 @@ constexpr KeySpec kKeys[] = {
      "PCI address of the one GPU whose memory it is near to, as 0000:1b:00.0; left out: of those "
      "behind the same PCI switch.",
      [](C& c, N i, V& v) { c.nics.at(i).gpu = v.text; }},
+    {"nics[].gid_index", KeyType::integer, "null", -1, 255, "",
+     "rdma.gid_index of this port, where it differs from that of all.",
+     [](C& c, N i, V& v) { c.nics.at(i).gid_index = static_cast<std::int32_t>(v.number); }},
+    {"nics[].partition_key", KeyType::integer, "null", 0, 65'535, "",
+     "rdma.partition_key of this port, where it differs from that of all.",
+     [](C& c, N i, V& v) { c.nics.at(i).partition_key = u32(v); }},
+    {"nics[].traffic_class", KeyType::integer, "null", 0, 255, "",
+     "rdma.traffic_class of this port, where it differs from that of all.",
+     [](C& c, N i, V& v) { c.nics.at(i).traffic_class = u32(v); }},
     {"run_directory", KeyType::text, "\"\"", 0, 80, "",
      "Where sockets and the counters file live; empty: /run/simm, or one of this user.",
      [](C& c, N, V& v) { c.run_directory = v.text; }},
@@ -235,6 +244,10 @@ constexpr KeySpec kKeys[] = {
     {"rdma.gid_index", KeyType::integer, "-1", -1, 255, "",
      "Entry of the ports' GID table; -1: RoCE v2 over IPv4, then over IPv6, then what there is.",
      [](C& c, N, V& v) { c.rdma.gid_index = static_cast<std::int32_t>(v.number); }},
+    {"rdma.partition_key", KeyType::integer, "0", 0, 65'535, "",
+     "Partition key (InfiniBand), wherever it stands in a port's table, as 32769 for 0x8001; 0: "
+     "that at rdma.partition_key_index.",
+     [](C& c, N, V& v) { c.rdma.partition_key = u32(v); }},
     {"rdma.partition_key_index", KeyType::integer, "0", 0, 127, "",
      "Entry of the ports' partition key table (InfiniBand).",
      [](C& c, N, V& v) { c.rdma.partition_key_index = u32(v); }},
@@ -260,6 +273,10 @@ constexpr KeySpec kKeys[] = {
      "PCI "
      "bus orders strictly.",
      [](C& c, N, V& v) { c.rdma.relaxed_ordering = v.flag; }},
+    {"rdma.on_demand_paging", KeyType::boolean, "false", 0, 0, "",
+     "Where memory can not be locked (RLIMIT_MEMLOCK), let a device that can page it in, slowly; "
+     "else its bytes go over TCP.",
+     [](C& c, N, V& v) { c.rdma.on_demand_paging = v.flag; }},
     {"rdma.inline_bytes", KeyType::integer, "4096", 0, 8192, "",
      "Longest page that travels inside a message instead of by READ or WRITE.",
      [](C& c, N, V& v) { c.rdma.inline_bytes = u32(v); }},

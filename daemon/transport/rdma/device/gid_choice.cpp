@@ -25,11 +25,19 @@ int rank(const GidEntry& entry) {
   return version + (is_link_local(entry.gid) ? 2 : 1);
 }
 
+// The one that routers between subnets know, if there is one: it stands behind the port's own.
+int index_of_infiniband(std::span<const GidEntry> entries) {
+  const auto is_routed = [](const GidEntry& entry) {
+    return entry.index == 1 && (entry.gid[4] != 0 || entry.gid[5] != 0);
+  };
+  return std::any_of(entries.begin(), entries.end(), is_routed) ? 1 : 0;
+}
+
 }  // namespace
 
 Expected<GidEntry> choose_gid(std::span<const GidEntry> entries, LinkLayer link, int configured) {
   if (configured >= 0 || link == LinkLayer::infiniband) {
-    const int index = configured >= 0 ? configured : 0;
+    const int index = configured >= 0 ? configured : index_of_infiniband(entries);
     const auto found = std::find_if(entries.begin(), entries.end(), [index](const GidEntry& entry) {
       return entry.index == index;
     });

@@ -1,7 +1,7 @@
 // Which address (GID) of a port its connections use. A RoCE port has one for each IP address and
 // each version of RoCE; only version 2 is routed, and IPv4 is what data centres route.
 // The order: version 2 before version 1; IPv4 before global IPv6 before link-local; a lower index.
-// InfiniBand: index 0, which every port has.
+// InfiniBand: index 1 where it names a routed subnet (verbs_path.h), else 0, which every port has.
 // Thread: any.
 #pragma once
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,10 @@ struct Nic {
 
   // What the configuration says of it (nic_choice.h).
   bool is_chosen = true;
+  // Where they differ from what is said of all ports.
+  std::optional<std::int32_t> gid_index;
+  std::optional<std::uint32_t> partition_key;
+  std::optional<std::uint32_t> traffic_class;
   std::string gpu;                      // the one that it is near to; empty: by the PCI paths
   std::vector<std::string> configured;  // which of these values are the configuration's
   std::string problem;                  // what the configuration says and this host has not

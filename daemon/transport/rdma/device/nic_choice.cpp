@@ -53,6 +53,14 @@ void apply(const base::NicConfig& config, const NicTable& found, Nic& nic) {
     nic.speed_mbit_s = *config.speed_gbit_s * kMbitPerGbit;
     nic.configured.emplace_back("speed_gbit_s");
   }
+  const auto take = [&nic](const auto& said, auto& its, const char* name) {
+    if (!said) return;
+    its = said;
+    nic.configured.emplace_back(name);
+  };
+  take(config.gid_index, nic.gid_index, "gid_index");
+  take(config.partition_key, nic.partition_key, "partition_key");
+  take(config.traffic_class, nic.traffic_class, "traffic_class");
   if (config.gpu.empty()) return;
   nic.configured.emplace_back("gpu");
   const auto is_it = [&config](const Gpu& gpu) { return gpu.pci_address == config.gpu; };

@@ -193,6 +193,14 @@ void RailDevice::log_address(const char* what) const {
                    {"port", info_.port},
                    {"gid", gid_text(now.gid)},
                    {"mtu", now.mtu_bytes}});
+  const std::string caveat = this->caveat();
+  if (caveat.empty()) return;
+  setup_.log.warning("rdma", caveat, {{"device", info_.device}, {"port", info_.port}});
+}
+
+std::string RailDevice::caveat() const {
+  const Held held = this->held();
+  return held.device == nullptr ? std::string() : held.device->caveat();
 }
 
 Outcome RailDevice::open() {

@@ -65,6 +65,7 @@ public:
 
   [[nodiscard]] const RdmaDeviceInfo& info() const noexcept override { return info_; }
   [[nodiscard]] QueuePairAddress address() const noexcept override;
+  [[nodiscard]] std::string caveat() const override;
   Outcome refresh() override;
   [[nodiscard]] RailState state() const noexcept override {
     return state_.load(std::memory_order_acquire);

@@ -86,6 +86,8 @@ public:
   // Reads the port's addresses and MTU anew: they change when its link goes down and comes back.
   // Before a queue pair is made. Errors: unreachable (its link is down), and those of opening it.
   virtual Outcome refresh() = 0;
+  // What a person shall know of a port that works, as of the last refresh(); empty: nothing.
+  [[nodiscard]] virtual std::string caveat() const { return {}; }
   // A device that can not go is always open.
   [[nodiscard]] virtual RailState state() const noexcept { return RailState::open; }
   // Before a queue pair is made, and until it is no more: so long the device is not closed. Null:

@@ -9,10 +9,11 @@
 namespace simm::transport {
 
 struct RdmaDeviceConfig {
-  std::string device;      // "mlx5_0"
-  std::uint32_t port = 1;  // from 1
-  int gid_index = -1;      // -1: chosen, see gid_choice.h
-  std::uint16_t partition_key_index = 0;
+  std::string device;                     // "mlx5_0"
+  std::uint32_t port = 1;                 // from 1
+  int gid_index = -1;                     // -1: chosen, see gid_choice.h
+  std::uint16_t partition_key = 0;        // with or without the bit of full members; 0: by index
+  std::uint16_t partition_key_index = 0;  // of the port's table
   std::uint8_t service_level = 0;
   // The byte of the IP header that RoCE switches choose a queue by. 0 works everywhere; only those
   // who run the network know which of its classes loses nothing (106, DSCP 26 with ECN, is usual).
@@ -31,6 +32,8 @@ struct RdmaDeviceConfig {
   // Lets the bytes of a WRITE or READ reach memory in any order. Their completion is still last,
   // and nobody here looks at memory before it.
   bool relaxed_ordering = true;
+  // Memory that can not be locked is registered all the same, and paged in when it is used.
+  bool on_demand_paging = false;
 };
 
 }  // namespace simm::transport

@@ -1,5 +1,6 @@
 #include "daemon/transport/rdma/device/verbs_device.h"
 
+#include <endian.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -75,6 +76,16 @@ std::vector<GidEntry> read_gids(ibv_context* context, std::uint32_t port, int pl
     gids.push_back(entry);
   }
   return gids;
+}
+
+std::vector<std::uint16_t> read_partitions(ibv_context* context, std::uint32_t port, int places) {
+  std::vector<std::uint16_t> keys;
+  for (int index = 0; index < places; ++index) {
+    __be16 key = 0;
+    const bool is_read = ibv_query_pkey(context, static_cast<std::uint8_t>(port), index, &key) == 0;
+    keys.push_back(is_read ? be16toh(key) : std::uint16_t{0});
+  }
+  return keys;
 }
 
 std::string lock_limit() {
@@ -154,7 +165,20 @@ Expected<VerbsDevice::Place> VerbsDevice::read_port() const {
   }
   address.gid = gid->gid;
   place.gid_index = gid->index;
+  place.needs_global_header = (port.flags & IBV_QPF_GRH_REQUIRED) != 0;
+  auto partition = choose_partition(read_partitions(context(), config_.port, port.pkey_tbl_len),
+                                    config_.partition_key, config_.partition_key_index);
+  if (!partition) {
+    return Error{partition.error().status, config_.device + ": " + partition.error().context};
+  }
+  place.partition = *partition;
   return place;
+}
+
+std::string VerbsDevice::caveat() const {
+  if (place().partition.is_full()) return {};
+  return "the port is a limited member of its partition: it reaches full members only; make it a "
+         "full one in the subnet manager";
 }
 
 Outcome VerbsDevice::read_limits() {
@@ -251,7 +275,8 @@ Expected<std::unique_ptr<Registration>> VerbsDevice::register_memory(const Memor
   VerbsHandle<ibv_mr> region = try_register(range, address, rights);
   int error = errno;
   bool is_on_demand = false;
-  if (!region && error == ENOMEM && !is_dmabuf && info_.features.on_demand_paging) {
+  const bool may_page = config_.on_demand_paging && info_.features.on_demand_paging;
+  if (!region && error == ENOMEM && !is_dmabuf && may_page) {
     region = try_register(range, address, rights | IBV_ACCESS_ON_DEMAND);
     is_on_demand = region != nullptr;
   }
@@ -278,6 +303,9 @@ Error VerbsDevice::registration_error(const MemoryRange& range, int errno_value)
       remedy += ": the daemon may lock " + lock_limit() +
                 " in memory (RLIMIT_MEMLOCK): raise LimitMEMLOCK= of its systemd unit; if that is "
                 "high enough, the device has no more room: register fewer regions";
+      if (info_.features.on_demand_paging && !config_.on_demand_paging) {
+        remedy += "; or let the device page memory in, slowly, with rdma.on_demand_paging";
+      }
       break;
     case EOPNOTSUPP:
       status = Status::unsupported;

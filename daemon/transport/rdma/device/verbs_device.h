@@ -19,6 +19,7 @@
 #include "daemon/transport/rdma/device/rdma_device.h"
 #include "daemon/transport/rdma/device/rdma_device_config.h"
 #include "daemon/transport/rdma/device/verbs_handles.h"
+#include "daemon/transport/rdma/device/verbs_path.h"
 
 namespace simm::transport {
 
@@ -36,12 +37,15 @@ public:
                                                           RemoteAccess access) override;
   Expected<std::unique_ptr<RdmaPort>> make_port(std::uint32_t completions_max) override;
   [[nodiscard]] DeviceEvent take_event() noexcept override;
+  [[nodiscard]] std::string caveat() const override;
   [[nodiscard]] int event_descriptor() const noexcept override { return context_->async_fd; }
 
   // Where the port is in its network.
   struct Place {
     QueuePairAddress address;
     int gid_index = 0;
+    Partition partition;
+    bool needs_global_header = false;
   };
   [[nodiscard]] Place place() const noexcept {
     const std::lock_guard<std::mutex> lock(place_mutex_);

@@ -8,6 +8,7 @@
 
 #include "daemon/base/random.h"
 #include "daemon/transport/rdma/device/verbs_device.h"
+#include "daemon/transport/rdma/device/verbs_path.h"
 #include "daemon/transport/rdma/device/verbs_port.h"
 #include "simm/check.h"
 
@@ -23,10 +24,6 @@ constexpr std::uint32_t kNumbers24 = 1u << 24;
 unsigned mtu_of(std::uint16_t bytes) {
   if (!std::has_single_bit(bytes) || bytes < 256 || bytes > 4096) return 0;
   return static_cast<unsigned>(std::bit_width(bytes)) - 8;
-}
-
-bool is_same_subnet(const QueuePairAddress& one, const QueuePairAddress& other) {
-  return std::equal(one.gid.begin(), one.gid.begin() + 8, other.gid.begin());
 }
 
 // The far port, as one number: whoever is behind the same path has the same one.
@@ -59,7 +56,7 @@ VerbsQueuePair::VerbsQueuePair(VerbsDevice& device, VerbsPort& port,
     : device_(device),
       port_(port),
       config_(config),
-      gid_index_(place.gid_index),
+      place_(place),
       address_(place.address),
       sends_(config.sends_max),
       receives_(config.receives_max) {}
@@ -114,7 +111,7 @@ Outcome VerbsQueuePair::modify(ibv_qp_attr& attributes, unsigned mask, const cha
 Outcome VerbsQueuePair::to_init() {
   ibv_qp_attr init{};
   init.qp_state = IBV_QPS_INIT;
-  init.pkey_index = device_.config().partition_key_index;
+  init.pkey_index = place_.partition.index;
   init.port_num = static_cast<std::uint8_t>(device_.info().port);
   if (config_.is_requester) init.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
   return modify(init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "INIT");
@@ -144,17 +141,9 @@ Outcome VerbsQueuePair::to_ready_to_receive(const QueuePairAddress& far) {
   ready.rq_psn = far.first_packet;
   ready.max_dest_rd_atomic = address_.reads_in;
   ready.min_rnr_timer = config.min_rnr_timer;
-  ready.ah_attr.dlid = far.lid;
-  ready.ah_attr.sl = config.service_level;
-  ready.ah_attr.port_num = static_cast<std::uint8_t>(device_.info().port);
-  // Within a subnet of InfiniBand the short address is enough.
-  if (far.is_ethernet || !is_same_subnet(address_, far)) {
-    ready.ah_attr.is_global = 1;
-    std::copy(far.gid.begin(), far.gid.end(), ready.ah_attr.grh.dgid.raw);
-    ready.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(gid_index_);
-    ready.ah_attr.grh.hop_limit = 64;
-    ready.ah_attr.grh.traffic_class = config.traffic_class;
-  }
+  ready.ah_attr = path_to(address_, far,
+                          {static_cast<std::uint8_t>(device_.info().port), place_.gid_index,
+                           config.service_level, config.traffic_class, place_.needs_global_header});
   return modify(ready,
                 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,

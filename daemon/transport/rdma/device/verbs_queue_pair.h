@@ -75,7 +75,7 @@ private:
   std::unique_ptr<QueuePairReaper::Job> ending_ = std::make_unique<QueuePairReaper::Job>();
   bool is_failing_ = false;
   bool is_ending_ = false;
-  const int gid_index_;
+  const VerbsDevice::Place place_;
   QueuePairAddress address_;
   std::uint32_t inline_bytes_max_ = 0;
   std::uint8_t reads_max_ = 0;

@@ -164,7 +164,8 @@ TEST_CASE("a key that has another name now is read by its former one, which a wa
 
 TEST_CASE("of a NIC anything but its name may be left out") {
   auto config = parse_config(R"({"nics": [{"name": "mlx5_0"},
-      {"name": "mlx5_1/2", "numa_node": 1, "speed_gbit_s": 400, "gpu": "00000000:1B:00.0"}]})",
+      {"name": "mlx5_1/2", "numa_node": 1, "speed_gbit_s": 400, "gpu": "00000000:1B:00.0",
+       "gid_index": 3, "partition_key": 32769, "traffic_class": 106}]})",
                              "simm.json");
   REQUIRE_MESSAGE(config.has_value(), config.error().context);
   REQUIRE(config->nics.size() == 2);
@@ -175,6 +176,10 @@ TEST_CASE("of a NIC anything but its name may be left out") {
   CHECK(config->nics[1].numa_node == 1);
   CHECK(config->nics[1].speed_gbit_s == 400u);
   CHECK(config->nics[1].gpu == "0000:1b:00.0");
+  CHECK_FALSE(config->nics[0].gid_index.has_value());
+  CHECK(config->nics[1].gid_index == 3);
+  CHECK(config->nics[1].partition_key == 32769u);
+  CHECK(config->nics[1].traffic_class == 106u);
   CHECK(default_config().nics.empty());
 }
 

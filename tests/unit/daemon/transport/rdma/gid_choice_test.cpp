@@ -51,6 +51,17 @@ TEST_CASE("gid choice: version 2, then IPv4, then global IPv6, then the first") 
                 entry(1, GidKind::roce_v2, "::ffff:10.0.0.5")}) == 1);
 }
 
+TEST_CASE("gid choice: on InfiniBand the address that routers know, where there is one") {
+  std::vector<GidEntry> entries = {entry(0, GidKind::infiniband, "fe80::1"),
+                                   entry(1, GidKind::infiniband, "fe80:0:202:1::1")};
+  CHECK(choice(entries, -1, LinkLayer::infiniband) == 1);
+  CHECK(choice(entries, 0, LinkLayer::infiniband) == 0);
+  entries[1] = entry(1, GidKind::infiniband, "fe80::2");
+  CHECK(choice(entries, -1, LinkLayer::infiniband) == 0);
+  entries.pop_back();
+  CHECK(choice(entries, -1, LinkLayer::infiniband) == 0);
+}
+
 TEST_CASE("gid choice: a configured index is used, whatever it is") {
   CHECK(choice(usual(), 0) == 0);
   CHECK(choice(usual(), 6) == 6);

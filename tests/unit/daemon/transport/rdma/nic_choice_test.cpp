@@ -135,6 +135,14 @@ TEST_CASE("nic choice: values of the list take the place of what was found") {
   CHECK(table.nics()[0].numa_node == 1);
   CHECK(table.nics()[0].speed_mbit_s == 25'000);
   CHECK(table.nics()[0].configured == std::vector<std::string>{"numa_node", "speed_gbit_s"});
+  NicConfig own{"mlx5_0", {}, {}, ""};
+  own.gid_index = 3;
+  own.traffic_class = 106;
+  const Nic mine = choose_nics(two_sockets(), {own}).nics()[0];
+  CHECK(mine.gid_index == 3);
+  CHECK(mine.traffic_class == 106u);
+  CHECK_FALSE(mine.partition_key.has_value());
+  CHECK(mine.configured == std::vector<std::string>{"gid_index", "traffic_class"});
   CHECK(table.near_node(1) == Indices{0, 1});
   CHECK(table.nics()[1].numa_node == 1);
   CHECK(table.nics()[1].speed_mbit_s == 400'000);
