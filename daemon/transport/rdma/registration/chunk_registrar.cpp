@@ -98,7 +98,14 @@ void ChunkRegistrar::work() {
     bool has_job = false;
     bell_.answer();
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      std::unique_lock<std::mutex> lock(mutex_);
+      if (!farewells_.empty()) {
+        Farewell* const farewell = farewells_.front();
+        farewells_.pop_front();
+        bell_.ring();
+        say(*farewell, lock);
+        continue;
+      }
       if (is_stopping_) break;
       has_job = take(job, look_at_ns);
     }
@@ -319,12 +326,35 @@ void ChunkRegistrar::release(RegisteredRange& range) {
     ended_.wait(lock, [&] { return range.under_way_ == 0 && closing_ == 0; });
   }
   // Nobody else knows the range any more. A GiB takes a NIC a while, and others go on meanwhile.
-  for (auto& registrations : range.registrations_) registrations.clear();
-  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<Farewell> farewells;
+  for (auto& registrations : range.registrations_) {
+    if (!registrations.empty()) farewells.push_back({std::move(registrations)});
+  }
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (Farewell& farewell : farewells) farewells_.push_back(&farewell);
+  if (farewells.size() > 1) bell_.ring();
+  for (Farewell& farewell : farewells) {
+    const auto at = std::find(farewells_.begin(), farewells_.end(), &farewell);
+    if (at == farewells_.end()) continue;
+    farewells_.erase(at);
+    say(farewell, lock);
+  }
+  ended_.wait(lock, [&farewells] {
+    return std::all_of(farewells.begin(), farewells.end(),
+                       [](const Farewell& farewell) { return farewell.is_over; });
+  });
   for (std::uint32_t rail = 0; rail < rails(); ++rail) {
     rails_[rail].claimed -= range.rails_[rail].registrations;
     add_progress(rail, range.rails_[rail], true);
   }
+}
+
+void ChunkRegistrar::say(Farewell& farewell, std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
+  farewell.registrations.clear();
+  lock.lock();
+  farewell.is_over = true;
+  ended_.notify_all();
 }
 
 // ---- rails that go and come back ----

@@ -10,6 +10,10 @@
 // TouchBudget. What is refused is `failed`: said once, counted, and tried again when it is used
 // after a while, never by itself.
 //
+// What a range had with one rail is deregistered in one go, and with several rails at the same
+// time: by these threads before they register more, and by the thread that ends the range. So a
+// terabyte on eight NICs goes as fast as on one.
+//
 // A rail may end and come back (rail_device.h): its cells are `absent` meanwhile.
 //
 // Owned by the composition root; outlives its ranges; the devices outlive it.
@@ -104,12 +108,19 @@ private:
     bool has_room = true;   // the rail may have one registration more
   };
   using Made = Expected<std::unique_ptr<Registration>>;
+  // What a range that ends had with one rail. Owned by who ends the range, until it is over.
+  struct Farewell {
+    std::vector<std::unique_ptr<Registration>> registrations;
+    bool is_over = false;
+  };
 
   void work();
   // Without the lock: what takes long. Null: put off until somebody asks.
   Made register_chunk(const Job& job);
   void report(const Job& job, const Error& why);
   void release(RegisteredRange& range);
+  // Deregisters what was taken from `farewells_`. The lock is held before and after, not meanwhile.
+  void say(Farewell& farewell, std::unique_lock<std::mutex>& lock);
   // All of a range's cells of that rail are absent; what it had there is moved to `gone`.
   void forget_rail(RegisteredRange& range, std::uint32_t rail,
                    std::vector<std::unique_ptr<Registration>>& gone);
@@ -139,6 +150,7 @@ private:
   // in turn: a large one does not keep the others waiting.
   std::deque<RegisteredRange*> asked_;
   std::deque<RegisteredRange*> background_;
+  std::deque<Farewell*> farewells_;  // that no thread has taken yet
   bool is_stopping_ = false;
   std::vector<std::thread> threads_;
 };

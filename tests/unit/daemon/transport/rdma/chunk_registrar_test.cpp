@@ -5,6 +5,10 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -473,6 +477,51 @@ TEST_CASE("registrar: agents read keys while they are published and other ranges
     CHECK(rail.wanted_bytes == 0);
     CHECK(rail.failures == 0);
   }
+}
+
+TEST_CASE("registrar: what ends is deregistered with all rails at the same time") {
+  constexpr std::size_t kRails = 4;
+  World world(kRails, kRails);
+  std::mutex mutex;
+  std::condition_variable met;
+  std::set<std::size_t> ending;
+  bool has_met = true;
+  for (std::size_t rail = 0; rail < kRails; ++rail) {
+    world.rdma[rail]->on_end = [&, rail] {
+      std::unique_lock<std::mutex> lock(mutex);
+      ending.insert(rail);
+      met.notify_all();
+      // Who has all rails for itself would wait for ever.
+      has_met &= met.wait_for(lock, std::chrono::seconds(30),
+                              [&] { return ending.size() == kRails || !has_met; });
+    };
+  }
+  world.start();
+  auto range = world.add(3 * kGiB, (1U << kRails) - 1);
+  for (const auto& device : world.rdma) until([&] { return device->live() == 3; });
+  range.reset();
+  CHECK(has_met);
+  for (const auto& device : world.rdma) CHECK(device->live() == 0);
+  for (const RailProgress& rail : world.registrar->progress()) CHECK(rail.registrations == 0);
+}
+
+TEST_CASE("registrar: without a thread, or behind one that is stuck, a range ends all the same") {
+  World world(1);
+  world.start();
+  auto range = world.add(2 * kGiB, 3);
+  for (const auto& device : world.rdma) until([&] { return device->live() == 2; });
+  world.rdma[0]->close_gate();
+  auto stuck = world.add(kGiB, 1);
+  world.rdma[0]->await_at_gate(1);
+  range.reset();
+  for (const auto& device : world.rdma) CHECK(device->live() == 0);
+  world.rdma[0]->open_gate();
+  stuck.reset();
+  auto last = world.add(kGiB, 1);
+  until([&] { return world.rdma[0]->live() == 1; });
+  world.registrar->stop();
+  last.reset();
+  CHECK(world.rdma[0]->live() == 0);
 }
 
 }  // namespace chunk_registrar_test

@@ -86,6 +86,8 @@ public:
   }
 
   std::atomic<std::uint32_t> slow_us{0};
+  // Set while nothing ends; called before each registration ends. Empty: it ends at once.
+  std::function<void()> on_end;
   // Set while nobody registers; nothing: it works.
   std::function<std::unique_ptr<Error>(const MemoryRange&)> failure;
 
@@ -98,6 +100,7 @@ private:
       remote_address = FakeRdmaDevice::remote_address(key);
     }
     ~Book() override {
+      if (device_.on_end) device_.on_end();
       const std::lock_guard<std::mutex> lock(device_.mutex_);
       --device_.live_;
     }
