@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <string_view>
+#include <vector>
+
+#include "ipc/text_list.h"
 
 namespace simm::ipc {
 namespace {
@@ -12,32 +15,15 @@ bool names_loopback(std::string_view address) noexcept {
   return host == "localhost" || host == "[::1]" || host == "0.0.0.0" || host.starts_with("127.");
 }
 
-std::string_view trimmed(std::string_view text) noexcept {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
-}
-
 // A daemon without a manager is a cluster of its own: to a client that looks for the manager on
 // this machine, which is how engines are told to find a pool, it is the one.
-bool is_the_manager(const std::string& wanted, const DaemonFacts& daemon) noexcept {
+bool is_the_manager(const std::string& wanted, const DaemonFacts& daemon) {
   if (daemon.manager_address.empty()) return names_loopback(wanted);
-  // Both sides may name several, with commas between them: one that both name is enough.
-  const auto names = [](std::string_view list, std::string_view one) {
-    for (std::size_t at = 0; at <= list.size();) {
-      const std::size_t end = std::min(list.find(',', at), list.size());
-      if (trimmed(list.substr(at, end - at)) == one) return true;
-      at = end + 1;
-    }
-    return false;
-  };
-  for (std::size_t at = 0; at <= wanted.size();) {
-    const std::size_t end = std::min(wanted.find(',', at), wanted.size());
-    const std::string_view one = trimmed(std::string_view(wanted).substr(at, end - at));
-    if (!one.empty() && names(daemon.manager_address, one)) return true;
-    at = end + 1;
-  }
-  return false;
+  // Both sides may name several: one that both name is enough.
+  const std::vector<std::string> names = text_list(daemon.manager_address);
+  const std::vector<std::string> of_client = text_list(wanted);
+  return std::find_first_of(of_client.begin(), of_client.end(), names.begin(), names.end()) !=
+         of_client.end();
 }
 
 // "1", or "1 to 3".

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "daemon/base/text_list.h"
 #include "daemon/cluster/hello/hello_dialer.h"
+#include "ipc/text_list.h"
 #include "simm/check.h"
 
 namespace simm::control {
@@ -18,7 +18,7 @@ constexpr base::TimeNs kLookUpTimeNs = 5 * base::kNsPerSecond;
 ClusterDialer::ClusterDialer(ClusterAccess& access, DialTarget target, ClusterDialerEvents& events)
     : access_(access),
       target_(std::move(target)),
-      addresses_(base::text_list(target_.address)),
+      addresses_(ipc::text_list(target_.address)),
       address_(addresses_.empty() ? target_.address : addresses_.front()),
       events_(events),
       timer_(access.io),

@@ -7,8 +7,8 @@
 #include <array>
 #include <utility>
 
-#include "daemon/base/text_list.h"
 #include "ipc/fd.h"
+#include "ipc/text_list.h"
 
 namespace simm {
 namespace {
@@ -40,7 +40,7 @@ Expected<std::string> password_of(const std::string& path) {
 
 Expected<etcd::EtcdConfig> etcd_settings(const base::Config& config) {
   etcd::EtcdConfig result;
-  for (const std::string& text : base::text_list(config.manager.etcd)) {
+  for (const std::string& text : ipc::text_list(config.manager.etcd)) {
     auto endpoint = http::HttpEndpoint::parse(text);
     if (!endpoint) {
       return Error{endpoint.status(), "manager.etcd: " + endpoint.error().context};

@@ -54,10 +54,12 @@ struct ManagerDaemon::Parts {
         log(clock, config.log.level, 2, base::Log::stderr_is_journal(), config.log.format),
         events(clock, log, *counters),
         errors(clock, &events),
-        copied(etcd == nullptr ? static_cast<cluster::Coordinator&>(*file) : *etcd, *file,
-               [this](const Error& why) {
-                 errors.record("manager.state_file", why.status, why.context);
-               }),
+        copied(etcd == nullptr ? nullptr
+                               : std::make_unique<cluster::CopiedCoordinator>(
+                                     *etcd, *file,
+                                     [this](const Error& why) {
+                                       errors.record("manager.state_file", why.status, why.context);
+                                     })),
         limits(*counters),
         access{io,     clock,           random,        *counters, limits,
                errors, settings.secret, settings.self, events},
@@ -74,7 +76,7 @@ struct ManagerDaemon::Parts {
     return settings.self.name + " at " + config.manager.listen;
   }
   [[nodiscard]] cluster::Coordinator& coordinator() {
-    return etcd == nullptr ? static_cast<cluster::Coordinator&>(*file) : copied;
+    return copied == nullptr ? static_cast<cluster::Coordinator&>(*file) : *copied;
   }
   void follow_election();
   void lead();
@@ -89,7 +91,7 @@ struct ManagerDaemon::Parts {
   base::Log log;
   base::EventLog events;
   base::ErrorLog errors;
-  cluster::CopiedCoordinator copied;
+  std::unique_ptr<cluster::CopiedCoordinator> copied;  // null: without etcd
   base::LimitCounters limits;
   boost::asio::io_context io{1};
   control::ClusterAccess access;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "daemon/base/config_table.h"
-#include "daemon/base/text_list.h"
+#include "ipc/text_list.h"
 
 namespace config_test {
 

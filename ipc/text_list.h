@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace simm::base {
+namespace simm::ipc {
 
 inline std::vector<std::string> text_list(std::string_view text) {
   std::vector<std::string> all;
@@ -22,4 +22,4 @@ inline std::vector<std::string> text_list(std::string_view text) {
   return all;
 }
 
-}  // namespace simm::base
+}  // namespace simm::ipc
