@@ -23,6 +23,10 @@ bool is_read(ipc::Opcode opcode) noexcept {
   return opcode == ipc::Opcode::get || opcode == ipc::Opcode::exists;
 }
 
+bool moves_bytes(ipc::Opcode opcode) noexcept {
+  return opcode == ipc::Opcode::get || opcode == ipc::Opcode::put;
+}
+
 }  // namespace
 
 Engine::Engine(const EngineConfig& config, const base::Clock& clock, PageHasher hasher,
@@ -197,7 +201,11 @@ SubRequest* Engine::split_first_run(SubRequest& request) noexcept {
     request.epoch = placement_->epoch();
   }
   request.route = routes.route(base::slot_of(pages[0].group));
-  request.count = PageRouter::run_length(pages, routes, config_.pages_per_request_max);
+  const PageRouter::Run run = PageRouter::first_run(pages, routes, config_.pages_per_request_max,
+                                                    config_.key_bytes_per_request_max);
+  request.count = run.pages;
+  const bool is_lookup = !moves_bytes(progress.operation->header.opcode);
+  request.lookup_key_bytes = is_lookup ? run.key_bytes : 0;
   const std::uint32_t rest = request.first + request.count;
   if (rest == request.end) return nullptr;
   const std::uint32_t firsts = std::min(config_.operations, config_.requests / 2);
@@ -219,7 +227,12 @@ void Engine::post(SubRequest& request) noexcept {
   request.request.header = operation.header;
   request.request.header.epoch = request.epoch;
   request.request.pages = std::span(operation.pages).subspan(request.first, request.count);
-  request.request.credits_keep = shares_.keep(operation.header.tenant, request.route);
+  const RouteShares::Held held = shares_.of(operation.header.tenant, request.route);
+  if (!held.has_room_for(request.lookup_key_bytes, config_.lookup_key_bytes_max)) {
+    counters_.no_credit.add();
+    return wait(request);
+  }
+  request.request.credits_keep = held.keep();
   transport::Requester* requester = requesters_.find(request.route.peer);
   const RequestToken token = requests_.new_token(request);
   if (operation.header.trace_id != 0 && !progress.accepted) {
@@ -230,7 +243,7 @@ void Engine::post(SubRequest& request) noexcept {
                             : requester->post(request.route, token, request.request);
   if (status == Status::ok) {
     request.stage = Stage::posted;
-    shares_.add(operation.header.tenant, request.route);
+    shares_.add(operation.header.tenant, request.route, request.lookup_key_bytes);
     request.waits_for_map = false;
     counters_.requests.add();
     if (!progress.accepted) {
@@ -420,7 +433,8 @@ void Engine::answer(SubRequest& request, std::uint32_t first, std::uint32_t end,
 // It holds no credit any more.
 void Engine::end_post(SubRequest& request) noexcept {
   request.stage = Stage::unrouted;
-  shares_.remove(progress_of(request).operation->header.tenant, request.route);
+  shares_.remove(progress_of(request).operation->header.tenant, request.route,
+                 request.lookup_key_bytes);
 }
 
 // After an answer: the pages that are still open, from `first` on, get another message.

@@ -18,6 +18,11 @@ struct EngineConfig {
   std::uint32_t fetches = 0;
   // Cap of one message. An owner gets its part of a batch in as few messages as it fits in.
   std::uint32_t pages_per_request_max = ipc::kPagesPerSubmissionMax;
+  // And of its keys: long ones make several messages, so that requests of others come between.
+  std::uint32_t key_bytes_per_request_max = 128 * 1024;
+  // Of the look-ups that a tenant has out on one route: what is on its way passes nobody. One
+  // message is always allowed.
+  std::uint32_t lookup_key_bytes_max = 256 * 1024;
 
   // The fence budget: how long before its deadline an operation gives up and starts to fence.
   // A share of the time it was given, within bounds, and never more than half of that time.

@@ -56,13 +56,17 @@ void PageRouter::sort(std::span<PageRequest> pages, const Placement& placement) 
   }
 }
 
-std::uint32_t PageRouter::run_length(std::span<const PageRequest> pages, const Placement& placement,
-                                     std::uint32_t pages_max) noexcept {
+PageRouter::Run PageRouter::first_run(std::span<const PageRequest> pages,
+                                      const Placement& placement, std::uint32_t pages_max,
+                                      std::uint32_t key_bytes_max) noexcept {
   const Route first = placement.route(base::slot_of(pages[0].group));
-  std::uint32_t run = 1;
-  while (run < pages.size() && run < pages_max &&
-         placement.route(base::slot_of(pages[run].group)) == first) {
-    ++run;
+  Run run{1, pages[0].key_bytes};
+  while (run.pages < pages.size() && run.pages < pages_max) {
+    const PageRequest& next = pages[run.pages];
+    if (run.key_bytes + next.key_bytes > key_bytes_max) break;
+    if (!(placement.route(base::slot_of(next.group)) == first)) break;
+    run.key_bytes += next.key_bytes;
+    ++run.pages;
   }
   return run;
 }

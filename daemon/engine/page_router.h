@@ -19,10 +19,14 @@ public:
   // At most ipc::kPagesPerSubmissionMax pages.
   void sort(std::span<transport::PageRequest> pages, const Placement& placement) noexcept;
 
-  // How many of `pages` from the first on have the same owner; at most `pages_max` of them, which
-  // is at least 1.
-  static std::uint32_t run_length(std::span<const transport::PageRequest> pages,
-                                  const Placement& placement, std::uint32_t pages_max) noexcept;
+  struct Run {
+    std::uint32_t pages = 0;
+    std::uint32_t key_bytes = 0;
+  };
+  // Those of `pages` from the first on that have the same owner and fit into one message: at least
+  // one.
+  static Run first_run(std::span<const transport::PageRequest> pages, const Placement& placement,
+                       std::uint32_t pages_max, std::uint32_t key_bytes_max) noexcept;
 
 private:
   static constexpr std::uint32_t kPages = ipc::kPagesPerSubmissionMax;

@@ -27,6 +27,7 @@ struct SubRequest : base::ListLink<OpenTag>, base::ListLink<PendingTag> {
   std::uint32_t first = 0;
   std::uint32_t count = 0;
   std::uint32_t end = 0;
+  std::uint32_t lookup_key_bytes = 0;  // of its message, if that moves no bytes
   Stage stage = Stage::unrouted;
   bool retried = false;          // after a collateral fence
   bool waits_for_map = false;    // its owner and we do not have the same map: nothing was done

@@ -23,29 +23,36 @@ std::uint32_t RouteShares::home_of(base::TenantId tenant, transport::Route route
 
 std::uint32_t RouteShares::place_of(base::TenantId tenant, transport::Route route) const noexcept {
   std::uint32_t at = home_of(tenant, route);
-  while (entries_[at].held != 0 && (entries_[at].tenant != tenant || entries_[at].route != route)) {
+  while (entries_[at].held.requests != 0 &&
+         (entries_[at].tenant != tenant || entries_[at].route != route)) {
     at = (at + 1) & mask_;
   }
   return at;
 }
 
-void RouteShares::add(base::TenantId tenant, transport::Route route) noexcept {
+void RouteShares::add(base::TenantId tenant, transport::Route route,
+                      std::uint32_t key_bytes) noexcept {
   Entry& entry = entries_[place_of(tenant, route)];
   entry.tenant = tenant;
   entry.route = route;
-  ++entry.held;
+  ++entry.held.requests;
+  entry.held.key_bytes += key_bytes;
 }
 
-void RouteShares::remove(base::TenantId tenant, transport::Route route) noexcept {
+void RouteShares::remove(base::TenantId tenant, transport::Route route,
+                         std::uint32_t key_bytes) noexcept {
   std::uint32_t hole = place_of(tenant, route);
-  SIMM_CHECK(entries_[hole].held != 0);
-  if (--entries_[hole].held != 0) return;
+  Held& held = entries_[hole].held;
+  SIMM_CHECK(held.requests != 0 && held.key_bytes >= key_bytes);
+  held.key_bytes -= key_bytes;
+  if (--held.requests != 0) return;
   // What lies behind the hole and was only pushed there by others moves up.
-  for (std::uint32_t at = (hole + 1) & mask_; entries_[at].held != 0; at = (at + 1) & mask_) {
+  for (std::uint32_t at = (hole + 1) & mask_; entries_[at].held.requests != 0;
+       at = (at + 1) & mask_) {
     const std::uint32_t home = home_of(entries_[at].tenant, entries_[at].route);
     if (((at - home) & mask_) < ((at - hole) & mask_)) continue;
     entries_[hole] = entries_[at];
-    entries_[at].held = 0;
+    entries_[at].held = {};
     hole = at;
   }
 }

@@ -1,7 +1,8 @@
 // RouteShares: how many credits of each route each tenant holds, and how many it has to leave to
 // the others. The rule is that of all shares here (session/tenant_share.h): a tenant without any
 // may take the last one, another one has at most kFactor times what then stays free. So whoever
-// comes later finds a credit, and need not wait for the deadlines of somebody else.
+// comes later finds a credit, and need not wait for the deadlines of somebody else. Look-ups carry
+// nothing but their keys, so those are counted, too.
 //
 // A hash table with linear probing (Knuth, "The Art of Computer Programming", volume 3, 6.4,
 // algorithms L and R): an entry for each tenant and route with a request out, so it is never full.
@@ -23,19 +24,32 @@ public:
   // At most `requests` are out at a time.
   explicit RouteShares(std::uint32_t requests);
 
-  // What has to stay free on `route` when `tenant` posts one more request there.
-  [[nodiscard]] std::uint32_t keep(base::TenantId tenant, transport::Route route) const noexcept {
-    const std::uint32_t held = entries_[place_of(tenant, route)].held;
-    return held == 0 ? 0 : (held + kFactor) / kFactor;
+  struct Held {
+    std::uint32_t requests = 0;
+    std::uint32_t key_bytes = 0;  // of look-ups
+
+    // What has to stay free when one more request is posted.
+    [[nodiscard]] std::uint32_t keep() const noexcept {
+      return requests == 0 ? 0 : (requests + kFactor) / kFactor;
+    }
+    // One message is always allowed.
+    [[nodiscard]] bool has_room_for(std::uint32_t more, std::uint32_t most) const noexcept {
+      return more == 0 || key_bytes == 0 || (more <= most && key_bytes <= most - more);
+    }
+  };
+
+  [[nodiscard]] Held of(base::TenantId tenant, transport::Route route) const noexcept {
+    return entries_[place_of(tenant, route)].held;
   }
-  void add(base::TenantId tenant, transport::Route route) noexcept;
-  void remove(base::TenantId tenant, transport::Route route) noexcept;
+  // A request of `key_bytes`; 0: it is no look-up.
+  void add(base::TenantId tenant, transport::Route route, std::uint32_t key_bytes) noexcept;
+  void remove(base::TenantId tenant, transport::Route route, std::uint32_t key_bytes) noexcept;
 
 private:
   struct Entry {
     base::TenantId tenant;
     transport::Route route;
-    std::uint32_t held = 0;  // 0: free
+    Held held;  // no request: free
   };
   [[nodiscard]] std::uint32_t home_of(base::TenantId tenant, transport::Route route) const noexcept;
   // The entry of both, or the free one where it belongs.

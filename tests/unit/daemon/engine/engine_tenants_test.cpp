@@ -102,23 +102,29 @@ TEST_CASE("shares of routes: what the table says is what is held, whatever came 
   std::minstd_rand random(seed);
   engine::RouteShares shares(32);
   using Place = std::pair<std::uint64_t, std::uint16_t>;
-  std::map<Place, std::uint32_t> held;
-  std::vector<Place> out;
+  std::map<Place, engine::RouteShares::Held> held;
+  std::vector<std::pair<Place, std::uint32_t>> out;  // and its bytes
   for (int step = 0; step < 200'000; ++step) {
     const Place place{random() % 12, static_cast<std::uint16_t>(random() % 6)};
     const Route route{base::PeerId{place.second % 2u}, place.second};
-    const std::uint32_t now = held[place];
-    REQUIRE(shares.keep({place.first}, route) == (now == 0 ? 0 : (now + 4) / 4));
+    const auto now = held[place];
+    REQUIRE(shares.of({place.first}, route).requests == now.requests);
+    REQUIRE(shares.of({place.first}, route).key_bytes == now.key_bytes);
+    REQUIRE(now.keep() == (now.requests == 0 ? 0 : (now.requests + 4) / 4));
     if (out.size() < 32 && random() % 2 == 0) {
-      shares.add({place.first}, route);
-      ++held[place];
-      out.push_back(place);
+      const std::uint32_t bytes =
+          random() % 3 == 0 ? 0 : static_cast<std::uint32_t>(random() % 999);
+      shares.add({place.first}, route, bytes);
+      ++held[place].requests;
+      held[place].key_bytes += bytes;
+      out.push_back({place, bytes});
     } else if (!out.empty()) {
       std::swap(out[random() % out.size()], out.back());
-      const Place gone = out.back();
+      const auto [gone, bytes] = out.back();
       out.pop_back();
-      shares.remove({gone.first}, {base::PeerId{gone.second % 2u}, gone.second});
-      --held[gone];
+      shares.remove({gone.first}, {base::PeerId{gone.second % 2u}, gone.second}, bytes);
+      --held[gone].requests;
+      held[gone].key_bytes -= bytes;
     }
   }
 }

@@ -73,6 +73,58 @@ TEST_CASE("messages are capped") {
   CHECK(world.outcomes.size() == 1);
 }
 
+TEST_CASE("long keys make several messages, and each page its own answer") {
+  engine::EngineConfig config;
+  config.key_bytes_per_request_max = 1000;
+  config.lookup_key_bytes_max = 10'000;
+  World world(config);
+  Operation& operation = world.make(Opcode::exists, 20, base::kNsPerSecond, std::string(190, 'k'));
+  world.engine->submit(operation);
+  REQUIRE(world.requester.posts.size() == 4);
+  std::uint64_t length = 0;
+  for (std::size_t i = 0; i < 4; ++i) {
+    CHECK(world.requester.posts[i].request.pages.size() == 5);
+    std::vector<PageReply> replies;
+    for (int page = 0; page < 5; ++page) replies.push_back({Status::ok, ++length});
+    world.requester.reply(i, replies);
+  }
+  world.engine->do_work();
+  REQUIRE(world.outcomes.size() == 1);
+  for (std::size_t i = 0; i < 20; ++i) CHECK(world.outcomes[0].pages[i].bytes == i + 1);
+}
+
+TEST_CASE("look-ups of one tenant have few bytes of keys out, those of another one do not wait") {
+  engine::EngineConfig config;
+  config.key_bytes_per_request_max = 1000;
+  config.lookup_key_bytes_max = 2000;
+  World world(config);
+  world.engine->submit(world.make(Opcode::exists, 20, base::kNsPerSecond, std::string(190, 'k')));
+  CHECK(world.requester.posts.size() == 2);
+  // What moves bytes is not meant.
+  world.engine->submit(world.make(Opcode::get, 20, base::kNsPerSecond, std::string(190, 'k')));
+  CHECK(world.requester.posts.size() == 6);
+  Operation& other = world.make(Opcode::exists, 20, base::kNsPerSecond, std::string(190, 'k'));
+  other.header.tenant = {2};
+  world.engine->submit(other);
+  CHECK(world.requester.posts.size() == 8);
+  for (std::size_t post = 0; post < 12; ++post) {
+    REQUIRE(world.requester.posts.size() > post);
+    world.requester.reply_all_pages(post, Status::ok, 1);
+    world.engine->do_work();
+  }
+  CHECK(world.requester.posts.size() == 12);
+  CHECK(world.outcomes.size() == 3);
+}
+
+TEST_CASE("a key that is longer than a message may be goes alone") {
+  engine::EngineConfig config;
+  config.key_bytes_per_request_max = 100;
+  config.lookup_key_bytes_max = 1'000'000;
+  World world(config);
+  world.engine->submit(world.make(Opcode::exists, 3, base::kNsPerSecond, std::string(500, 'k')));
+  CHECK(world.requester.posts.size() == 3);
+}
+
 TEST_CASE("requests wait for credit and go out as it comes back") {
   engine::EngineConfig config;
   config.pages_per_request_max = 1;

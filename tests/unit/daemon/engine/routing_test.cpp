@@ -94,7 +94,8 @@ TEST_CASE("random batches: sorting by owner is stable and keeps every page") {
     for (std::size_t i = 0; i < pages.size(); ++i) same &= pages[i].index == wanted[i].index;
     CHECK(same);
     const auto cap = 1 + static_cast<std::uint32_t>(random.below(64));
-    const std::uint32_t run = engine::PageRouter::run_length(pages, map, cap);
+    const std::uint32_t run =
+        engine::PageRouter::first_run(pages, map, cap, ipc::kKeyArenaBytes).pages;
     const Route first = map.route(base::slot_of(pages[0].group));
     CHECK(run >= 1);
     CHECK(run <= cap);
