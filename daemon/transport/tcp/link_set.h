@@ -128,10 +128,11 @@ public:
     }
   }
   // Starts what can be started, gives it to the kernel, and takes what has ended, until there is
-  // nothing to do or others have to have their turn.
+  // nothing to do or others have to have their turn: after some rounds, or some bytes.
   int run(base::TimeNs now_ns) noexcept {
+    turn_bytes_ = 0;
     int work = 0;
-    for (int round = 0; round < kRoundsPerTurn; ++round) {
+    for (int round = 0; round < kRoundsPerTurn && turn_bytes_ < kTurnBytesMax; ++round) {
       const int did = run_once(now_ns);
       work += did;
       if (did == 0) break;
@@ -182,6 +183,7 @@ private:
     IoReadyList ended;
     ended.splice_back(ready_);
     while (IoSocket* socket = ended.pop_front()) {
+      turn_bytes_ += socket->ended_bytes();
       // SAFETY: the owner was set by open() and lives as long as this set.
       work += static_cast<Link*>(socket->owner)->serve(now_ns);
     }
@@ -197,6 +199,7 @@ private:
   std::vector<Route> routes_;  // of links_[i], which it has or had last
   std::size_t used_ = 0;       // links_[0 .. used_) may be in use
   LostLinks lost_;
+  std::uint64_t turn_bytes_ = 0;  // that the run has moved
 };
 
 }  // namespace simm::transport

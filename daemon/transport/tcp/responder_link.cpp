@@ -27,6 +27,7 @@ bool ResponderLink::open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) 
   progress_.begin();
   roster_wait_.begin(now_ns);
   connection_.socket().owner = this;
+  connection_.socket().unsent_bytes_max = kUnsentAnswerBytesMax;
   const bool is_superseded = shared_.rosters.is_superseded(link.owner);
   if (!connection_.open(std::move(link), ready, now_ns)) return false;
   if (is_superseded) connection_.fail(LinkLoss::superseded);

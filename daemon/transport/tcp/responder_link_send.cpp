@@ -84,7 +84,7 @@ void ResponderLink::reply(TcpIncoming& incoming, std::span<const PageReply> page
 int ResponderLink::run(base::TimeNs) noexcept {
   if (!connection_.is_open()) return 0;
   int work = send_pongs();
-  while (!work_.empty() && connection_.tx().queued_bytes() < kQueuedBytesMax) {
+  while (!work_.empty() && connection_.tx().queued_bytes() < kQueuedAnswerBytesMax) {
     TcpIncoming& incoming = slots_[work_.pop()];
     incoming.is_listed = false;
     const std::uint64_t queued_bytes = connection_.tx().queued_bytes();

@@ -9,13 +9,14 @@
 namespace simm::transport {
 
 // Small frames leave at once; a peer whose machine died without a word is noticed on a connection
-// that nobody uses, too. Both fail on sockets that are not TCP, where neither is needed.
+// that nobody uses, too. All fail on sockets that are not TCP, where none is needed.
 bool SocketIo::set_up(IoSocket& socket) noexcept {
   const int descriptor = socket.descriptor;
   const auto set = [descriptor](int level, int name, int value) {
     [[maybe_unused]] const int result = ::setsockopt(descriptor, level, name, &value, sizeof value);
   };
   set(IPPROTO_TCP, TCP_NODELAY, 1);
+  if (socket.unsent_bytes_max > 0) set(IPPROTO_TCP, TCP_NOTSENT_LOWAT, socket.unsent_bytes_max);
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, 10);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 5);

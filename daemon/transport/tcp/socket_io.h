@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -42,6 +43,8 @@ struct IoSocket : base::ListLink<IoReadyTag>, base::ListLink<IoTryTag> {
   int descriptor = -1;           // non-blocking; the user's to close, after close()
   IoReadyList* ready = nullptr;  // where it is put when something has ended
   void* owner = nullptr;         // the user's
+  // Set before set_up(): how much the kernel takes of what it can not send yet. 0: what it likes.
+  int unsent_bytes_max = 0;
 
   // The user fills the parts before receive() or send(), and leaves them alone while under way.
   std::array<iovec, kReceiveParts> receive_parts{};
@@ -72,6 +75,12 @@ struct IoSocket : base::ListLink<IoReadyTag>, base::ListLink<IoTryTag> {
 
   [[nodiscard]] bool busy() const noexcept {
     return receiving || sending || sends_held > 0 || replies_due > 0;
+  }
+  // Of results that the user has not taken yet.
+  [[nodiscard]] std::uint64_t ended_bytes() const noexcept {
+    const std::int32_t in = received ? std::max(receive_result, 0) : 0;
+    const std::int32_t out = sent ? std::max(send_result, 0) : 0;
+    return static_cast<std::uint64_t>(in) + static_cast<std::uint64_t>(out);
   }
 };
 

@@ -27,8 +27,12 @@ struct TcpResponderConfig {
 // Payload is moved in chunks that stay in the second-level cache between the copy, the digest and
 // the kernel's copy; shorter than memory::kStreamBytesMin, so that copies do not go around it.
 inline constexpr std::uint32_t kChunkBytes = 112 * 1024;
-// Payload that is queued on one link and not taken by the kernel yet.
+// Payload of puts that is queued on one link and not taken by the kernel yet.
 inline constexpr std::uint64_t kQueuedBytesMax = 4 * kChunkBytes;
+// The same of gets, and what the kernel has taken of them and can not send yet. Both are sent in
+// order, and turns of tenants decide only about what comes behind them.
+inline constexpr std::uint64_t kQueuedAnswerBytesMax = 2 * kChunkBytes;
+inline constexpr int kUnsentAnswerBytesMax = 128 * 1024;
 // Shorter payloads are copied into the queue, behind their headers.
 inline constexpr std::uint32_t kCopiedBytesMax = 8 * 1024;
 // Detection times after which a silent link ends whose peer is heard over other links.
@@ -40,7 +44,10 @@ inline constexpr std::uint64_t kAcknowledgedLifeBytes = 4096;
 // What a stop waits for ends at the next look at the kernel, or (foreign copies) with the death of
 // a process.
 inline constexpr int kStopTurns = 100'000;
-// Receives and sends that one do_work() makes on a link before it lets others run.
+// Receives and sends that one do_work() makes on a link before it lets others run; the round in
+// which so many bytes have moved is the last one. Who has come with the first of them waits no
+// longer.
 inline constexpr int kRoundsPerTurn = 4;
+inline constexpr std::uint64_t kTurnBytesMax = 128 * 1024;
 
 }  // namespace simm::transport
