@@ -20,7 +20,8 @@ CHECKED = ("CONTRIBUTING.md", "README.md", "daemon/ARCHITECTURE.md", "daemon/LIM
            "daemon/transport/rdma/RDMA.md", "daemon/transport/tcp/TCP.md", "ipc/ATTACH.md",
            "ipc/FORMAT.md", "libclient/API.md",
            "python/README.md", "python/SGLANG.md", "scripts/PACKAGES.md", "systemd/DEPLOY.md",
-           "tests/CLIENTS.md", "tests/README.md", "tests/sim/SIMULATION.md")
+           "tests/CLIENTS.md", "tests/README.md", "tests/siege/SIEGE.md",
+           "tests/sim/SIMULATION.md")
 SENTENCE_WORDS_MAX = 25
 SENTENCE_WORDS_MEDIAN_MAX = 15
 COLUMNS_MAX = 120

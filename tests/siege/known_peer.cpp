@@ -19,13 +19,18 @@ namespace {
 
 constexpr int kPatienceMs = 5'000;
 
-cluster::HelloSelf self_of(const cluster::ClusterSecret& secret, const std::string& name) {
+cluster::DaemonIdentity node_of(const std::string& name) {
   base::SystemRandom random;
+  return {{random.next(), random.next()}, cluster::ClusterRole::node, name};
+}
+
+cluster::HelloSelf self_of(const cluster::ClusterSecret& secret,
+                           const cluster::DaemonIdentity& who) {
   cluster::HelloSelf self;
   self.cluster = "simm";
-  self.name = name;
-  self.incarnation = {random.next(), random.next()};
-  self.role = cluster::ClusterRole::node;
+  self.name = who.name;
+  self.incarnation = who.incarnation;
+  self.role = who.role;
   self.features = cluster::kFeaturePathProof;
   self.hash_seed_fingerprint = secret.fingerprint_of(secret.hash_seed_of(self.cluster));
   return self;
@@ -38,26 +43,40 @@ bool wait_for(int socket, short what) {
 
 }  // namespace
 
-ipc::UniqueFd connect_to(const std::string& address) {
+ipc::UniqueFd connect_to(const std::string& address, const std::string& source) {
   const std::size_t colon = address.rfind(':');
   sockaddr_in to{};
   to.sin_family = AF_INET;
   to.sin_port = htons(static_cast<std::uint16_t>(std::atoi(address.c_str() + colon + 1)));
   if (::inet_pton(AF_INET, address.substr(0, colon).c_str(), &to.sin_addr) != 1) return {};
   ipc::UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!source.empty()) {
+    sockaddr_in from{};
+    from.sin_family = AF_INET;
+    if (::inet_pton(AF_INET, source.c_str(), &from.sin_addr) != 1) return {};
+    if (::bind(socket.get(), reinterpret_cast<sockaddr*>(&from), sizeof from) != 0) return {};
+  }
   if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&to), sizeof to) != 0) return {};
   return socket;
 }
 
-KnownPeer::KnownPeer(const KnownDaemon& daemon, const std::string& name, std::uint64_t link)
+KnownPeer::KnownPeer(const KnownDaemon& daemon, const cluster::DaemonIdentity& who,
+                     const cluster::HelloRequest& request)
     : socket_(connect_to(daemon.address)) {
-  if (!socket_.valid()) return;
+  if (socket_.valid()) greet(daemon, who, request);
+}
+
+KnownPeer::KnownPeer(const KnownDaemon& daemon, const std::string& name, std::uint64_t link)
+    : KnownPeer(daemon, node_of(name), {cluster::HelloPurpose::data, daemon.incarnation, 0, link}) {
+}
+
+void KnownPeer::greet(const KnownDaemon& daemon, const cluster::DaemonIdentity& who,
+                      const cluster::HelloRequest& request) {
   const auto secret = cluster::ClusterSecret::load(daemon.secret_file);
   REQUIRE(secret.has_value());
-  const cluster::HelloSelf self = self_of(*secret, name);
+  const cluster::HelloSelf self = self_of(*secret, who);
   base::SystemRandom random;
-  cluster::HelloDialer hello(*secret, self,
-                             {cluster::HelloPurpose::data, daemon.incarnation, 0, link}, random);
+  cluster::HelloDialer hello(*secret, self, request, random);
   using State = cluster::HelloMachine::State;
   std::array<std::byte, 4096> buffer;
   while (hello.state() == State::going || !hello.outgoing().empty()) {
@@ -76,6 +95,22 @@ KnownPeer::KnownPeer(const KnownDaemon& daemon, const std::string& name, std::ui
   }
   is_welcome_ = hello.state() == State::done;
   refusal_ = hello.refusal();
+  if (is_welcome_) send_key_ = hello.result().keys.send;
+}
+
+bool KnownPeer::say(const std::vector<std::byte>& bytes) {
+  std::size_t said = 0;
+  while (said < bytes.size()) {
+    const ssize_t sent =
+        ::send(socket_.get(), bytes.data() + said, bytes.size() - said, MSG_NOSIGNAL);
+    if (sent <= 0) return false;
+    said += static_cast<std::size_t>(sent);
+  }
+  return true;
+}
+
+bool KnownPeer::hears() const {
+  return wait_for(socket_.get(), POLLIN);
 }
 
 std::size_t KnownPeer::say_garbage(std::size_t bytes) {

@@ -3,6 +3,7 @@
 // lives in a network of its own, where relays answer at the addresses of the others: that needs
 // root.
 #include <doctest/doctest.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -14,12 +15,15 @@
 #include <thread>
 #include <vector>
 
+#include "daemon/cluster/cluster_codec.h"
 #include "simm/client.h"
 #include "tests/process/cluster/cluster_processes.h"
+#include "tests/siege/known_member.h"
 #include "tests/siege/known_peer.h"
 #include "tests/siege/siege.h"
 #include "tests/support/network_namespaces.h"
 #include "tests/support/network_relay.h"
+#include "tests/unit/daemon/cluster/cluster_samples.h"
 
 namespace simm::siege {
 namespace peer_siege {
@@ -118,6 +122,136 @@ void attack_by_wrong_frames(const KnownDaemon& daemon, const Until& until) {
     for (int tries = 0; tries < 5'000 && !peer.is_over(); ++tries) wait_a_little();
     if (!peer.is_over()) FAIL("the daemon listens on");
   }
+}
+
+// Of many addresses each: what they do wrong must not hide what goes wrong.
+void attack_by_many_addresses(const std::vector<std::string>& addresses, const Until& until) {
+  for (unsigned i = 0; !until.is_over() && i < 1'500; ++i) {
+    const std::string source =
+        "127." + std::to_string(1 + i % 250) + "." + std::to_string(i / 250) + ".9";
+    const ipc::UniqueFd socket = connect_to(addresses[i % addresses.size()], source);
+    if (socket.valid()) say(socket, 1 + i, 'G');
+  }
+}
+
+// Entries of a daemon's list of errors.
+std::size_t errors_of(const DaemonProcess& daemon) {
+  const auto report = daemon.report("errors");
+  CHECK(report["dropped"] == 0);
+  return report["errors"].size();
+}
+
+// ---- as a member ----
+
+using Packet = std::vector<std::byte>;
+
+Packet packet(const cluster::MemberMessage& message) {
+  return cluster::encode(message).value();
+}
+
+// It owns no slots: what it says is all that it does.
+cluster::Join subscriber() {
+  cluster::Join join;
+  join.address = "10.0.0.9";
+  join.port = 30'002;
+  join.shards = 2;
+  return join;
+}
+
+void say_as(const KnownDaemon& manager, const cluster::DaemonIdentity& who,
+            const std::vector<Packet>& packets) {
+  KnownMember member(manager, who);
+  CHECK(member.is_welcome());
+  for (const Packet& each : packets) {
+    if (!member.say(each)) return;  // it was too much already
+  }
+  CHECK(member.hears());
+}
+
+// Addresses and names of every byte, numbers beyond their limits, maps of epochs that no cluster
+// reaches, the incarnation of another daemon.
+void attack_by_impossible_messages(const KnownDaemon& manager, const KnownDaemon& storage,
+                                   const Until& until) {
+  constexpr base::Epoch kSomeEpoch = 0x1122334455667788;
+  const Packet report =
+      packet(cluster::MapReport{cluster_samples::slot_map_of(kSomeEpoch, {}, nullptr, nullptr)});
+  std::uint64_t number = 1;
+  const auto peer = [&] {
+    ++number;
+    return cluster::DaemonIdentity{
+        {number, ~number}, cluster::ClusterRole::storage, "odd-" + std::to_string(number)};
+  };
+  for (unsigned byte = 0x80; byte < 0x100; ++byte) {
+    const std::string odd = std::string("10.0.0.") + static_cast<char>(byte);
+    say_as(manager, peer(), {cluster_samples::patched(packet(subscriber()), "10.0.0.9", odd)});
+  }
+  do {
+    for (const base::Epoch epoch : {base::Epoch{0}, cluster::kEpochMax / 2 + 1, cluster::kEpochMax,
+                                    ~base::Epoch{0} - 1, ~base::Epoch{0}}) {
+      cluster::Join join = subscriber();
+      join.map_epoch = epoch;
+      say_as(manager, peer(),
+             {packet(join), cluster_samples::patched(report, kSomeEpoch, epoch),
+              packet(cluster::Heartbeat{epoch, epoch, epoch, epoch})});
+    }
+    cluster::Join same = subscriber();
+    same.weight_bytes = 1;
+    say_as(manager, {storage.incarnation, cluster::ClusterRole::storage, "twin"}, {packet(same)});
+  } while (!until.is_over());
+}
+
+// A daemon of 64 shards whose port takes connections and says nothing: room for its links is room
+// that others want.
+void attack_by_silent_shards(const KnownDaemon& manager, const Until& until) {
+  const ipc::UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in here{};
+  here.sin_family = AF_INET;
+  here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof here;
+  REQUIRE(::bind(listener.get(), reinterpret_cast<sockaddr*>(&here), sizeof here) == 0);
+  REQUIRE(::listen(listener.get(), 128) == 0);
+  REQUIRE(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&here), &bytes) == 0);
+  const std::uint64_t number = 77;
+  KnownMember member(manager, {{number, ~number}, cluster::ClusterRole::storage, "mute"});
+  REQUIRE(member.is_welcome());
+  cluster::Join join;
+  join.address = "127.0.0.1";
+  join.port = ntohs(here.sin_port);
+  join.shards = 64;
+  join.weight_bytes = 1;
+  CHECK(member.say(packet(join)));
+  CHECK(member.hears());
+  for (std::uint64_t beat = 1; !until.is_over(); ++beat) {
+    CHECK(member.say(packet(cluster::Heartbeat{beat, 0, 0, 0})));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  CHECK(member.say(packet(cluster::Leave{})));
+}
+
+TEST_CASE("between machines: members that say the impossible or nothing hold up nobody") {
+  Besieged besieged;
+  const Place place(*besieged.node, {besieged.storage->pid()});
+  const KnownDaemon storage = besieged.known();
+  const KnownDaemon manager{besieged.cluster.address, {}, storage.secret_file};
+  Siege siege("peers", place);
+  siege.endure("strangers of many addresses", [&](const Place&, const Until& until) {
+    attack_by_many_addresses({besieged.address, besieged.cluster.address}, until);
+  });
+  // As many kinds of mistakes as strangers can make, whoever makes them.
+  CHECK(errors_of(besieged.cluster.manager) <= 8);
+  CHECK(errors_of(*besieged.storage) <= 8);
+  siege.endure("impossible messages", [&](const Place&, const Until& until) {
+    attack_by_impossible_messages(manager, storage, until);
+  });
+  for (const char* const topic : {"nodes", "slots"}) {
+    CHECK_FALSE(besieged.node->report(topic).is_discarded());
+    CHECK_FALSE(besieged.cluster.manager.report(topic).is_discarded());
+  }
+  siege.endure("silent shards",
+               [&](const Place&, const Until& until) { attack_by_silent_shards(manager, until); });
+  CHECK(besieged.storage->alive());
+  CHECK(besieged.cluster.manager.alive());
+  CHECK(eventually([&] { return sees_members(*besieged.node, 1); }, 30'000));
 }
 
 TEST_CASE("between machines: strangers and peers with the secret hold up no other daemon") {
