@@ -31,7 +31,7 @@ inline constexpr std::uint32_t kChunkBytes = 112 * 1024;
 inline constexpr std::uint64_t kQueuedBytesMax = 4 * kChunkBytes;
 // The same of gets, and what the kernel has taken of them and can not send yet. Both are sent in
 // order, and turns of tenants decide only about what comes behind them.
-inline constexpr std::uint64_t kQueuedAnswerBytesMax = 2 * kChunkBytes;
+inline constexpr std::uint64_t kQueuedAnswerBytesMax = 224 * 1024;
 inline constexpr int kUnsentAnswerBytesMax = 128 * 1024;
 // Shorter payloads are copied into the queue, behind their headers.
 inline constexpr std::uint32_t kCopiedBytesMax = 8 * 1024;
