@@ -105,10 +105,11 @@ TEST_CASE("managers and endpoints may be one text or a list of texts") {
       R"({"cluster": {"manager": ["a:1", "b:2"]}, "manager": {"etcd": "http://a:1, http://b:2"}})",
       "simm.json");
   REQUIRE(list.has_value());
-  CHECK(text_list(list->cluster.manager) == std::vector<std::string>{"a:1", "b:2"});
-  CHECK(text_list(list->manager.etcd) == std::vector<std::string>{"http://a:1", "http://b:2"});
-  CHECK(text_list(" ,, a , ") == std::vector<std::string>{"a"});
-  CHECK(text_list("").empty());
+  CHECK(simm::ipc::text_list(list->cluster.manager) == std::vector<std::string>{"a:1", "b:2"});
+  CHECK(simm::ipc::text_list(list->manager.etcd) ==
+        std::vector<std::string>{"http://a:1", "http://b:2"});
+  CHECK(simm::ipc::text_list(" ,, a , ") == std::vector<std::string>{"a"});
+  CHECK(simm::ipc::text_list("").empty());
   const std::string comma = error_of(R"({"cluster": {"manager": ["a:1", "b:2,c:3"]}})");
   CHECK(holds(comma, "cluster.manager[1] = "));
   CHECK(holds(comma, "b:2,c:3"));
