@@ -117,6 +117,28 @@ TEST_CASE("on_page: wait_at_least() tells pages, counts batches, and wakes for b
   CHECK(client.drain(out) == 1);
 }
 
+TEST_CASE("on_page: a batch that ends while others' pages are told comes after its own") {
+  World world;
+  Client& client = *world.client;
+  world.daemon->stop();
+  Asked second(3);
+  const std::uint64_t later =
+      client.exists_async(second.names, second.results, within(2 * kLongMs), {}, second.report())
+          .value();
+  Asked refused(1);  // ends at once
+  CallReport report;
+  report.on_page = [&](const PageEnd&) { REQUIRE(client.cancel(later) == Status::ok); };
+  const std::uint64_t first =
+      client.exists_async(refused.names, refused.results, {}, {}, report).value();
+  std::array<Completed, 2> out;
+  CHECK(client.drain(out) == 1);
+  CHECK(out[0].ticket == first);
+  CHECK(client.drain(out) == 1);
+  CHECK(out[0].ticket == later);
+  CHECK(second.told.size() == 3);
+  world.daemon->go_on();
+}
+
 TEST_CASE("on_page: a callback may poll, start a batch, throw, and close the Client") {
   World world;
   Asked asked(5);
