@@ -116,8 +116,8 @@ void GroupBook::set_leased(std::uint32_t number, bool leased, bool probed) noexc
 }
 
 void GroupBook::lease(std::uint32_t number, base::TimeNs now_ns, base::TimeNs lease_ns) noexcept {
+  keep(number, now_ns, lease_ns, false);  // first: what is not queued changes no place by its use
   note_use(number, now_ns);
-  keep(number, now_ns, lease_ns, false);
 }
 
 void GroupBook::keep(std::uint32_t number, base::TimeNs now_ns, base::TimeNs lease_ns,

@@ -11,11 +11,12 @@ namespace {
 // Hits fade: half of what they count is gone after 5,700 uses of the sample, some turnovers of the
 // simulated caches.
 constexpr float kFading = 1 - 1.0f / 8192;
-// One leads when it has so many hits more, and more than chance makes of those that only one of
-// the two had: two standard deviations for age, which is the safe choice, and three for worth.
+// One leads when it has so many hits more, and so many standard deviations more than chance makes
+// of those that only one of the two had. Age is the safe choice. Worth needs more, because the hits
+// of a loop come in bursts: whenever the loop comes to the part that worth has kept.
 constexpr float kLeadMin = 24;
 constexpr float kDeviationsOfAge = 2;
-constexpr float kDeviationsOfWorth = 3;
+constexpr float kDeviationsOfWorth = 8;
 
 }  // namespace
 

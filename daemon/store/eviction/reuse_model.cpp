@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 namespace simm::store {
 
 namespace {
 
-constexpr base::TimeNs kFirstBucketNs = base::kNsPerSecond / 4;
 // Of what is known, at each refresh: half of it is gone after 71,000 watched uses.
 constexpr double kForgetting = 0.995;
 // Before anything is known: one group in so many is used again while its age doubles. Any number
@@ -31,33 +31,31 @@ double width_s(std::uint32_t bucket) noexcept {
 
 }  // namespace
 
-std::uint32_t ReuseModel::bucket_of(base::TimeNs age_ns) noexcept {
-  const std::uint64_t units = 4 + 4 * age_ns / kFirstBucketNs;
-  const auto octave = static_cast<std::uint32_t>(std::bit_width(units)) - 3;
-  const auto bucket = 4 * octave + static_cast<std::uint32_t>(units >> octave) - 4;
-  return std::min(bucket, kBuckets - 1);
-}
-
-double ReuseModel::start_s(std::uint32_t bucket) noexcept {
-  constexpr double kUnitS = static_cast<double>(kFirstBucketNs) / 4e9;
-  const std::uint64_t units = ((std::uint64_t{4} + bucket % 4) << (bucket / 4)) - 4;
-  return static_cast<double>(units) * kUnitS;
-}
-
 ReuseModel::ReuseModel(Memory& memory) noexcept : sets_(memory) {
   refresh();
 }
 
 void ReuseModel::Row::spend(base::TimeNs from_age_ns, base::TimeNs until_age_ns) noexcept {
+  const double from_s = static_cast<double>(from_age_ns) * 1e-9;
   const double until_s = static_cast<double>(until_age_ns) * 1e-9;
-  double at_s = static_cast<double>(from_age_ns) * 1e-9;
+  const std::uint32_t first = bucket_of(from_age_ns);
   const std::uint32_t last = bucket_of(until_age_ns);
-  for (std::uint32_t b = bucket_of(from_age_ns); b < last; ++b) {
-    const double end_s = start_s(b + 1);
-    exposure_s[b] += static_cast<float>(end_s - at_s);
-    at_s = end_s;
+  if (first == last) {
+    exposure_s[first] += static_cast<float>(until_s - from_s);
+    return;
   }
-  exposure_s[last] += static_cast<float>(until_s - at_s);
+  exposure_s[first] += static_cast<float>(start_s(first + 1) - from_s);
+  exposure_s[last] += static_cast<float>(until_s - start_s(last));
+  whole_begin[first + 1] += 1;
+  whole_begin[last] -= 1;
+}
+
+void ReuseModel::Row::add_whole() noexcept {
+  float whole = 0;
+  for (std::uint32_t b = 0; b < kBuckets; ++b) {
+    whole += std::exchange(whole_begin[b], 0.0f);
+    exposure_s[b] += whole * static_cast<float>(width_s(b));
+  }
 }
 
 void ReuseModel::count_exposure(Set& set, base::TimeNs now_ns) noexcept {
@@ -136,7 +134,8 @@ void ReuseModel::refresh() noexcept {
   Rates prior;
   for (std::uint32_t b = 0; b < kBuckets; ++b) prior[b] = kPriorOdds / (start_s(b) + width_s(b));
   Row all;
-  for (const Row& row : rows_) {
+  for (Row& row : rows_) {
+    row.add_whole();
     for (std::uint32_t b = 0; b < kBuckets; ++b) {
       all.uses[b] += row.uses[b];
       all.exposure_s[b] += row.exposure_s[b];

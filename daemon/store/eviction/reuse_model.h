@@ -75,18 +75,32 @@ public:
   }
 
   // The bucket of an age, and the age at which a bucket begins.
-  static std::uint32_t bucket_of(base::TimeNs age_ns) noexcept;
-  static double start_s(std::uint32_t bucket) noexcept;
+  static std::uint32_t bucket_of(base::TimeNs age_ns) noexcept {
+    const std::uint64_t units = 4 + age_ns / kUnitNs;
+    const auto octave = static_cast<std::uint32_t>(std::bit_width(units)) - 3;
+    const auto bucket = 4 * octave + static_cast<std::uint32_t>(units >> octave) - 4;
+    return std::min(bucket, kBuckets - 1);
+  }
+  static double start_s(std::uint32_t bucket) noexcept {
+    const std::uint64_t units = ((std::uint64_t{4} + bucket % 4) << (bucket / 4)) - 4;
+    return static_cast<double>(units) * (static_cast<double>(kUnitNs) * 1e-9);
+  }
 
 private:
   static constexpr std::uint32_t kUsesPerRefresh = 512;
+  static constexpr base::TimeNs kUnitNs =
+      base::kNsPerSecond / 16;  // of the first four buckets each
 
   struct Row {
     std::array<float, kBuckets> uses{};        // that ended an age in this bucket
     std::array<float, kBuckets> exposure_s{};  // time that groups spent in it
+    // How many more groups spent the whole of it, and each later one, than of the one before:
+    // not in exposure_s yet.
+    std::array<float, kBuckets> whole_begin{};
 
     // A group was unused from the one age to the other.
     void spend(base::TimeNs from_age_ns, base::TimeNs until_age_ns) noexcept;
+    void add_whole() noexcept;
   };
   using Rates = std::array<double, kBuckets>;
 
