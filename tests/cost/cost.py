@@ -1,11 +1,13 @@
 """Counts what a call costs, where that does not vary: instructions, system calls, sleeps and heap
 allocations of each thread that has to do with the call. More than 3 % above the budget is red.
 
-usage: cost.py BIN_DIRECTORY [--write]
+usage: cost.py BIN_DIRECTORY [--write|--policies]
 
 Client, node and storage daemon run under callgrind, and sleep whenever they can, so that each call
 takes the whole way: woken, served, asleep. --write makes what was counted the budget
-(tests/cost/budget.json); lower it when a cost fell. The counts hold for one compiler and one
+(tests/cost/budget.json); lower it when a cost fell. A get and a put with eviction of a store alone
+are counted with the policy reuse and with least recently used: more than POLICY_MAX times as much
+is red, and --policies counts nothing else. The counts hold for one compiler and one
 instruction set, which the budget names; elsewhere the program says so and ends with 77.
 """
 import json
@@ -23,13 +25,15 @@ import time
 BIN = pathlib.Path(sys.argv[1]).resolve()
 BUDGET = pathlib.Path(__file__).with_name("budget.json")
 CALLS = ("get_4k", "put_4k", "get_128x4k", "exists_128")
-PROGRAMS = ("simmd", "simmctl", "cost_client")
+PROGRAMS = ("simmd", "simmctl", "cost_client", "cost_store")
 TIMES = 20
 ROUNDS_MAX = 15
 AGREE = 0.005
 SLACK = 0.03  # of instructions
 COUNT_SLACK = 0.5  # of what is a few for each call, and a tenth of them
 SYMBOLS = 12
+POLICY_MAX = {"get": 1.2, "put": 1.25}  # of the instructions with the policy lru
+POLICY_TIMES = 20_000
 # The inclusive cost of these is what a process pays for calls; its other threads have other work.
 ALLOCATORS = "malloc|calloc|realloc|memalign|posix_memalign|aligned_alloc"
 ROOTS = {"client": r"measured_call\(", "node": r"AgentRunner::run\(\)",
@@ -334,6 +338,28 @@ def count():
     return costs
 
 
+def count_policy(policy, call):
+    """Instructions of a call of a store alone."""
+    with tempfile.TemporaryDirectory() as directory:
+        profile_path = pathlib.Path(directory, "profile")
+        run("valgrind", "--tool=callgrind", "-q", "--toggle-collect=*measured_call*",
+            f"--callgrind-out-file={profile_path}", str(BIN / "cost_store"), policy, call,
+            str(POLICY_TIMES))
+        return int(re.search(r"^totals: (\d+)", profile_path.read_text(), re.MULTILINE)[1]) // (
+            POLICY_TIMES)
+
+
+def compare_policies():
+    """What is above, in words."""
+    above = []
+    for call, most in POLICY_MAX.items():
+        reuse, lru = count_policy("reuse", call), count_policy("lru", call)
+        print(f"{'store ' + call:34}{reuse:13}  {reuse / lru:.2f} of lru's {lru}, at most {most}")
+        if reuse > most * lru:
+            above.append(f"store {call}: {reuse} instructions with reuse, {lru} with lru")
+    return above
+
+
 def too_high(name, cost, budget):
     """What is above, in words."""
     above = []
@@ -356,21 +382,25 @@ def grown(now, before):
 
 
 def main():
-    missing = [program for program in PROGRAMS if not (BIN / program).exists()]
+    is_short = "--policies" in sys.argv
+    needed = PROGRAMS[-1:] if is_short else PROGRAMS
+    missing = [program for program in needed if not (BIN / program).exists()]
     if missing:
         sys.exit(f"cost: {BIN} has no {', '.join(missing)}: build them, "
-                 f"ninja -C {BIN.parent} {' '.join(PROGRAMS)}")
-    where = f"{built_with()}, {instruction_set()}"
+                 f"ninja -C {BIN.parent} {' '.join(needed)}")
+    where = "" if is_short else f"{built_with()}, {instruction_set()}"
     is_writing = "--write" in sys.argv
     budget = json.loads(BUDGET.read_text()) if BUDGET.exists() else {"where": "", "calls": {}}
-    if not is_writing and where != budget["where"]:
+    if not is_writing and not is_short and where != budget["where"]:
         print(f"cost: SKIPPED: the budget was counted with {budget['where']}, here is {where}")
         sys.exit(77)
     if not can_profile():
         print("cost: SKIPPED: no program can be profiled here: valgrind, and ptrace or named pipes")
         sys.exit(77)
+    above = compare_policies()
+    if is_short:
+        sys.exit("\n".join(["cost: a policy costs too much:", *above]) if above else 0)
     costs = count()
-    above = []
     print(f"{'per call':34}{'instructions':>13}{'budget':>9}  system calls  sleeps  allocations")
     for name, cost in costs.items():
         allowed = budget["calls"].get(name, {})
