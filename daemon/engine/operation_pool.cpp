@@ -5,17 +5,11 @@
 namespace simm::engine {
 
 OperationPool::OperationPool(std::uint32_t capacity)
-    : capacity_(capacity),
-      operations_(capacity),
-      free_(std::make_unique<std::uint32_t[]>(capacity)),
-      is_lent_(std::make_unique<bool[]>(capacity)),
-      free_count_(capacity) {
-  for (std::uint32_t i = 0; i < capacity; ++i) free_[i] = capacity - 1 - i;
-}
+    : operations_(capacity), free_(capacity), is_lent_(std::make_unique<bool[]>(capacity)) {}
 
 Operation* OperationPool::allocate() noexcept {
-  if (free_count_ == 0) return nullptr;
-  const std::uint32_t index = free_[--free_count_];
+  if (free_.count() == 0) return nullptr;
+  const std::uint32_t index = free_.take();
   is_lent_[index] = true;
   Operation& operation = operations_[index];
   // Field by field: assigning a fresh Operation would write all its pages.
@@ -37,7 +31,7 @@ void OperationPool::release(Operation& operation) noexcept {
   const std::uint32_t index = index_of(operation);
   SIMM_CHECK(is_lent_[index]);
   is_lent_[index] = false;
-  free_[free_count_++] = index;
+  free_.give(index);
 }
 
 }  // namespace simm::engine

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "daemon/base/free_slots.h"
 #include "daemon/base/lazy_array.h"
 #include "daemon/engine/operation.h"
 
@@ -27,15 +28,13 @@ public:
     return static_cast<std::uint32_t>(operations_.index_of(operation));
   }
   Operation& at(std::uint32_t index) noexcept { return operations_[index]; }
-  std::uint32_t capacity() const noexcept { return capacity_; }
-  std::uint32_t lent() const noexcept { return capacity_ - free_count_; }
+  std::uint32_t capacity() const noexcept { return free_.capacity(); }
+  std::uint32_t lent() const noexcept { return free_.taken(); }
 
 private:
-  const std::uint32_t capacity_;
   base::LazyArray<Operation> operations_;
-  std::unique_ptr<std::uint32_t[]> free_;  // a stack of indices
+  base::FreeSlots free_;
   std::unique_ptr<bool[]> is_lent_;
-  std::uint32_t free_count_;
 };
 
 }  // namespace simm::engine

@@ -5,16 +5,11 @@
 namespace simm::engine {
 
 RequestPool::RequestPool(std::uint32_t capacity)
-    : capacity_(capacity),
-      requests_(std::make_unique<SubRequest[]>(capacity)),
-      free_(std::make_unique<std::uint32_t[]>(capacity)),
-      free_count_(capacity) {
-  for (std::uint32_t i = 0; i < capacity; ++i) free_[i] = capacity - 1 - i;
-}
+    : requests_(std::make_unique<SubRequest[]>(capacity)), free_(capacity) {}
 
 SubRequest* RequestPool::acquire(std::uint32_t keep) noexcept {
-  if (free_count_ <= keep) return nullptr;
-  SubRequest& request = requests_[free_[--free_count_]];
+  if (free_.count() <= keep) return nullptr;
+  SubRequest& request = requests_[free_.take()];
   request.stage = SubRequest::Stage::unrouted;
   request.retried = false;
   request.waits_for_map = false;
@@ -22,9 +17,8 @@ SubRequest* RequestPool::acquire(std::uint32_t keep) noexcept {
 }
 
 void RequestPool::release(SubRequest& request) noexcept {
-  SIMM_CHECK(free_count_ < capacity_);
   request.stage = SubRequest::Stage::unrouted;
-  free_[free_count_++] = static_cast<std::uint32_t>(&request - requests_.get());
+  free_.give(static_cast<std::uint32_t>(&request - requests_.get()));
 }
 
 transport::RequestToken RequestPool::new_token(SubRequest& request) noexcept {
@@ -39,7 +33,7 @@ transport::RequestToken RequestPool::token(const SubRequest& request) const noex
 
 SubRequest* RequestPool::find(transport::RequestToken token) noexcept {
   const auto index = static_cast<std::uint32_t>(token);
-  if (index >= capacity_) return nullptr;
+  if (index >= free_.capacity()) return nullptr;
   SubRequest& request = requests_[index];
   const bool current = request.generation == static_cast<std::uint32_t>(token >> 32);
   return current && request.stage == SubRequest::Stage::posted ? &request : nullptr;

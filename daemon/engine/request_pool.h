@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "daemon/base/free_slots.h"
 #include "daemon/base/intrusive_list.h"
 #include "daemon/transport/transport.h"
 
@@ -54,13 +55,11 @@ public:
   // The posted request of that token, nullptr when it has been answered already.
   SubRequest* find(transport::RequestToken token) noexcept;
 
-  std::uint32_t in_use() const noexcept { return capacity_ - free_count_; }
+  std::uint32_t in_use() const noexcept { return free_.taken(); }
 
 private:
-  const std::uint32_t capacity_;
   std::unique_ptr<SubRequest[]> requests_;
-  std::unique_ptr<std::uint32_t[]> free_;  // a stack of indices
-  std::uint32_t free_count_;
+  base::FreeSlots free_;
 };
 
 }  // namespace simm::engine

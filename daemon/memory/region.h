@@ -24,7 +24,17 @@ enum class RegionKind : std::uint8_t {
   gpu = 5,      // device memory: answered "unsupported" until it is built
 };
 
+// Who can touch the bytes of a region.
+enum class Reach : std::uint8_t {
+  mapped,  // this process, by its own mapping
+  helper,  // a helper process alone, by a ForeignCopier
+};
+
 struct Region {
+  [[nodiscard]] Reach reach() const noexcept {
+    return copier == nullptr ? Reach::mapped : Reach::helper;
+  }
+
   std::byte* base = nullptr;         // the daemon's own mapping; null for foreign
   std::uint64_t length = 0;          // bytes
   std::uint64_t client_address = 0;  // where the client sees byte 0; used by foreign only
@@ -46,6 +56,11 @@ struct Slice {
   const Region* region = nullptr;
   std::uint64_t offset = 0;
   std::uint64_t length = 0;
+
+  // Of the bytes, if there are any.
+  [[nodiscard]] bool is_reached_by(Reach reach) const noexcept {
+    return region != nullptr && region->reach() == reach;
+  }
 };
 
 }  // namespace simm::memory

@@ -125,14 +125,12 @@ MoveProgress RegionMover::step_foreign(Move& move, std::uint64_t bytes_max) noex
 }
 
 void RegionMover::begin(Move& move) noexcept {
-  const memory::Region* const region = move.slice.region;
-  if (region == nullptr || region->copier == nullptr || move.ticket != 0) return;
+  if (!move.slice.is_reached_by(memory::Reach::helper) || move.ticket != 0) return;
   if (move.copied == 0 && move.length > 0) (void)post_piece(move);
 }
 
 MoveProgress RegionMover::step(Move& move, std::uint64_t bytes_max) noexcept {
-  const memory::Region* const region = move.slice.region;
-  const bool is_foreign = region != nullptr && region->copier != nullptr;
+  const bool is_foreign = move.slice.is_reached_by(memory::Reach::helper);
   return is_foreign ? step_foreign(move, bytes_max) : step_mapped(move, bytes_max);
 }
 

@@ -10,14 +10,8 @@ LocalRequester::LocalRequester(const std::vector<LocalChannel*>& channels, base:
     : peer_(peer) {
   lanes_.reserve(channels.size());
   for (LocalChannel* channel : channels) {
-    Lane lane;
-    lane.channel = channel;
-    lane.credits = channel->credits();
-    lane.posted = std::make_unique<Posted[]>(lane.credits);
-    lane.free = std::make_unique<std::uint32_t[]>(lane.credits);
-    lane.free_count = lane.credits;
-    for (std::uint32_t i = 0; i < lane.credits; ++i) lane.free[i] = lane.credits - 1 - i;
-    lanes_.push_back(std::move(lane));
+    lanes_.push_back({channel, std::make_unique<Posted[]>(channel->credits()),
+                      base::FreeSlots(channel->credits())});
   }
 }
 
@@ -35,8 +29,8 @@ Status LocalRequester::post(Route route, RequestToken token, const Request& requ
   SIMM_CHECK(!request.pages.empty() && request.pages.size() <= ipc::kPagesPerSubmissionMax);
   Lane* lane = lane_of(route);
   if (lane == nullptr) return Status::unreachable;
-  if (lane->free_count <= request.credits_keep) return Status::no_space;
-  const std::uint32_t index = lane->free[--lane->free_count];
+  if (lane->free.count() <= request.credits_keep) return Status::no_space;
+  const std::uint32_t index = lane->free.take();
   Posted& posted = lane->posted[index];
   const std::uint32_t use = posted.use + 1 == 0 ? 1 : posted.use + 1;  // 0 names no use
   posted = {token, use, true, false, false};
@@ -49,7 +43,7 @@ Status LocalRequester::post(Route route, RequestToken token, const Request& requ
 
 // A scan: this is needed only for requests that went wrong.
 LocalRequester::Posted* LocalRequester::find(Lane& lane, RequestToken token) noexcept {
-  for (std::uint32_t i = 0; i < lane.credits; ++i) {
+  for (std::uint32_t i = 0; i < lane.free.capacity(); ++i) {
     if (lane.posted[i].in_use && lane.posted[i].token == token) return &lane.posted[i];
   }
   return nullptr;
@@ -84,7 +78,7 @@ int LocalRequester::do_work() noexcept {
     LocalEvent event;
     // Bounded by the credits: an upcall may post anew, and that may be answered by another agent
     // while we are here.
-    for (std::uint32_t i = 0; i < lane.credits && lane.channel->requester_pop(event); ++i) {
+    for (std::uint32_t i = 0; i < lane.free.capacity() && lane.channel->requester_pop(event); ++i) {
       take_event(lane, event);
       ++work;
     }
@@ -108,7 +102,7 @@ void LocalRequester::take_event(Lane& lane, LocalEvent event) noexcept {
     events_->on_reply(posted.token, replies);
   }
   // Only now: the replies were read from it.
-  lane.free[lane.free_count++] = event.index;
+  lane.free.give(event.index);
 }
 
 }  // namespace simm::transport

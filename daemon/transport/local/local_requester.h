@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "daemon/base/free_slots.h"
 #include "daemon/transport/local/local_channel.h"
 #include "daemon/transport/region_faults.h"
 #include "daemon/transport/transport.h"
@@ -44,9 +45,7 @@ private:
   struct Lane {
     LocalChannel* channel = nullptr;
     std::unique_ptr<Posted[]> posted;
-    std::unique_ptr<std::uint32_t[]> free;  // a stack of slots
-    std::uint32_t free_count = 0;
-    std::uint32_t credits = 0;
+    base::FreeSlots free;  // one for each credit
   };
 
   Lane* lane_of(Route route) noexcept;

@@ -39,8 +39,7 @@ void RdmaChannel::open(std::unique_ptr<RdmaLink> link, base::TimeNs now_ns,
   sent_seal_ = FrameSeal(link_->keys.send);
   received_seal_ = FrameSeal(link_->keys.receive);
   reads_max_ = link_->queue_pair->reads_max();
-  for (std::uint32_t i = 0; i < kSendBuffers; ++i) free_[i] = kSendBuffers - 1 - i;
-  free_count_ = kSendBuffers;
+  free_.reset();
   sent_ = granted_ = received_ = told_ = 0;
   posted_ = ended_ = bytes_out_ = 0;
   unreported_ = reads_out_ = 0;
@@ -129,7 +128,7 @@ void RdmaChannel::end_until(std::uint64_t id, MessageHandler& handler,
     const Posted posted = works_[ended_ % kWorksMax];
     ++ended_;
     if (posted.kind == WorkKind::send) {
-      free_[free_count_++] = posted.tag;
+      free_.give(posted.tag);
       continue;
     }
     window_.on_ended(posted.bytes, bytes_out_, posted.at_ns, now_ns);
@@ -167,14 +166,13 @@ void RdmaChannel::flush() noexcept {
 }
 
 std::byte* RdmaChannel::part() noexcept {
-  SIMM_CHECK(free_count_ > 0);
-  return send_at(free_[free_count_ - 1]) + sizeof(Envelope);
+  return send_at(free_.next()) + sizeof(Envelope);
 }
 
 void RdmaChannel::send(const Envelope& said) noexcept {
   Envelope envelope = said;
   envelope.received = told_ = received_;
-  const std::uint32_t buffer = free_[--free_count_];
+  const std::uint32_t buffer = free_.take();
   seal_envelope(envelope, sent_seal_, send_at(buffer));
   Work work;
   work.kind = WorkKind::send;

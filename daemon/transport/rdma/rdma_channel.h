@@ -18,6 +18,7 @@
 #include <span>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/free_slots.h"
 #include "daemon/transport/rdma/message_wire.h"
 #include "daemon/transport/rdma/rdma_counters.h"
 #include "daemon/transport/rdma/rdma_link.h"
@@ -102,7 +103,7 @@ private:
   static constexpr std::size_t kBatch = 16;
 
   [[nodiscard]] bool has_room(std::uint32_t reserved) const noexcept {
-    return free_count_ > 0 && sent_ - granted_ < kReceives - reserved &&
+    return free_.count() > 0 && sent_ - granted_ < kReceives - reserved &&
            posted_ - ended_ < kWorksMax;
   }
   // Sends always find room beside moves.
@@ -125,12 +126,11 @@ private:
   std::unique_ptr<RdmaLink> link_;
   std::uint32_t reads_max_ = 1;
 
-  std::array<std::uint32_t, kSendBuffers> free_{};  // a stack of send buffers
-  std::uint32_t free_count_ = 0;
-  std::uint32_t sent_ = 0;      // parts, and wraps, as the next three
-  std::uint32_t granted_ = 0;   // of those, taken by the other end, as it said
-  std::uint32_t received_ = 0;  // parts
-  std::uint32_t told_ = 0;      // of those, as was said
+  base::FreeSlots free_{kSendBuffers};  // send buffers
+  std::uint32_t sent_ = 0;              // parts, and wraps, as the next three
+  std::uint32_t granted_ = 0;           // of those, taken by the other end, as it said
+  std::uint32_t received_ = 0;          // parts
+  std::uint32_t told_ = 0;              // of those, as was said
 
   // Works by their number; those before `ended_` are over.
   std::array<Posted, kWorksMax> works_{};

@@ -1,39 +1,19 @@
-// RdmaIncoming: a request that came over a link, as the serving side keeps it. One for each credit,
-// in a LazyArray (all-zero is its first value). Owned by a RdmaResponderLink.
+// RdmaIncoming: a request that came over an RDMA link, as the serving side keeps it. One for each
+// credit, in a LazyArray (all-zero is its first value). Owned by a RdmaResponderLink.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
+#include "daemon/transport/link_incoming.h"
 #include "daemon/transport/rdma/message_codec.h"
-#include "daemon/transport/transport.h"
-#include "ipc/layout.h"
 
 namespace simm::transport {
 
 class RdmaResponderLink;
 
-// Page numbers in the order in which they came.
-struct PageRing {
-  std::uint16_t first = 0;
-  std::uint16_t count = 0;
-  std::array<std::uint16_t, ipc::kPagesPerSubmissionMax> pages;
-
-  [[nodiscard]] std::uint16_t front() const noexcept { return pages[first]; }
-  void push(std::uint16_t page) noexcept {
-    pages[(first + count) % pages.size()] = page;
-    ++count;
-  }
-  void pop() noexcept {
-    first = static_cast<std::uint16_t>((first + 1u) % pages.size());
-    --count;
-  }
-  void clear() noexcept { first = count = 0; }
-};
-
-struct RdmaIncoming : Incoming {
-  enum class MoveKind : std::uint8_t { none, pull, push };
+struct RdmaIncoming : LinkIncoming {
   struct PageMove {
     std::byte* memory = nullptr;  // the server's; only read by a push
     std::uint64_t length = 0;
@@ -46,18 +26,10 @@ struct RdmaIncoming : Incoming {
   };
 
   RdmaResponderLink* link = nullptr;
-  std::uint32_t slot = 0;
-  std::uint32_t use = 0;
   std::uint32_t stripe_use = 0;  // what was said of the request that comes with it; 0: nothing
   wire::StripeBody stripe;       // of a request that is one
   bool is_stripe = false;
-  bool is_served = false;    // from on_request() to reply() or on_aborted()
-  bool is_replying = false;  // answered, and the reply is not all sent yet
   bool is_arriving = false;  // parts of the request are still to come
-  bool is_cancelled = false;
-  bool is_listed = false;  // has work in the link's queue
-  std::uint16_t page_count = 0;
-  std::uint16_t moves_open = 0;
   std::uint16_t target_count = 0;
   std::uint32_t body_bytes = 0;     // of the whole request
   std::uint32_t body_received = 0;  // of those
@@ -69,8 +41,6 @@ struct RdmaIncoming : Incoming {
   PageRing digests;  // pulled, not digested
 
   std::array<PageMove, ipc::kPagesPerSubmissionMax> moves;
-  std::array<PageRequest, ipc::kPagesPerSubmissionMax> page_list;
-  std::array<std::uint32_t, ipc::kPagesPerSubmissionMax> inline_at;  // in the body; 0: not inline
   std::array<std::uint32_t, ipc::kPagesPerSubmissionMax>
       answer_at;  // 1 + place in `payloads`, or 0
   std::array<PageTargets, ipc::kPagesPerSubmissionMax> targets_of;

@@ -1,6 +1,6 @@
 // RdmaLinkSet: the links of one end of the RDMA transport, all of them made at the start: taking
-// new ones from the control thread, handing them what their ports report, running those in use,
-// dropping a peer's, and giving back those that are over. Link: RdmaRequesterLink or
+// new ones from the control thread, handing them what their ports report, running those in use, and
+// giving back those that are over. Link: RdmaRequesterLink or
 // RdmaResponderLink.
 // Owned by a RdmaRequester or RdmaResponder. Thread: the data agent; made on the control thread.
 #pragma once
@@ -10,63 +10,53 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <utility>
 #include <vector>
 
 #include "daemon/base/agent.h"
 #include "daemon/base/clock.h"
+#include "daemon/transport/link_row.h"
 #include "daemon/transport/rdma/device/rdma_port.h"
 #include "daemon/transport/rdma/rdma_channel.h"
 #include "daemon/transport/rdma/rdma_link.h"
-#include "daemon/transport/roster_wait.h"
 #include "simm/check.h"
 
 namespace simm::transport {
 
 template <typename Link>
-class RdmaLinkSet {
+class RdmaLinkSet : public LinkRow<Link> {
+  using LinkRow<Link>::links_, LinkRow<Link>::used_;
+
 public:
+  using LinkRow<Link>::used;
+
   // `ports` by rail; they and `shared`, which each link is made with, outlive the set.
   template <typename Shared>
   RdmaLinkSet(std::uint32_t links_max, Shared& shared, std::vector<RdmaPort*> ports,
               RdmaLinkMailbox& mailbox)
-      : clock_(shared.clock), ports_(std::move(ports)), mailbox_(mailbox), ended_(links_max) {
-    links_.reserve(links_max);
+      : LinkRow<Link>(links_max),
+        clock_(shared.clock),
+        ports_(std::move(ports)),
+        mailbox_(mailbox),
+        ended_(links_max) {
     for (std::uint32_t i = 0; i < links_max; ++i) links_.push_back(std::make_unique<Link>(shared));
   }
   // Fences every link; nobody is told.
   ~RdmaLinkSet() {
     for (const auto& link : links_) {
-      link->channel().fail(LinkLoss::dropped);
+      link->path().fail(LinkLoss::dropped);
       // All of them begin to end before the first is waited for.
-      if (link->channel().is_closing()) static_cast<void>(link->channel().try_fence());
+      if (link->path().is_closing()) static_cast<void>(link->path().try_fence());
     }
     for (const auto& link : links_) {
-      if (link->channel().is_closing()) static_cast<void>(link->channel().close());
+      if (link->path().is_closing()) static_cast<void>(link->path().close());
     }
   }
-  RdmaLinkSet(const RdmaLinkSet&) = delete;
-  RdmaLinkSet& operator=(const RdmaLinkSet&) = delete;
-
-  // All that are in use, and some that may be free.
-  [[nodiscard]] std::span<const std::unique_ptr<Link>> used() const noexcept {
-    return {links_.data(), used_};
-  }
-
-  // True: of the places few are free.
-  [[nodiscard]] bool is_short() const noexcept {
-    std::size_t free = links_.size() - used_;
-    for (const auto& link : used())
-      if (link->channel().is_free()) ++free;
-    return are_places_short(free, links_.size());
-  }
-
   // Takes the link; without room it is given back (refused). Only when no other waits for that.
   void add(std::unique_ptr<RdmaLink> link) noexcept {
     for (std::size_t i = 0; i < links_.size(); ++i) {
       // A link whose predecessor was not given back yet has no place to be given back to.
-      if (!links_[i]->channel().is_free() || ended_[i] != nullptr) continue;
+      if (!links_[i]->path().is_free() || ended_[i] != nullptr) continue;
       if (!links_[i]->open(link, clock_.now_ns())) {
         ended_[i] = refused(std::move(link));
       }
@@ -84,21 +74,6 @@ public:
     for (give_back(); overflow_ == nullptr && take_one(meet); give_back()) ++taken;
     return taken;
   }
-  void drop_peer(base::PeerId peer) noexcept {
-    for (const auto& link : used()) {
-      RdmaChannel& channel = link->channel();
-      if (channel.is_open() && channel.link().peer == peer) channel.fail(LinkLoss::dropped);
-    }
-  }
-  void drop_link(std::uint64_t number) noexcept {
-    for (const auto& link : used()) {
-      RdmaChannel& channel = link->channel();
-      if (channel.is_open() && channel.link().link == number) channel.fail(LinkLoss::closed);
-    }
-  }
-  void drop_all() noexcept {
-    for (const auto& link : used()) link->channel().fail(LinkLoss::dropped);
-  }
   // Hands out what the ports report, and starts what can be started.
   int run(base::TimeNs now_ns) noexcept {
     int work = 0;
@@ -110,7 +85,7 @@ public:
   int finish_closing() noexcept {
     int work = 0;
     for (std::size_t i = 0; i < used_; ++i) {
-      RdmaChannel& channel = links_[i]->channel();
+      RdmaChannel& channel = links_[i]->path();
       if (!channel.is_closing() || !channel.try_fence()) continue;
       ended_[i] = links_[i]->finish_closing();
       ++work;
@@ -120,9 +95,8 @@ public:
   }
   // Nobody wakes the agent when a link is fenced.
   [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept {
-    const bool any_closing = std::any_of(used().begin(), used().end(), [](const auto& link) {
-      return link->channel().is_closing();
-    });
+    const bool any_closing = std::any_of(
+        used().begin(), used().end(), [](const auto& link) { return link->path().is_closing(); });
     const bool any_ended =
         std::any_of(ended_.begin(), ended_.end(), [](const auto& link) { return link != nullptr; });
     const bool any_left = any_closing || any_ended || overflow_ != nullptr;
@@ -146,8 +120,8 @@ private:
       add(std::move(link));
     };
     return mailbox_.agent_take(
-        take, [this](base::PeerId peer) { drop_peer(peer); },
-        [this](std::uint64_t link) { drop_link(link); });
+        take, [this](base::PeerId peer) { this->drop_peer(peer, LinkLoss::dropped); },
+        [this](std::uint64_t link) { this->drop_link(link, LinkLoss::closed); });
   }
   int poll(RdmaPort& port, base::TimeNs now_ns) noexcept {
     std::array<Completion, kCompletionsPerPoll> completions;
@@ -172,7 +146,7 @@ private:
   void give_back() noexcept {
     for (std::size_t i = 0; i < used_; ++i) give_back(ended_[i]);
     give_back(overflow_);
-    while (used_ > 0 && links_[used_ - 1]->channel().is_free() && ended_[used_ - 1] == nullptr) {
+    while (used_ > 0 && links_[used_ - 1]->path().is_free() && ended_[used_ - 1] == nullptr) {
       --used_;
     }
   }
@@ -186,10 +160,8 @@ private:
   const base::Clock& clock_;
   const std::vector<RdmaPort*> ports_;
   RdmaLinkMailbox& mailbox_;
-  std::vector<std::unique_ptr<Link>> links_;
   std::vector<std::unique_ptr<RdmaLink>> ended_;  // of links_[i], until the mailbox takes it
   std::unique_ptr<RdmaLink> overflow_;
-  std::size_t used_ = 0;  // links_[0 .. used_) may be in use
 };
 
 }  // namespace simm::transport

@@ -15,13 +15,10 @@ RdmaRequester::RdmaRequester(const RdmaRequesterConfig& config, const base::Cloc
     : config_(config),
       shared_{config_, clock, keys, mover, links, counters},
       batches_(std::size_t{config.links_max} * config.credits),
+      free_(config.links_max * config.credits),
       waiting_(config.links_max * config.credits),
       links_(config.links_max, shared_, std::move(ports), mailbox) {
   shared_.events = this;
-  free_.resize(batches_.size());
-  for (std::size_t i = 0; i < free_.size(); ++i) {
-    free_[i] = static_cast<std::uint32_t>(free_.size() - 1 - i);
-  }
 }
 
 void RdmaRequester::connect(RequesterEvents& events, RegionFaults* faults) noexcept {
@@ -39,8 +36,8 @@ int RdmaRequester::do_work() noexcept {
   const base::TimeNs away_ns = uncounted_ns(turn_ns_, now_ns, config_.peer_detection_ns);
   turn_ns_ = now_ns;
   for (const auto& link : links_.used()) {
-    link->channel().forgive(away_ns, now_ns);
-    if (link->check_life(now_ns)) link->channel().fail(LinkLoss::silent);
+    link->path().forgive(away_ns, now_ns);
+    if (link->check_life(now_ns)) link->path().fail(LinkLoss::silent);
   }
   return work + links_.finish_closing();
 }

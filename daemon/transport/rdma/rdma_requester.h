@@ -24,6 +24,7 @@
 #include <memory>
 #include <vector>
 
+#include "daemon/base/free_slots.h"
 #include "daemon/base/lazy_array.h"
 #include "daemon/transport/index_queue.h"
 #include "daemon/transport/rdma/rdma_batch.h"
@@ -114,7 +115,7 @@ private:
   RdmaRequesterShared shared_;
   RequesterEvents* events_ = nullptr;
   base::LazyArray<RdmaBatch> batches_;
-  std::vector<std::uint32_t> free_;       // a stack of batches
+  base::FreeSlots free_;                  // of them
   std::size_t batches_touched_ = 0;       // no batch from here on was ever used
   IndexQueue waiting_;                    // batches with parts that wait
   RdmaLinkSet<RdmaRequesterLink> links_;  // after what it uses

@@ -36,7 +36,7 @@ bool RdmaRequester::is_reachable(Route route) const noexcept {
 
 RdmaRequester::Fitness RdmaRequester::fitness_of(const RdmaRequesterLink& link,
                                                  const memory::Slice& slice) const noexcept {
-  const std::uint16_t rail = link.channel().link().rail;
+  const std::uint16_t rail = link.path().link().rail;
   const std::int32_t node = rail < config_.rails.size() ? config_.rails[rail].node : -1;
   const std::int32_t wanted = slice.region == nullptr ? -1 : slice.region->numa_node;
   const bool is_near = node < 0 || wanted < 0 || node == wanted;
@@ -60,10 +60,10 @@ RdmaRequester::Choice RdmaRequester::choose(Route route,
     if (fitness < choice.fitness) choice.count = 0;
     choice.fitness = fitness;
     if (link->credits() == 0) continue;
-    const std::uint16_t rail = link->channel().link().rail;
+    const std::uint16_t rail = link->path().link().rail;
     const auto known = std::span(choice.links).first(choice.count);
     const auto same = std::find_if(known.begin(), known.end(), [rail](const auto* one) {
-      return one->channel().link().rail == rail;
+      return one->path().link().rail == rail;
     });
     if (same == known.end()) {
       if (choice.count < choice.links.size()) choice.links[choice.count++] = link.get();
@@ -81,7 +81,7 @@ RdmaRequester::Choice RdmaRequester::choose(Route route,
 }
 
 std::uint64_t RdmaRequester::weight_of(const RdmaRequesterLink& link) const noexcept {
-  const std::size_t rail = link.channel().link().rail;
+  const std::size_t rail = link.path().link().rail;
   const std::uint64_t speed = rail < config_.rails.size() ? config_.rails[rail].speed : 0;
   return speed == 0 ? 1 : speed;
 }
@@ -156,9 +156,9 @@ Status RdmaRequester::post(Route route, RequestToken token, const Request& reque
   Choice choice = choose(route, request.pages.front().slice);
   if (!choice.is_reachable) return Status::unreachable;
   const bool has_credit = choice.count > 0 && choice.credits > request.credits_keep;
-  if (!has_credit || free_.empty()) return Status::no_space;
-  RdmaBatch& batch = batches_[free_.back()];
-  batches_touched_ = std::max<std::size_t>(batches_touched_, free_.back() + 1);
+  if (!has_credit || free_.count() == 0) return Status::no_space;
+  RdmaBatch& batch = batches_[free_.next()];
+  batches_touched_ = std::max<std::size_t>(batches_touched_, free_.next() + 1);
   batch.token = token;
   batch.route = route;
   batch.is_cancelled = batch.is_reset = batch.is_fenced = batch.is_culprit = false;
@@ -182,7 +182,7 @@ Status RdmaRequester::post(Route route, RequestToken token, const Request& reque
     is_on = post_part(batch, 0, *choice.links[i]);
   }
   if (!is_on) return Status::unsupported;
-  free_.pop_back();
+  (void)free_.take();
   batch.in_use = true;
   for (std::uint8_t part = 0; part < batch.part_count; ++part) {
     if (batch.parts[part].state == PartState::waiting) wait(batch);
@@ -305,7 +305,7 @@ void RdmaRequester::end_part(RdmaBatch& batch, std::uint8_t part) noexcept {
 void RdmaRequester::release(RdmaBatch& batch) noexcept {
   batch.in_use = false;
   batch.pages = {};
-  free_.push_back(static_cast<std::uint32_t>(batches_.index_of(batch)));
+  free_.give(static_cast<std::uint32_t>(batches_.index_of(batch)));
 }
 
 void RdmaRequester::cancel(Route, RequestToken token) noexcept {

@@ -26,22 +26,16 @@ bool moves_payload(ipc::Opcode opcode) noexcept {
   return opcode == ipc::Opcode::put || opcode == ipc::Opcode::get;
 }
 
-bool has_mapping(const memory::Slice& slice) noexcept {
-  return slice.region != nullptr && slice.region->copier == nullptr;
-}
-
 }  // namespace
 
 RdmaRequesterLink::RdmaRequesterLink(RdmaRequesterShared& shared)
     : shared_(shared),
       channel_(shared.counters),
       slots_(shared.config.credits),
-      free_(std::make_unique<std::uint32_t[]>(shared.config.credits)),
+      free_(shared.config.credits),
       work_(shared.config.credits),
       cancels_(shared.config.credits) {
   SIMM_CHECK(shared.config.credits > 0 && shared.config.credits <= wire::kRdmaSlotsMax);
-  free_count_ = shared.config.credits;
-  for (std::uint32_t i = 0; i < free_count_; ++i) free_[i] = free_count_ - 1 - i;
 }
 
 bool RdmaRequesterLink::open(std::unique_ptr<RdmaLink>& link, base::TimeNs now_ns) noexcept {
@@ -68,12 +62,12 @@ bool RdmaRequesterLink::knows(const PageRequest& page) const noexcept {
 
 bool RdmaRequesterLink::post(RequestToken token, const Request& request,
                              const wire::StripeBody* stripe) noexcept {
-  SIMM_CHECK(channel_.is_open() && free_count_ > 0);
-  const std::uint32_t slot = free_[free_count_ - 1];
+  SIMM_CHECK(channel_.is_open() && free_.count() > 0);
+  const std::uint32_t slot = free_.next();
   RdmaPosted& posted = slots_[slot];
   SIMM_CHECK(!posted.in_use);
   if (!encode(posted, request)) return false;
-  --free_count_;
+  (void)free_.take();
   posted.token = token;
   posted.use = posted.use + 1 == 0 ? 1 : posted.use + 1;  // 0 names no use
   posted.in_use = true;
@@ -124,7 +118,8 @@ std::uint32_t RdmaRequesterLink::copy_inline_pages(RdmaPosted& posted, const Req
   for (std::size_t i = 0; i < request.pages.size(); ++i) {
     const memory::Slice& slice = request.pages[i].slice;
     if (slice.length == 0 || slice.length > shared_.config.inline_page_bytes) continue;
-    if (slice.length > kInlineMessageBytes - bytes || !has_mapping(slice)) continue;
+    if (slice.length > kInlineMessageBytes - bytes) continue;
+    if (!slice.is_reached_by(memory::Reach::mapped)) continue;
     Move move;
     move.slice = slice;
     move.memory = to + bytes;
@@ -211,7 +206,7 @@ void RdmaRequesterLink::release(std::uint32_t slot) noexcept {
   bytes_out_ -= posted.payload_bytes;
   posted.in_use = false;
   posted.pages = {};
-  free_[free_count_++] = slot;
+  free_.give(slot);
   --in_flight_;
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "daemon/base/free_slots.h"
 #include "daemon/base/hash.h"
 #include "daemon/base/lazy_array.h"
 #include "daemon/transport/index_queue.h"
@@ -50,14 +51,14 @@ public:
 
   // False: its route has as many links as it may; `link` stays the caller's.
   [[nodiscard]] bool open(std::unique_ptr<RdmaLink>& link, base::TimeNs now_ns) noexcept;
-  [[nodiscard]] RdmaChannel& channel() noexcept { return channel_; }
-  [[nodiscard]] const RdmaChannel& channel() const noexcept { return channel_; }
+  [[nodiscard]] RdmaChannel& path() noexcept { return channel_; }
+  [[nodiscard]] const RdmaChannel& path() const noexcept { return channel_; }
 
   // Requests for that route can go over it: it is open, and its other end was heard.
   [[nodiscard]] bool leads_to(Route route) const noexcept;
 
   [[nodiscard]] std::uint32_t in_flight() const noexcept { return in_flight_; }
-  [[nodiscard]] std::uint32_t credits() const noexcept { return free_count_; }
+  [[nodiscard]] std::uint32_t credits() const noexcept { return free_.count(); }
   // Payload of the requests that are out.
   [[nodiscard]] std::uint64_t bytes_out() const noexcept { return bytes_out_; }
 
@@ -117,8 +118,7 @@ private:
   RdmaRequesterShared& shared_;
   RdmaChannel channel_;
   base::LazyArray<RdmaPosted> slots_;
-  std::unique_ptr<std::uint32_t[]> free_;  // a stack of slots
-  std::uint32_t free_count_ = 0;
+  base::FreeSlots free_;
   std::uint32_t in_flight_ = 0;
   std::uint64_t bytes_out_ = 0;
   IndexQueue work_;     // slots whose request is not all sent

@@ -11,23 +11,21 @@ namespace simm::transport {
 
 using wire::Envelope;
 using wire::MessageKind;
-using MoveKind = RdmaIncoming::MoveKind;
 
 RdmaResponderLink::RdmaResponderLink(RdmaResponderShared& shared)
     : shared_(shared),
       channel_(shared.counters),
-      slots_(shared.config.credits),
-      pull_digests_(std::make_unique<base::PayloadDigest[]>(shared.config.credits)),
-      push_digests_(std::make_unique<base::PayloadDigest[]>(shared.config.credits)),
-      work_(shared.config.credits) {
-  SIMM_CHECK(shared.config.credits > 0 && shared.config.credits <= wire::kRdmaSlotsMax);
+      slots_(shared.credits),
+      pull_digests_(std::make_unique<base::PayloadDigest[]>(shared.credits)),
+      push_digests_(std::make_unique<base::PayloadDigest[]>(shared.credits)),
+      work_(shared.credits),
+      serving_(shared) {
+  SIMM_CHECK(shared.credits > 0 && shared.credits <= wire::kRdmaSlotsMax);
 }
 
 bool RdmaResponderLink::open(std::unique_ptr<RdmaLink>& link, base::TimeNs now_ns) noexcept {
-  requester_ = number_ = 0;
   owes_pong_ = waits_for_keys_ = false;
-  progress_.begin();
-  roster_wait_.begin(now_ns);
+  serving_.begin(now_ns);
   link->queue_pair->owner = this;
   const bool is_superseded = shared_.rosters.is_superseded(link->owner);
   channel_.open(std::move(link), now_ns, shared_.config.payload_time_ns_max);
@@ -59,20 +57,13 @@ bool RdmaResponderLink::on_part(const Envelope& envelope,
 bool RdmaResponderLink::take_roster(std::span<const std::byte> part) noexcept {
   wire::RosterBody body;
   std::memcpy(&body, part.data(), sizeof body);
-  LinkRoster roster;
-  if (!decode_roster(body, roster)) return false;
-  const bool is_first = requester_ == 0;
-  if (!is_first && (roster.requester != requester_ || roster.link != number_)) return false;
-  requester_ = roster.requester;
-  number_ = roster.link;
-  shared_.rosters.hear(roster, is_first);  // it may end this link
-  return true;
+  return serving_.take_roster(body);
 }
 
 // It comes just before its request, so its slot is free.
 bool RdmaResponderLink::take_stripe(const Envelope& envelope,
                                     std::span<const std::byte> part) noexcept {
-  if (envelope.slot >= shared_.config.credits) return false;
+  if (envelope.slot >= shared_.credits) return false;
   RdmaIncoming& incoming = slots_[envelope.slot];
   if (incoming.is_served || incoming.is_replying || incoming.is_arriving) return false;
   incoming.stripe_use = envelope.use;
@@ -80,7 +71,7 @@ bool RdmaResponderLink::take_stripe(const Envelope& envelope,
 }
 
 bool RdmaResponderLink::take_cancel(const Envelope& envelope) noexcept {
-  if (envelope.slot >= shared_.config.credits) return false;
+  if (envelope.slot >= shared_.credits) return false;
   RdmaIncoming& incoming = slots_[envelope.slot];
   if (!incoming.is_served || incoming.use != envelope.use) return true;  // it crossed the answer
   if (std::exchange(incoming.is_cancelled, true)) return true;
@@ -92,7 +83,7 @@ bool RdmaResponderLink::take_cancel(const Envelope& envelope) noexcept {
 bool RdmaResponderLink::on_request_part(const Envelope& envelope,
                                         std::span<const std::byte> part) noexcept {
   // Nothing is asked for before its requester said who it is.
-  if (requester_ == 0 || envelope.slot >= shared_.config.credits) return false;
+  if (serving_.requester() == 0 || envelope.slot >= shared_.credits) return false;
   RdmaIncoming& incoming = slots_[envelope.slot];
   // Its requester gives a slot to the next request when the reply to the last one has come.
   if (incoming.is_served || incoming.is_replying) return false;
@@ -137,42 +128,23 @@ bool RdmaResponderLink::end_request(RdmaIncoming& incoming) noexcept {
       decoded.page_count > incoming.stripe.page_count - incoming.stripe.first_page) {
     return false;
   }
-  incoming.responder = shared_.responder;
-  incoming.header = decoded.header;
-  base::TimeNs& deadline_ns = incoming.header.deadline_ns;
-  if (deadline_ns == wire::kNoDeadline) {
-    deadline_ns = 0;
-  } else {
-    const base::TimeNs now_ns = shared_.clock.fresh_ns();
-    deadline_ns = now_ns + std::min(deadline_ns, ~base::TimeNs{0} - now_ns);
-  }
-  incoming.page_count = decoded.page_count;
-  incoming.server_data = nullptr;
-  incoming.requester_id = requester_id_of(channel_.link().owner, requester_);
+  serving_.accept(incoming, decoded, channel_.link().owner);
   incoming.link = this;
-  incoming.is_served = true;
-  incoming.is_cancelled = false;
-  incoming.moves_open = 0;
   incoming.payload_bytes = 0;
   incoming.orders.clear();
   incoming.digests.clear();
   std::fill_n(incoming.moves.begin(), decoded.page_count, RdmaIncoming::PageMove{});
   std::fill_n(incoming.answer_at.begin(), decoded.page_count, 0u);
-  ++serving_;
   shared_.events->on_request(incoming);
   return true;
 }
 
 bool RdmaResponderLink::is_stalled(base::TimeNs now_ns) noexcept {
-  if (moves_open_ == 0 || !channel_.is_open()) return false;
-  if (waits_for_keys_) progress_.note();  // for this daemon's own
-  static_cast<void>(progress_.take(now_ns));
-  const base::TimeNs silence_ns = shared_.config.peer_silence_ns;
-  if (progress_.are_deadlines_due(now_ns, silence_ns) &&
-      PayloadProgress::is_past_deadline(slots_, shared_.config.credits, now_ns, silence_ns)) {
-    return true;
-  }
-  return progress_.waits_ns(now_ns) >= silence_ns;
+  PayloadProgress& progress = serving_.progress();
+  if (waits_for_keys_) progress.note();  // for this daemon's own
+  static_cast<void>(progress.take(now_ns));
+  return serving_.is_past_deadline(slots_, now_ns) ||
+         progress.waits_ns(now_ns) >= shared_.peer_silence_ns;
 }
 
 // ---- the end ----
@@ -181,28 +153,14 @@ std::unique_ptr<RdmaLink> RdmaResponderLink::finish_closing() noexcept {
   std::unique_ptr<RdmaLink> link = channel_.close();
   // From here on the extents are the server's.
   work_.clear();
-  for (std::uint32_t slot = 0; slot < shared_.config.credits && serving_ > 0; ++slot) {
-    RdmaIncoming& incoming = slots_[slot];
-    if (!incoming.is_served) continue;
-    incoming.is_cancelled = true;
-    // The server may start others while it is told: those end likewise, a page at a time.
-    while (incoming.is_served && incoming.moves_open > 0) {
-      for (std::uint16_t page = 0; page < incoming.page_count && incoming.is_served; ++page) {
-        if (incoming.moves[page].kind == MoveKind::none) continue;
-        end_move(incoming, page, {Status::cancelled, 0});
-      }
-    }
-    if (!incoming.is_served) continue;  // answered, when its last move had ended
-    incoming.is_served = false;
-    --serving_;
-    shared_.events->on_aborted(incoming);
-  }
-  for (std::uint32_t slot = 0; slot < shared_.config.credits; ++slot) {
+  serving_.abort_all(slots_, [this](RdmaIncoming& incoming, std::uint16_t page) {
+    end_move(incoming, page, {Status::cancelled, 0});
+  });
+  for (std::uint32_t slot = 0; slot < shared_.credits; ++slot) {
     RdmaIncoming& incoming = slots_[slot];
     incoming.is_listed = incoming.is_replying = incoming.is_arriving = false;
     incoming.stripe_use = 0;
   }
-  if (requester_ != 0) shared_.rosters.leave(requester_);
   return link;
 }
 

@@ -14,39 +14,32 @@
 #include "daemon/base/hash.h"
 #include "daemon/base/lazy_array.h"
 #include "daemon/transport/index_queue.h"
-#include "daemon/transport/payload_progress.h"
+#include "daemon/transport/link_serving.h"
 #include "daemon/transport/rdma/rdma_channel.h"
 #include "daemon/transport/rdma/rdma_incoming.h"
 #include "daemon/transport/rdma/registration/memory_keys.h"
-#include "daemon/transport/requester_rosters.h"
-#include "daemon/transport/roster_wait.h"
 #include "daemon/transport/transport.h"
 
 namespace simm::transport {
 
 // What all links of one responder share.
-struct RdmaResponderShared {
+struct RdmaResponderShared : LinkServingShared {
   const RdmaResponderConfig& config;
-  const base::Clock& clock;
   const MemoryKeys& keys;
-  RequesterRosters& rosters;
   RdmaCounters counters;
-  ServerOrders* responder = nullptr;
-  ResponderEvents* events = nullptr;
 };
 
 class RdmaResponderLink final : private MessageHandler {
 public:
+  using Arrived = RdmaIncoming;
+
   explicit RdmaResponderLink(RdmaResponderShared& shared);
 
   // Always takes the link: its requester says later whose it is.
   [[nodiscard]] bool open(std::unique_ptr<RdmaLink>& link, base::TimeNs now_ns) noexcept;
-  [[nodiscard]] RdmaChannel& channel() noexcept { return channel_; }
-  [[nodiscard]] const RdmaChannel& channel() const noexcept { return channel_; }
-  [[nodiscard]] std::uint32_t serving() const noexcept { return serving_; }
-  // Whose it is, as its rosters say; 0: it has not said anything yet.
-  [[nodiscard]] std::uint64_t requester() const noexcept { return requester_; }
-  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  [[nodiscard]] RdmaChannel& path() noexcept { return channel_; }
+  [[nodiscard]] const RdmaChannel& path() const noexcept { return channel_; }
+  [[nodiscard]] LinkServing& serving() noexcept { return serving_; }
 
   // The server's calls, of a request on this link.
   void pull(RdmaIncoming& incoming, std::uint16_t page, std::span<std::byte> extent) noexcept;
@@ -60,24 +53,8 @@ public:
   }
   // Posts, digests and sends what there is; how much that was.
   int run() noexcept;
-  // True: the requester is dead.
-  [[nodiscard]] bool is_overdue(base::TimeNs now_ns) const noexcept {
-    return serving_ > 0 && channel_.is_open() &&
-           now_ns >= channel_.heard_ns + shared_.config.peer_silence_ns;
-  }
-  // When the link has to go for want of a roster; kNoDeadline: its requester has said one.
-  [[nodiscard]] base::TimeNs roster_due_ns(bool is_short) const noexcept {
-    if (requester_ != 0 || !channel_.is_open()) return base::kNoDeadline;
-    return roster_wait_.due_ns(shared_.config.peer_silence_ns, is_short);
-  }
-  // `away_ns` of the wait until now were not the requester's.
-  void forgive(base::TimeNs away_ns, base::TimeNs now_ns) noexcept {
-    channel_.forgive(serving_ == 0 ? now_ns : away_ns, now_ns);
-    roster_wait_.forgive(away_ns, now_ns);
-    progress_.forgive(away_ns, now_ns);
-  }
-  // True: moves are under way, and for peer_silence_ns no READ or WRITE of them ended; or their
-  // request's deadline is that long ago. Pings say nothing about that.
+  // Of an open link with moves under way. True: for peer_silence_ns no READ or WRITE of them
+  // ended; or their request's deadline is that long ago. Pings say nothing about that.
   [[nodiscard]] bool is_stalled(base::TimeNs now_ns) noexcept;
   // True: memory that moves wait for is not registered yet, and nobody wakes us.
   [[nodiscard]] bool waits_for_keys() const noexcept { return waits_for_keys_; }
@@ -101,9 +78,8 @@ private:
 
   // Sending and moving (rdma_responder_link_moves.cpp).
   void list(RdmaIncoming& incoming) noexcept;
-  RdmaIncoming::PageMove& begin_move(RdmaIncoming& incoming, std::uint16_t page,
-                                     RdmaIncoming::MoveKind kind, std::byte* memory,
-                                     std::uint64_t length) noexcept;
+  RdmaIncoming::PageMove& begin_move(RdmaIncoming& incoming, std::uint16_t page, MoveKind kind,
+                                     std::byte* memory, std::uint64_t length) noexcept;
   Step step(RdmaIncoming& incoming) noexcept;
   Step send_reply_part(RdmaIncoming& incoming) noexcept;
   Step move_piece(RdmaIncoming& incoming) noexcept;
@@ -121,14 +97,9 @@ private:
   std::unique_ptr<base::PayloadDigest[]> pull_digests_;
   std::unique_ptr<base::PayloadDigest[]> push_digests_;
   IndexQueue work_;  // slots with something to do
-  std::uint32_t serving_ = 0;
-  std::uint32_t moves_open_ = 0;  // of all requests
-  PayloadProgress progress_;
+  LinkServing serving_;
   bool owes_pong_ = false;
   bool waits_for_keys_ = false;
-  RosterWait roster_wait_;
-  std::uint64_t requester_ = 0;
-  std::uint64_t number_ = 0;
 };
 
 }  // namespace simm::transport

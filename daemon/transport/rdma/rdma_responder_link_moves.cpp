@@ -9,7 +9,6 @@ namespace simm::transport {
 
 using wire::Envelope;
 using wire::MessageKind;
-using MoveKind = RdmaIncoming::MoveKind;
 
 namespace {
 
@@ -37,8 +36,7 @@ RdmaIncoming::PageMove& RdmaResponderLink::begin_move(RdmaIncoming& incoming, st
   move.memory = memory;
   move.length = length;
   move.kind = kind;
-  ++incoming.moves_open;
-  if (++moves_open_ == 1) progress_.note();  // nobody waited before
+  serving_.begin_move(incoming);
   incoming.orders.push(page);
   list(incoming);
   return move;
@@ -65,10 +63,7 @@ void RdmaResponderLink::push(RdmaIncoming& incoming, std::uint16_t page,
 }
 
 void RdmaResponderLink::reply(RdmaIncoming& incoming, std::span<const PageReply> pages) noexcept {
-  SIMM_CHECK(incoming.is_served && incoming.moves_open == 0);
-  SIMM_CHECK(pages.size() == incoming.page_count);
-  incoming.is_served = false;
-  --serving_;
+  serving_.answer(incoming, pages.size());
   if (!channel_.is_open()) return;  // there is nobody to hear it
   for (std::uint16_t page = 0; page < incoming.page_count; ++page) {
     if (incoming.answer_at[page] == 0 || pages[page].status != Status::ok) continue;
@@ -238,7 +233,7 @@ void RdmaResponderLink::digest_some(RdmaIncoming& incoming, std::uint16_t page) 
   const std::uint64_t bytes = std::min(kDigestBytes, move.length - move.digested);
   digest.add(move.memory + move.digested, bytes);
   move.digested += bytes;
-  progress_.note();
+  serving_.progress().note();
   if (move.digested == move.length) move.digest = digest.value();
 }
 
@@ -250,7 +245,7 @@ void RdmaResponderLink::on_moved(std::uint32_t tag, std::uint32_t bytes) noexcep
   RdmaIncoming::PageMove& move = incoming.moves[page];
   SIMM_CHECK(incoming.is_served && move.kind != MoveKind::none);
   move.ended += bytes;
-  progress_.note();
+  serving_.progress().note();
   if (move.ended < move.posted) return;
   if (incoming.is_cancelled) {
     end_move(incoming, page, {Status::cancelled, 0});
@@ -279,10 +274,7 @@ void RdmaResponderLink::end_move(RdmaIncoming& incoming, std::uint16_t page,
   RdmaIncoming::PageMove& move = incoming.moves[page];
   move.kind = MoveKind::none;
   if (result.status != Status::ok) incoming.answer_at[page] = 0;
-  --incoming.moves_open;
-  --moves_open_;
-  progress_.note();
-  shared_.events->on_moved(incoming, page, result);
+  serving_.end_move(incoming, page, result);
 }
 
 }  // namespace simm::transport

@@ -20,7 +20,7 @@ RdmaIncoming& stripe_of(Incoming& incoming) noexcept {
 // ---- gathering ----
 
 RdmaStripes::Striped* RdmaStripes::find(const RdmaIncoming& stripe) noexcept {
-  const std::uint64_t requester = stripe.link->requester();
+  const std::uint64_t requester = stripe.link->serving().requester();
   Striped* free = nullptr;
   for (Striped& striped : requests_) {
     if (striped.state == State::free) free = &striped;
@@ -252,7 +252,7 @@ void RdmaStripes::cancel(Striped& striped) noexcept {
 bool RdmaStripes::has_lost_link(const Striped& striped) noexcept {
   return std::any_of(striped.stripes.begin(), striped.stripes.end(),
                      [](const RdmaIncoming* stripe) {
-                       return stripe != nullptr && !stripe->link->channel().is_open();
+                       return stripe != nullptr && !stripe->link->path().is_open();
                      });
 }
 

@@ -1,5 +1,5 @@
 // LinkSet: the links of one end of the TCP transport: taking new ones from the control thread,
-// which makes their places, running those in use, dropping a peer's, and telling of their ends.
+// which makes their places, running those in use, and telling of their ends.
 // Link: RequesterLink or ResponderLink.
 // Owned by a TcpRequester or TcpResponder. Thread: the data agent; made on the control thread.
 #pragma once
@@ -8,11 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <utility>
 #include <vector>
 
-#include "daemon/transport/roster_wait.h"
+#include "daemon/transport/link_row.h"
 #include "daemon/transport/tcp/lost_links.h"
 #include "daemon/transport/tcp/socket_io.h"
 #include "daemon/transport/tcp/tcp_config.h"
@@ -23,17 +22,21 @@
 namespace simm::transport {
 
 template <typename Link>
-class LinkSet {
+class LinkSet : public LinkRow<Link> {
+  using LinkRow<Link>::links_, LinkRow<Link>::used_;
+
 public:
+  using LinkRow<Link>::used, LinkRow<Link>::drop_peer;
+
   // `shared` is what each link is made with, and outlives the set like the others.
   template <typename Shared>
   LinkSet(std::uint32_t links_max, Shared& shared, TcpLinkMailbox& mailbox)
-      : io_(shared.io),
+      : LinkRow<Link>(links_max),
+        io_(shared.io),
         clock_(shared.clock),
         mailbox_(mailbox),
         places_{links_max, make_place<Shared>, destroy_place, &shared},
         lost_(links_max, mailbox) {
-    links_.reserve(links_max);
     routes_.reserve(links_max);
     mailbox.control_use(places_);
   }
@@ -50,13 +53,11 @@ public:
     while (ready_.pop_front() != nullptr) {
     }
   }
-  LinkSet(const LinkSet&) = delete;
-  LinkSet& operator=(const LinkSet&) = delete;
 
   // For links that come beside the mailbox: makes a place where none is free.
   void add_here(TcpLink link) {
     const bool is_full = std::none_of(links_.begin(), links_.end(),
-                                      [](const auto& one) { return one->connection().is_free(); });
+                                      [](const auto& one) { return one->path().is_free(); });
     if (is_full && links_.size() < places_.max) grow(places_.make(places_.shared));
     add(std::move(link));
   }
@@ -64,7 +65,7 @@ public:
   void add(TcpLink link) noexcept {
     const LinkLost refused{link.link, link.peer, link.shard, LinkLoss::refused};
     for (std::size_t i = 0; i < links_.size(); ++i) {
-      if (!links_[i]->connection().is_free()) continue;
+      if (!links_[i]->path().is_free()) continue;
       if (!links_[i]->open(std::move(link), ready_, clock_.now_ns())) break;
       routes_[i] = {refused.peer, refused.shard};
       used_ = std::max(used_, i + 1);
@@ -73,10 +74,6 @@ public:
     lost_.add(refused);
   }
 
-  // All that are in use, and some that may be free.
-  [[nodiscard]] std::span<const std::unique_ptr<Link>> used() const noexcept {
-    return {links_.data(), used_};
-  }
   // Calls visit(link) for those on that route; some may be free. With many links the others are
   // not touched.
   template <typename Visit>
@@ -84,13 +81,6 @@ public:
     for (std::size_t i = 0; i < used_; ++i) {
       if (routes_[i] == route) visit(*links_[i]);
     }
-  }
-  // True: of the places few are free.
-  [[nodiscard]] bool is_short() const noexcept {
-    std::size_t free = places_.max - used_;
-    for (const auto& link : used())
-      if (link->connection().is_free()) ++free;
-    return are_places_short(free, places_.max);
   }
   // True: nothing that has ended waits to be taken.
   [[nodiscard]] bool has_none_ready() const noexcept { return ready_.empty(); }
@@ -105,27 +95,8 @@ public:
     };
     return mailbox_.agent_take(
         take, [this](base::PeerId peer) { drop_peer(peer, LinkLoss::dropped); },
-        [this](std::uint64_t link) { drop_link(link); }, [this](void* place) { grow(place); });
-  }
-  void drop_peer(base::PeerId peer, LinkLoss cause) noexcept {
-    for (const auto& link : used()) {
-      TcpConnection& connection = link->connection();
-      if (connection.is_open() && connection.link().peer == peer) connection.fail(cause);
-    }
-  }
-  // Others have fewer.
-  void drop_link(std::uint64_t number) noexcept {
-    for (const auto& link : used()) {
-      TcpConnection& connection = link->connection();
-      if (connection.is_open() && connection.link().link == number) {
-        connection.fail(LinkLoss::dropped);
-      }
-    }
-  }
-  void drop_all() noexcept {
-    for (const auto& link : used()) {
-      if (link->connection().is_open()) link->connection().fail(LinkLoss::dropped);
-    }
+        [this](std::uint64_t link) { this->drop_link(link, LinkLoss::dropped); },
+        [this](void* place) { grow(place); });
   }
   // Starts what can be started, gives it to the kernel, and takes what has ended, until there is
   // nothing to do or others have to have their turn: after some rounds, or some bytes.
@@ -139,20 +110,17 @@ public:
     }
     return work;
   }
-  // Ends those that are closing and have nothing under way, and tells the control thread; before,
-  // over(link) is called for each, whose requests have been told of by then.
-  template <typename Over>
-  int finish_closing(Over&& over) noexcept {
+  // Ends those that are closing and have nothing under way, and tells the control thread.
+  int finish_closing() noexcept {
     int work = 0;
     for (const auto& link : used()) {
-      TcpConnection& connection = link->connection();
+      TcpConnection& connection = link->path();
       if (!connection.is_closing() || !lost_.can_add() || !link->finish_closing()) continue;
-      over(*link);
       lost_.add(connection.lost());
       connection.close();
       ++work;
     }
-    while (used_ > 0 && links_[used_ - 1]->connection().is_free()) --used_;
+    while (used_ > 0 && links_[used_ - 1]->path().is_free()) --used_;
     lost_.report(mailbox_);
     return work;
   }
@@ -195,9 +163,7 @@ private:
   TcpLinkMailbox& mailbox_;
   const LinkPlaces places_;
   IoReadyList ready_;
-  std::vector<std::unique_ptr<Link>> links_;
   std::vector<Route> routes_;  // of links_[i], which it has or had last
-  std::size_t used_ = 0;       // links_[0 .. used_) may be in use
   LostLinks lost_;
   std::uint64_t turn_bytes_ = 0;  // that the run has moved
 };

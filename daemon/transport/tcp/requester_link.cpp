@@ -15,7 +15,7 @@ RequesterLink::RequesterLink(RequesterLinkShared& shared)
       connection_(shared.io, shared.counters),
       slots_(shared.config.credits),
       digests_(std::make_unique<base::PayloadDigest[]>(shared.config.credits)),
-      free_(std::make_unique<std::uint32_t[]>(shared.config.credits)),
+      free_(shared.config.credits),
       work_(shared.config.credits),
       cancels_(shared.config.credits),
       abandoned_(shared.config.credits),
@@ -23,9 +23,6 @@ RequesterLink::RequesterLink(RequesterLinkShared& shared)
       body_(std::make_unique<std::byte[]>(wire::kReplyBodyBytesMax)),
       foreign_(wire::kDataBytesMax) {
   SIMM_CHECK(shared.config.credits > 0 && shared.config.credits <= wire::kSlotsMax);
-  const std::uint32_t credits = shared.config.credits;
-  for (std::uint32_t i = 0; i < credits; ++i) free_[i] = credits - 1 - i;
-  free_count_ = credits;
   for (std::uint32_t i = 0; i < kBlocks; ++i) free_blocks_[i] = i;
 }
 
@@ -42,8 +39,8 @@ bool RequesterLink::open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) 
 // ---- requests ----
 
 void RequesterLink::post(RequestToken token, const Request& request) noexcept {
-  SIMM_CHECK(connection_.is_open() && free_count_ > 0);
-  const std::uint32_t slot = free_[--free_count_];
+  SIMM_CHECK(connection_.is_open() && free_.count() > 0);
+  const std::uint32_t slot = free_.take();
   TcpPosted& posted = slots_[slot];
   SIMM_CHECK(!posted.in_use);
   posted.token = token;
@@ -159,7 +156,7 @@ void RequesterLink::release(std::uint32_t slot) noexcept {
   if (posted.is_fenced) --fenced_count_;
   posted.in_use = posted.is_abandoned = posted.is_fenced = false;
   posted.pages = {};
-  free_[free_count_++] = slot;
+  free_.give(slot);
   --in_flight_;
 }
 
@@ -303,6 +300,7 @@ bool RequesterLink::finish_closing() noexcept {
     release(slot);
     if (!was_fenced) shared_.events->on_fenced(token, cause);
   }
+  shared_.links.close(std::exchange(place_, OwnRoster::kNone));
   return true;
 }
 

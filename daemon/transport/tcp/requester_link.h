@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "daemon/base/free_slots.h"
 #include "daemon/base/hash.h"
 #include "daemon/base/lazy_array.h"
 #include "daemon/transport/index_queue.h"
@@ -43,15 +44,13 @@ public:
   explicit RequesterLink(RequesterLinkShared& shared);
 
   [[nodiscard]] bool open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) noexcept;
-  // In OwnRoster.
-  [[nodiscard]] std::uint32_t place() const noexcept { return place_; }
-  [[nodiscard]] TcpConnection& connection() noexcept { return connection_; }
-  [[nodiscard]] const TcpConnection& connection() const noexcept { return connection_; }
+  [[nodiscard]] TcpConnection& path() noexcept { return connection_; }
+  [[nodiscard]] const TcpConnection& path() const noexcept { return connection_; }
 
   [[nodiscard]] std::uint32_t in_flight() const noexcept { return in_flight_; }
   // Changes whenever payload or an answer has moved; life signs are none.
   [[nodiscard]] std::uint64_t moved() const noexcept { return moved_; }
-  [[nodiscard]] std::uint32_t credits() const noexcept { return free_count_; }
+  [[nodiscard]] std::uint32_t credits() const noexcept { return free_.count(); }
   // Only with credit, on an open connection.
   void post(RequestToken token, const Request& request) noexcept;
   // False: that request is not on this link.
@@ -134,8 +133,7 @@ private:
   TcpConnection connection_;
   mutable base::LazyArray<TcpPosted> slots_;
   std::unique_ptr<base::PayloadDigest[]> digests_;  // of the half sent or received page of a slot
-  std::unique_ptr<std::uint32_t[]> free_;           // a stack of slots
-  std::uint32_t free_count_ = 0;
+  base::FreeSlots free_;
   std::uint32_t in_flight_ = 0;
   std::uint32_t fenced_count_ = 0;  // of them, requests that wait for the peer's last word only
   TenantTurns work_;                // slots with something to send
@@ -147,7 +145,7 @@ private:
   base::TimeNs looked_ns_ = 0;      // the beginning of the silence of the last look
   std::uint64_t acknowledged_ = 0;  // bytes, at the last look
   std::uint64_t moved_ = 0;
-  std::uint32_t place_ = OwnRoster::kNone;
+  std::uint32_t place_ = OwnRoster::kNone;  // in it
 
   base::LazyArray<std::byte> blocks_;
   std::array<std::uint32_t, kBlocks> free_blocks_{};

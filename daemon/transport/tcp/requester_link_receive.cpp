@@ -17,11 +17,6 @@ void add_to_page_digest(void* stream, const std::byte* block, std::size_t bytes)
   static_cast<base::PayloadDigest*>(stream)->add(block, bytes);
 }
 
-bool is_mapped(const memory::Slice& slice) noexcept {
-  return slice.region != nullptr && slice.region->base != nullptr &&
-         slice.region->copier == nullptr;
-}
-
 std::uint64_t bytes_left(const TcpPosted& posted, std::uint16_t page) noexcept {
   return posted.pages[page].slice.length - posted.states[page].received;
 }
@@ -57,7 +52,7 @@ bool RequesterLink::begin_data(TcpPosted& posted, std::byte*& target) noexcept {
   posted.open_page = frame_.page;
   if (is_dropped || state.local != Status::ok || frame_.body_bytes == 0) return true;
   const PageRequest& page = posted.pages[frame_.page];
-  if (!is_mapped(page.slice)) {
+  if (!page.slice.is_reached_by(memory::Reach::mapped)) {
     target = &foreign_[0];
     return true;
   }
@@ -145,7 +140,7 @@ bool RequesterLink::end_data(TcpPosted& posted) noexcept {
   TcpPosted::Page& state = posted.states[frame_.page];
   if (!posted.is_fenced && state.local == Status::ok && frame_.body_bytes > 0) {
     const memory::Slice& slice = posted.pages[frame_.page].slice;
-    if (!is_mapped(slice)) begin_copy_out(slice, state.received);
+    if (!slice.is_reached_by(memory::Reach::mapped)) begin_copy_out(slice, state.received);
   }
   state.received += frame_.body_bytes;
   if ((frame_.flags & wire::kFlagLast) == 0) return true;

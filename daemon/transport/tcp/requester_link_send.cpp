@@ -11,14 +11,7 @@ namespace simm::transport {
 using wire::FrameHeader;
 using wire::FrameKind;
 
-namespace {
-
-// Tags of payloads in the queue are block numbers.
-bool is_foreign(const PageRequest& page) noexcept {
-  return page.slice.region != nullptr && page.slice.region->copier != nullptr;
-}
-
-}  // namespace
+using memory::Reach;
 
 void RequesterLink::list(std::uint32_t slot) noexcept {
   TcpPosted& posted = slots_[slot];
@@ -32,12 +25,14 @@ std::byte* RequesterLink::block_at(std::uint32_t block) noexcept {
 }
 
 bool RequesterLink::take_block(const PageRequest& page, std::uint32_t& block) noexcept {
-  const std::uint32_t kept = is_foreign(page) ? kBlocks - kBlocksForForeign : 0;
+  const std::uint32_t kept =
+      page.slice.is_reached_by(Reach::helper) ? kBlocks - kBlocksForForeign : 0;
   if (free_block_count_ <= kept) return false;
   block = free_blocks_[--free_block_count_];  // the one that was used last is still in cache
   return true;
 }
 
+// Tags of payloads in the queue are block numbers.
 void RequesterLink::on_payload_sent(std::uint32_t tag) noexcept {
   free_blocks_[free_block_count_++] = tag;
   ++moved_;
@@ -108,7 +103,8 @@ std::uint32_t RequesterLink::copy_inline_pages(const TcpPosted& posted, std::byt
   for (std::size_t i = 0; i < posted.pages.size(); ++i) {
     const PageRequest& page = posted.pages[i];
     const std::uint64_t length = page.slice.length;
-    if (length == 0 || length > shared_.config.inline_page_bytes || is_foreign(page)) continue;
+    if (length == 0 || length > shared_.config.inline_page_bytes) continue;
+    if (!page.slice.is_reached_by(Reach::mapped)) continue;
     if (length > wire::kInlineBytesMax - bytes) break;
     Move move;
     move.slice = page.slice;
@@ -136,7 +132,9 @@ RequesterLink::Step RequesterLink::send_page(std::uint32_t slot) noexcept {
     return end_page(slot, Status::cancelled);
   }
   if (!posted.is_moving) {
-    if (!take_block(page, posted.block)) return is_foreign(page) ? Step::waiting : Step::blocked;
+    if (!take_block(page, posted.block)) {
+      return page.slice.is_reached_by(Reach::helper) ? Step::waiting : Step::blocked;
+    }
     const std::uint64_t left = page.slice.length - posted.page_sent;
     posted.move = {};
     posted.move.slice = page.slice;

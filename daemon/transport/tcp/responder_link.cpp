@@ -10,22 +10,20 @@
 namespace simm::transport {
 
 using wire::FrameKind;
-using MoveKind = TcpIncoming::MoveKind;
 
 ResponderLink::ResponderLink(ResponderLinkShared& shared)
     : shared_(shared),
       connection_(shared.io, shared.counters),
-      slots_(shared.config.credits),
-      pull_digests_(std::make_unique<base::PayloadDigest[]>(shared.config.credits)),
-      push_digests_(std::make_unique<base::PayloadDigest[]>(shared.config.credits)),
-      work_(shared.config.credits) {
-  SIMM_CHECK(shared.config.credits > 0 && shared.config.credits <= wire::kSlotsMax);
+      slots_(shared.credits),
+      pull_digests_(std::make_unique<base::PayloadDigest[]>(shared.credits)),
+      push_digests_(std::make_unique<base::PayloadDigest[]>(shared.credits)),
+      work_(shared.credits),
+      serving_(shared) {
+  SIMM_CHECK(shared.credits > 0 && shared.credits <= wire::kSlotsMax);
 }
 
 bool ResponderLink::open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) noexcept {
-  requester_ = number_ = 0;
-  progress_.begin();
-  roster_wait_.begin(now_ns);
+  serving_.begin(now_ns);
   connection_.socket().owner = this;
   connection_.socket().unsent_bytes_max = kUnsentAnswerBytesMax;
   const bool is_superseded = shared_.rosters.is_superseded(link.owner);
@@ -38,35 +36,21 @@ int ResponderLink::serve(base::TimeNs now_ns) noexcept {
   return connection_.serve(*this, *this, now_ns);
 }
 
-bool ResponderLink::is_overdue(base::TimeNs now_ns) const noexcept {
-  return serving_ > 0 && connection_.is_open() &&
-         now_ns >= connection_.heard_ns + shared_.config.peer_silence_ns;
-}
-
-void ResponderLink::forgive(base::TimeNs away_ns, base::TimeNs now_ns) noexcept {
-  connection_.forgive(serving_ == 0 ? now_ns : away_ns, now_ns);
-  roster_wait_.forgive(away_ns, now_ns);
-  progress_.forgive(away_ns, now_ns);
-}
-
 bool ResponderLink::is_stalled(base::TimeNs now_ns) noexcept {
-  if (moves_open_ == 0 || !connection_.is_open()) return false;
-  if (progress_.take(now_ns)) has_looked_ = false;
-  const base::TimeNs silence_ns = shared_.config.peer_silence_ns;
-  if (progress_.are_deadlines_due(now_ns, silence_ns) &&
-      PayloadProgress::is_past_deadline(slots_, shared_.config.credits, now_ns, silence_ns)) {
-    return true;
-  }
-  if (progress_.waits_ns(now_ns) < silence_ns / 3) return false;
+  PayloadProgress& progress = serving_.progress();
+  if (progress.take(now_ns)) has_looked_ = false;
+  if (serving_.is_past_deadline(slots_, now_ns)) return true;
+  const base::TimeNs silence_ns = shared_.peer_silence_ns;
+  if (progress.waits_ns(now_ns) < silence_ns / 3) return false;
   // The kernel may hold more than a slow network takes in that time.
   if (!has_looked_) {
     has_looked_ = true;
     acknowledged_ = connection_.acknowledged_bytes();
   }
-  if (progress_.waits_ns(now_ns) < silence_ns) return false;
+  if (progress.waits_ns(now_ns) < silence_ns) return false;
   if (!has_acknowledged()) return true;
-  progress_.note();
-  static_cast<void>(progress_.take(now_ns));
+  progress.note();
+  static_cast<void>(progress.take(now_ns));
   return false;
 }
 
@@ -74,7 +58,7 @@ bool ResponderLink::is_stalled(base::TimeNs now_ns) noexcept {
 bool ResponderLink::has_acknowledged() noexcept {
   const std::uint64_t before = std::exchange(acknowledged_, connection_.acknowledged_bytes());
   if (acknowledged_ <= before) return false;
-  for (std::uint32_t slot = 0; slot < shared_.config.credits; ++slot) {
+  for (std::uint32_t slot = 0; slot < shared_.credits; ++slot) {
     const TcpIncoming& incoming = slots_[slot];
     if (!incoming.is_served || incoming.moves_open == 0) continue;
     if (incoming.header.opcode == ipc::Opcode::get) return true;
@@ -93,7 +77,7 @@ bool ResponderLink::on_frame(const wire::FrameHeader& header, std::byte*& target
     target = reinterpret_cast<std::byte*>(&roster_);
     return true;
   }
-  if (header.slot >= shared_.config.credits) return false;
+  if (header.slot >= shared_.credits) return false;
   switch (kind) {
     case FrameKind::request:
       return begin_request(target);
@@ -138,7 +122,7 @@ bool ResponderLink::on_piece(std::byte* at, std::uint32_t bytes, const std::byte
   if (staged != nullptr) std::memcpy(at, staged, bytes);
   if (static_cast<FrameKind>(frame_.kind) == FrameKind::data) {
     pull_digests_[frame_.slot].add(at, bytes);
-    progress_.note();
+    serving_.progress().note();
   }
   return true;
 }
@@ -149,7 +133,10 @@ bool ResponderLink::on_frame_end() noexcept {
     ++pongs_due_;
     return true;
   }
-  if (kind == FrameKind::roster) return end_roster() && connection_.is_open();
+  if (kind == FrameKind::roster) {
+    return connection_.received_digest(&roster_, sizeof roster_) == frame_.digest &&
+           serving_.take_roster(roster_) && connection_.is_open();
+  }
   TcpIncoming& incoming = slots_[frame_.slot];
   const bool is_current = incoming.is_served && incoming.use == frame_.use;
   bool is_fine = true;
@@ -165,47 +152,20 @@ bool ResponderLink::on_frame_end() noexcept {
   return is_fine && connection_.is_open();
 }
 
-bool ResponderLink::end_roster() noexcept {
-  if (connection_.received_digest(&roster_, sizeof roster_) != frame_.digest) return false;
-  LinkRoster roster;
-  if (!decode_roster(roster_, roster)) return false;
-  const bool is_first = requester_ == 0;
-  if (!is_first && (roster.requester != requester_ || roster.link != number_)) return false;
-  requester_ = roster.requester;
-  number_ = roster.link;
-  shared_.rosters.hear(roster, is_first);
-  return true;
-}
-
 bool ResponderLink::end_request() noexcept {
   TcpIncoming& incoming = slots_[frame_.slot];
   const auto body = std::span<const std::byte>(incoming.body).first(frame_.body_bytes);
   if (connection_.received_digest(body.data(), body.size()) != frame_.digest) return false;
   DecodedRequest decoded;
   if (!decode_request(body, decoded, incoming.page_list, incoming.inline_at)) return false;
-  incoming.responder = shared_.responder;
-  incoming.header = decoded.header;
-  base::TimeNs& deadline_ns = incoming.header.deadline_ns;
-  if (deadline_ns == wire::kNoDeadline) {
-    deadline_ns = 0;
-  } else {
-    const base::TimeNs now_ns = shared_.clock.fresh_ns();
-    deadline_ns = now_ns + std::min(deadline_ns, ~base::TimeNs{0} - now_ns);
-  }
-  incoming.pages = std::span<const PageRequest>(incoming.page_list).first(decoded.page_count);
-  incoming.page_count = decoded.page_count;
-  incoming.server_data = nullptr;
-  incoming.requester_id = requester_id_of(connection_.link().owner, requester_);
+  serving_.accept(incoming, decoded, connection_.link().owner);
   incoming.link = this;
   incoming.slot = frame_.slot;
   incoming.use = frame_.use;
-  incoming.is_served = true;
-  incoming.is_cancelled = false;
-  incoming.moves_open = 0;
-  incoming.push_first = incoming.push_count = incoming.pull_first = incoming.pull_count = 0;
+  incoming.pushes.clear();
+  incoming.pulls.clear();
   incoming.has_open_page = false;
   std::fill_n(incoming.moves.begin(), decoded.page_count, TcpIncoming::PageMove{});
-  ++serving_;
   shared_.events->on_request(incoming);
   return true;
 }
@@ -233,17 +193,14 @@ bool ResponderLink::end_failed(TcpIncoming& incoming) noexcept {
 // end.
 void ResponderLink::take_cancel(TcpIncoming& incoming) noexcept {
   incoming.is_cancelled = true;
-  if (incoming.push_count > 0) list(incoming);
+  if (incoming.pushes.count > 0) list(incoming);
   shared_.events->on_cancel(incoming);
 }
 
 void ResponderLink::end_move(TcpIncoming& incoming, std::uint16_t page,
                              MoveResult result) noexcept {
   incoming.moves[page].kind = MoveKind::none;
-  --incoming.moves_open;
-  --moves_open_;
-  progress_.note();
-  shared_.events->on_moved(incoming, page, result);
+  serving_.end_move(incoming, page, result);
 }
 
 // ---- the end ----
@@ -254,28 +211,13 @@ bool ResponderLink::finish_closing() noexcept {
   connection_.tx().reset();
   work_.clear();
   pongs_due_ = 0;
-  for (std::uint32_t slot = 0; slot < shared_.config.credits; ++slot) {
-    TcpIncoming& incoming = slots_[slot];
-    incoming.is_listed = incoming.is_replying = false;
-    if (!incoming.is_served) continue;
-    incoming.is_cancelled = true;
-    abort_moves(incoming);
-    if (!incoming.is_served) continue;  // answered, when its last move had ended
-    incoming.is_served = false;
-    --serving_;
-    shared_.events->on_aborted(incoming);
+  serving_.abort_all(slots_, [this](TcpIncoming& incoming, std::uint16_t page) {
+    end_move(incoming, page, {Status::cancelled, 0});
+  });
+  for (std::uint32_t slot = 0; slot < shared_.credits; ++slot) {
+    slots_[slot].is_listed = slots_[slot].is_replying = false;
   }
   return true;
-}
-
-// The server may start others while it is told: those end likewise, a page at a time.
-void ResponderLink::abort_moves(TcpIncoming& incoming) noexcept {
-  while (incoming.is_served && incoming.moves_open > 0) {
-    for (std::uint16_t page = 0; page < incoming.page_count && incoming.is_served; ++page) {
-      if (incoming.moves[page].kind == MoveKind::none) continue;
-      end_move(incoming, page, {Status::cancelled, 0});
-    }
-  }
 }
 
 }  // namespace simm::transport

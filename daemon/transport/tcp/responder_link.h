@@ -13,9 +13,7 @@
 #include "daemon/base/agent.h"
 #include "daemon/base/hash.h"
 #include "daemon/base/lazy_array.h"
-#include "daemon/transport/payload_progress.h"
-#include "daemon/transport/requester_rosters.h"
-#include "daemon/transport/roster_wait.h"
+#include "daemon/transport/link_serving.h"
 #include "daemon/transport/tcp/tcp_config.h"
 #include "daemon/transport/tcp/tcp_connection.h"
 #include "daemon/transport/tcp/tcp_incoming.h"
@@ -25,48 +23,35 @@
 namespace simm::transport {
 
 // What all links of one responder share.
-struct ResponderLinkShared {
-  const TcpResponderConfig& config;
-  const base::Clock& clock;
+struct ResponderLinkShared : LinkServingShared {
   SocketIo& io;
   TcpCounters counters;
-  RequesterRosters& rosters;
-  ServerOrders* responder = nullptr;
-  ResponderEvents* events = nullptr;
 };
 
 class ResponderLink final : private FrameHandler, private PayloadOwner {
 public:
+  using Arrived = TcpIncoming;
+
   explicit ResponderLink(ResponderLinkShared& shared);
 
   [[nodiscard]] bool open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) noexcept;
-  [[nodiscard]] TcpConnection& connection() noexcept { return connection_; }
-  [[nodiscard]] const TcpConnection& connection() const noexcept { return connection_; }
-  [[nodiscard]] std::uint32_t serving() const noexcept { return serving_; }
-  // Whose it is, as its rosters say; 0: it has not said anything yet.
-  [[nodiscard]] std::uint64_t requester() const noexcept { return requester_; }
-  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  [[nodiscard]] TcpConnection& path() noexcept { return connection_; }
+  [[nodiscard]] const TcpConnection& path() const noexcept { return connection_; }
+  [[nodiscard]] LinkServing& serving() noexcept { return serving_; }
 
   // The server's calls, of a request on this link.
   void pull(TcpIncoming& incoming, std::uint16_t page, std::span<std::byte> extent) noexcept;
-  void push(TcpIncoming& incoming, std::uint16_t page, std::span<const std::byte> bytes) noexcept;
+  // The digest is taken in any case: the requester compares it.
+  void push(TcpIncoming& incoming, std::uint16_t page, std::span<const std::byte> bytes,
+            bool whole_digest) noexcept;
   void reply(TcpIncoming& incoming, std::span<const PageReply> pages) noexcept;
 
   // Takes what has arrived; makes the upcalls.
   int serve(base::TimeNs now_ns) noexcept;
   // Queues what there is to send, copies what is there already, and asks for more.
   int run(base::TimeNs) noexcept;  // of no use here: the set runs links of both ends
-  // `away_ns` of the silence until now were not the requester's.
-  void forgive(base::TimeNs away_ns, base::TimeNs now_ns) noexcept;
-  // True: the requester is dead.
-  [[nodiscard]] bool is_overdue(base::TimeNs now_ns) const noexcept;
-  // When the link has to go for want of a roster; kNoDeadline: its requester has said one.
-  [[nodiscard]] base::TimeNs roster_due_ns(bool is_short) const noexcept {
-    if (requester_ != 0 || !connection_.is_open()) return base::kNoDeadline;
-    return roster_wait_.due_ns(shared_.config.peer_silence_ns, is_short);
-  }
-  // True: moves are under way, and for peer_silence_ns no payload got on; or their request's
-  // deadline is that long ago. Pings say nothing about that.
+  // Of an open link with moves under way. True: for peer_silence_ns no payload got on; or their
+  // request's deadline is that long ago. Pings say nothing about that.
   [[nodiscard]] bool is_stalled(base::TimeNs now_ns) noexcept;
   // Of a closing connection: true when nothing is under way any more and the server was told.
   [[nodiscard]] bool finish_closing() noexcept;
@@ -90,7 +75,6 @@ private:
   void end_data(TcpIncoming& incoming) noexcept;
   [[nodiscard]] bool end_failed(TcpIncoming& incoming) noexcept;
   void take_cancel(TcpIncoming& incoming) noexcept;
-  [[nodiscard]] bool end_roster() noexcept;
 
   // Sending (responder_link_send.cpp).
   Step step(TcpIncoming& incoming) noexcept;
@@ -104,10 +88,8 @@ private:
   int send_pongs() noexcept;
 
   void list(TcpIncoming& incoming) noexcept;
-  void note_move(TcpIncoming& incoming) noexcept;
   [[nodiscard]] bool has_acknowledged() noexcept;
   void end_move(TcpIncoming& incoming, std::uint16_t page, MoveResult result) noexcept;
-  void abort_moves(TcpIncoming& incoming) noexcept;
 
   static constexpr std::uint32_t kPongsMax = 64;
 
@@ -118,17 +100,12 @@ private:
   std::unique_ptr<base::PayloadDigest[]> pull_digests_;
   std::unique_ptr<base::PayloadDigest[]> push_digests_;
   TenantTurns work_;  // slots with something to do
-  std::uint32_t serving_ = 0;
-  std::uint32_t moves_open_ = 0;  // of all requests
-  PayloadProgress progress_;
+  LinkServing serving_;
   bool has_looked_ = false;         // at the kernel, since the last progress
   std::uint64_t acknowledged_ = 0;  // at that look at the kernel
   std::uint32_t pongs_due_ = 0;
   wire::FrameHeader frame_{};  // that is being received
   wire::RosterBody roster_{};  // likewise
-  RosterWait roster_wait_;
-  std::uint64_t requester_ = 0;
-  std::uint64_t number_ = 0;
 };
 
 }  // namespace simm::transport

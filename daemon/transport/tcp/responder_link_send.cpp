@@ -10,7 +10,6 @@ namespace simm::transport {
 
 using wire::FrameHeader;
 using wire::FrameKind;
-using MoveKind = TcpIncoming::MoveKind;
 
 namespace {
 
@@ -26,11 +25,6 @@ void ResponderLink::list(TcpIncoming& incoming) noexcept {
   work_.push(incoming.slot, incoming.header.tenant);
 }
 
-void ResponderLink::note_move(TcpIncoming& incoming) noexcept {
-  ++incoming.moves_open;
-  if (++moves_open_ == 1) progress_.note();  // nobody waited before
-}
-
 // ---- the server's calls ----
 
 void ResponderLink::pull(TcpIncoming& incoming, std::uint16_t page,
@@ -43,15 +37,13 @@ void ResponderLink::pull(TcpIncoming& incoming, std::uint16_t page,
   move.memory = extent.data();
   move.length = extent.size();
   move.kind = MoveKind::pull;
-  note_move(incoming);
-  SIMM_CHECK(incoming.pull_count < incoming.pulls.size());
-  incoming.pulls[(incoming.pull_first + incoming.pull_count) % incoming.pulls.size()] = page;
-  ++incoming.pull_count;
+  serving_.begin_move(incoming);
+  incoming.pulls.push(page);
   list(incoming);
 }
 
 void ResponderLink::push(TcpIncoming& incoming, std::uint16_t page,
-                         std::span<const std::byte> bytes) noexcept {
+                         std::span<const std::byte> bytes, bool) noexcept {
   SIMM_CHECK(incoming.is_served && page < incoming.page_count);
   SIMM_CHECK(bytes.size() <= incoming.page_list[page].slice.length);
   TcpIncoming::PageMove& move = incoming.moves[page];
@@ -61,18 +53,13 @@ void ResponderLink::push(TcpIncoming& incoming, std::uint16_t page,
   move.memory = const_cast<std::byte*>(bytes.data());
   move.length = bytes.size();
   move.kind = MoveKind::push;
-  note_move(incoming);
-  SIMM_CHECK(incoming.push_count < incoming.pushes.size());
-  incoming.pushes[(incoming.push_first + incoming.push_count) % incoming.pushes.size()] = page;
-  ++incoming.push_count;
+  serving_.begin_move(incoming);
+  incoming.pushes.push(page);
   list(incoming);
 }
 
 void ResponderLink::reply(TcpIncoming& incoming, std::span<const PageReply> pages) noexcept {
-  SIMM_CHECK(incoming.is_served && incoming.moves_open == 0);
-  SIMM_CHECK(pages.size() == incoming.page_count);
-  incoming.is_served = false;
-  --serving_;
+  serving_.answer(incoming, pages.size());
   if (!connection_.is_open()) return;  // there is nobody to hear it
   std::copy(pages.begin(), pages.end(), incoming.replies.begin());
   incoming.is_replying = true;
@@ -114,14 +101,14 @@ ResponderLink::Step ResponderLink::step(TcpIncoming& incoming) noexcept {
   Step did = Step::done;
   if (incoming.is_replying) {
     did = queue_reply(incoming);
-  } else if (incoming.is_served && incoming.pull_count > 0) {
+  } else if (incoming.is_served && incoming.pulls.count > 0) {
     did = queue_pulls(incoming);
-  } else if (incoming.is_served && incoming.push_count > 0) {
+  } else if (incoming.is_served && incoming.pushes.count > 0) {
     did = queue_chunk(incoming);
   }
   const bool has_more =
       incoming.is_replying ||
-      (incoming.is_served && (incoming.pull_count > 0 || incoming.push_count > 0));
+      (incoming.is_served && (incoming.pulls.count > 0 || incoming.pushes.count > 0));
   if (did == Step::done && has_more) list(incoming);
   return did;
 }
@@ -150,10 +137,8 @@ ResponderLink::Step ResponderLink::queue_pulls(TcpIncoming& incoming) noexcept {
   std::byte* const body = frame + sizeof header;
   std::array<std::uint16_t, ipc::kPagesPerSubmissionMax> inline_pages;
   std::uint32_t inline_count = 0;
-  for (; incoming.pull_count > 0; --incoming.pull_count) {
-    const std::uint16_t page = incoming.pulls[incoming.pull_first];
-    incoming.pull_first =
-        static_cast<std::uint16_t>((incoming.pull_first + 1u) % incoming.pulls.size());
+  for (; incoming.pulls.count > 0; incoming.pulls.pop()) {
+    const std::uint16_t page = incoming.pulls.front();
     if (incoming.inline_at[page] != 0) {
       inline_pages[inline_count++] = page;
       continue;
@@ -184,16 +169,14 @@ void ResponderLink::copy_inline(TcpIncoming& incoming, std::uint16_t page) noexc
 
 // A chunk of the first push, or the end of a cancelled one.
 ResponderLink::Step ResponderLink::queue_chunk(TcpIncoming& incoming) noexcept {
-  const std::uint16_t page = incoming.pushes[incoming.push_first];
+  const std::uint16_t page = incoming.pushes.front();
   TcpIncoming::PageMove& move = incoming.moves[page];
   if (!incoming.is_cancelled) {
     if (!queue_data(incoming, page)) return Step::blocked;
     if (move.moved < move.length) return Step::done;
   }
   move.is_passed = true;
-  incoming.push_first =
-      static_cast<std::uint16_t>((incoming.push_first + 1u) % incoming.pushes.size());
-  --incoming.push_count;
+  incoming.pushes.pop();
   if (move.chunks_open == 0) end_push(incoming, page);
   return Step::done;
 }
@@ -243,7 +226,7 @@ void ResponderLink::on_payload_sent(std::uint32_t tag) noexcept {
   TcpIncoming& incoming = slots_[tag >> kPageBits];
   const auto page = static_cast<std::uint16_t>(tag & ((1u << kPageBits) - 1));
   TcpIncoming::PageMove& move = incoming.moves[page];
-  progress_.note();
+  serving_.progress().note();
   if (--move.chunks_open == 0 && move.is_passed) end_push(incoming, page);
 }
 

@@ -27,7 +27,7 @@ RequesterLink* TcpRequester::least_loaded(Route route, std::uint32_t keep,
   std::uint32_t credits = 0;
   is_reachable = false;
   links_.each_on(route, [&](RequesterLink& link) {
-    if (!link.connection().is_open()) return;
+    if (!link.path().is_open()) return;
     is_reachable = true;
     credits += link.credits();
     if (link.credits() == 0) return;
@@ -82,8 +82,7 @@ int TcpRequester::do_work() noexcept {
   work += links_.take_mail([](const TcpLink&) {});
   work += links_.run(now_ns);
   check_lives(now_ns);
-  return work + links_.finish_closing(
-                    [this](const RequesterLink& over) { shared_.links.close(over.place()); });
+  return work + links_.finish_closing();
 }
 
 void TcpRequester::check_lives(base::TimeNs now_ns) noexcept {
@@ -92,27 +91,27 @@ void TcpRequester::check_lives(base::TimeNs now_ns) noexcept {
   const base::TimeNs away_ns = uncounted_ns(turn_ns_, now_ns, config_.peer_detection_ns);
   turn_ns_ = now_ns;
   for (const auto& link : links_.used()) {
-    link->connection().forgive(away_ns, now_ns);
+    link->path().forgive(away_ns, now_ns);
     const RequesterLink::Life life = link->check_life(now_ns);
-    if (life != RequesterLink::Life::well) probe_others(link->connection().link().peer, now_ns);
+    if (life != RequesterLink::Life::well) probe_others(link->path().link().peer, now_ns);
     if (life == RequesterLink::Life::silent) end_silent(*link, now_ns);
   }
 }
 
 void TcpRequester::probe_others(base::PeerId peer, base::TimeNs now_ns) noexcept {
   for (const auto& link : links_.used()) {
-    if (link->connection().link().peer == peer) link->probe(now_ns);
+    if (link->path().link().peer == peer) link->probe(now_ns);
   }
 }
 
 // One link alone may be silent because the network lost its packets twice: the peer is not dead for
 // it while another of its links is heard.
 void TcpRequester::end_silent(RequesterLink& silent, base::TimeNs now_ns) noexcept {
-  TcpConnection& connection = silent.connection();
+  TcpConnection& connection = silent.path();
   const base::PeerId peer = connection.link().peer;
   const base::TimeNs detection_ns = config_.peer_detection_ns;
   const bool is_heard = std::ranges::any_of(links_.used(), [&](const auto& link) {
-    const TcpConnection& other = link->connection();
+    const TcpConnection& other = link->path();
     return &other != &connection && other.is_open() && other.link().peer == peer &&
            now_ns < other.received_ns + detection_ns;
   });
