@@ -1,7 +1,7 @@
-// DataAgent: everything that one data thread (or its share of the only one) runs: the sessions of
-// some clients, their engine, its ends of the transports, and one shard of the store. A turn runs
-// them in the order in which a request passes: sessions submit, the server serves and copies, the
-// engine completes.
+// DataAgent: everything that one data thread (or its share of the only one) runs. That is the
+// sessions of some clients, their engine, the ends of the transports, and one shard of the store.
+// A turn runs them in the order in which a request passes: sessions submit, the server serves and
+// copies, the engine completes.
 // Owned by DataAgents. Thread: its data thread; made and destroyed on the control thread.
 #pragma once
 

@@ -1,4 +1,4 @@
-// DataAgentNetwork: what a data agent has of its cluster: connections to the shards of other
+// DataAgentNetwork: what a data agent has of its cluster. It has connections to the shards of other
 // daemons, connections of theirs to its own shard, and the maps that tell who serves what.
 // Owned by a DataAgent. Thread: its data agent, but for the mailboxes' control ends; made and
 // destroyed on the control thread.

@@ -1,5 +1,5 @@
-// DataAgentRdma: the RDMA ends of a data agent: a port object for each rail and end, the links that
-// the control thread hands it, and the choice between RDMA and TCP for what its engine asks.
+// DataAgentRdma: the RDMA ends of a data agent. It has a port object for each rail and end, and the
+// links that the control thread hands over. For what the engine asks it chooses RDMA or TCP.
 // Owned by a DataAgentNetwork. Thread: its data agent, but for the mailboxes' control ends; made
 // and destroyed on the control thread.
 #pragma once

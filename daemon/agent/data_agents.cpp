@@ -88,7 +88,7 @@ Expected<std::unique_ptr<DataAgents>> DataAgents::create(const Setup& setup) {
   return made;
 }
 
-// Only where the data threads are all that touches clients' memory: foreign memory is copied by
+// Only where nothing but the data threads touches clients' memory. Foreign memory is copied by
 // processes of their own, which see the end of this one later.
 void DataAgents::mark_deaths(const Setup& setup) {
   if (!setup.has_clients || setup.config.memory.foreign) return;

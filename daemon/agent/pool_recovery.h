@@ -1,5 +1,5 @@
-// PoolRecovery: reads back what an earlier daemon left in the pool, on threads of its own, while
-// the daemon is up already: all shards side by side, on as many threads as the host has CPUs.
+// PoolRecovery: reads back what an earlier daemon left in the pool, while the daemon is up already.
+// All shards are read side by side, on as many threads as the host has CPUs.
 //
 // Owned by DataAgents; the stores outlive it, and nobody else touches them before end().
 // Thread: control; `when_done` is called on a thread of this object.

@@ -1,5 +1,5 @@
-// The memory of the pool as the configuration wants it: how long its parts are, which kind it is,
-// and what a person has to change when it can not be had.
+// The memory of the pool as the configuration wants it: how long its parts are, and which kind it
+// is. Where it can not be had, the error says what a person has to change.
 // Thread: start-up.
 #pragma once
 

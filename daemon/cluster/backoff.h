@@ -1,6 +1,6 @@
 // Backoff: how long to wait before the next attempt to reach a peer. Doubles from kFirstNs to
-// kLongestNs while attempts fail, and is random in its upper half, so that those who lost the same
-// peer at the same moment do not come back at the same moment. A connection counts as a success
+// kLongestNs while attempts fail. The upper half is random: daemons that lost a peer at the same
+// moment do not come back at the same moment. A connection counts as a success
 // once it has lasted kStableNs: a peer that accepts and hangs up at once is not called at full
 // speed. One dialer for each peer looks for one that is away every kLookNs at most. Owned by one
 // dialer. Thread: its owner's.

@@ -1,7 +1,7 @@
-// Encoding and decoding of cluster messages and of the manager's state. The one place where their
-// bytes are looked at: a decoder copies them, reads them under a traversal and a nesting limit, and
-// returns plain values that satisfy every limit of cluster_message.h and slot_map.h, or an error.
-// It never throws.
+// Encoding and decoding of cluster messages and of the manager's state. Their bytes are
+// looked at here alone. A decoder copies them and reads them under a traversal and a nesting limit.
+// The values that it returns satisfy every limit of cluster_message.h and slot_map.h. It never
+// throws.
 //
 // Errors: invalid_argument for malformed bytes or a broken limit, incompatible for a message kind
 // that this version does not know. Thread: any.

@@ -2,8 +2,8 @@
 // manager, EtcdCoordinator for several; one in memory for tests and the simulation. All of them run
 // the suite in tests/conformance.
 //
-// A state has an epoch that only grows. store() is a compare-and-swap on it: of two managers that
-// build on the same epoch one alone succeeds, so an epoch names one state for ever, and nobody
+// A state has an epoch that only grows. store() is a compare-and-swap on the epoch: of two managers
+// that build on the same one, one alone succeeds. So an epoch names one state for ever, and nobody
 // falls back. Thread: the manager's control thread; calls may take as long as a disk does.
 #pragma once
 
@@ -36,7 +36,7 @@ public:
 
   // Replaces the state of epoch `expected` (0: nothing stored). ok: it outlives a crash from now
   // on. invalid_state: another epoch is stored; nothing happened. Any other error: nothing
-  // happened, or the new state is there though it may not be durable; nobody has seen it through
+  // happened, or the new state is there though it may not be durable. Nobody has seen it through
   // this call. invalid_argument: state.epoch is not greater than `expected`, or it is too large.
   virtual Outcome store(base::Epoch expected, const StoredState& state) = 0;
 };

@@ -1,6 +1,6 @@
-// CopiedCoordinator: a Coordinator whose states also go into a second one. The first decides; the
-// copy is for the day on which the first is given up, and brings the first its state on the day on
-// which that begins empty. So a cluster goes from a file to etcd and back with the same epochs.
+// CopiedCoordinator: a Coordinator whose states also go into a second one. The first decides.
+// Where the first begins empty, it begins with the copy's state. So a cluster goes from a file to
+// etcd and back with the same epochs.
 // A copy that can not be written changes nothing else. Thread: the control thread.
 #pragma once
 

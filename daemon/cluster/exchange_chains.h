@@ -1,6 +1,7 @@
-// ExchangeChains: places slots for which no shard has room, by pushing others on: the slot takes
-// the place of one that finds a place elsewhere, or pushes on another one itself. Shortest chains,
-// found breadth first over classes of slots: those of one class have the same shard at each member.
+// ExchangeChains: places slots for which no shard has room, by pushing others on. Such a slot takes
+// the place of one that finds a place elsewhere, or pushes on another one itself. The shortest
+// chains are found, breadth first over classes of slots: those of one class have the same shard at
+// each member.
 //
 // Lives for one ShardLoads::exchange(). Thread: the builder's.
 #pragma once

@@ -350,8 +350,8 @@ bool Manager::publish() {
   return true;
 }
 
-// After a store that failed: what is there now may be that very state after all, or another
-// manager's, and the next map has to build on it.
+// After a store that failed. What is there now may be that very state after all, or another
+// manager's. The next map has to build on it.
 void Manager::take_over_stored() {
   const auto there = coordinator_.load();
   if (!there) {

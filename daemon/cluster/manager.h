@@ -3,9 +3,9 @@
 // ManagerLinks, time is a Clock, what has to outlive it goes through a Coordinator.
 //
 // A map is stored before anybody sees it, so an epoch names one map for ever and never goes back,
-// whatever dies. A restarted manager goes on with the stored map: whoever was in it has the whole
-// rejoin_grace to come back and keeps its slots; no map changes and nothing is lost from a cache. A
-// manager whose state is lost takes the newest map that a member brings and goes on from there.
+// whatever dies. A restarted manager goes on with the stored map: whoever was in it keeps its slots
+// and has the whole rejoin_grace to come back. No cache loses anything by a restart. A manager
+// whose state is lost takes the newest map that a member brings and goes on from there.
 //
 // Its maps are of a lineage, drawn when it begins without one. Who has a map of another lineage,
 // which this one does not go on from, is refused: epochs of both say nothing about each other. A
@@ -68,8 +68,8 @@ public:
   void on_message(ConnectionId connection, std::span<const std::byte> message);
   void on_closed(ConnectionId connection);
 
-  // Timers and new maps. Call it after the calls above and at next_deadline_ns(). What looks at all
-  // members happens four times in an interval of heartbeats, and when somebody joined or left: a
+  // Timers and new maps. Call it after the calls above and at next_deadline_ns(). All members
+  // are looked at four times in an interval of heartbeats, and when somebody joined or left. So a
   // heartbeat costs the same however many members there are.
   int do_work();
   [[nodiscard]] base::TimeNs next_deadline_ns() const;

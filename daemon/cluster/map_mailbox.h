@@ -1,6 +1,6 @@
-// MapMailbox: how a map reaches a data agent. The control thread makes what the agent needs of it,
-// an AgentMap; the agent uses it from its next turn on and gives the one before back, which is
-// freed on the control thread. Maps that come faster than turns are skipped, except the newest.
+// MapMailbox: how a map reaches a data agent. The control thread makes an AgentMap of it.
+// The agent uses that from its next turn on, and gives the one before back, to be freed on the
+// control thread. Maps that come faster than turns are skipped, except the newest.
 // Neither side blocks.
 #pragma once
 

@@ -8,9 +8,9 @@
 // A member that recovers is as live as any other: it keeps its slots for as long as it is heard.
 // One that has none then gets some when it has recovered.
 //
-// A name belongs to one incarnation. While that one is live another of the same name is refused;
-// when it is not, the other takes its place, and the former incarnation is retired: it never comes
-// back. So is one that was gone and forgotten when another took its place in the map. A holder whom
+// A name belongs to one incarnation. While that one is live another of the same name is refused.
+// Else the other takes its place, and the former incarnation is retired: it never comes back. So is
+// one that was gone and forgotten when another took its place in the map. A holder whom
 // the manager could not hear keeps its name until it can have come back: after a start, after a
 // turn that came late, and for a moment after its connection broke. One that drains takes no name.
 //
@@ -42,8 +42,8 @@ using ConnectionId = std::uint64_t;
 
 // Owners and subscribers together.
 inline constexpr std::uint32_t kDaemonsMax = 4096;
-// A subscriber that was lost counts among the daemons that a manager should hear for so many
-// graces: until then it may be the manager who is cut off from it.
+// For so many graces a lost subscriber counts among the daemons that a manager should hear: until
+// then the manager may be cut off from it.
 inline constexpr std::uint32_t kLostGraces = 10;
 
 // A daemon that may own slots.
@@ -105,8 +105,8 @@ public:
   Membership(const MembershipConfig& config, const base::Clock& clock);
 
   // What a manager that died knew, or what a member's map tells: its owners are away from now on
-  // and have the whole grace to come back. Members already known stay as they are; of the others
-  // as many are taken as a map has room for, and none whose incarnation is known by another name.
+  // and have the whole grace to come back. Members already known stay as they are. Of the others
+  // as many are taken as a map has room for; none whose incarnation is known by another name.
   void restore(const SlotMap& map);
   // The same of a map that a member brought. That they are not heard proves nothing about this
   // manager: nobody else may know them.

@@ -1,6 +1,6 @@
 // PeerTable: the small numbers by which data agents know other daemons. One number belongs to one
-// incarnation at one address; after its end it is not given to anybody else until its user says
-// that nothing refers to it any more. Number 0 is this daemon itself. Thread: the control thread.
+// incarnation at one address. After its end nobody else gets the number until its user says that
+// nothing refers to it any more. Number 0 is this daemon itself. Thread: the control thread.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // ShardLoads: how many slots each shard of each member has while a map is being made. A slot's
-// shard follows from its number (slot % shards), in every release; so the builder keeps the shards
+// shard follows from its number (slot % shards), in every release. So the builder keeps the shards
 // of a member even by its choice of the slots.
 //
 // Owned by the map's builder, beside the owners of slots that it changes. Thread: the builder's.
@@ -40,8 +40,8 @@ public:
   // A slot that nobody owns.
   void give(std::uint32_t slot, MemberIndex member) noexcept;
 
-  // Slots that nobody owns, and for which no shard with room is left, push others on: from member
-  // to member, by the shortest chain, until one finds room (augmenting paths: Edmonds and Karp,
+  // Slots that nobody owns push others on where no shard with room is left: from member to member,
+  // by the shortest chain, until one finds room (augmenting paths: Edmonds and Karp,
   // "Theoretical improvements in algorithmic efficiency for network flow problems", 1972). Gives up
   // after a bounded amount of work.
   void exchange();

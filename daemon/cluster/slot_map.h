@@ -2,9 +2,9 @@
 // (slot_map_builder.h), pushed to every daemon, never changed: a new state of the cluster is a new
 // map with a greater epoch.
 //
-// `since` of a slot is the epoch from which on its owner has owned it without a break. A daemon
-// that missed some maps learns from it which objects it may keep: those of slots that were its own
-// in the last map that it knew, and have been since (map_ownership.h).
+// `since` of a slot is the epoch from which on its owner has owned it without a break. So a daemon
+// that missed some maps knows which objects it may keep: those of slots that were its own in the
+// last map that it knew, and have been since (map_ownership.h).
 //
 // Immutable, shared by pointer. Thread: any.
 #pragma once
@@ -42,7 +42,7 @@ struct MapMember {
   std::uint16_t port = 0;
   std::uint16_t shards = 1;        // slot s is served by shard s % shards
   std::uint64_t weight_bytes = 0;  // capacity: its share of the slots
-  // How long it may be away before its slots move, where the manager's own time is shorter: a large
+  // How long it may be away before its slots move, where the manager's own time is shorter. A large
   // pool takes long to die and to come back. In the map, so that every manager keeps to it.
   std::uint32_t grace_ms = 0;
 

@@ -113,8 +113,8 @@ private:
     return claim(member, draw(seeds_[member], slot));
   }
 
-  // Whether the claim of `a` is the smaller one. A logarithm is most of what a map costs, and is
-  // asked only when one of the two has the greater weight and the other one the greater draw.
+  // Whether the claim of `a` is the smaller one. A logarithm is most of what a map costs. It
+  // is taken only when one of the two has the greater weight and the other one the greater draw.
   [[nodiscard]] bool beats(MemberIndex a, double drawn_a, MemberIndex b, double drawn_b) const {
     if (drawn_a <= drawn_b && weights_[a] <= weights_[b]) return false;
     if (drawn_a >= drawn_b && weights_[a] >= weights_[b]) return true;

@@ -6,18 +6,18 @@
 //  2. Levelling. Members above their share release what is too much, and those below take it,
 //     together with the slots of members that have gone. Nothing else moves.
 //  3. Shards. A slot's shard follows from its number, so the choice of slots keeps the shards of a
-//     member even (shard_loads.h): one of them has at most 5 % or one slot more than its part. That
+//     member even (shard_loads.h). A shard has at most 5 % or one slot more than its part. That
 //     moves a few slots more than step 2 where members differ in their numbers of shards.
 //  4. Which slots: weighted rendezvous hashing (Thaler and Ravishankar, "Using name-based mappings
 //     to increase hit rates", 1998; the logarithmic weights of Schindelhauer and Schomaker,
-//     "Weighted distributed hash tables", 2005): a member's claim on a slot is -ln(u) / weight,
-//     with u in (0, 1) hashed from name and slot; the smallest claim wins. A member releases those
+//     "Weighted distributed hash tables", 2005). A member's claim on a slot is -ln(u) / weight,
+//     with u in (0, 1) hashed from name and slot. The smallest claim wins. A member releases those
 //     slots first to which a receiver has the better claim, so one that comes back tends to get
 //     back what it had.
 //
 // The floating point in step 4 need not agree between machines: the table travels, nobody rebuilds
-// it. Cost: at most slots * members claims, 0.3 to 0.7 s for 1,024 members that all appear at
-// once, and next to nothing for the changes of every day.
+// it. Cost: at most slots * members claims. For 1,024 members that all appear at once that is 0.3
+// to 0.7 s; the changes of every day cost next to nothing.
 // Thread: any.
 #pragma once
 

@@ -1,5 +1,5 @@
 // FrameOpener: turns the bytes of one direction of one connection back into messages. A frame that
-// was changed, left out, repeated, reordered or made by somebody else is the end: every call after
+// was changed, left out, repeated, reordered or made by somebody else is the end. Every call after
 // it says corrupt, and the connection is to be closed. Grows with the bytes that came, not with the
 // length that a header claims; never beyond one frame.
 // Owned by one end of a connection. Thread: its owner's.
@@ -20,8 +20,8 @@ class FrameOpener {
 public:
   explicit FrameOpener(const Mac& key) noexcept : key_(key) {}
 
-  // How many bytes are missing to the end of the header or of the frame; at least 1, until a frame
-  // is complete (take it) or the connection is broken: then 0.
+  // How many bytes are missing to the end of the header or of the frame. 0: a frame is complete
+  // (take it), or the connection is broken.
   [[nodiscard]] std::size_t wanted() const noexcept;
   // At most wanted() bytes. corrupt: close the connection.
   Status feed(std::span<const std::byte> bytes);

@@ -114,8 +114,8 @@ struct RefusalMessage {
 };
 static_assert(offsetof(RefusalMessage, refusal) == 16 && sizeof(RefusalMessage) == 24);
 
-// A header and zeros: a message that needs packets as long as the path's, also where those are
-// jumbo frames (9,216 bytes), and that still fits into the first ten packets of a connection.
+// A header and zeros. The message needs packets as long as the path's, also where those are jumbo
+// frames (9,216 bytes). It still fits into the first ten packets of a connection.
 inline constexpr std::size_t kPathMessageBytes = 12 * 1024;
 
 // Of those that are kept whole, so not of the zeros.

@@ -1,6 +1,6 @@
 // ClusterSecret: what the daemons of one cluster know and nobody else does. From it they prove
 // themselves to each other (HELLO.md). Without one there is a well-known key in its place: the
-// hello then still checks identity and version, but proves nothing, so such a daemon must listen on
+// hello then still checks identity and version, but proves nothing. Such a daemon must listen on
 // loopback only (socket_address.h sees to that).
 // Immutable after loading; cleared from memory when it goes. Thread: any.
 #pragma once
@@ -46,8 +46,8 @@ public:
   [[nodiscard]] bool is_secret() const noexcept { return is_secret_; }
   [[nodiscard]] std::span<const std::byte> key() const noexcept { return key_; }
 
-  // A value that both ends compare in the hello, so that daemons with different hash seeds, which
-  // would look for each other's objects in the wrong slots, never meet. Tells nothing of the seed.
+  // Both ends compare this value in the hello. Daemons with different hash seeds would look for
+  // each other's objects in the wrong slots, so they never meet. Tells nothing of the seed.
   [[nodiscard]] std::uint64_t fingerprint_of(std::uint64_t hash_seed) const noexcept;
 
   // The hash seed of a cluster whose configuration names none: from its secret and its name, so
