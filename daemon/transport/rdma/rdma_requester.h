@@ -1,19 +1,13 @@
 // RdmaRequester: the engine's end of the RDMA transport: links to the shards of other daemons, over
 // any of this daemon's ports (rails).
 //
-// A request goes over rails whose NICs know its memory, of those over the ones on the memory's NUMA
-// node, and of those over the ones with the least to do.
-//
-// A short request lives on one link. The pages of a long one are shared out
-// over all rails that lead there, by their speed and by what is out on them already; each rail
+// A short request lives on one link, a long one in parts on several (rail_chooser.h). Each rail
 // answers for its own pages, behind their data, and the engine hears one answer. When a rail fails,
 // the pages that were out on it are asked for again over another one: only when there is none, or
 // the second one fails too, the engine is told that the request was fenced.
 //
-// A page above stripe_bytes_min is cut: its request is striped, a part for each rail, which the
-// server puts together (rdma_stripes.h). When one part of such a request fails, the others are
-// cancelled, and when nothing of it is under way any more, all of it is asked for once more, in one
-// part.
+// When one part of a striped request fails, the others are cancelled. When nothing of the request
+// is under way any more, all of it is asked for once more, in one part.
 //
 // A peer that is silent for peer_detection_ns while requests are out is dead on that link: the
 // link ends, and the others say for themselves.
@@ -27,6 +21,7 @@
 #include "daemon/base/free_slots.h"
 #include "daemon/base/lazy_array.h"
 #include "daemon/transport/index_queue.h"
+#include "daemon/transport/rdma/rail_chooser.h"
 #include "daemon/transport/rdma/rdma_batch.h"
 #include "daemon/transport/rdma/rdma_link_set.h"
 #include "daemon/transport/rdma/rdma_requester_link.h"
@@ -61,37 +56,10 @@ public:
 
 private:
   using PartState = RdmaBatch::PartState;
-  // How well a rail can move some memory. Another class is no use while a better one has links.
-  enum class Fitness : std::uint8_t {
-    near,          // its NIC knows the memory, and is on the memory's node
-    far,           // ... and is on another one
-    near_unknown,  // its NIC does not know the memory yet
-    far_unknown,   // nor does that, or it never will
-  };
-  // Of each rail of one class the link that has least to do, of those that lead to a route and have
-  // credit.
-  struct Choice {
-    std::array<RdmaRequesterLink*, kRailsMax> links{};
-    std::size_t count = 0;
-    std::uint32_t credits = 0;  // that are free, of all links of the route
-    bool is_reachable = false;
-    Fitness fitness = Fitness::far_unknown;
-  };
-
   // RequesterEvents: of the links, about parts.
   void on_reply(RequestToken part, std::span<const PageReply> pages) noexcept override;
   void on_fenced(RequestToken part, FenceCause cause) noexcept override;
 
-  // rdma_requester_batches.cpp
-  // `slice`: of the first page; the others lie beside it, as a rule.
-  [[nodiscard]] Choice choose(Route route, const memory::Slice& slice) const noexcept;
-  [[nodiscard]] bool is_reachable(Route route) const noexcept;
-  [[nodiscard]] Fitness fitness_of(const RdmaRequesterLink& link,
-                                   const memory::Slice& slice) const noexcept;
-  // Whether it is to be striped; then `choice` is left with the links whose rails can.
-  [[nodiscard]] bool choose_stripes(const RdmaBatch& batch, Choice& choice) const noexcept;
-  [[nodiscard]] std::uint64_t weight_of(const RdmaRequesterLink& link) const noexcept;
-  void share_out(RdmaBatch& batch, const Choice& choice) noexcept;
   [[nodiscard]] bool post_part(RdmaBatch& batch, std::uint8_t part,
                                RdmaRequesterLink& link) noexcept;
   int post_waiting() noexcept;
@@ -99,11 +67,6 @@ private:
   void wait(RdmaBatch& batch) noexcept;
   void end_part(RdmaBatch& batch, std::uint8_t part) noexcept;
   void cancel_parts(const RdmaBatch& batch) noexcept;
-  // rdma_requester_stripes.cpp
-  [[nodiscard]] static wire::StripeBody stripe_of(const RdmaBatch& batch,
-                                                  std::uint8_t part) noexcept;
-  static void add_slice(RdmaBatch& batch, std::uint8_t part, std::uint16_t page,
-                        std::uint64_t offset, std::uint64_t bytes) noexcept;
   void end_stripe(RdmaBatch& batch, std::uint8_t part, std::span<const PageReply> pages) noexcept;
   void lose_stripe(RdmaBatch& batch, std::uint8_t part) noexcept;
   [[nodiscard]] bool ask_whole(RdmaBatch& batch) noexcept;
@@ -119,9 +82,9 @@ private:
   std::size_t batches_touched_ = 0;       // no batch from here on was ever used
   IndexQueue waiting_;                    // batches with parts that wait
   RdmaLinkSet<RdmaRequesterLink> links_;  // after what it uses
-  base::TimeNs turn_ns_ = 0;              // when the last turn began
-  bool has_posted_ = false;               // since the last turn
-  std::uint64_t stripe_numbers_ = 0;      // of striped requests so far
+  RailChooser chooser_;
+  base::TimeNs turn_ns_ = 0;  // when the last turn began
+  bool has_posted_ = false;   // since the last turn
 };
 
 }  // namespace simm::transport

@@ -8,6 +8,7 @@
 
 namespace simm::transport {
 
+using wire::FrameHeader;
 using wire::FrameKind;
 
 RequesterLink::RequesterLink(RequesterLinkShared& shared)
@@ -19,11 +20,10 @@ RequesterLink::RequesterLink(RequesterLinkShared& shared)
       work_(shared.config.credits),
       cancels_(shared.config.credits),
       abandoned_(shared.config.credits),
-      blocks_(std::size_t{kBlocks} * kChunkBytes),
+      puts_(shared, connection_),
       body_(std::make_unique<std::byte[]>(wire::kReplyBodyBytesMax)),
       foreign_(wire::kDataBytesMax) {
   SIMM_CHECK(shared.config.credits > 0 && shared.config.credits <= wire::kSlotsMax);
-  for (std::uint32_t i = 0; i < kBlocks; ++i) free_blocks_[i] = i;
 }
 
 bool RequesterLink::open(TcpLink link, IoReadyList& ready, base::TimeNs now_ns) noexcept {
@@ -160,6 +160,76 @@ void RequesterLink::release(std::uint32_t slot) noexcept {
   --in_flight_;
 }
 
+// ---- sending ----
+
+void RequesterLink::list(std::uint32_t slot) noexcept {
+  TcpPosted& posted = slots_[slot];
+  if (posted.is_listed) return;
+  posted.is_listed = true;
+  work_.push(slot, posted.header.tenant);
+}
+
+void RequesterLink::on_payload_sent(std::uint32_t tag) noexcept {
+  puts_.give_back(tag);
+  ++moved_;
+}
+
+// False: no room now.
+bool RequesterLink::send_roster() noexcept {
+  TxQueue& tx = connection_.tx();
+  std::byte* const frame = tx.reserve(sizeof(FrameHeader) + sizeof(wire::RosterBody));
+  if (frame == nullptr) return false;
+  FrameHeader header = frame_header(FrameKind::roster, 0, 0);
+  header.body_bytes = sizeof(wire::RosterBody);
+  encode_roster(shared_.links.say(place_), frame + sizeof header);
+  header.digest = connection_.seal().digest(frame + sizeof header, header.body_bytes);
+  seal_header(header, connection_.seal(), frame);
+  tx.commit(sizeof header + header.body_bytes);
+  return true;
+}
+
+// done: something was queued, or there is nothing left. blocked: no room on this link. waiting: a
+// copy is made elsewhere; others may go on.
+RequesterLink::Step RequesterLink::step(std::uint32_t slot) noexcept {
+  TcpPosted& posted = slots_[slot];
+  if (!posted.in_use) return Step::done;
+  if (!posted.is_encoded) return encode(slot);
+  if (posted.pull_count == 0) return Step::done;
+  const Step did = puts_.send_page(posted, slot, digests_[slot]);
+  if (did == Step::done && posted.pull_count > 0) list(slot);
+  return did;
+}
+
+RequesterLink::Step RequesterLink::encode(std::uint32_t slot) noexcept {
+  TcpPosted& posted = slots_[slot];
+  const std::uint32_t fixed_bytes = request_body_bytes(posted.pages);
+  const bool is_put = posted.header.opcode == ipc::Opcode::put;
+  const std::uint32_t room =
+      fixed_bytes + (is_put ? wire::kInlineBytesMax : 0) + std::uint32_t{sizeof(FrameHeader)};
+  TxQueue& tx = connection_.tx();
+  std::byte* const frame = tx.reserve(room);
+  if (frame == nullptr) return Step::blocked;
+  std::byte* const body = frame + sizeof(FrameHeader);
+  std::array<std::uint8_t, ipc::kPagesPerSubmissionMax> is_inline;
+  std::fill_n(is_inline.begin(), posted.pages.size(), std::uint8_t{0});
+  std::uint32_t payload_bytes = 0;
+  if (is_put) {
+    payload_bytes = puts_.copy_inline_pages(posted, body + fixed_bytes, is_inline);
+  }
+  // The time is read behind the copies: what was copied too late is refused by the server.
+  encode_request(posted.header, shared_.remaining_ns(posted.header.deadline_ns), posted.pages,
+                 is_inline, body);
+  FrameHeader header = frame_header(FrameKind::request, slot, posted.use);
+  header.body_bytes = fixed_bytes + payload_bytes;
+  header.digest = connection_.seal().digest(body, header.body_bytes);
+  seal_header(header, connection_.seal(), frame);
+  tx.commit(sizeof header + header.body_bytes);
+  posted.is_encoded = true;
+  return Step::done;
+}
+
+// Short pages of mapped regions. One that can not be read is not inline: the server pulls it, and
+// learns then that it does not come.
 // ---- turns ----
 
 int RequesterLink::serve(base::TimeNs now_ns) noexcept {
@@ -268,12 +338,7 @@ bool RequesterLink::stop_moves() noexcept {
   bool all = true;
   for (std::uint32_t slot = 0; slot < shared_.config.credits && in_flight_ > 0; ++slot) {
     TcpPosted& posted = slots_[slot];
-    if (!posted.in_use || !posted.is_moving) continue;
-    if (shared_.mover.stop(posted.move)) {
-      posted.is_moving = false;
-    } else {
-      all = false;
-    }
+    if (posted.in_use && !puts_.stop(posted)) all = false;
   }
   if (is_copying_out_ && shared_.mover.stop(copy_out_)) is_copying_out_ = false;
   return all && !is_copying_out_;
@@ -284,8 +349,7 @@ bool RequesterLink::finish_closing() noexcept {
   if (!stop_moves() || !connection_.is_quiet()) return false;
   // Nothing is under way: from here on the slices are the clients'.
   connection_.tx().reset();
-  for (std::uint32_t i = 0; i < kBlocks; ++i) free_blocks_[i] = i;
-  free_block_count_ = kBlocks;
+  puts_.reset();
   work_.clear();
   cancels_.clear();
   abandoned_.clear();

@@ -1,14 +1,13 @@
 // RequesterLink: the asking side of one connection: requests out on it, their payloads both ways,
 // its life signs, and the fence at its end.
 //
-// Payload: a put's page is copied by the Mover, chunk by chunk, into private blocks, digested
-// there and sent from there. A get's page is received by the kernel straight into the client's
-// slice where that is mapped, and digested right behind; where it is not (foreign memory) through a
-// private block and the Mover. No block and no slice is touched by an ended link.
+// Payload: a put's page goes through private blocks (put_sender.h). A get's page is received by the
+// kernel straight into the client's slice where that is mapped, and digested right behind; where it
+// is not (foreign memory) through a private block and the Mover. An ended link touches no block and
+// no slice.
 // Owned by a TcpRequester. Thread: the engine's data agent. No allocation after construction.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 
@@ -16,28 +15,14 @@
 #include "daemon/base/hash.h"
 #include "daemon/base/lazy_array.h"
 #include "daemon/transport/index_queue.h"
-#include "daemon/transport/mover.h"
-#include "daemon/transport/own_roster.h"
-#include "daemon/transport/region_faults.h"
-#include "daemon/transport/tcp/tcp_config.h"
+#include "daemon/transport/tcp/put_sender.h"
+#include "daemon/transport/tcp/requester_link_shared.h"
 #include "daemon/transport/tcp/tcp_connection.h"
 #include "daemon/transport/tcp/tcp_posted.h"
 #include "daemon/transport/tcp/tenant_turns.h"
 #include "daemon/transport/transport.h"
 
 namespace simm::transport {
-
-// What all links of one requester share.
-struct RequesterLinkShared {
-  const TcpRequesterConfig& config;
-  const base::Clock& clock;
-  SocketIo& io;
-  TcpCounters counters;
-  Mover& mover;
-  OwnRoster& links;
-  RequesterEvents* events = nullptr;
-  RegionFaults* faults = nullptr;
-};
 
 class RequesterLink final : private FrameHandler, private PayloadOwner {
 public:
@@ -77,21 +62,12 @@ public:
   }
 
 private:
-  enum class Step : std::uint8_t { done, blocked, waiting };
+  using Step = PutSender::Step;
 
-  // Sending (requester_link_send.cpp).
   Step step(std::uint32_t slot) noexcept;
   [[nodiscard]] bool send_roster() noexcept;
   Step encode(std::uint32_t slot) noexcept;
-  std::uint32_t copy_inline_pages(const TcpPosted& posted, std::byte* to,
-                                  std::span<std::uint8_t> is_inline) noexcept;
-  [[nodiscard]] std::uint64_t remaining_ns(base::TimeNs deadline_ns) const noexcept;
-  Step send_page(std::uint32_t slot) noexcept;
-  Step end_page(std::uint32_t slot, Status failure) noexcept;
-  Step queue_chunk(std::uint32_t slot) noexcept;
   void list(std::uint32_t slot) noexcept;
-  [[nodiscard]] bool take_block(const PageRequest& page, std::uint32_t& block) noexcept;
-  [[nodiscard]] std::byte* block_at(std::uint32_t block) noexcept;
   void on_payload_sent(std::uint32_t tag) noexcept override;
 
   // Receiving (requester_link_receive.cpp).
@@ -126,8 +102,6 @@ private:
   [[nodiscard]] bool stop_moves() noexcept;
 
   static constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
-  static constexpr std::uint32_t kBlocks = 6;
-  static constexpr std::uint32_t kBlocksForForeign = 3;  // the others are never held up by them
 
   RequesterLinkShared& shared_;
   TcpConnection connection_;
@@ -147,9 +121,7 @@ private:
   std::uint64_t moved_ = 0;
   std::uint32_t place_ = OwnRoster::kNone;  // in it
 
-  base::LazyArray<std::byte> blocks_;
-  std::array<std::uint32_t, kBlocks> free_blocks_{};
-  std::uint32_t free_block_count_ = kBlocks;
+  PutSender puts_;
 
   // The frame that is being received.
   wire::FrameHeader frame_{};
