@@ -91,8 +91,8 @@ std::size_t CompletionQueue::poll(bool reattach) {
   return call_back();
 }
 
-// Callbacks may start, poll and drain, so they run without the mutex; they may close the Client or
-// throw, so each is taken on its own, and nothing of the queue is used after its end.
+// Callbacks may start, poll and drain, so they run without the mutex. They may close the Client or
+// throw, so each is taken on its own. Nothing of the queue is used after its end.
 struct CompletionQueue::Round {
   CompletionQueue& queue;
   const std::shared_ptr<std::atomic<bool>> closed = queue.closed_;

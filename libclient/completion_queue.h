@@ -1,7 +1,7 @@
-// CompletionQueue: what a Client sees of its asynchronous batches: how many are pending, which are
-// done, and a descriptor that is readable when there is something to do.
+// CompletionQueue: what a Client sees of its asynchronous batches. It knows how many are pending
+// and which are done, and has a descriptor that is readable when there is something to do.
 //
-// The descriptor is an epoll instance over: an eventfd (something is done), the session's bell
+// The descriptor is an epoll instance over an eventfd (something is done), the session's bell
 // (something may be done), its attach socket (the daemon has gone) and a timer (the next deadline).
 // The sockets leave the set when the session is given up, as they stay readable from then on.
 // Made at the first completion_fd(): until then the daemon is not asked to ring. A wait() sleeps

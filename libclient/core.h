@@ -1,8 +1,8 @@
 // Core: everything libclient keeps for the process on one socket: the link to the daemon, the
 // lanes, regions, namespaces and asynchronous batches. Clients, Regions and batches share it.
 //
-// A Core lives as long as the process and is opened and closed by the number of its users: with the
-// last one the session ends, with the next one it is attached anew. CoreRegistry owns it.
+// A Core lives as long as the process. It counts its users: with the last one the session ends, and
+// the next one attaches anew. CoreRegistry owns it.
 // Thread: any. A data call takes no lock and allocates nothing, once its lane is bound.
 #pragma once
 

@@ -1,5 +1,5 @@
 // A mutex that lives on in a forked child. fork() copies the memory of a mutex but not the thread
-// that holds it, so a child would wait for ever. Around fork() the owner's handlers take the mutex,
+// that holds it: a child would wait for ever. Around fork() the owner's handlers take the mutex,
 // and both processes give it back; where fork() must not wait, the child starts it anew.
 // Owner: whoever has the fork handlers (Core, Link, RegionTable). Thread: any; the fork_ functions
 // by the forking thread.

@@ -1,5 +1,5 @@
-// Lane: one lane of the session with everything libclient keeps about it: which submissions are in
-// flight, for which call, and which descriptors, key bytes and staging memory they use.
+// Lane: one lane of the session with everything libclient keeps about it. That is which submissions
+// are in flight, for which call, and which descriptors, key bytes and staging memory they use.
 //
 // A lane is borrowed (LanePool) and then belongs to one thread. It is bound to the session that was
 // attached when it was last used; a lane of an old session is bound anew when it is idle.

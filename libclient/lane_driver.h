@@ -1,6 +1,6 @@
-// LaneDriver: moves calls through a borrowed lane: writes submissions, reads completions, copies
-// the bytes of staged regions, and, when the daemon does not answer, makes the pages of what is in
-// flight safe before the call may end.
+// LaneDriver: moves calls through a borrowed lane. It writes submissions, reads completions and
+// copies the bytes of staged regions. When the daemon does not answer, it makes the pages of what
+// is in flight safe before the call may end.
 //
 // Thread: the one that borrowed the lane. No allocation and no lock, except while a lane gets its
 // staging memory and when an address is looked up in another region than the last one.
@@ -44,8 +44,8 @@ public:
   // When something in flight on the lane is overdue, so that the daemon must be stopped:
   // kNoDeadline where nothing is. Later than before when the daemon has told of progress.
   [[nodiscard]] std::uint64_t overdue_ns(Lane& lane, std::uint64_t now_ns) noexcept;
-  // Waits until there is a completion (ok), or says why there will be none: timeout (something is
-  // overdue), or unreachable or poisoned when the daemon has hung up.
+  // Waits until there is a completion (ok), or says why there will be none. timeout: something is
+  // overdue; unreachable or poisoned: the daemon has hung up.
   [[nodiscard]] Status wait(Lane& lane, std::uint64_t now_ns) noexcept;
 
   // Tries to make the pages of everything in flight on the lane safe from a daemon that is

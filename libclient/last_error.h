@@ -2,8 +2,8 @@
 // simm_last_error() return. Each call of the public interface begins without one. A fixed buffer
 // per thread, so that a failing data call allocates nothing. Thread: any; each has its own.
 //
-// A call whose caller gave room for the words (CallReport::error_text) has them there as well: a
-// batch may end in another thread, where the caller would not find them.
+// A caller that gave room for the words (CallReport::error_text) has them there as well: a batch
+// may end in another thread, where the caller would not find them.
 #pragma once
 
 #include <array>

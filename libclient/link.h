@@ -1,5 +1,5 @@
-// Link: the process's connection to the daemon on one socket: attaches, notices that the daemon has
-// gone, attaches again on the way of later calls, and carries control requests.
+// Link: the process's connection to the daemon on one socket. It attaches, notices that the daemon
+// has gone, attaches again on the way of later calls, and carries control requests.
 //
 // The generation names the session in use, 0 is "none"; it is the only thing that a data call looks
 // at. Nothing on the data path waits for the control mutex: a request to a stopped daemon may hold
@@ -44,9 +44,9 @@ public:
   [[nodiscard]] std::uint32_t generation() const noexcept {
     return generation_.load(std::memory_order_acquire);
   }
-  // True when there is a session. Without one, and with `reattach`, tries on its way: at most
-  // kGrantedWaitNs when a daemon is there again, microseconds otherwise, and as long as it takes
-  // (until the deadline) in a forked child that has never had one.
+  // True when there is a session. Without one, and with `reattach`, tries on its way. That takes at
+  // most kGrantedWaitNs when a daemon is there again, else microseconds. A forked child that has
+  // never had a session waits until the deadline.
   [[nodiscard]] bool ready(bool reattach, std::uint64_t deadline_ns) noexcept {
     return generation() != 0 || (reattach && try_attach(deadline_ns));
   }

@@ -1,5 +1,5 @@
 // PageEnds: the pages of an asynchronous batch in the order in which they ended, and whom to tell.
-// The worker of AsyncEngine adds them, outside of the mutex, and publishes them under it; one
+// The worker of AsyncEngine adds them, outside of the mutex, and publishes them under it. One
 // thread at a time of the batch's Client tells them to the callback, outside of the mutex as well.
 //
 // Shared by the batch and by the thread that tells: the callback may close the Client, which ends

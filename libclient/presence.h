@@ -1,6 +1,6 @@
-// Presence: sees to it that the memory of a call is there before the daemon uses it. Pages that are
-// absent are faulted in here, by the caller, within the deadline of its call: the daemon would have
-// to wait for them on behalf of all clients.
+// Presence: sees to it that the memory of a call is there before the daemon uses it. The
+// caller faults in absent pages here, within the deadline of its call. Otherwise the daemon would
+// wait for them on behalf of all clients.
 // Owned by a LaneDriver. Thread: any.
 #pragma once
 

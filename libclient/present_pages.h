@@ -1,5 +1,5 @@
 // PresentPages: which pages of a region exist in memory, as far as libclient saw to it. The daemon
-// makes few absent pages of a client present, because its own memory cgroup pays for them; so
+// makes few absent pages of a client present, because its own memory cgroup pays for them. So
 // libclient faults in what a call is about to use, and this process pays.
 //
 // A bit for each chunk is set once its pages were made present. That pages may go again (a hole is

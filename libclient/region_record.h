@@ -1,6 +1,6 @@
 // RegionRecord: what libclient knows about one region. Records live as long as the process and are
-// used again: a View may point at one whose region has gone, so a pointer to a record is always
-// valid, and the generation tells whether it still is the same region.
+// used again. A View may point at one whose region has gone: a pointer to a record is always valid,
+// and the generation tells whether it still is the same region.
 //
 // An operation holds the region between begin_use() and end_use(); deregistering closes it for new
 // ones and waits for those that hold it. The wire word says what the daemon calls the region in the
@@ -88,8 +88,8 @@ public:
     return (kind == RegionKind::shared || kind == RegionKind::adopted) && !memory_.huge_pages;
   }
   [[nodiscard]] PresentPages& present() noexcept { return present_; }
-  // True once pages of the region were taken back from a stopped daemon: what it still writes goes
-  // nowhere, so a get that completes later in the old session has not filled the caller's pages.
+  // True once pages of the region were taken back from a stopped daemon. What it still writes goes
+  // nowhere: a get that completes later in the old session has not filled the caller's pages.
   [[nodiscard]] bool taken_back() const noexcept {
     return taken_back_.load(std::memory_order_seq_cst);
   }

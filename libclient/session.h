@@ -63,8 +63,8 @@ public:
 
   // After the hang-up: whether nothing of the daemon can touch this process's memory any more.
   // A daemon that lives closes a session only after the last operation, and says so in the state
-  // word. Of a daemon that dies the threads end first, then the kernel closes the socket, and the
-  // devices later, so queue pairs may still move bytes: then the end of the process is the fence.
+  // word. Of a daemon that dies the threads end first. Then the kernel closes the socket, and the
+  // devices later: queue pairs may still move bytes, so the end of the process is the fence.
   // Waits up to `timeout_ms` for it.
   [[nodiscard]] bool fenced(int timeout_ms = 0) const noexcept;
   // How long fenced() is waited for before the pages are taken back, counted from the first

@@ -1,11 +1,11 @@
 // Taking pages back from a daemon that is alive but does not run.
 //
 // The daemon has the region's memory file mapped and may, when it runs on, write into the slice of
-// a get that has long timed out. Nobody can stop that write, but it can be made to miss: this
-// process's mapping of the slice's pages is replaced, at the same address, by a private
-// (copy-on-write) mapping of the same file range, and every page of it is copied at once. The
-// exchange is atomic for other threads: what they wrote before is in the file's page and so in the
-// copy, what they write afterwards goes to the copy. Thread: any. Blocking for about as long as
+// a get that has long timed out. Nobody can stop that write, but it can be made to miss. A
+// private (copy-on-write) mapping of the same file range replaces the mapping of the slice's pages,
+// at the same address, and every page of it is copied at once. The exchange is atomic for other
+// threads: what they wrote before is in the file's page and so in the copy. What they write
+// afterwards goes to the copy. Thread: any. Blocking for about as long as
 // copying the slice takes.
 #pragma once
 

@@ -42,8 +42,8 @@ struct NamespaceOptions {
   bool shared = false;      // other processes of this node read the same keys: one fetch serves all
 };
 
-// Where the bytes of a page are: a part of a region, or an address inside a registered region,
-// which is then looked up (once per run of pages in the same region). Never owns anything.
+// Where the bytes of a page are: a part of a region, or an address inside a registered region. An
+// address is looked up, once per run of pages in the same region. Never owns anything.
 class View {
 public:
   View() noexcept = default;
@@ -92,8 +92,8 @@ enum class PutMode : std::uint8_t {
 // How a call is carried out. A field that means nothing for an operation is ignored by it.
 struct CallOptions {
   Namespace name_space = {};
-  // 0: the Client's patience (sync_timeout_ms or async_timeout_ms, plus bytes / floor_bytes_per_s):
-  // a page is given up when nothing moves for so long, and after ten times that at the latest.
+  // 0: the Client's patience (sync_timeout_ms or async_timeout_ms, plus bytes / floor_bytes_per_s).
+  // A page is given up when nothing moves for so long, and after ten times that at the latest.
   // Otherwise the whole deadline. The call returns by its deadline plus the fence grace (100 ms);
   // beside a daemon that is stopped, 100 ms later.
   std::uint32_t timeout_ms = 0;
@@ -126,10 +126,11 @@ struct CallReport {
   // characters of UTF-8. Empty when nothing failed. An asynchronous batch writes there until it has
   // completed.
   std::span<char> error_text = {};
-  // Asynchronous: called for each page as it ends, once, in poll(), drain() and wait() of the
-  // Client; for the last page before the batch itself is handed back. It may do what the batch's
-  // callback may. The page's memory is free then. Each page then goes to the daemon by itself,
-  // which costs more time for each page, and shows the first pages before the last ones are moved.
+  // Asynchronous: called once for each page as it ends, in poll(), drain() and wait() of the
+  // Client. For the last page that is before the batch itself is handed back. It may do what the
+  // batch's callback may. The page's memory is free then. Each page then goes to the daemon by
+  // itself, which costs more time for each page, and shows the first pages before the last ones are
+  // moved.
   PageCallback on_page = {};
   std::span<const std::uint64_t> user_data =
       {};  // empty, or one for each page; stays until the end

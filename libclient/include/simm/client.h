@@ -13,7 +13,7 @@
 // time; when all are taken, further callers wait for one inside their deadline.
 //
 // Waiting is bounded: a call returns by its deadline plus the fence grace of 100 ms, whatever has
-// died, and when it has returned nothing touches its pages any more. A daemon that is stopped but
+// died. When it has returned, nothing touches its pages any more. A daemon that is stopped but
 // alive costs 100 ms more. The one exception is memory that can not be taken back from such a
 // daemon: see StoppedDaemon.
 //
@@ -27,8 +27,8 @@
 // Fork: the child has no session (its copy is closed at fork, the parent is untouched); its first
 // call attaches anew. Batches in flight at fork belong to the parent alone.
 //
-// No exception leaves a method, apart from what a callback throws: it leaves poll() or wait(), and
-// the callbacks that were not called are called by the next one.
+// No exception leaves a method, apart from what a callback throws. That leaves poll() or wait(),
+// and the next of these calls the callbacks that were not called.
 #pragma once
 
 #include "simm/compiler.h"
@@ -79,8 +79,8 @@ struct ClientOptions {
   bool reattach = true;  // false: once the daemon has gone, calls stay `unreachable`
 };
 // lanes, async_lanes, wait, name and staging_bytes are the session's: the first Client of a process
-// on a socket (and manager address) decides them. A further one that asks for another value of the
-// first three or of staging_bytes is refused (invalid_argument), unless that is the default; its
+// on a socket (and manager address) decides them. A further one is refused (invalid_argument) when
+// it asks for another value of the first three or of staging_bytes, unless that is the default. Its
 // name is not shown. The rest is each Client's own.
 
 // Counters of the process's session, since it was first opened. A racing snapshot.
@@ -107,9 +107,9 @@ public:
   // Calls of a Client that was moved from answer invalid_state.
   Client(Client&& other) noexcept;
   Client& operator=(Client&& other) noexcept;
-  // Waits for this Client's asynchronous batches: at most their deadlines plus the fence grace, and
-  // where a batch has memory that can not be taken back from a stopped daemon (StoppedDaemon) until
-  // the daemon runs on or dies. Their callbacks are not called any more.
+  // Waits for this Client's asynchronous batches, at most their deadlines plus the fence grace.
+  // Where memory of a batch can not be taken back from a stopped daemon (StoppedDaemon), waits
+  // until the daemon runs on or dies. Their callbacks are not called any more.
   ~Client();
 
   // ---- memory ----
@@ -181,10 +181,10 @@ public:
   // The list, the keys in it, the memory and `results` must stay until the batch has completed.
   // With a callback it completes by a call of it, inside poll() or wait() of this Client; without
   // one, by drain(). A callback may start batches, poll, drain, and destroy the Client. Nothing
-  // happens behind the caller's back: no thread, so a batch advances (further submissions of a long
-  // list, staging copies) in calls of poll(), drain() and wait() only. Waits for nothing; what it
-  // does itself is to copy bytes of staged regions, about 8 MiB a call (and to fault in memory that
-  // is not present). out_of_memory: kPendingBatchesMax of this Client are pending.
+  // happens behind the caller's back: there is no thread. So a batch advances (further submissions
+  // of a long list, staging copies) in calls of poll(), drain() and wait() only. Waits for nothing.
+  // It copies bytes of staged regions itself, about 8 MiB a call, and faults in memory that is not
+  // present. out_of_memory: kPendingBatchesMax of this Client are pending.
   using Callback = std::function<void(const Completed&)>;
   static constexpr std::size_t kPendingBatchesMax = 65'536;
   Expected<std::uint64_t> put_async(std::span<const Item> items, std::span<PageResult> results,
@@ -210,8 +210,8 @@ public:
   Expected<std::uint64_t> remove_async(std::span<const std::string_view> keys,
                                        std::span<PageResult> results, const CallOptions& options,
                                        Callback callback, const CallReport& report);
-  // Readable (poll, epoll, select) when poll() or drain() has something to do, and until it has
-  // done so; to take note of a daemon that has gone is something, too. The same descriptor for the
+  // Readable (poll, epoll, select) while poll() or drain() has something to do. To take note of a
+  // daemon that has gone is something, too. The same descriptor for the
   // life of the Client, across re-attaches; never read it. -1 if it can not be made.
   [[nodiscard]] int completion_fd();
   // Advances this Client's batches and calls the callbacks of those that are done. Returns how

@@ -18,9 +18,9 @@
 
 namespace simm {
 
-// What a status means for the caller and what to do about it, one or two sentences without a line
-// end; "unknown" for a value outside the set. Static storage, ends with a zero byte. last_error()
-// says more about the last call of this thread; this is for a status that was kept.
+// What a status means for the caller and what to do about it, in one or two sentences without a
+// line end. "unknown" for a value outside the set. Static storage, ends with a zero byte.
+// last_error() says more about the last call of this thread; this is for a status that was kept.
 std::string_view status_text(Status status) noexcept;
 
 // Named "simm"; one for all that is linked with the same library.

@@ -1,11 +1,11 @@
-// What the library would like to say and no call returns: that a session is lost and another one
-// attached, why a daemon is not reached, that memory is copied from now on. Without a callback
-// nothing of it is kept. SiMM itself prints nothing.
+// What the library would like to say and no call returns. For example, a session is lost and
+// another one attached, a daemon is not reached, or memory is copied from now on. Without a
+// callback nothing of it is kept. SiMM itself prints nothing.
 //
 //   simm::set_log([](void*, simm::LogLevel, const char* text) noexcept { std::puts(text); });
 //
-// The library has no thread, so an entry is told in the thread of a call: at the end of the call
-// that met it, or of the next one. No lock of the library is held then, so the callback may call
+// The library has no thread. An entry is told in the thread of a call: at the end of the call that
+// met it, or of the next one. No lock of the library is held then, so the callback may call
 // the library. One entry at a time is told, in their order, also with several threads. 32 wait;
 // further ones are counted, and the number is told.
 // Thread: any.

@@ -3,7 +3,7 @@
 //
 // How the daemon reaches the memory is the region's kind, and kind_reason() says in words why it is
 // that one. A region belongs to the process's session with the daemon, so every Client of the
-// process can use it, and it survives the daemon: after a re-attach it is registered again by
+// process can use it. It survives the daemon: after a re-attach it is registered again by
 // itself. A forked child may use it too: it attaches anew at its first call.
 //
 // Thread: any, concurrently. A Region object is a handle: copies name the same region, which is
@@ -39,14 +39,14 @@ enum class RegionKind : std::uint8_t {
 // "shared", "adopted", ... Never null, static storage.
 const char* region_kind_name(RegionKind kind) noexcept;
 
-// What a get or put does that waits for a daemon which is alive but does not run (stopped by a
-// signal, a debugger, a frozen cgroup) when its deadline and the fence grace have passed. Until
+// A daemon may be alive but not run: stopped by a signal, a debugger, a frozen cgroup. This is what
+// a get or put does then, when its deadline and the fence grace have passed. Until
 // then the daemon might go on and still write into the caller's pages. Staged regions never have
 // the problem: the staging memory is given up and the caller's pages were never within reach.
 enum class StoppedDaemon : std::uint8_t {
-  // Takes the pages of the operation back: their mapping in this process is replaced, at the same
-  // address and with the same content, by private memory that the daemon can not reach; the call
-  // then returns `timeout`, and the region becomes staged. Where that is impossible (adopted memory
+  // Takes the pages of the operation back: private memory that the daemon can not reach replaces
+  // their mapping in this process, at the same address and with the same content. The call then
+  // returns `timeout`, and the region becomes staged. Where that is impossible (adopted memory
   // whose file can not be opened, no huge pages left): as `wait`.
   take_back = 0,
   // Does not return before the daemon runs on or has died. For memory whose physical pages are also
@@ -81,10 +81,10 @@ public:
   [[nodiscard]] bool huge_pages() const noexcept;
   [[nodiscard]] bool valid() const noexcept;  // registered and not deregistered
 
-  // Refuses new operations on the region, waits until its own operations in flight are
-  // completed (at most their deadline plus the fence grace; see StoppedDaemon for the exception),
-  // then makes the daemon forget it (at most connect_timeout_ms, after which the session is given
-  // up). Memory that libclient allocated is unmapped with the last handle, so data() stays readable
+  // Refuses new operations on the region and waits until its own operations in flight are
+  // completed: at most their deadline plus the fence grace; see StoppedDaemon for the exception.
+  // Then makes the daemon forget it, within connect_timeout_ms, after which the session is given
+  // up. Memory that libclient allocated is unmapped with the last handle, so data() stays readable
   // until then. Safe twice and from several threads. ok also when the daemon is away: it has
   // forgotten it then.
   Outcome deregister();
