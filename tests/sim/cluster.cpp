@@ -27,11 +27,21 @@ Cluster::Cluster(const Scenario& scenario, LogMode log_mode)
   network_.sockets().send_buffer_bytes = scenario_.tcp.buffer_bytes;
   network_.sockets().receive_buffer_bytes = scenario_.tcp.buffer_bytes;
   network_.sockets().has_forger = scenario_.conditions.forge_per_mille > 0;
+  network_.rdma().device_config = scenario_.rdma.device;
+  network_.on_queue_pair_answer = [this](const WireRequest& request) {
+    RdmaNetwork& rdma = network_.rdma();
+    if (!storming_ || !rdma.dice().per_mille(scenario_.rdma.lost_answers_per_mille)) return;
+    rdma.pull_cable_of(request.node);
+  };
+  network_.on_devices_gone = [this](Serial node) {
+    for (const auto& client : clients_) client->on_devices_gone(node);
+  };
   network_.on_posted = [this](const WireRequest& request) {
-    if (doomed_node_ != request.node || request.header.opcode != ipc::Opcode::put) return;
-    doomed_node_.reset();
-    loop_.after(network_.sockets().dice().between(1 * kUs, 10 * kUs),
-                [this, node = request.node] { crash_node(node); });
+    if (request.header.opcode == ipc::Opcode::put) crash_if_doomed(request.node);
+  };
+  // Devices go on moving its bytes when it is dead.
+  network_.on_queue_pair_move = [this](const WireRequest& request) {
+    crash_if_doomed(request.node);
   };
   control_.version_of = [this](Serial serial) { return version_of(serial); };
   history_.lease_losses = [this] { return lease_losses(); };
@@ -115,6 +125,13 @@ std::uint16_t Cluster::version_of(Serial serial) const {
                                                      : cluster::kHelloVersionMax;
 }
 
+void Cluster::crash_if_doomed(std::uint32_t node) {
+  if (doomed_node_ != node) return;
+  doomed_node_.reset();
+  loop_.after(network_.sockets().dice().between(1 * kUs, 10 * kUs),
+              [this, node] { crash_node(node); });
+}
+
 void Cluster::start_manager() {
   if (log_.on()) log_.line("a manager starts");
   manager_ = std::make_unique<SimManager>(control_, dice_, disk_, report_, scenario_.manager);
@@ -182,7 +199,7 @@ void Cluster::start_node(std::uint32_t node) {
 void Cluster::kill_node(std::uint32_t node) {
   if (log_.on()) log_.line("node %u dies", node);
   for (std::uint32_t client = node; client < clients_.size(); client += scenario_.nodes) {
-    clients_[client]->detached();
+    clients_[client]->detached(nodes_[node]->member().serial(), scenario_.rdma.is_used);
   }
   nodes_[node].reset();
 }

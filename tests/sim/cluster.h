@@ -63,12 +63,16 @@ private:
   void crash_some_server();
   void crash_some_node();
   void crash_node(std::uint32_t node);
+  void crash_if_doomed(std::uint32_t node);
   void pause_some_node();
   void pause_some_server();
   void resume_server(Serial serial);
   void start_successor(std::uint32_t server, Serial paused);
   void drain_some_server();
   void break_some_path() { network_.break_some_path(); }
+  void pull_some_cable() { network_.rdma().pull_some_cable(); }
+  void hold_some_way() { network_.rdma().hold_some_way(); }
+  void delay_some_fences() { network_.rdma().delay_some_fences(); }
   void cut_some_link();
   void cut_some_control();
   void slow_down();

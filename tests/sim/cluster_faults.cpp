@@ -17,6 +17,9 @@ void Cluster::start_faults() {
   repeat(scenario_.slow_every_ns, &Cluster::slow_down);
   repeat(scenario_.manager_crash_every_ns, &Cluster::crash_manager);
   repeat(scenario_.manager_pause_every_ns, &Cluster::pause_manager);
+  repeat(scenario_.rdma.cable_every_ns, &Cluster::pull_some_cable);
+  repeat(scenario_.rdma.hold_every_ns, &Cluster::hold_some_way);
+  repeat(scenario_.rdma.slow_fences_every_ns, &Cluster::delay_some_fences);
 }
 
 void Cluster::repeat(base::TimeNs every_ns, void (Cluster::*fault)()) {

@@ -123,6 +123,13 @@ void History::on_posted(std::uint32_t, const WireRequest& request) {
   }
 }
 
+// Its first answer, if there was one, is not the last word.
+void History::on_asked_again(const WireRequest& request) {
+  const auto found = put_requests_.find(request.serial);
+  if (found == put_requests_.end()) return;
+  for (const PutIndex put : found->second) puts_[put].is_asked_again = true;
+}
+
 void History::on_answered(const WireRequest& request, std::span<const transport::PageReply> pages) {
   for (std::size_t page = 0; page < pages.size(); ++page) {
     if (pages[page].status == Status::ok || pages[page].status == Status::not_found) {
@@ -208,7 +215,8 @@ base::TimeNs History::effect_by(const Put& put) const {
 }
 
 bool History::refused(const Put& put) const {
-  return put.over && put.requests_open == 0 && put.requests_failed == put.requests;
+  return put.over && put.requests_open == 0 && put.requests_failed == put.requests &&
+         !put.is_asked_again;
 }
 
 bool History::expired(const Put& put, base::TimeNs read_from_ns) const {

@@ -94,6 +94,7 @@ public:
 
   // NetworkTap.
   void on_posted(std::uint32_t node, const WireRequest& request) override;
+  void on_asked_again(const WireRequest& request) override;
   void on_answered(const WireRequest& request,
                    std::span<const transport::PageReply> pages) override;
   void on_server_done(const WireRequest& request) override;
@@ -118,6 +119,7 @@ private:
     std::uint32_t requests = 0;         // posted for it
     std::uint32_t requests_open = 0;    // not yet forgotten by the owner
     std::uint32_t requests_failed = 0;  // the owner said that it did not store it
+    bool is_asked_again = false;        // by its transport, after a queue pair had failed
     base::TimeNs effect_by_ns = 0;      // end of the last request for it
     base::TimeNs first_seen_ns = kNever;
     Tenure tenure;  // of the last request for it

@@ -18,6 +18,27 @@ ServerEnd* Network::listener(transport::Route route) const {
   return found == listeners_.end() ? nullptr : found->second;
 }
 
+RdmaNodePart* Network::rdma_node(std::uint32_t node) const {
+  const auto found = rdma_nodes_.find(node);
+  return found == rdma_nodes_.end() ? nullptr : found->second;
+}
+
+void Network::set_rdma_node(std::uint32_t node, RdmaNodePart* part) {
+  rdma_nodes_[node] = part;
+}
+
+RequestBook::Hooks Network::book_hooks() {
+  RequestBook::Hooks hooks;
+  hooks.done = [this](WireRequest& request) { server_done(request); };
+  hooks.asked_again = [this](const WireRequest& request) {
+    if (tap != nullptr) tap->on_asked_again(request);
+  };
+  hooks.queue_pairs = [this](const WireRequest& request) {
+    return rdma_.links_of(request.node, request.to);
+  };
+  return hooks;
+}
+
 void Network::log_post(const WireRequest& wire) {
   if (!log_.on()) return;
   log_.line("node %u posts request %llu (%zu pages, opcode %d) to server %u.%u", wire.node,
@@ -185,6 +206,7 @@ void Network::server_crashed(std::uint32_t peer, bool silent) {
 void Network::cut(std::uint32_t node, std::uint32_t peer, bool to_server, bool to_node) {
   cuts_[{node, peer}] = {to_server, to_node};
   sockets_.cut(node, peer, to_server, to_node);
+  rdma_.cut(node, peer, to_server, to_node);
   for (auto& [key, connection] : connections_) {
     if (std::get<0>(key) != node || std::get<1>(key) != peer) continue;
     const PathPtr path = connection.current;
@@ -198,6 +220,7 @@ void Network::cut(std::uint32_t node, std::uint32_t peer, bool to_server, bool t
 
 void Network::break_some_path() {
   sockets_.break_some();
+  rdma_.break_some();
   std::vector<PathPtr> open;
   for (auto& [key, connection] : connections_) {
     if (connection.current != nullptr && !connection.current->dead) {
@@ -219,6 +242,7 @@ bool Network::reachable(const std::byte* first, std::uint64_t length) const {
 
 void Network::heal_all() {
   for (const auto& [ends, ways] : std::map(cuts_)) cut(ends.first, ends.second, false, false);
+  rdma_.heal_all();
 }
 
 void Network::server_done(WireRequest& request) {

@@ -1,5 +1,6 @@
 // Network: the virtual network of a cluster. In some runs nodes reach servers over sockets, by the
-// production transport over TCP (TcpNodeEnd, TcpServerEnd). In the others they do so over paths,
+// production transport over TCP (TcpNodeEnd, TcpServerEnd), in some of these also over the devices
+// of an RdmaNetwork, by the one over RDMA. In the others they do so over paths,
 // which the network owns and applies the Conditions to (SimRequester, SimResponder).
 // Thread: the one simulated thread.
 #pragma once
@@ -14,6 +15,7 @@
 #include "tests/sim/event_log.h"
 #include "tests/sim/network_tap.h"
 #include "tests/sim/path.h"
+#include "tests/sim/rdma_network.h"
 #include "tests/sim/report.h"
 #include "tests/sim/request_book.h"
 #include "tests/sim/server_end.h"
@@ -26,11 +28,18 @@ public:
   Network(EventLoop& loop, Dice dice, EventLog& log, Report& report)
       : loop_(loop), dice_(dice), log_(log), report_(report) {
     sockets_.watcher = &book_;
+    rdma_.on_link_end = [this](std::uint64_t link) { book_.on_queue_pair_end(link); };
   }
 
   Conditions conditions;
   NetworkTap* tap = nullptr;
-  // A node has posted that, over sockets.
+  // The devices of a dead node, of that incarnation, have gone.
+  std::function<void(std::uint32_t)> on_devices_gone = [](std::uint32_t) {};
+  // A server answers that, over a queue pair.
+  std::function<void(const WireRequest&)> on_queue_pair_answer = [](const WireRequest&) {};
+  // A server begins to move bytes of that, over a queue pair.
+  std::function<void(const WireRequest&)> on_queue_pair_move = [](const WireRequest&) {};
+  // A node has posted that, over a production transport.
   std::function<void(const WireRequest&)> on_posted = [](const WireRequest&) {};
 
   [[nodiscard]] EventLoop& loop() noexcept { return loop_; }
@@ -39,6 +48,10 @@ public:
   [[nodiscard]] Report& report() noexcept { return report_; }
 
   [[nodiscard]] SocketNetwork& sockets() noexcept { return sockets_; }
+  [[nodiscard]] RdmaNetwork& rdma() noexcept { return rdma_; }
+  // The devices of a node that lives; null: there are none.
+  [[nodiscard]] RdmaNodePart* rdma_node(std::uint32_t node) const;
+  void set_rdma_node(std::uint32_t node, RdmaNodePart* part);
   [[nodiscard]] RequestBook& book() noexcept { return book_; }
 
   // A server's shard can be reached from now on; null: it has gone.
@@ -95,6 +108,7 @@ private:
     bool to_node = false;
   };
 
+  RequestBook::Hooks book_hooks();
   void send(const PathPtr& path, base::TimeNs& next_ns, bool Path::*direction,
             std::function<void()> deliver);
   void arrive(const PathPtr& path, bool Path::*direction, std::function<void()> deliver);
@@ -113,7 +127,9 @@ private:
   std::set<std::uint32_t> stopped_;
   std::vector<std::span<const std::byte>> unreachable_;
   SocketNetwork sockets_{loop_, Dice(dice_.seed(), 10), conditions};
-  RequestBook book_{report_, [this](WireRequest& request) { server_done(request); }};
+  RdmaNetwork rdma_{loop_, Dice(dice_.seed(), 11), conditions};
+  std::map<std::uint32_t, RdmaNodePart*> rdma_nodes_;
+  RequestBook book_{report_, book_hooks()};
   std::uint64_t path_ids_ = 0;
   std::uint64_t serial_ = 0;
 };

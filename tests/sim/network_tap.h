@@ -10,6 +10,8 @@ class NetworkTap {
 public:
   virtual ~NetworkTap() = default;
   virtual void on_posted(std::uint32_t node, const WireRequest& request) = 0;
+  // A server begins with a request that had come before.
+  virtual void on_asked_again(const WireRequest& request) = 0;
   // The server's answer, when it leaves the server.
   virtual void on_answered(const WireRequest& request,
                            std::span<const transport::PageReply> pages) = 0;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 
 #include "daemon/transport/transport.h"
 
@@ -20,6 +21,8 @@ public:
   // still be given turns, so that it can be destroyed in order.
   virtual void crash() = 0;
 
+  // A client has attached with these pages.
+  virtual void add_memory(std::span<std::byte>) {}
   // A peer of so many shards is in the map now, or is not any more.
   virtual void add_peer(base::PeerId, std::uint16_t) {}
   virtual void drop_peer(base::PeerId) {}

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "simm/check.h"
 
@@ -14,19 +15,60 @@ void RequestBook::give_up(std::uint64_t serial) {
   const auto found = open_.find(serial);
   if (found == open_.end() || found->second.is_sent) return;
   // A get may still be sent, though nobody waits for it; no harm is done by that.
-  const ipc::Opcode opcode = found->second.wire->header.opcode;
-  if (opcode == ipc::Opcode::put || opcode == ipc::Opcode::remove) end(serial);
+  Entry& entry = found->second;
+  const ipc::Opcode opcode = entry.wire->header.opcode;
+  if (opcode != ipc::Opcode::put && opcode != ipc::Opcode::remove) return;
+  entry.is_over = true;
+  entry.left = hooks_.queue_pairs(*entry.wire);
+  end_if_over(serial);
 }
 
-WireRequestPtr RequestBook::arrive(std::uint64_t serial) {
+void RequestBook::answered(std::uint64_t serial) {
   const auto found = open_.find(serial);
-  if (found == open_.end() || !found->second.is_sent || found->second.wire->arrived) {
+  if (found == open_.end()) return;
+  found->second.is_over = true;
+  end_if_over(serial);
+}
+
+WireRequestPtr RequestBook::arrive(std::uint64_t serial, Carrier carrier) {
+  const auto found = open_.find(serial);
+  const bool is_awaited =
+      found != open_.end() &&
+      (carrier == Carrier::queue_pairs || (found->second.is_sent && !found->second.wire->arrived));
+  if (!is_awaited) {
     report_.violation("seam", "a server begins with request %llu, which can not have come",
                       static_cast<unsigned long long>(serial));
     return nullptr;
   }
-  found->second.wire->arrived = true;
-  return found->second.wire;
+  Entry& entry = found->second;
+  const WireRequestPtr wire = entry.wire;
+  ++entry.active;
+  if (std::exchange(wire->arrived, true)) hooks_.asked_again(*wire);
+  if (carrier == Carrier::sockets) return wire;
+  auto arrived = std::make_shared<WireRequest>(*wire);
+  arrived->posted = wire;
+  return arrived;
+}
+
+void RequestBook::leave(std::uint64_t serial, Carrier carrier) {
+  const auto found = open_.find(serial);
+  if (found == open_.end()) return;
+  --found->second.active;
+  if (carrier == Carrier::sockets) return end(serial);
+  end_if_over(serial);
+}
+
+void RequestBook::on_queue_pair_end(std::uint64_t link) {
+  std::vector<std::uint64_t> fewer;
+  for (auto& [serial, entry] : open_) {
+    if (entry.left.erase(link) > 0) fewer.push_back(serial);
+  }
+  for (const std::uint64_t serial : fewer) end_if_over(serial);
+}
+
+void RequestBook::end_if_over(std::uint64_t serial) {
+  const Entry& entry = open_.at(serial);
+  if (entry.is_over && entry.active == 0 && entry.left.empty()) end(serial);
 }
 
 void RequestBook::end(std::uint64_t serial) {
@@ -34,7 +76,7 @@ void RequestBook::end(std::uint64_t serial) {
   if (found == open_.end()) return;
   const WireRequestPtr wire = found->second.wire;
   open_.erase(found);
-  done_(*wire);
+  hooks_.done(*wire);
 }
 
 // ---- the bytes ----

@@ -1,14 +1,16 @@
-// RequestBook: where each request is that goes over sockets: posted, in the bytes of a connection,
-// at its server, or gone. So the histories know the moment from which a request can have no more
+// RequestBook: where each request is that goes over sockets or queue pairs: posted, on its way, at
+// its server, or gone. So the histories know the moment from which a request can have no more
 // effect, also of one that never arrives: it was given up before its last byte was sent, or the
-// server's end of its connection has ended.
+// server's end of its connection has ended. Which queue pair has a request is the transport's
+// secret: so one that was given up may come until all have ended that its node had then.
 //
-// A request is known by its serial, which travels as its trace_id. The book reads the frames that
-// nodes send. Thread: the one simulated thread.
+// A request is known by its serial, which travels as its trace_id. Of sockets the book reads the
+// frames that nodes send. Thread: the one simulated thread.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "daemon/transport/tcp/wire.h"
@@ -20,17 +22,27 @@ namespace simm::sim {
 
 class RequestBook final : public StreamWatcher {
 public:
-  // `done` is called once for each request.
-  RequestBook(Report& report, std::function<void(WireRequest&)> done)
-      : report_(report), done_(std::move(done)) {}
+  struct Hooks {
+    // Called once for each request.
+    std::function<void(WireRequest&)> done;
+    // A server begins with a request that had come before.
+    std::function<void(const WireRequest&)> asked_again;
+    // The queue pairs over which a request of that node may come now.
+    std::function<std::set<std::uint64_t>(const WireRequest&)> queue_pairs;
+  };
+  RequestBook(Report& report, Hooks hooks) : report_(report), hooks_(std::move(hooks)) {}
 
   void post(const WireRequestPtr& wire) { open_[wire->serial].wire = wire; }
   // Its node waits no more for it.
   void give_up(std::uint64_t serial);
+  // Its node has the answer.
+  void answered(std::uint64_t serial);
   // A server has begun with it. Null: it can not have come, or not again.
-  WireRequestPtr arrive(std::uint64_t serial);
-  // The server has answered or dropped it.
-  void end(std::uint64_t serial);
+  WireRequestPtr arrive(std::uint64_t serial, Carrier carrier);
+  // The server has answered or dropped what has arrived.
+  void leave(std::uint64_t serial, Carrier carrier);
+  // The server's end of a queue pair has ended.
+  void on_queue_pair_end(std::uint64_t link);
 
   // StreamWatcher.
   void on_sent(std::uint64_t connection, std::span<const std::byte> bytes) override;
@@ -39,7 +51,10 @@ public:
 private:
   struct Entry {
     WireRequestPtr wire;
-    bool is_sent = false;  // to the last byte
+    bool is_sent = false;          // over a socket, to the last byte
+    std::uint32_t active = 0;      // at the server
+    bool is_over = false;          // for its node
+    std::set<std::uint64_t> left;  // then: queue pairs over which it may still come
   };
   // What a node has sent over one connection.
   struct Stream {
@@ -50,11 +65,13 @@ private:
     bool is_over = false;
   };
 
+  void end(std::uint64_t serial);
+  void end_if_over(std::uint64_t serial);
   void read(Stream& stream, std::span<const std::byte>& bytes);
   void end_frame(Stream& stream);
 
   Report& report_;
-  std::function<void(WireRequest&)> done_;
+  const Hooks hooks_;
   std::map<std::uint64_t, Entry> open_;      // by serial
   std::map<std::uint64_t, Stream> streams_;  // by connection
 };

@@ -1,9 +1,15 @@
 #include "tests/sim/scenario.h"
 
+#include <algorithm>
+
 #include "tests/sim/dice.h"
 
 namespace simm::sim {
 namespace {
+
+// More than there are at one time: two rails, four servers of two shards, and their successors.
+constexpr std::uint32_t kQueuePairsOfNode = 48;
+constexpr std::uint32_t kQueuePairsOfShard = 32;
 
 void draw_limits(Scenario& s, Dice& dice) {
   s.arena_bytes = dice.percent(50) ? 32 * 1024 : dice.between(8, 256) * 1024;
@@ -102,6 +108,44 @@ void draw_tcp(Scenario& s) {
   if (dice.percent(40)) s.node_crash_every_ns = dice.between(50 * kMs, 500 * kMs);
 }
 
+// Pages that are cut into stripes: few of them.
+void draw_stripes(Scenario& s, Dice& dice) {
+  s.rdma.device.mtu_bytes = 4096;
+  s.rdma.requester.stripe_bytes_min = 64 * 1024;
+  s.frame_bytes = 160 * 1024;
+  s.batch_pages_max = dice.between32(1, 2);
+  s.frames = 4 * s.batch_pages_max;
+  s.batches = std::min(s.batches, 60u);
+  s.keys = dice.between32(2, 8);
+  s.arena_bytes = 1 << 20;
+  for (store::TenantQuota& quota : s.store.quotas) quota.bytes = s.arena_bytes / 2;
+  s.tenant_bytes_max = 4 << 20;
+  s.tcp.buffer_bytes = 64 * 1024;
+}
+
+// Likewise: those that are drawn run the production transport over RDMA beside it.
+void draw_rdma(Scenario& s) {
+  Dice dice(s.seed, 10);
+  RdmaScenario& rdma = s.rdma;
+  rdma.is_used = s.tcp.is_used && dice.percent(50);
+  if (!rdma.is_used) return;
+  rdma.device.mtu_bytes = 256;  // pages are short here, and shall come in many pieces
+  if (dice.percent(70)) rdma.device.fence_percent = dice.between32(10, 60);
+  rdma.rails = static_cast<std::uint16_t>(dice.between(1, 2));
+  rdma.requester.links_max = kQueuePairsOfNode;
+  rdma.responder.links_max = kQueuePairsOfShard;
+  rdma.requester.credits = rdma.responder.credits = s.conditions.credits;
+  rdma.requester.peer_detection_ns = s.tcp.requester.peer_detection_ns;
+  rdma.responder.peer_silence_ns = s.tcp.responder.peer_silence_ns;
+  rdma.requester.inline_page_bytes = rdma.responder.inline_page_bytes =
+      dice.percent(40) ? 4096 : dice.between(0, 256);
+  if (dice.percent(50)) rdma.cable_every_ns = dice.between(20 * kMs, 500 * kMs);
+  if (rdma.rails > 1 && dice.percent(40)) draw_stripes(s, dice);
+  if (dice.percent(50)) rdma.lost_answers_per_mille = dice.between32(5, 50);
+  if (dice.percent(70)) rdma.hold_every_ns = dice.between(5 * kMs, 100 * kMs);
+  if (dice.percent(50)) rdma.slow_fences_every_ns = dice.between(20 * kMs, 500 * kMs);
+}
+
 }  // namespace
 
 base::TenantId tenant_id(std::uint32_t tenant) {
@@ -111,7 +155,7 @@ base::NamespaceId name_space_id(std::uint32_t name_space) {
   return {name_space + 71};
 }
 
-Scenario Scenario::draw(std::uint64_t seed) {
+Scenario Scenario::draw(std::uint64_t seed, bool with_devices) {
   Dice dice(seed, 1);
   Scenario s;
   s.seed = seed;
@@ -138,6 +182,7 @@ Scenario Scenario::draw(std::uint64_t seed) {
   draw_releases(s);
   draw_node_pauses(s);
   draw_tcp(s);
+  if (with_devices) draw_rdma(s);
   return s;
 }
 

@@ -8,8 +8,10 @@
 #include "daemon/engine/engine_config.h"
 #include "daemon/server/server_config.h"
 #include "daemon/store/eviction/store_config.h"
+#include "daemon/transport/rdma/rdma_config.h"
 #include "daemon/transport/tcp/tcp_config.h"
 #include "tests/sim/conditions.h"
+#include "tests/sim/rdma/sim_rdma_device.h"
 
 namespace simm::sim {
 
@@ -23,8 +25,23 @@ struct TcpScenario {
   transport::TcpResponderConfig responder;
 };
 
+// How nodes reach them also in some of these runs.
+struct RdmaScenario {
+  bool is_used = false;
+  std::uint16_t rails = 1;  // of each node; a server has one for each shard
+  SimDeviceConfig device;
+  transport::RdmaRequesterConfig requester;
+  transport::RdmaResponderConfig responder;
+  // Faults, as below.
+  base::TimeNs cable_every_ns = 0;
+  base::TimeNs slow_fences_every_ns = 0;
+  base::TimeNs hold_every_ns = 0;
+  std::uint32_t lost_answers_per_mille = 0;  // a cable is pulled when one is sent
+};
+
 struct Scenario {
-  static Scenario draw(std::uint64_t seed);
+  // `with_devices`: half of the runs over TCP use RDMA beside it; all others stay what they are.
+  static Scenario draw(std::uint64_t seed, bool with_devices);
 
   std::uint64_t seed = 0;
   std::uint32_t nodes = 1;
@@ -59,6 +76,7 @@ struct Scenario {
   cluster::ManagerConfig manager;
 
   TcpScenario tcp;
+  RdmaScenario rdma;
 
   // Faults: mean time between two of a kind; 0: none.
   Conditions conditions;

@@ -1,6 +1,7 @@
 #include "tests/sim/sim_client.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "simm/check.h"
 
@@ -40,19 +41,30 @@ void SimClient::attached(ClientLink& link, Process& node) {
   };
 }
 
-void SimClient::detached() {
+void SimClient::detached(Serial node, bool has_devices) {
   link_ = nullptr;
-  for (const ClientBatch& batch : batches_) {
+  std::vector<ClientBatch> batches = std::exchange(batches_, {});
+  if (!has_devices) return give_up(batches);
+  if (!batches.empty()) bereft_[node] = std::move(batches);
+}
+
+void SimClient::on_devices_gone(Serial node) {
+  const auto found = bereft_.find(node);
+  if (found == bereft_.end()) return;
+  give_up(found->second);
+  bereft_.erase(found);
+}
+
+void SimClient::give_up(const std::vector<ClientBatch>& batches) {
+  for (const ClientBatch& batch : batches) {
     for (const ClientPage& page : batch.pages) {
       if (batch.opcode == ipc::Opcode::put) {
         history_.end_put(page.put, Status::unreachable);
         doubt(page.key);
       }
-      // Its queue pairs have died with it: nothing comes any more.
       if (page.length > 0) frames_.abandon(page.frame);
     }
   }
-  batches_.clear();
 }
 
 void SimClient::start() {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <vector>
 
 #include "tests/sim/client_link.h"
@@ -56,13 +57,15 @@ public:
 
   // From now on it works through this link, to that node.
   void attached(ClientLink& link, Process& node);
-  // Its node has died with everything under way.
-  void detached();
+  // Its node, of that incarnation, has died with everything under way. With devices, its calls
+  // return when these have gone as well: until then bytes may be moved.
+  void detached(Serial node, bool has_devices);
+  void on_devices_gone(Serial node);
 
   // Random batches until the scenario's number of them is done.
   void start();
   [[nodiscard]] bool done() const { return submitted_ >= scenario_.batches && idle(); }
-  [[nodiscard]] bool idle() const { return batches_.empty(); }
+  [[nodiscard]] bool idle() const { return batches_.empty() && bereft_.empty(); }
 
   // One batch on every key of its tenant and namespace, for the end of a run.
   void sweep(ipc::Opcode opcode, std::uint32_t name_space);
@@ -73,6 +76,7 @@ public:
   void check_pages() const { frames_.check_free(report_); }
 
 private:
+  void give_up(const std::vector<ClientBatch>& batches);
   void think();
   void step();
   void poll();
@@ -106,8 +110,9 @@ private:
 
   ClientLink* link_ = nullptr;
   Process* node_ = nullptr;
-  std::vector<ClientBatch> batches_;      // under way
-  std::vector<std::uint32_t> next_page_;  // of each lane
+  std::vector<ClientBatch> batches_;                   // under way
+  std::map<Serial, std::vector<ClientBatch>> bereft_;  // of dead nodes whose devices move bytes
+  std::vector<std::uint32_t> next_page_;               // of each lane
   std::uint32_t submitted_ = 0;
   std::uint64_t token_ = 0;
   // Over sockets a client comes back to keys whose puts have failed: it puts them again, and then

@@ -1,6 +1,7 @@
 #include "tests/sim/sim_node.h"
 
 #include <cstring>
+#include <deque>
 
 #include "simm/check.h"
 #include "tests/sim/sim_requester.h"
@@ -9,13 +10,17 @@
 namespace simm::sim {
 namespace {
 
-// Newer than all others; nobody owns anything.
+// Newer than all before; nobody owns anything.
 class NowherePlacement final : public engine::Placement {
 public:
-  [[nodiscard]] base::Epoch epoch() const noexcept override { return ~base::Epoch{0}; }
+  explicit NowherePlacement(base::Epoch epoch) : epoch_(epoch) {}
+  [[nodiscard]] base::Epoch epoch() const noexcept override { return epoch_; }
   [[nodiscard]] transport::Route route(base::Slot) const noexcept override {
     return {cluster::kNoPeer, 0};
   }
+
+private:
+  const base::Epoch epoch_;
 };
 
 template <typename T>
@@ -63,9 +68,9 @@ SimNode::SimNode(const Scenario& scenario, Network& network, ControlNetwork& con
 std::unique_ptr<NodeEnd> SimNode::make_requester(const Scenario& scenario, Network& network,
                                                  std::uint32_t number,
                                                  const cluster::MemberConfig& config,
-                                                 const base::Clock& clock) {
+                                                 const ProcessClock& clock) {
   if (!scenario.tcp.is_used) return std::make_unique<SimRequester>(network, number, clock);
-  return std::make_unique<TcpNodeEnd>(scenario.tcp, network, number, config.identity, clock);
+  return std::make_unique<TcpNodeEnd>(scenario, network, number, config.identity, clock);
 }
 
 // ---- maps ----
@@ -144,14 +149,17 @@ SimNode::~SimNode() {
   }
   // Its objects insist on being idle when they are destroyed: with everything fenced they soon are,
   // when what waits for a map gets one. Time stands still here.
-  const NowherePlacement nowhere;
-  engine_.use_placement(nowhere);
+  std::deque<NowherePlacement> nowhere;
   session::SessionEvent event;
   for (int turns = 0; sessions_.sessions() > 0 || engine_.in_flight() > 0; ++turns) {
     if (turns == 100'000) {
       network_.report().violation("live", "node %u: %u operations stay after all was fenced",
                                   number_, engine_.in_flight());
       return;
+    }
+    if (turns % 1'000 == 0) {
+      engine_.use_placement(
+          nowhere.emplace_back(~base::Epoch{0} - 100 + static_cast<base::Epoch>(turns / 1'000)));
     }
     turn();
     while (events_.try_pop(event)) take_back(event);
@@ -200,6 +208,7 @@ std::unique_ptr<memory::RegionMemory> SimNode::make_region(std::span<std::byte> 
 
 ClientLink& SimNode::attach(base::TenantId tenant, std::span<std::byte> pages) {
   ClientLink& link = *links_.emplace_back(std::make_unique<ClientLink>());
+  requester_->add_memory(pages);
   const std::size_t bytes = ipc::session_bytes(scenario_.lanes);
   link.memory.reset(
       static_cast<std::byte*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096)));

@@ -61,7 +61,7 @@ private:
   static std::unique_ptr<NodeEnd> make_requester(const Scenario& scenario, Network& network,
                                                  std::uint32_t number,
                                                  const cluster::MemberConfig& config,
-                                                 const base::Clock& clock);
+                                                 const ProcessClock& clock);
   int turn();
   void take_map(const cluster::SlotMapPtr& map);
   void use_newest_soon();

@@ -16,9 +16,10 @@ std::unique_ptr<store::Store> SimStorage::make_store(const Scenario& scenario,
 
 std::unique_ptr<ServerEnd> SimStorage::make_responder(const Scenario& scenario, Network& network,
                                                       transport::Route route,
-                                                      const base::Clock& clock) {
+                                                      const base::Clock& clock,
+                                                      std::span<std::byte> arena) {
   if (!scenario.tcp.is_used) return std::make_unique<SimResponder>(network, route, clock);
-  return std::make_unique<TcpServerEnd>(scenario.tcp, network, route, clock);
+  return std::make_unique<TcpServerEnd>(scenario, network, route, clock, arena);
 }
 
 SimStorage::SimStorage(const Scenario& scenario, Network& network, Dice& dice,
@@ -28,7 +29,7 @@ SimStorage::SimStorage(const Scenario& scenario, Network& network, Dice& dice,
       arena_(scenario.arena_bytes),
       store_(make_store(scenario, arena_)),
       server_(scenario.server, *store_, clock_),
-      responder_(make_responder(scenario, network, route, clock_)),
+      responder_(make_responder(scenario, network, route, clock_, arena_)),
       route_(route),
       process_(
           network.loop(), dice, clock_, [this] { return turn(); },

@@ -38,8 +38,8 @@ private:
   static std::unique_ptr<store::Store> make_store(const Scenario& scenario,
                                                   std::span<std::byte> arena);
   static std::unique_ptr<ServerEnd> make_responder(const Scenario& scenario, Network& network,
-                                                   transport::Route route,
-                                                   const base::Clock& clock);
+                                                   transport::Route route, const base::Clock& clock,
+                                                   std::span<std::byte> arena);
   int turn();
 
   ProcessClock clock_;

@@ -1,30 +1,37 @@
-// TcpNodeEnd: the production TcpRequester of a simulated node, over simulated sockets. Whatever
-// passes between it and its engine is noted for the histories. Also the part of the control thread
-// that dials: several connections to each shard of each peer, and another one for each that ends.
+// TcpNodeEnd: the production TcpRequester of a simulated node, over simulated sockets, and in some
+// runs its RdmaNodePart, which is asked first. Whatever passes between them and the engine is noted
+// for the histories. Also the part of the control thread that dials: several connections to each
+// shard of each peer, a queue pair for each rail, and another one for each that ends.
 // Thread: the one simulated thread.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "daemon/cluster/cluster_message.h"
 #include "daemon/transport/own_roster.h"
+#include "daemon/transport/rdma/fallback_requester.h"
 #include "daemon/transport/region_mover.h"
 #include "daemon/transport/tcp/tcp_requester.h"
 #include "tests/sim/network.h"
 #include "tests/sim/node_end.h"
+#include "tests/sim/rdma_node_part.h"
 #include "tests/sim/scenario.h"
 #include "tests/sim/sim_socket_io.h"
 
 namespace simm::sim {
 
+class TcpServerEnd;
+
 class TcpNodeEnd final : public NodeEnd, private transport::RequesterEvents {
 public:
-  TcpNodeEnd(const TcpScenario& scenario, Network& network, std::uint32_t node,
-             const cluster::DaemonIdentity& self, const base::Clock& clock);
+  TcpNodeEnd(const Scenario& scenario, Network& network, std::uint32_t node,
+             const cluster::DaemonIdentity& self, const ProcessClock& clock);
   ~TcpNodeEnd() override;
 
   void crash() override;
+  void add_memory(std::span<std::byte> pages) override;
   void add_peer(base::PeerId peer, std::uint16_t shards) override;
   void drop_peer(base::PeerId peer) override;
   [[nodiscard]] bool is_rid_of(base::PeerId peer) const override;
@@ -38,13 +45,15 @@ public:
   void abandon(transport::Route route, transport::RequestToken token) noexcept override;
   void reset(transport::Route route, transport::RequestToken culprit) noexcept override;
   [[nodiscard]] std::uint64_t moved(transport::Route route) const noexcept override {
-    return requester_.moved(route);
+    return way().moved(route);
   }
   int do_work() noexcept override;
   [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept override {
-    return requester_.next_deadline_ns();
+    return is_crashed_ ? base::kNoDeadline : way().next_deadline_ns();
   }
-  [[nodiscard]] bool prepare_sleep() noexcept override { return requester_.prepare_sleep(); }
+  [[nodiscard]] bool prepare_sleep() noexcept override {
+    return is_crashed_ || way().prepare_sleep();
+  }
 
 private:
   struct Peer {
@@ -52,11 +61,28 @@ private:
     std::uint32_t dials = 0;  // under way
     std::uint32_t links = 0;  // at the agent, or on their way there or back
   };
+  // Of a connection: none.
+  static constexpr int kNoRail = -1;
 
-  void dial_after(transport::Route route, base::TimeNs delay_ns, base::TimeNs pause_ns);
-  void dial(transport::Route route, base::TimeNs pause_ns);
+  // What the engine asks.
+  [[nodiscard]] transport::Requester& way() noexcept {
+    if (choice_) return *choice_;
+    return requester_;
+  }
+  [[nodiscard]] const transport::Requester& way() const noexcept {
+    if (choice_) return *choice_;
+    return requester_;
+  }
+  int fence_the_rest();
+
+  void dial_after(transport::Route route, int rail, base::TimeNs delay_ns, base::TimeNs pause_ns);
+  void dial(transport::Route route, int rail, base::TimeNs pause_ns);
+  bool connect_rail(transport::Route route, transport::Route to, int rail, TcpServerEnd& server);
+  void connect_socket(transport::Route route, transport::Route to, TcpServerEnd& server);
   void take_link(transport::Route route, const ConnectionPtr& connection);
   void take_lost();
+  void take_ended();
+  void redial(transport::Route route, int rail);
   // The request behind the engine's token; 0: there is none.
   [[nodiscard]] std::uint64_t serial_of(transport::RequestToken token) const;
   WireRequestPtr end(std::uint64_t serial);
@@ -78,9 +104,11 @@ private:
   std::map<transport::RequestToken, std::uint64_t> serials_;
   SimSocketIo io_;
   transport::RegionMover mover_;
-  transport::OwnRoster roster_;
+  const std::shared_ptr<transport::OwnRoster> roster_;
   transport::TcpLinkMailbox mail_;
   transport::TcpRequester requester_;
+  std::unique_ptr<RdmaNodePart> rdma_;  // null: a run without, or its devices outlive this object
+  std::optional<transport::FallbackRequester> choice_;
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 

@@ -1,5 +1,6 @@
 #include "tests/sim/tcp_server_end.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "simm/check.h"
@@ -7,18 +8,25 @@
 
 namespace simm::sim {
 
-TcpServerEnd::TcpServerEnd(const TcpScenario& scenario, Network& network, transport::Route route,
-                           const base::Clock& clock)
+TcpServerEnd::TcpServerEnd(const Scenario& scenario, Network& network, transport::Route route,
+                           const base::Clock& clock, std::span<std::byte> arena)
     : network_(network),
       route_(route),
       errors_(clock),
       daemons_(errors_),
+      tap_(network, map_epoch, Carrier::sockets),
+      rdma_tap_(network, map_epoch, Carrier::queue_pairs),
       io_(network.sockets(), network.sockets().dice().percent(50)),
-      rosters_(scenario.responder.links_max),
+      rosters_(scenario.tcp.responder.links_max + scenario.rdma.responder.links_max),
       mail_(kLinkMessages),
-      responder_(scenario.responder, clock, io_, rosters_, mail_) {
-  responder_.connect(*this);
+      responder_(scenario.tcp.responder, clock, io_, rosters_, mail_) {
+  responder_.connect(tap_);
   io_.wake = [this] { wake(); };
+  if (scenario.rdma.is_used) {
+    rdma_ = std::make_unique<RdmaServerPart>(scenario.rdma, network, route, clock, arena, rosters_,
+                                             daemons_, rdma_tap_);
+    rdma_->wake = [this] { wake(); };
+  }
   network_.listen(route_, this);
 }
 
@@ -46,13 +54,22 @@ void TcpServerEnd::accept(const ConnectionPtr& connection, const cluster::Daemon
 
 // ---- the end ----
 
+void TcpServerEnd::lose_network(bool silent) {
+  io_.die(silent);
+  if (rdma_ != nullptr && !silent) rdma_->tell_nodes();
+}
+
 void TcpServerEnd::crash() {
   if (is_crashed_) return;
   is_crashed_ = true;
   network_.listen(route_, nullptr);
   io_.die(false);
+  tap_.deafen();
+  rdma_tap_.deafen();
+  rdma_tap_.abort_all();
+  rdma_.reset();
   // What it has under way ends in its last turns.
-  for (int turns = 0; !active_.empty(); ++turns) {
+  for (int turns = 0; tap_.active() > 0; ++turns) {
     SIMM_CHECK(turns < 1000);
     responder_.do_work();
   }
@@ -61,7 +78,12 @@ void TcpServerEnd::crash() {
 // ---- turns ----
 
 int TcpServerEnd::do_work() noexcept {
-  const int work = responder_.do_work();
+  int work = responder_.do_work();
+  if (rdma_ != nullptr) {
+    work += rdma_->responder().do_work();
+    rdma_->take_ended();
+    network_.rdma().kick();
+  }
   transport::LinkLost lost;
   while (mail_.control_take_lost(lost)) {
     if (network_.log().on()) {
@@ -78,78 +100,18 @@ int TcpServerEnd::do_work() noexcept {
   return work;
 }
 
-// ---- what passes ----
-
-TcpServerEnd::Active* TcpServerEnd::active_of(transport::Incoming& incoming, const char* what) {
-  const auto found = active_.find(&incoming);
-  if (found != active_.end()) return &found->second;
-  network_.report().violation("seam", "%s for a request that is over", what);
-  return nullptr;
+void TcpServerEnd::drop_all() noexcept {
+  responder_.drop_all();
+  if (rdma_ != nullptr) rdma_->responder().drop_all();
 }
 
-void TcpServerEnd::on_request(transport::Incoming& incoming) noexcept {
-  const WireRequestPtr wire = network_.book().arrive(incoming.header.trace_id);
-  if (wire == nullptr) return;  // the run is over
-  wire->server_epochs.assign(wire->pages.size(), map_epoch);
-  incoming.responder = this;
-  active_[&incoming] = {wire};
-  events_->on_request(incoming);
+int TcpServerEnd::run_moves() noexcept {
+  return responder_.run_moves() + (rdma_ == nullptr ? 0 : rdma_->responder().run_moves());
 }
 
-void TcpServerEnd::on_moved(transport::Incoming& incoming, std::uint16_t page,
-                            transport::MoveResult result) noexcept {
-  Active* const active = active_of(incoming, "the end of a move");
-  if (active == nullptr) return;
-  if (incoming.header.opcode == ipc::Opcode::put) active->wire->server_epochs[page] = map_epoch;
-  events_->on_moved(incoming, page, result);
-}
-
-void TcpServerEnd::on_cancel(transport::Incoming& incoming) noexcept {
-  Active* const active = active_of(incoming, "a cancel");
-  if (active == nullptr) return;
-  active->is_cancelled = true;
-  events_->on_cancel(incoming);
-}
-
-void TcpServerEnd::on_aborted(transport::Incoming& incoming) noexcept {
-  Active* const active = active_of(incoming, "an abort");
-  if (active == nullptr) return;
-  const std::uint64_t serial = active->wire->serial;
-  active_.erase(&incoming);
-  events_->on_aborted(incoming);
-  network_.book().end(serial);
-}
-
-void TcpServerEnd::pull(transport::Incoming& incoming, std::uint16_t page,
-                        std::span<std::byte> extent) noexcept {
-  const Active* const active = active_of(incoming, "a pull");
-  if (active == nullptr) return;
-  if (active->is_cancelled) network_.report().violation("seam", "a move begins after the cancel");
-  responder_.pull(incoming, page, extent);
-}
-
-void TcpServerEnd::push(transport::Incoming& incoming, std::uint16_t page,
-                        std::span<const std::byte> bytes, bool whole_digest) noexcept {
-  const Active* const active = active_of(incoming, "a push");
-  if (active == nullptr) return;
-  if (active->is_cancelled) network_.report().violation("seam", "a move begins after the cancel");
-  active->wire->server_epochs[page] = map_epoch;
-  responder_.push(incoming, page, bytes, whole_digest);
-}
-
-void TcpServerEnd::reply(transport::Incoming& incoming,
-                         std::span<const transport::PageReply> pages) noexcept {
-  const Active* const active = active_of(incoming, "an answer");
-  if (active == nullptr) return;
-  const WireRequestPtr wire = active->wire;
-  active_.erase(&incoming);
-  if (!is_crashed_) {
-    network_.log_reply(*wire, pages);
-    wire->answered = true;
-    if (network_.tap != nullptr) network_.tap->on_answered(*wire, pages);
-  }
-  network_.book().end(wire->serial);
-  responder_.reply(incoming, pages);
+base::TimeNs TcpServerEnd::next_deadline_ns() const noexcept {
+  const base::TimeNs next_ns = responder_.next_deadline_ns();
+  return rdma_ == nullptr ? next_ns : std::min(next_ns, rdma_->responder().next_deadline_ns());
 }
 
 }  // namespace simm::sim

@@ -12,6 +12,9 @@
 
 namespace simm::sim {
 
+// What a request travels over: the production transports, or the paths of the simulation.
+enum class Carrier : std::uint8_t { sockets, queue_pairs };
+
 struct WireRequest {
   std::uint64_t serial = 0;  // unique in a run: a token may be used again, a serial never
   std::uint32_t node = 0;
@@ -29,6 +32,13 @@ struct WireRequest {
   bool arrived = false;               // at the server
   bool answered = false;              // by the server
   bool server_done = false;           // it can change nothing at the server any more
+  // Of one that came over a queue pair: what was posted. It comes again when its queue pair fails.
+  std::shared_ptr<WireRequest> posted;
+
+  void note_answer() {
+    answered = true;
+    if (posted != nullptr) posted->answered = true;
+  }
 
   static std::shared_ptr<WireRequest> of(transport::RequestToken token,
                                          const transport::Request& request, base::TimeNs now_ns);

@@ -108,6 +108,10 @@ void SimQueuePair::destroy() noexcept {
 bool SimQueuePair::try_destroy() noexcept {
   SIMM_CHECK(state_ == State::failed || state_ == State::destroyed);
   if (state_ != State::destroyed && device_.fences_are_held_) return false;
+  if (device_.config_.fence_percent < 100 &&
+      !fabric_.dice_.percent(device_.config_.fence_percent)) {
+    return state_ == State::destroyed;
+  }
   destroy();
   return true;
 }

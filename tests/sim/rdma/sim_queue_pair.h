@@ -68,6 +68,10 @@ private:
     transport::WorkStatus why = transport::WorkStatus::ok;
   };
 
+  [[nodiscard]] bool has_work() const noexcept {
+    const bool is_asking = state_ == State::connected && !(works_.empty() && answers_.empty());
+    return is_asking || !ended_.empty() || !ended_receives_.empty();
+  }
   // A moment passes: sends, answers, completes; how much was done.
   int turn();
   int ask();

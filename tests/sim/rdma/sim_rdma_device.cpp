@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -36,9 +37,23 @@ SimRegistration::~SimRegistration() {
 SimRdmaDevice::SimRdmaDevice(SimRdmaFabric& fabric, std::uint32_t index,
                              const SimDeviceConfig& config)
     : fabric_(fabric), config_(config) {
-  SIMM_CHECK(index < 256);
-  address_.gid = {0, 0, 0,    0,    0,  0, 0, 0,
-                  0, 0, 0xff, 0xff, 10, 0, 0, static_cast<std::uint8_t>(index)};
+  SIMM_CHECK(index < 65536);
+  address_.gid = {0,
+                  0,
+                  0,
+                  0,
+                  0,
+                  0,
+                  0,
+                  0,
+                  0,
+                  0,
+                  0xff,
+                  0xff,
+                  10,
+                  0,
+                  static_cast<std::uint8_t>(index >> 8),
+                  static_cast<std::uint8_t>(index)};
   address_.lid = config.is_ethernet ? std::uint16_t{0} : static_cast<std::uint16_t>(index);
   address_.mtu_bytes = config.mtu_bytes;
   address_.reads_in = config.reads_max;
@@ -100,6 +115,12 @@ Expected<std::unique_ptr<transport::RdmaPort>> SimRdmaDevice::make_port(
 
 void SimRdmaDevice::fail_queue_pair(std::uint32_t number) {
   queue_pair(number).fail();
+}
+
+void SimRdmaDevice::fail_some_queue_pair() {
+  if (queue_pairs_.empty()) return;
+  const std::uint64_t which = fabric_.dice_.between(0, queue_pairs_.size() - 1);
+  std::next(queue_pairs_.begin(), static_cast<std::ptrdiff_t>(which))->second->fail();
 }
 
 void SimRdmaDevice::refuse_posts(std::uint32_t number, std::size_t works) {

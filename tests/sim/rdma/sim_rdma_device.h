@@ -26,6 +26,8 @@ struct SimDeviceConfig {
   std::uint64_t registered_bytes_max = ~std::uint64_t{0};  // what RLIMIT_MEMLOCK is to real ones
   // What leaves its port in a step, of all its queue pairs together; 0: whatever they send.
   std::uint64_t bytes_per_step = 0;
+  // How often try_destroy() is true when it is asked.
+  std::uint32_t fence_percent = 100;
   transport::RdmaFeatures features;
 };
 
@@ -54,6 +56,8 @@ public:
 
   // A queue pair fails by itself: what is outstanding comes back flushed.
   void fail_queue_pair(std::uint32_t number);
+  // The same of one that is drawn; of none when there is none.
+  void fail_some_queue_pair();
   // A queue pair takes `works` more works, no receive, and then nothing until allow_posts().
   void refuse_posts(std::uint32_t number, std::size_t works = 0);
   void allow_posts(std::uint32_t number);

@@ -25,7 +25,11 @@ int SimRdmaFabric::step() {
     allowance = std::min<std::int64_t>(allowance, 0) +
                 static_cast<std::int64_t>(device->config_.bytes_per_step);
   }
-  for (auto& [serial, queue_pair] : queue_pairs_) done += queue_pair->turn();
+  is_busy_ = false;
+  for (auto& [serial, queue_pair] : queue_pairs_) {
+    is_busy_ = is_busy_ || queue_pair->has_work();
+    done += queue_pair->turn();
+  }
   // A packet makes no queue pair and no pipe, so both maps stay as they are. Each time another pipe
   // is the first one: of a slow port that is the one that gets something.
   if (!pipes_.empty()) {
@@ -35,6 +39,7 @@ int SimRdmaFabric::step() {
     for (auto pipe = pipes_.begin(); pipe != first; ++pipe) done += deliver(pipe->second);
   }
   for (auto entry = pipes_.begin(); entry != pipes_.end();) {
+    is_busy_ = is_busy_ || !entry->second.packets.empty();
     const bool is_over =
         entry->second.packets.empty() && !queue_pairs_.contains(entry->first.first);
     entry = is_over ? pipes_.erase(entry) : std::next(entry);

@@ -50,6 +50,8 @@ public:
 
   // A moment passes; how much was done in it. None may be done though something is under way.
   int step();
+  // Something was under way in the last step, though it may have waited.
+  [[nodiscard]] bool is_busy() const noexcept { return is_busy_; }
   // Steps until nothing is under way that may move, no retry either.
   void settle();
   void set_seed(std::uint64_t seed) { dice_ = Dice(seed, 0); }
@@ -100,6 +102,7 @@ private:
   // Of slow ports: what may still leave in this step; less than 0: a packet was longer than that.
   std::map<const SimRdmaDevice*, std::int64_t> allowances_;
   std::uint64_t steps_ = 0;
+  bool is_busy_ = false;
   std::set<const SimRdmaDevice*> cut_;
   std::set<const SimRdmaDevice*> mute_;
   std::set<std::pair<const SimRdmaDevice*, const SimRdmaDevice*>> held_;

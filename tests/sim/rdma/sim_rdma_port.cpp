@@ -67,6 +67,7 @@ void SimRdmaPort::complete(const Entry& entry) {
   entries_.push_back(entry);
   // Room was reserved for all that a queue pair may have outstanding.
   SIMM_CHECK(entries_.size() <= completions_max_);
+  on_completion();
   if (!std::exchange(is_armed_, false)) return;
   const std::uint64_t one = 1;
   SIMM_CHECK(::write(event_, &one, sizeof one) == sizeof one);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -16,6 +17,9 @@ class SimRdmaDevice;
 
 class SimRdmaPort final : public transport::RdmaPort {
 public:
+  // Called when there is a completion more.
+  std::function<void()> on_completion = [] {};
+
   SimRdmaPort(SimRdmaDevice& device, std::uint32_t completions_max);
   ~SimRdmaPort() override;
 
