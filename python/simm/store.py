@@ -34,6 +34,8 @@ _BYTES = (bytes, bytearray, memoryview)
 
 # A value that get() returns may be replaced by one of another size meanwhile: so often in a row.
 _READS_MAX = 8
+# How long a call looks whether a daemon that takes no new session lives.
+_LIFE_SIGN_MS = 100
 
 # Where the pages of a list are.
 Pages = Union[Sequence[_native.BlockView], _native.Views]
@@ -359,7 +361,8 @@ class Store:
                 channel = EventChannel(self._connection, loop, functools.partial(
                     _connect, self._settings, self._settings.async_timeout_ms))
             except RuntimeError:
-                if self._connection.attached:
+                # A daemon that has just died refuses before its session is known to be over.
+                if self._connection.attached and self._connection.ping(_LIFE_SIGN_MS) == 0:
                     raise
                 return _WithoutChannel(self._connection)
             self._channels[loop] = channel

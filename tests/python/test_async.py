@@ -2,6 +2,7 @@
 
 import asyncio
 import collections
+import os
 import threading
 import time
 
@@ -11,7 +12,7 @@ import pytest
 from conftest import CONFIG, Daemon, fill
 from simm import kv
 from simm.events import EventChannel
-from simm.results import INVALID_ARGUMENT, INVALID_STATE, NOT_FOUND
+from simm.results import INVALID_ARGUMENT, INVALID_STATE, NOT_FOUND, UNREACHABLE
 
 
 def test_coroutines_have_the_results_of_the_calls(store, key):
@@ -196,6 +197,37 @@ def test_the_first_call_of_a_loop_while_the_daemon_is_away(own_daemon, key):
         assert asyncio.run(store.mput_async([key, key], [view, view])) == [-2300] * 2
         own_daemon.start()
         assert asyncio.run(store.put_async(key, view)) in (0, -2300)
+
+
+class DiedUnnoticed:
+    """The connection of a daemon that has died, and nobody has noticed yet."""
+
+    attached = True
+
+    def __init__(self, connection):
+        self._connection = connection
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+
+def test_the_first_call_of_a_loop_just_when_the_daemon_has_died(own_daemon, key):
+    with kv.Store() as store:
+        view = store.allocate(8).view()
+        own_daemon.kill()
+        store._connection = DiedUnnoticed(store._connection)
+        assert asyncio.run(store.get_async(key, view)) == UNREACHABLE
+
+
+def test_a_loop_that_gets_no_channel_of_a_living_daemon_is_told(own_daemon, key):
+    with kv.Store() as store:
+        view = store.allocate(8).view()
+        socket = own_daemon.socket
+        os.rename(socket, f"{socket}.away")
+        with pytest.raises(RuntimeError):
+            asyncio.run(store.get_async(key, view))
+        os.rename(f"{socket}.away", socket)
+        assert asyncio.run(store.get_async(key, view)) == NOT_FOUND
 
 
 @pytest.fixture
