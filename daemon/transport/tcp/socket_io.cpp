@@ -16,13 +16,21 @@ bool SocketIo::set_up(IoSocket& socket) noexcept {
     [[maybe_unused]] const int result = ::setsockopt(descriptor, level, name, &value, sizeof value);
   };
   set(IPPROTO_TCP, TCP_NODELAY, 1);
-  if (socket.unsent_bytes_max > 0) set(IPPROTO_TCP, TCP_NOTSENT_LOWAT, socket.unsent_bytes_max);
+  const bool is_bound = socket.unsent_bytes_max > 0 && uncopied_sends() != UncopiedSends::always;
+  if (is_bound) set(IPPROTO_TCP, TCP_NOTSENT_LOWAT, socket.unsent_bytes_max);
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, 10);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
   const int flags = ::fcntl(descriptor, F_GETFL);
   return flags >= 0 && ::fcntl(descriptor, F_SETFL, flags | O_NONBLOCK) == 0;
+}
+
+void SocketIo::lift_unsent_bound(const IoSocket& socket) noexcept {
+  if (socket.unsent_bytes_max == 0) return;
+  constexpr int kWhatItLikes = -1;
+  [[maybe_unused]] const int result = ::setsockopt(
+      socket.descriptor, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kWhatItLikes, sizeof kWhatItLikes);
 }
 
 void SocketIo::shut_down(IoSocket& socket) noexcept {

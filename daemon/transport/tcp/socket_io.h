@@ -43,7 +43,8 @@ struct IoSocket : base::ListLink<IoReadyTag>, base::ListLink<IoTryTag> {
   int descriptor = -1;           // non-blocking; the user's to close, after close()
   IoReadyList* ready = nullptr;  // where it is put when something has ended
   void* owner = nullptr;         // the user's
-  // Set before set_up(): how much the kernel takes of what it can not send yet. 0: what it likes.
+  // Set before set_up(): how much the kernel takes of what it can not send yet. 0: what it likes,
+  // as with sends that are always without copies.
   int unsent_bytes_max = 0;
 
   // The user fills the parts before receive() or send(), and leaves them alone while under way.
@@ -108,6 +109,9 @@ public:
   // This and the two other calls that need no ring and no list are the system's by default; a
   // kernel that is simulated has its own.
   [[nodiscard]] virtual bool set_up(IoSocket& socket) noexcept;
+  // The kernel takes what it likes from here on. Sends without copies end late where it takes
+  // little of what it can not send yet.
+  static void lift_unsent_bound(const IoSocket& socket) noexcept;
   // From open() to close() the IoSocket stays where it is. False: out of resources.
   [[nodiscard]] virtual bool open(IoSocket& socket) noexcept = 0;
   // Nothing is under way any more (busy() is false).

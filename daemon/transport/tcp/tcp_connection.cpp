@@ -125,6 +125,7 @@ void TcpConnection::take_released(PayloadOwner& owner) noexcept {
     uncopied_ = Uncopied::never;
   } else if (uncopied_ == Uncopied::asking) {
     uncopied_ = Uncopied::useful;
+    SocketIo::lift_unsent_bound(socket_);
   }
   tx_.release(released, owner);
 }
