@@ -19,10 +19,6 @@ namespace {
 // Of an operation that no transport has taken: no number of anybody.
 constexpr base::PeerId kNobodyYet{0xffff'fffe};
 
-bool is_read(ipc::Opcode opcode) noexcept {
-  return opcode == ipc::Opcode::get || opcode == ipc::Opcode::exists;
-}
-
 bool moves_bytes(ipc::Opcode opcode) noexcept {
   return opcode == ipc::Opcode::get || opcode == ipc::Opcode::put;
 }
@@ -352,7 +348,7 @@ void Engine::take_reply(Operation& operation, const PageRequest& page,
 bool Engine::may_ask_again(const SubRequest& request) noexcept {
   const Progress& progress = progress_of(request);
   if (progress.phase != Phase::running) return false;
-  if (!is_read(progress.operation->header.opcode)) return true;
+  if (!transport::is_read(progress.operation->header.opcode)) return true;
   return clock_.now_ns() - progress.submitted_ns < config_.read_map_wait_ns;
 }
 
@@ -402,7 +398,7 @@ void Engine::on_reply(RequestToken token, std::span<const PageReply> replies) no
 bool Engine::may_retry(const SubRequest& request, FenceCause cause) noexcept {
   const Progress& progress = progress_of(request);
   return cause == FenceCause::collateral && !request.retried && progress.phase == Phase::running &&
-         is_read(progress.operation->header.opcode);
+         transport::is_read(progress.operation->header.opcode);
 }
 
 void Engine::on_fenced(RequestToken token, FenceCause cause) noexcept {
@@ -560,7 +556,7 @@ int Engine::complete_finished() noexcept {
       operation.status = Status::timeout;
       counters_.timeouts.add();
     }
-    if (marks_ != nullptr && !is_read(operation.header.opcode)) leave_marks(operation);
+    if (marks_ != nullptr && !transport::is_read(operation.header.opcode)) leave_marks(operation);
     counters_.bytes_moved.add(operation.bytes_moved);
     if (!operation.is_fetch) {
       auto& counted = counters_.of_opcode[static_cast<std::size_t>(operation.header.opcode)];

@@ -50,6 +50,12 @@ struct RequestHeader {
   std::uint64_t trace_id = 0;  // of a sampled operation (base/tracer.h), else 0
 };
 
+// It changes nothing. Only such a request is asked again when nobody knows what became of the first
+// time: another one may have been done, and what it did be superseded since.
+[[nodiscard]] constexpr bool is_read(ipc::Opcode opcode) noexcept {
+  return opcode == ipc::Opcode::get || opcode == ipc::Opcode::exists;
+}
+
 struct Request {
   RequestHeader header;
   std::span<const PageRequest> pages;  // 1 .. kPagesPerSubmissionMax

@@ -206,9 +206,10 @@ void RdmaRequester::on_fenced(RequestToken part, FenceCause cause) noexcept {
     batch.is_fenced = true;
     return lose_stripe(batch, number);
   }
-  // Again over another rail, unless nobody waits for it any more.
+  // Again over another rail, where that does no harm and somebody still waits.
   RdmaBatch::Part& fenced = batch.parts[number];
-  const bool is_wanted = !batch.is_reset && !batch.is_cancelled && !batch.is_fenced;
+  const bool is_wanted =
+      is_read(batch.header.opcode) && !batch.is_reset && !batch.is_cancelled && !batch.is_fenced;
   if (is_wanted && !fenced.is_second_try && chooser_.is_reachable(batch.route)) {
     fenced.is_second_try = true;
     fenced.state = PartState::waiting;
@@ -305,9 +306,11 @@ void RdmaRequester::lose_stripe(RdmaBatch& batch, std::uint8_t part) noexcept {
   end_part(batch, part);
 }
 
-// Nothing of it is under way now. False: nobody waits for it, or nobody is there to be asked.
+// Nothing of it is under way now. False: nobody waits for it, nobody is there to be asked, or it
+// may have been done: a server whose link was lost may have had all parts.
 bool RdmaRequester::ask_whole(RdmaBatch& batch) noexcept {
-  if (batch.is_reset || batch.is_cancelled || !chooser_.is_reachable(batch.route)) {
+  const bool may_be_done = batch.is_fenced && !is_read(batch.header.opcode);
+  if (may_be_done || batch.is_reset || batch.is_cancelled || !chooser_.is_reachable(batch.route)) {
     batch.is_fenced |= !batch.is_cancelled;
     return false;
   }

@@ -170,24 +170,38 @@ TEST_CASE("rdma batches: a rail of three times the speed gets three times the by
   CHECK(scene.store.sizes == std::vector<std::size_t>{kPages / 4, kPages * 3 / 4});
 }
 
-TEST_CASE("rdma batches: what a rail had that failed goes over the other one") {
-  for (const ipc::Opcode opcode : {ipc::Opcode::get, ipc::Opcode::put}) {
-    for (const int turns : {0, 3, 10}) {
-      CAPTURE(static_cast<int>(opcode));
-      CAPTURE(turns);
-      Scene scene;
-      scene.dial_both();
-      REQUIRE(scene.post(opcode) == Status::ok);
-      for (int i = 0; i < turns; ++i) scene.ends.turn();
-      REQUIRE(scene.answers.replied.empty());
-      scene.ends.asking_devices[1]->fail_queue_pair(scene.ends.asking_numbers[2]);
-      REQUIRE(scene.is_answered());
-      REQUIRE(scene.answers.replied == std::vector<RequestToken>{1});
-      CHECK(scene.answers.fenced.empty());
-      for (const PageReply& reply : scene.answers.last) CHECK(reply.status == Status::ok);
-      if (opcode == ipc::Opcode::get) scene.check_slices();
-      CHECK(scene.asked_again() == 1);
-    }
+TEST_CASE("rdma batches: what a get had on a rail that failed goes over the other one") {
+  for (const int turns : {0, 3, 10}) {
+    CAPTURE(turns);
+    Scene scene;
+    scene.dial_both();
+    REQUIRE(scene.post(ipc::Opcode::get) == Status::ok);
+    for (int i = 0; i < turns; ++i) scene.ends.turn();
+    REQUIRE(scene.answers.replied.empty());
+    scene.ends.asking_devices[1]->fail_queue_pair(scene.ends.asking_numbers[2]);
+    REQUIRE(scene.is_answered());
+    REQUIRE(scene.answers.replied == std::vector<RequestToken>{1});
+    CHECK(scene.answers.fenced.empty());
+    for (const PageReply& reply : scene.answers.last) CHECK(reply.status == Status::ok);
+    scene.check_slices();
+    CHECK(scene.asked_again() == 1);
+  }
+}
+
+// It may have been done, and another put have taken its place since.
+TEST_CASE("rdma batches: a put is not asked again when a rail fails that had a part of it") {
+  for (const int turns : {0, 3, 10}) {
+    CAPTURE(turns);
+    Scene scene;
+    scene.dial_both();
+    REQUIRE(scene.post(ipc::Opcode::put) == Status::ok);
+    for (int i = 0; i < turns; ++i) scene.ends.turn();
+    REQUIRE(scene.answers.replied.empty());
+    scene.ends.asking_devices[1]->fail_queue_pair(scene.ends.asking_numbers[2]);
+    REQUIRE(scene.is_answered());
+    CHECK(scene.answers.fenced == std::vector<RequestToken>{1});
+    CHECK(scene.answers.replied.empty());
+    CHECK(scene.asked_again() == 0);
   }
 }
 
