@@ -29,6 +29,7 @@ void PolicyContest::play(std::uint64_t mixed, std::uint32_t uses, std::uint32_t 
   if (name == kNone) {
     name = make(tag, sample_of(mixed));
   } else {
+    has_hit_ = true;
     judge(names_[name].aged, names_[name].rated);
   }
   lead_ *= kFading;

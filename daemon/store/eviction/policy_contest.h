@@ -56,8 +56,9 @@ public:
     const std::uint64_t mixed = hash * 0xbf58476d1ce4e5b9u;
     if (in_sample(sample_of(mixed))) play(mixed, uses, groups, model, now_ns);
   }
-  // The least recently used should leave first.
-  [[nodiscard]] bool prefers_age() const noexcept { return prefers_age_; }
+  // The least recently used should leave first. So it is while nothing was ever hit: the model knows
+  // nothing then, and a store whose newest leave would keep what nobody uses.
+  [[nodiscard]] bool prefers_age() const noexcept { return prefers_age_ || !has_hit_; }
 
 private:
   using AgeQueue = IndexList<Name, &Name::by_age>;
@@ -95,6 +96,7 @@ private:
   float lead_ = 0;       // hits that only age had, less those that only worth had; they fade
   float differing_ = 0;  // both together; they fade likewise
   bool prefers_age_ = false;
+  bool has_hit_ = false;  // one of the caches, once
 };
 
 }  // namespace simm::store

@@ -42,8 +42,8 @@ void teach_late(ReuseModel& model) {
 TEST_CASE("who comes back soon, against what was learned: age decides") {
   ContestInMemory in;
   teach_late(in.model);
-  CHECK_FALSE(in.contest.prefers_age());
   base::TimeNs now_ns = 10'000 * kContestSecond;
+  bool had_worth = false;
   // Five groups a second, each used every 10 s five times, and five that never come back: a store
   // of 400 has room for the former. Worth would rather wait for the latter.
   for (std::uint64_t second = 100; second < 2000; ++second, now_ns += kContestSecond) {
@@ -53,8 +53,20 @@ TEST_CASE("who comes back soon, against what was learned: age decides") {
         in.contest.note(((second - 10 * turn) * 10 + i) * 7919, turn + 1, 400, in.model, now_ns);
       }
     }
+    had_worth |= !in.contest.prefers_age();
   }
+  CHECK(had_worth);
   CHECK(in.contest.prefers_age());
+}
+
+TEST_CASE("while nothing was ever hit age decides, and worth from the first hit on") {
+  ContestInMemory in;
+  for (std::uint64_t i = 1; i < 5000; ++i) {
+    in.contest.note(i * 7919, 1, 400, in.model, i * kContestSecond);
+    REQUIRE(in.contest.prefers_age());
+  }
+  in.contest.note(std::uint64_t{4999} * 7919, 2, 400, in.model, 5000 * kContestSecond);
+  CHECK_FALSE(in.contest.prefers_age());
 }
 
 TEST_CASE("without experience worth is age, and neither leads") {
@@ -63,7 +75,7 @@ TEST_CASE("without experience worth is age, and neither leads") {
   for (int i = 0; i < 100'000; ++i) {
     in.contest.note(random.below(3000), 1, 1000, in.model,
                     static_cast<base::TimeNs>(i) * 10'000'000);
-    REQUIRE_FALSE(in.contest.prefers_age());
+    if (i >= 1000) REQUIRE_FALSE(in.contest.prefers_age());  // some were hit by then
   }
 }
 
