@@ -28,18 +28,16 @@ store::ObjectKey key_of(const std::uint64_t& number) {
 void StoreTraffic::put(std::uint64_t bytes, const Length& length) {
   for (std::uint64_t put = 0; put < bytes;) {
     const std::uint64_t next = length(random_);
-    put_one(next);
-    use_an_old_one();
-    put += next;
+    put_one(++number_, next);
+    put += next + use_an_old_one(length);
   }
 }
 
-void StoreTraffic::put_one(std::uint64_t length) {
+void StoreTraffic::put_one(const std::uint64_t& number, std::uint64_t length) {
   const store::StoreStats before = store_.stats();
   now_ns_ += kPutEveryNs;
-  ++number_;
   store::WriteRequest request;
-  request.key = key_of(number_);
+  request.key = key_of(number);
   request.length = length;
   request.mode = ipc::PutMode::replace;
   store::WriteResult result = store_.begin_write(request, now_ns_);
@@ -62,10 +60,18 @@ void StoreTraffic::put_one(std::uint64_t length) {
   use_.evictions_max = std::max(use_.evictions_max, after.evicted - before.evicted);
 }
 
-void StoreTraffic::use_an_old_one() {
+// As engines do: what is not found is computed, and put again.
+std::uint64_t StoreTraffic::use_an_old_one(const Length& length) {
   const std::uint64_t recent = std::min(number_ - change_, 2 * store_.stats().objects + 1);
   const std::uint64_t number = number_ - random_.below(recent);
-  store_.touch(key_of(number), store::kNoLease, now_ns_);
+  store::ReadPin pin;
+  if (store_.begin_read(key_of(number), store::kNoLease, now_ns_, pin) == Status::ok) {
+    store_.end_read(pin);
+    return 0;
+  }
+  const std::uint64_t again = length(random_);
+  put_one(number, again);
+  return again;
 }
 
 }  // namespace simm::bench

@@ -1,6 +1,7 @@
 // StoreTraffic: puts of ever new objects into a store that is full, and uses of old ones in between
-// so that what leaves are not neighbours in memory. Measures what the store makes of its memory.
-// Payloads are never touched, the arena may be aliased. Thread: any one.
+// so that what leaves are not neighbours in memory; an old one that has left is put again. Measures
+// what the store makes of its memory. Payloads are never touched, the arena may be aliased. Thread:
+// any one.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +46,10 @@ public:
   [[nodiscard]] std::uint64_t objects_put() const noexcept { return number_; }
 
 private:
-  void put_one(std::uint64_t length);
-  void use_an_old_one();
+  // `number`: the object's; its key refers to it.
+  void put_one(const std::uint64_t& number, std::uint64_t length);
+  // Bytes that were put for that.
+  std::uint64_t use_an_old_one(const Length& length);
 
   store::Store& store_;
   base::SeededRandom random_;
