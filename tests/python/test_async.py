@@ -2,7 +2,6 @@
 
 import asyncio
 import collections
-import os
 import threading
 import time
 
@@ -217,17 +216,6 @@ def test_the_first_call_of_a_loop_just_when_the_daemon_has_died(own_daemon, key)
         own_daemon.kill()
         store._connection = DiedUnnoticed(store._connection)
         assert asyncio.run(store.get_async(key, view)) == UNREACHABLE
-
-
-def test_a_loop_that_gets_no_channel_of_a_living_daemon_is_told(own_daemon, key):
-    with kv.Store() as store:
-        view = store.allocate(8).view()
-        socket = own_daemon.socket
-        os.rename(socket, f"{socket}.away")
-        with pytest.raises(RuntimeError):
-            asyncio.run(store.get_async(key, view))
-        os.rename(f"{socket}.away", socket)
-        assert asyncio.run(store.get_async(key, view)) == NOT_FOUND
 
 
 @pytest.fixture
