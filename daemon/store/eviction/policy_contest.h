@@ -56,7 +56,7 @@ public:
     const std::uint64_t mixed = hash * 0xbf58476d1ce4e5b9u;
     if (in_sample(sample_of(mixed))) play(mixed, uses, groups, model, now_ns);
   }
-  // The least recently used should leave first. So it is while nothing was ever hit: the model knows
+  // The least recently used should leave first. Also while nothing was ever hit: the model knows
   // nothing then, and a store whose newest leave would keep what nobody uses.
   [[nodiscard]] bool prefers_age() const noexcept { return prefers_age_ || !has_hit_; }
 
