@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "daemon/base/clock.h"
 #include "daemon/transport/link_loss.h"
 
 namespace simm::control {
@@ -23,13 +24,17 @@ public:
   }
   // How many places of the peer to pass by, counted from the one like this port's own.
   [[nodiscard]] std::size_t places_passed() const noexcept { return silences_; }
-  // `ports`: of this daemon; the peer has about as many.
-  [[nodiscard]] bool are_over(std::size_t ports) const noexcept {
-    return unheard_ >= std::max(kTrialsMin, ports);
+  // How long the port is left alone: `first_ns`, and twice as long after each further trial. 0: it
+  // is tried at once. `ports`: of this daemon; the peer has about as many.
+  [[nodiscard]] base::TimeNs pause_ns(std::size_t ports, base::TimeNs first_ns) const noexcept {
+    const std::size_t trials = std::max(kTrialsMin, ports);
+    if (unheard_ < trials) return 0;
+    return first_ns << std::min(unheard_ - trials, kDoublingsMax);
   }
 
 private:
   static constexpr std::size_t kTrialsMin = 2;
+  static constexpr std::size_t kDoublingsMax = 5;
 
   std::size_t silences_ = 0;
   std::size_t unheard_ = 0;  // in a row, from the first moment on

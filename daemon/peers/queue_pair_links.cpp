@@ -557,14 +557,14 @@ void QueuePairLinks::on_ended(std::unique_ptr<transport::RdmaLink> ended) {
                                                      {"rail", link.rail},
                                                      {"why", link_loss_text(lost.cause)}});
   }
-  if (!is_wanted || !link.trials.are_over(setup_.rails.size())) {
-    return give_up(lost.link, std::string(link_loss_text(lost.cause)));
-  }
+  const base::TimeNs pause_ns = link.trials.pause_ns(setup_.rails.size(), setup_.unheard_wait_ns);
+  const std::string cause(link_loss_text(lost.cause));
+  if (!is_wanted || pause_ns == 0) return give_up(lost.link, cause);
   const std::string why = "nothing comes back from there over " +
                           setup_.rails[link.rail]->info().name() +
                           "; do both ports belong to one fabric, and does it carry RoCE?";
   tell("no RDMA with " + link.dialer->target().key + ": " + why);
-  give_up(lost.link, why, setup_.unheard_wait_ns);
+  give_up(lost.link, why, pause_ns);
 }
 
 // Where deregistering takes its time.

@@ -67,9 +67,9 @@ struct QueuePairSetup {
   // Before the next attempt at a server that has no room; up to twice as long. One that is not
   // ready is asked sooner at first, and then as seldom.
   base::TimeNs room_wait_ns = 5 * base::kNsPerSecond;
-  // Before the next attempt over a port from where no other end was ever heard: each one leaves a
-  // request waiting nowhere, but costs both ends a queue pair.
-  base::TimeNs unheard_wait_ns = 30 * base::kNsPerSecond;
+  // Before the next attempt over a port from where no other end was ever heard, at first; up to 32
+  // times as long. A device of the peer that was reset is soon back; a wrong fabric stays wrong.
+  base::TimeNs unheard_wait_ns = base::kNsPerSecond;
 };
 
 class QueuePairLinks final : private ClusterDialerEvents, private ClusterChannelEvents {

@@ -72,6 +72,7 @@ struct End : control::ClusterListenerEvents {
     setup.pool_keys = [this](std::size_t) { return pool_keys; };
     setup.patience_ns = patience_ns;
     setup.room_wait_ns = 20 * base::kNsPerMs;
+    setup.unheard_wait_ns = 3600 * base::kNsPerSecond;  // longer than any test
     for (Agent* agent : {&one, &two}) {
       control::AgentQueuePairs& pairs = setup.agents.emplace_back();
       pairs.room = room;
