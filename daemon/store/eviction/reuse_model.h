@@ -1,11 +1,11 @@
 // ReuseModel: how soon groups are used again, learned from the traffic, and what that makes a group
 // worth that has not been used for a while.
 //
-// What it learns: for groups with one use, two, three, from four, eight and sixteen on, the rate
-// of the next use by the time since the last one (occurrences over exposure, as actuaries
-// estimate mortality). It watches a sample of all groups by hash (Waldspurger et al., "Efficient
-// MRC construction with SHARDS", 2015), those already evicted as well, so what it learns does
-// not depend on what was kept.
+// What it learns: the rate of the next use by the time since the last one (occurrences over
+// exposure, as actuaries estimate mortality). Groups with one use, two, three, and from four, eight
+// and sixteen on are rated apart. It watches a sample of all groups by hash (Waldspurger et al.,
+// "Efficient MRC construction with SHARDS", 2015). Groups that were evicted are watched as well, so
+// what it learns does not depend on what was kept.
 //
 // What it says: worth(uses, age) is the highest rate of uses per second of memory that keeping the
 // group for some time longer can give: Gittins' index ("Bandit processes and dynamic allocation

@@ -104,7 +104,8 @@ std::string reason_to_leave_out(const Nic& nic, const Nic& fastest, bool is_one_
 NicTable choose_by_default(const NicTable& found) {
   std::vector<Nic> nics = found.nics();
   const auto is_slower = [](const Nic& one, const Nic& other) {
-    return !one.is_usable() || (other.is_usable() && one.speed_mbit_s < other.speed_mbit_s);
+    return std::pair(one.is_usable(), one.speed_mbit_s) <
+           std::pair(other.is_usable(), other.speed_mbit_s);
   };
   const auto fastest = std::max_element(nics.begin(), nics.end(), is_slower);
   if (fastest == nics.end() || !fastest->is_usable()) return found;
