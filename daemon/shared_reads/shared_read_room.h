@@ -31,7 +31,7 @@ public:
   struct Tables {
     store::HashIndex index;
     store::Table<SharedRead> shared_reads;
-    store::Table<store::Block> blocks;
+    store::Table<store::PackedBlock> blocks;
   };
 
   // `bytes`: of the memory that its extents lie in.

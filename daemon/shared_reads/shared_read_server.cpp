@@ -20,7 +20,7 @@ struct SharedReadServer::Tables {
           waiters(
               after(shared_reads, store::Table<SharedRead>::bytes_for(config.shared_reads_max))),
           blocks(after(waiters, store::Table<Waiter>::bytes_for(config.waiters_max))),
-          end(after(blocks, store::Table<store::Block>::bytes_for(blocks_of(config)))) {}
+          end(after(blocks, store::Table<store::PackedBlock>::bytes_for(blocks_of(config)))) {}
 
     static std::uint64_t after(std::uint64_t begin, std::uint64_t bytes) noexcept {
       constexpr std::uint64_t kPage = 4096;  // parts do not share pages
@@ -36,7 +36,7 @@ struct SharedReadServer::Tables {
         waiters(memory + at.waiters, config.waiters_max),
         room{store::HashIndex(memory + at.index, config.shared_reads_max),
              store::Table<SharedRead>(memory + at.shared_reads, config.shared_reads_max),
-             store::Table<store::Block>(memory + at.blocks, blocks_of(config))} {}
+             store::Table<store::PackedBlock>(memory + at.blocks, blocks_of(config))} {}
 
   static std::uint32_t blocks_of(const SharedReadConfig& config) noexcept {
     return store::ExtentAllocator::blocks_for(config.shared_reads_max);

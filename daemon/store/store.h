@@ -123,7 +123,7 @@ public:
   // What one object takes of tables when all are in use, with a key of up to kInlineKeyBytes bytes
   // and a group of its own: record, group, two entries of an index, its extent and a hole.
   static constexpr std::uint64_t kBytesPerObject =
-      sizeof(Record) + sizeof(Group) + 2 * 20 + 2 * sizeof(Block);
+      sizeof(Record) + sizeof(Group) + 2 * 20 + 2 * sizeof(PackedBlock);
   // How long a ShardMemory's table has to be: address space, of which a page costs memory when it
   // is first used. 0: this configuration is refused.
   [[nodiscard]] static std::uint64_t table_bytes_for(const StoreConfig& config,

@@ -118,9 +118,8 @@ const char* Store::audit() const noexcept {
   for (std::uint32_t n = 1; n <= records_.highest(); ++n) {
     const Record& record = records_[n];
     if (record.state == RecordState::unused) continue;
-    const Block& block = extents_.block(record.block);
-    if (block.in_use == 0 || block.offset != extent_offset(record))
-      return "a record's extent is wrong";
+    const Block block = extents_.block(record.block);
+    if (!block.in_use || block.offset != extent_offset(record)) return "a record's extent is wrong";
     if (block.bytes != ExtentAllocator::rounded(record.length))
       return "an extent's length is wrong";
     extent_bytes += block.bytes;

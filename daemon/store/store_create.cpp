@@ -29,11 +29,12 @@ struct Store::Tables {
         index(carver.take(HashIndex::bytes_for(objects)), objects),
         group_index(carver.take(HashIndex::bytes_for(objects)), objects),
         groups(carver.take(Table<Group>::bytes_for(objects)), objects),
-        blocks(carver.take(Table<Block>::bytes_for(blocks_for(objects))), blocks_for(objects)) {}
+        blocks(carver.take(Table<PackedBlock>::bytes_for(blocks_for(objects))),
+               blocks_for(objects)) {}
 
   static std::uint64_t bytes_for(std::uint32_t objects) noexcept {
     return 2 * pages(HashIndex::bytes_for(objects)) + pages(Table<Group>::bytes_for(objects)) +
-           pages(Table<Block>::bytes_for(blocks_for(objects)));
+           pages(Table<PackedBlock>::bytes_for(blocks_for(objects)));
   }
   // Parts do not share pages.
   static std::uint64_t pages(std::uint64_t bytes) noexcept {
@@ -50,7 +51,7 @@ struct Store::Tables {
   HashIndex index;
   HashIndex group_index;
   Table<Group> groups;
-  Table<Block> blocks;
+  Table<PackedBlock> blocks;
 };
 
 namespace {

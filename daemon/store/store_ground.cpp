@@ -52,7 +52,7 @@ GroupBook::Victim Store::victim_of(const Need& need, base::TimeNs now_ns) const 
 void Store::begin_ground(const WriteRequest& request, const Need& need) noexcept {
   // Behind the last long object, so that they come to lie side by side; or at the largest hole.
   std::uint32_t from = block_at_hand();
-  if (from == kNone || extents_.block(from).in_use != 0) {
+  if (from == kNone || extents_.block(from).in_use) {
     from = kNone;
     extents_.visit_large_holes(HoleWindow::kHolesMax, [&](std::uint32_t hole) {
       if (from == kNone || extents_.block(hole).bytes > extents_.block(from).bytes) from = hole;
@@ -85,8 +85,8 @@ std::uint32_t Store::take_ground(const WriteRequest& request) noexcept {
 Store::Neighbour Store::neighbour(std::uint32_t block, const GroupBook::Victim& victim,
                                   std::uint32_t times, base::TimeNs now_ns) const noexcept {
   if (block == kNone) return {};
-  const Block& found = extents_.block(block);
-  if (found.in_use == 0) return {block, Neighbour::What::hole, 0};
+  const Block found = extents_.block(block);
+  if (!found.in_use) return {block, Neighbour::What::hole, 0};
   if (found.owner == kNone) return {};
   const Record& record = records_[found.owner];
   if (record.state != RecordState::live || record.pins > 0) return {};
@@ -131,8 +131,8 @@ std::uint32_t Store::move_from_ground(std::uint32_t number, const GroupBook::Vic
 
 bool Store::copy_from_ground(std::uint64_t& copies_left) noexcept {
   if (ground_.moving == kNone) return true;
-  const Block& source = extents_.block(records_[ground_.moving].block);
-  const Block& place = extents_.block(ground_.place);
+  const Block source = extents_.block(records_[ground_.moving].block);
+  const Block place = extents_.block(ground_.place);
   const std::uint64_t now = std::min(source.bytes - ground_.copied, copies_left);
   // SAFETY: both are extents of the allocator, of the same length, and apart.
   std::memcpy(arena_.data() + place.offset + ground_.copied,

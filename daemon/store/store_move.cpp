@@ -87,7 +87,7 @@ template <typename WayOutOf>
 std::uint32_t Store::sweep(std::uint32_t block, const WayOutOf& way_out_of) noexcept {
   constexpr std::uint32_t kLooks = 256;
   const auto is_hole = [this](std::uint32_t one) {
-    return one != kNone && extents_.block(one).in_use == 0;
+    return one != kNone && !extents_.block(one).in_use;
   };
   if (block == kNone) block = extents_.first();
   std::uint32_t passed = kNone;
@@ -113,13 +113,13 @@ bool Store::begin_job(const HoleWindow& window, const WayOutOf& way_out_of) noex
   job_.evicted_bytes = window.evicted_bytes;
   for (std::uint32_t block = window.first; job_.count < window.blocks;
        block = extents_.after(block)) {
-    if (extents_.block(block).in_use == 0) extents_.withhold(block);
+    if (!extents_.block(block).in_use) extents_.withhold(block);
     job_.blocks[job_.count] = block;
     job_.places[job_.count++] = kNone;
   }
   bool fits = true;
   for (std::uint32_t i = 0; i < job_.count && fits; ++i) {
-    const Block& block = extents_.block(job_.blocks[i]);
+    const Block block = extents_.block(job_.blocks[i]);
     if (block.owner == kNone || way_out_of(block.owner) != WayOut::move) continue;
     job_.places[i] = extents_.allocate(block.bytes);
     fits = job_.places[i] != kNone;
@@ -139,7 +139,7 @@ void Store::continue_moves(base::TimeNs now_ns) noexcept {
   std::uint64_t copies_left = config_.moved_bytes_per_call;
   std::uint32_t evictions_left = kEvictionsPerCall;
   for (; job_.at < job_.count; ++job_.at, job_.copied = 0) {
-    const Block& source = extents_.block(job_.blocks[job_.at]);
+    const Block source = extents_.block(job_.blocks[job_.at]);
     if (source.owner == kNone) continue;
     if (job_.places[job_.at] == kNone) {
       const std::uint32_t gone = evict_for_job(source.owner, now_ns);
@@ -148,7 +148,7 @@ void Store::continue_moves(base::TimeNs now_ns) noexcept {
       evictions_left -= gone;
       continue;
     }
-    const Block& place = extents_.block(job_.places[job_.at]);
+    const Block place = extents_.block(job_.places[job_.at]);
     const std::uint64_t now = std::min(source.bytes - job_.copied, copies_left);
     // SAFETY: both are extents of the allocator, of the same length, and apart.
     std::memcpy(arena_.data() + place.offset + job_.copied,

@@ -45,7 +45,7 @@ bool Store::is_there(const ScrubObject& object) const noexcept {
 
 std::span<const std::byte> Store::bytes_of(const ScrubObject& object) const noexcept {
   if (!is_there(object)) return {};
-  const Block& block = extents_.block(records_[object.record].block);
+  const Block block = extents_.block(records_[object.record].block);
   // SAFETY: the block is of the allocator, and at least as long as the object was when its record
   // was sound; a record that was damaged since can only name less.
   if (object.length > block.bytes) return {};

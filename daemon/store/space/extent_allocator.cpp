@@ -4,12 +4,12 @@
 
 namespace simm::store {
 
-ExtentAllocator::ExtentAllocator(Table<Block> blocks, std::uint64_t arena_bytes) noexcept
+ExtentAllocator::ExtentAllocator(Table<PackedBlock> blocks, std::uint64_t arena_bytes) noexcept
     : blocks_(blocks), arena_bytes_(arena_bytes / kGranuleBytes * kGranuleBytes) {
   SIMM_CHECK(arena_bytes_ > 0);
   const std::uint32_t whole = blocks_.allocate();
   SIMM_CHECK(whole != kNone);
-  blocks_[whole].bytes = arena_bytes_;
+  blocks_[whole].set_bytes(arena_bytes_);
   by_address_.push_back(blocks_, whole);
   add_hole(whole);
 }
@@ -27,7 +27,7 @@ std::uint32_t ExtentAllocator::find_hole(std::uint64_t bytes) const noexcept {
   const HoleList& same = holes_[own.level][own.step];
   std::uint32_t hole = same.front();
   for (std::uint32_t looks = 0; hole != kNone && looks < kOwnClassLooks; ++looks) {
-    if (blocks_[hole].bytes >= bytes) return hole;
+    if (blocks_[hole].bytes() >= bytes) return hole;
     hole = same.next(blocks_, hole);
   }
   // Every hole of a higher class is long enough.
@@ -48,46 +48,46 @@ std::uint32_t ExtentAllocator::allocate(std::uint64_t bytes) noexcept {
   const std::uint32_t number = find_hole(wanted);
   if (number == kNone) return kNone;
   take_hole(number);
-  if (blocks_[number].bytes > wanted) add_hole(split(number, wanted));
-  blocks_[number].in_use = 1;
+  if (blocks_[number].bytes() > wanted) add_hole(split(number, wanted));
+  blocks_[number].set_in_use(true);
   return number;
 }
 
 std::uint32_t ExtentAllocator::split(std::uint32_t number, std::uint64_t bytes) noexcept {
   const std::uint32_t rest = blocks_.allocate();
   SIMM_CHECK(rest != kNone);  // blocks_for() counts every hole
-  blocks_[rest].offset = blocks_[number].offset + bytes;
-  blocks_[rest].bytes = blocks_[number].bytes - bytes;
-  blocks_[number].bytes = bytes;
+  blocks_[rest].set_offset(blocks_[number].offset() + bytes);
+  blocks_[rest].set_bytes(blocks_[number].bytes() - bytes);
+  blocks_[number].set_bytes(bytes);
   by_address_.insert_after(blocks_, number, rest);
   return rest;
 }
 
 std::uint32_t ExtentAllocator::claim(std::uint32_t hole, std::uint64_t offset,
                                      std::uint64_t bytes) noexcept {
-  SIMM_CHECK(hole != kNone && blocks_[hole].in_use == 0 && offset >= blocks_[hole].offset);
-  const std::uint64_t before = offset - blocks_[hole].offset;
+  SIMM_CHECK(hole != kNone && !blocks_[hole].in_use() && offset >= blocks_[hole].offset());
+  const std::uint64_t before = offset - blocks_[hole].offset();
   const std::uint64_t wanted = rounded(bytes);
-  SIMM_CHECK(before < blocks_[hole].bytes && wanted <= blocks_[hole].bytes - before);
+  SIMM_CHECK(before < blocks_[hole].bytes() && wanted <= blocks_[hole].bytes() - before);
   take_hole(hole);
   std::uint32_t number = hole;
   if (before > 0) {
     number = split(hole, before);
     add_hole(hole);
   }
-  if (blocks_[number].bytes > wanted) add_hole(split(number, wanted));
-  blocks_[number].in_use = 1;
+  if (blocks_[number].bytes() > wanted) add_hole(split(number, wanted));
+  blocks_[number].set_in_use(true);
   return number;
 }
 
 void ExtentAllocator::withhold(std::uint32_t number) noexcept {
-  SIMM_CHECK(blocks_[number].in_use == 0);
+  SIMM_CHECK(!blocks_[number].in_use());
   take_hole(number);
-  blocks_[number].in_use = 1;
+  blocks_[number].set_in_use(true);
 }
 
 std::uint32_t ExtentAllocator::absorb(std::uint32_t extent, std::uint32_t hole) noexcept {
-  SIMM_CHECK(blocks_[extent].in_use == 1 && (before(extent) == hole || after(extent) == hole));
+  SIMM_CHECK(blocks_[extent].in_use() && (before(extent) == hole || after(extent) == hole));
   const std::uint32_t first = after(extent) == hole ? extent : hole;
   withhold(hole);
   merge_next(first);
@@ -96,25 +96,24 @@ std::uint32_t ExtentAllocator::absorb(std::uint32_t extent, std::uint32_t hole) 
 
 void ExtentAllocator::trim(std::uint32_t extent, std::uint64_t bytes) noexcept {
   const std::uint64_t kept = rounded(bytes);
-  SIMM_CHECK(blocks_[extent].in_use == 1 && kept <= blocks_[extent].bytes);
-  if (kept == blocks_[extent].bytes) return;
+  SIMM_CHECK(blocks_[extent].in_use() && kept <= blocks_[extent].bytes());
+  if (kept == blocks_[extent].bytes()) return;
   const std::uint32_t rest = split(extent, kept);
-  blocks_[rest].in_use = 1;
+  blocks_[rest].set_in_use(true);
   release(rest);
 }
 
 void ExtentAllocator::release(std::uint32_t number) noexcept {
-  SIMM_CHECK(blocks_[number].in_use == 1);
-  blocks_[number].in_use = 0;
-  blocks_[number].owner = kNone;
+  SIMM_CHECK(blocks_[number].in_use());
+  blocks_[number].set_in_use(false);
   const std::uint32_t next = by_address_.next(blocks_, number);
-  if (next != kNone && blocks_[next].in_use == 0) {
+  if (next != kNone && !blocks_[next].in_use()) {
     take_hole(next);
     merge_next(number);
   }
   if (number != by_address_.front()) {
     const std::uint32_t previous = blocks_[number].physical.previous;
-    if (blocks_[previous].in_use == 0) {
+    if (!blocks_[previous].in_use()) {
       take_hole(previous);
       merge_next(previous);
       number = previous;
@@ -125,30 +124,30 @@ void ExtentAllocator::release(std::uint32_t number) noexcept {
 
 void ExtentAllocator::merge_next(std::uint32_t number) noexcept {
   const std::uint32_t next = blocks_[number].physical.next;
-  blocks_[number].bytes += blocks_[next].bytes;
+  blocks_[number].set_bytes(blocks_[number].bytes() + blocks_[next].bytes());
   by_address_.remove(blocks_, next);
   blocks_.release(next);
 }
 
 void ExtentAllocator::add_hole(std::uint32_t number) noexcept {
-  const Class c = class_of(blocks_[number].bytes);
+  const Class c = class_of(blocks_[number].bytes());
   // Newest first: its lines are the likeliest to be cached.
   holes_[c.level][c.step].push_front(blocks_, number);
   steps_[c.level] |= 1u << c.step;
   levels_ |= std::uint64_t{1} << c.level;
-  free_bytes_ += blocks_[number].bytes;
+  free_bytes_ += blocks_[number].bytes();
   ++holes_count_;
 }
 
 void ExtentAllocator::take_hole(std::uint32_t number) noexcept {
-  const Class c = class_of(blocks_[number].bytes);
+  const Class c = class_of(blocks_[number].bytes());
   HoleList& list = holes_[c.level][c.step];
   list.remove(blocks_, number);
   if (list.empty()) {
     steps_[c.level] &= ~(1u << c.step);
     if (steps_[c.level] == 0) levels_ &= ~(std::uint64_t{1} << c.level);
   }
-  free_bytes_ -= blocks_[number].bytes;
+  free_bytes_ -= blocks_[number].bytes();
   --holes_count_;
 }
 
@@ -159,10 +158,10 @@ const char* ExtentAllocator::audit() const noexcept {
   std::uint32_t seen = 0;
   bool after_hole = false;
   for (std::uint32_t n = by_address_.front(); n != kNone; n = by_address_.next(blocks_, n)) {
-    const Block& b = blocks_[n];
+    const Block b = block(n);
     if (b.offset != at) return "blocks leave a gap or overlap";
     if (b.bytes == 0 || b.bytes % kGranuleBytes != 0) return "a block's length is not granular";
-    const bool hole = b.in_use == 0;
+    const bool hole = !b.in_use;
     if (hole && after_hole) return "two holes side by side";
     if (hole) {
       free += b.bytes;
@@ -182,9 +181,9 @@ const char* ExtentAllocator::audit() const noexcept {
       const HoleList& list = holes_[level][step];
       if ((steps_[level] >> step & 1) != (list.empty() ? 0u : 1u)) return "a class's bit is wrong";
       for (std::uint32_t n = list.front(); n != kNone; n = list.next(blocks_, n)) {
-        const Class c = class_of(blocks_[n].bytes);
+        const Class c = class_of(blocks_[n].bytes());
         if (c.level != level || c.step != step) return "a hole is in the wrong class";
-        if (blocks_[n].in_use != 0) return "an extent is listed as a hole";
+        if (blocks_[n].in_use()) return "an extent is listed as a hole";
         --holes;
       }
     }

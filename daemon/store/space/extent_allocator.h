@@ -15,20 +15,61 @@
 
 namespace simm::store {
 
-// A part of the arena, free or in use. Blocks cover the arena without gaps.
+// A part of the arena, free or in use. Blocks cover the arena without gaps. A value.
 struct Block {
-  std::uint64_t offset;  // of its first byte in the arena
-  std::uint64_t bytes;   // multiple of the granule
-  Link physical;         // by address
-  Link free;             // in its size class, while it is free
-  std::uint32_t in_use;  // 1 while it is an extent
-  std::uint32_t owner;   // whatever its holder says; kNone for holes
+  std::uint64_t offset = 0;  // of its first byte in the arena
+  std::uint64_t bytes = 0;   // multiple of the granule
+  bool in_use = false;       // an extent
+  std::uint32_t owner = 0;   // whatever its holder says; kNone for holes
 };
-static_assert(sizeof(Block) == 40);
+
+// A block as the table keeps it: there is one for each object and one for each hole. Numbers of
+// granules have 40 bits, so an arena has at most 2^46 bytes.
+class PackedBlock {
+public:
+  static constexpr std::uint64_t kGranuleBytes = 64;
+
+  [[nodiscard]] std::uint64_t offset() const noexcept {
+    return (std::uint64_t{offset_high_} << 32 | offset_low_) * kGranuleBytes;
+  }
+  [[nodiscard]] std::uint64_t bytes() const noexcept {
+    return (std::uint64_t{length_high_} << 32 | length_low_) * kGranuleBytes;
+  }
+  [[nodiscard]] bool in_use() const noexcept { return in_use_; }
+  [[nodiscard]] std::uint32_t owner() const noexcept { return in_use_ ? free.previous : kNone; }
+  [[nodiscard]] Block value() const noexcept { return {offset(), bytes(), in_use(), owner()}; }
+
+  void set_offset(std::uint64_t bytes) noexcept {
+    offset_low_ = static_cast<std::uint32_t>(bytes / kGranuleBytes);
+    offset_high_ = static_cast<std::uint8_t>(bytes / kGranuleBytes >> 32);
+  }
+  void set_bytes(std::uint64_t bytes) noexcept {
+    length_low_ = static_cast<std::uint32_t>(bytes / kGranuleBytes);
+    length_high_ = static_cast<std::uint8_t>(bytes / kGranuleBytes >> 32);
+  }
+  // Of a block that is on no list of holes.
+  void set_in_use(bool in_use) noexcept {
+    in_use_ = in_use;
+    free = {};
+  }
+  // Of an extent.
+  void set_owner(std::uint32_t owner) noexcept { free.previous = owner; }
+
+  Link physical;  // by address
+  Link free;      // of a hole: in its size class; of an extent: its owner
+
+private:
+  std::uint32_t offset_low_;
+  std::uint32_t length_low_;
+  std::uint8_t offset_high_;
+  std::uint8_t length_high_;
+  bool in_use_;
+};
+static_assert(sizeof(PackedBlock) == 28);
 
 class ExtentAllocator {
 public:
-  static constexpr std::uint64_t kGranuleBytes = 64;
+  static constexpr std::uint64_t kGranuleBytes = PackedBlock::kGranuleBytes;
 
   static constexpr std::uint64_t rounded(std::uint64_t bytes) {
     return (bytes + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
@@ -37,7 +78,7 @@ public:
   static constexpr std::uint32_t blocks_for(std::uint32_t extents) { return 2 * extents + 1; }
 
   // `blocks` has room for blocks_for(extents in use at once); arena_bytes is rounded down.
-  ExtentAllocator(Table<Block> blocks, std::uint64_t arena_bytes) noexcept;
+  ExtentAllocator(Table<PackedBlock> blocks, std::uint64_t arena_bytes) noexcept;
 
   // An extent of rounded(bytes) bytes, bytes > 0; kNone when no hole is long enough.
   [[nodiscard]] std::uint32_t allocate(std::uint64_t bytes) noexcept;
@@ -47,7 +88,7 @@ public:
   [[nodiscard]] std::uint32_t claim(std::uint32_t hole, std::uint64_t offset,
                                     std::uint64_t bytes) noexcept;
   void set_owner(std::uint32_t block, std::uint32_t owner) noexcept {
-    blocks_[block].owner = owner;
+    blocks_[block].set_owner(owner);
   }
 
   // Takes a whole hole as if it were an extent, so that allocate() leaves it alone until release().
@@ -77,7 +118,7 @@ public:
     }
   }
 
-  [[nodiscard]] const Block& block(std::uint32_t number) const noexcept { return blocks_[number]; }
+  [[nodiscard]] Block block(std::uint32_t number) const noexcept { return blocks_[number].value(); }
   [[nodiscard]] std::uint64_t arena_bytes() const noexcept { return arena_bytes_; }
   [[nodiscard]] std::uint64_t extent_bytes() const noexcept { return arena_bytes_ - free_bytes_; }
   [[nodiscard]] std::uint64_t free_bytes() const noexcept { return free_bytes_; }
@@ -88,7 +129,7 @@ public:
     constexpr std::uint32_t kLooks = 8;
     std::uint64_t largest = 0;
     visit_large_holes(kLooks, [&](std::uint32_t hole) {
-      largest = blocks_[hole].bytes > largest ? blocks_[hole].bytes : largest;
+      largest = blocks_[hole].bytes() > largest ? blocks_[hole].bytes() : largest;
     });
     return largest;
   }
@@ -96,7 +137,7 @@ public:
   [[nodiscard]] std::uint64_t short_hole_bytes(std::uint64_t bytes) const noexcept {
     std::uint64_t sum = 0;
     visit_large_holes(holes_count_, [&](std::uint32_t hole) {
-      if (blocks_[hole].bytes < rounded(bytes)) sum += blocks_[hole].bytes;
+      if (blocks_[hole].bytes() < rounded(bytes)) sum += blocks_[hole].bytes();
     });
     return sum;
   }
@@ -125,10 +166,10 @@ private:
   void take_hole(std::uint32_t block) noexcept;
   void merge_next(std::uint32_t block) noexcept;
 
-  using HoleList = IndexList<Block, &Block::free>;
+  using HoleList = IndexList<PackedBlock, &PackedBlock::free>;
 
-  Table<Block> blocks_;
-  IndexList<Block, &Block::physical> by_address_;
+  Table<PackedBlock> blocks_;
+  IndexList<PackedBlock, &PackedBlock::physical> by_address_;
   std::uint64_t arena_bytes_ = 0;
   std::uint64_t free_bytes_ = 0;
   std::uint32_t holes_count_ = 0;

@@ -80,7 +80,7 @@ private:
   };
 
   [[nodiscard]] Side side(std::uint32_t block) const noexcept {
-    if (block == kNone || extents_.block(block).in_use == 0) return {block, WayOut::none};
+    if (block == kNone || !extents_.block(block).in_use) return {block, WayOut::none};
     const std::uint32_t owner = extents_.block(block).owner;
     const WayOut way_out = owner == kNone ? WayOut::none : way_out_of_(owner);
     return way_out == WayOut::none ? Side{} : Side{block, way_out};

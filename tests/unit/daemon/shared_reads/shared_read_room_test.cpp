@@ -65,7 +65,7 @@ struct Room {
   std::vector<std::byte> reads =
       std::vector<std::byte>(store::Table<SharedRead>::bytes_for(kEntries));
   std::vector<std::byte> blocks = std::vector<std::byte>(
-      store::Table<store::Block>::bytes_for(store::ExtentAllocator::blocks_for(kEntries)));
+      store::Table<store::PackedBlock>::bytes_for(store::ExtentAllocator::blocks_for(kEntries)));
   std::vector<std::byte> waiting =
       std::vector<std::byte>(store::Table<shared_reads::Waiter>::bytes_for(1));
   store::Table<shared_reads::Waiter> waiters{waiting.data(), 1};
@@ -75,7 +75,8 @@ struct Room {
       marks,
       counters,
       {store::HashIndex(index.data(), kEntries), store::Table<SharedRead>(reads.data(), kEntries),
-       store::Table<store::Block>(blocks.data(), store::ExtentAllocator::blocks_for(kEntries))},
+       store::Table<store::PackedBlock>(blocks.data(),
+                                        store::ExtentAllocator::blocks_for(kEntries))},
       kBytes};
 };
 

@@ -15,8 +15,9 @@ namespace {
 struct Extents {
   Extents(std::uint64_t arena_bytes, std::uint32_t extents)
       : memory(ExtentAllocator::blocks_for(extents) + 1),
-        allocator(Table<Block>(memory.data(), ExtentAllocator::blocks_for(extents)), arena_bytes) {}
-  std::vector<Block> memory;
+        allocator(Table<PackedBlock>(memory.data(), ExtentAllocator::blocks_for(extents)),
+                  arena_bytes) {}
+  std::vector<PackedBlock> memory;
   ExtentAllocator allocator;
 };
 
