@@ -15,6 +15,9 @@ namespace simm {
 namespace {
 
 constexpr long kPrefaultThreadsMax = 16;
+// The first use of a page costs several times what a later one does; of a smaller pool it is over
+// soon, and takes memory only as objects come.
+constexpr std::uint64_t kPrefaultBytesMin = std::uint64_t{16} << 30;
 static_assert(base::kDataAgentsMax <= ipc::kMarkedThreadsMax);
 
 store::StoreConfig store_config(const DataAgents::Setup& setup, std::uint64_t shard_bytes) {
@@ -202,12 +205,13 @@ void DataAgents::start_prefault(const Setup& setup) {
   if (pool_ == nullptr) return;
   PoolCounters counters(setup.counters);
   counters.bytes.set(pool_bytes());
-  if (!setup.config.node.prefault) return;
+  const bool is_large = pool_bytes() >= kPrefaultBytesMin;
+  if (!setup.config.node.prefault.value_or(is_large)) return;
   const long cpus = ::sysconf(_SC_NPROCESSORS_ONLN);
   const auto threads = static_cast<std::uint32_t>(std::clamp(cpus / 2, 1L, kPrefaultThreadsMax));
   prefaulter_ = std::make_unique<memory::Prefaulter>(
-      pool_->payload().bytes(), counters.prefaulted_bytes,
-      [&log = setup.log](const memory::PrefaultProgress& now) {
+      pool_->payload().bytes().first(pool_bytes()), setup.config.threading.data_agents,
+      counters.prefaulted_bytes, [&log = setup.log](const memory::PrefaultProgress& now) {
         if (now.failure == 0) {
           log.info("pool", "prefault",
                    {{"done", base::format_bytes(now.done_bytes)},

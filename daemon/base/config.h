@@ -89,8 +89,8 @@ struct Config {
     ByteShare pool_bytes;
     HugepageMode hugepages = HugepageMode::off;
     std::int32_t numa = -1;
-    bool prefault = false;
-    std::string pool_path;  // a directory of tmpfs or hugetlbfs; empty: the pool is nameless
+    std::optional<bool> prefault;  // nothing: by the size of the pool
+    std::string pool_path;         // a directory of tmpfs or hugetlbfs; empty: the pool is nameless
     RestartMode pool_restart = RestartMode::keep;
     std::uint64_t cache_bytes = 0;  // for copies of other daemons' objects; 0: none are kept
     std::uint32_t cache_linger_ms = 0;

@@ -121,11 +121,12 @@ constexpr KeySpec kKeys[] = {
      "Huge pages for the pool: never, when there are enough, or fail without them.",
      [](C& c, N, V& v) { c.node.hugepages = static_cast<HugepageMode>(v.choice); }},
     {"node.numa", KeyType::integer, "-1", -1, 1023, "",
-     "NUMA node of the pool; -1: wherever the data agents run.",
+     "NUMA node to which the pool is bound; -1: each shard prefers the node of its agent's CPU in "
+     "threading.cpus.",
      [](C& c, N, V& v) { c.node.numa = static_cast<std::int32_t>(v.number); }},
-    {"node.prefault", KeyType::boolean, "false", 0, 0, "",
+    {"node.prefault", KeyType::boolean, "null", 0, 0, "",
      "Make the whole pool present in the background from the start on, instead of page by page "
-     "when it is first used.",
+     "when it is first used. By default: a pool of 16 GiB or more.",
      [](C& c, N, V& v) { c.node.prefault = v.flag; }},
     {"node.pool_path", KeyType::text, "\"\"", 0, 4000, "",
      "Directory of tmpfs or hugetlbfs for the pool, as /dev/shm/simm, made if it is not there: the "

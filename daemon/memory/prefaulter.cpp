@@ -17,8 +17,11 @@ constexpr int kMadvPopulateWrite = 23;
 
 }  // namespace
 
-Prefaulter::Prefaulter(std::span<std::byte> memory, base::Counter done, OnProgress on_progress)
-    : memory_(memory), done_(done), on_progress_(std::move(on_progress)) {}
+Prefaulter::Prefaulter(std::span<std::byte> memory, std::uint32_t shards, base::Counter done,
+                       OnProgress on_progress)
+    : memory_(memory), shards_(shards), done_(done), on_progress_(std::move(on_progress)) {
+  SIMM_CHECK(shards > 0 && memory.size() % shards == 0);
+}
 
 Prefaulter::~Prefaulter() {
   request_stop();
@@ -45,11 +48,14 @@ void Prefaulter::wait() noexcept {
 
 void Prefaulter::work() noexcept {
   while (!stopping_.load(std::memory_order_relaxed)) {
-    const std::uint64_t at = next_.fetch_add(kPieceBytes, std::memory_order_relaxed);
-    if (at >= memory_.size()) return;
-    const std::size_t length = std::min<std::uint64_t>(kPieceBytes, memory_.size() - at);
-    // SAFETY: at + length <= size().
-    const bool done = ::madvise(memory_.data() + at, length, kMadvPopulateWrite) == 0;
+    const std::uint64_t piece = next_.fetch_add(1, std::memory_order_relaxed);
+    const std::uint64_t shard_bytes = memory_.size() / shards_;
+    const std::uint64_t at = piece / shards_ * kPieceBytes;
+    if (at >= shard_bytes) return;
+    const std::size_t length = std::min<std::uint64_t>(kPieceBytes, shard_bytes - at);
+    // SAFETY: at + length <= shard_bytes, and there are shards_ of them.
+    std::byte* const begin = memory_.data() + piece % shards_ * shard_bytes + at;
+    const bool done = ::madvise(begin, length, kMadvPopulateWrite) == 0;
     const int failure = done ? 0 : errno;
     report(done ? length : 0, failure);
     if (!done) return request_stop();

@@ -1,7 +1,8 @@
 // Prefaulter: makes the pages of the pool present before somebody needs them, on threads of its
 // own, while the pool is in use already. A piece (32 MiB) is one call of the kernel, so whoever
 // touches a page meanwhile waits for that page at most, and a stop for one piece of each thread.
-// What pages hold is not changed. Owned by DataAgents.
+// Shards have their turns: each fills its own part from the beginning, so what is needed first is
+// there first. What pages hold is not changed. Owned by DataAgents.
 // Thread: made, started and stopped on the control thread; the progress is reported from its own.
 #pragma once
 
@@ -33,8 +34,10 @@ public:
   // One report for every tenth of the memory, in order, none twice; from any of the threads.
   using OnProgress = std::function<void(const PrefaultProgress&)>;
 
-  // `memory` outlives it. `done`: counts the bytes that are present.
-  Prefaulter(std::span<std::byte> memory, base::Counter done, OnProgress on_progress);
+  // `memory`: of `shards` parts of the same length, 1 at least; outlives it. `done`: counts the
+  // bytes that are present.
+  Prefaulter(std::span<std::byte> memory, std::uint32_t shards, base::Counter done,
+             OnProgress on_progress);
   // Stops and waits.
   ~Prefaulter();
   Prefaulter(const Prefaulter&) = delete;
@@ -52,9 +55,10 @@ private:
   void report(std::uint64_t piece_bytes, int failure);
 
   const std::span<std::byte> memory_;
+  const std::uint32_t shards_;
   base::Counter done_;
   const OnProgress on_progress_;
-  std::atomic<std::uint64_t> next_{0};
+  std::atomic<std::uint64_t> next_{0};  // piece
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;  // of what follows
   std::uint64_t done_bytes_ = 0;

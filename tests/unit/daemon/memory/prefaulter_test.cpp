@@ -45,7 +45,7 @@ TEST_CASE("prefaulted pages are there, hold what they held, and every tenth is r
   memory[5] = std::byte{42};
   base::CounterSet counters;
   std::vector<PrefaultProgress> reports;  // under the prefaulter's own lock
-  Prefaulter prefaulter(memory, counters.counter("done"),
+  Prefaulter prefaulter(memory, 1, counters.counter("done"),
                         [&reports](const PrefaultProgress& now) { reports.push_back(now); });
   REQUIRE(prefaulter.start(2));
   prefaulter.wait();
@@ -63,12 +63,30 @@ TEST_CASE("prefaulted pages are there, hold what they held, and every tenth is r
   CHECK(reports.back().failure == 0);
 }
 
+TEST_CASE("shards have their turns: the beginnings of all are there before the end of one") {
+  constexpr std::size_t kShardPieces = 6;
+  const prefault::SharedMemory shared(Prefaulter::kPieceBytes * kShardPieces * 2);
+  Prefaulter* stopped = nullptr;
+  Prefaulter prefaulter(shared.bytes, 2, base::Counter(),
+                        [&](const PrefaultProgress&) { stopped->request_stop(); });
+  stopped = &prefaulter;
+  REQUIRE(prefaulter.start(1));
+  prefaulter.wait();
+  // It is stopped after two pieces, as above.
+  constexpr std::size_t kShardBytes = Prefaulter::kPieceBytes * kShardPieces;
+  const auto of_shard = [&](std::size_t shard) {
+    return prefault::resident_bytes(shared.bytes.subspan(shard * kShardBytes, kShardBytes));
+  };
+  CHECK(of_shard(0) == Prefaulter::kPieceBytes);
+  CHECK(of_shard(1) == Prefaulter::kPieceBytes);
+}
+
 TEST_CASE("a prefaulter that is stopped leaves the rest undone") {
   const prefault::SharedMemory shared(Prefaulter::kPieceBytes * 12);
   const std::span<std::byte> memory = shared.bytes;
   Prefaulter* stopped = nullptr;
   int reports = 0;
-  Prefaulter prefaulter(memory, base::Counter(), [&](const PrefaultProgress&) {
+  Prefaulter prefaulter(memory, 1, base::Counter(), [&](const PrefaultProgress&) {
     ++reports;
     stopped->request_stop();
   });
@@ -85,7 +103,7 @@ TEST_CASE("memory that the kernel refuses ends the prefaulting with its reason")
   const prefault::SharedMemory shared(Prefaulter::kPieceBytes * 4, PROT_NONE);
   std::vector<PrefaultProgress> reports;
   {
-    Prefaulter prefaulter(shared.bytes, base::Counter(),
+    Prefaulter prefaulter(shared.bytes, 1, base::Counter(),
                           [&reports](const PrefaultProgress& now) { reports.push_back(now); });
     REQUIRE(prefaulter.start(3));
     prefaulter.wait();
