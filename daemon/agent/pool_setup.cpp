@@ -1,8 +1,11 @@
 #include "daemon/agent/pool_setup.h"
 
+#include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "daemon/agent/pool_cost.h"
+#include "daemon/agent/pool_numa.h"
 #include "daemon/base/host_memory.h"
 #include "daemon/store/store.h"
 
@@ -12,6 +15,14 @@ namespace {
 // A shard smaller than this holds no useful number of objects.
 constexpr std::uint64_t kShardBytesMin = 16ull << 20;
 constexpr std::uint64_t kPage = 4096;
+// Making pages present zeroes them, which fewer threads do no faster than one takes them unzeroed.
+constexpr std::uint32_t kTakeThreadsMin = 8;
+constexpr std::uint32_t kTakeThreadsMax = 32;
+
+std::uint32_t take_threads() noexcept {
+  const std::uint32_t cpus = std::thread::hardware_concurrency();
+  return cpus < kTakeThreadsMin ? 1 : std::min(cpus, kTakeThreadsMax);
+}
 
 store::PoolKind kind_of(const PoolSetup& setup) {
   if (!setup.config.node.pool_path.empty()) return store::PoolKind::named;
@@ -26,7 +37,7 @@ store::PoolRestart restart_of(base::RestartMode mode) {
   return store::PoolRestart::keep;
 }
 
-store::PoolConfig pool_config(const PoolSetup& setup, std::uint64_t bytes) {
+store::PoolConfig pool_config(const PoolSetup& setup, std::uint64_t bytes, const PoolNuma& numa) {
   const base::Config& config = setup.config;
   store::PoolConfig result;
   result.kind = kind_of(setup);
@@ -40,10 +51,12 @@ store::PoolConfig pool_config(const PoolSetup& setup, std::uint64_t bytes) {
   result.table_bytes = (result.table_bytes + kPage - 1) / kPage * kPage;
   result.hugepages = config.node.hugepages != base::HugepageMode::off;
   result.hugepages_only = config.node.hugepages == base::HugepageMode::require;
-  result.numa_node = config.node.numa;
+  result.numa_node = numa.bound;
+  result.shard_nodes = numa.preferred;
   result.owner = setup.owner;
   result.hash_seed = setup.hash_seed;
   result.fresh_hash_seed = setup.fresh_hash_seed;
+  result.take_threads = take_threads();
   result.on_taken = setup.on_taken;
   return result;
 }
@@ -84,10 +97,12 @@ Expected<std::unique_ptr<store::PoolMemory>> make_pool(const PoolSetup& setup,
                      " for each data agent); only a node of a cluster (cluster.manager) can do "
                      "without, with 0"};
   }
-  store::PoolConfig wanted = pool_config(setup, bytes);
   // Huge pages come out of a pool that is set aside already; others would end the daemon one day.
   const bool is_node = setup.clustered && setup.has_clients;
   const std::uint64_t cache_bytes = is_node ? config.node.cache_bytes : 0;
+  const auto numa = PoolNuma::of(config, bytes, cache_bytes, base::NumaTopology::read());
+  if (!numa) return Error{numa.status(), key + numa.error().context};
+  store::PoolConfig wanted = pool_config(setup, bytes, *numa);
   const PoolCost cost = PoolCost::of(config, bytes, cache_bytes);
   const std::uint64_t fitting = PoolCost::largest_pool(config, host.usable_bytes(), cache_bytes);
   const std::string too_many = key + host.origin() + ", and the pool needs " + cost.text() +

@@ -122,6 +122,10 @@ void log_pool(base::Log& log, base::EventLog& events, const store::PoolMemory& p
       log.info("pool", what);
     }
   }
+  if (!pool.payload().place_note().empty()) {
+    log.warning("pool", "not every shard prefers the NUMA node of its CPU",
+                {{"placed", pool.payload().parts_placed()}, {"why", pool.payload().place_note()}});
+  }
   if (!pool.why_fresh().empty()) {
     events.tell(base::EventKind::pool_not_kept, {{"why", pool.why_fresh()}});
   }

@@ -3,18 +3,22 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "ipc/peer_identity.h"
 
@@ -72,6 +76,45 @@ bool await_end(const Holder& former) {
   if (!process.valid() || !is_same()) return true;
   pollfd ended{process.get(), POLLIN, 0};
   return ::poll(&ended, 1, kEndWaitMs) > 0;
+}
+
+// How many bytes of the file have memory.
+std::uint64_t memory_of(int file) noexcept {
+  struct stat info {};
+  return ::fstat(file, &info) == 0 ? static_cast<std::uint64_t>(info.st_blocks) * 512 : 0;
+}
+
+// Makes pages present, on this thread and others. What the kernel refuses is left to the caller.
+void populate(std::span<std::byte> memory, std::uint32_t threads,
+              const std::function<void(std::uint64_t)>& on_taken) {
+  constexpr int kMadvPopulateWrite = 23;  // since Linux 5.14; older kernels refuse it
+  constexpr std::uint64_t kPieceBytes = std::uint64_t{64} << 20;
+  std::atomic<std::uint64_t> next{0};
+  std::atomic<std::uint64_t> taken{0};
+  std::atomic<bool> refused{false};
+  const auto work = [&](bool tells) {
+    while (!refused.load(std::memory_order_relaxed)) {
+      const std::uint64_t at = next.fetch_add(kPieceBytes, std::memory_order_relaxed);
+      if (at >= memory.size()) return;
+      const std::uint64_t length = std::min<std::uint64_t>(kPieceBytes, memory.size() - at);
+      // SAFETY: at + length <= size().
+      while (::madvise(memory.data() + at, length, kMadvPopulateWrite) != 0) {
+        if (errno != EINTR) return refused.store(true, std::memory_order_relaxed);
+      }
+      taken.fetch_add(length, std::memory_order_relaxed);
+      if (tells && on_taken) on_taken(taken.load(std::memory_order_relaxed));
+    }
+  };
+  std::vector<std::thread> helpers;
+  for (std::uint32_t i = 1; i < threads; ++i) {
+    try {
+      helpers.emplace_back(work, false);
+    } catch (const std::system_error&) {
+      break;  // those that there are do it
+    }
+  }
+  work(true);
+  for (std::thread& helper : helpers) helper.join();
 }
 
 }  // namespace
@@ -171,7 +214,7 @@ Expected<ipc::UniqueFd> PoolDirectory::open_file(const char* name, std::uint64_t
         "has " + std::to_string(info.st_size) + " bytes, expected " + std::to_string(bytes));
   }
   // A start that was killed leaves a file whose later pages nobody has promised.
-  if (static_cast<std::uint64_t>(info.st_blocks) * 512 < reserved) {
+  if (memory_of(file.get()) < reserved) {
     return wrong(Status::incompatible, where(name), "was never reserved to its end");
   }
   return file;
@@ -187,7 +230,14 @@ Expected<ipc::UniqueFd> PoolDirectory::create_file(const char* name, std::uint64
   return file;
 }
 
-Outcome PoolDirectory::reserve(int file, std::uint64_t bytes,
+Outcome PoolDirectory::reserve(int file, std::span<std::byte> memory, std::uint32_t threads,
+                               const std::function<void(std::uint64_t)>& on_taken) const {
+  if (threads > 1) populate(memory, threads, on_taken);
+  if (memory_of(file) >= memory.size()) return Done{};
+  return fill_up(file, memory.size(), on_taken);
+}
+
+Outcome PoolDirectory::fill_up(int file, std::uint64_t bytes,
                                const std::function<void(std::uint64_t)>& on_taken) const {
   // In steps, because a signal undoes a call that it interrupts.
   constexpr std::uint64_t kStepBytes = std::uint64_t{256} << 20;
@@ -207,10 +257,8 @@ Outcome PoolDirectory::reserve(int file, std::uint64_t bytes,
 }
 
 Error PoolDirectory::no_room(int file, std::uint64_t bytes) const {
-  struct stat info {};
   struct statfs system {};
-  std::uint64_t room = 0;
-  if (::fstat(file, &info) == 0) room = static_cast<std::uint64_t>(info.st_blocks) * 512;
+  std::uint64_t room = memory_of(file);
   // hugetlbfs gives no number of free pages, but what it could give stays in the file.
   if (!huge_ && ::fstatfs(file, &system) == 0) {
     room += system.f_bavail * static_cast<std::uint64_t>(system.f_bsize);

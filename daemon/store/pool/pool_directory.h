@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 
 #include "ipc/fd.h"
@@ -36,16 +37,21 @@ public:
                                                   std::uint64_t reserved) const;
   // A new file, zeroed, in place of what has that name; without memory, see reserve().
   [[nodiscard]] Expected<ipc::UniqueFd> create_file(const char* name, std::uint64_t bytes) const;
-  // Takes memory for the first `bytes` bytes of `file` from the file system, so that no access to
-  // them can fail for want of room, whoever fills it. no_space says how much there is. `on_taken`
-  // is told after each step how many there are; it may be empty.
-  [[nodiscard]] Outcome reserve(int file, std::uint64_t bytes,
+  // Takes memory for all of `file` from the file system, so that no access to it can fail for want
+  // of room, whoever fills it. no_space says how much there is. `memory` is the whole file, mapped;
+  // with several `threads` they make its pages present. The kernel takes memory by itself one page
+  // after the other, and leaves it to be zeroed later. `on_taken` is told after each step, on this
+  // thread, how many bytes there are; it may be empty.
+  [[nodiscard]] Outcome reserve(int file, std::span<std::byte> memory, std::uint32_t threads,
                                 const std::function<void(std::uint64_t)>& on_taken) const;
   void remove_file(const char* name) const noexcept;
 
 private:
   PoolDirectory() = default;
   [[nodiscard]] Outcome take_lock();
+  // What has no memory yet, in order; what has some is kept.
+  [[nodiscard]] Outcome fill_up(int file, std::uint64_t bytes,
+                                const std::function<void(std::uint64_t)>& on_taken) const;
   [[nodiscard]] Error no_room(int file, std::uint64_t bytes) const;
   [[nodiscard]] std::string where(const char* name) const { return path_ + "/" + name; }
 

@@ -120,6 +120,14 @@ ArenaConfig PoolMemory::arena_config(std::uint64_t bytes, bool hugepages) const 
   return config;
 }
 
+// Tables are first touched by their own agents, which is where they should be.
+ArenaConfig PoolMemory::payload_config(std::uint64_t bytes, bool hugepages) const {
+  ArenaConfig config = arena_config(bytes, hugepages);
+  config.part_nodes = config_.shard_nodes;
+  config.part_bytes = config_.payload_bytes;
+  return config;
+}
+
 PoolShape PoolMemory::shape() const {
   PoolShape wanted;
   wanted.payload_bytes = config_.payload_bytes;
@@ -152,7 +160,7 @@ ShardMemory PoolMemory::shard(std::uint32_t index, base::TimeNs now_ns) const no
 // ---- the kinds ----
 
 Outcome PoolMemory::make_private() {
-  auto payload = Arena::create(arena_config(payload_file_bytes(), config_.hugepages));
+  auto payload = Arena::create(payload_config(payload_file_bytes(), config_.hugepages));
   if (!payload) return std::move(payload).error();
   payload_ = std::make_unique<Arena>(std::move(*payload));
   static_cast<void>(payload_->take_writer());  // nobody else is to write, not even we by that way
@@ -213,7 +221,7 @@ Outcome PoolMemory::use(ipc::UniqueFd payload, ipc::UniqueFd table, bool hugepag
   struct stat info {};
   if (::fstat(payload.get(), &info) != 0) return system_error("stat of the payloads", errno);
   auto first = Arena::map(std::move(payload),
-                          arena_config(static_cast<std::uint64_t>(info.st_size), hugepages));
+                          payload_config(static_cast<std::uint64_t>(info.st_size), hugepages));
   if (!first) return std::move(first).error();
   ArenaConfig sparse = arena_config(table_file_bytes(), hugepages && directory_ != nullptr);
   sparse.sparse = true;
@@ -283,7 +291,7 @@ Outcome PoolMemory::refuse(const Error& why) {
 }
 
 Outcome PoolMemory::create_handed() {
-  auto payload = Arena::create(arena_config(payload_file_bytes(), config_.hugepages));
+  auto payload = Arena::create(payload_config(payload_file_bytes(), config_.hugepages));
   if (!payload) return std::move(payload).error();
   ArenaConfig sparse = arena_config(table_file_bytes(), false);
   sparse.sparse = true;
@@ -330,13 +338,15 @@ Outcome PoolMemory::make_named(ipc::UniqueFd begun) {
   if (!payload) return std::move(payload).error();
   // Mapped, and so bound to its NUMA node, before there is a page of it.
   const int payload_file = payload->get();
-  ArenaConfig sparse = arena_config(payload_file_bytes(), hugepages);
+  ArenaConfig sparse = payload_config(payload_file_bytes(), hugepages);
   sparse.sparse = true;
   auto first = Arena::map(std::move(*payload), sparse);
   if (!first) return std::move(first).error();
-  const Outcome taken = directory_->reserve(payload_file, payload_file_bytes(), config_.on_taken);
+  const Outcome taken =
+      directory_->reserve(payload_file, first->bytes(), config_.take_threads, config_.on_taken);
   if (!taken) return taken;
-  sparse.bytes = table_file_bytes();
+  sparse = arena_config(table_file_bytes(), hugepages);
+  sparse.sparse = true;
   auto second = Arena::map(std::move(*table), sparse);
   if (!second) return std::move(second).error();
   return hold(std::move(*first), std::move(*second));

@@ -40,14 +40,16 @@ struct PoolConfig {
   PoolRestart restart = PoolRestart::keep;
   std::string path;  // named: the directory
   std::uint32_t shards = 1;
-  std::uint64_t payload_bytes = 0;  // of a shard: whole pages
-  std::uint64_t table_bytes = 0;    // of a shard: whole pages; unused by the private kind
-  bool hugepages = false;           // ask for them; a directory decides by itself
-  bool hugepages_only = false;      // kept contents in normal pages are refused
-  int numa_node = -1;
+  std::uint64_t payload_bytes = 0;    // of a shard: whole pages
+  std::uint64_t table_bytes = 0;      // of a shard: whole pages; unused by the private kind
+  bool hugepages = false;             // ask for them; a directory decides by itself
+  bool hugepages_only = false;        // kept contents in normal pages are refused
+  int numa_node = -1;                 // of all memory; -1: any
+  std::vector<int> shard_nodes;       // see ArenaConfig::part_nodes
   std::string owner;                  // see PoolShape
   std::uint64_t hash_seed = 0;        // 0: whatever the contents have
   std::uint64_t fresh_hash_seed = 0;  // for new memory
+  std::uint32_t take_threads = 1;     // a named pool takes its memory on so many
   // A named pool takes its memory: so many bytes are there. May be empty.
   std::function<void(std::uint64_t taken_bytes)> on_taken;
 };
@@ -130,6 +132,7 @@ private:
   [[nodiscard]] Outcome refuse(const Error& why);
   [[nodiscard]] PoolShape shape() const;
   [[nodiscard]] ArenaConfig arena_config(std::uint64_t bytes, bool hugepages) const;
+  [[nodiscard]] ArenaConfig payload_config(std::uint64_t bytes, bool hugepages) const;
   [[nodiscard]] std::uint64_t payload_file_bytes() const noexcept;
   [[nodiscard]] std::uint64_t table_file_bytes() const noexcept;
   void begin_fresh() noexcept;

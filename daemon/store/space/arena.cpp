@@ -34,10 +34,7 @@ Expected<Arena> Arena::create(const ArenaConfig& config) {
     opened = arena.open(config.bytes, false);
   }
   if (!opened) return std::move(opened).error();
-  if (config.numa_node >= 0) {
-    const Outcome bound = arena.bind(config.numa_node);
-    if (!bound) return bound.error();
-  }
+  if (Outcome placed = arena.place(config); !placed) return std::move(placed).error();
   return arena;
 }
 
@@ -48,10 +45,7 @@ Expected<Arena> Arena::map(ipc::UniqueFd file, const ArenaConfig& config) {
   if (Outcome mapped = arena.map_file(std::move(file), config.sparse); !mapped) {
     return std::move(mapped).error();
   }
-  if (config.numa_node >= 0) {
-    const Outcome bound = arena.bind(config.numa_node);
-    if (!bound) return bound.error();
-  }
+  if (Outcome placed = arena.place(config); !placed) return std::move(placed).error();
   return arena;
 }
 
@@ -93,6 +87,41 @@ Outcome Arena::keep_read_only() {
   return Done{};
 }
 
+Outcome Arena::place(const ArenaConfig& config) {
+  if (config.numa_node >= 0) return bind(config.numa_node);
+  if (!config.part_nodes.empty()) prefer(config.part_nodes, config.part_bytes);
+  return Done{};
+}
+
+// A wish: memory of another node serves as well, only slower.
+void Arena::prefer(const std::vector<int>& nodes, std::uint64_t part_bytes) {
+  if (numa_available() < 0) {
+    place_note_ = "this kernel has no NUMA policy";
+    return;
+  }
+  std::uint64_t at = 0;
+  for (const int node : nodes) {
+    const std::uint64_t begin = std::exchange(at, at + part_bytes);
+    if (node < 0) continue;
+    if (node > numa_max_node()) {
+      place_note_ = "there is no NUMA node " + std::to_string(node);
+      continue;
+    }
+    bitmask* const mask = numa_allocate_nodemask();
+    numa_bitmask_setbit(mask, static_cast<unsigned>(node));
+    // SAFETY: the parts are in the arena, as its maker has laid them out.
+    const long placed =
+        ::mbind(data_ + begin, part_bytes, MPOL_PREFERRED, mask->maskp, mask->size + 1, 0);
+    const int why = errno;
+    numa_free_nodemask(mask);
+    if (placed == 0) {
+      ++parts_placed_;
+    } else {
+      place_note_ = system_error("mbind of a shard", why).context;
+    }
+  }
+}
+
 Outcome Arena::bind(int numa_node) {
   if (numa_available() < 0) {
     note_ += note_.empty() ? "" : "; ";
@@ -125,7 +154,9 @@ Arena::Arena(Arena&& other) noexcept
       data_(std::exchange(other.data_, nullptr)),
       size_(other.size_),
       hugepages_(other.hugepages_),
-      note_(std::move(other.note_)) {}
+      note_(std::move(other.note_)),
+      parts_placed_(other.parts_placed_),
+      place_note_(std::move(other.place_note_)) {}
 
 Arena::~Arena() {
   close();

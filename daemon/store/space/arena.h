@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ipc/fd.h"
 #include "simm/expected.h"
@@ -24,7 +25,11 @@ struct ArenaConfig {
   std::uint64_t bytes = 0;  // rounded up to whole pages
   bool hugepages = false;   // from the hugetlb pool; without enough of them: normal pages
   int numa_node = -1;       // bind to this node; -1: where they are first touched
-  bool sparse = false;      // huge pages are not set aside: most of it may never be touched
+  // Nodes that parts of `part_bytes` prefer, from the beginning on; -1: none. What a full node can
+  // not take comes from others. Unused with a numa_node.
+  std::vector<int> part_nodes;
+  std::uint64_t part_bytes = 0;  // whole pages
+  bool sparse = false;           // huge pages are not set aside: most of it may never be touched
 };
 
 class Arena {
@@ -47,6 +52,9 @@ public:
   [[nodiscard]] bool uses_hugepages() const noexcept { return hugepages_; }
   // What could not be done as asked, for the log; empty when everything could.
   [[nodiscard]] const std::string& note() const noexcept { return note_; }
+  // How many parts prefer the node that they should, and why others do not.
+  [[nodiscard]] std::size_t parts_placed() const noexcept { return parts_placed_; }
+  [[nodiscard]] const std::string& place_note() const noexcept { return place_note_; }
 
 private:
   Arena() = default;
@@ -54,7 +62,9 @@ private:
   [[nodiscard]] Outcome map_file(ipc::UniqueFd file, bool sparse);
   [[nodiscard]] Outcome keep_read_only();
   void close() noexcept;
+  [[nodiscard]] Outcome place(const ArenaConfig& config);
   [[nodiscard]] Outcome bind(int numa_node);
+  void prefer(const std::vector<int>& nodes, std::uint64_t part_bytes);
 
   ipc::UniqueFd fd_;
   ipc::UniqueFd writer_;
@@ -62,6 +72,8 @@ private:
   std::size_t size_ = 0;
   bool hugepages_ = false;
   std::string note_;
+  std::size_t parts_placed_ = 0;
+  std::string place_note_;
 };
 
 }  // namespace simm::store

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <numaif.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -98,6 +99,33 @@ TEST_CASE("more huge pages than any machine has fall back to normal ones") {
   CHECK_FALSE(made->uses_hugepages());
   CHECK(made->note().find("huge pages") != std::string::npos);
   CHECK(made->bytes().size() == config.bytes);
+}
+
+TEST_CASE("each part of an arena prefers its node, or says why it does not") {
+  constexpr std::uint64_t kPartBytes = 2 << 20;
+  ArenaConfig config;
+  config.bytes = 3 * kPartBytes;
+  config.part_bytes = kPartBytes;
+  config.part_nodes = {0, -1, 9999};
+  const auto made = Arena::create(config);
+  REQUIRE(made.has_value());
+  CHECK_FALSE(made->place_note().empty());
+  if (made->place_note().find("no NUMA policy") != std::string::npos) {
+    CHECK(made->parts_placed() == 0);
+    return;
+  }
+  CHECK(made->place_note() == "there is no NUMA node 9999");
+  CHECK(made->parts_placed() == 1);
+  // Of any byte of the part, and of none beside it.
+  const auto policy_at = [&](std::uint64_t offset) {
+    int policy = -1;
+    REQUIRE(::get_mempolicy(&policy, nullptr, 0, made->bytes().data() + offset, MPOL_F_ADDR) == 0);
+    return policy;
+  };
+  CHECK(policy_at(0) == MPOL_PREFERRED);
+  CHECK(policy_at(kPartBytes - 1) == MPOL_PREFERRED);
+  CHECK(policy_at(kPartBytes) == MPOL_DEFAULT);
+  CHECK(policy_at(2 * kPartBytes) == MPOL_DEFAULT);
 }
 
 TEST_CASE("sizes and nodes that can not be are refused in words") {

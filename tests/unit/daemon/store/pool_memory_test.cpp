@@ -303,6 +303,29 @@ TEST_CASE("whoever starts a named pool is told how much of its memory is there")
   CHECK(taken == std::vector<std::uint64_t>{256 << 20, 300 << 20});
 }
 
+TEST_CASE("a named pool takes its memory on several threads, and its start goes on being told") {
+  const pool::Scratch scratch;
+  PoolConfig config = pool::config_of(PoolKind::named, scratch.pool());
+  config.payload_bytes = 300 << 20;
+  config.take_threads = 4;
+  std::vector<std::uint64_t> taken;
+  const std::thread::id here = std::this_thread::get_id();
+  config.on_taken = [&](std::uint64_t bytes) {
+    CHECK(std::this_thread::get_id() == here);
+    taken.push_back(bytes);
+  };
+  const auto made = pool::make(config);
+  CHECK(std::is_sorted(taken.begin(), taken.end()));
+  struct stat info {};
+  REQUIRE(::stat((scratch.pool() + "/payload").c_str(), &info) == 0);
+  CHECK(info.st_blocks * 512 == info.st_size);
+  // Present, not only promised: nobody waits for a page at its first use.
+  const auto payload = made->payload().bytes();
+  std::vector<unsigned char> resident(payload.size() / 4096);
+  REQUIRE(::mincore(payload.data(), payload.size(), resident.data()) == 0);
+  CHECK(std::all_of(resident.begin(), resident.end(), [](unsigned char one) { return one & 1; }));
+}
+
 TEST_CASE("a start that was killed while it took memory goes on where it stopped") {
   const pool::Scratch scratch;
   const PoolConfig config = pool::config_of(PoolKind::named, scratch.pool());
