@@ -72,15 +72,6 @@ void Engine::release(Operation& operation) noexcept {
   operations_.release(operation);
 }
 
-base::TimeNs Engine::cancel_time(base::TimeNs now_ns, base::TimeNs deadline_ns) const noexcept {
-  if (deadline_ns <= now_ns) return deadline_ns;
-  const base::TimeNs given_ns = deadline_ns - now_ns;
-  const base::TimeNs share_ns = given_ns / 100 * config_.fence_budget_percent;
-  const base::TimeNs budget_ns =
-      std::clamp(share_ns, config_.fence_budget_min_ns, config_.fence_budget_max_ns);
-  return deadline_ns - std::min(budget_ns, given_ns / 2);
-}
-
 void Engine::submit(Operation& operation) noexcept {
   SIMM_CHECK(operation.page_count <= operation.pages.size() && operation.owner != nullptr);
   const base::TimeNs now_ns = clock_.now_ns();
@@ -103,10 +94,6 @@ void Engine::submit(Operation& operation) noexcept {
   counters_.pages.add(operation.page_count);
   if (operation.page_count == 0) return finish(progress);
 
-  const auto scope = hasher_.scope(operation.header.tenant, operation.header.name_space);
-  for (std::uint32_t i = 0; i < operation.page_count; ++i) {
-    PageHasher::hash(scope, operation.pages[i]);
-  }
   timers_.arm(progress, next_look_ns(progress, now_ns));
   SubRequest* entry = nullptr;
   if (operation.is_fetch) {
@@ -121,18 +108,8 @@ void Engine::submit(Operation& operation) noexcept {
   start(progress, *entry);
 }
 
-// A batch is shared as a whole: one page that is not makes all of it a batch like any other.
-bool Engine::is_shared(const Operation& operation) const noexcept {
-  const transport::RequestHeader& header = operation.header;
-  if (header.opcode != ipc::Opcode::get || header.ranged || operation.is_fetch) return false;
-  const auto pages = std::span(operation.pages).first(operation.page_count);
-  return std::all_of(pages.begin(), pages.end(), [&header](const PageRequest& page) {
-    return page.object_offset == 0 &&
-           (header.shared_read || is_shared_key({page.key, page.key_bytes}));
-  });
-}
-
 int Engine::do_work() noexcept {
+  has_hashed_rest_ = false;
   int work = requesters_.do_work();
   work += timers_.advance(clock_.now_ns(), [this](base::Timer& timer) {
     // SAFETY: only objects of type Progress are ever armed on this wheel.
@@ -158,8 +135,35 @@ Engine::Progress& Engine::progress_of(const SubRequest& request) noexcept {
 
 void Engine::start(Progress& progress, SubRequest& entry) noexcept {
   open_request(progress, entry, 0, progress.operation->page_count);
-  entry.to_shared_reads = shared_read_routes_.enabled() && is_shared(*progress.operation);
+  entry.to_shared_reads = shared_read_routes_.enabled() && is_shared_get(*progress.operation);
+  hash_some(entry);
   dispatch(entry);
+}
+
+// Hashes the keys of a request that has no hashes yet, as many as one piece of work may. The other
+// pages become a request that waits, unless there is no entry for them.
+void Engine::hash_some(SubRequest& request) noexcept {
+  Progress& progress = progress_of(request);
+  Operation& operation = *progress.operation;
+  const auto scope = hasher_.scope(operation.header.tenant, operation.header.name_space);
+  auto pages = std::span(operation.pages).subspan(request.first, request.end - request.first);
+  pages = PageHasher::hash_first(scope, pages, config_.key_bytes_hashed_max);
+  request.stage = Stage::unrouted;
+  if (pages.empty()) return;
+  SubRequest* const rest = acquire_more();
+  if (rest == nullptr) return PageHasher::hash_all(scope, pages);
+  const std::uint32_t end =
+      std::exchange(request.end, request.end - static_cast<std::uint32_t>(pages.size()));
+  open_request(progress, *rest, request.end, end);
+  rest->stage = Stage::unhashed;
+  rest->to_shared_reads = request.to_shared_reads;
+  wait(*rest);
+}
+
+// An entry for a part of an operation that has one already.
+SubRequest* Engine::acquire_more() noexcept {
+  const std::uint32_t firsts = std::min(config_.operations, config_.requests / 2);
+  return requests_.acquire(std::max(config_.fetches, firsts));
 }
 
 void Engine::open_request(Progress& progress, SubRequest& request, std::uint32_t first,
@@ -204,8 +208,7 @@ SubRequest* Engine::split_first_run(SubRequest& request) noexcept {
   request.lookup_key_bytes = is_lookup ? run.key_bytes : 0;
   const std::uint32_t rest = request.first + request.count;
   if (rest == request.end) return nullptr;
-  const std::uint32_t firsts = std::min(config_.operations, config_.requests / 2);
-  SubRequest* others = requests_.acquire(std::max(config_.fetches, firsts));
+  SubRequest* const others = acquire_more();
   if (others == nullptr) return nullptr;
   open_request(progress, *others, rest, request.end);
   others->stage = Stage::sorted;
@@ -313,6 +316,10 @@ int Engine::start_waiting() noexcept {
 int Engine::post_pending() noexcept {
   int posted = 0;
   pending_.take_turns(config_.posts_per_turn, [this, &posted](SubRequest& request) {
+    if (request.stage == Stage::unhashed) {
+      if (std::exchange(has_hashed_rest_, true)) return wait(request);
+      hash_some(request);
+    }
     dispatch(request);
     if (request.stage == Stage::posted) ++posted;
   });

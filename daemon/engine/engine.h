@@ -125,7 +125,6 @@ private:
   using Stage = SubRequest::Stage;
 
   Progress& progress_of(const SubRequest& request) noexcept;
-  bool is_shared(const Operation& operation) const noexcept;
   const Placement& routes_of(const SubRequest& request) const noexcept {
     if (request.to_shared_reads) return shared_read_routes_;
     return *placement_;
@@ -136,6 +135,8 @@ private:
   void start(Progress& progress, SubRequest& entry) noexcept;
   void open_request(Progress& progress, SubRequest& request, std::uint32_t first,
                     std::uint32_t end) noexcept;
+  void hash_some(SubRequest& request) noexcept;
+  SubRequest* acquire_more() noexcept;
   void dispatch(SubRequest& request) noexcept;
   SubRequest* split_first_run(SubRequest& request) noexcept;
   void post(SubRequest& request) noexcept;
@@ -195,6 +196,7 @@ private:
   PendingRequests pending_;                             // not posted yet, or not again
   base::IntrusiveList<SubRequest, PendingTag> paused_;  // wait for a map, the oldest map first
   base::IntrusiveList<Progress, WaitingTag> finished_;
+  bool has_hashed_rest_ = false;  // in this turn, of a batch of which some was hashed before
   std::uint32_t in_flight_ = 0;
   std::uint32_t fetches_lent_ = 0;
   std::uint32_t batches_until_timed_;

@@ -20,6 +20,9 @@ struct EngineConfig {
   std::uint32_t pages_per_request_max = ipc::kPagesPerSubmissionMax;
   // And of its keys: long ones make several messages, so that requests of others come between.
   std::uint32_t key_bytes_per_request_max = 128 * 1024;
+  // Of the keys of a batch, so many bytes are hashed at once. The rest waits for turns of its own,
+  // and in a turn one such rest is hashed, so that nobody waits for a megabyte of somebody's names.
+  std::uint32_t key_bytes_hashed_max = 128 * 1024;
   // Of the look-ups that a tenant has out on one route: what is on its way passes nobody. One
   // message is always allowed.
   std::uint32_t lookup_key_bytes_max = 256 * 1024;

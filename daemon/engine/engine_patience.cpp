@@ -14,6 +14,15 @@ constexpr base::TimeNs kLookMinNs = base::kNsPerMs;
 
 }  // namespace
 
+base::TimeNs Engine::cancel_time(base::TimeNs now_ns, base::TimeNs deadline_ns) const noexcept {
+  if (deadline_ns <= now_ns) return deadline_ns;
+  const base::TimeNs given_ns = deadline_ns - now_ns;
+  const base::TimeNs share_ns = given_ns / 100 * config_.fence_budget_percent;
+  const base::TimeNs budget_ns =
+      std::clamp(share_ns, config_.fence_budget_min_ns, config_.fence_budget_max_ns);
+  return deadline_ns - std::min(budget_ns, given_ns / 2);
+}
+
 void Engine::begin_patience(Progress& progress) noexcept {
   const transport::RequestHeader& header = progress.operation->header;
   const base::TimeNs now_ns = progress.submitted_ns;
@@ -40,7 +49,8 @@ std::uint64_t Engine::moved_of(Progress& progress) noexcept {
   std::uint64_t moved = progress.answered;
   for (SubRequest* request = progress.open.front(); request != nullptr;
        request = progress.open.next(*request)) {
-    if (request->stage == Stage::unrouted || request->waits_for_map) continue;
+    const bool has_route = request->stage == Stage::sorted || request->stage == Stage::posted;
+    if (!has_route || request->waits_for_map) continue;
     const transport::Requester* requester = requesters_.find(request->route.peer);
     if (requester != nullptr) moved += requester->moved(request->route);
   }

@@ -33,4 +33,21 @@ void PageHasher::hash(Scope scope, transport::PageRequest& page) noexcept {
   page.group = group_hash(scope, key);
 }
 
+void PageHasher::hash_all(Scope scope, std::span<transport::PageRequest> pages) noexcept {
+  for (transport::PageRequest& page : pages) hash(scope, page);
+}
+
+std::span<transport::PageRequest> PageHasher::hash_first(Scope scope,
+                                                         std::span<transport::PageRequest> pages,
+                                                         std::uint64_t key_bytes_max) noexcept {
+  std::size_t at = 0;
+  std::uint64_t key_bytes = 0;
+  for (; at < pages.size(); ++at) {
+    key_bytes += pages[at].key_bytes;
+    if (key_bytes > key_bytes_max && at > 0) break;
+    hash(scope, pages[at]);
+  }
+  return pages.subspan(at);
+}
+
 }  // namespace simm::engine

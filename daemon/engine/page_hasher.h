@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "daemon/base/ids.h"
@@ -30,6 +31,11 @@ public:
 
   // Fills hash and group from the page's key.
   static void hash(Scope scope, transport::PageRequest& page) noexcept;
+  static void hash_all(Scope scope, std::span<transport::PageRequest> pages) noexcept;
+  // Of the first pages, whose keys have at most so many bytes, or of the first one. The others.
+  static std::span<transport::PageRequest> hash_first(Scope scope,
+                                                      std::span<transport::PageRequest> pages,
+                                                      std::uint64_t key_bytes_max) noexcept;
 
 private:
   std::uint64_t cluster_seed_;

@@ -20,6 +20,7 @@ struct PendingTag {};
 // entry left to send it in parallel).
 struct SubRequest : base::ListLink<OpenTag>, base::ListLink<PendingTag> {
   enum class Stage : std::uint8_t {
+    unhashed,  // its names have no hashes yet
     unrouted,  // owners are not known yet, or no longer
     sorted,    // pages lie in the order of their owners under `epoch`
     posted,    // with the transport

@@ -6,9 +6,14 @@
 
 #include <string_view>
 
+#include "daemon/engine/operation.h"
+
 namespace simm::engine {
 
 // Ends with at least 32 hex digits and "__k".
 bool is_shared_key(std::string_view key) noexcept;
+
+// A get is shared as a whole: one page that is not makes all of it a batch like any other.
+bool is_shared_get(const Operation& operation) noexcept;
 
 }  // namespace simm::engine

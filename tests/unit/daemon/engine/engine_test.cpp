@@ -93,6 +93,49 @@ TEST_CASE("long keys make several messages, and each page its own answer") {
   for (std::size_t i = 0; i < 20; ++i) CHECK(world.outcomes[0].pages[i].bytes == i + 1);
 }
 
+TEST_CASE("of long keys few are hashed in one turn, and those of other batches come between") {
+  engine::EngineConfig config;
+  config.key_bytes_hashed_max = 1000;
+  World world(config);
+  for (std::size_t batch = 0; batch < 2; ++batch) {
+    world.engine->submit(world.make(Opcode::get, 20, base::kNsPerSecond, std::string(190, 'k')));
+    CHECK(world.requester.posts.size() == batch + 1);
+  }
+  Operation& other = world.make(Opcode::get, 3, base::kNsPerSecond, std::string(190, 'k'));
+  other.header.tenant = {2};
+  world.engine->submit(other);
+  REQUIRE(world.requester.posts.size() == 3);
+  CHECK(world.requester.posts[2].request.pages.size() == 3);
+  for (std::size_t turn = 1; turn <= 6; ++turn) {
+    world.engine->do_work();
+    REQUIRE(world.requester.posts.size() == 3 + turn);
+    CHECK(world.requester.posts.back().request.pages.size() == 5);
+  }
+  for (std::size_t post = 0; post < 9; ++post) {
+    world.requester.reply_all_pages(post, Status::ok, 7);
+  }
+  world.engine->do_work();
+  REQUIRE(world.outcomes.size() == 3);
+  for (const auto& outcome : world.outcomes) {
+    for (const auto& page : outcome.pages) CHECK(page.bytes == 7);
+  }
+}
+
+TEST_CASE("pages whose keys were never hashed are answered at the deadline") {
+  engine::EngineConfig config;
+  config.key_bytes_hashed_max = 1000;
+  World world(config);
+  world.engine->submit(world.make(Opcode::get, 20, base::kNsPerSecond, std::string(190, 'k')));
+  world.requester.reply_all_pages(0, Status::ok, 7);
+  world.clock.advance_ns(base::kNsPerSecond);
+  world.engine->do_work();
+  world.engine->do_work();
+  REQUIRE(world.outcomes.size() == 1);
+  std::size_t late = 0;
+  for (const auto& page : world.outcomes[0].pages) late += page.status == Status::timeout ? 1u : 0u;
+  CHECK(late == 15);
+}
+
 TEST_CASE("look-ups of one tenant have few bytes of keys out, those of another one do not wait") {
   engine::EngineConfig config;
   config.key_bytes_per_request_max = 1000;
