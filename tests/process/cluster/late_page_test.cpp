@@ -2,7 +2,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -54,6 +56,21 @@ struct Reader {
   Status status = Status::io_error;
 };
 
+// What late_pages.c prints, a line for each try.
+std::vector<std::string> tries_of_the_c_program(const DaemonProcess& node) {
+  const std::string command = "SIMM_SOCKET=" + node.socket() + " " LATE_PAGES " " +
+                              std::to_string(kTries) + " " + std::to_string(kPages);
+  std::vector<std::string> lines;
+  FILE* const output = ::popen(command.c_str(), "r");
+  REQUIRE(output != nullptr);
+  std::array<char, 4 * kPages> line;
+  while (std::fgets(line.data(), static_cast<int>(line.size()), output) != nullptr) {
+    lines.emplace_back(line.data());
+  }
+  CHECK(::pclose(output) == 0);
+  return lines;
+}
+
 TEST_CASE("one of four storage daemons is stopped: the pages of the others are hits") {
   ClusterProcesses cluster;
   std::vector<std::unique_ptr<DaemonProcess>> storages;
@@ -99,7 +116,17 @@ TEST_CASE("one of four storage daemons is stopped: the pages of the others are h
       one.status = one.client.get(one.items, one.results, bounded);
     });
   }
+  const std::vector<std::string> lines = tries_of_the_c_program(*node);
   for (std::thread& caller : callers) caller.join();
+  const auto pages_of_d = static_cast<std::ptrdiff_t>(on_d);
+  const std::ptrdiff_t pages_of_others = static_cast<std::ptrdiff_t>(kPages) - pages_of_d;
+  CHECK(lines.size() == kTries);
+  for (const std::string& line : lines) {
+    CAPTURE(line);
+    CHECK(line.rfind("0 ", 0) == 0);
+    CHECK(std::count(line.begin(), line.end(), '-') == pages_of_d);
+    CHECK(std::count(line.begin(), line.end(), '+') == pages_of_others);
+  }
   for (const auto& reader : tries) {
     CHECK(reader->status == Status::ok);
     std::uint64_t late = 0;
