@@ -78,8 +78,8 @@ Expected<ClusterSettings> ClusterSettings::make(const base::Config& config,
   settings.self.process = static_cast<std::uint32_t>(random.next() >> (64 - cluster::kProcessBits));
   settings.self.role = role;
   settings.self.shards = shards;
-  settings.self.features =
-      cluster::kFeatureFrameTags | cluster::kFeatureRailPlaces | cluster::kFeaturePathProof;
+  settings.self.features = cluster::kFeatureFrameTags | cluster::kFeatureRailPlaces |
+                           cluster::kFeaturePathProof | cluster::kFeatureLongPings;
   settings.self.hash_seed_fingerprint = settings.secret.fingerprint_of(settings.hash_seed);
   return settings;
 }

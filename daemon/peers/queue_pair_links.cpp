@@ -209,7 +209,7 @@ void QueuePairLinks::on_dialled(ClusterDialer& dialer, ipc::UniqueFd socket,
   ClusterChannelEvents& events = *this;
   link.channel = std::make_unique<ClusterChannel>(access_, std::move(socket), result, events);
   link.keys = link_keys(result, access_.secret);
-  link.says_place = (result.features & cluster::kFeatureRailPlaces) != 0;
+  link.features = result.features;
   link.state = State::offering;
   make(id, {}, &QueuePairLinks::on_made);
 }
@@ -277,12 +277,11 @@ void QueuePairLinks::on_made(std::uint64_t id, Link& link, Made made) {
   link.made = std::move(*made);
   QueuePairOffer said{link.made->queue_pair->address(), {}};
   // Rails that look alike may be networks of their own: another one is tried after a silence.
-  if (link.says_place) {
-    said.place = static_cast<std::uint8_t>((place_of(link.rail) + link.trials.places_passed()) %
-                                           kRailPlaces);
+  if ((link.features & cluster::kFeatureRailPlaces) != 0) {
+    const auto place = place_of(link.rail) + link.trials.places_passed();
+    said.place = static_cast<std::uint8_t>(place % kRailPlaces);
   }
-  const QueuePairMessage offer = encode_offer(said);
-  if (link.channel == nullptr || link.channel->send(offer) != Status::ok) {
+  if (link.channel == nullptr || link.channel->send(encode_offer(said)) != Status::ok) {
     return give_up(id, "the connection broke");
   }
   link.deadline = std::make_unique<Deadline>(access_.io);
@@ -459,6 +458,7 @@ void QueuePairLinks::on_connected(std::uint64_t id, Link& link, Made made) {
   finished->link = id;
   finished->owner = link.owned.owner;
   finished->keys = link.keys;
+  finished->takes_long_pings = (link.features & cluster::kFeatureLongPings) != 0;
   const QueuePairMessage answer =
       encode_answer({QueuePairRefusal::none, finished->queue_pair->address()});
   if (link.channel == nullptr || !mailbox(link)->control_add(finished)) {

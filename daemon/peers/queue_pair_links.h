@@ -133,7 +133,7 @@ private:
     std::string ends_for;               // incoming: the requester who gets its place
     std::uint32_t full_answers = 0;     // outgoing: how often in a row the server had no room
     std::uint32_t late_answers = 0;     // ... and how often it was not ready
-    bool says_place = false;            // outgoing: the server knows places
+    std::uint64_t features = 0;         // outgoing: that both ends have
     PathTrials trials;                  // outgoing
     std::string trouble;                // why there was none the last time
   };

@@ -86,6 +86,7 @@ public:
     asking.value()->peer = route.peer;
     asking.value()->rail = rail;
     asking.value()->was_heard = was_heard;
+    asking.value()->takes_long_pings = true;
     serving.value()->peer = simm::base::PeerId{77};
     serving.value()->owner = owner;
     asking.value()->shard = serving.value()->shard = route.shard;
@@ -132,6 +133,12 @@ public:
   void hold_to_requester(std::size_t rail) { fabric.hold(*serving_device, *asking_devices[rail]); }
   void release_to_requester(std::size_t rail) {
     fabric.release(*serving_device, *asking_devices[rail]);
+  }
+  void swallow_to_server(std::size_t rail, std::uint32_t bytes) {
+    fabric.swallow(*asking_devices[rail], *serving_device, bytes);
+  }
+  void swallow_to_requester(std::size_t rail, std::uint32_t bytes) {
+    fabric.swallow(*serving_device, *asking_devices[rail], bytes);
   }
 
   int steps_per_turn;

@@ -45,6 +45,8 @@ inline constexpr std::uint64_t kFeatureFrameTags = 1 << 1;
 inline constexpr std::uint64_t kFeatureRailPlaces = 1 << 2;
 // Its hello ends with a long message each way, so that no path is used which swallows long packets.
 inline constexpr std::uint64_t kFeaturePathProof = 1 << 3;
+// Its servers take pings as long as a part over RDMA, and answer them alike.
+inline constexpr std::uint64_t kFeatureLongPings = 1 << 4;
 
 // What the dialer wants.
 struct HelloRequest {

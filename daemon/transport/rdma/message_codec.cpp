@@ -52,6 +52,8 @@ bool fields_fit(const Envelope& envelope) noexcept {
       return envelope.slot == 0 && envelope.use == 0 && bytes == sizeof(wire::RosterBody);
     case MessageKind::ping:
     case MessageKind::pong:
+      return envelope.slot == 0 && envelope.use == 0 &&
+             (bytes == 0 || bytes == wire::kPartBytesMax);
     case MessageKind::credit:
       return envelope.slot == 0 && envelope.use == 0 && bytes == 0;
   }

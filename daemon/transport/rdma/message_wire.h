@@ -22,11 +22,11 @@ inline constexpr std::uint32_t kRdmaSlotsMax = 1024;     // requests on one link
 enum class MessageKind : std::uint8_t {
   request = 1,  // to the server: RemoteTargets, then what request_wire.h says
   cancel = 2,   // to the server: start no more moves of this request, then answer
-  ping = 3,     // to the server
+  ping = 3,     // to the server; its body is empty, or of kPartBytesMax: a long one
   roster = 4,   // to the server: RosterBody
   reply =
       5,  // to the requester: PageAnswer for each page, then inline payloads; the request is over
-  pong = 6,    // to the requester
+  pong = 6,    // to the requester; as long as what it answers
   credit = 7,  // both ways: only what every envelope says, how much was received
   stripe = 8,  // to the server: StripeBody; the request with this slot and use, which follows
 };

@@ -184,6 +184,13 @@ void RdmaChannel::send(const Envelope& said) noexcept {
   collect(work, {buffer, bytes, WorkKind::send, 0});
 }
 
+void RdmaChannel::send_long(wire::MessageKind kind) noexcept {
+  Envelope envelope = make_envelope(kind, 0, 0);
+  envelope.body_bytes = envelope.part_bytes = wire::kPartBytesMax;
+  std::memset(part(), 0, wire::kPartBytesMax);
+  send(envelope);
+}
+
 bool RdmaChannel::send_bare(const Envelope& envelope) noexcept {
   if (!can_send()) return false;
   send(envelope);

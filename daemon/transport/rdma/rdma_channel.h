@@ -65,6 +65,8 @@ public:
   [[nodiscard]] std::byte* part() noexcept;
   // Sends what was written there, envelope.part_bytes long.
   void send(const wire::Envelope& envelope) noexcept;
+  // A message as long as a part may be, of zeros; only when can_send().
+  void send_long(wire::MessageKind kind) noexcept;
   // A message without a body. False: no room now.
   [[nodiscard]] bool send_bare(const wire::Envelope& envelope) noexcept;
   // True: the other end has to hear soon what it may send.

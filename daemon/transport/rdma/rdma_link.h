@@ -34,7 +34,8 @@ struct RdmaLink {
   LinkOwner owner{};        // responder
   LinkKeys keys{};
   LinkLoss loss = LinkLoss::closed;
-  bool was_heard = false;  // of the other end, over this link
+  bool was_heard = false;         // of the other end, over this link
+  bool takes_long_pings = false;  // the other end (of a server, as the hello says)
 
   [[nodiscard]] LinkLost lost() const noexcept { return {link, peer, shard, loss}; }
 };

@@ -221,7 +221,7 @@ int RdmaRequesterLink::run() noexcept {
   }
   if (owes_ping_ && channel_.can_send()) {
     owes_ping_ = false;
-    channel_.send(make_envelope(MessageKind::ping, 0, 0));
+    prove_path();
     ++work;
   }
   while (!work_.empty() && channel_.can_send()) {
@@ -370,11 +370,20 @@ bool RdmaRequesterLink::check_life(base::TimeNs now_ns) noexcept {
     if (now_ns < pinged_ns_ + shared_.config.idle_ping_ns) return false;
     begin_watch(now_ns);
     is_asking_ = true;
-    ping(now_ns);
+    // The first one is still owed, or nothing fits: then this link has much to say.
+    if (!owes_ping_ && !shared_.links.owes(place_) && channel_.can_send()) prove_path();
+    channel_.flush();
     return false;
   }
   if (now_ns >= pinged_ns_ + shared_.config.peer_detection_ns / 3) ping(now_ns);
   return now_ns >= channel_.heard_ns + shared_.config.peer_detection_ns;
+}
+
+// As long as any message, and the answer as well: so a path that swallows long packets is found out
+// before a page waits on it.
+void RdmaRequesterLink::prove_path() noexcept {
+  if (channel_.link().takes_long_pings) return channel_.send_long(MessageKind::ping);
+  channel_.send(make_envelope(MessageKind::ping, 0, 0));
 }
 
 void RdmaRequesterLink::ping(base::TimeNs now_ns) noexcept {

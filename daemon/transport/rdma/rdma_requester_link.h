@@ -95,6 +95,7 @@ private:
     pinged_ns_ = now_ns;
   }
   void ping(base::TimeNs now_ns) noexcept;
+  void prove_path() noexcept;
   [[nodiscard]] bool on_part(const wire::Envelope& envelope,
                              std::span<const std::byte> part) noexcept override;
   void on_moved(std::uint32_t, std::uint32_t) noexcept override {}  // this side moves nothing

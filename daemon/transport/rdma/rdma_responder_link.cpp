@@ -24,7 +24,7 @@ RdmaResponderLink::RdmaResponderLink(RdmaResponderShared& shared)
 }
 
 bool RdmaResponderLink::open(std::unique_ptr<RdmaLink>& link, base::TimeNs now_ns) noexcept {
-  owes_pong_ = waits_for_keys_ = false;
+  owes_pong_ = owes_long_pong_ = waits_for_keys_ = false;
   serving_.begin(now_ns);
   link->queue_pair->owner = this;
   const bool is_superseded = shared_.rosters.is_superseded(link->owner);
@@ -40,6 +40,7 @@ bool RdmaResponderLink::on_part(const Envelope& envelope,
   switch (static_cast<MessageKind>(envelope.kind)) {
     case MessageKind::ping:
       owes_pong_ = true;  // one answers all that came
+      owes_long_pong_ |= envelope.body_bytes != 0;
       return true;
     case MessageKind::roster:
       return envelope.part_bytes == envelope.body_bytes && take_roster(part);

@@ -77,6 +77,7 @@ private:
   [[nodiscard]] bool take_cancel(const wire::Envelope& envelope) noexcept;
 
   // Sending and moving (rdma_responder_link_moves.cpp).
+  [[nodiscard]] bool send_pong() noexcept;
   void list(RdmaIncoming& incoming) noexcept;
   RdmaIncoming::PageMove& begin_move(RdmaIncoming& incoming, std::uint16_t page, MoveKind kind,
                                      std::byte* memory, std::uint64_t length) noexcept;
@@ -99,6 +100,7 @@ private:
   IndexQueue work_;  // slots with something to do
   LinkServing serving_;
   bool owes_pong_ = false;
+  bool owes_long_pong_ = false;
   bool waits_for_keys_ = false;
 };
 

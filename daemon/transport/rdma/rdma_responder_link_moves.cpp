@@ -78,11 +78,18 @@ void RdmaResponderLink::reply(RdmaIncoming& incoming, std::span<const PageReply>
 
 // ---- turns ----
 
+bool RdmaResponderLink::send_pong() noexcept {
+  if (!owes_long_pong_) return channel_.send_bare(make_envelope(MessageKind::pong, 0, 0));
+  if (!channel_.can_send()) return false;
+  channel_.send_long(MessageKind::pong);
+  return true;
+}
+
 int RdmaResponderLink::run() noexcept {
   if (!channel_.is_open()) return 0;
   int work = 0;
-  if (owes_pong_ && channel_.send_bare(make_envelope(MessageKind::pong, 0, 0))) {
-    owes_pong_ = false;
+  if (owes_pong_ && send_pong()) {
+    owes_pong_ = owes_long_pong_ = false;
     ++work;
   }
   waits_for_keys_ = false;

@@ -114,6 +114,11 @@ bool SimRdmaFabric::is_cut(const SimPipe& pipe) const {
   return cut_.contains(pipe.from) || cut_.contains(device_of(pipe.receiver));
 }
 
+bool SimRdmaFabric::is_swallowed(const SimPipe& pipe) const {
+  const auto found = swallowed_.find({pipe.from, device_of(pipe.receiver)});
+  return found != swallowed_.end() && pipe.packets.front().total_bytes >= found->second;
+}
+
 bool SimRdmaFabric::is_spent(const SimPipe& pipe) const {
   const auto found = allowances_.find(pipe.from);
   return found != allowances_.end() && found->second <= 0;
@@ -139,6 +144,7 @@ int SimRdmaFabric::deliver(SimPipe& pipe) {
 
   int done = 0;
   for (std::uint64_t left = dice_.between(0, 4); left > 0 && !pipe.packets.empty(); --left) {
+    if (is_swallowed(pipe)) return done;
     if (is_spent(pipe)) return done + 1;  // something goes on, and it will go in its turn
     SimQueuePair* receiver = nullptr;
     if (!pipe.is_lost) {

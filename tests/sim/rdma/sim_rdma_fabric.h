@@ -65,6 +65,12 @@ public:
   void hold(const SimRdmaDevice& from, const SimRdmaDevice& to) { held_.insert({&from, &to}); }
   void release(const SimRdmaDevice& from, const SimRdmaDevice& to) { held_.erase({&from, &to}); }
 
+  // What is as long as that is swallowed in that direction, and with it whatever its queue pair
+  // sends behind it: a path whose switches have a smaller MTU than its ports.
+  void swallow(const SimRdmaDevice& from, const SimRdmaDevice& to, std::uint32_t bytes) {
+    swallowed_[{&from, &to}] = bytes;
+  }
+
   // A device that does not answer what it is asked: neither acknowledges nor sends what is READ.
   // What its own daemon says leaves. Nobody loses patience meanwhile.
   void hold_answers(const SimRdmaDevice& of) { mute_.insert(&of); }
@@ -88,6 +94,7 @@ private:
   [[nodiscard]] const SimRdmaDevice* device_of(const transport::QueuePairAddress& address) const;
   [[nodiscard]] bool is_held(const SimRdmaDevice* one, const SimRdmaDevice* other) const;
   [[nodiscard]] bool is_cut(const SimPipe& pipe) const;
+  [[nodiscard]] bool is_swallowed(const SimPipe& pipe) const;
   // A slow port: its part of this step is used up.
   [[nodiscard]] bool is_spent(const SimPipe& pipe) const;
   void spend(const SimPipe& pipe);
@@ -106,6 +113,7 @@ private:
   std::set<const SimRdmaDevice*> cut_;
   std::set<const SimRdmaDevice*> mute_;
   std::set<std::pair<const SimRdmaDevice*, const SimRdmaDevice*>> held_;
+  std::map<std::pair<const SimRdmaDevice*, const SimRdmaDevice*>, std::uint32_t> swallowed_;
 };
 
 }  // namespace simm::sim

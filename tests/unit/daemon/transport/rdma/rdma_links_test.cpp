@@ -431,6 +431,43 @@ TEST_CASE("rdma links: no request goes over a link before its other end was hear
   CHECK(heard != swallowed);
 }
 
+// Long packets go under, in one direction; short ones pass.
+TEST_CASE("rdma links: a path that swallows long packets is found out before it is used") {
+  constexpr std::uint32_t kMtuBytes = 1500;
+  for (const bool to_server : {true, false}) {
+    CAPTURE(to_server);
+    Scene scene;
+    if (to_server) scene.ends.swallow_to_server(0, kMtuBytes);
+    if (!to_server) scene.ends.swallow_to_requester(0, kMtuBytes);
+    const std::uint64_t link = scene.ends.dial(kRoute, 0, {}, false);
+    std::unique_ptr<RdmaLink> ended;
+    for (int i = 0; i < 500 && ended == nullptr; ++i) {  // ten seconds
+      scene.turns(20);
+      CHECK(scene.post(1, ipc::Opcode::exists, 0) == Status::unreachable);
+      scene.ends.clock.advance_ns(kStepNs);
+      ended = scene.ends.requester_mail.control_take_ended();
+    }
+    REQUIRE(ended != nullptr);
+    CHECK(ended->link == link);
+    CHECK(ended->loss == LinkLoss::silent);
+    CHECK_FALSE(ended->was_heard);
+  }
+}
+
+TEST_CASE("rdma links: a path that begins to swallow long packets ends its idle links") {
+  Scene scene;
+  const std::uint64_t link = scene.ends.dial(kRoute);
+  scene.turns(20);
+  scene.ends.swallow_to_requester(0, 1500);
+  Losses lost;
+  for (int i = 0; i < 500 && lost.empty(); ++i) {
+    scene.turns(20);
+    scene.ends.clock.advance_ns(kStepNs);
+    lost = scene.ends.lost_by_requester();
+  }
+  CHECK(lost == Losses{{link, LinkLoss::silent}});
+}
+
 TEST_CASE("rdma links: a link that ends tells whether its other end was ever heard") {
   for (const bool is_swallowed : {true, false}) {
     CAPTURE(is_swallowed);
