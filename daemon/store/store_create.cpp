@@ -1,58 +1,13 @@
-// Making a store: one mapping for all tables, carved into its parts.
+// Making a store, and reading back what an earlier life left in its memory.
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <utility>
 
 #include "daemon/store/store.h"
-#include "simm/check.h"
+#include "daemon/store/store_recovery.h"
+#include "daemon/store/store_tables.h"
 
 namespace simm::store {
-
-struct Store::Tables {
-  // Hands out aligned parts of one range.
-  class Carver {
-  public:
-    explicit Carver(std::byte* memory) noexcept : memory_(memory) {}
-
-    void* take(std::uint64_t bytes) noexcept {
-      // SAFETY: bytes_for() counted every part.
-      return std::exchange(memory_, memory_ + pages(bytes));
-    }
-
-  private:
-    std::byte* memory_;
-  };
-
-  Tables(std::byte* memory, std::uint32_t objects) noexcept
-      : carver(memory),
-        index(carver.take(HashIndex::bytes_for(objects)), objects),
-        group_index(carver.take(HashIndex::bytes_for(objects)), objects),
-        groups(carver.take(Table<Group>::bytes_for(objects)), objects),
-        blocks(carver.take(Table<PackedBlock>::bytes_for(blocks_for(objects))),
-               blocks_for(objects)) {}
-
-  static std::uint64_t bytes_for(std::uint32_t objects) noexcept {
-    return 2 * pages(HashIndex::bytes_for(objects)) + pages(Table<Group>::bytes_for(objects)) +
-           pages(Table<PackedBlock>::bytes_for(blocks_for(objects)));
-  }
-  // Parts do not share pages.
-  static std::uint64_t pages(std::uint64_t bytes) noexcept {
-    constexpr std::uint64_t kPage = 4096;
-    return (bytes + kPage - 1) / kPage * kPage;
-  }
-  // Of the objects, and of what a job holds: each block of its window, or a new place for it. And
-  // of the ground, and a place for who moves out of it.
-  static std::uint32_t blocks_for(std::uint32_t objects) noexcept {
-    return ExtentAllocator::blocks_for(objects + HoleWindow::kBlocksMax + 2);
-  }
-
-  Carver carver;
-  HashIndex index;
-  HashIndex group_index;
-  Table<Group> groups;
-  Table<PackedBlock> blocks;
-};
 
 namespace {
 
@@ -120,10 +75,10 @@ Expected<std::unique_ptr<Store>> Store::open(const StoreConfig& config, const Sh
                  "metadata table of " + std::to_string(memory.table.size()) + " bytes: " +
                      std::to_string(table_bytes) + " are needed, from a page boundary on"};
   }
-  const std::uint64_t own_bytes = Tables::bytes_for(*count);
+  const std::uint64_t own_bytes = StoreTables::bytes_for(*count);
   auto own = ReservedMemory::map(own_bytes + (memory.table.empty() ? table_bytes : 0));
   if (!own) return std::move(own).error();
-  const Tables tables(own->data(), *count);
+  const StoreTables tables(own->data(), *count);
   std::byte* const table = memory.table.empty() ? own->data() + own_bytes : memory.table.data();
   const MetaTable meta(table, *count, memory.payload.size());
   auto policy =
@@ -131,27 +86,23 @@ Expected<std::unique_ptr<Store>> Store::open(const StoreConfig& config, const Sh
   if (!policy) return std::move(policy).error();
   std::unique_ptr<Store> made(new Store(config, memory.payload, std::move(own).value(), tables,
                                         meta, std::move(policy).value()));
+  ObjectBook& book = made->book_;
   if (memory.backing != nullptr) {
-    made->records_.grow_with(*memory.backing);
-    made->long_keys_.grow_with(*memory.backing);
+    book.records.grow_with(*memory.backing);
+    book.long_keys.grow_with(*memory.backing);
   }
-  if (memory.contents == Contents::fresh || memory.table.empty()) made->meta_.clear(memory.boot);
+  if (memory.contents == Contents::fresh || memory.table.empty()) book.meta.clear(memory.boot);
   return made;
 }
 
+Outcome Store::recover(const ShardMemory& memory, RecoveryCrew& crew) {
+  return StoreRecovery(book_, memory, crew).run();
+}
+
 Store::Store(const StoreConfig& config, std::span<std::byte> arena, ReservedMemory memory,
-             const Tables& tables, const MetaTable& meta, std::unique_ptr<EvictionPolicy> policy)
-    : config_(config),
-      arena_(arena),
-      memory_(std::move(memory)),
-      meta_(meta),
-      records_(meta_.records()),
-      long_keys_(meta_.long_keys()),
-      index_(tables.index),
-      extents_(tables.blocks, arena.size()),
-      groups_(config, extents_.arena_bytes(), tables.groups, tables.group_index, std::move(policy)),
-      byte_stock_(stock_of(config, extents_.arena_bytes(), config.free_bytes_max)),
-      record_stock_(stock_of(config, records_.capacity(), config.free_records_max)) {}
+             const StoreTables& tables, const MetaTable& meta,
+             std::unique_ptr<EvictionPolicy> policy)
+    : book_(config, arena, std::move(memory), tables, meta, std::move(policy)), room_(book_) {}
 
 Store::~Store() = default;
 

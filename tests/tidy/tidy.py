@@ -81,9 +81,8 @@ OFF_DATA_PATH = ("daemon/transport/rdma/registration/chunk_registrar.",
                  "daemon/transport/rdma/device/rail_device.",
                  "daemon/transport/rdma/device/rail_port.",  # its polling takes none
                  "daemon/transport/rdma/device/verbs_device.")
-# A class lies in at most two sources. These lie in more; each has to become several nouns.
+# A class lies in at most two sources: a larger one has to become several nouns.
 CLASS_SOURCES_MAX = 2
-LARGE_CLASSES = ("Store",)
 MEMBER = re.compile(r"^(?:[A-Za-z_][\w:<>,&* ]*?[ &*])?(?:[a-z]\w*::)*([A-Z]\w+)::~?\w+\(", re.M)
 BLOCKING = re.compile(r"std::(mutex|shared_mutex|recursive_mutex|lock_guard|unique_lock|"
                       r"scoped_lock|condition_variable|this_thread::sleep|jthread)")
@@ -196,7 +195,7 @@ def class_sources(sources):
             for name in set(MEMBER.findall(text)):
                 found.setdefault((path.split("/")[0], name), []).append(path)
     for (_, name), paths in found.items():
-        if len(paths) > CLASS_SOURCES_MAX and name not in LARGE_CLASSES:
+        if len(paths) > CLASS_SOURCES_MAX:
             yield min(paths), (f"{name} lies in {len(paths)} sources, at most {CLASS_SOURCES_MAX}: "
                                "make a part of it a class of its own")
 

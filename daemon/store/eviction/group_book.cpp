@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "simm/check.h"
 
@@ -271,6 +272,57 @@ bool GroupBook::may_replace(std::uint32_t number, const Victim& victim, std::uin
                             base::TimeNs now_ns) const noexcept {
   return may_give_way(number, victim, now_ns) &&
          policy_->may_replace(number, victim.group, times, now_ns);
+}
+
+const char* GroupBook::audit(const Table<Record>& records) const noexcept {
+  if (const char* wrong = index_.audit()) return wrong;
+  if (index_.entries() != groups_.used()) return "groups and their index differ";
+  std::uint32_t groups = 0;
+  std::uint64_t pinned = 0;
+  std::vector<std::uint64_t> pinned_bytes(accounts_.end());
+  for (std::uint32_t n = 1; n <= groups_.highest(); ++n) {
+    const Group& g = groups_[n];
+    if (g.members.empty()) continue;  // not in use, or the count below is wrong
+    if (int{g.leased} + int{g.queued} + int{g.pinned} != 1) {
+      return "a group is neither leased nor evictable nor pinned, or several of these";
+    }
+    pinned += g.pinned ? 1 : 0;
+    pinned_bytes[g.account] += g.pinned ? g.extent_bytes : 0;
+    if (wheel_.scheduled(g) != g.leased) return "a lease is not on the wheel, or no lease is";
+    for (std::uint32_t m = g.members.front(); m != kNone; m = g.members.next(records, m)) {
+      if (records[m].group != n) return "a member names another group";
+    }
+    ++groups;
+  }
+  if (groups != groups_.used()) return "groups are lost, or without members";
+  std::uint64_t all_leased_bytes = 0;
+  std::uint64_t all_pinned_bytes = 0;
+  std::uint32_t leased = 0;
+  for (std::uint32_t a = 1; a < accounts_.end(); ++a) {
+    const Account& account = accounts_[a];
+    std::uint64_t leased_bytes = 0;
+    for (const bool probed : {false, true}) {
+      const auto& list = probed ? account.probed : account.leased;
+      for (std::uint32_t n = list.front(); n != kNone; n = list.next(groups_, n)) {
+        const Group& g = groups_[n];
+        if (!g.leased || g.probed != probed) return "a group is on the wrong list";
+        if (g.account != a) return "a group is in the wrong account";
+        leased_bytes += g.extent_bytes;
+        ++leased;
+      }
+    }
+    if (leased_bytes != account.leased_bytes) return "an account's leased bytes do not add up";
+    if (pinned_bytes[a] != account.pinned_bytes) {
+      return "an account's pinned bytes do not add up";
+    }
+    all_leased_bytes += leased_bytes;
+    all_pinned_bytes += pinned_bytes[a];
+  }
+  std::uint32_t queued = 0;
+  if (const char* wrong = policy_->audit(queued)) return wrong;
+  if (leased + queued + pinned != groups) return "groups are neither leased nor queued nor pinned";
+  if (pinned != pinned_groups_ || all_pinned_bytes != pinned_bytes_) return "pins do not add up";
+  return all_leased_bytes == leased_bytes_ ? nullptr : "leased bytes do not add up";
 }
 
 }  // namespace simm::store

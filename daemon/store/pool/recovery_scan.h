@@ -5,7 +5,7 @@
 //
 // The payload is not looked at: whoever reads it first compares it with the digest.
 // The entries are looked at by the threads of a crew, each with a range of its own.
-// Thread: any; made and used inside Store::recover().
+// Thread: any; made and used inside StoreRecovery.
 #pragma once
 
 #include <array>

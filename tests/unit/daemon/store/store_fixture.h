@@ -19,7 +19,7 @@ namespace simm::store {
 
 struct StoreTestAccess {
   static Record& record_of(Store& store, const ObjectKey& key) {
-    return store.records_[store.find(key, 1)];
+    return store.book_.records[store.book_.find(key, 1)];
   }
 };
 
