@@ -31,10 +31,6 @@ std::string line_of(const fs::path& file) {
   return line;
 }
 
-std::string name_of(const Nic& nic) {
-  return nic.device + "/" + std::to_string(std::max<std::uint32_t>(nic.port, 1));
-}
-
 std::string gbit(std::uint64_t mbit_s) {
   return std::to_string(mbit_s / 1000) + " Gb/s";
 }
@@ -67,7 +63,7 @@ public:
 private:
   void add(const std::string& check, bool is_fine, const std::string& found,
            const std::string& expected, const std::string& remedy) {
-    checks_.push_back({name_of(nic_), check, is_fine, found.empty() ? "nothing" : found, expected,
+    checks_.push_back({nic_.name(), check, is_fine, found.empty() ? "nothing" : found, expected,
                        is_fine ? "" : remedy});
   }
 
@@ -127,7 +123,7 @@ private:
   }
   void rail(const std::vector<RailProgress>& rails) {
     const auto found = std::find_if(rails.begin(), rails.end(), [this](const RailProgress& rail) {
-      return rail.name == name_of(nic_);
+      return rail.name == nic_.name();
     });
     if (found == rails.end()) return;
     add("rail", found->state == "open", found->state, "open", found->trouble);

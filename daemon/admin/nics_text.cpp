@@ -12,11 +12,8 @@ using nlohmann::ordered_json;
 namespace {
 
 // A port that is not used has no rail, and all its bytes are 0.
-void add_rail(ordered_json& row, const std::vector<transport::RailProgress>& rails) {
-  const std::string name =
-      row.at("nic").get<std::string>() + "/" +
-      // A device that is missing has no ports: its first one is waited for.
-      std::to_string(std::max<std::uint32_t>(row.at("port").get<std::uint32_t>(), 1));
+void add_rail(ordered_json& row, const std::string& name,
+              const std::vector<transport::RailProgress>& rails) {
   const auto found = std::find_if(rails.begin(), rails.end(),
                                   [&name](const auto& rail) { return rail.name == name; });
   const bool is_known = found != rails.end();
@@ -48,7 +45,7 @@ std::string nics_text(const transport::NicTable& table,
                    {"near_nodes", ordered_json::array()},
                    {"near_gpus", ordered_json::array()},
                    {"used", nic.is_chosen}});
-    add_rail(all.back(), rails);
+    add_rail(all.back(), nic.name(), rails);
     all.back()["configured"] = nic.configured;
     all.back()["problem"] = nic.problem;
     all.back()["left_out"] = nic.left_out;

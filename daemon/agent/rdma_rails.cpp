@@ -16,7 +16,7 @@ using transport::RailState;
 transport::RdmaDeviceConfig device_config(const base::Config& config, const transport::Nic& nic) {
   transport::RdmaDeviceConfig result;
   result.device = nic.device;
-  result.port = std::max<std::uint32_t>(nic.port, 1);  // 0: of one that is missing
+  result.port = nic.rail_port();
   result.gid_index = nic.gid_index.value_or(config.rdma.gid_index);
   result.partition_key =
       static_cast<std::uint16_t>(nic.partition_key.value_or(config.rdma.partition_key));

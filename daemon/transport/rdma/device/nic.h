@@ -44,6 +44,10 @@ struct Nic {
 
   // Bytes can move through it now, and may.
   [[nodiscard]] bool is_usable() const noexcept { return is_chosen && state == NicState::active; }
+  // The port of its rail. A device that is missing has no ports (0): its first one is waited for.
+  [[nodiscard]] std::uint32_t rail_port() const noexcept { return port == 0 ? 1 : port; }
+  // "mlx5_0/1", as its rail is called.
+  [[nodiscard]] std::string name() const { return device + "/" + std::to_string(rail_port()); }
 };
 
 struct Gpu {

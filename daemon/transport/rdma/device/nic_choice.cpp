@@ -10,10 +10,6 @@ namespace {
 
 constexpr std::uint64_t kMbitPerGbit = 1000;
 
-std::string name_of(const Nic& nic) {
-  return nic.device + "/" + std::to_string(nic.port);
-}
-
 void add_problem(Nic& nic, const std::string& problem) {
   nic.problem += (nic.problem.empty() ? "" : "; ") + problem;
 }
@@ -28,7 +24,7 @@ std::string listed(const Names& names) {
 std::string nics_of(const NicTable& table) {
   std::vector<std::string> names;
   for (const Nic& nic : table.nics()) {
-    names.push_back(name_of(nic));
+    names.push_back(nic.name());
   }
   return listed(names);
 }
@@ -94,7 +90,7 @@ Nic missing(const base::NicConfig& config, const base::NicName& name, const NicT
 // whose link is down says nothing true of its speed yet, so it stays.
 std::string reason_to_leave_out(const Nic& nic, const Nic& fastest, bool is_one_routed) {
   if (nic.speed_mbit_s != 0 && nic.speed_mbit_s < fastest.speed_mbit_s / 2) {
-    return "less than half as fast as " + name_of(fastest);
+    return "less than half as fast as " + fastest.name();
   }
   const bool is_local = nic.routed_gid.empty() && !nic.link_local_gid.empty();
   if (is_local && is_one_routed) return "its interface has no IP address, and those of others have";
@@ -144,8 +140,7 @@ std::vector<std::string> nic_problems(const NicTable& table) {
   std::vector<std::string> problems;
   for (const Nic& nic : table.nics()) {
     if (nic.problem.empty()) continue;
-    const std::string port = nic.port == 0 ? "" : "/" + std::to_string(nic.port);
-    problems.push_back(nic.device + port + ": " + nic.problem);
+    problems.push_back((nic.port == 0 ? nic.device : nic.name()) + ": " + nic.problem);
   }
   return problems;
 }
