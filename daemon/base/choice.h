@@ -35,6 +35,14 @@ constexpr std::string_view choice_name(std::string_view names, Choice choice) no
   return take_choice(names);
 }
 
+// Every value, for what treats all of them alike.
+template <typename Choice>
+std::vector<Choice> all_choices(std::string_view names) {
+  std::vector<Choice> all;
+  for (; !names.empty(); (void)take_choice(names)) all.push_back(static_cast<Choice>(all.size()));
+  return all;
+}
+
 inline std::vector<std::string> choice_list(std::string_view names) {
   std::vector<std::string> all;
   while (!names.empty()) all.emplace_back(take_choice(names));

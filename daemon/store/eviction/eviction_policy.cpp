@@ -25,16 +25,20 @@ Expected<std::unique_ptr<EvictionPolicy>> make_eviction_policy(EvictionKind kind
                                                                Table<Group> groups,
                                                                std::uint32_t accounts) {
   std::unique_ptr<EvictionPolicy> made;
-  if (kind != EvictionKind::reuse) {
-    made = std::make_unique<QueuePolicy>(groups, accounts, kind == EvictionKind::lru);
-    return made;
+  switch (kind) {
+    case EvictionKind::lru:
+    case EvictionKind::fifo:
+      made = std::make_unique<QueuePolicy>(groups, accounts, kind == EvictionKind::lru);
+      break;
+    case EvictionKind::reuse: {
+      auto ghosts = GhostTable::create(groups.capacity());
+      if (!ghosts) return std::move(ghosts).error();
+      auto memory = ReservedMemory::map(ReusePolicy::bytes_for(accounts));
+      if (!memory) return std::move(memory).error();
+      made = std::make_unique<ReusePolicy>(groups, accounts, std::move(memory).value(),
+                                           std::move(ghosts).value());
+    }
   }
-  auto ghosts = GhostTable::create(groups.capacity());
-  if (!ghosts) return std::move(ghosts).error();
-  auto memory = ReservedMemory::map(ReusePolicy::bytes_for(accounts));
-  if (!memory) return std::move(memory).error();
-  made = std::make_unique<ReusePolicy>(groups, accounts, std::move(memory).value(),
-                                       std::move(ghosts).value());
   return made;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "daemon/base/choice.h"
+#include "daemon/base/choices.h"
 #include "daemon/tools/simm-bench/cache_simulation.h"
 #include "daemon/tools/simm-bench/changeover_benchmark.h"
 #include "daemon/tools/simm-bench/index_benchmark.h"
@@ -13,14 +15,6 @@
 
 namespace simm::bench {
 namespace {
-
-struct NamedPolicy {
-  const char* name;
-  store::EvictionKind kind;
-};
-constexpr NamedPolicy kPolicies[] = {{"reuse", store::EvictionKind::reuse},
-                                     {"lru", store::EvictionKind::lru},
-                                     {"fifo", store::EvictionKind::fifo}};
 
 struct NamedStyle {
   const char* name;
@@ -40,8 +34,8 @@ struct HitRateCase {
   double optimal;
 };
 
-Outcome print_hit_rate(const HitRateCase& one, const NamedPolicy& policy, ResultPrinter& printer) {
-  const Expected<CacheHits> hits = one.simulation.run(policy.kind, one.blocks);
+Outcome print_hit_rate(const HitRateCase& one, store::EvictionKind policy, ResultPrinter& printer) {
+  const Expected<CacheHits> hits = one.simulation.run(policy, one.blocks);
   if (!hits) return hits.error();
   for (const bool cold : {true, false}) {
     const std::uint64_t looked_up =
@@ -55,7 +49,7 @@ Outcome print_hit_rate(const HitRateCase& one, const NamedPolicy& policy, Result
     result.unit = "1";
     result.value = part_of_lookups(static_cast<double>(hits->prefix));
     result.baseline = part_of_lookups(one.optimal);
-    result.params = {{"policy", policy.name},
+    result.params = {{"policy", base::choice_name(base::kEvictionNames, policy)},
                      {"cache_part", one.part},
                      {"cache_blocks", one.blocks},
                      {"cold_misses", cold},
@@ -92,7 +86,7 @@ Outcome measure_hit_rate(const Trace& trace, const char* source, ResultPrinter& 
     const auto blocks = std::max(std::uint32_t{1}, static_cast<std::uint32_t>(part * unique));
     const HitRateCase one{simulation, source, part, blocks,
                           static_cast<double>(simulation.optimal_hits(blocks))};
-    for (const NamedPolicy& policy : kPolicies) {
+    for (const auto policy : base::all_choices<store::EvictionKind>(base::kEvictionNames)) {
       const Outcome printed = print_hit_rate(one, policy, printer);
       if (!printed) return printed;
     }

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "daemon/base/choice.h"
+#include "daemon/base/choices.h"
 #include "daemon/tools/simm-bench/policy_rivals.h"
 #include "daemon/tools/simm-bench/policy_workloads.h"
 
@@ -32,8 +34,7 @@ TEST_CASE(
   for (const PolicyWorkload& one : policy_workloads()) {
     CAPTURE(one.name);
     const PolicyReplay replay(one.traffic(3, 0.02));
-    for (const auto kind :
-         {store::EvictionKind::reuse, store::EvictionKind::lru, store::EvictionKind::fifo}) {
+    for (const auto kind : base::all_choices<store::EvictionKind>(base::kEvictionNames)) {
       const auto small = replay.hits(kind, 0.1);
       const auto large = replay.hits(kind, 1);
       REQUIRE((small && large));

@@ -14,7 +14,9 @@ TEST_CASE("a choice is found by its name, and a name by its choice") {
   CHECK_FALSE(find_choice("off|try|require", "").has_value());
   CHECK(choice_name(kRdmaNames, RdmaMode::require) == "require");
   CHECK(choice_name(kRoleNames, Role::all) == "all");
-  CHECK(choice_list(kEvictionNames) == std::vector<std::string>{"reuse", "lru", "fifo"});
+  CHECK(choice_list("off|try") == std::vector<std::string>{"off", "try"});
+  CHECK(all_choices<HugepageMode>("off|try") ==
+        std::vector<HugepageMode>{HugepageMode::off, HugepageMode::try_});
 }
 
 TEST_CASE("each enum of a choice ends where its names end") {

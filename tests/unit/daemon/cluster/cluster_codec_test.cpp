@@ -1,10 +1,15 @@
 #include "daemon/cluster/cluster_codec.h"
 
+#include <capnp/dynamic.h>
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <set>
+#include <string>
 
+#include "cluster.capnp.h"
 #include "daemon/cluster/hello/hello_wire.h"
+#include "ipc/capnp_packet.h"
 
 #include "tests/unit/daemon/cluster/cluster_samples.h"
 
@@ -74,6 +79,46 @@ std::size_t decode_all(std::span<const std::byte> packet) {
   return accepted;
 }
 
+// Fields of the format by name: "Join.port". Those of void say no more than that they are there.
+using FieldNames = std::set<std::string>;
+
+std::string name_of(capnp::StructSchema in, capnp::StructSchema::Field field) {
+  return std::string(in.getShortDisplayName().cStr()) + "." + field.getProto().getName().cStr();
+}
+
+capnp::Type element_of(capnp::Type type) {
+  return type.isList() ? type.asList().getElementType() : type;
+}
+
+void add_all(capnp::StructSchema in, FieldNames& names) {
+  for (const auto field : in.getFields()) {
+    if (field.getType().isVoid() || !names.insert(name_of(in, field)).second) continue;
+    const capnp::Type element = element_of(field.getType());
+    if (element.isStruct()) add_all(element.asStruct(), names);
+  }
+}
+
+// Those of which the message says something.
+void add_said(capnp::DynamicStruct::Reader from, FieldNames& names) {
+  for (const auto field : from.getSchema().getFields()) {
+    if (!from.has(field, capnp::HasMode::NON_DEFAULT)) continue;
+    names.insert(name_of(from.getSchema(), field));
+    const capnp::Type type = field.getType();
+    if (type.isStruct()) add_said(from.get(field).as<capnp::DynamicStruct>(), names);
+    if (!type.isList() || !element_of(type).isStruct()) continue;
+    for (const auto element : from.get(field).as<capnp::DynamicList>()) {
+      add_said(element.as<capnp::DynamicStruct>(), names);
+    }
+  }
+}
+
+template <typename Root>
+void add_said(const Packet& packet, FieldNames& names) {
+  const auto words = simm::ipc::packet::words_of(packet, kClusterMessageBytesMax);
+  capnp::FlatArrayMessageReader reader(kj::arrayPtr(words.data(), words.size()));
+  add_said(capnp::DynamicStruct::Reader(reader.getRoot<Root>()), names);
+}
+
 // The union's tag is the low half of the first data word, after 8 bytes of segment table and the
 // root pointer.
 void set_tag(Packet& packet, std::uint16_t value) {
@@ -93,6 +138,23 @@ TEST_CASE("every cluster message survives the way through its codec") {
   const ManagerState state = decode_manager_state(encode(sample_state()).value()).value();
   CHECK(*state.map == *sample_state().map);
   CHECK(state.retired == sample_state().retired);
+}
+
+TEST_CASE("each field of the format is sent by a sample of this test") {
+  using namespace cluster_codec_test;
+  FieldNames all;
+  add_all(capnp::Schema::from<schema::MemberMessage>(), all);
+  add_all(capnp::Schema::from<schema::ManagerMessage>(), all);
+  add_all(capnp::Schema::from<schema::ManagerState>(), all);
+  FieldNames said;
+  for (const auto& message : member_messages()) {
+    add_said<schema::MemberMessage>(encode(message).value(), said);
+  }
+  for (const auto& message : manager_messages()) {
+    add_said<schema::ManagerMessage>(encode(message).value(), said);
+  }
+  add_said<schema::ManagerState>(encode(sample_state()).value(), said);
+  for (const std::string& name : all) CHECK_MESSAGE(said.contains(name), name);
 }
 
 TEST_CASE("the largest map there can be fits a message and a manager's state") {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/base/choice.h"
 #include "daemon/base/random.h"
 
 namespace simm::store::testing {
@@ -186,7 +187,7 @@ TEST_CASE("random policies: a victim is always one of those queued, of its accou
   const std::uint64_t seed = text ? std::strtoull(text, nullptr, 10) : std::random_device{}();
   INFO("repeat: SIMM_SEED=" << seed << " unit_store -tc='random policies*'");
   base::SeededRandom random(seed);
-  for (const EvictionKind kind : {EvictionKind::fifo, EvictionKind::lru, EvictionKind::reuse}) {
+  for (const EvictionKind kind : base::all_choices<EvictionKind>(base::kEvictionNames)) {
     PolicyUnderTest p(kind, 100);
     std::vector<std::uint32_t> all;
     std::set<std::uint32_t> queued;

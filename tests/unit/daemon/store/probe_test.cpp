@@ -51,7 +51,7 @@ struct ProbedStore {
 }  // namespace
 
 TEST_CASE("what is only probed leaves as if nobody asked for it") {
-  for (const EvictionKind kind : {EvictionKind::reuse, EvictionKind::lru, EvictionKind::fifo}) {
+  for (const EvictionKind kind : all_eviction_kinds()) {
     CAPTURE(static_cast<int>(kind));
     ProbedStore s(kind);
     s.pass(600);
@@ -62,7 +62,7 @@ TEST_CASE("what is only probed leaves as if nobody asked for it") {
 }
 
 TEST_CASE("a probe is a lease: what it found stays for that time") {
-  for (const EvictionKind kind : {EvictionKind::reuse, EvictionKind::lru, EvictionKind::fifo}) {
+  for (const EvictionKind kind : all_eviction_kinds()) {
     ProbedStore s(kind);
     for (int i = 0; i < 10; ++i) REQUIRE(s.f.store->exists(s.junk(i), 60 * kSecond, s.f.now) > 0);
     for (int i = 0; i < 200; ++i) {

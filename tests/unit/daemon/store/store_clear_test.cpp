@@ -60,7 +60,7 @@ struct Perforated : StoreFixture {
 };
 
 TEST_CASE("for a long object neighbours go, no more of them than it needs") {
-  for (const EvictionKind kind : {EvictionKind::reuse, EvictionKind::lru, EvictionKind::fifo}) {
+  for (const EvictionKind kind : all_eviction_kinds()) {
     StoreConfig config = StoreFixture::quiet();
     config.eviction = kind;
     Perforated f(100, config);

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/base/choice.h"
 #include "daemon/base/hash.h"
 #include "daemon/store/store.h"
 
@@ -28,6 +29,11 @@ struct StoreTestAccess {
 namespace simm::store::testing {
 
 inline constexpr base::TimeNs kSecond = base::kNsPerSecond;
+
+// For what every policy has to keep.
+inline std::vector<EvictionKind> all_eviction_kinds() {
+  return base::all_choices<EvictionKind>(base::kEvictionNames);
+}
 
 // A key that keeps its own bytes.
 struct OwnedKey {
