@@ -1,16 +1,16 @@
 // Compactor: makes one hole of several. What is in the way is moved, or evicted when that is
 // cheaper and it would have to go soon anyway.
 //
-// There is one job at a time: the blocks of one HoleWindow, of which advance() moves or evicts a
-// bounded number. All of these blocks stay in use until the job is done, so that nothing comes to
-// lie between them.
+// There is one job at a time: it has the blocks of one HoleWindow, and advance() moves or evicts a
+// bounded number of them. All of these blocks stay in use until the job is done, so that nothing
+// comes to lie between them.
 //
-// Only what nobody uses is moved: visible, without a pin. The job pins it as a reader would, so
-// that its bytes stay as they are, whatever becomes of the object, until the copy is whole; then
-// the record names the new place, in one turn. Whom somebody else reads at that moment stays where
-// it is. Bytes, digest, generation, group and lease of an object are what they were.
-// Who has to make way is pinned likewise, so that all of the window comes free at one moment.
-// Thread: the data agent that owns the store.
+// Only what nobody uses is moved: visible, without a pin. The job pins the object as a reader
+// would: its bytes stay as they are until the copy is whole, whatever becomes of the object. Then
+// the record names the new place, in one turn. An object that somebody else reads at that moment
+// stays where it is. Bytes, digest, generation, group and lease of an object are what they were. An
+// object that has to make way is pinned as well, so that all of the window comes free at one
+// moment. Thread: the data agent that owns the store.
 #pragma once
 
 #include <array>
@@ -41,22 +41,22 @@ public:
     return active() && wanted <= bytes_ && wanted > bytes_ / 2;
   }
 
-  // Starts to make one hole of at least `bytes` by moving objects that nobody uses; false when that
-  // would cost more than `bytes` of copying, or they fit nowhere else. There is no job.
+  // Starts to make one hole of at least `bytes` by moving objects that nobody uses. False: that
+  // would cost more than `bytes` of copying, or they fit nowhere else. There is no job before.
   [[nodiscard]] bool begin_moves(std::uint64_t bytes) noexcept;
-  // The same, where those go that could leave instead of the next victim; the others are moved.
+  // The same, but objects that could leave instead of the next victim go; the others are moved.
   [[nodiscard]] bool begin_clearing(const Need& need, base::TimeNs now_ns) noexcept;
   // A part of the job, or the rest of it.
   void advance(base::TimeNs now_ns) noexcept;
 
-  // How many times as much as the next victim's worth may be that of those who make way for an
-  // object of this length. 0: nobody makes way, the next victim goes. In a store that is about as
-  // full as it can be nobody goes out of turn: that costs hits. Only when more memory than usual
-  // lies idle in short holes, the more of it the dearer, or for an object as long as many others.
+  // An object may make way out of turn if it is worth at most so many times the next victim. 0:
+  // none makes way, the next victim goes. Going out of turn costs hits, so in a full store none
+  // does. It is worth it for an object as long as many others, and the more so the more memory lies
+  // idle in short holes.
   [[nodiscard]] std::uint32_t times_worth(std::uint64_t extent_bytes) const noexcept;
 
-  // The hand: behind which object clearing goes on. An object that got a hole of its own is passed,
-  // and so is who is put behind it: so long objects come to lie side by side.
+  // The hand: behind which object clearing goes on. The hand passes an object that got a hole of
+  // its own, and what is put behind that: so long objects come to lie side by side.
   void note_place(std::uint32_t record) noexcept;
   // kNone: at the beginning of the arena.
   [[nodiscard]] std::uint32_t block_at_hand() const noexcept;
@@ -70,7 +70,7 @@ private:
   void end_job(bool done) noexcept;
   void set_hand(std::uint32_t record) noexcept;
   // Moves the hand from this block on, to an extent beside a hole that can be evicted, or as far as
-  // a search may go; returns where it stands.
+  // a search may go. Returns where the hand stands.
   template <typename WayOutOf>
   [[nodiscard]] std::uint32_t sweep(std::uint32_t block, const WayOutOf& way_out_of) noexcept;
 

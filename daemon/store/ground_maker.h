@@ -1,14 +1,13 @@
 // GroundMaker: room for one object as long as thousands of others, for which no HoleWindow has
 // enough blocks. Evicting whoever is worth least until holes happen to meet would cost most of the
-// store: victims lie anywhere. So a stretch of the arena is cleared, from the largest hole on: its
-// neighbours go when they could be the next victim or are worth little more, and move out of the
-// way when not. Then about as many bytes are evicted as the object has, in the stretch or for those
-// who move out of it.
+// store: victims lie anywhere. So a stretch of the arena is cleared, from the largest hole on. Its
+// neighbours go if they could be the next victim or are worth little more; else they move out of
+// the way. About as many bytes are evicted as the object has.
 //
 // All of the ground is one block, in use and of no record, so nobody else comes to lie there. It is
 // kept for its put until that asks again. There is one ground at a time. A call evicts and copies a
-// bounded amount; other requests are served between two of them. Who is read or written at the
-// moment is in the way until that has ended: the ground grows on its other side meanwhile.
+// bounded amount; other requests are served between two of them. An object that is read or written
+// at the moment is in the way until that has ended; the ground grows on its other side meanwhile.
 // Thread: the data agent that owns the store.
 #pragma once
 

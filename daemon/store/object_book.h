@@ -1,5 +1,5 @@
-// ObjectBook: the objects of one shard, and all that says where they are: records, index, extents,
-// groups, expiry, and what is counted of them.
+// ObjectBook: the objects of one shard, where they are (records, index, extents, groups, expiry),
+// and what is counted of them.
 //
 // The nouns of this room share one book, and each changes it in one way: Store reads and publishes,
 // RoomMaker and StockKeeper evict, Compactor and GroundMaker move, StoreRecovery fills a new book.

@@ -1,5 +1,5 @@
-// ScrubObject: an object as a scrubber remembers it between two turns. It holds no pin, so that
-// scrubbing delays neither eviction nor a replacement: at each look the object may be gone, or its
+// ScrubObject: an object as a scrubber remembers it between two turns. It holds no pin, so
+// scrubbing delays neither eviction nor a replacement. At each look the object may be gone, or its
 // record another one's. Generations are never used twice, and an object's bytes do not change, also
 // when they move. Thread: the data agent of the store.
 #pragma once

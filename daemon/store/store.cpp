@@ -18,8 +18,8 @@ base::TimeNs Store::clamped_lease(base::TimeNs lease_ns) const noexcept {
 
 Status Store::begin_read(const ObjectKey& key, base::TimeNs lease_ns, base::TimeNs now_ns,
                          ReadPin& pin, UseOrder order) noexcept {
-  // Everything that will be read comes from far away: ask for each line as soon as its address is
-  // known, so that a cold read waits for three misses in a row, not for seven.
+  // Ask for each line as soon as its address is known: a cold read then waits for three misses in a
+  // row, not for seven.
   prefetch_cold(prefetch_record(key.hash));
   const std::uint32_t number = book_.find(key, now_ns);
   if (number == kNone) {
@@ -333,7 +333,7 @@ std::span<const std::byte> Store::bytes_of(const ScrubObject& object) const noex
   if (!is_there(object)) return {};
   const Block block = book_.extents.block(book_.records[object.record].block);
   // SAFETY: the block is of the allocator, and at least as long as the object was when its record
-  // was sound; a record that was damaged since can only name less.
+  // was sound. A record that was damaged since can only name less.
   if (object.length > block.bytes) return {};
   return book_.arena.subspan(block.offset, object.length);
 }

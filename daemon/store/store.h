@@ -1,5 +1,5 @@
 // Store: the objects of one shard in DRAM. Payloads lie in an arena that the caller maps, metadata
-// in address space mapped ahead; after create() nothing is allocated, locked or waited for.
+// in address space mapped ahead. After create() nothing is allocated, locked or waited for.
 //
 // Contracts
 //  - A reservation is invisible until publish(), which makes it visible at once or not at all.
@@ -69,7 +69,7 @@ public:
   static Expected<std::unique_ptr<Store>> create(const StoreConfig& config,
                                                  const ShardMemory& memory);
   // create() in two steps, because the second one may take minutes. Between them only
-  // tenant_table() may be asked of the store; recover() gets the same memory, once, and may run on
+  // tenant_table() may be asked of the store. recover() gets the same memory, once, and may run on
   // any thread. After an error the store is of no use, and the memory proves what it proved before.
   static Expected<std::unique_ptr<Store>> open(const StoreConfig& config,
                                                const ShardMemory& memory);
@@ -77,8 +77,8 @@ public:
   // With a table that goes with the store.
   static Expected<std::unique_ptr<Store>> create(const StoreConfig& config,
                                                  std::span<std::byte> arena);
-  // What one object takes of tables when all are in use, with a key of up to kInlineKeyBytes bytes
-  // and a group of its own: record, group, two entries of an index, its extent and a hole.
+  // What one object takes of tables when all are in use: record, group, two entries of an index,
+  // its extent and a hole. Its key has up to kInlineKeyBytes bytes, and it has a group of its own.
   static constexpr std::uint64_t kBytesPerObject =
       sizeof(Record) + sizeof(Group) + 2 * 20 + 2 * sizeof(PackedBlock);
   // How long a ShardMemory's table has to be: address space, of which a page costs memory when it
@@ -101,7 +101,7 @@ public:
   void quarantine(const ReadPin& pin, base::TimeNs now_ns) noexcept;
 
   [[nodiscard]] WriteResult begin_write(const WriteRequest& request, base::TimeNs now_ns) noexcept;
-  // Makes it visible. An if_absent write that lost a race discards its own bytes; either way the
+  // Makes it visible. An if_absent write that lost a race discards its own bytes. Either way the
   // answer is the length of the object that is visible now.
   ObjectLength publish(const Reservation& reservation, std::uint64_t digest, base::Epoch epoch,
                        base::TimeNs now_ns) noexcept;
@@ -191,9 +191,8 @@ private:
     __builtin_prefetch(lines + 128);
     __builtin_prefetch(lines + 192);
   }
-  // Most of what a short copy costs is the wait for its first lines. Inline always: a compiler
-  // takes a function that does nothing but prefetch for one without effect, and drops calls of it
-  // (g++ 12).
+  // Most of what a short copy costs is the wait for its first lines. Inline always: g++ 12 takes a
+  // function that does nothing but prefetch for one without effect, and drops calls of it.
   [[gnu::always_inline]] void prefetch_payload(const Record& record) const noexcept {
     constexpr std::uint64_t kAheadBytes = 4096;
     const std::byte* const bytes = book_.arena.data() + extent_offset(record);

@@ -1,9 +1,9 @@
-// StoreRecovery: the objects that a kept metadata table proves, and everything that is derived from
-// them: index, accounts, extents, groups, expiry.
+// StoreRecovery: takes over the objects that a kept metadata table proves, and derives the rest
+// from them: index, accounts, extents, groups, expiry.
 //
-// Order. What is given up keeps its seal until all is decided, and loses it before its number or
-// its extent can be used: whoever dies in here leaves a table that the next one reads likewise.
-// Thread: any, which owns the book until run() returns.
+// Order. An entry that is given up keeps its seal until all is decided, and loses it before its
+// number or its extent can be used. So a recovery that is killed leaves a table that the next one
+// reads likewise. Thread: any, which owns the book until run() returns.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ public:
   StoreRecovery(ObjectBook& book, const ShardMemory& memory, RecoveryCrew& crew) noexcept
       : book_(book), memory_(memory), crew_(crew) {}
 
-  // Once. Fails when memory is refused or the crew was stopped; then the book is of no use, and the
+  // Once. Fails when memory is refused or the crew was stopped. Then the book is of no use, and the
   // memory proves what it proved before.
   [[nodiscard]] Outcome run();
 

@@ -44,8 +44,8 @@ struct WriteResult {
   std::uint64_t evicted_bytes = 0;  // for this put until now, in this call and those before it
 };
 
-// A put that has evicted so many times its own bytes, and this much beside, is refused: what it
-// costs others has a limit even when nothing that goes makes a hole that is long enough.
+// A put that has evicted so many times its own bytes, and this much beside, is refused. So its cost
+// to others has a limit even when no eviction makes a hole that is long enough.
 inline constexpr std::uint64_t kEvictionTimesMax = 2;
 inline constexpr std::uint64_t kEvictionSlackBytes = std::uint64_t{64} << 20;
 

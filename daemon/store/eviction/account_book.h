@@ -1,12 +1,12 @@
 // AccountBook: what each tenant holds of a store, and what is its fair share of it.
 //
-// Every tenant that holds anything has a share of the store by its weight, whatever the others do:
-// who wants more than its share may use what others leave, and gives it back when they want it.
-// What is shared out is whatever is scarce: bytes of the arena, or records for objects. Holdings
-// are compared per weight, so "holds most for its weight" says who is furthest beyond its share.
+// Every tenant that holds anything has a share of the store by its weight, whatever the others do.
+// A tenant may use more while others leave it, and gives it back when they want it. What is shared
+// out is whatever is scarce: bytes of the arena, or records for objects. Holdings are compared per
+// weight, so "holds most for its weight" says who is furthest beyond its share.
 //
-// Every call is O(1) but account_of(), which is O(tenants) for another tenant than the last one,
-// tell(), and next_crowded() while one is. Thread: the data agent of the store.
+// Every call is O(1) but three: tell(), next_crowded() while a tenant is crowded, and account_of()
+// for another tenant than the last one are O(tenants). Thread: the data agent of the store.
 #pragma once
 
 #include <cstdint>
@@ -70,7 +70,7 @@ public:
   // Account numbers are below this.
   static std::uint32_t count_for(const StoreConfig& config) noexcept;
 
-  // The account of a tenant, made at its first use; kNone when there are too many: all others hold
+  // The account of a tenant, made at its first use. kNone: there are too many, and all others hold
   // something, or have a quota or weight of their own.
   [[nodiscard]] std::uint32_t account_of(base::TenantId tenant) noexcept;
   [[nodiscard]] Account& operator[](std::uint32_t number) noexcept { return accounts_[number]; }

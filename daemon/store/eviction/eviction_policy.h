@@ -1,11 +1,11 @@
 // EvictionPolicy: the order in which groups leave. The seam between the group book, which knows
-// what may leave, and a rule that says what should: the book enqueues a group when it may be
-// evicted, dequeues it when it may not (a lease, or it is gone), and reports each use.
+// what may leave, and a rule that says what should. The book enqueues a group that may be evicted,
+// dequeues one that may not (it is leased, or gone), and reports each use.
 //
 // Every call is O(1) and none allocates. A policy keeps its lists in Group::order and what it wants
-// to remember in Group::queue, Group::uses and Group::used_ns. Order is apart for each account:
-// which tenant has to give way is the book's decision, which of its groups goes is the policy's.
-// Thread: the data agent of the store.
+// to remember in Group::queue, Group::uses and Group::used_ns. Order is apart for each account: the
+// book decides which tenant has to give way, the policy which of its groups goes. Thread: the data
+// agent of the store.
 #pragma once
 
 #include <cstdint>
@@ -48,8 +48,9 @@ public:
   // What should leave next of an account; kNone: nothing of it is queued.
   [[nodiscard]] virtual Candidate candidate(std::uint32_t account,
                                             base::TimeNs now_ns) const noexcept = 0;
-  // Whether a queued group may as well go instead of a candidate of its account: it is worth at
-  // most `times` times as much, or has been unused for as large a part of the candidate's time.
+  // Whether a queued group may as well go instead of a candidate of its account. It may when it is
+  // worth at most `times` times as much, or has been unused for as large a part of the candidate's
+  // time.
   [[nodiscard]] virtual bool may_replace(std::uint32_t group, std::uint32_t candidate,
                                          std::uint32_t times,
                                          base::TimeNs now_ns) const noexcept = 0;

@@ -37,7 +37,7 @@ public:
     if (scheduled(table[number])) remove(table, number);
   }
 
-  // Meets at most `budget` elements whose bucket is due, takes each off the wheel and calls
+  // Meets at most `budget` elements whose bucket is due. Takes each off the wheel and calls
   // `on_due(number)`, which may schedule it again. Returns how many it met.
   template <typename OnDue>
   int advance(Table<T>& table, base::TimeNs now_ns, int budget, OnDue&& on_due) noexcept {

@@ -1,11 +1,11 @@
 // GhostTable: how often groups had been used when they were evicted, for some multiple of the
 // groups that are there: one that comes back is known (the idea of ARC's and 2Q's ghost lists:
 // Megiddo and Modha, "ARC: a self-tuning, low overhead replacement cache", 2003; Johnson and
-// Shasha, 1994). Sets of sixteen entries, newest first; what does not fit is forgotten, of a tenant
-// that has its part of the set its own oldest: nobody's ghosts are pushed out by a neighbour who
+// Shasha, 1994). Sets have sixteen entries, newest first; what does not fit is forgotten. A tenant
+// that has its part of the set loses its own oldest: no tenant's ghosts are pushed out by one that
 // loses more. A mistaken identity (one in 65,000 look-ups) costs a wrong count, nothing else.
 //
-// Address space for the largest number of groups is taken at once; only a part that fits the groups
+// Address space for the largest number of groups is taken at once. Only a part that fits the groups
 // of now is used: four to eight entries of four bytes for each. Thread: the data agent of the
 // store.
 #pragma once

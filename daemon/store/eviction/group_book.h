@@ -2,17 +2,17 @@
 // groups; which tenant gives way. Which of its groups without a lease leaves next is for the
 // EvictionPolicy to say.
 //
-// Groups under a lease are on a list of their account, oldest grant first; all others are in the
-// policy's queues, where a group comes back when its lease ends: among the oldest when it was not
-// used for longer than those, else as the youngest. Finding the next victim is O(1) in groups and
+// Groups under a lease are on a list of their account, oldest grant first. All others are in the
+// policy's queues. When its lease ends, a group comes back among the oldest if it was unused for
+// longer than those, else as the youngest. Finding the next victim is O(1) in groups and
 // O(accounts).
 //
-// Who gives way is the tenant that holds most for its weight (AccountBook), with what its policy
-// chooses; while leases keep more than their budget of its share, its oldest lease breaks before
-// what is younger goes, and leases of probes before those of gets. A pinned group is on neither: it
-// never gives way, and pins have a small budget of their own. So a tenant that leases, or puts, as
-// much as it can takes nothing from a tenant within its share: neither its leases nor its room.
-// Thread: the data agent of the store.
+// The tenant that holds most for its weight (AccountBook) gives way, with what its policy chooses.
+// While leases keep more than their budget of its share, its oldest lease breaks before anything
+// younger goes, and leases of probes before those of gets. A pinned group is on neither: it never
+// gives way, and pins have a small budget of their own. So a tenant that leases or puts as much as
+// it can takes neither leases nor room from a tenant within its share. Thread: the data agent of
+// the store.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ public:
   static constexpr base::TimeNs kProtectedNs = 600 * base::kNsPerSecond;
 
   // While leases keep more than their budget, what was put or used in this time outlives the oldest
-  // lease, even if that one was used later: else a put would push out the one before it.
+  // lease, even if that one was used later. Else a put would push out the one before it.
   static constexpr base::TimeNs kFreshNs = 5 * base::kNsPerSecond;
 
   // `policy` was made for the same groups, and for AccountBook::count_for(config) accounts.
@@ -97,8 +97,8 @@ public:
   [[nodiscard]] Victim victim(const Need& need, base::TimeNs now_ns) const noexcept;
   // The same for an account that needs room within its own quota.
   [[nodiscard]] Victim quota_victim(std::uint32_t account, base::TimeNs now_ns) const noexcept;
-  // Whether this group may go in the place of a victim: its tenant gives way by the same rule, and
-  // by its policy it is worth at most `times` times as much.
+  // Whether this group may go in the place of a victim. It may when its tenant gives way by the
+  // same rule, and its policy says it is worth at most `times` times as much.
   [[nodiscard]] bool may_replace(std::uint32_t group, const Victim& victim, std::uint32_t times,
                                  base::TimeNs now_ns) const noexcept;
   // The first half of that.

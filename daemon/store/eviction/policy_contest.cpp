@@ -51,8 +51,8 @@ void PolicyContest::judge(bool hit_by_age, bool hit_by_worth) noexcept {
   prefers_age_ = lead_ > 0;
 }
 
-// The sample is as large as fits, and its caches grow and shrink with the tenant's part: by one for
-// each use, so that a moment in which much is leased changes little.
+// The sample is as large as fits. Its caches grow and shrink with the tenant's part, by one for
+// each use: a moment in which much is leased changes little.
 void PolicyContest::follow(std::uint32_t groups) noexcept {
   constexpr std::uint32_t kShiftMax = 20;
   if (groups >> sample_shift_ > kContestGroupsMax && sample_shift_ < kShiftMax) {

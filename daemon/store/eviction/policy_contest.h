@@ -1,10 +1,9 @@
-// PolicyContest: would one tenant's groups be hit more often if the least recently used one left
-// first, or the one that the reuse model says is worth least? Two small simulated caches of names
-// find out, over a sample of the groups by hash (Waldspurger et al., "Cache modeling and
-// optimization using miniature simulations", 2017). Each cache is as large beside the sample as the
-// tenant's part of the store is beside all its groups. The model is right while traffic is as it
-// was, and worse than age for a loop longer than the store, or when somebody taught it a habit that
-// nobody has.
+// PolicyContest: which order gives one tenant more hits: the least recently used group first, or
+// the one that the reuse model says is worth least? Two small simulated caches of names find out,
+// over a sample of the groups by hash (Waldspurger et al., "Cache modeling and optimization using
+// miniature simulations", 2017). Each cache is as large beside the sample as the tenant's part of
+// the store is beside all its groups. The model is right while traffic is as it was. It is worse
+// than age for a loop longer than the store, or when somebody taught it a habit that nobody has.
 //
 // A use of a group in the sample is O(1), and of any other group one multiplication. Nothing is
 // allocated. Some 180 KiB. Thread: the data agent of the store.

@@ -3,8 +3,8 @@
 // one lease. Both are plain numbers in Tables of the store.
 //
 // A record has two kinds of fields. Those of the object say the same in the next life of the
-// process: its seal covers them, and nothing else makes them true. Those of this life are marked
-// so; whoever recovers a table ignores them. Thread: the data agent of the store.
+// process: only its seal, which covers them, makes them true. Those of this life are marked so;
+// whoever recovers a table ignores them. Thread: the data agent of the store.
 #pragma once
 
 #include <cstddef>

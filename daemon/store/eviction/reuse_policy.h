@@ -1,14 +1,14 @@
-// ReusePolicy: what is worth least by its account's ReuseModel goes first, or the least recently
-// used while its PolicyContest says that age does better. An account has a queue for each class
-// of the model, in the order of last use (of one time: of depth). Only the oldest of each class
-// are compared, and the last that came. A group that was evicted and comes back counts on from
-// where it was: otherwise a cache that is small for its traffic never finds out what is used
-// again.
+// ReusePolicy: what the account's ReuseModel says is worth least goes first. While the account's
+// PolicyContest says that age does better, the least recently used does. An account has a queue for
+// each class of the model, in the order of last use (of one time: of depth). Only the oldest of
+// each class are compared, and the last that came. A group that was evicted and comes back counts
+// on from where it was. Otherwise a cache that is small for its traffic never finds out what is
+// used again.
 //
-// Nothing is shared between accounts but the table of ghosts, of which each has its part: what one
-// tenant does teaches the store nothing about another. What an account needs, some 500 KiB, is in
-// address space taken at once, and made when the account has its first group. Thread: the data
-// agent of the store.
+// Accounts share nothing but the table of ghosts, of which each has its part: what one tenant does
+// teaches the store nothing about another. What an account needs, some 500 KiB, is in address space
+// taken at once, and made when the account has its first group. Thread: the data agent of the
+// store.
 #pragma once
 
 #include <array>

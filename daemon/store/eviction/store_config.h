@@ -40,8 +40,8 @@ struct StoreConfig {
   // How much one call may copy to make one hole of several. Bounds the work of a turn: larger moves
   // take several.
   std::uint64_t moved_bytes_per_call = std::uint64_t{8} << 20;
-  // Background eviction starts when less than low is free and stops at high (of 1,000 parts): of
-  // the arena, of each quota below that, and of the records for objects.
+  // Background eviction starts when less than low is free and stops at high, in parts of 1,000.
+  // That goes for the arena, for each quota below that, and for the records of objects.
   std::uint32_t free_low_permille = 20;
   std::uint32_t free_high_permille = 30;
   // However much that is, this is a stock large enough: it stops here, and starts at half of it.

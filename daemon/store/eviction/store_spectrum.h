@@ -31,8 +31,8 @@ struct StoreSpectrum {
   std::array<std::uint64_t, kAgeClasses.size()> evicted_by_age{};
   // The same, by how often their group was used, as the policy counts.
   std::array<std::uint64_t, kUseClasses.size()> evicted_by_uses{};
-  // Groups that were used again, by the time since the use before: since they were made, when the
-  // policy is first in, first out, which keeps no other time.
+  // Groups that were used again, by the time since the use before. First in, first out keeps no
+  // such time: there it is the time since they were made.
   ReuseAges reused_by_age{};
 
   static constexpr std::size_t length_class(std::uint64_t bytes) noexcept {

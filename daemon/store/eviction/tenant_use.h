@@ -16,7 +16,7 @@ struct alignas(64) TenantTally {
   std::uint64_t objects = 0;        // live
   std::uint64_t payload_bytes = 0;  // of those
   // Counters, from the tenant's first use of the store on. When more tenants come than a store has
-  // accounts for, one that holds nothing gives up its own, and begins at 0 if it comes back.
+  // accounts for, one that holds nothing gives up its account. It begins at 0 if it comes back.
   std::uint64_t evicted = 0;
   std::uint64_t evicted_bytes = 0;  // extent bytes
   std::uint64_t reads = 0;

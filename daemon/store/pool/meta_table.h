@@ -1,6 +1,6 @@
 // MetaTable: the metadata table of one store, in memory that may outlive the process. A header, the
-// records (entries by number), the long keys. It knows which numbers were ever used, so that a
-// table of which little was used is read back without touching the rest, which would cost memory.
+// records (entries by number), the long keys. The table knows which numbers were ever used: what
+// was never used is not touched when it is read back, which would cost memory.
 //
 //   at          what
 //   0           Header

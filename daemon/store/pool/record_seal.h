@@ -1,13 +1,12 @@
 // The seal of a record: what makes an entry of the metadata table true. The process may be killed
-// between any two instructions, and what lies in the table then is all that the next life knows, so
-// every change is one store of one word:
+// between any two instructions, and the next life knows only what lies in the table then. So every
+// change is one store of one word:
 //   - an object appears when its seal is written, after everything else of it;
 //   - it is gone when its seal is cleared, before its number or its extent is used again;
 //   - it moves when its place is written, after its bytes were copied. The place carries a check of
 //     its own, because the seal could not change at the same instant.
-// Stores of one thread are seen in program order by whoever maps the memory after the thread is
-// gone; so it is the compiler that has to be kept from turning them around.
-// Thread: the data agent of the store.
+// A process that maps the memory after the thread is gone sees its stores in program order. So only
+// the compiler has to be kept from turning them around. Thread: the data agent of the store.
 #pragma once
 
 #include <atomic>
@@ -56,8 +55,8 @@ inline constexpr std::uint64_t kPlaceMask = (std::uint64_t{1} << kPlaceBits) - 1
   return crc == 0 ? 1 : crc;
 }
 
-// Sealed, and nothing of it has changed since, but perhaps its key: who compares the key with the
-// one that was asked for needs no check of it.
+// Sealed, and nothing of the record has changed since, but perhaps its key: a look-up compares the
+// key itself.
 [[nodiscard]] inline bool is_sealed(const Record& record) noexcept {
   return record.seal == seal_of(record) && record.place == place_at(record, extent_offset(record));
 }

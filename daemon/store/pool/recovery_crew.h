@@ -21,7 +21,7 @@ public:
   [[nodiscard]] std::uint32_t threads() const noexcept { return threads_; }
 
   // Calls `work` once with each number below `parts`, on up to threads() threads, the caller's
-  // among them; returns when all calls have. `work` does not throw. Where no thread can be had the
+  // among them. Returns when all calls have. `work` does not throw. Where no thread can be had the
   // caller does their work too.
   void run(std::size_t parts, const std::function<void(std::size_t part)>& work);
 

@@ -106,9 +106,9 @@ void RecoveryScan::drop_shared_long_keys() {
   found_.erase(std::remove_if(found_.begin(), found_.end(), is_shared), found_.end());
 }
 
-// By address, each extent has to begin behind the end of all before it. Who reaches furthest so far
-// is the only one worth remembering: whoever else reaches into the next one overlaps with it too,
-// and has been found out.
+// By address, each extent has to begin behind the end of all before it. Only the entry that reaches
+// furthest so far is remembered: any other that reaches into the next one overlaps with it too, and
+// has been found out.
 void RecoveryScan::drop_overlapping(RecoveryCrew& crew) {
   crew_sort(
       found_, [](const Found& a, const Found& b) { return a.offset < b.offset; }, crew);

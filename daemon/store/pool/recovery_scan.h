@@ -1,7 +1,8 @@
-// RecoveryScan: which entries of a kept metadata table are to be believed. It changes nothing, and
-// takes nothing for granted but that the memory is there: an entry counts when its seal, place and
-// key match their checks, when it says what a store could have said, and when no other entry claims
-// any of its bytes. Two entries that claim the same bytes are both dropped: one of them lies.
+// RecoveryScan: which entries of a kept metadata table are to be believed. The scan changes
+// nothing, and takes nothing for granted but that the memory is there. An entry counts under three
+// conditions: its seal, place and key match their checks; it says what a store could have said; and
+// no other entry claims any of its bytes. Two entries that claim the same bytes are both dropped:
+// one of them lies.
 //
 // The payload is not looked at: whoever reads it first compares it with the digest.
 // The entries are looked at by the threads of a crew, each with a range of its own.

@@ -1,7 +1,7 @@
-// ShardMemory: where one store keeps what may outlive its process. Two ranges, because payloads
-// like huge pages, which can not be sparse, and the metadata table is address space for as many
-// objects as there could be. The memory belongs to the caller and outlives the store.
-// Thread: any; a plain value.
+// ShardMemory: where one store keeps what may outlive its process. There are two ranges because
+// payloads like huge pages, which can not be sparse. The metadata table is address space for as
+// many objects as there could be. The memory belongs to the caller and outlives the store. Thread:
+// any; a plain value.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ struct ShardMemory {
   // Empty: the store maps memory of its own, which goes with it.
   std::span<std::byte> table;
   Contents contents = Contents::fresh;
-  // Names the boot of the machine: what expires at a time of the monotonic clock does so only under
-  // the clock that it was put under.
+  // Names the boot of the machine: a time of the monotonic clock means nothing under the clock of
+  // another boot.
   std::uint64_t boot = 0;
   base::TimeNs now_ns = 0;  // for kept contents: the time of the recovery
   // Of `table` beyond its first page and what earlier lives used; null: all of it may be touched.

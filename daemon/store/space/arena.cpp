@@ -71,7 +71,7 @@ Outcome Arena::map_file(ipc::UniqueFd file, bool sparse) {
   if (mapped == MAP_FAILED) return system_error("mmap of the arena", errno);
   data_ = static_cast<std::byte*>(mapped);
   writer_ = std::move(file);
-  // A forked helper gets the fd if it is to see the arena; a copy of the mapping it never needs.
+  // A forked helper gets the fd if it is to see the arena, and never needs a copy of the mapping.
   static_cast<void>(::madvise(data_, size_, MADV_DONTFORK));
   // What tenants store stays out of core files, which would be as long as the pool.
   static_cast<void>(::madvise(data_, size_, MADV_DONTDUMP));

@@ -1,9 +1,9 @@
-// Arena: memory of the pool, in a file that is mapped into this daemon: a memfd of fixed size,
-// sealed against shrinking and growing, or a file that the caller has opened. Private to the
-// daemon: clients never see the fd, only the daemon's own helper processes may map it, and only to
-// read: nothing but this mapping can write. Huge pages when asked for and there are any, else
-// normal ones. Pages come when they are first touched, or by a Prefaulter.
-// Thread: made on the control thread; the mapping is then the store's.
+// Arena: memory of the pool, in a file that is mapped into this daemon. The file is a memfd of
+// fixed size, sealed against shrinking and growing, or one that the caller has opened. Private to
+// the daemon: clients never see the fd. Only the daemon's own helper processes may map it, and only
+// to read: nothing but this mapping can write. Huge pages when asked for and there are any, else
+// normal ones. Pages come when they are first touched, or by a Prefaulter. Thread: made on the
+// control thread; the mapping is then the store's.
 #pragma once
 
 #include <cstddef>

@@ -69,7 +69,7 @@ public:
 
 private:
   // A split comes when there are more entries than kFill for two buckets. Just before its split a
-  // bucket has twice the entries of one that was just split: with more, many would overflow.
+  // bucket has twice the entries of one that was just split. With more, many would overflow.
   static constexpr std::uint64_t kFill = 7;
   static constexpr std::uint64_t kFirstBuckets = 64;
 

@@ -1,7 +1,7 @@
-// Table<T>: objects by number in address space mapped ahead: no allocation after set-up, a page
-// costs memory when it is first used. Numbers start at 1; 0 (kNone) means none, so zeroed memory is
-// a valid state of everything that refers to a Table. Released numbers are used again, newest
-// first.
+// Table<T>: objects by number in address space mapped ahead. Nothing is allocated after set-up; a
+// page costs memory when it is first used. Numbers start at 1; 0 (kNone) means none, so zeroed
+// memory is a valid state of everything that refers to a Table. Released numbers are used again,
+// newest first.
 //
 // IndexList: a circular doubly linked list through a Link member of the objects of one Table. A
 // list is 4 bytes, an object that is on no list has a zeroed link. O(1) everywhere, no pointers, so
@@ -64,7 +64,7 @@ public:
   // allows it.
   void grow_with(TableBacking& backing) noexcept { backing_ = &backing; }
 
-  // To be asked before allocate() of a table with a backing; false: memory was refused, and
+  // To be asked before allocate() of a table with a backing. False: memory was refused, and
   // allocate() must not be called before something was released.
   [[nodiscard]] bool grow() noexcept {
     if (backing_ == nullptr || free_ != kNone || fresh_ == capacity_) return true;

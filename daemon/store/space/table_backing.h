@@ -1,6 +1,6 @@
 // TableBacking: whoever owns the memory of a table and knows whether a page of it may be touched.
-// On a file system that can be full, touching a page for the first time can end the process; asked
-// for beforehand, the same is an answer. Thread: see back().
+// On a file system that can be full, touching a page for the first time can end the process. Asking
+// for the page beforehand gives an answer instead. Thread: see back().
 #pragma once
 
 #include <cstddef>
