@@ -4,6 +4,8 @@ that SIMM_FLEXKV_CHECKOUT names, its own client and cache engine, unmodified."""
 import importlib
 import json
 import os
+import pathlib
+import re
 import signal
 import textwrap
 import types
@@ -72,6 +74,26 @@ def test_by_the_file_that_also_says_socket_and_namespace(daemon, monkeypatch, tm
     monkeypatch.delenv("FLEXKV_SIMM_CONFIG_PATH")
     monkeypatch.setenv("SIMM_SOCKET", daemon.socket)
     assert client_class(kind)(manager_address=MANAGER).batch_exists(keys) == 0
+
+
+def test_the_launch_line_that_the_readme_shows(daemon, monkeypatch, kind, key):
+    readme = pathlib.Path(__file__).parent.parent.parent.parent / "python" / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    [line] = re.findall(r"^    (FLEXKV_.*) \.\.\.$", text, re.MULTILINE)
+    shown = dict(word.split("=") for word in line.split())
+    assert shown.pop("FLEXKV_USE_SIMM_BACKEND") == "1"
+    for name, value in {**shown, "SIMM_SOCKET": daemon.socket}.items():
+        monkeypatch.setenv(name, value)
+    if kind == "small":
+        check(client_class(kind)(manager_address=shown["FLEXKV_SIMM_MANAGER_ADDRESS"]), key)
+        return
+    client_class(kind)
+    engine = importlib.import_module(CLIENT).SimmCacheEngine(
+        types.SimpleNamespace(tokens_per_block=16))
+    check(engine.simm_client, key)
+    known = "".join(path.read_text(encoding="utf-8")
+                    for path in pathlib.Path(CHECKOUT).glob("flexkv/**/*.py"))
+    assert all(name in known for name in ["FLEXKV_USE_SIMM_BACKEND", *shown])
 
 
 def test_a_daemon_that_dies_is_misses(own_daemon, kind, key):
