@@ -3,7 +3,8 @@ calls, cancelled calls, closed loops, forks, signals, threads, Stores, the daemo
 
 It compares the bytes of every get, has canaries around every page, fills memory that was
 deregistered and looks later whether it stayed so. At the end of each epoch everything is let go:
-descriptors, threads and memory must be what they were. A watchdog dumps all threads after 60 s.
+descriptors, threads and memory must be what they were. A watchdog dumps all threads when no step
+was made for 60 s, but for the time in which a thread was only waiting for a CPU.
 
     lifetimes.py [--seed N] [--steps N | --long] [--exit-at N] [--no-fork]
 
@@ -17,6 +18,7 @@ SIMM_TEST_SIMMD names the daemon.
 import argparse
 import asyncio
 import collections
+import contextlib
 import faulthandler
 import gc
 import mmap
@@ -45,6 +47,47 @@ GROWTH_MAX = 48 << 20
 FAILURES = {-4003, -2300, -1004, -1002, -4006}
 CONFIG = '{"node": {"pool_bytes": "64MiB"}, "session": {"handshake_ms": 60000}}'
 COUNT = numpy.arange(SLOT // 8, dtype=numpy.uint64)
+
+
+class Watchdog(threading.Thread):
+    """Ends the process when the main thread has made no step for WATCHDOG_S. The kernel knows how
+    long each thread was ready and had no CPU: that time of a busy machine does not count."""
+
+    LOOK_S = 2
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.steps, self.pids = 0, [os.getpid()]
+
+    def waits_s(self) -> dict:
+        """How long each thread of this process and of the daemon has waited for a CPU so far."""
+        found = {}
+        for pid in self.pids:
+            for path in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat"):
+                with contextlib.suppress(OSError):
+                    found[path] = int(path.read_text(encoding="ascii").split()[1]) / 1e9
+        return found
+
+    def run(self) -> None:
+        steps, counted_s, since_s = self.steps, 0.0, time.monotonic()
+        last_s, waits = since_s, self.waits_s()
+        while counted_s < WATCHDOG_S:
+            # Of another thread, which needs no lock of the interpreter.
+            faulthandler.dump_traceback_later(WATCHDOG_S, exit=True)
+            time.sleep(self.LOOK_S)
+            now_s, before, waits = time.monotonic(), waits, self.waits_s()
+            starved_s = max((waits[one] - before.get(one, 0.0) for one in waits), default=0.0)
+            counted_s += max(0.0, now_s - last_s - starved_s)
+            last_s = now_s
+            if self.steps != steps:
+                steps, counted_s, since_s = self.steps, 0.0, now_s
+        print(f"no step for {last_s - since_s:.0f} s, in {counted_s:.0f} s of which no thread "
+              "waited for a CPU", file=sys.stderr, flush=True)
+        faulthandler.dump_traceback(all_threads=True)
+        for pid in self.pids[1:]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        os._exit(1)
 
 
 class Own(Exception):
@@ -112,7 +155,9 @@ class Key:
 class World:
     """What one epoch's threads share."""
 
-    def __init__(self, daemon: Daemon, seed: int, epoch: int, steps: int, exit_at: int) -> None:
+    def __init__(self, daemon: Daemon, watchdog: Watchdog, seed: int, epoch: int, steps: int,
+                 exit_at: int) -> None:
+        self.watchdog = watchdog
         self.daemon, self.seed, self.exit_at = daemon, f"{seed}/{epoch}", exit_at
         self.lock = threading.Condition()
         self.left, self.done = steps, 0
@@ -337,6 +382,7 @@ class World:
             with key.writer:
                 key.stored = 0
         self.daemon.start()
+        self.watchdog.pids[1:] = [self.daemon.pid()]
         self.kills += 1
 
     # --- running ---
@@ -360,7 +406,7 @@ class World:
             while self.next_step():
                 getattr(self, rng.choice(steps))(rng)
                 if number == 0:
-                    faulthandler.dump_traceback_later(WATCHDOG_S, exit=True)
+                    self.watchdog.steps += 1
         except BaseException as error:
             if self.failure is None:
                 self.failure = error
@@ -406,13 +452,15 @@ def run(directory: str, options: argparse.Namespace) -> None:
     print(f"seed {options.seed}: lifetimes.py --seed {options.seed} --steps {steps}", flush=True)
     until_s = time.monotonic() + LONG_S
     os.environ["SIMM_SOCKET"] = os.path.join(directory, "simm.sock")
-    faulthandler.dump_traceback_later(WATCHDOG_S, exit=True)
+    watchdog = Watchdog()
+    watchdog.start()
     daemon = Daemon(pathlib.Path(directory), config=CONFIG).start()
+    watchdog.pids.append(daemon.pid())
     try:
         states, compared, done = [], 0, 0
         while steps > 0 and time.monotonic() < until_s:
             now = min(steps, STEPS_IN_EPOCH)
-            world = World(daemon, options.seed, len(states), now, options.exit_at)
+            world = World(daemon, watchdog, options.seed, len(states), now, options.exit_at)
             world.run()
             compared += world.compared
             del world
