@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "libclient/batch_run.h"
+#include "libclient/batch_starter.h"
 #include "libclient/page_ends.h"
 #include "libclient/session.h"
 #include "simm/client.h"
@@ -38,6 +39,7 @@ public:
 
 struct AsyncBatch : BatchRun {
   BatchOwner* owner = nullptr;
+  std::shared_ptr<BatchStarter> starter;
   Client::Callback callback;
   Completed completed;
   AsyncBatch* next_pending = nullptr;    // CompletionQueue's, of the same bucket

@@ -131,23 +131,20 @@ void AsyncEngine::work(std::unique_lock<ForkMutex>& lock, BatchOwner* caller, bo
 }
 
 // The watcher stays in here, so that there is one as long as anybody sleeps.
-void AsyncEngine::sleep(BatchOwner& owner, std::size_t wanted, std::uint64_t until_ns,
-                        bool reattach) {
+void AsyncEngine::sleep(AsyncSleeper& me, std::uint64_t until_ns, bool reattach) {
   std::unique_lock lock(mutex_);
-  AsyncSleeper me;
-  me.owner = &owner;
-  me.wanted = wanted;
+  BatchOwner& owner = *me.owner;
   AsyncSleeper** last = &sleepers_;
   while (*last != nullptr) last = &(*last)->next;
   *last = &me;
-  while (!owner.has_enough(wanted) && ipc::monotonic_now_ns() < until_ns) {
+  while (!me.has_enough() && ipc::monotonic_now_ns() < until_ns) {
     if (!is_working_ && watcher_ == nullptr) watcher_ = &me;
     if (is_working_ || !has_more_) {
       watch(lock, me, until_ns);
       if (watcher_ != &me) continue;
     }
     work(lock, &owner, reattach, Look::lanes);
-    if (!owner.has_enough(wanted)) wake_sleepers(owner);  // of whom some want less
+    if (!me.has_enough()) wake_sleepers(owner);  // of whom some want less
   }
   AsyncSleeper** place = &sleepers_;
   while (*place != &me) place = &(*place)->next;
@@ -183,6 +180,12 @@ void AsyncEngine::hand_watch_over(std::unique_lock<ForkMutex>& lock, BatchOwner&
 void AsyncEngine::wake_sleepers(const BatchOwner& owner) noexcept {
   for (AsyncSleeper* sleeper = sleepers_; sleeper != nullptr; sleeper = sleeper->next) {
     if (sleeper->owner == &owner && owner.has_enough(sleeper->wanted)) wake(*sleeper);
+  }
+}
+
+void AsyncEngine::wake_starter(const BatchStarter& starter) noexcept {
+  for (AsyncSleeper* sleeper = sleepers_; sleeper != nullptr; sleeper = sleeper->next) {
+    if (sleeper->starter == &starter) wake(*sleeper);
   }
 }
 

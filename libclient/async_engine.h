@@ -56,8 +56,8 @@ public:
   // Moves everything on, as far as it goes without waiting. `caller` (may be null) needs no signal
   // for what is handed to it.
   void advance(BatchOwner* caller, bool reattach, Look look = Look::bell);
-  // Moves everything on until the owner has enough, or the time has passed.
-  void sleep(BatchOwner& owner, std::size_t wanted, std::uint64_t until_ns, bool reattach);
+  // Moves everything on until the sleeper has enough, or the time has passed.
+  void sleep(AsyncSleeper& me, std::uint64_t until_ns, bool reattach);
   // Ends the owner's batch as soon as its memory is free. False: it has ended, or there is none.
   bool cancel(BatchOwner& owner, std::uint64_t ticket, bool reattach);
 
@@ -71,6 +71,8 @@ public:
   [[nodiscard]] bool has_more() const noexcept { return has_more_; }
   // Something of the owner has ended, or was taken by another thread.
   void wake_sleepers(const BatchOwner& owner) noexcept;
+  // A batch of that thread was handed back, by another one.
+  void wake_starter(const BatchStarter& starter) noexcept;
 
   void after_fork_child() noexcept;  // with the mutex held
 

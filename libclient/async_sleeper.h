@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "libclient/async_batch.h"
+#include "libclient/batch_starter.h"
 #include "libclient/session.h"
 
 namespace simm::detail {
@@ -15,8 +16,12 @@ namespace simm::detail {
 struct AsyncSleeper {
   BatchOwner* owner = nullptr;
   std::size_t wanted = 0;
+  const BatchStarter* starter = nullptr;  // the thread's, if it has started batches there
   AsyncSleeper* next = nullptr;
 
+  [[nodiscard]] bool has_enough() const noexcept {
+    return owner->has_enough(wanted) || (starter != nullptr && starter->has_news());
+  }
   // On that lane, as its announcement says; null: until wake().
   void fall_asleep(std::shared_ptr<Session> on) noexcept;
   // The sleeper's, without the mutex. It may end early.

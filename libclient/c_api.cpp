@@ -290,6 +290,9 @@ void simm_close(simm_client* client) {
 int simm_attached(const simm_client* client) {
   return client != nullptr && client->client.attached() ? 1 : 0;
 }
+const char* simm_socket_path(const simm_client* client) {
+  return client != nullptr ? client->client.socket_path().c_str() : "";
+}
 int simm_ping(simm_client* client, uint32_t timeout_ms) {
   if (client == nullptr) return simm::detail::null_argument("client");
   simm::CallOptions options;
@@ -374,6 +377,16 @@ uint64_t simm_region_size(const simm_region* region) {
 }
 int simm_region_kind_of(const simm_region* region) {
   return region != nullptr ? static_cast<int>(region->region.kind()) : SIMM_REGION_AUTOMATIC;
+}
+const char* simm_region_kind_name(int kind) {
+  const bool is_known = kind >= SIMM_REGION_AUTOMATIC && kind <= SIMM_REGION_GPU;
+  return is_known ? simm::region_kind_name(static_cast<simm::RegionKind>(kind)) : "unknown";
+}
+int simm_region_huge_pages(const simm_region* region) {
+  return region != nullptr && region->region.huge_pages() ? 1 : 0;
+}
+int simm_region_valid(const simm_region* region) {
+  return region != nullptr && region->region.valid() ? 1 : 0;
 }
 size_t simm_region_reason(const simm_region* region, char* text, size_t text_bytes) {
   size_t length = 0;
@@ -510,6 +523,9 @@ size_t simm_wait_at_least(simm_client* client, size_t count, uint32_t timeout_ms
   if (client != nullptr) return client->client.wait_at_least(count, timeout_ms);
   (void)simm::detail::null_argument("client");
   return 0;
+}
+int simm_has_completed(simm_client* client, uint64_t ticket) {
+  return client != nullptr && client->client.has_completed(ticket) ? 1 : 0;
 }
 int simm_cancel(simm_client* client, uint64_t ticket) {
   if (client == nullptr) return simm::detail::null_argument("client");

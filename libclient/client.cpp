@@ -376,6 +376,7 @@ Expected<std::uint64_t> Client::start(std::uint8_t opcode, const detail::PageLis
     }
     batch->owner = queue_.get();
     batch->callback = std::move(callback);
+    batch->starter = queue_->starter();
     batch->completed.ticket = queue_->begin();
     const std::uint64_t ticket = batch->completed.ticket;
     if (ticket == 0) {

@@ -56,7 +56,7 @@ CompletionQueue::~CompletionQueue() {
       pending_.fetch_sub(drop_done(), std::memory_order_acq_rel);
       settle();
     }
-    if (pending() != 0) engine_.sleep(*this, 1, ipc::monotonic_now_ns() + kNapNs, false);
+    if (pending() != 0) sleep(1, ipc::monotonic_now_ns() + kNapNs, false);
   }
   engine_.remove_owner(this);
   if (is_given_out_) {
@@ -114,6 +114,7 @@ public:
     if (*closed_) return;
     const std::lock_guard lock(queue_.engine_.mutex());
     batch_.is_telling = false;
+    queue_.tell_starter(batch_.starter);
     if (batch_.ends->has_untold()) {
       queue_.list_untold(batch_);
       return;
@@ -176,6 +177,25 @@ AsyncBatch* CompletionQueue::next_untold() noexcept {
   return batch;
 }
 
+// A batch whose callback runs, which may throw: then it has been handed back as well.
+class CompletionQueue::Calling {
+public:
+  Calling(CompletionQueue& queue, AsyncBatch& batch) noexcept
+      : queue_(queue), starter_(std::move(batch.starter)) {}
+  ~Calling() {
+    if (*closed_ || !queue_.is_another(starter_)) return;
+    const std::lock_guard lock(queue_.engine_.mutex());
+    queue_.tell_starter(starter_);
+  }
+  Calling(const Calling&) = delete;
+  Calling& operator=(const Calling&) = delete;
+
+private:
+  CompletionQueue& queue_;
+  const std::shared_ptr<std::atomic<bool>> closed_ = queue_.closed_;
+  const std::shared_ptr<BatchStarter> starter_;
+};
+
 std::size_t CompletionQueue::call_back() {
   const Round round{*this};
   tell_pages();
@@ -191,9 +211,33 @@ std::size_t CompletionQueue::call_back() {
       with_callback_.pop_front();
     }
     pending_.fetch_sub(1, std::memory_order_acq_rel);
+    const Calling calling(*this, *batch);
     batch->callback(batch->completed);
   }
   return called;
+}
+
+bool CompletionQueue::is_another(const std::shared_ptr<BatchStarter>& starter) const noexcept {
+  return starter != nullptr && starter.get() != BatchStarter::find(number_);
+}
+
+void CompletionQueue::tell_starter(const std::shared_ptr<BatchStarter>& starter) noexcept {
+  if (!is_another(starter)) return;
+  starter->handed_back();
+  engine_.wake_starter(*starter);
+}
+
+std::size_t CompletionQueue::take_news() noexcept {
+  BatchStarter* const starter = BatchStarter::find(number_);
+  return starter != nullptr ? starter->take_news() : 0;
+}
+
+void CompletionQueue::sleep(std::size_t wanted, std::uint64_t until_ns, bool reattach) {
+  AsyncSleeper me;
+  me.owner = this;
+  me.wanted = wanted;
+  me.starter = BatchStarter::find(number_);
+  engine_.sleep(me, until_ns, reattach);
 }
 
 std::size_t CompletionQueue::drain(std::span<Completed> out, bool reattach) {
@@ -205,6 +249,7 @@ std::size_t CompletionQueue::drain(std::span<Completed> out, bool reattach) {
   std::size_t taken = 0;
   for (; taken < out.size() && !without_callback_.empty(); ++taken) {
     out[taken] = without_callback_.front()->completed;
+    tell_starter(without_callback_.front()->starter);
     without_callback_.pop_front();
   }
   pending_.fetch_sub(taken, std::memory_order_acq_rel);
@@ -268,9 +313,10 @@ void CompletionQueue::wait(std::uint32_t timeout_ms, WaitMode mode, bool reattac
       (void)call_back();  // perhaps one of them closes the Client
       return;
     }
+    if (take_news() != 0) return;
     const std::uint64_t now_ns = ipc::monotonic_now_ns();
     if (now_ns >= spin.until_ns()) return;
-    if (!spin.goes_on(now_ns)) engine_.sleep(*this, 1, spin.until_ns(), reattach);
+    if (!spin.goes_on(now_ns)) sleep(1, spin.until_ns(), reattach);
   }
 }
 
@@ -284,6 +330,7 @@ std::size_t CompletionQueue::wait_at_least(std::size_t count, std::uint32_t time
     engine_.advance(this, reattach, Look::lanes);
     called += call_back();
     if (*closed) return called;
+    called += take_news();
     std::size_t ready = called;
     {
       const std::lock_guard lock(engine_.mutex());
@@ -295,7 +342,7 @@ std::size_t CompletionQueue::wait_at_least(std::size_t count, std::uint32_t time
     }
     const std::uint64_t now_ns = ipc::monotonic_now_ns();
     if (now_ns >= spin.until_ns()) return ready;
-    if (!spin.goes_on(now_ns)) engine_.sleep(*this, count - called, spin.until_ns(), reattach);
+    if (!spin.goes_on(now_ns)) sleep(count - called, spin.until_ns(), reattach);
   }
 }
 

@@ -31,6 +31,10 @@ public:
   CompletionQueue(const CompletionQueue&) = delete;
   CompletionQueue& operator=(const CompletionQueue&) = delete;
 
+  // This thread, for a batch that it is about to start.
+  [[nodiscard]] std::shared_ptr<BatchStarter> starter() const {
+    return BatchStarter::begin(number_);
+  }
   // A ticket for a new batch, which is then pending; 0 when there are too many.
   [[nodiscard]] std::uint64_t begin() noexcept;
   void start(std::unique_ptr<AsyncBatch> batch, bool reattach) {
@@ -68,6 +72,7 @@ private:
   class Spin;
   struct Round;
   class Telling;
+  class Calling;
 
   void watch_session(const std::shared_ptr<Session>& session, std::uint64_t next_look_ns) noexcept;
   bool make_fds();
@@ -79,6 +84,13 @@ private:
   void tell_pages();
   void list_untold(AsyncBatch& batch) noexcept;
   AsyncBatch* next_untold() noexcept;
+  // This thread is not the one that has started the batch.
+  [[nodiscard]] bool is_another(const std::shared_ptr<BatchStarter>& starter) const noexcept;
+  // Under the mutex, by whoever has handed back something of the starter.
+  void tell_starter(const std::shared_ptr<BatchStarter>& starter) noexcept;
+  // So many batches of this thread were handed back by others.
+  [[nodiscard]] std::size_t take_news() noexcept;
+  void sleep(std::size_t wanted, std::uint64_t until_ns, bool reattach);
   std::size_t drop_done() noexcept;  // at the end: how many
   void settle() noexcept;            // after something was taken
   [[nodiscard]] bool anything_done() const noexcept {
@@ -86,6 +98,7 @@ private:
   }
 
   AsyncEngine& engine_;
+  const std::uint64_t number_ = BatchStarter::number_queue();
   std::atomic<std::size_t> pending_{0};
   std::atomic<std::uint64_t> next_ticket_{1};
   // Not done yet, chained by their tickets: at most 256 in each when all tickets are taken.

@@ -52,7 +52,6 @@ public:
 
 private:
   friend class Channel;
-  void apply_defaults(CallOptions& options, const Batch* batch) const;
   // Throws what a signal's handler raises, which the interpreter would else call inside `report`.
   void report(const Batch& batch, const std::string& text);
   void warn_if_taken_back();

@@ -221,12 +221,14 @@ public:
   std::size_t drain(std::span<Completed> out);
   // Sleeps until a batch is done, nothing is pending, or the time has passed. Calls the callbacks
   // of those that are done, as poll() does; those without one stay for drain(). Ends also when
-  // pages were told of (CallReport::on_page).
+  // pages were told of (CallReport::on_page), and when another thread has handed back a batch that
+  // this thread has started, since it last started one or waited.
   void wait(std::uint32_t timeout_ms);
-  // The same until at least so many are done: those that lie ready for drain(), and callbacks that
-  // this call has called. Ends earlier when no other is pending. Returns how many are done. Fewer
-  // of them wake nobody: the thread sleeps on, also where completion_fd() is readable already. An
-  // answer of the daemon that arrives meanwhile wakes the thread for the moment that it takes.
+  // The same until at least so many are done: those that lie ready for drain(), callbacks that this
+  // call has called, and batches of this thread that another one has handed back. Ends earlier when
+  // no other is pending. Returns how many are done. Fewer of them wake nobody: the thread sleeps
+  // on, also where completion_fd() is readable already. An answer of the daemon that arrives
+  // meanwhile wakes the thread for the moment that it takes.
   std::size_t wait_at_least(std::size_t count, std::uint32_t timeout_ms);
   [[nodiscard]] std::size_t pending() const noexcept;  // batches not yet handed back
   // Advances. Has that pending batch completed? Its memory is free then; the batch itself is still

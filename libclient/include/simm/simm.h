@@ -99,6 +99,8 @@ int simm_connect(const simm_client_options* options, simm_client** out);
 void simm_close(simm_client* client);
 /* 1 while a daemon is attached, else 0. */
 int simm_attached(const simm_client* client);
+/* Of the daemon, as long as the client is open; "" for NULL. */
+const char* simm_socket_path(const simm_client* client);
 /* A round trip that does nothing. timeout_ms 0: the default. */
 int simm_ping(simm_client* client, uint32_t timeout_ms);
 /* The longest value that the daemon takes; 0 while it is away. */
@@ -159,6 +161,9 @@ int simm_region_register_fd(simm_client* client, int fd, uint64_t offset, uint64
 void* simm_region_data(const simm_region* region);
 uint64_t simm_region_size(const simm_region* region);
 int simm_region_kind_of(const simm_region* region); /* enum simm_region_kind */
+const char* simm_region_kind_name(int kind);
+int simm_region_huge_pages(const simm_region* region); /* 1: it lies on huge pages, else 0 */
+int simm_region_valid(const simm_region* region);      /* 1 until it is deregistered, then 0 */
 /* Which kind and why, copied to `text` (cut to fit, always ended by 0). Returns its full length. */
 size_t simm_region_reason(const simm_region* region, char* text, size_t text_bytes);
 /* Waits at most for the region's own operations. Safe twice; the handle stays valid. */
@@ -290,6 +295,9 @@ void simm_wait(simm_client* client, uint32_t timeout_ms);
 /* The same until at least `count` are done or none other is pending: those that lie ready for
  * simm_drain(), and callbacks that were called. Returns how many are done. */
 size_t simm_wait_at_least(simm_client* client, size_t count, uint32_t timeout_ms);
+/* 1: that pending batch has completed, so its memory is free, and it is still to be handed back. As
+ * Client::has_completed. */
+int simm_has_completed(simm_client* client, uint64_t ticket);
 /* As Client::cancel: ends a pending batch early, without waiting. SIMM_NOT_FOUND: it has ended. */
 int simm_cancel(simm_client* client, uint64_t ticket);
 size_t simm_pending(const simm_client* client);

@@ -1,10 +1,12 @@
-// What C programs can ask and say as C++ programs do: counters, the longest value, region names.
+// What C programs can ask and say as C++ programs do: counters, the longest value, the socket,
+// names, kinds and states of regions, whether a batch has completed.
 #include <doctest/doctest.h>
 
 #include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "fault_world.h"
 #include "simm/simm.h"
@@ -34,6 +36,12 @@ TEST_CASE("C: counters, the longest value and names of regions") {
   simm_region* region = nullptr;
   REQUIRE(simm_region_allocate(client, 4096, &named, &region) == SIMM_OK);
   CHECK(is_mapped_as("layer-7"));
+  CHECK(simm_region_valid(region) == 1);
+  CHECK(simm_region_huge_pages(region) == 0);
+  CHECK(simm_region_kind_of(region) == SIMM_REGION_SHARED);
+  CHECK(std::string(simm_region_kind_name(SIMM_REGION_SHARED)) == "shared");
+  CHECK(simm_region_valid(nullptr) == 0);
+  CHECK(simm_region_huge_pages(nullptr) == 0);
   named.name = "two\nlines";
   simm_region* refused = nullptr;
   CHECK(simm_region_allocate(client, 4096, &named, &refused) == SIMM_INVALID_ARGUMENT);
@@ -67,7 +75,24 @@ TEST_CASE("C: counters, the longest value and names of regions") {
   CHECK(simm_stats(client, &older) == SIMM_INVALID_ARGUMENT);
   CHECK(std::string(simm_last_error()).find("struct_size = 0") == 0);
   CHECK(simm_stats(nullptr, &stats) == SIMM_INVALID_ARGUMENT);
+  CHECK(simm_region_deregister(region) == SIMM_OK);
+  CHECK(simm_region_valid(region) == 0);
   simm_region_free(region);
+
+  CHECK(simm_socket_path(client) == world.options.socket_path);
+  CHECK(std::string(simm_socket_path(nullptr)).empty());
+  std::uint64_t ticket = 0;
+  world.daemon->stop();
+  REQUIRE(simm_exists_async(client, &item, 1, &result, nullptr, nullptr, nullptr, &ticket) ==
+          SIMM_OK);
+  CHECK(simm_has_completed(client, ticket) == 0);
+  world.daemon->go_on();
+  while (simm_has_completed(client, ticket) == 0) std::this_thread::yield();
+  CHECK(simm_has_completed(client, ticket + 1) == 0);
+  CHECK(simm_has_completed(nullptr, ticket) == 0);
+  simm_completed out{};
+  CHECK(simm_drain(client, &out, 1) == 1);
+  CHECK(simm_has_completed(client, ticket) == 0);
   simm_close(client);
 }
 
