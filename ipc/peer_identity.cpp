@@ -104,9 +104,4 @@ bool PeerIdentity::is_alive() const noexcept {
   return !pidfd_ || pidfd_is_alive(pidfd_.get());
 }
 
-bool PeerIdentity::still_the_same() const noexcept {
-  if (!pidfd_ || start_time_ticks_ == 0) return false;
-  return process_start_time_ticks(pid_) == start_time_ticks_ && pidfd_is_alive(pidfd_.get());
-}
-
 }  // namespace simm::ipc

@@ -3,10 +3,9 @@
 //
 // A pid is only a number: its process may be gone and the number in use again. So the identity
 // holds a pidfd (SO_PEERPIDFD, which names the very process, or on kernels without it pidfd_open
-// followed by a check of owner and start time), and whoever acts on the number asks
-// still_the_same() after the act. On the older kernels a number that was reused before the identity
-// was taken, by a process of the same user, can not be told apart; that process could have
-// connected itself.
+// followed by a check of owner and start time), and whoever acts on the number compares the start
+// time after the act. On the older kernels a number that was reused before the identity was taken,
+// by a process of the same user, can not be told apart; that process could have connected itself.
 //
 // Thread: any, immutable after of().
 #pragma once
@@ -39,8 +38,6 @@ public:
 
   // False once the process has exited (a zombie counts as exited). True when that can not be known.
   [[nodiscard]] bool is_alive() const noexcept;
-  // True while pid() certainly still names the process that connected: alive, same start time.
-  [[nodiscard]] bool still_the_same() const noexcept;
 
 private:
   UniqueFd pidfd_;

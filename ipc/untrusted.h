@@ -48,9 +48,6 @@ class BasicUntrustedWord {
 public:
   explicit BasicUntrustedWord(std::uint32_t* word) noexcept : word_(word) {}
 
-  [[nodiscard]] std::uint32_t load_relaxed() const noexcept {
-    return Access::load(word_, std::memory_order_relaxed);
-  }
   [[nodiscard]] std::uint32_t load_acquire() const noexcept {
     return Access::load(word_, std::memory_order_acquire);
   }
