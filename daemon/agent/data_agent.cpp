@@ -13,9 +13,15 @@ namespace {
 // One number must not name nobody and the shared-read shards.
 static_assert(cluster::kNoPeer != engine::kSharedReads);
 
+// That may be on their way to one agent of this process.
+std::uint32_t local_requests_max(const base::Config& config) {
+  const std::uint32_t agents = config.threading.data_agents;
+  return transport::LocalMeshConfig{}.credits_of(agents) * agents;
+}
+
 shared_reads::SharedReadConfig shared_read_config(const base::Config& config) {
   shared_reads::SharedReadConfig result;
-  result.requests_max = transport::LocalMeshConfig{}.credits * config.threading.data_agents;
+  result.requests_max = local_requests_max(config);
   result.linger_ns = config.node.cache_linger_ms * base::kNsPerMs;
   return result;
 }
@@ -37,7 +43,7 @@ server::ServerConfig server_config(const base::Config& config, bool has_network,
   server::ServerConfig result;
   result.weights = std::move(weights);
   // All credits of all engines of this process, and of all connections, may meet at one shard.
-  result.requests_max = transport::LocalMeshConfig{}.credits * config.threading.data_agents;
+  result.requests_max = local_requests_max(config);
   if (has_network) {
     result.requests_max += DataAgentNetwork::kRequestsMax;
   }

@@ -13,6 +13,7 @@
 #include "daemon/base/lazy_array.h"
 #include "daemon/base/mailbox.h"
 #include "daemon/base/waiter.h"
+#include "daemon/transport/local/local_inbox.h"
 #include "daemon/transport/local/local_request.h"
 
 namespace simm::transport {
@@ -33,19 +34,29 @@ struct LocalEvent {
   std::uint32_t index = 0;
 };
 
+// One end of a channel, as the other end reaches it.
+struct LocalEnd {
+  LocalInbox& inbox;      // outlives the channel
+  std::uint32_t channel;  // number of the channel there
+  base::Waiter* waiter;   // null where nobody sleeps (one agent, tests)
+
+  void tell() const noexcept {
+    inbox.mark(channel);
+    if (waiter != nullptr) waiter->wake();
+  }
+};
+
 class LocalChannel {
 public:
-  // Wakers of the two ends; null where nobody sleeps (one agent, tests).
-  LocalChannel(std::uint32_t credits, base::Waiter* requester_waiter,
-               base::Waiter* responder_waiter)
+  LocalChannel(std::uint32_t credits, LocalEnd requester, LocalEnd responder)
       : credits_(credits),
         slots_(credits),
         streams_(std::make_unique<base::PayloadDigest[]>(credits)),
         // At most: cancel and reset of a use that is over, and post, cancel and reset of the next.
         commands_(std::bit_ceil(std::size_t{credits} * 5)),
         events_(std::bit_ceil(std::size_t{credits})),
-        requester_waiter_(requester_waiter),
-        responder_waiter_(responder_waiter) {}
+        requester_(requester),
+        responder_(responder) {}
 
   std::uint32_t credits() const noexcept { return credits_; }
   LocalRequest& slot(std::uint32_t index) noexcept { return slots_[index]; }
@@ -53,7 +64,7 @@ public:
 
   void requester_push(LocalCommand command) noexcept {
     SIMM_CHECK(commands_.try_push(command));  // it has room for all that can be on their way
-    if (responder_waiter_ != nullptr) responder_waiter_->wake();
+    responder_.tell();
   }
   bool requester_pop(LocalEvent& event) noexcept { return events_.try_pop(event); }
   [[nodiscard]] std::uint64_t requester_moved() const noexcept {
@@ -63,7 +74,7 @@ public:
   bool responder_pop(LocalCommand& command) noexcept { return commands_.try_pop(command); }
   void responder_push(LocalEvent event) noexcept {
     SIMM_CHECK(events_.try_push(event));
-    if (requester_waiter_ != nullptr) requester_waiter_->wake();
+    requester_.tell();
   }
   void responder_note_moved() noexcept {
     moved_.store(moved_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -75,8 +86,8 @@ private:
   std::unique_ptr<base::PayloadDigest[]> streams_;
   base::SpscMailbox<LocalCommand> commands_;
   base::SpscMailbox<LocalEvent> events_;
-  base::Waiter* const requester_waiter_;
-  base::Waiter* const responder_waiter_;
+  const LocalEnd requester_;
+  const LocalEnd responder_;
   // Written by the responder, and read now and then: on a line of its own.
   alignas(128) std::atomic<std::uint64_t> moved_{0};
 };

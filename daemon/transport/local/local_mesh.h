@@ -8,6 +8,7 @@
 // responder(i) belong to data agent i.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -17,10 +18,20 @@
 
 namespace simm::transport {
 
+// Requests on their way from one agent to all others. Each costs memory from the start, of which
+// many agents would take as much as their square.
+inline constexpr std::uint32_t kLocalCreditsMax = 2048;
+
 struct LocalMeshConfig {
-  std::uint32_t credits = 128;      // requests on their way between two agents
+  // Requests on their way between two agents: at most this, and a part of kLocalCreditsMax.
+  std::uint32_t credits = 128;
   base::PeerId peer = base::kSelf;  // what engines call the servers of this mesh
   LocalResponderConfig responder;
+
+  // Between each two of so many agents, at least 1.
+  [[nodiscard]] std::uint32_t credits_of(std::uint32_t agents) const noexcept {
+    return std::min(credits, kLocalCreditsMax / agents);
+  }
 };
 
 // What the mesh needs of one data agent.
@@ -31,6 +42,7 @@ struct LocalMember {
 
 class LocalMesh {
 public:
+  // At most LocalInbox::kChannelsMax members.
   LocalMesh(const LocalMeshConfig& config, const base::Clock& clock,
             std::vector<LocalMember> members);
 
@@ -39,6 +51,8 @@ public:
   LocalResponder& responder(std::uint32_t shard) noexcept { return *responders_[shard]; }
 
 private:
+  std::vector<LocalInbox> requester_inboxes_;  // of each agent
+  std::vector<LocalInbox> responder_inboxes_;
   std::vector<std::unique_ptr<LocalChannel>> channels_;
   std::vector<std::unique_ptr<LocalRequester>> requesters_;
   std::vector<std::unique_ptr<LocalResponder>> responders_;

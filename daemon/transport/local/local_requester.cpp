@@ -1,13 +1,15 @@
 #include "daemon/transport/local/local_requester.h"
 
+#include <bit>
 #include <utility>
 
 #include "simm/check.h"
 
 namespace simm::transport {
 
-LocalRequester::LocalRequester(const std::vector<LocalChannel*>& channels, base::PeerId peer)
-    : peer_(peer) {
+LocalRequester::LocalRequester(const std::vector<LocalChannel*>& channels, LocalInbox& inbox,
+                               base::PeerId peer)
+    : peer_(peer), inbox_(inbox) {
   lanes_.reserve(channels.size());
   for (LocalChannel* channel : channels) {
     lanes_.push_back({channel, std::make_unique<Posted[]>(channel->credits()),
@@ -74,16 +76,26 @@ std::uint64_t LocalRequester::moved(Route route) const noexcept {
 
 int LocalRequester::do_work() noexcept {
   int work = 0;
-  for (Lane& lane : lanes_) {
-    LocalEvent event;
-    // Bounded by the credits: an upcall may post anew, and that may be answered by another agent
-    // while we are here.
-    for (std::uint32_t i = 0; i < lane.free.capacity() && lane.channel->requester_pop(event); ++i) {
-      take_event(lane, event);
-      ++work;
-    }
+  marked_ |= inbox_.take();
+  for (std::uint64_t left = marked_; left != 0; left &= left - 1) {
+    bool has_more = false;
+    work += take_events(lanes_[static_cast<std::size_t>(std::countr_zero(left))], has_more);
+    if (!has_more) marked_ &= ~(left & -left);
   }
   return work;
+}
+
+// Bounded by the credits: an upcall may post anew, and that may be answered by another agent while
+// we are here.
+int LocalRequester::take_events(Lane& lane, bool& has_more) noexcept {
+  int taken = 0;
+  LocalEvent event;
+  for (std::uint32_t i = 0; i < lane.free.capacity(); ++i, ++taken) {
+    if (!lane.channel->requester_pop(event)) return taken;
+    take_event(lane, event);
+  }
+  has_more = true;
+  return taken;
 }
 
 void LocalRequester::take_event(Lane& lane, LocalEvent event) noexcept {

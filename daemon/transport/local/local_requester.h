@@ -19,10 +19,10 @@ namespace simm::transport {
 
 class LocalRequester final : public Requester {
 public:
-  // channels[shard] leads to that shard's server. They outlive the requester. `peer`: the only one
-  // that it leads to.
-  explicit LocalRequester(const std::vector<LocalChannel*>& channels,
-                          base::PeerId peer = base::kSelf);
+  // channels[shard] leads to that shard's server, and its answers are marked in `inbox` under that
+  // number. They outlive the requester. `peer`: the only one that it leads to.
+  LocalRequester(const std::vector<LocalChannel*>& channels, LocalInbox& inbox,
+                 base::PeerId peer = base::kSelf);
 
   void connect(RequesterEvents& events, RegionFaults* faults) noexcept override;
   Status post(Route route, RequestToken token, const Request& request) noexcept override;
@@ -52,7 +52,11 @@ private:
   static Posted* find(Lane& lane, RequestToken token) noexcept;
   void take_event(Lane& lane, LocalEvent event) noexcept;
 
+  [[nodiscard]] int take_events(Lane& lane, bool& has_more) noexcept;
+
   const base::PeerId peer_;
+  LocalInbox& inbox_;
+  std::uint64_t marked_ = 0;  // lanes with events, a bit each
   std::vector<Lane> lanes_;
   RequesterEvents* events_ = nullptr;
   RegionFaults* faults_ = nullptr;

@@ -1,6 +1,7 @@
 #include "daemon/transport/local/local_responder.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "simm/check.h"
@@ -22,8 +23,9 @@ void fetch_ahead(const Move& move) noexcept {
 }  // namespace
 
 LocalResponder::LocalResponder(const LocalResponderConfig& config, const base::Clock& clock,
-                               const std::vector<LocalChannel*>& channels, Mover& mover)
-    : config_(config), clock_(clock), mover_(mover) {
+                               const std::vector<LocalChannel*>& channels, LocalInbox& inbox,
+                               Mover& mover)
+    : config_(config), clock_(clock), mover_(mover), inbox_(inbox) {
   lanes_.reserve(channels.size());
   for (LocalChannel* channel : channels) {
     Lane lane;
@@ -40,7 +42,15 @@ LocalRequest& LocalResponder::request_of(Incoming& incoming) noexcept {
 
 int LocalResponder::do_work() noexcept {
   int work = mover_.do_work();
-  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) work += take_commands(lane);
+  marked_ |= inbox_.take();
+  for (std::uint64_t left = marked_; left != 0; left &= left - 1) {
+    const int taken = take_commands(static_cast<std::uint32_t>(std::countr_zero(left)));
+    work += taken;
+    // Fewer than it may take: there was no more.
+    if (static_cast<std::uint32_t>(taken) < config_.commands_per_turn) {
+      marked_ &= ~(left & -left);
+    }
+  }
   if (std::exchange(is_dropping_, false)) reset_all();
   return work + run_moves();
 }

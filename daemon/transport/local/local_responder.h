@@ -1,7 +1,7 @@
 // LocalResponder: the server's end of the local transport: takes requests from the channels of all
-// engines of this process and makes the copies. A turn serves every channel; payloads are copied in
-// bounded steps, the requests taking turns, so a large batch holds up nobody for longer than its
-// step.
+// engines of this process and makes the copies. A turn serves every channel that has something;
+// payloads are copied in bounded steps, the requests taking turns, so a large batch holds up nobody
+// for longer than its step.
 // Thread: the server's data agent.
 #pragma once
 
@@ -27,9 +27,10 @@ struct LocalResponderConfig {
 
 class LocalResponder final : public Responder {
 public:
-  // Clock, channels and mover outlive the responder.
+  // Clock, channels, inbox and mover outlive the responder. Commands of channels[i] are marked in
+  // `inbox` under i.
   LocalResponder(const LocalResponderConfig& config, const base::Clock& clock,
-                 const std::vector<LocalChannel*>& channels, Mover& mover);
+                 const std::vector<LocalChannel*>& channels, LocalInbox& inbox, Mover& mover);
 
   void connect(ResponderEvents& events) noexcept override { events_ = &events; }
   void pull(Incoming& incoming, std::uint16_t page, std::span<std::byte> extent) noexcept override;
@@ -71,6 +72,8 @@ private:
   const LocalResponderConfig config_;
   const base::Clock& clock_;
   Mover& mover_;
+  LocalInbox& inbox_;
+  std::uint64_t marked_ = 0;  // lanes with commands, a bit each
   ResponderEvents* events_ = nullptr;
   std::vector<Lane> lanes_;
   // Requests with open moves, in turn: singly linked through LocalRequest::next_active.

@@ -237,4 +237,36 @@ TEST_CASE("an engine's request goes to the shard it names") {
   CHECK(nobody == Status::unreachable);
 }
 
+TEST_CASE("what a turn leaves in a channel is taken in the next ones, though nobody posts again") {
+  constexpr std::uint32_t kAgents = 64;
+  constexpr std::uint32_t kRequests = 5;
+  LocalMeshConfig config;
+  config.responder.commands_per_turn = 2;
+  CountingMover mover;
+  const base::ManualClock clock;
+  LocalMesh mesh(config, clock, std::vector<LocalMember>(kAgents, {nullptr, &mover}));
+  TestRegion memory(1 << 20);
+  Answers answers;
+  MovingServer server(4096);
+  constexpr std::uint16_t kShard = kAgents - 1;
+  mesh.responder(kShard).connect(server);
+  // From the first agent and the last one, which is the shard's own.
+  const std::uint32_t askers[] = {0, kAgents - 1};
+  const Ask ask(memory.region, Opcode::get, 1, 100);
+  for (const std::uint32_t agent : askers) {
+    mesh.requester(agent).connect(answers, nullptr);
+    for (RequestToken token = 1; token <= kRequests; ++token) {
+      const Status status = mesh.requester(agent).post({base::kSelf, kShard}, token, ask.request);
+      REQUIRE(status == Status::ok);
+    }
+  }
+  for (const std::size_t arrived : {4u, 8u, 10u}) {
+    mesh.responder(kShard).do_work();
+    CHECK(server.order.size() == arrived);
+  }
+  for (const std::uint32_t agent : askers) mesh.requester(agent).do_work();
+  CHECK(answers.replied.size() == 2 * kRequests);
+  CHECK(mesh.responder(kShard).do_work() == 0);
+}
+
 }  // namespace local_transport_test
