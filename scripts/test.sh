@@ -21,6 +21,8 @@
 #   seeds      --long: the simulation and its mutants under seeds that nobody chose
 #   lifetimes  --long: a million random steps of a Python program that begins and ends all it can
 #   soak       --long: one cluster under load for SIMM_SOAK_MINUTES (30), whose memory stays flat
+#   size       --long: a daemon with ten million objects: put, read, killed, read, evicted
+#   mutants    --long: bugs that a unit test has to see
 #   roots      --long: both commands of the README on bare systems, as root and as a user
 #
 # SIMM_JOBS (2) bounds parallel compilation. The last lines are a table: how long each part took,
@@ -28,7 +30,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 readonly all_parts=(lint release cost upgrade asan tsan fuzz compilers demo packages guest)
-readonly long_parts=(seeds lifetimes soak roots)
+readonly long_parts=(seeds lifetimes soak size mutants roots)
 readonly jobs=${SIMM_JOBS:-2}
 readonly coverage_percent_min=95
 readonly formatter_version=14
@@ -71,6 +73,7 @@ EOF
 
 house_rules() {
   python3 tests/tidy/tidy.py --self-test && python3 tests/tidy/tidy.py || return 1
+  python3 tests/unit/unit_mutants.py --check || return 1
   python3 tests/docs/check_names.py --self-test && python3 tests/docs/check_names.py || return 1
   python3 tests/docs/check_words.py --self-test && python3 tests/docs/check_words.py || return 1
   # Versions differ in what they want: one decides.
@@ -220,6 +223,12 @@ part_lifetimes() {
     PYTHONPATH=build/release/python PYTHONDONTWRITEBYTECODE=1 \
     /usr/bin/python3 tests/python/lifetimes.py --long
 }
+
+part_size() {
+  build release && SIMM_SIZE_OBJECTS=${SIMM_SIZE_OBJECTS:-10000000} build/release/bin/process_size
+}
+
+part_mutants() { python3 tests/unit/unit_mutants.py "$jobs"; }
 
 part_roots() { tests/roots/roots_test.sh bookworm trixie; }
 
