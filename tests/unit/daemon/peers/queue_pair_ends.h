@@ -60,7 +60,8 @@ struct End : control::ClusterListenerEvents {
   // `networks`: of its rails, one each.
   End(boost::asio::io_context& io, const std::string& name, std::uint8_t number, bool is_requester,
       const std::vector<std::uint8_t>& networks, bool is_ethernet = true, std::size_t capacity = 64,
-      base::TimeNs patience_ns = 5 * base::kNsPerSecond, std::size_t room = 64)
+      base::TimeNs patience_ns = 5 * base::kNsPerSecond, std::size_t room = 64,
+      base::TimeNs room_wait_ns = 20 * base::kNsPerMs)
       : daemon(io, secret_of('s'), name, number,
                is_requester ? cluster::ClusterRole::node : cluster::ClusterRole::storage),
         one(capacity),
@@ -71,7 +72,7 @@ struct End : control::ClusterListenerEvents {
     control::QueuePairSetup setup;
     setup.pool_keys = [this](std::size_t) { return pool_keys; };
     setup.patience_ns = patience_ns;
-    setup.room_wait_ns = 20 * base::kNsPerMs;
+    setup.room_wait_ns = room_wait_ns;
     setup.unheard_wait_ns = 3600 * base::kNsPerSecond;  // longer than any test
     for (Agent* agent : {&one, &two}) {
       control::AgentQueuePairs& pairs = setup.agents.emplace_back();

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <map>
 
 #include "tests/unit/daemon/peers/queue_pair_ends.h"
@@ -251,6 +252,30 @@ TEST_CASE("a server that is full takes a place from the daemon that has most") {
     late.turn();
     return world.requester.held() == 4 && late.held() == 0;
   });
+}
+
+TEST_CASE("who is refused for want of room does not ask again before the time that it shall wait") {
+  World::Shape shape;
+  shape.room = 4;
+  World world(shape);
+  world.reach(1, 0);
+  world.until_open(2);
+  // Four rails, and two places are left.
+  End late(world.io, "node-2", 3, true, {1, 2, 1, 2}, true, 64, 5 * base::kNsPerSecond, 4,
+           3600 * base::kNsPerSecond);
+  late.links->reach(kServer, world.member(), 1, 0);
+  world.until([&] {
+    late.turn();
+    return late.held() == 2 && world.server.counted("refused") >= 2;
+  });
+  // By the clock, because nothing shall come. Without the wait there are ten refusals in this time.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  world.until([&] {
+    late.turn();
+    return std::chrono::steady_clock::now() >= end;
+  });
+  CHECK(world.server.counted("refused") == 2);
+  CHECK(late.held() == 2);
 }
 
 TEST_CASE("a peer that leaves has no queue pairs any more, at either end") {
