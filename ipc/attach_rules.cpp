@@ -15,8 +15,8 @@ bool names_loopback(std::string_view address) noexcept {
   return host == "localhost" || host == "[::1]" || host == "0.0.0.0" || host.starts_with("127.");
 }
 
-// A daemon without a manager is a cluster of its own: to a client that looks for the manager on
-// this machine, which is how engines are told to find a pool, it is the one.
+// A daemon without a manager is a cluster of its own. Engines are told to look for the manager on
+// this machine: to them, such a daemon is the one.
 bool is_the_manager(const std::string& wanted, const DaemonFacts& daemon) {
   if (daemon.manager_address.empty()) return names_loopback(wanted);
   // Both sides may name several: one that both name is enough.

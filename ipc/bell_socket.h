@@ -1,14 +1,14 @@
 // BellSocket: one end of the socket pair that carries wake-ups of a session, in both directions. A
 // message is eight bytes, the u64 value 1, so a reader written for an eventfd works on it. It says
-// only "look again": messages may be merged, lost to a full queue that the reader has yet to drain,
-// or be nonsense, and nothing is ever decided by their content.
+// only "look again": messages may be merged, nonsense, or lost to a full queue that the reader has
+// yet to drain. Nothing is ever decided by their content.
 //
-// Why no eventfd: its O_NONBLOCK flag lives in the open file description that both processes share,
-// so a hostile client could clear it and make the daemon's write() block on a full counter. A
-// socket takes MSG_DONTWAIT with each call.
+// Why no eventfd: its O_NONBLOCK flag lives in the open file description that both processes share.
+// A hostile client could clear it and make the daemon's write() block on a full counter. A socket
+// takes MSG_DONTWAIT with each call.
 //
 // Why it carries no descriptors: the last close of one may take as long as a hostile client likes
-// (ipc/passed_descriptors.h). Where the kernel can, it refuses them; elsewhere the daemon's end
+// (ipc/passed_descriptors.h). Where the kernel can, it refuses them. Elsewhere the daemon's end
 // looks at each message first, and takes no more once it has seen one with descriptors.
 //
 // Owns its file descriptor. Thread: any (each call is one system call).
@@ -45,13 +45,13 @@ public:
   // Both ends of a new pair, close-on-exec. Neither trusts the other.
   static Expected<std::pair<BellSocket, BellSocket>> make_pair(BellGuard guard = BellGuard::kernel);
 
-  // Sends one message. Never blocks, never raises SIGPIPE. False when the peer is gone; a full
-  // queue is success, because the reader then has messages that it has not looked at.
+  // Sends one message. Never blocks, never raises SIGPIPE. False when the peer is gone. A full
+  // queue is success: the reader then has messages that it has not looked at.
   bool ring() const noexcept;
 
   // Takes waiting messages, at most kDrainMax so that a flood costs a bounded time per call (the
   // descriptor then stays readable). False when the peer has closed its end, or has sent
-  // descriptors: the bell is of no use then, and must not be watched any more.
+  // descriptors. The bell is of no use then, and must not be watched any more.
   bool drain() const noexcept;
   static constexpr int kDrainMax = 16;
 

@@ -1,5 +1,6 @@
-// The common half of the codecs: a packet of bytes to and from a Cap'n Proto message, with limits,
-// and with every exception of the library turned into an Error. For the .cpp files of codecs only.
+// The common half of the codecs: a packet of bytes to and from a Cap'n Proto message. It sets
+// limits, and turns every exception of the library into an Error. For the .cpp files of codecs
+// only.
 // Thread: any.
 #pragma once
 
@@ -20,7 +21,7 @@
 
 namespace simm::ipc::packet {
 
-// Far more than any message needs and far less than an attack would like: each pointer that is
+// Far more than any message needs and far less than an attack would like. Each pointer that is
 // followed costs the size of its target, so a packet of self-overlapping pointers ends here.
 inline constexpr std::uint64_t kTraversalWordsMax = 4 * 64 * 1024 / sizeof(capnp::word);
 inline constexpr int kNestingMax = 8;

@@ -2,8 +2,8 @@
 // completions and results.
 //
 // The client trusts the daemon, but a wrong cursor must still be an error and not undefined
-// behaviour: cursors are private here too, and a completion_tail that can not be true breaks the
-// lane for good (the session is then abandoned and attached anew).
+// behaviour. So cursors are private here too. A completion_tail that can not be true breaks the
+// lane for good: the session is abandoned and attached anew.
 //
 // Protocol duties kept here: at most kCompletionSlots submissions whose completion was not read,
 // and completion_head published before the next push. That also means that the submission ring can

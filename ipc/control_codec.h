@@ -1,5 +1,5 @@
-// Encoding and decoding of attach messages. The one place where their bytes are looked at: a
-// decoder copies the packet, reads it under a traversal and a nesting limit, and returns plain
+// Encoding and decoding of attach messages. The one place where their bytes are looked at. A
+// decoder copies the packet and reads it under a traversal and a nesting limit. It returns plain
 // values that satisfy every limit of control_message.h, or an error. It never throws.
 //
 // Errors: invalid_argument for a malformed packet or a broken limit, incompatible for a message

@@ -34,7 +34,7 @@ const char* region_kind_name(RegionRequestKind kind) noexcept;
 // Extensions of the attach protocol: Hello says which ones the library understands, Welcome which
 // of those hold. Either side ignores bits that are new to that side (feature bits refuse the
 // attach). The daemon's devices or helpers may touch the client's memory for a while after the
-// socket's hang-up: the end of its process is the fence.
+// socket's hang-up. The end of its process is the fence.
 inline constexpr std::uint32_t kReachOutlivesSocket = 1;
 // Behind the other descriptors of Welcome comes the daemon's pidfd.
 inline constexpr std::uint32_t kProcessDescriptor = 2;

@@ -1,10 +1,10 @@
 // DaemonLane: the daemon's end of one lane. Takes submissions, copies descriptors and keys out of
 // shared memory, writes results and completions, and decides whether the client must be woken.
 //
-// It believes nothing that it reads: cursors, counts and capacities live in private members, and
-// the client's published cursors are claims that are checked against them. A claim that can not be
-// true breaks the lane for good (reason() says why); the session is then poisoned by its owner.
-// Whatever the client writes, every call is bounded and touches only this lane's memory.
+// It believes nothing that it reads. Cursors, counts and capacities live in private members; the
+// client's published cursors are claims, checked against them. A claim that can not be true breaks
+// the lane for good (reason() says why); the session is then poisoned by its owner. Whatever the
+// client writes, every call is bounded and touches only this lane's memory.
 //
 // A client may have at most kCompletionSlots submissions whose completion it has not read, and
 // publishes completion_head before it pushes again. So a free completion slot exists for every
@@ -79,7 +79,7 @@ public:
     return Status::ok;
   }
 
-  // Begins to fetch what copy_pages() and copy_keys() will read: the lines come from the other
+  // Begins to fetch what copy_pages() and copy_keys() will read. The lines come from the other
   // CPU's cache, and a batch waits for one such trip instead of for one per line. Any values are
   // allowed.
   void fetch_page(std::uint32_t index) const noexcept {
@@ -152,8 +152,8 @@ private:
     return std::uint64_t{second} << 32 | first;
   }
 
-  // A client with one call at a time starts at the same places each time: its first descriptor and
-  // key come from the other CPU's cache while the submission does, and not one after the other.
+  // A client with one call at a time starts at the same places each time. So its first descriptor
+  // and key come from the other CPU's cache while the submission does, and not one after the other.
   void fetch_expected() const noexcept {
     fetch_to_read(memory_.page(0));
     fetch_to_read(memory_.keys(0));

@@ -14,8 +14,8 @@
 //   12     zero
 //   16     the words
 //
-// The list's entry lies in memory of the daemon alone, and the page can not be mapped writable by
-// others: a client that could write the list would choose what the kernel writes.
+// The list's entry lies in memory of the daemon alone, and others can not map the page writable. A
+// client that could write the list would choose what the kernel writes.
 #pragma once
 
 #include <linux/futex.h>

@@ -18,9 +18,9 @@ namespace {
 constexpr int kLockTriesMax = 200;
 constexpr timespec kLockPause = {0, 10'000'000};
 
-// Two daemons that start at once must not each find the other's file stale: a daemon that replaces
-// a socket file holds a lock until the new one listens. The lock is of a file that nobody else may
-// open: whoever can open a file can lock that file for as long as they like.
+// Two daemons that start at once must not each find the other's file stale. So a daemon that
+// replaces a socket file holds a lock until the new one listens. The lock is of a file that nobody
+// else may open: else others could lock that file for as long as they like.
 Expected<UniqueFd> lock_beside(const std::string& path) {
   const std::string name = path + ".lock";
   UniqueFd fd(::open(name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600));

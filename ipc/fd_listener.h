@@ -16,7 +16,7 @@ namespace simm::ipc {
 class FdListener {
 public:
   // Makes a socket file at `path` with exactly these permission bits and listens on it. A socket
-  // file that is there already is replaced only if nobody listens on it; any other file is an error
+  // file that is there already is replaced only if nobody listens on it. Any other file is an error
   // (exists). The file goes when the listener goes. Beside it stays `path`.lock (mode 0600), which
   // keeps two daemons from starting at once; waits at most two seconds for it.
   static Expected<FdListener> listen(const std::string& path, mode_t mode, int backlog);

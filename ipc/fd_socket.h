@@ -2,7 +2,7 @@
 // file descriptors.
 //
 // Everything that arrives is a claim of the other side. The control buffer has room for exactly
-// kFdsPerMessageMax descriptors: a message with more is an error, and so is one longer than the
+// kFdsPerMessageMax descriptors. A message with more is an error, and so is one longer than the
 // caller's buffer. Received descriptors are close-on-exec. The empty message does not exist in our
 // protocols: it reads as a hang-up.
 //
@@ -38,8 +38,8 @@ enum class SocketResult : std::uint8_t {
 };
 const char* socket_result_name(SocketResult result) noexcept;
 
-// What came. A message that is refused has no bytes, but its descriptors are here all the same:
-// closing one may take as long as the file system behind it likes, so the caller decides where.
+// What came. A message that is refused has no bytes, but its descriptors are here all the same.
+// Closing one may take as long as the file system behind it likes, so the caller decides where.
 struct Received {
   SocketResult result = SocketResult::failed;
   int errno_value = 0;    // for `failed`

@@ -16,8 +16,8 @@ inline constexpr std::uint64_t kNoDeadlineNs = ~std::uint64_t{0};
 // Returns false when the deadline has passed; true otherwise, which says nothing about the word.
 bool futex_wait(std::uint32_t* word, std::uint32_t value, std::uint64_t deadline_ns) noexcept;
 
-// Wakes one sleeper. One, because a word has one sleeper by protocol, and a client that parks
-// thousands of threads on it must not make the daemon wake them all.
+// Wakes one sleeper. One: a word has one sleeper by protocol. A client that parks thousands of
+// threads on it must not make the daemon wake them all.
 void futex_wake_one(std::uint32_t* word) noexcept;
 
 }  // namespace simm::ipc

@@ -1,5 +1,5 @@
-// The parts of one lane: pointers into shared memory, computed from a base that the owner of the
-// mapping gives and from the constants of the layout, never from a value read back from the memory.
+// The parts of one lane: pointers into shared memory. They are computed from a base that the owner
+// of the mapping gives and from constants of the layout, never from a value in the memory.
 // Owned by nobody: the mapping outlives it. Stays inside ipc/; what leaves is private copies.
 // Thread: any (immutable).
 #pragma once
@@ -16,8 +16,8 @@ public:
   // `lane_base` points at the first byte of a mapped lane of kLaneBytes, 128-byte aligned.
   explicit LaneMemory(std::byte* lane_base) noexcept : base_(lane_base) {}
 
-  // SAFETY of all casts below: the offsets are asserted multiples of the types' alignment in
-  // layout.h, lie inside kLaneBytes, and an index is masked or range-checked by the caller.
+  // SAFETY of all casts below: layout.h asserts that the offsets are multiples of the types'
+  // alignment and lie inside kLaneBytes. The caller masks or range-checks each index.
   [[nodiscard]] LaneControl* control() const noexcept {
     return reinterpret_cast<LaneControl*>(base_);
   }

@@ -6,8 +6,8 @@
 //
 // A lane is a pair of single-producer single-consumer rings plus the memory that its submissions
 // refer to. A thread borrows a lane for a call. The client alone decides which descriptors, results
-// and key bytes of its lane a submission uses (it may use them again once the completion is read);
-// the daemon checks only that they lie inside the lane: an overlap harms nobody but the client.
+// and key bytes of its lane a submission uses; once the completion is read it may use them again.
+// The daemon checks only that they lie inside the lane: an overlap harms nobody but the client.
 //
 // Trust: every byte is writable by the client at any time. The daemon keeps its own cursors and
 // capacities privately, copies an entry once, validates the copy, and never reads it again.

@@ -78,8 +78,8 @@ Expected<MemoryFile> MemoryFile::create_with(const MemoryFileSpec& spec, bool hu
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
     return allocation_error("ftruncate of memory file " + spec.name, errno);
   }
-  // A memfd has no limit of its own: allocating too much of it does not fail, it makes the kernel
-  // kill processes until it fits.
+  // A memfd has no limit of its own. Allocating too much of it does not fail: the kernel kills
+  // processes until it fits.
   if (!huge && spec.prefault && bytes > available_bytes()) {
     return allocation_error("pages of memory file " + spec.name, ENOMEM);
   }
@@ -95,7 +95,7 @@ Expected<MemoryFile> MemoryFile::create_with(const MemoryFileSpec& spec, bool hu
 
 bool MemoryFile::is_memory(int fd) noexcept {
   // Only shmem and hugetlbfs files have seals (F_SEAL_SEAL at least), and the kernel answers this
-  // without asking the file system: fstat of a FUSE file may block for as long as its owner likes.
+  // without asking the file system. fstat of a FUSE file may block for as long as its owner likes.
   return ::fcntl(fd, F_GET_SEALS) >= 0;
 }
 

@@ -1,9 +1,9 @@
 // MemoryFile: a memory-backed file (memfd, tmpfs or hugetlbfs) that two processes map.
 //
 // Made here for session memory and for shared regions, or received from a client and inspected
-// before anything else touches it: a descriptor from outside may be a pipe, a device or a file of a
-// FUSE file system whose every access blocks, so nothing but fcntl sees it until it is known to be
-// a file in memory, and nothing but fstat and fstatfs until it is known to be a regular one.
+// before anything else touches it. A descriptor from outside may be a pipe, a device, or a file of
+// a FUSE file system whose every access blocks. So nothing but fcntl sees it until it is known to
+// be a file in memory, and nothing but fstat and fstatfs until it is known to be a regular one.
 //
 // The seal sequence of session memory:
 //   create      size fixed, pages present, then F_SEAL_GROW | F_SEAL_SHRINK: nobody can truncate it
@@ -12,8 +12,8 @@
 //               holes, pwrite and new writable mappings fail with EPERM for everybody
 //   seal_whole  all four at once, of a file that came from outside; then first_hole() tells whether
 //               all pages are there, and they stay there
-// Without the last step a client could punch out pages, and the daemon would fault them in again at
-// its own expense or, with the file system full, die of SIGBUS.
+// Without the last step a client could punch out pages. The daemon would fault them in again at its
+// own expense or, with the file system full, die of SIGBUS.
 //
 // Thread: any, one at a time. Errors name the call that failed.
 #pragma once

@@ -1,9 +1,9 @@
 // What guards a Unix socket against descriptors that the other side passes. The last close of such
-// a descriptor may take as long as its owner likes: a TCP socket with SO_LINGER and a full queue, a
-// file of a FUSE file system. The kernel closes it in the thread that drops the message: the thread
-// that takes the message without room for its descriptors, or that closes the socket while the
-// message lies there. So whoever must not wait looks at a message before taking it, and leaves one
-// with descriptors that nobody asked for where it lies.
+// a descriptor may take as long as its owner likes. Examples are a TCP socket with SO_LINGER and a
+// full queue, and a file of a FUSE file system. The kernel closes it in the thread that drops the
+// message. That thread takes the message without room for its descriptors, or closes the socket
+// while the message lies there. So whoever must not wait looks at a message before taking it, and
+// leaves one with descriptors that nobody asked for where it lies.
 //
 // Thread: that of the socket's reader.
 #pragma once

@@ -51,8 +51,8 @@ std::uint64_t process_start_time_ticks(pid_t pid) noexcept {
   std::array<char, 1024> text{};
   const ssize_t count = ::read(file.get(), text.data(), text.size() - 1);
   if (count <= 0) return 0;
-  // The second field is the program's own name in parentheses and may contain anything, so the
-  // fields are counted from the last ')': it ends field 2, and the start time is field 22.
+  // The second field is the program's own name in parentheses and may contain anything. So the
+  // fields are counted from the last ')', which ends field 2; the start time is field 22.
   const char* cursor = std::strrchr(text.data(), ')');
   for (int field = 2; cursor != nullptr && field < 22; ++field) {
     cursor = std::strchr(cursor + 1, ' ');

@@ -2,10 +2,11 @@
 // connected. Nothing in it comes from a message.
 //
 // A pid is only a number: its process may be gone and the number in use again. So the identity
-// holds a pidfd (SO_PEERPIDFD, which names the very process, or on kernels without it pidfd_open
-// followed by a check of owner and start time), and whoever acts on the number compares the start
-// time after the act. On the older kernels a number that was reused before the identity was taken,
-// by a process of the same user, can not be told apart; that process could have connected itself.
+// holds a pidfd. SO_PEERPIDFD names the very process; on kernels without it pidfd_open is followed
+// by a check of owner and start time. Whoever acts on the number compares the start time before the
+// act, and asks for life after it (daemon/memory/helper/client_process.h). On the older kernels a
+// process of the same user that reused the number before the identity was taken can not be told
+// apart. That process could have connected itself.
 //
 // Thread: any, immutable after of().
 #pragma once
@@ -25,7 +26,7 @@ enum class PidfdSource : std::uint8_t { kernel_or_number, by_number };
 class PeerIdentity {
 public:
   // unreachable when the peer's process has gone. A peer in a pid namespace that this process can
-  // not see has pid() 0 and no pidfd: hang-up of the socket is then the only sign of its death.
+  // not see has pid() 0 and no pidfd. Hang-up of the socket is then the only sign of its death.
   static Expected<PeerIdentity> of(int socket_fd,
                                    PidfdSource source = PidfdSource::kernel_or_number);
 

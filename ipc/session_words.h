@@ -1,11 +1,11 @@
 // The shared words of a session's header that change while it lives: its state, why it was
 // poisoned, and whether the daemon sleeps. One class for each side.
 //
-// Wake-up of the daemon: it sets daemon_sleeping, looks at every lane once more, and looks at them
-// no more: it sleeps on the bell socket, or serves other sessions and looks at this word alone. The
-// client publishes a submission_tail, looks at daemon_sleeping, and the one that takes it back
-// sends one message. All four accesses are sequentially consistent, so at least one side sees the
-// other; a message that comes too late only costs an extra look.
+// Wake-up of the daemon: it sets daemon_sleeping and looks at every lane once more, then no more.
+// It sleeps on the bell socket, or serves other sessions and looks at this word alone. The client
+// publishes a submission_tail, looks at daemon_sleeping, and the one that takes it back sends one
+// message. All four accesses are sequentially consistent, so at least one side sees the other. A
+// message that comes too late only costs an extra look.
 //
 // Owned by nobody: the mapping of the header outlives both. The set-up of the other header fields
 // is the attach code's.

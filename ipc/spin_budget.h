@@ -3,9 +3,9 @@
 // halves it. Once it has shrunk, a longer spin is tried again on every kProbeInterval-th wait, so
 // that a change for the better is noticed.
 //
-// Why only an answer *during* the spin may raise the budget: when both ends share one CPU, the
-// answer can not come while the client spins, and comes soon after it sleeps. A rule that took a
-// short sleep for a reason to spin longer would make the two ends fight for the CPU.
+// Only an answer *during* the spin may raise the budget. When both ends share one CPU, the answer
+// can not come while the client spins, and comes soon after it sleeps. A rule that took a short
+// sleep for a reason to spin longer would make the two ends fight for the CPU.
 //
 // Owned by whoever waits: WaitStrategy, CompletionQueue. Thread: one at a time.
 #pragma once
@@ -17,7 +17,7 @@ namespace simm::ipc {
 
 class SpinBudget {
 public:
-  // A wake-up of a sleeper costs 1 to 30 us; spinning for about that long is at most twice as
+  // A wake-up of a sleeper costs 1 to 30 us. Spinning for about that long is at most twice as
   // expensive as the best choice made in hindsight.
   static constexpr std::uint64_t kSpinMaxNs = 40'000;
   static constexpr std::uint64_t kSpinMinNs = 500;

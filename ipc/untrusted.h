@@ -2,10 +2,10 @@
 //
 // UntrustedWord is a handle to a shared 32-bit word; its operations are whole-word atomics with a
 // named order. copy_in() takes bytes out of shared memory exactly once, word by word, into private
-// memory: the value that was validated is then the value that is used, whatever the other side
-// writes meanwhile. copy_out() is the opposite direction. The accesses are relaxed atomics, so a
-// concurrent writer is no data race (torn content is possible, and the reader's validation sees
-// it); ordering comes from the cursor words alone.
+// memory. So the value that was validated is the value that is used, whatever the other side writes
+// meanwhile. copy_out() is the opposite direction. The accesses are relaxed atomics, so a
+// concurrent writer is no data race. Content may be torn, which the reader's validation sees.
+// Ordering comes from the cursor words alone.
 //
 // Every access goes through an Access policy, so that a test can run the production code and
 // interleave it at each single access. DirectAccess is the real one.
@@ -118,8 +118,8 @@ inline void basic_copy_out(void* to, const void* from, std::size_t bytes) noexce
 }
 
 // The same for a struct of whole words: each is put together in a register. A struct that was just
-// written field by field and is read back in wider words waits until every store before it has
-// reached the cache, the payload that the daemon has just copied included.
+// written field by field and is read back in wider words waits: every store before it has to reach
+// the cache, the payload that the daemon has just copied included.
 template <typename Access, std::size_t kWords>
 inline void basic_copy_words_out(void* to, const std::uint64_t (&words)[kWords]) noexcept {
   auto* out = static_cast<std::uint64_t*>(to);  // SAFETY: the caller's struct is 8-aligned

@@ -21,11 +21,11 @@ public:
   // The earliest time at which do_work() has to run even if nothing arrives (a timer).
   virtual TimeNs next_deadline_ns() const noexcept { return kNoDeadline; }
 
-  // Announced sleep: the runner calls prepare_sleep() on its agents, then do_work() once more, and
-  // sleeps only when every answer was true and no work was found; then, or when it does not sleep
-  // after all, cancel_sleep(). An agent that is woken by others through shared memory says there
-  // that it wants to be woken (and looks once more) in prepare_sleep(), and takes it back in
-  // cancel_sleep(). False: there is something to do. Mailboxes need nothing here.
+  // Announced sleep: the runner calls prepare_sleep() on its agents, then do_work() once more. It
+  // sleeps only when every answer was true and no work was found. Afterwards, also when it did not
+  // sleep, it calls cancel_sleep(). An agent that others wake through shared memory asks there to
+  // be woken, and looks once more, in prepare_sleep(). It takes that back in cancel_sleep(). False:
+  // there is something to do. Mailboxes need nothing here.
   virtual bool prepare_sleep() noexcept { return true; }
   virtual void cancel_sleep() noexcept {}
 

@@ -8,7 +8,7 @@
 namespace simm::base {
 namespace {
 
-// Even a fully idle loop looks around once a second: deadlines of agents are hints, and it keeps
+// Even a fully idle loop looks around once a second: deadlines of agents are hints. That also keeps
 // the duty-cycle counters alive for a reader that wonders whether the thread hangs.
 constexpr TimeNs kSleepNsMax = kNsPerSecond;
 constexpr TimeNs kLongTurnNs = 10 * kNsPerMs;

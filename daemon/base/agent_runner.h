@@ -1,8 +1,8 @@
 // AgentRunner: one thread's loop over its agents. A turn calls do_work() of each; when a turn found
 // nothing the idle strategy decides: spin (never sleeps), adaptive (spins for a budget, then
 // sleeps) or event (sleeps at once). The budget of `adaptive` learns: it grows while spinning is
-// rewarded and shrinks while it is not, and the second half of it yields the CPU, so two spinning
-// ends on one CPU do not fight. Sleeping is announced (Agent::prepare_sleep, Waiter).
+// rewarded and shrinks while it is not. Its second half yields the CPU, so two spinning ends on one
+// CPU do not fight. Sleeping is announced (Agent::prepare_sleep, Waiter).
 //
 // Duty cycle: "runner.<name>.{turns,work,sleeps,turn_ns_max,turn_over_10ms}".
 // Thread: run() is the thread; request_stop() from any.

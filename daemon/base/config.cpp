@@ -23,8 +23,8 @@ namespace {
 
 using nlohmann::json;
 
-// A mistake on its way to becoming an Error: thrown and caught inside this file only, because the
-// checks are deep in a recursion over somebody's file.
+// A mistake on its way to becoming an Error. It is thrown and caught inside this file only, because
+// the checks are deep in a recursion over somebody's file.
 struct Mistake {
   std::string path;
   std::string value;

@@ -1,5 +1,5 @@
-// The table of all configuration keys: the one place that says what a key is called, what it may
-// hold, what it is when nobody says anything, and what it does.
+// The table of all configuration keys: the one place that says what a key is called, what it does,
+// what it may hold, and its default.
 // Thread: any (constant).
 #pragma once
 

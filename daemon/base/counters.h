@@ -4,8 +4,9 @@
 //   CountersHeader | labels: capacity x CounterLabel | values: capacity x uint64
 //
 // Names are dotted, coarse to fine: "session.poisoned.ring_cursor", "store.get.hits". A counter has
-// one writing thread (add, set, raise: relaxed load and store, no locked instruction), except those
-// that are written with add_shared() only. Readers see each value untorn, not one moment of all.
+// one writing thread: add, set and raise are a relaxed load and store, no locked instruction.
+// Exceptions are those that are written with add_shared() only. Readers see each value untorn, not
+// one moment of all.
 //
 // Thread: CounterSet::counter() while nothing else registers (set-up or control thread); a Counter
 // is used by its writer; CountersReader by anybody, in any process.

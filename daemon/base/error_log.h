@@ -1,7 +1,7 @@
 // ErrorLog: the distinct errors of a daemon. A repeated error is one entry with a count and the
 // first and last time it happened, so a flood stays a number. Entries are distinguished by
-// (site, status, text). The table is fixed, and a site has a part of it, so that what a client says
-// at one place hides no error of another place: further kinds only count as dropped.
+// (site, status, text). The table is fixed, and each site has a part of it: what a client says at
+// one place hides no error of another place. Further kinds only count as dropped.
 //
 // Thread: record() from any thread, also data agents: no lock, no allocation, bounded probing.
 // entries() from any thread.
@@ -45,8 +45,8 @@ public:
 
   // `site` is a name of ours ("control.attach"); `text` may hold words of a client and is sanitised
   // and cut here. Never put key bytes into it.
-  // `first_from`: where it came from, kept of the first one only and no part of the identity, so
-  // that however many strangers say the same, that is one error.
+  // `first_from`: where the first one came from. It is no part of the identity: however many
+  // strangers say the same, that is one error.
   // True when this error is new: the moment to write a log line about it.
   bool record(std::string_view site, Status status, std::string_view text,
               std::string_view first_from = {}) noexcept;

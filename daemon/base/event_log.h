@@ -1,8 +1,8 @@
 // EventLog: what happened to a daemon and to its peers, for `simmctl events` and whatever shows a
 // daemon to people. It keeps the newest kEventsMax in a ring. The numbers of events have no holes:
 // what a reader came too late for, and what was left out, is a gap that is told. A kind that floods
-// is cut to a burst of kEventBurst and one a second, so that it leaves room for the others. No key
-// and no secret is ever in an event; words of clients and peers are escaped.
+// is cut to a burst of kEventBurst and one a second, which leaves room for the others. No key and
+// no secret is ever in an event; words of clients and peers are escaped.
 // Owned by the composition root.
 //
 // Thread: record() from any: no lock, no allocation, no waiting; but data agents count instead, and

@@ -6,9 +6,8 @@ namespace simm::base {
 
 EventRing::EventRing() : slots_(std::make_unique<std::array<Slot, kEventsMax>>()) {}
 
-// The words are written with release and read with acquire, and not behind a fence, which the
-// thread sanitizer does not know: whoever reads a new word then also sees that the slot is being
-// written.
+// The words are written with release and read with acquire: a reader of a new word also sees that
+// the slot is being written. The thread sanitizer does not know fences.
 bool EventRing::put(std::uint64_t sequence, const PackedEvent& event) noexcept {
   Slot& slot = (*slots_)[sequence % kEventsMax];
   std::uint64_t held = slot.state.load(std::memory_order_relaxed);

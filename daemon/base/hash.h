@@ -1,5 +1,5 @@
-// The two hashes of SiMM. KeyHasher: 128-bit keyed hash of names (XXH3-128 under a 192-byte secret
-// expanded from a cluster seed, so a client can not search for collisions offline); the store keeps
+// The two hashes of SiMM. KeyHasher: 128-bit keyed hash of names: XXH3-128 under a 192-byte secret
+// expanded from a cluster seed, so a client can not search for collisions offline. The store keeps
 // and compares full keys besides. PayloadDigest: xxh3-64 of object payloads, streamed or at once.
 // The library picks the widest vector unit at run time (x86); the values are the same everywhere.
 // Thread: any for the const functions; a PayloadDigest belongs to one thread.

@@ -10,8 +10,8 @@
 namespace simm::base {
 namespace {
 
-// A number at the start of the file's first line; nothing for "max", for no file and for a number
-// that no memory has (cgroup v1 writes the largest page count for "no limit").
+// A number at the start of the file's first line. Nothing: it is "max", there is no file, or no
+// memory is that large (cgroup v1 writes the largest page count for "no limit").
 std::optional<std::uint64_t> number_in(const std::string& path) {
   std::ifstream file(path);
   std::string line;

@@ -1,6 +1,6 @@
 // json_text: a JSON value as text, on one line. Strings in it may be of a client, a peer or the
-// system: what is not UTF-8 becomes a replacement character, where the library alone would throw.
-// Nothing else in the daemon turns JSON into text for others. Thread: any.
+// system. What is not UTF-8 becomes a replacement character; the library alone would throw. Nothing
+// else in the daemon turns JSON into text for others. Thread: any.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,7 +1,7 @@
-// Every bound of the daemon that is not a size of the shared layout (those are in ipc/layout.h):
-// its name, its default, and a counter "limit.<name>.reached" that says how often somebody ran into
-// it. A limit that can be configured has its default in config_table.cpp instead and its counter
-// here. Thread: reached() from any thread.
+// Every bound of the daemon that is not a size of the shared layout (those are in ipc/layout.h). A
+// bound has a name, a default, and a counter "limit.<name>.reached" that says how often somebody
+// ran into it. A limit that can be configured has its default in config_table.cpp instead and its
+// counter here. Thread: reached() from any thread.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@ namespace simm::base {
 inline constexpr std::uint32_t kSocketsMax = 64;         // listening sockets
 inline constexpr std::uint32_t kTenantsMax = 64;         // configured tenants
 inline constexpr std::uint32_t kOwnersListedMax = 1024;  // daemons named by `owners`
-// Those, the default one, and one for each socket that names its own: the size of every table of
-// tenants, so that none is full while a tenant can still come.
+// Those, the default one, and one for each socket that names its own. Every table of tenants has
+// this size, so none is full while a tenant can still come.
 inline constexpr std::uint32_t kTenantsServedMax = 1 + kTenantsMax + kSocketsMax;
 inline constexpr std::uint32_t kNicsConfiguredMax = 64;        // listed in the configuration
 inline constexpr std::uint32_t kNamespacesPerTenantMax = 256;  // open in any of its sessions

@@ -1,10 +1,10 @@
 // Log: lines on standard error: "<time> <level> <component>: <message> key=value ...", or an object
 // of JSON each. Where standard error is the journal, its priority prefix ("<6>") stands in place of
-// the time, which it knows itself (sd-daemon(3)). The rate is bounded twice: of each message (a
-// burst of kSiteBurst lines, then kSiteLinesPerSecond), so that one that floods leaves room for the
-// others, and of all; what was left out is counted and said. What repeats belongs into the
-// ErrorLog, what is frequent into a counter; data agents do not log. Thread: any but data agents (a
-// write to standard error can block).
+// the time, which it knows itself (sd-daemon(3)). The rate is bounded twice. Each message has a
+// burst of kSiteBurst lines, then kSiteLinesPerSecond, so one that floods leaves room for the
+// others; all together have a rate as well. What was left out is counted and said. What repeats
+// belongs into the ErrorLog, what is frequent into a counter; data agents do not log. Thread: any
+// but data agents (a write to standard error can block).
 #pragma once
 
 #include <array>

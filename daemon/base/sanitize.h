@@ -1,6 +1,6 @@
 // Text of others in our logs: everything but plain printable ASCII becomes \xNN, quotes and
-// backslashes included, so nobody can forge a line, a field or a terminal sequence. Keys are not
-// even printed so: nothing logs them.
+// backslashes too. So nobody can forge a line, a field or a terminal sequence. Keys are not even
+// printed so: nothing logs them.
 // Thread: any.
 #pragma once
 

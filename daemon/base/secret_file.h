@@ -30,8 +30,9 @@ Outcome check_secret_text(std::string_view text);
 Expected<std::string> read_secret_file(const std::string& path,
                                        std::string_view credentials_directory = {});
 
-// A new secret of 256 bits from the kernel, as 64 hex digits and a line end, in a new file of mode
-// 0600 that is on the disk when this returns. Status::exists: there is one, and it stays.
+// Writes a new secret of 256 bits from the kernel, as 64 hex digits and a line end. The file is
+// new, has mode 0600, and is on the disk when this returns. Status::exists: there is one, and it
+// stays.
 Outcome create_secret_file(const std::string& path);
 
 }  // namespace simm::base

@@ -1,5 +1,5 @@
 // SlotOwnership: which slots one server (one shard of one daemon) owns under a map, and since when.
-// A slot that was lost and came back has a newer `since` than what was stored before: so nothing of
+// A slot that was lost and came back has a newer `since` than what was stored before. So nothing of
 // the time before the loss can be taken for current. Plain value, 128 KiB: keep it off the stack.
 //
 // Whoever knows the whole row of maps says since when (a map that carries it); whoever sees one map
@@ -29,7 +29,7 @@ struct SlotOwnership {
   }
 
   // The next map. `unbroken`: it follows on this one without a map in between that this server has
-  // not seen; if there may have been one, every slot may have had another owner meanwhile.
+  // not seen. If there may have been one, every slot may have had another owner meanwhile.
   void advance(Epoch next, const SlotSet& owned, bool unbroken) noexcept {
     for (std::uint32_t slot = 0; slot < kSlotCount; ++slot) {
       if (!owned[slot]) {

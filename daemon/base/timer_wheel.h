@@ -99,8 +99,8 @@ private:
     std::uint64_t tick = 0;
   };
 
-  // Rounds up, so that nothing fires early; then at least one tick ahead, at most the wheel's reach
-  // (a timer beyond it is placed again when it gets there).
+  // Rounds up, so that nothing fires early. The tick is at least one ahead, and at most the wheel's
+  // reach: a timer beyond it is placed again when it gets there.
   [[nodiscard]] std::uint64_t tick_of(TimeNs deadline_ns) const noexcept {
     std::uint64_t tick = (deadline_ns >> kTickShift) + ((deadline_ns & (kTickNs - 1)) != 0 ? 1 : 0);
     if (tick <= now_tick_) tick = now_tick_ + 1;

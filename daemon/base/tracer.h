@@ -1,9 +1,9 @@
 // Tracer: when the stages of some operations began and ended, for somebody who looks for a while.
 // Off, it costs its agent one comparison for each operation. The control thread makes a TraceRun
-// for each agent and orders it; the agent notices in its next turn, records one of `one_in` of what
-// it begins (chosen by a seeded hash, so that no rhythm of the clients meets it), and stops by
-// itself when the time is over. One thing is one record, pushed when it is over: what does not fit
-// is dropped whole, and counted.
+// for each agent and orders it. The agent notices in its next turn, records one of `one_in` of what
+// it begins, and stops by itself when the time is over. A seeded hash chooses, so that no rhythm of
+// the clients meets it. One thing is one record, pushed when it is over: what does not fit is
+// dropped whole, and counted.
 //
 // Lifetime: a run is destroyed only when is_using() says no; an agent that sleeps has to be woken
 // to notice.

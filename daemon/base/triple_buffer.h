@@ -1,5 +1,5 @@
-// TripleBuffer: the newest value of something, from one thread to another. Neither waits: the
-// writer fills one of three places and swaps it for the one in the middle, the reader swaps its own
+// TripleBuffer: the newest value of something, from one thread to another. Neither waits. The
+// writer fills one of three places and swaps it for the one in the middle. The reader swaps its own
 // for the middle one when that is newer. So the reader always has a whole value, and what it does
 // not come for is skipped. Nothing is allocated after the constructor.
 //

@@ -1,6 +1,6 @@
 // TurnClock: the time at which an agent's turn began. Reading the clock of the kernel costs about
-// as much as everything else that a small request needs at one stop of its way; an agent's parts
-// share one reading instead. Behind by at most what the turn has taken so far.
+// as much as all else that a small request needs at one stop of its way. So an agent's parts share
+// one reading. Behind by at most what the turn has taken so far.
 // Thread: the agent's (made on another one before it starts).
 #pragma once
 

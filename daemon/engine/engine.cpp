@@ -311,7 +311,7 @@ int Engine::start_waiting() noexcept {
   return started;
 }
 
-// Tries each at most once in a turn; one without credit goes to the end of its tenant's line, so a
+// Tries each at most once in a turn. One without credit goes to the end of its tenant's line, so a
 // peer that takes nothing does not hold up the others.
 int Engine::post_pending() noexcept {
   int posted = 0;
@@ -573,8 +573,8 @@ int Engine::complete_finished() noexcept {
     --in_flight_;
     ++completed;
     operation.owner->on_complete(operation);
-    // Copies take time, so the turn's own reading of the clock would be too early; and the client
-    // has its answer before another one is taken.
+    // Copies take time, so the turn's own reading of the clock would be too early. The client has
+    // its answer before another one is taken.
     if (now_ns == 0) now_ns = clock_.fresh_ns();
     counters_.complete_ns.record(now_ns - progress->submitted_ns);
     if (progress->accepted) {

@@ -1,6 +1,6 @@
 // Engine: carries batches. It takes validated operations from sessions, groups their pages by owner
-// under the current placement, posts one request per owner and message to a Requester, and gives
-// each operation back exactly once, when every request of it has been answered or fenced: from then
+// under the current placement, and posts one request per owner and message to a Requester. It gives
+// each operation back exactly once, when every request of it has been answered or fenced. From then
 // on nothing, near or far, touches the operation's slices.
 //
 // Time of an operation (P5, bounded waiting):
@@ -10,14 +10,14 @@
 //   reroutes           | the acknowledgements | at half of the grace   | fences within the grace
 //                      |                      | resets its paths       |
 //
-// A path is shared by all clients, so to reset it costs them all, and to abandon a request costs
-// nobody. A client chooses its own deadline, but not the time that a peer has to answer a cancel:
-// half of the grace at least.
+// All clients share a path: to reset it costs them all, to abandon a request costs nobody. A client
+// chooses its own deadline, but not the time that a peer has to answer a cancel: half of the grace
+// at least.
 //
 // `deadline` is the header's. Where that has a patience_ns it is the latest end, and the batch is
-// given up earlier: patience_ns after it was submitted, or after one of a few looks in that time
-// which found that bytes had moved on the ways to its owners, or an answer of it had come. So a
-// slow line is waited for, and one that stands is not (engine_patience.cpp).
+// given up earlier: patience_ns after it was submitted, or after the last sign of progress. A few
+// looks in that time find such signs: bytes moved on the ways to its owners, or an answer of it
+// came. So a slow line is waited for, and one that stands is not (engine_patience.cpp).
 //
 // Giving up is not completing: pages without an answer get `timeout` only when their request has
 // been answered or fenced. Before cancel_ns
@@ -30,9 +30,10 @@
 // Each page has its own answer. Where an owner can not be reached, gets and exists miss and the
 // others are `unreachable`; pages of other owners are not affected.
 //
-// A get that several processes of the node share (its caller says so, or the shape of its keys) is
-// not sent to owners on other daemons but to a shared-read shard of this one, which fetches for all
-// of them. A shard that has no room declines (Status::no_space), and the page goes to its owner.
+// A get that several processes of the node share is not sent to owners on other daemons but to a
+// shared-read shard of this one, which fetches for all of them. Its caller says that it is shared,
+// or the shape of its keys does. A shard that has no room declines (Status::no_space), and the page
+// goes to its owner.
 //
 // An agent part: do_work() runs the requesters' turns, timers, waiting posts and completions, and
 // is the only place from which on_complete() is called. No allocation after construction.

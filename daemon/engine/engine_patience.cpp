@@ -7,8 +7,8 @@
 namespace simm::engine {
 namespace {
 
-// The looks are the engine's own timers, so the data path does not pay for them; and short batches
-// are over before the first one.
+// The looks are the engine's own timers, so the data path does not pay for them. Short batches are
+// over before the first one.
 constexpr base::TimeNs kLooksPerPatience = 4;
 constexpr base::TimeNs kLookMinNs = base::kNsPerMs;
 

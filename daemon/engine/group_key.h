@@ -1,6 +1,6 @@
 // Group keys: which part of a key decides where it lives and with whom it is evicted. K, V,
 // tensor-parallel parts and sidecars of one page carry the page's digest at the front of their keys
-// and differ behind it, so they share one group: one daemon, one shard, one lease, one eviction.
+// and differ behind it. So they share one group: one daemon, one shard, one lease, one eviction.
 //
 // A pure function of the protocol: every daemon and every version computes the same.
 // Thread: any.

@@ -1,6 +1,6 @@
-// OperationPool: the operations of one engine. Large (about 350 KiB each, for 1,024 pages), so they
-// live in lazily touched address space, and the one given back last is lent first: a light load
-// stays in the same few cache lines.
+// OperationPool: the operations of one engine. They are large (about 350 KiB each, for 1,024
+// pages), so they live in lazily touched address space. The one given back last is lent first: a
+// light load stays in the same few cache lines.
 // Thread: the data agent of the engine.
 #pragma once
 

@@ -1,7 +1,7 @@
 // PageHasher: the two hashes of a name. The key hash finds an object, the group hash decides which
-// shard owns it. Both are seeded with the cluster's secret seed and with the tenant and namespace,
-// so that the same key of two tenants has nothing in common, and nobody outside can look for
-// collisions. Algorithm: XXH3 with a seed (xxhash 0.8 specification), 128 and 64 bits.
+// shard owns it. Both are seeded with the cluster's secret seed and with the tenant and namespace.
+// So the same key of two tenants has nothing in common, and nobody outside can look for collisions.
+// Algorithm: XXH3 with a seed (xxhash 0.8 specification), 128 and 64 bits.
 // Thread: any (immutable).
 #pragma once
 

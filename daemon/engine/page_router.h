@@ -1,6 +1,6 @@
-// PageRouter: puts the pages of a batch into the order of their owners, so that the pages of each
-// owner lie side by side and can be posted as one span. Stable, in place, without allocation: a
-// counting sort over the distinct owners, in the order in which they first appear.
+// PageRouter: puts the pages of a batch into the order of their owners. So the pages of each owner
+// lie side by side and can be posted as one span. Stable, in place, without allocation: a counting
+// sort over the distinct owners, in the order in which they first appear.
 // Thread: the data agent of the engine.
 #pragma once
 

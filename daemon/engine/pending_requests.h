@@ -1,5 +1,5 @@
 // PendingRequests: the requests of an engine that could not be posted yet, a line for each tenant.
-// Tenants have their turns one after the other, so one that waits for a credit with a thousand
+// Tenants have their turns one after the other. So one that waits for a credit with a thousand
 // requests does not stand in front of one that waits with its first.
 // Owned by an Engine. Thread: its data agent.
 #pragma once

@@ -1,5 +1,5 @@
 // RequestPool: the requests an engine has made of its operations, with tokens that are never used
-// twice: an answer to an earlier use of an entry is recognised by its generation and dropped.
+// twice. An answer to an earlier use of an entry is recognised by its generation and dropped.
 // Thread: the data agent of the engine.
 #pragma once
 
@@ -16,8 +16,8 @@ struct OpenTag {};
 struct PendingTag {};
 
 // A part of an operation: pages [first, end) of it. Of those, [first, first + count) go to one
-// owner in one message; the rest, if any, follows when that is answered (only when the pool had no
-// entry left to send it in parallel).
+// owner in one message. A rest follows when that is answered: there is one only when the pool had
+// no entry left to send it in parallel.
 struct SubRequest : base::ListLink<OpenTag>, base::ListLink<PendingTag> {
   enum class Stage : std::uint8_t {
     unhashed,  // its names have no hashes yet

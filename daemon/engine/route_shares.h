@@ -5,7 +5,8 @@
 // nothing but their keys, so those are counted, too.
 //
 // A hash table with linear probing (Knuth, "The Art of Computer Programming", volume 3, 6.4,
-// algorithms L and R): an entry for each tenant and route with a request out, so it is never full.
+// algorithms L and R). It has an entry for each tenant and route with a request out, so it is never
+// full.
 // Owned by an Engine. Thread: its data agent.
 #pragma once
 

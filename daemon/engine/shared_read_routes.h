@@ -1,5 +1,5 @@
 // SharedReadRoutes: the placement of shared reads. What several processes of a node read at the
-// same time is fetched from another daemon once: such reads go to a shared-read shard of this
+// same time is fetched from another daemon once. Such reads go to a shared-read shard of this
 // daemon (one for each data agent), which fetches for all of them. All keys of a slot meet at the
 // same shard. What this daemon owns itself is read from its owner as always. Owned by an Engine.
 // Thread: its data agent.

@@ -4,8 +4,8 @@
 // reads what was there before a write of this node's own has completed, and no agent has to be
 // asked.
 //
-// A fixed number of counters, chosen by the key's hash: keys that share one only cost a fetch, so
-// the worst that a storm of writes can do to readers is that each of them asks the owner.
+// A fixed number of counters, chosen by the key's hash. Keys that share one only cost a fetch: at
+// worst, a storm of writes makes each reader ask the owner.
 // Shared by all data agents of a daemon. Thread: any.
 #pragma once
 

@@ -10,7 +10,8 @@
 // the record names the new place, in one turn. An object that somebody else reads at that moment
 // stays where it is. Bytes, digest, generation, group and lease of an object are what they were. An
 // object that has to make way is pinned as well, so that all of the window comes free at one
-// moment. Thread: the data agent that owns the store.
+// moment.
+// Thread: the data agent that owns the store.
 #pragma once
 
 #include <array>
@@ -42,7 +43,7 @@ public:
   }
 
   // Starts to make one hole of at least `bytes` by moving objects that nobody uses. False: that
-  // would cost more than `bytes` of copying, or they fit nowhere else. There is no job before.
+  // would cost more than `bytes` of copying, or they fit nowhere else. No job is active.
   [[nodiscard]] bool begin_moves(std::uint64_t bytes) noexcept;
   // The same, but objects that could leave instead of the next victim go; the others are moved.
   [[nodiscard]] bool begin_clearing(const Need& need, base::TimeNs now_ns) noexcept;
@@ -51,7 +52,7 @@ public:
 
   // An object may make way out of turn if it is worth at most so many times the next victim. 0:
   // none makes way, the next victim goes. Going out of turn costs hits, so in a full store none
-  // does. It is worth it for an object as long as many others, and the more so the more memory lies
+  // does. The costs pay for an object as long as many others, and the more so the more memory lies
   // idle in short holes.
   [[nodiscard]] std::uint32_t times_worth(std::uint64_t extent_bytes) const noexcept;
 

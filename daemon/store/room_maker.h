@@ -1,7 +1,8 @@
 // RoomMaker: an extent and a record for a put. It takes what is free. Else the Compactor joins
-// holes, the GroundMaker clears room for a very long object, or what is worth least is evicted. A
-// call does a bounded amount of each. Between puts do_work() goes on with what was begun, and keeps
-// a stock of room. Thread: the data agent that owns the store.
+// holes, the GroundMaker clears room for a very long object, or what is worth least is evicted.
+// A call does a bounded amount of each. Between puts do_work() goes on with what was begun, and
+// keeps a stock of room.
+// Thread: the data agent that owns the store.
 #pragma once
 
 #include <cstdint>

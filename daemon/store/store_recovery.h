@@ -3,7 +3,8 @@
 //
 // Order. An entry that is given up keeps its seal until all is decided, and loses it before its
 // number or its extent can be used. So a recovery that is killed leaves a table that the next one
-// reads likewise. Thread: any, which owns the book until run() returns.
+// reads likewise.
+// Thread: any, which owns the book until run() returns.
 #pragma once
 
 #include <cstdint>

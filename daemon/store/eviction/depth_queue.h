@@ -2,10 +2,10 @@
 // the deeper ones are first: without its head the tail of a prefix is worth nothing.
 //
 // Nearly the same time is a span: it ends when a 128th of the age has passed that the oldest group
-// had when the span began, so the order differs from that of age by no more. In the newest span
-// groups are sorted by their step of depth, as by a radix: one remembered place for each step.
-// Equal steps keep the order in which they came. Groups without a hint (step 0) are the last: where
-// nobody gives hints, this is a plain queue.
+// had when the span began, so the order differs from that of age by no more. In
+// the newest span groups are sorted by their step of depth, as by a radix: one remembered place for
+// each step. Equal steps keep the order in which they came. Groups without a hint (step 0) are the
+// last: where nobody gives hints, this is a plain queue.
 //
 // Who comes with a last use before that of the oldest (a lease kept it, and nobody used it
 // meanwhile) takes its place at the old end; several that come one after the other keep their

@@ -4,8 +4,8 @@
 //
 // Every call is O(1) and none allocates. A policy keeps its lists in Group::order and what it wants
 // to remember in Group::queue, Group::uses and Group::used_ns. Order is apart for each account: the
-// book decides which tenant has to give way, the policy which of its groups goes. Thread: the data
-// agent of the store.
+// book decides which tenant has to give way, the policy which of its groups goes.
+// Thread: the data agent of the store.
 #pragma once
 
 #include <cstdint>

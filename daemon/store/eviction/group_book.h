@@ -11,8 +11,8 @@
 // While leases keep more than their budget of its share, its oldest lease breaks before anything
 // younger goes, and leases of probes before those of gets. A pinned group is on neither: it never
 // gives way, and pins have a small budget of their own. So a tenant that leases or puts as much as
-// it can takes neither leases nor room from a tenant within its share. Thread: the data agent of
-// the store.
+// it can takes neither leases nor room from a tenant within its share.
+// Thread: the data agent of the store.
 #pragma once
 
 #include <cstdint>

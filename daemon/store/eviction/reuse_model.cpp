@@ -105,9 +105,9 @@ ReuseModel::Rates ReuseModel::rates_of(const Row& row, const Rates& prior, doubl
 
 // Of a group that is unused when a stretch of ages begins: the expected uses in the stretch, the
 // expected time in memory, and the chance that it is unused at the end. The best ratio of uses to
-// time is found from the right: a stretch swallows the next one as long as that one is worth more.
-// What is said of an age heeds only what comes after it, so ages that nearly nothing reaches unused
-// are rated as well as others.
+// time over all ends is found from the right. A stretch swallows the next one as long as that one
+// is worth more. What is said of an age heeds only what comes after it, so ages that nearly nothing
+// reaches unused are rated as well as others.
 void ReuseModel::fill_worth(const Rates& rates, std::array<float, kBuckets>& worth) noexcept {
   struct Stretch {
     double uses, time_s, unused;

@@ -11,9 +11,9 @@
 // group for some time longer can give: Gittins' index ("Bandit processes and dynamic allocation
 // indices", 1979), the idea of hit density (Beckmann, Chen, Cidon, "LHD: improving cache hit rate
 // by maximizing hit density", 2018) with the best time to give up instead of a fixed one. A group
-// between two turns of a conversation gains worth while its reader thinks, and loses it later. More
-// uses never make a group worth less at the same age. So the head of a prefix never goes before its
-// tail: it is used at the same time, and at least as often.
+// between two turns of a conversation gains worth while its reader thinks, and loses it later.
+// More uses never make a group worth less at the same age. So the head of a prefix never goes
+// before its tail: it is used at the same time, and at least as often.
 //
 // A use is O(1); every kUsesPerRefresh watched ones the table of worth is made anew, a few
 // microseconds. Some 300 KiB, no allocation. Thread: the data agent of the store.
@@ -94,8 +94,8 @@ private:
   struct Row {
     std::array<float, kBuckets> uses{};        // that ended an age in this bucket
     std::array<float, kBuckets> exposure_s{};  // time that groups spent in it
-    // How many more groups spent all of this stretch, and of each later one, than of the one
-    // before: not in exposure_s yet.
+    // How many more groups spent the whole of it, and each later one, than of the one before:
+    // not in exposure_s yet.
     std::array<float, kBuckets> whole_begin{};
 
     // A group was unused from the one age to the other.

@@ -1,6 +1,6 @@
 // crew_sort(): sorts a long vector with the threads of a RecoveryCrew. Each sorts a part; then
-// neighbours are merged, two by two. Equal elements end in any order. Thread: the one that
-// recovers.
+// neighbours are merged, two by two. Equal elements end in any order.
+// Thread: the one that recovers.
 #pragma once
 
 #include <algorithm>

@@ -6,7 +6,8 @@
 //   - it moves when its place is written, after its bytes were copied. The place carries a check of
 //     its own, because the seal could not change at the same instant.
 // A process that maps the memory after the thread is gone sees its stores in program order. So only
-// the compiler has to be kept from turning them around. Thread: the data agent of the store.
+// the compiler has to be kept from turning them around.
+// Thread: the data agent of the store.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // ShardMemory: where one store keeps what may outlive its process. There are two ranges because
 // payloads like huge pages, which can not be sparse. The metadata table is address space for as
-// many objects as there could be. The memory belongs to the caller and outlives the store. Thread:
-// any; a plain value.
+// many objects as there could be. The memory belongs to the caller and outlives the store.
+// Thread: any; a plain value.
 #pragma once
 
 #include <cstddef>

@@ -2,8 +2,8 @@
 // fixed size, sealed against shrinking and growing, or one that the caller has opened. Private to
 // the daemon: clients never see the fd. Only the daemon's own helper processes may map it, and only
 // to read: nothing but this mapping can write. Huge pages when asked for and there are any, else
-// normal ones. Pages come when they are first touched, or by a Prefaulter. Thread: made on the
-// control thread; the mapping is then the store's.
+// normal ones. Pages come when they are first touched, or by a Prefaulter.
+// Thread: made on the control thread; the mapping is then the store's.
 #pragma once
 
 #include <cstddef>

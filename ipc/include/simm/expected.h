@@ -1,5 +1,5 @@
 // Expected<T>: a value, or an Error that says what went wrong in words. Used on set-up and control
-// paths; the data path speaks bare Status, because an Error owns a string and so may allocate.
+// paths. The data path speaks bare Status, because an Error owns a string and so may allocate.
 #pragma once
 
 #include "simm/compiler.h"

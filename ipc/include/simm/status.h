@@ -1,7 +1,7 @@
 // Status: the closed set of outcomes that every SiMM interface speaks.
 //
-// The numeric values are part of the public API, of the shared-memory protocol and of the wire:
-// they equal the codes of the published SiMM SDK where that one has a code, so `simm.kv` passes
+// The numeric values are part of the public API, of the shared-memory protocol and of the wire.
+// They equal the codes of the published SiMM SDK where that one has a code, so `simm.kv` passes
 // them on unchanged. Zero is success, everything else is negative. Never renumber; only append.
 #pragma once
 
