@@ -39,9 +39,9 @@ engine::EngineConfig engine_config(const base::Config& config, bool has_shared_r
 }
 
 server::ServerConfig server_config(const base::Config& config, bool has_network,
-                                   std::vector<server::TenantWeight> weights) {
+                                   const base::TenantWeights& weights) {
   server::ServerConfig result;
-  result.weights = std::move(weights);
+  result.weights = weights;
   // All credits of all engines of this process, and of all connections, may meet at one shard.
   result.requests_max = local_requests_max(config);
   if (has_network) {
@@ -86,19 +86,20 @@ DataAgent::DataAgent(const DataAgentShared& shared, std::uint32_t index, Parts p
                 session::SessionCounters(shared.counters, base::numbered("session", index))) {
   const bool has_network = parts.network_io != nullptr;
   if (store_ != nullptr) {
-    server_.emplace(
-        server_config(shared.config, has_network, std::move(parts.weights)), *store_, clock_,
-        server::ServerCounters(shared.counters, base::numbered("server", index)),
-        server::StoreCounters(shared.counters, base::numbered("store", index)),
-        server::ScrubCounters(shared.counters, base::numbered("scrub", index)), &shared.errors);
+    server_.emplace(server_config(shared.config, has_network, shared.weights), *store_, clock_,
+                    server::ServerCounters(shared.counters, base::numbered("server", index)),
+                    server::StoreCounters(shared.counters, base::numbered("store", index)),
+                    server::ScrubCounters(shared.counters, base::numbered("scrub", index)),
+                    &shared.errors);
     if (parts.recovers) server_->close_until(recovered_);
     server_->trace_with(sessions_.tracer());
     responders_.add(parts.mesh.responder(index));
     responders_.connect(*server_);
   }
   if (has_network) {
-    network_.emplace(shared.config, clock_, std::move(parts.network_io), parts.mover, parts.waiter,
-                     shared.counters, index, shared.has_clients, store_ != nullptr);
+    network_.emplace(shared.config, shared.weights, clock_, std::move(parts.network_io),
+                     parts.mover, parts.waiter, shared.counters, index, shared.has_clients,
+                     store_ != nullptr);
   } else {
     use_own_slots(shared.placement, static_cast<std::uint16_t>(index));
   }

@@ -35,6 +35,7 @@ namespace simm {
 // What all data agents of a daemon share.
 struct DataAgentShared {
   const base::Config& config;
+  const base::TenantWeights& weights;  // of turns
   const base::Clock& clock;
   base::CounterSet& counters;
   base::ErrorLog& errors;
@@ -59,7 +60,6 @@ public:
   // What is this agent's own.
   struct Parts {
     std::unique_ptr<store::Store> store;              // null: it serves no shard
-    std::vector<server::TenantWeight> weights;        // of turns, where they are not 1
     bool recovers = false;                            // another thread works on the store
     std::unique_ptr<transport::SocketIo> network_io;  // null: there are no other daemons
     transport::LocalMesh& mesh;

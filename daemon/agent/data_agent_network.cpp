@@ -10,31 +10,37 @@ namespace {
 // More than there can be connections, and a power of two.
 constexpr std::size_t kLinkMessages = 2 * DataAgentNetwork::kLinksMax;
 
-transport::TcpRequesterConfig requester_config(const base::Config& config) {
+transport::TcpRequesterConfig requester_config(const base::Config& config,
+                                               const base::TenantWeights& weights) {
   transport::TcpRequesterConfig result;
   result.links_max = DataAgentNetwork::kLinksMax;
   result.credits = DataAgentNetwork::kCredits;
   result.peer_detection_ns = config.cluster.detection_ms * base::kNsPerMs;
+  result.weights = weights;
   return result;
 }
 
-transport::TcpResponderConfig responder_config(const base::Config& config) {
+transport::TcpResponderConfig responder_config(const base::Config& config,
+                                               const base::TenantWeights& weights) {
   transport::TcpResponderConfig result;
   result.links_max = DataAgentNetwork::kLinksMax;
   result.credits = DataAgentNetwork::kCredits;
   // Who asks is patient with us, so are we with him: nothing waits for this but our own memory.
   result.peer_silence_ns =
       std::max(result.peer_silence_ns, 3 * config.cluster.detection_ms * base::kNsPerMs);
+  result.weights = weights;
   return result;
 }
 
 }  // namespace
 
-DataAgentNetwork::DataAgentNetwork(const base::Config& config, const base::Clock& clock,
+DataAgentNetwork::DataAgentNetwork(const base::Config& config, const base::TenantWeights& weights,
+                                   const base::Clock& clock,
                                    std::unique_ptr<transport::SocketIo> io, transport::Mover& mover,
                                    base::Waiter& waiter, base::CounterSet& counters,
                                    std::uint32_t index, bool asks, bool serves)
     : config_(config),
+      weights_(weights),
       clock_(clock),
       mover_(mover),
       waiter_(waiter),
@@ -46,19 +52,19 @@ DataAgentNetwork::DataAgentNetwork(const base::Config& config, const base::Clock
       maps_(&waiter) {
   const transport::TcpCounters counted(counters, base::numbered("tcp", index));
   if (asks) {
-    requester_.emplace(requester_config(config), clock, *io_, mover, own_roster_, outgoing_,
-                       counted);
+    requester_.emplace(requester_config(config, weights), clock, *io_, mover, own_roster_,
+                       outgoing_, counted);
   }
   if (serves) {
-    responder_.emplace(responder_config(config), clock, *io_, requester_rosters_, incoming_,
-                       counted);
+    responder_.emplace(responder_config(config, weights), clock, *io_, requester_rosters_,
+                       incoming_, counted);
   }
 }
 
 Outcome DataAgentNetwork::add_rdma(const RdmaRails& rails, base::CounterSet& counters,
                                    std::uint32_t index) {
   auto made = DataAgentRdma::make(
-      {config_, clock_, rails.devices(), rails.traits(), rails, mover_, waiter_,
+      {config_, weights_, clock_, rails.devices(), rails.traits(), rails, mover_, waiter_,
        transport::RdmaCounters(counters, base::numbered("rdma", index)), own_roster_,
        requester_rosters_, requester_ ? &*requester_ : nullptr, responder_.has_value()});
   if (!made) return std::move(made).error();

@@ -35,10 +35,10 @@ public:
   // `asks`: it has clients, whose pages may lie on other daemons. `serves`: other daemons may ask
   // for its shard. `mover` is the agent's, `clock` its turns'; of `counters` it writes those of its
   // `index`.
-  DataAgentNetwork(const base::Config& config, const base::Clock& clock,
-                   std::unique_ptr<transport::SocketIo> io, transport::Mover& mover,
-                   base::Waiter& waiter, base::CounterSet& counters, std::uint32_t index, bool asks,
-                   bool serves);
+  DataAgentNetwork(const base::Config& config, const base::TenantWeights& weights,
+                   const base::Clock& clock, std::unique_ptr<transport::SocketIo> io,
+                   transport::Mover& mover, base::Waiter& waiter, base::CounterSet& counters,
+                   std::uint32_t index, bool asks, bool serves);
   // At set-up, where this host has RDMA ports.
   Outcome add_rdma(const RdmaRails& rails, base::CounterSet& counters, std::uint32_t index);
 
@@ -63,6 +63,7 @@ public:
 
 private:
   const base::Config& config_;
+  const base::TenantWeights weights_;  // of turns on links
   const base::Clock& clock_;
   transport::Mover& mover_;
   base::Waiter& waiter_;

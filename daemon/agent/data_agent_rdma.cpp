@@ -10,6 +10,7 @@ namespace {
 constexpr std::size_t kRdmaLinkMessages = 8 * DataAgentRdma::kRdmaLinksMax;
 
 transport::RdmaRequesterConfig rdma_requester_config(const base::Config& config,
+                                                     const base::TenantWeights& weights,
                                                      std::vector<transport::RailTraits> traits) {
   transport::RdmaRequesterConfig result;
   result.links_max = DataAgentRdma::kRdmaLinksMax;
@@ -17,10 +18,12 @@ transport::RdmaRequesterConfig rdma_requester_config(const base::Config& config,
   result.peer_detection_ns = config.cluster.detection_ms * base::kNsPerMs;
   result.inline_page_bytes = config.rdma.inline_bytes;
   result.rails = std::move(traits);
+  result.weights = weights;
   return result;
 }
 
-transport::RdmaResponderConfig rdma_responder_config(const base::Config& config) {
+transport::RdmaResponderConfig rdma_responder_config(const base::Config& config,
+                                                     const base::TenantWeights& weights) {
   transport::RdmaResponderConfig result;
   result.links_max = DataAgentRdma::kRdmaLinksMax;
   result.credits = DataAgentRdma::kCredits;
@@ -29,6 +32,7 @@ transport::RdmaResponderConfig rdma_responder_config(const base::Config& config)
       std::max(result.peer_silence_ns, 3 * config.cluster.detection_ms * base::kNsPerMs);
   result.payload_time_ns_max = config.cluster.detection_ms * base::kNsPerMs / 12;
   result.inline_page_bytes = config.rdma.inline_bytes;
+  result.weights = weights;
   return result;
 }
 
@@ -53,14 +57,14 @@ Expected<std::unique_ptr<DataAgentRdma>> DataAgentRdma::make(const Setup& setup)
   if (done && setup.serves) done = made->make_ports(setup, made->serving_);
   if (!done) return std::move(done).error();
   if (setup.tcp != nullptr) {
-    made->requester_.emplace(rdma_requester_config(setup.config, setup.traits), setup.clock,
-                             pointers(made->asking_), setup.keys, setup.mover, setup.links,
-                             made->outgoing_, setup.counters);
+    made->requester_.emplace(rdma_requester_config(setup.config, setup.weights, setup.traits),
+                             setup.clock, pointers(made->asking_), setup.keys, setup.mover,
+                             setup.links, made->outgoing_, setup.counters);
     made->choice_.emplace(*made->requester_, *setup.tcp,
                           setup.config.rdma.mode != base::RdmaMode::require);
   }
   if (setup.serves) {
-    made->responder_.emplace(rdma_responder_config(setup.config), setup.clock,
+    made->responder_.emplace(rdma_responder_config(setup.config, setup.weights), setup.clock,
                              pointers(made->serving_), setup.keys, setup.rosters, made->incoming_,
                              setup.counters);
   }

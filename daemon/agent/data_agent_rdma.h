@@ -25,6 +25,7 @@ public:
 
   struct Setup {
     const base::Config& config;
+    const base::TenantWeights& weights;
     const base::Clock& clock;
     std::vector<transport::RdmaDevice*> rails;
     std::vector<transport::RailTraits> traits;  // of those

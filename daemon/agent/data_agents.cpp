@@ -42,14 +42,6 @@ store::StoreConfig store_config(const DataAgents::Setup& setup, std::uint64_t sh
   return result;
 }
 
-std::vector<server::TenantWeight> turn_weights(const control::TenantRules& rules) {
-  std::vector<server::TenantWeight> weights;
-  for (const control::Tenant& tenant : rules.tenants()) {
-    if (tenant.weight != 1) weights.push_back({tenant.id, tenant.weight});
-  }
-  return weights;
-}
-
 base::AgentGroupOptions group_options(const base::Config& config) {
   base::AgentGroupOptions options;
   options.mode = config.threading.mode;
@@ -158,15 +150,17 @@ Expected<RecoveredPool> DataAgents::end_recovery() {
 }
 
 Outcome DataAgents::add_agents(const Setup& setup) {
-  const DataAgentShared shared{setup.config,    setup.clock,       setup.counters,
-                               setup.errors,    *placement_,       setup.control,
-                               setup.hash_seed, setup.has_clients, shared_read_mesh_ != nullptr};
+  const base::TenantWeights weights = setup.tenants.weights();
+  const DataAgentShared shared{setup.config,      weights,
+                               setup.clock,       setup.counters,
+                               setup.errors,      *placement_,
+                               setup.control,     setup.hash_seed,
+                               setup.has_clients, shared_read_mesh_ != nullptr};
   const std::uint32_t count = setup.config.threading.data_agents;
   auto stores = make_stores(setup);
   if (!stores) return std::move(stores).error();
   for (std::uint32_t i = 0; i < count; ++i) {
-    DataAgent::Parts parts{nullptr, {}, false, nullptr, *mesh_, *movers_[i], group_->waiter(i)};
-    parts.weights = turn_weights(setup.tenants);
+    DataAgent::Parts parts{nullptr, false, nullptr, *mesh_, *movers_[i], group_->waiter(i)};
     if (!stores->empty()) parts.store = std::move((*stores)[i]);
     parts.recovers = recovers();
     if (setup.clustered) {

@@ -69,6 +69,14 @@ const Tenant& TenantRules::resolve(std::string_view socket_tenant, uid_t uid,
   return tenants_.front();
 }
 
+base::TenantWeights TenantRules::weights() const {
+  std::vector<base::TenantWeights::Entry> all;
+  for (const Tenant& tenant : tenants_) {
+    if (tenant.weight != 1) all.push_back({tenant.id, tenant.weight});
+  }
+  return base::TenantWeights(std::move(all));
+}
+
 std::vector<std::uint64_t> TenantRules::ids() const {
   std::vector<std::uint64_t> all;
   for (const Tenant& tenant : tenants_) all.push_back(tenant.id.value);

@@ -13,6 +13,7 @@
 #include "daemon/base/config.h"
 #include "daemon/base/hash.h"
 #include "daemon/base/ids.h"
+#include "daemon/base/tenant_weights.h"
 
 namespace simm::control {
 
@@ -36,6 +37,8 @@ public:
   // All tenants, the default one first.
   [[nodiscard]] const std::vector<Tenant>& tenants() const noexcept { return tenants_; }
 
+  // Of tenants().
+  [[nodiscard]] base::TenantWeights weights() const;
   [[nodiscard]] std::vector<std::uint64_t> ids() const;  // of tenants(), in their order
   // Whether a client of this daemon, or of another one with this configuration, may belong to
   // another tenant than its neighbour. "default" counts where a section or a socket leads to it.

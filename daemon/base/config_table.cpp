@@ -57,9 +57,8 @@ constexpr KeySpec kKeys[] = {
      "Largest share of the pool that this tenant's objects may hold, in percent.",
      [](C& c, N i, V& v) { c.tenants.at(i).quota_percent = u32(v); }},
     {"tenants[].weight", KeyType::integer, "1", 1, 100, "",
-     "Fair share of a full pool and of a busy shard's turns, relative to other tenants' weights; "
-     "who leaves it unused lends "
-     "it.",
+     "Fair share of a full pool and of the turns of a busy shard or link, relative to other "
+     "tenants' weights; who leaves it unused lends it.",
      [](C& c, N i, V& v) { c.tenants.at(i).weight = u32(v); }},
     {"tenants[].in_flight_bytes_max", KeyType::bytes, "\"4GiB\"", 1 << 20, 1LL << 50, "",
      "Bytes of this tenant's operations that may be under way at once, at each data agent.",

@@ -27,10 +27,7 @@ FairQueue::FairQueue(const ServerConfig& config)
 // ---- who is there ----
 
 std::int64_t FairQueue::quantum_of(base::TenantId tenant) const noexcept {
-  const auto found =
-      std::find_if(config_.weights.begin(), config_.weights.end(),
-                   [tenant](const TenantWeight& each) { return each.tenant == tenant; });
-  return found == config_.weights.end() ? quantum_bytes_ : quantum_bytes_ * found->weight;
+  return quantum_bytes_ * config_.weights.of(tenant);
 }
 
 std::uint32_t FairQueue::enter_lane(base::TenantId tenant) noexcept {

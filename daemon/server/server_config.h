@@ -2,21 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "daemon/base/choices.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/ids.h"
 #include "daemon/base/limits.h"
+#include "daemon/base/tenant_weights.h"
 #include "ipc/layout.h"
 
 namespace simm::server {
-
-// Of turns: how many times as many bytes as those of a tenant with 1 it moves, when both want to.
-struct TenantWeight {
-  base::TenantId tenant;
-  std::uint32_t weight = 1;
-};
 
 struct ServerConfig {
   std::uint32_t requests_max =
@@ -39,7 +33,7 @@ struct ServerConfig {
 
   // Sharing among tenants, and the requesters of each: deficit round robin by bytes.
   std::uint64_t quantum_bytes = 256 * 1024;             // of a tenant with the weight 1
-  std::vector<TenantWeight> weights;                    // of tenants with another one
+  base::TenantWeights weights;                          // of tenants with another one
   std::uint64_t page_cost_bytes = 512;                  // what a page counts besides its bytes
   std::uint32_t tenants_max = base::kTenantsServedMax;  // more than these share one turn
   std::uint32_t pages_per_turn = 256;

@@ -8,6 +8,7 @@
 
 #include "daemon/base/agent.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/tenant_weights.h"
 #include "daemon/transport/link_incoming.h"
 #include "daemon/transport/link_owner.h"
 #include "daemon/transport/payload_progress.h"
@@ -25,6 +26,7 @@ struct LinkServingShared {
   RequesterRosters& rosters;
   const base::TimeNs peer_silence_ns;  // a requester that is silent for so long is dead
   const std::uint32_t credits;         // requests that may be under way on one link
+  const base::TenantWeights weights;   // of turns on a link
   ServerOrders* responder = nullptr;
   ResponderEvents* events = nullptr;
 };

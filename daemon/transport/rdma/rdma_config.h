@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/tenant_weights.h"
 #include "daemon/transport/rdma/device/queue_pair.h"
 
 namespace simm::transport {
@@ -32,6 +33,7 @@ struct RdmaRequesterConfig {
   // Pages above this length are cut into stripes.
   std::uint64_t stripe_bytes_min = kStripeBytesMin;
   std::vector<RailTraits> rails;  // what is not there is as the default says
+  base::TenantWeights weights;    // of turns on a link
 };
 
 struct RdmaResponderConfig {
@@ -43,6 +45,7 @@ struct RdmaResponderConfig {
   // wait for a life sign, which comes behind it.
   base::TimeNs payload_time_ns_max = 25 * base::kNsPerMs;
   std::uint64_t inline_page_bytes = 4096;
+  base::TenantWeights weights;  // of turns on a link
 };
 
 // Messages are sent in parts, each as long as a receive.
@@ -76,6 +79,8 @@ static_assert(kSendsPerReport <= kSendBuffers);
 // Pieces are shorter while a link's window is (rdma_window.h).
 inline constexpr std::uint32_t kPieceBytes = 1024 * 1024;
 inline constexpr std::uint32_t kPieceBytesMin = 64 * 1024;
+// A tenant with the weight 1 has so much in one round of a link's turns.
+inline constexpr std::uint32_t kTurnQuantumBytes = kPieceBytesMin;
 // Payload on its way on one link: at most more than any link needs to be busy while an answer comes
 // back (400 Gbit/s for 80 us); at first what such a one carries in 5 us; and at least a piece.
 inline constexpr std::uint64_t kBytesPostedMax = 4 * 1024 * 1024;

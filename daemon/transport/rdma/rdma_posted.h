@@ -25,6 +25,7 @@ struct RdmaPosted {
   wire::StripeBody stripe;    // then
   std::uint16_t targets = 0;  // at the start of the body
   base::TimeNs deadline_ns = 0;
+  base::TenantId tenant;
   ipc::Opcode opcode = ipc::Opcode::noop;
   std::span<const PageRequest> pages;  // the engine's again with the first word of the answer
   std::uint64_t payload_bytes = 0;     // of all slices

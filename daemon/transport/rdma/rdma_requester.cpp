@@ -14,6 +14,8 @@ namespace {
 constexpr unsigned kPartBits = 8;
 static_assert(kRailsMax <= 1u << kPartBits);
 
+constexpr base::TimeNs kWaitPollNs = base::kNsPerMs;
+
 }  // namespace
 
 RdmaRequester::RdmaRequester(const RdmaRequesterConfig& config, const base::Clock& clock,
@@ -53,6 +55,8 @@ int RdmaRequester::do_work() noexcept {
 
 base::TimeNs RdmaRequester::next_deadline_ns() const noexcept {
   base::TimeNs next_ns = links_.next_deadline_ns();
+  // An answer brings a credit, and wakes us. Nobody does when memory is registered.
+  if (!waiting_.empty()) next_ns = std::min(next_ns, shared_.clock.now_ns() + kWaitPollNs);
   for (const auto& link : links_.used()) next_ns = std::min(next_ns, link->next_deadline_ns());
   return next_ns;
 }
@@ -124,23 +128,25 @@ Status RdmaRequester::post(Route route, RequestToken token, const Request& reque
   return Status::ok;
 }
 
-void RdmaRequester::wait(RdmaBatch& batch) noexcept {
+void RdmaRequester::list_waiting(RdmaBatch& batch) noexcept {
   if (std::exchange(batch.is_listed, true)) return;
   waiting_.push(static_cast<std::uint32_t>(batches_.index_of(batch)));
 }
 
+// What goes on waiting is no work: the agent may sleep.
 int RdmaRequester::post_waiting() noexcept {
   int work = 0;
-  for (std::uint32_t left = waiting_.size(); left > 0; --left, ++work) {
+  for (std::uint32_t left = waiting_.size(); left > 0; --left) {
     RdmaBatch& batch = batches_[waiting_.pop()];
     batch.is_listed = false;
-    if (batch.in_use) try_waiting(batch);
+    if (batch.in_use) work += try_waiting(batch);
   }
   return work;
 }
 
-// Each part that waits goes out, goes on waiting, or is over.
-void RdmaRequester::try_waiting(RdmaBatch& batch) noexcept {
+// Each part that waits goes out, goes on waiting, or is over. How many do not wait any more.
+int RdmaRequester::try_waiting(RdmaBatch& batch) noexcept {
+  int work = 0;
   for (std::uint8_t i = 0; i < batch.part_count && batch.in_use; ++i) {
     RdmaBatch::Part& part = batch.parts[i];
     if (part.state != PartState::waiting) continue;
@@ -153,13 +159,15 @@ void RdmaRequester::try_waiting(RdmaBatch& batch) noexcept {
       batch.is_fenced |= batch.is_reset;
       batch.is_culprit |= batch.is_reset;
       end_part(batch, i);
-      if (is_last) return;
+      ++work;
+      if (is_last) return work;
       continue;
     }
     if (batch.is_striped) {
       // Its link did not take it: the others wait for it in vain.
       lose_stripe(batch, i);
-      if (is_last) return;
+      ++work;
+      if (is_last) return work;
       continue;
     }
     const RailChooser::Choice choice =
@@ -168,15 +176,17 @@ void RdmaRequester::try_waiting(RdmaBatch& batch) noexcept {
     for (std::size_t j = 0; j < choice.count && !is_on; ++j) {
       is_on = post_part(batch, i, *choice.links[j]);
     }
-    if (is_on) continue;
-    if (choice.is_reachable) {
-      wait(batch);
+    if (!is_on && choice.is_reachable) {
+      list_waiting(batch);
       continue;
     }
+    ++work;
+    if (is_on) continue;
     batch.is_fenced = true;
     end_part(batch, i);
-    if (is_last) return;
+    if (is_last) return work;
   }
+  return work;
 }
 
 // ---- ends ----

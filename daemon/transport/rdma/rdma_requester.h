@@ -51,7 +51,7 @@ public:
   int do_work() noexcept override;
   [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept override;
   [[nodiscard]] bool prepare_sleep() noexcept override {
-    return !has_posted_ && waiting_.empty() && links_.prepare_sleep();
+    return !has_posted_ && links_.prepare_sleep();
   }
 
 private:
@@ -63,8 +63,13 @@ private:
   [[nodiscard]] bool post_part(RdmaBatch& batch, std::uint8_t part,
                                RdmaRequesterLink& link) noexcept;
   int post_waiting() noexcept;
-  void try_waiting(RdmaBatch& batch) noexcept;
-  void wait(RdmaBatch& batch) noexcept;
+  [[nodiscard]] int try_waiting(RdmaBatch& batch) noexcept;
+  void list_waiting(RdmaBatch& batch) noexcept;
+  // Until the next turn at least.
+  void wait(RdmaBatch& batch) noexcept {
+    list_waiting(batch);
+    has_posted_ = true;
+  }
   void end_part(RdmaBatch& batch, std::uint8_t part) noexcept;
   void cancel_parts(const RdmaBatch& batch) noexcept;
   void end_stripe(RdmaBatch& batch, std::uint8_t part, std::span<const PageReply> pages) noexcept;
@@ -84,7 +89,7 @@ private:
   RdmaLinkSet<RdmaRequesterLink> links_;  // after what it uses
   RailChooser chooser_;
   base::TimeNs turn_ns_ = 0;  // when the last turn began
-  bool has_posted_ = false;   // since the last turn
+  bool has_posted_ = false;   // or waits anew, since the last turn
 };
 
 }  // namespace simm::transport

@@ -33,7 +33,7 @@ RdmaRequesterLink::RdmaRequesterLink(RdmaRequesterShared& shared)
       channel_(shared.counters),
       slots_(shared.config.credits),
       free_(shared.config.credits),
-      work_(shared.config.credits),
+      work_(shared.config.credits, kTurnQuantumBytes, shared.config.weights),
       cancels_(shared.config.credits) {
   SIMM_CHECK(shared.config.credits > 0 && shared.config.credits <= wire::kRdmaSlotsMax);
 }
@@ -75,6 +75,7 @@ bool RdmaRequesterLink::post(RequestToken token, const Request& request,
   posted.owes_stripe = stripe != nullptr;
   if (stripe != nullptr) posted.stripe = *stripe;
   posted.deadline_ns = request.header.deadline_ns;
+  posted.tenant = request.header.tenant;
   posted.opcode = request.header.opcode;
   posted.pages = request.pages;
   posted.body_sent = posted.reply_bytes = posted.reply_received = 0;
@@ -83,7 +84,7 @@ bool RdmaRequesterLink::post(RequestToken token, const Request& request,
   // The silence of an idle link says nothing about its peer.
   if (!is_watched()) begin_watch(shared_.clock.now_ns());
   ++in_flight_;
-  work_.push(slot);
+  work_.push(slot, posted.tenant);
   return true;
 }
 
@@ -226,7 +227,10 @@ int RdmaRequesterLink::run() noexcept {
   }
   while (!work_.empty() && channel_.can_send()) {
     const std::uint32_t slot = work_.pop();
-    if (send_part(slot)) work_.push(slot);
+    RdmaPosted& posted = slots_[slot];
+    const std::uint32_t sent_bytes = posted.body_sent;
+    if (send_part(slot)) work_.push(slot, posted.tenant);
+    work_.end_turn(posted.body_sent - sent_bytes);
     ++work;
   }
   // Behind the requests themselves, which have all been sent by now.

@@ -20,6 +20,7 @@
 #include "daemon/transport/rdma/rdma_posted.h"
 #include "daemon/transport/rdma/registration/memory_keys.h"
 #include "daemon/transport/region_faults.h"
+#include "daemon/transport/tenant_turns.h"
 #include "daemon/transport/transport.h"
 
 namespace simm::transport {
@@ -122,7 +123,7 @@ private:
   base::FreeSlots free_;
   std::uint32_t in_flight_ = 0;
   std::uint64_t bytes_out_ = 0;
-  IndexQueue work_;     // slots whose request is not all sent
+  TenantTurns work_;    // slots whose request is not all sent
   IndexQueue cancels_;  // slots whose cancel is due, behind their request
   std::uint32_t place_ = OwnRoster::kNone;
   base::TimeNs pinged_ns_ = 0;

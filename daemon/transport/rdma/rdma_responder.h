@@ -22,7 +22,8 @@ public:
                 RdmaLinkMailbox& mailbox, const RdmaCounters& counters = {})
       : LinkResponder(shared_, links_, rosters),
         config_(config),
-        shared_{{clock, rosters, config.peer_silence_ns, config.credits, this, &stripes_},
+        shared_{{clock, rosters, config.peer_silence_ns, config.credits, config.weights, this,
+                 &stripes_},
                 config_,
                 keys,
                 counters},

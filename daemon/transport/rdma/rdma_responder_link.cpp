@@ -18,7 +18,7 @@ RdmaResponderLink::RdmaResponderLink(RdmaResponderShared& shared)
       slots_(shared.credits),
       pull_digests_(std::make_unique<base::PayloadDigest[]>(shared.credits)),
       push_digests_(std::make_unique<base::PayloadDigest[]>(shared.credits)),
-      work_(shared.credits),
+      work_(shared.credits, kTurnQuantumBytes, shared.weights),
       serving_(shared) {
   SIMM_CHECK(shared.credits > 0 && shared.credits <= wire::kRdmaSlotsMax);
 }

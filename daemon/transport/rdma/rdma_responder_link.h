@@ -1,10 +1,10 @@
 // RdmaResponderLink: the serving side of one link: requests that came over it, and their moves.
 //
 // A pull is READ from the requester's memory into the server's extent, and digested behind; a push
-// is WRITTEN from the extent. Both go piece by piece, requests in turns. Short pages are copied
-// from and to messages. A page is over when its last piece was acknowledged, so a reply is always
-// behind its data. Owned by a RdmaResponder. Thread: the server's data agent. No allocation after
-// construction.
+// is WRITTEN from the extent. Both go piece by piece; tenants take turns, and the requests of
+// each. Short pages are copied from and to messages. A page is over when its last piece was
+// acknowledged, so a reply is always behind its data. Owned by a RdmaResponder. Thread: the
+// server's data agent. No allocation after construction.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 #include "daemon/base/agent.h"
 #include "daemon/base/hash.h"
 #include "daemon/base/lazy_array.h"
-#include "daemon/transport/index_queue.h"
 #include "daemon/transport/link_serving.h"
 #include "daemon/transport/rdma/rdma_channel.h"
 #include "daemon/transport/rdma/rdma_incoming.h"
 #include "daemon/transport/rdma/registration/memory_keys.h"
+#include "daemon/transport/tenant_turns.h"
 #include "daemon/transport/transport.h"
 
 namespace simm::transport {
@@ -97,7 +97,8 @@ private:
   // Of the half digested page of a slot: a server may have both.
   std::unique_ptr<base::PayloadDigest[]> pull_digests_;
   std::unique_ptr<base::PayloadDigest[]> push_digests_;
-  IndexQueue work_;  // slots with something to do
+  TenantTurns work_;                 // slots with something to do
+  std::uint64_t stepped_bytes_ = 0;  // sent, posted, copied or digested by the last step
   LinkServing serving_;
   bool owes_pong_ = false;
   bool owes_long_pong_ = false;

@@ -21,7 +21,7 @@ static_assert(1u << kTagPageBits >= ipc::kPagesPerSubmissionMax);
 void RdmaResponderLink::list(RdmaIncoming& incoming) noexcept {
   if (incoming.is_listed || !channel_.is_open()) return;
   incoming.is_listed = true;
-  work_.push(incoming.slot);
+  work_.push(incoming.slot, incoming.header.tenant);
 }
 
 // ---- the server's calls ----
@@ -107,6 +107,7 @@ int RdmaResponderLink::run() noexcept {
       list(incoming);
       ++stuck;
     }
+    work_.end_turn(stepped_bytes_, did != Step::done);
   }
   if (channel_.owes_credit()) channel_.send_credit();
   channel_.flush();
@@ -116,6 +117,7 @@ int RdmaResponderLink::run() noexcept {
 // One thing of a request; it stays listed while there are more.
 RdmaResponderLink::Step RdmaResponderLink::step(RdmaIncoming& incoming) noexcept {
   Step did = Step::done;
+  stepped_bytes_ = 0;
   if (incoming.is_replying) {
     did = send_reply_part(incoming);
   } else if (incoming.is_served && incoming.is_cancelled) {
@@ -147,6 +149,7 @@ RdmaResponderLink::Step RdmaResponderLink::send_reply_part(RdmaIncoming& incomin
   std::memcpy(channel_.part(), incoming.reply.data() + envelope.offset, envelope.part_bytes);
   channel_.send(envelope);
   incoming.reply_sent += envelope.part_bytes;
+  stepped_bytes_ = envelope.part_bytes;
   // Then the slot is the requester's again.
   if (incoming.reply_sent == incoming.reply_bytes) incoming.is_replying = false;
   return Step::done;
@@ -202,6 +205,7 @@ void RdmaResponderLink::copy_inline(RdmaIncoming& incoming, std::uint16_t page) 
     digest = base::payload_digest(move.memory, move.length);
   }
   shared_.counters.inline_bytes.add(move.length);
+  stepped_bytes_ = move.length;
   end_move(incoming, page, {Status::ok, digest});
 }
 
@@ -228,6 +232,7 @@ RdmaResponderLink::Step RdmaResponderLink::post_piece(RdmaIncoming& incoming,
   work.part_count = static_cast<std::uint8_t>(parts);
   work.remote = {target.address + at, target.key};
   move.posted += bytes;
+  stepped_bytes_ = bytes;
   channel_.move(work, incoming.slot << kTagPageBits | page, bytes, shared_.clock.now_ns());
   return Step::done;
 }
@@ -240,6 +245,7 @@ void RdmaResponderLink::digest_some(RdmaIncoming& incoming, std::uint16_t page) 
   const std::uint64_t bytes = std::min(kDigestBytes, move.length - move.digested);
   digest.add(move.memory + move.digested, bytes);
   move.digested += bytes;
+  stepped_bytes_ = bytes;
   serving_.progress().note();
   if (move.digested == move.length) move.digest = digest.value();
 }

@@ -17,7 +17,7 @@ RequesterLink::RequesterLink(RequesterLinkShared& shared)
       slots_(shared.config.credits),
       digests_(std::make_unique<base::PayloadDigest[]>(shared.config.credits)),
       free_(shared.config.credits),
-      work_(shared.config.credits),
+      work_(shared.config.credits, kChunkBytes, shared.config.weights),
       cancels_(shared.config.credits),
       abandoned_(shared.config.credits),
       puts_(shared, connection_),

@@ -19,7 +19,7 @@
 #include "daemon/transport/tcp/requester_link_shared.h"
 #include "daemon/transport/tcp/tcp_connection.h"
 #include "daemon/transport/tcp/tcp_posted.h"
-#include "daemon/transport/tcp/tenant_turns.h"
+#include "daemon/transport/tenant_turns.h"
 #include "daemon/transport/transport.h"
 
 namespace simm::transport {

@@ -17,7 +17,7 @@
 #include "daemon/transport/tcp/tcp_config.h"
 #include "daemon/transport/tcp/tcp_connection.h"
 #include "daemon/transport/tcp/tcp_incoming.h"
-#include "daemon/transport/tcp/tenant_turns.h"
+#include "daemon/transport/tenant_turns.h"
 #include "daemon/transport/transport.h"
 
 namespace simm::transport {

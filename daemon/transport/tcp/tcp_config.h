@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/tenant_weights.h"
 
 namespace simm::transport {
 
@@ -14,6 +15,7 @@ struct TcpRequesterConfig {
   base::TimeNs peer_detection_ns = 300 * base::kNsPerMs;
   // A put's pages of at most this length travel inside the request; others when they are pulled.
   std::uint64_t inline_page_bytes = 16 * 1024;
+  base::TenantWeights weights;  // of turns on a link
 };
 
 struct TcpResponderConfig {
@@ -22,6 +24,7 @@ struct TcpResponderConfig {
   // Nothing heard for so long while requests are served: their requester is dead. Requesters ping
   // three times within their own detection time.
   base::TimeNs peer_silence_ns = base::kNsPerSecond;
+  base::TenantWeights weights;  // of turns on a link
 };
 
 // Payload is moved in chunks that stay in the second-level cache between the copy, the digest and

@@ -21,7 +21,9 @@ public:
   TcpResponder(const TcpResponderConfig& config, const base::Clock& clock, SocketIo& io,
                RequesterRosters& rosters, TcpLinkMailbox& mailbox, const TcpCounters& counters = {})
       : LinkResponder(shared_, links_, rosters),
-        shared_{{clock, rosters, config.peer_silence_ns, config.credits, this}, io, counters},
+        shared_{{clock, rosters, config.peer_silence_ns, config.credits, config.weights, this},
+                io,
+                counters},
         links_(config.links_max, shared_, mailbox) {}
   // Breaks every link and waits until the kernel has let go of all memory; nobody is told. On the
   // agent's thread, or when that has ended.

@@ -212,7 +212,7 @@ TEST_CASE("tenants share a busy shard by their weights, and what one leaves the 
   ServerConfig config = ServerFixture::verifying();
   config.moves_max = 4;  // everybody always has more to do
   config.quantum_bytes = 64 * 1024;
-  config.weights = {{{1}, 3}};
+  config.weights = base::TenantWeights({{{1}, 3}});
   ServerFixture f(8 << 20, config);
   f.put({"page"}, {32 * 1024}, 1, 1);
   f.put({"page"}, {32 * 1024}, 1, 2);

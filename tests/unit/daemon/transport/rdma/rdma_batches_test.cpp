@@ -94,8 +94,10 @@ struct Scene {
     ends.dial(kRoute, 1);
     for (int i = 0; i < 20; ++i) ends.turn();
   }
-  Status post(ipc::Opcode opcode, std::uint32_t pages = kPages, RequestToken token = 1) {
+  Status post(ipc::Opcode opcode, std::uint32_t pages = kPages, RequestToken token = 1,
+              base::TenantId tenant = {}) {
     asks.push_back(std::make_unique<Ask>(memory.region, opcode, pages, kPage));
+    asks.back()->request.header.tenant = tenant;
     for (std::uint32_t page = 0; page < pages; ++page) asks.back()->list[page].hash.low = page;
     return ends.requester.post(kRoute, token, asks.back()->request);
   }
@@ -157,6 +159,30 @@ TEST_CASE("rdma batches: short requests stay whole, and take turns") {
   REQUIRE(scene.post(ipc::Opcode::get, 1, 2) == Status::ok);
   REQUIRE(scene.ends.turn_until([&] { return scene.answers.replied.size() == 2; }, 50'000));
   CHECK(scene.store.sizes == std::vector<std::size_t>{1, 1});
+}
+
+TEST_CASE("rdma batches: tenants take turns on a link by weight, however many requests one has") {
+  constexpr base::TenantId kRed{1};
+  constexpr base::TenantId kBlue{2};
+  std::uint64_t moved[2] = {};
+  for (const std::uint32_t weight : {1u, 4u}) {
+    RdmaEndsConfig config;
+    config.serving.weights = base::TenantWeights({{kBlue, weight}});
+    Scene scene(config);
+    scene.ends.dial(kRoute, 0);
+    for (int i = 0; i < 20; ++i) scene.ends.turn();
+    for (RequestToken token = 1; token < 8; ++token) {
+      REQUIRE(scene.post(ipc::Opcode::get, kPages, token, kRed) == Status::ok);
+    }
+    REQUIRE(scene.post(ipc::Opcode::get, kPages, 8, kBlue) == Status::ok);
+    REQUIRE(scene.ends.turn_until([&] { return !scene.answers.replied.empty(); }, 50'000));
+    CHECK(scene.answers.replied == std::vector<RequestToken>{8});
+    moved[weight == 1 ? 0 : 1] = scene.ends.counters.value("serving.written_bytes");
+  }
+  // As much as blue's, or less than that; and what was on its way before blue came.
+  constexpr std::uint64_t kBefore = kBytesPostedMax + 2 * kPage;
+  CHECK(moved[0] <= 2 * kRegionBytes + kBefore);
+  CHECK(moved[1] + kRegionBytes / 4 <= moved[0]);
 }
 
 TEST_CASE("rdma batches: a rail of three times the speed gets three times the bytes") {
@@ -252,6 +278,27 @@ TEST_CASE("rdma batches: while a rail is being fenced the other one goes on, and
     CHECK(RdmaEnds::take_lost(is_server ? ends.responder_mail : ends.requester_mail).size() == 1);
     scene.check_slices();
   }
+}
+
+TEST_CASE("rdma batches: while a part waits for a credit its agent may sleep") {
+  RdmaEndsConfig config;
+  config.asking.credits = 1;
+  Scene scene(config);
+  scene.dial_both();
+  RdmaEnds& ends = scene.ends;
+  ends.hold_to_server(0);
+  REQUIRE(scene.post(ipc::Opcode::get) == Status::ok);
+  ends.turn();
+  ends.asking_devices[1]->fail_queue_pair(ends.asking_numbers[2]);
+  REQUIRE(ends.turn_until([&] { return scene.asked_again() == 1; }));
+  for (int i = 0; i < 10; ++i) ends.turn();
+  CHECK(ends.requester.do_work() == 0);
+  CHECK(ends.requester.prepare_sleep());
+  CHECK(ends.requester.next_deadline_ns() == ends.clock.now_ns() + base::kNsPerMs);
+  ends.release_to_server(0);
+  REQUIRE(scene.is_answered());
+  CHECK(scene.answers.replied == std::vector<RequestToken>{1});
+  scene.check_slices();
 }
 
 TEST_CASE("rdma batches: without another rail the engine is told, once") {

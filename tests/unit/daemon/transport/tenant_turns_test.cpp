@@ -1,5 +1,5 @@
 // Who sends next on a link: tenants by bytes, the requests of each in order.
-#include "daemon/transport/tcp/tenant_turns.h"
+#include "daemon/transport/tenant_turns.h"
 
 #include <doctest/doctest.h>
 
@@ -10,9 +10,12 @@ namespace {
 
 constexpr base::TenantId kRed{1};
 constexpr base::TenantId kBlue{2};
+constexpr base::TenantId kGreen{3};  // with the weight 3
+constexpr std::uint32_t kQuantum = 112 * 1024;
 
 struct TenantTurnsFixture {
-  TenantTurns turns{32};
+  base::TenantWeights weights{{{kGreen, 3}}};
+  TenantTurns turns{32, kQuantum, weights};
 
   // One turn of `bytes`; the slot waits again if it shall.
   std::uint32_t take(std::uint64_t bytes, const base::TenantId* again = nullptr) {
@@ -28,7 +31,7 @@ struct TenantTurnsFixture {
 TEST_CASE_FIXTURE(TenantTurnsFixture, "the requests of one tenant go round in order") {
   for (std::uint32_t slot = 0; slot < 3; ++slot) turns.push(slot, kRed);
   std::vector<std::uint32_t> order;
-  for (int i = 0; i < 6; ++i) order.push_back(take(kChunkBytes, &kRed));
+  for (int i = 0; i < 6; ++i) order.push_back(take(kQuantum, &kRed));
   CHECK(order == std::vector<std::uint32_t>{0, 1, 2, 0, 1, 2});
   for (int i = 0; i < 3; ++i) (void)take(0);
   CHECK(turns.empty());
@@ -36,19 +39,19 @@ TEST_CASE_FIXTURE(TenantTurnsFixture, "the requests of one tenant go round in or
 
 TEST_CASE_FIXTURE(TenantTurnsFixture, "one request of a tenant waits for one turn of another one") {
   for (std::uint32_t slot = 0; slot < 30; ++slot) turns.push(slot, kRed);
-  (void)take(kChunkBytes, &kRed);
+  (void)take(kQuantum, &kRed);
   turns.push(30, kBlue);
   std::uint64_t red_bytes = 0;
   std::uint64_t blue_bytes = 0;
-  while (blue_bytes < 2 * kChunkBytes) {
+  while (blue_bytes < 2 * kQuantum) {
     const std::uint32_t slot = turns.pop();
     const bool is_blue = slot == 30;
-    const std::uint64_t bytes = is_blue ? kChunkBytes / 4 : kChunkBytes;
+    const std::uint64_t bytes = is_blue ? kQuantum / 4 : kQuantum;
     turns.push(slot, is_blue ? kBlue : kRed);
     turns.end_turn(bytes);
     (is_blue ? blue_bytes : red_bytes) += bytes;
   }
-  CHECK(red_bytes <= 3 * kChunkBytes);
+  CHECK(red_bytes <= 3 * kQuantum);
 }
 
 TEST_CASE_FIXTURE(TenantTurnsFixture, "who can not go on lets others go on") {
@@ -69,12 +72,42 @@ TEST_CASE_FIXTURE(TenantTurnsFixture,
     // The one whose turn it is leaves its line empty until the turn ends.
     const std::uint32_t slot = turns.pop();
     turns.push(slot, base::TenantId{100});
-    turns.end_turn(3 * kChunkBytes);
-    for (int i = 0; i < 16; ++i) (void)take(kChunkBytes);
+    turns.end_turn(3 * kQuantum);
+    for (int i = 0; i < 16; ++i) (void)take(kQuantum);
     CHECK(turns.size() == 16);
     turns.clear();
     CHECK(turns.empty());
   }
+}
+
+TEST_CASE_FIXTURE(TenantTurnsFixture, "turns are by weight, whatever the length of steps") {
+  for (const std::uint64_t step_bytes : {kQuantum / 8, kQuantum, 3 * kQuantum}) {
+    for (std::uint32_t slot = 0; slot < 4; ++slot) turns.push(slot, slot < 2 ? kRed : kGreen);
+    std::uint64_t red_bytes = 0;
+    std::uint64_t green_bytes = 0;
+    for (int i = 0; i < 4000; ++i) {
+      const std::uint32_t slot = turns.pop();
+      const bool is_red = slot < 2;
+      turns.push(slot, is_red ? kRed : kGreen);
+      turns.end_turn(step_bytes);
+      (is_red ? red_bytes : green_bytes) += step_bytes;
+    }
+    CHECK(static_cast<double>(green_bytes) / static_cast<double>(red_bytes) ==
+          doctest::Approx(3).epsilon(0.02));
+    turns.clear();
+  }
+}
+
+TEST_CASE_FIXTURE(TenantTurnsFixture, "many short steps are not free") {
+  for (std::uint32_t slot = 0; slot < 2; ++slot) turns.push(slot, slot == 0 ? kRed : kBlue);
+  std::uint32_t red_steps = 0;
+  while (turns.pop() == 0) {
+    turns.push(0, kRed);
+    turns.end_turn(16);
+    ++red_steps;
+  }
+  CHECK(red_steps == kQuantum / kStepCostBytes);
+  turns.end_turn(0);
 }
 
 }  // namespace simm::transport
