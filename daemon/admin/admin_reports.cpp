@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "daemon/admin/admin_texts.h"
 #include "daemon/admin/events_text.h"
@@ -13,6 +14,7 @@
 #include "daemon/cluster/hello/hello.h"
 #include "daemon/control/stats_text.h"
 #include "daemon/session/session_counters.h"
+#include "daemon/session/tenant_traffic.h"
 #include "daemon/transport/rdma/device/nic_choice.h"
 #include "daemon/transport/rdma/device/sysfs_nics.h"
 #include "ipc/layout.h"
@@ -185,14 +187,22 @@ std::string AdminReports::tenants() const {
     const auto is_its = [&tenant](const Attachment* attachment) {
       return attachment->tenant().id == tenant.id;
     };
-    all.push_back({{"tenant", tenant.name},
-                   {"sessions", std::count_if(attachments.begin(), attachments.end(), is_its)},
-                   {"regions", account.pins().regions()},
-                   {"mapped_bytes", account.pins().bytes()},
-                   {"namespaces", account.name_spaces()},
-                   {"quota_percent", tenant.quota_percent},
-                   {"weight", tenant.weight},
-                   {"in_flight_bytes_max", tenant.in_flight_bytes_max}});
+    const session::TenantTrafficSum moved = account.traffic_sum();
+    all.push_back(
+        {{"tenant", tenant.name},
+         {"sessions", std::count_if(attachments.begin(), attachments.end(), is_its)},
+         {"regions", account.pins().regions()},
+         {"mapped_bytes", account.pins().bytes()},
+         {"namespaces", account.name_spaces()},
+         {"quota_percent", tenant.quota_percent},
+         {"weight", tenant.weight},
+         {"in_flight_bytes_max", tenant.in_flight_bytes_max},
+         {"bandwidth_max", tenant.bandwidth_max_bytes_per_s},
+         {"got_bytes", moved.got_bytes},
+         {"put_bytes", moved.put_bytes},
+         {"held", std::accumulate(moved.held.begin(), moved.held.end(), std::uint64_t{0})},
+         {"held_for_bandwidth",
+          moved.held[static_cast<std::size_t>(session::HeldFor::bandwidth)]}});
   }
   return base::json_text(all);
 }

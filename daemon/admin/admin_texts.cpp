@@ -65,10 +65,11 @@ struct AgentLimit {
   const char* counter;
   const char* what;
 };
-constexpr std::array<AgentLimit, 8> kAgentLimits = {
+constexpr std::array<AgentLimit, 9> kAgentLimits = {
     {{"operations", "engine", "pool_exhausted", "batches under way on an agent"},
      {"operations_tenant", "session", "held_operations", "of a tenant, batches"},
      {"bytes_tenant", "session", "held_bytes", "of a tenant, bytes under way"},
+     {"bandwidth_tenant", "session", "held_bandwidth", "of a tenant, bytes a second"},
      {"touch_bytes_session", "session", "absent_pages",
       "pages whose memory is absent: memory.touch_budget_bytes"},
      {"credit", "engine", "no_credit", "requests to one owner"},

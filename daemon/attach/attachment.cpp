@@ -283,7 +283,7 @@ void Attachment::on_sealed(const Outcome& sealed) {
     return close("seal_failed");
   }
   state_ = State::opening;
-  services_.plane.open_session({session_id_, &*memory_, &tenant_});
+  services_.plane.open_session({session_id_, &*memory_, &tenant_, &services_.accounts.of(tenant_)});
 }
 
 void Attachment::on_opened(Status status) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/attach/tenant_account.h"
 #include "simm/check.h"
 
 namespace simm::control {
@@ -27,6 +28,8 @@ void MailboxSessionControl::open_session(const SessionStart& start) {
   config.lane_count = start.memory->lanes;
   config.tenant_bytes_max = start.tenant->in_flight_bytes_max;
   config.tenant_operations_max = config_.engine.operations_max;
+  config.bandwidth = start.account->bandwidth();
+  config.traffic = &start.account->traffic(static_cast<std::size_t>(fewest - agents_.begin()));
   config.limits.timeout_default_ns = config_.engine.timeout_default_ms * base::kNsPerMs;
   config.limits.timeout_max_ns = config_.session.timeout_max_ms * base::kNsPerMs;
   config.limits.regions_max = config_.session.regions_max;

@@ -18,11 +18,14 @@
 
 namespace simm::control {
 
-// A session that is ready to run. `memory` and `tenant` outlive it (until on_session_gone).
+class TenantAccount;
+
+// A session that is ready to run. What it points to outlives it (until on_session_gone).
 struct SessionStart {
   std::uint64_t session_id = 0;
   SessionMemory* memory = nullptr;
   const Tenant* tenant = nullptr;
+  TenantAccount* account = nullptr;  // of the tenant
 };
 
 // What is left of a session: its regions, and behind them whatever knew them.

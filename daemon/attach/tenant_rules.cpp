@@ -19,7 +19,7 @@ TenantRules::TenantRules(const base::Config& config, const base::KeyHasher& hash
                    [](const base::TenantConfig& tenant) { return tenant.name == "default"; });
   add(configured_default != config.tenants.end()
           ? *configured_default
-          : base::TenantConfig{"default", {}, {}, 100, 1, base::kInFlightBytesDefault});
+          : base::TenantConfig{"default", {}, {}, 100, 1, base::kInFlightBytesDefault, 0});
   std::vector<Rule> groups;
   for (const base::TenantConfig& tenant : config.tenants) {
     const std::size_t index = add(tenant);
@@ -30,7 +30,7 @@ TenantRules::TenantRules(const base::Config& config, const base::KeyHasher& hash
   // A tenant that only a socket names needs no section of its own.
   for (const base::SocketConfig& socket : config.sockets) {
     if (!socket.tenant.empty()) {
-      add({socket.tenant, {}, {}, 100, 1, base::kInFlightBytesDefault});
+      add({socket.tenant, {}, {}, 100, 1, base::kInFlightBytesDefault, 0});
     }
   }
   const bool is_default_used =
@@ -50,7 +50,8 @@ std::size_t TenantRules::add(const base::TenantConfig& config) {
                       {name_id(hasher_, "tenant", config.name)},
                       config.quota_percent,
                       config.weight,
-                      config.in_flight_bytes_max});
+                      config.in_flight_bytes_max,
+                      config.bandwidth_max_bytes_per_s});
   return tenants_.size() - 1;
 }
 

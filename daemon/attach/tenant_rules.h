@@ -23,6 +23,7 @@ struct Tenant {
   std::uint32_t quota_percent = 100;
   std::uint32_t weight = 1;
   std::uint64_t in_flight_bytes_max = 0;
+  std::uint64_t bandwidth_max_bytes_per_s = 0;  // 0: no limit
 };
 
 class TenantRules {

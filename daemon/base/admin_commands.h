@@ -74,7 +74,7 @@ inline constexpr std::array kAdminCommands = {
     AdminCommandRow{AdminCommand::sockets, "sockets", AdminScope::data, AdminUse::report,
                     "Listening sockets and how many sessions they have"},
     AdminCommandRow{AdminCommand::tenants, "tenants", AdminScope::data, AdminUse::report,
-                    "Tenants: sessions, mapped memory, namespaces, shares"},
+                    "Tenants: sessions, mapped memory, shares, bytes moved, waits"},
     AdminCommandRow{AdminCommand::store_tenants, "store_tenants", AdminScope::data, AdminUse::inner,
                     "What the store says of tenants"},
     AdminCommandRow{AdminCommand::nics,

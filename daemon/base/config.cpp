@@ -273,6 +273,11 @@ void check_together(const Config& config) {
     if (!names.insert(tenant.name).second) {
       throw Mistake{"tenants", tenant.name, "name each tenant once"};
     }
+    const std::uint64_t bandwidth = tenant.bandwidth_max_bytes_per_s;
+    if (bandwidth != 0 && bandwidth < kBandwidthBytesMin) {
+      throw Mistake{"tenants[].bandwidth_max of " + tenant.name, std::to_string(bandwidth),
+                    "write at least 64KiB, or 0 for no limit"};
+    }
   }
   std::set<std::string> owners;
   for (const OwnerConfig& owner : config.owners) {

@@ -25,6 +25,9 @@ struct SocketConfig {
   std::uint32_t mode = 0;  // permission bits of the socket file
 };
 
+// A lower limit than this is refused: less than a page of most engines in a second.
+inline constexpr std::uint64_t kBandwidthBytesMin = 64 * 1024;
+
 // Of a tenant without a section; `tenants[].in_flight_bytes_max` has the same default.
 inline constexpr std::uint64_t kInFlightBytesDefault = std::uint64_t{4} << 30;
 
@@ -35,6 +38,7 @@ struct TenantConfig {
   std::uint32_t quota_percent = 0;  // of the pool
   std::uint32_t weight = 1;         // of its fair share
   std::uint64_t in_flight_bytes_max = 0;
+  std::uint64_t bandwidth_max_bytes_per_s = 0;  // 0: no limit
 };
 
 // A daemon that may own slots, as the manager is told.

@@ -63,6 +63,10 @@ constexpr KeySpec kKeys[] = {
     {"tenants[].in_flight_bytes_max", KeyType::bytes, "\"4GiB\"", 1 << 20, 1LL << 50, "",
      "Bytes of this tenant's operations that may be under way at once, at each data agent.",
      [](C& c, N i, V& v) { c.tenants.at(i).in_flight_bytes_max = v.share.bytes; }},
+    {"tenants[].bandwidth_max", KeyType::bytes, "\"0\"", 0, 1LL << 50, "",
+     "Bytes a second that this tenant's clients may get and put through this daemon, from its own "
+     "pool and from others together; at least 64KiB, 0: no limit. What is above it waits.",
+     [](C& c, N i, V& v) { c.tenants.at(i).bandwidth_max_bytes_per_s = v.share.bytes; }},
     {"owners[].name", KeyType::text, "", 1, 64, "",
      "The cluster.node_name of a daemon that may own slots, for the manager; without a list every "
      "daemon of the cluster may, with one no others.",

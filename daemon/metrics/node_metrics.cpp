@@ -18,6 +18,7 @@ struct RegionSum {
 
 struct TenantSum {
   std::uint64_t sessions = 0;
+  session::TenantTrafficSum moved;
   std::array<RegionSum, ipc::kRegionRequestKindCount> kinds;
 };
 
@@ -42,7 +43,9 @@ void NodeMetrics::write_metrics(MetricsText& text) {
 
 void NodeMetrics::write_clients(MetricsText& text) const {
   std::map<std::string_view, TenantSum> sums;
-  for (const Tenant& tenant : tenants_.tenants()) sums[tenant.name];
+  for (const Tenant& tenant : tenants_.tenants()) {
+    sums[tenant.name].moved = server_.services().accounts.of(tenant).traffic_sum();
+  }
   for (const Attachment* attachment : server_.attachments()) {
     TenantSum& sum = sums[attachment->tenant().name];
     ++sum.sessions;
@@ -66,6 +69,19 @@ void NodeMetrics::write_clients(MetricsText& text) const {
     for (const ipc::RegionRequestKind kind : kKinds) {
       text.sample({{"tenant", name}, {"kind", ipc::region_kind_name(kind)}},
                   sum.kinds[static_cast<std::size_t>(kind)].bytes);
+    }
+  }
+  text.family("simm_tenant_bytes_total", MetricType::counter,
+              "Bytes that a tenant's clients got or put through this daemon.");
+  for (const auto& [name, sum] : sums) {
+    text.sample({{"tenant", name}, {"how", "get"}}, sum.moved.got_bytes);
+    text.sample({{"tenant", name}, {"how", "put"}}, sum.moved.put_bytes);
+  }
+  text.family("simm_tenant_held_total", MetricType::counter,
+              "Submissions of a tenant that had to wait for a limit.");
+  for (const auto& [name, sum] : sums) {
+    for (std::size_t i = 0; i < sum.moved.held.size(); ++i) {
+      text.sample({{"tenant", name}, {"limit", session::kHeldForNames[i]}}, sum.moved.held[i]);
     }
   }
 }

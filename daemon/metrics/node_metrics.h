@@ -1,7 +1,8 @@
 // NodeMetrics: what a daemon with data agents has to say besides its counters: who is attached,
-// with how much memory of which kind, by tenant (at most base::kTenantsMax + 1 of them are
-// configured); what each tenant has of the store; its place in the cluster; and its connections to
-// other daemons, of the first kPeersShown by name. Owned by the composition root. Thread: control.
+// with how much memory of which kind, and what moved, by tenant (at most base::kTenantsMax + 1 of
+// them are configured); what each tenant has of the store; its place in the cluster; and its
+// connections to other daemons, of the first kPeersShown by name. Owned by the composition root.
+// Thread: control.
 #pragma once
 
 #include <functional>

@@ -118,6 +118,8 @@ Session::Step Session::advance(std::uint32_t lane_index) noexcept {
     return Step::served;
   }
   if (lane.held.operation == nullptr) {
+    lane.held.waits_for_bandwidth = waits_for_bandwidth(lane.held);
+    if (lane.held.waits_for_bandwidth) return blocked(lane.held, HeldFor::bandwidth);
     const Step step = decode(lane);
     if (lane.held.operation == nullptr) return step;
   }
@@ -129,7 +131,7 @@ Session::Step Session::decode(Lane& lane) noexcept {
   Held& held = lane.held;
   engine::Operation* const operation =
       share_->may_borrow(context_->operations_unused) ? context_->engine.allocate() : nullptr;
-  if (operation == nullptr) return blocked(held, context_->counters.held_operations);
+  if (operation == nullptr) return blocked(held, HeldFor::operations);
   SessionCounters& counters = context_->counters;
   const bool is_timed = counters.submissions.value() % kValidationsTimedOneIn == 0;
   const bool is_stamped = is_timed || held.trace_id != 0;
@@ -162,9 +164,7 @@ Session::Step Session::decode(Lane& lane) noexcept {
 
 Session::Step Session::submit(std::uint32_t lane_index) noexcept {
   Held& held = lanes_[lane_index].held;
-  if (!share_->has_room_for(held.slice_bytes)) {
-    return blocked(held, context_->counters.held_bytes);
-  }
+  if (!share_->has_room_for(held.slice_bytes)) return blocked(held, HeldFor::bytes);
   engine::Operation& operation = *held.operation;
   operation.header.tenant = config_.tenant;
   operation.header.deadline_ns = held.deadline_ns;
@@ -177,6 +177,9 @@ Session::Step Session::submit(std::uint32_t lane_index) noexcept {
   operation.owner_data = pack(lane_index, held.slice_bytes);
   share_->bytes += held.slice_bytes;
   share_->pay(held.slice_bytes);
+  if (config_.bandwidth != nullptr && held.slice_bytes != 0) {
+    share_->bandwidth_turn.pay(*config_.bandwidth, held.slice_bytes, context_->clock.now_ns());
+  }
   context_->counters.pages.add(operation.page_count);
   if (held.waited) {
     context_->counters.queue_stage_ns.record(context_->clock.now_ns() - held.taken_ns);
@@ -189,9 +192,21 @@ Session::Step Session::submit(std::uint32_t lane_index) noexcept {
   return Step::served;
 }
 
-Session::Step Session::blocked(Held& held, base::Counter& counter) noexcept {
-  if (!held.waited) counter.add();
-  held.waited = true;
+// Before anything is lent to it: a tenant above its bandwidth waits in its rings, with nothing of
+// the others. How many bytes it wants is not known before it is decoded, so it is taken while the
+// tenant owes little, and its bytes are what the next one waits for.
+bool Session::waits_for_bandwidth(const Held& held) noexcept {
+  if (config_.bandwidth == nullptr) return false;
+  const auto opcode = static_cast<ipc::Opcode>(held.submission.opcode);
+  if (opcode != ipc::Opcode::get && opcode != ipc::Opcode::put) return false;
+  return !share_->bandwidth_turn.may_take(*config_.bandwidth, context_->clock.now_ns());
+}
+
+Session::Step Session::blocked(Held& held, HeldFor what) noexcept {
+  if (!std::exchange(held.waited, true)) {
+    context_->counters.held[static_cast<std::size_t>(what)].add();
+    if (config_.traffic != nullptr) config_.traffic->held[static_cast<std::size_t>(what)].add(1);
+  }
   return Step::blocked;
 }
 
@@ -236,15 +251,18 @@ void Session::on_complete(engine::Operation& operation) noexcept {
   const auto lane_index = static_cast<std::uint32_t>(operation.owner_data & 0xff);
   Lane& lane = lanes_[lane_index];
   std::uint32_t pages_ok = 0;
+  std::uint32_t pages_missing = 0;
   bool has_refused = false;
   for (std::uint32_t i = 0; i < operation.page_count; ++i) {
     const transport::PageReply& reply = operation.replies[i];
     if (reply.status == Status::ok) ++pages_ok;
+    if (reply.status == Status::not_found) ++pages_missing;
     if (reply.status == Status::out_of_memory) has_refused = true;
     lane.end.write_result(operation.page_first + i,
                           {static_cast<std::int32_t>(reply.status), 0, reply.bytes});
   }
   if (has_refused) name_absent_pages(lane, operation);
+  count_moved(operation, pages_ok + pages_missing == operation.page_count);
   share_->bytes -= operation.owner_data >> kBytesShift;
   --share_->operations;
   ++context_->operations_unused;
@@ -255,6 +273,19 @@ void Session::on_complete(engine::Operation& operation) noexcept {
                  operation.bytes_moved, 0});
   if (operation.header.trace_id != 0) end_trace(operation, pages_ok);
   end_if_empty();
+}
+
+// `is_clear`: each page is there or is not. Of others nobody knows what moved before they ended, so
+// their bytes stay paid: a client that gives up early gets no more than one that waits.
+void Session::count_moved(const engine::Operation& operation, bool is_clear) noexcept {
+  const std::uint64_t slice_bytes = operation.owner_data >> kBytesShift;
+  const std::uint64_t moved_bytes = std::min(operation.bytes_moved, slice_bytes);
+  if (config_.bandwidth != nullptr && is_clear && moved_bytes < slice_bytes) {
+    config_.bandwidth->give_back(slice_bytes - moved_bytes);
+  }
+  if (config_.traffic == nullptr || operation.bytes_moved == 0) return;
+  const bool is_get = operation.header.opcode == ipc::Opcode::get;
+  (is_get ? config_.traffic->got_bytes : config_.traffic->put_bytes).add(operation.bytes_moved);
 }
 
 // Tells the client of pages that failed because their memory is absent: it can do something.
@@ -371,6 +402,9 @@ base::TimeNs Session::next_deadline_ns() const noexcept {
   for (const Lane& lane : lanes_) {
     if (!lane.held.present) continue;
     earliest = std::min({earliest, lane.held.deadline_ns, lane.held.tell_ns});
+    if (lane.held.waits_for_bandwidth) {
+      earliest = std::min(earliest, share_->bandwidth_turn.from_ns());
+    }
   }
   return earliest;
 }

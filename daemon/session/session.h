@@ -29,7 +29,9 @@
 #include "daemon/session/session_counters.h"
 #include "daemon/session/session_limits.h"
 #include "daemon/session/submission_decoder.h"
+#include "daemon/session/tenant_bandwidth.h"
 #include "daemon/session/tenant_share.h"
+#include "daemon/session/tenant_traffic.h"
 #include "ipc/bell_socket.h"
 #include "ipc/daemon_lane.h"
 #include "ipc/session_words.h"
@@ -43,6 +45,8 @@ struct SessionConfig {
   std::uint32_t lane_count = 1;
   std::uint64_t tenant_bytes_max = 0;  // the same for all sessions of a tenant
   std::uint32_t tenant_operations_max = 0;
+  TenantBandwidth* bandwidth = nullptr;  // of the tenant, on all agents; null: no limit
+  TenantTraffic* traffic = nullptr;      // of the tenant, on this agent; null: not counted
   SessionLimits limits;
 };
 
@@ -127,6 +131,7 @@ private:
   struct Held {
     bool present = false;
     bool waited = false;  // counted as held
+    bool waits_for_bandwidth = false;
     ipc::Submission submission;
     base::TimeNs taken_ns = 0;
     base::TimeNs deadline_ns = 0;
@@ -163,7 +168,9 @@ private:
   void end_soon() noexcept;
   void publish(Lane& lane, const ipc::Completion& completion) noexcept;
   void finish_wake(ipc::Wake due) noexcept;
-  Step blocked(Held& held, base::Counter& counter) noexcept;
+  [[nodiscard]] bool waits_for_bandwidth(const Held& held) noexcept;
+  Step blocked(Held& held, HeldFor what) noexcept;
+  void count_moved(const engine::Operation& operation, bool is_clear) noexcept;
   void end_if_empty() noexcept;
 
   const SessionConfig config_;

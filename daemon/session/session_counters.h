@@ -8,6 +8,7 @@
 
 #include "daemon/base/counter_group.h"
 #include "daemon/engine/engine_counters.h"
+#include "daemon/session/tenant_traffic.h"
 #include "ipc/layout.h"
 
 namespace simm::session {
@@ -41,11 +42,11 @@ struct SessionCounters : base::CounterGroup {
       counter("wakes_futex",
               {"simm_session_wakes_total", "Sleeping clients that were woken.", "how=futex"});
   base::Counter wakes_bell = counter("wakes_bell", {"simm_session_wakes_total", "", "how=bell"});
-  base::Counter held_operations = counter(
-      "held_operations",
-      {"simm_session_held_total",
-       "Submissions that had to wait for a limit of their tenant or engine.", "limit=operations"});
-  base::Counter held_bytes = counter("held_bytes", {"simm_session_held_total", "", "limit=bytes"});
+  // By HeldFor.
+  std::array<base::Counter, kHeldForCount> held =
+      counters("held_", kHeldForNames, "limit",
+               {"simm_session_held_total",
+                "Submissions that had to wait for a limit of their tenant or engine."});
   base::Counter held_timeouts = counter(
       "held_timeouts", {"simm_session_held_timeouts_total",
                         "Submissions whose deadline passed while they waited for a limit."});

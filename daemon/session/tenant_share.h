@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "daemon/base/ids.h"
+#include "daemon/session/tenant_bandwidth.h"
 
 namespace simm::session {
 
@@ -34,6 +35,7 @@ struct TenantShare {
   std::uint32_t operations = 0;  // lent from the engine's pool
   std::uint64_t bytes = 0;       // of slices under way
   std::int64_t credit = kQuantum;
+  BandwidthTurn bandwidth_turn;  // of a tenant with a limit
 
   // Of operations of which `unused` are free. What is lent comes back late, so a tenant that has
   // some may have kShareFactor times what then stays free: whoever comes later finds some.

@@ -264,6 +264,7 @@ class Ctl(unittest.TestCase):
         self.assertEqual(len(lines), 2)
         self.assertGreaterEqual(lines[0]["pool"]["objects"], 1)
         self.assertGreaterEqual(lines[0]["seconds"], 0.1)
+        self.assertEqual({row["tenant"] for row in lines[0]["tenants"]}, {"default", "blue"})
 
     def test_top_counts_what_happens(self):
         top = subprocess.Popen([BIN / "simmctl", "--admin", self.daemon.path / "admin.sock",
@@ -301,6 +302,19 @@ class Ctl(unittest.TestCase):
         self.assertGreaterEqual(after["movable_bytes"], 70_000)
         self.assertLessEqual(after["movable_bytes"], after["extent_bytes"])
         self.assertEqual(self.code("delete", "by-length"), 0)
+
+    def test_what_tenants_move(self):
+        def moved(tenant):
+            rows = {row["tenant"]: row for row in self.daemon.json("tenants")}
+            return rows[tenant]["got_bytes"], rows[tenant]["put_bytes"]
+        socket_of_blue = ("--socket", str(self.daemon.path / "blue.sock"))
+        blue, other = moved("blue"), moved("default")
+        self.assertEqual(self.code("put", "moved", *socket_of_blue, stdin=b"x" * 5000), 0)
+        self.assertEqual(self.code("get", "moved", *socket_of_blue), 0)
+        self.assertEqual(self.code("get", "not there", *socket_of_blue), 1)
+        self.assertEqual(moved("blue"), (blue[0] + 5000, blue[1] + 5000))
+        self.assertEqual(moved("default"), other)
+        self.assertEqual(self.code("delete", "moved", *socket_of_blue), 0)
 
     def test_the_store_by_tenant(self):
         def blue():

@@ -1,5 +1,6 @@
 #include "daemon/tools/simmctl/load.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <iterator>
@@ -143,6 +144,26 @@ ordered_json rates_of(const Load& before, const Load& after, double seconds) {
   return out;
 }
 
+ordered_json tenant_rates_of(const ordered_json& before, const ordered_json& after,
+                             double seconds) {
+  ordered_json all = ordered_json::array();
+  for (const ordered_json& now : after) {
+    const auto was = std::find_if(before.begin(), before.end(), [&now](const ordered_json& row) {
+      return row["tenant"] == now["tenant"];
+    });
+    const auto rate = [&](const char* number) {
+      const std::uint64_t first = was == before.end() ? 0 : was->value(number, std::uint64_t{0});
+      const std::uint64_t last = now.value(number, std::uint64_t{0});
+      return rounded(static_cast<double>(grown(first, last)) / seconds);
+    };
+    all.push_back({{"tenant", now["tenant"]},
+                   {"got_bytes_per_s", rate("got_bytes")},
+                   {"put_bytes_per_s", rate("put_bytes")},
+                   {"held_per_s", rate("held")}});
+  }
+  return all;
+}
+
 std::string text_of(const ordered_json& rates) {
   const ordered_json& clients = rates["clients"];
   const ordered_json& pool = rates["pool"];
@@ -161,6 +182,13 @@ std::string text_of(const ordered_json& rates) {
                       number_cell(clients["batch_max_us"]) + " us; " +
                       number_cell(clients["timeouts_per_s"]) + " timeouts/s, " +
                       number_cell(clients["unreachable_per_s"]) + " unreachable/s");
+  const ordered_json tenants = rates.value("tenants", ordered_json::array());
+  for (std::size_t i = 0; tenants.size() > 1 && i < tenants.size(); ++i) {
+    line("tenant", tenants[i]["tenant"].get<std::string>() + ": " +
+                       bytes_cell(tenants[i]["got_bytes_per_s"]) + "/s got, " +
+                       bytes_cell(tenants[i]["put_bytes_per_s"]) + "/s put, " +
+                       number_cell(tenants[i]["held_per_s"]) + " waits/s");
+  }
   if (pool["arena_bytes"] == 0) return text;
   line("gets", number_cell(pool["get_pages_per_s"]) + " pages/s, " +
                    bytes_cell(pool["get_bytes_per_s"]) + "/s, " +

@@ -45,7 +45,11 @@ Load load_of(const nlohmann::ordered_json& counters);
 // restarted in between counts from zero.
 nlohmann::ordered_json rates_of(const Load& before, const Load& after, double seconds);
 
-// The same for people: a block of some lines.
+// What clients of each tenant moved and waited for, between two answers to `tenants`.
+nlohmann::ordered_json tenant_rates_of(const nlohmann::ordered_json& before,
+                                       const nlohmann::ordered_json& after, double seconds);
+
+// The same for people: a block of some lines; tenants only where there are several.
 std::string text_of(const nlohmann::ordered_json& rates);
 
 }  // namespace simm::ctl

@@ -65,4 +65,21 @@ TEST_CASE("a daemon without a pool shows no lines of one") {
   CHECK(text.find("pool") == std::string::npos);
 }
 
+TEST_CASE("tenants have rates of their own, and lines where there are several") {
+  const ordered_json before =
+      ordered_json::parse(R"([{"tenant":"blue","got_bytes":1000,"put_bytes":50,"held":4}])");
+  const ordered_json after = ordered_json::parse(
+      R"([{"tenant":"blue","got_bytes":3000,"put_bytes":50,"held":6},
+          {"tenant":"red","got_bytes":0,"put_bytes":100,"held":0}])");
+  ordered_json rates = rates_of({}, load_of({{"session.0.attached", 3}}), 2);
+  rates["tenants"] = tenant_rates_of(before, after, 2);
+  CHECK(rates["tenants"][0]["got_bytes_per_s"] == 1000.0);
+  CHECK(rates["tenants"][0]["put_bytes_per_s"] == 0.0);
+  CHECK(rates["tenants"][0]["held_per_s"] == 1.0);
+  CHECK(rates["tenants"][1]["put_bytes_per_s"] == 50.0);
+  CHECK(text_of(rates).find("red: 0 B/s got, 50 B/s put, 0.0 waits/s") != std::string::npos);
+  rates["tenants"].erase(1);
+  CHECK(text_of(rates).find("tenant") == std::string::npos);
+}
+
 }  // namespace load_test

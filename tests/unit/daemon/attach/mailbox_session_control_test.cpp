@@ -21,10 +21,13 @@ session::SessionConfig opened_with(const std::string& json) {
 
   auto memory = control::SessionMemory::create(7, 1, ipc::kLayoutVersion);
   REQUIRE(memory.has_value());
-  plane.open_session({7, &*memory, &tenants.resolve("", 1234, 1234)});
+  control::TenantAccounts accounts(tenants, *config);
+  const control::Tenant& tenant = tenants.resolve("", 1234, 1234);
+  plane.open_session({7, &*memory, &tenant, &accounts.of(tenant)});
   session::SessionCommand command;
   REQUIRE(commands.try_pop(command));
   REQUIRE(command.kind == session::SessionCommand::Kind::attach);
+  CHECK(command.session->config().traffic != nullptr);
   return command.session->config();
 }
 
@@ -44,6 +47,12 @@ TEST_CASE("a tenant without a section has the bytes under way that a section has
   REQUIRE(config.has_value());
   const control::TenantRules tenants(*config, base::KeyHasher(5));
   CHECK(tenants.resolve("blue", 0, 0).in_flight_bytes_max == kDefault);
+}
+
+TEST_CASE("sessions of a tenant have its bandwidth, and none where no limit is configured") {
+  CHECK(opened_with("{}").bandwidth == nullptr);
+  CHECK(opened_with(R"({"tenants": [{"name": "default", "bandwidth_max": "1MiB"}]})").bandwidth !=
+        nullptr);
 }
 
 }  // namespace mailbox_session_control_test

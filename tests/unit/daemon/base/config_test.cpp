@@ -76,6 +76,7 @@ TEST_CASE("values arrive where they belong") {
   CHECK(config->sockets[1].mode == 0600);
   CHECK(config->tenants[0].uids == std::vector<std::int64_t>{1000});
   CHECK(config->tenants[0].in_flight_bytes_max == 2u << 20);
+  CHECK(config->tenants[0].bandwidth_max_bytes_per_s == 0);
   CHECK(config->tenants[0].quota_percent == 100);
   CHECK(config->tenants[0].weight == 1);
   CHECK(config->node.pool_bytes.of(1) == 4ull << 30);
@@ -133,6 +134,7 @@ TEST_CASE("an error names the file, the key, the value and the remedy") {
   CHECK(holds(error_of(R"({"owners": [{"name": "a"}, {"name": "a"}]})"), "owners"));
   CHECK(holds(error_of(R"({"owners": [{"pool_bytes_max": 1073741824}]})"), "owners[0].name"));
   CHECK(holds(error_of(R"({"tenants": [{"name": "a", "uids": [-1]}]})"), "tenants[0].uids[0]"));
+  CHECK(holds(error_of(R"({"tenants": [{"name": "a", "bandwidth_max": 1000}]})"), "64KiB"));
   CHECK(holds(error_of(R"({"sockets": [{"path": "/a", "mode": "0999"}]})"), "octal"));
   CHECK(holds(error_of(R"({"node": {"pool_bytes": "lots"}})"), "\\x22lots\\x22"));
   CHECK(holds(error_of(R"({"memory": {"touch_budget_bytes": "10%"}})"), "write a size"));

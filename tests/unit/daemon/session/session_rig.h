@@ -56,7 +56,7 @@ public:
     operation.bytes_moved = 0;
     for (std::uint32_t i = 0; i < operation.page_count; ++i) {
       operation.replies[operation.pages[i].index] = {status, operation.pages[i].slice.length};
-      operation.bytes_moved += operation.pages[i].slice.length;
+      if (status == Status::ok) operation.bytes_moved += operation.pages[i].slice.length;
     }
     operation.owner->on_complete(operation);
     release(operation);
