@@ -25,6 +25,7 @@ constexpr Named kAttacks[] = {
     {"long keys", attack_by_long_keys},
     {"registrations", attack_by_registrations},
     {"a locked directory", attack_by_a_locked_directory},
+    {"a stranger's directory", attack_by_a_strangers_directory},
     {"all sessions of a user", attack_by_all_sessions_of_a_user},
     {"descriptors", attack_by_descriptors},
     {"last references", attack_by_last_references},

@@ -22,6 +22,7 @@ void attack_by_last_references(const Place& place, const Until& until);
 
 // At the door (door_attacks.cpp).
 void attack_by_many_tenants(const Place& place, const Until& until);
+void attack_by_a_strangers_directory(const Place& place, const Until& until);
 void attack_by_a_locked_directory(const Place& place, const Until& until);
 void attack_by_all_sessions_of_a_user(const Place& place, const Until& until);
 void attack_by_attach_flood(const Place& place, const Until& until);

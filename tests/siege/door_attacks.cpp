@@ -1,17 +1,20 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/siege/attacks.h"
 #include "tests/siege/two_tenant_daemon.h"
 #include "tests/support/raw_client.h"
+#include "tests/support/temporary_directory.h"
 
 namespace simm::siege {
 namespace {
@@ -65,6 +68,29 @@ void attack_by_a_locked_directory(const Place& place, const Until& until) {
   const bool has_started = next.start();
   CHECK_MESSAGE(has_started, next.log());
   while (!until.is_over()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+// Who owns a directory replaces the sockets in it, and so does everybody who may write to it.
+void attack_by_a_strangers_directory(const Place& place, const Until& until) {
+  if (!may_be_anybody()) return;
+  const auto home = test_support::TemporaryDirectory::for_all_users();
+  REQUIRE(::chmod(home.path().c_str(), 01777) == 0);
+  const std::string owned = home / "owned";
+  const std::string link = home / "link";
+  const std::string open = home / "open";
+  as_user(kCrowdUid, [&] {
+    CHECK(::mkdir(owned.c_str(), 0777) == 0);
+    CHECK(::symlink(place.daemon.directory().c_str(), link.c_str()) == 0);
+  }).join();
+  REQUIRE(::mkdir(open.c_str(), 0777) == 0);
+  REQUIRE(::chmod(open.c_str(), 0777) == 0);
+  do {
+    for (const std::string& taken : {owned, link, open}) {
+      test_support::DaemonProcess next("\"run_directory\": \"" + taken + "\"");
+      CHECK_FALSE(next.start());
+      CHECK(next.log().find("run_directory") != std::string::npos);
+    }
+  } while (!until.is_over());
 }
 
 void attack_by_all_sessions_of_a_user(const Place& place, const Until& until) {

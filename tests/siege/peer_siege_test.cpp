@@ -334,11 +334,14 @@ std::vector<Trouble> troubles() {
   damaged.damage_every_bytes = 100'000;
   RelayTrouble swallowed;
   swallowed.swallows = true;
+  RelayTrouble forged;
+  forged.forges_rosters = true;
   return {{"a peer that reads nothing", {}, stalled},
           {"a peer whose payload never comes", stalled, {}},
           {"a peer behind 1 MB/s", slow, slow},
           {"a peer that is reset", {}, {}, true},
           {"a peer whose frames are damaged", damaged, damaged},
+          {"a peer in whose name rosters are forged", forged, {}},
           {"a peer that is half open", swallowed, {}, false, true}};
 }
 
@@ -363,11 +366,20 @@ TEST_CASE("between machines: a daemon behind a bad network holds up no other one
       to_storage.conceal_ends(trouble.conceals);
       to_storage.make(RelayWay::to_server, trouble.to_server);
       to_storage.make(RelayWay::to_caller, trouble.to_caller);
+      const std::uint64_t damages = to_storage.damages();
+      if (trouble.to_server.forges_rosters) {
+        to_storage.reset();
+        CHECK(eventually([&] { return to_storage.damages() > damages; }, 30'000));
+      }
       while (!until.is_over()) {
         if (trouble.resets) to_storage.reset();
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
       }
       to_storage.mend();
+      // Nothing that was forged counts: the next link is taken.
+      if (trouble.to_server.forges_rosters) {
+        CHECK(eventually([&] { return sees_members(*other, 1); }, 30'000));
+      }
     });
   }
   CHECK(besieged.storage->alive());

@@ -17,6 +17,9 @@ struct RelayTrouble {
   // A byte stream is damaged about every so many bytes: a bit is turned, some bytes are missing, or
   // the stream ends there. 0: never.
   std::uint64_t damage_every_bytes = 0;
+  // Behind the first roster of a connection comes another one, made of it by somebody on the way:
+  // that requester's last word, by which it uses this link alone.
+  bool forges_rosters = false;
 };
 
 }  // namespace simm::test_support

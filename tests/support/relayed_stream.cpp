@@ -5,7 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
+#include <iterator>
 #include <utility>
+
+#include "daemon/transport/tcp/wire.h"
 
 namespace simm::test_support {
 
@@ -18,6 +22,7 @@ bool RelayedStream::take(int socket, const RelayTrouble& trouble, Time now) {
   if (has_lost_ || is_cut_short_) return true;
   std::vector<std::byte> bytes(buffer.begin(), buffer.begin() + got);
   if (trouble.damage_every_bytes != 0) damage(bytes, trouble.damage_every_bytes);
+  if (trouble.forges_rosters && !has_forged_) forge_roster(bytes);
   if (bytes.empty()) return true;
   free_ = std::max(free_, now);
   if (trouble.bytes_per_s != 0) {
@@ -51,6 +56,32 @@ void RelayedStream::damage(std::vector<std::byte>& bytes, std::uint64_t every_by
     default:
       bytes[static_cast<std::size_t>(at)] ^= std::byte{1} << (random_() % 8);
       break;
+  }
+}
+
+// Without the key nobody makes a seal that fits: the header is that of the true one.
+void RelayedStream::forge_roster(std::vector<std::byte>& bytes) {
+  namespace wire = transport::wire;
+  constexpr std::size_t kFrameBytes = sizeof(wire::FrameHeader) + sizeof(wire::RosterBody);
+  for (std::size_t at = 0; at + kFrameBytes <= bytes.size(); ++at) {
+    wire::FrameHeader header;
+    std::memcpy(&header, bytes.data() + at, sizeof header);
+    const auto kind = static_cast<wire::FrameKind>(header.kind);
+    if (header.magic != wire::kMagic || kind != wire::FrameKind::roster) continue;
+    wire::RosterBody roster;
+    std::memcpy(&roster, bytes.data() + at + sizeof header, sizeof roster);
+    roster.statement = ~std::uint64_t{0};
+    roster.count = 1;
+    std::fill(std::begin(roster.links), std::end(roster.links), std::uint64_t{0});
+    roster.links[0] = roster.link;
+    std::vector<std::byte> forged(kFrameBytes);
+    std::memcpy(forged.data(), &header, sizeof header);
+    std::memcpy(forged.data() + sizeof header, &roster, sizeof roster);
+    bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at + kFrameBytes), forged.begin(),
+                 forged.end());
+    has_forged_ = true;
+    ++damages_;
+    return;
   }
 }
 

@@ -45,6 +45,7 @@ private:
     std::vector<std::byte> bytes;
   };
   void damage(std::vector<std::byte>& bytes, std::uint64_t every_bytes);
+  void forge_roster(std::vector<std::byte>& bytes);
 
   std::mt19937_64 random_;
   std::deque<Chunk> held_;
@@ -55,6 +56,7 @@ private:
   std::uint64_t given_bytes_ = 0;
   std::uint64_t damages_ = 0;
   bool has_lost_ = false;
+  bool has_forged_ = false;
   bool is_cut_short_ = false;
 };
 
