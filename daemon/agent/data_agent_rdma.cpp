@@ -36,13 +36,6 @@ transport::RdmaResponderConfig rdma_responder_config(const base::Config& config,
   return result;
 }
 
-std::vector<transport::RdmaPort*> pointers(
-    const std::vector<std::unique_ptr<transport::RdmaPort>>& ports) {
-  std::vector<transport::RdmaPort*> all;
-  for (const auto& port : ports) all.push_back(port.get());
-  return all;
-}
-
 }  // namespace
 
 DataAgentRdma::DataAgentRdma(base::Waiter& waiter)
@@ -58,23 +51,22 @@ Expected<std::unique_ptr<DataAgentRdma>> DataAgentRdma::make(const Setup& setup)
   if (!done) return std::move(done).error();
   if (setup.tcp != nullptr) {
     made->requester_.emplace(rdma_requester_config(setup.config, setup.weights, setup.traits),
-                             setup.clock, pointers(made->asking_), setup.keys, setup.mover,
-                             setup.links, made->outgoing_, setup.counters);
+                             setup.clock, transport::pointers_to(made->asking_), setup.keys,
+                             setup.mover, setup.links, made->outgoing_, setup.counters);
     made->choice_.emplace(*made->requester_, *setup.tcp,
                           setup.config.rdma.mode != base::RdmaMode::require);
   }
   if (setup.serves) {
     made->responder_.emplace(rdma_responder_config(setup.config, setup.weights), setup.clock,
-                             pointers(made->serving_), setup.keys, setup.rosters, made->incoming_,
-                             setup.counters);
+                             transport::pointers_to(made->serving_), setup.keys, setup.rosters,
+                             made->incoming_, setup.counters);
   }
   return made;
 }
 
-Outcome DataAgentRdma::make_ports(const Setup& setup, Ports& ports) {
+Outcome DataAgentRdma::make_ports(const Setup& setup, transport::RdmaPorts& ports) {
   for (transport::RdmaDevice* rail : setup.rails) {
-    const std::uint32_t wanted = kRdmaLinksMax * (transport::kWorksMax + transport::kReceives);
-    auto port = rail->make_port(wanted);
+    auto port = transport::make_rdma_port(*rail, kRdmaLinksMax);
     if (!port) return std::move(port).error();
     Outcome watched = waiter_.watch((*port)->event_descriptor(), *this);
     if (!watched) return watched;
@@ -84,7 +76,7 @@ Outcome DataAgentRdma::make_ports(const Setup& setup, Ports& ports) {
 }
 
 DataAgentRdma::~DataAgentRdma() {
-  for (const Ports* ports : {&asking_, &serving_}) {
+  for (const transport::RdmaPorts* ports : {&asking_, &serving_}) {
     for (const auto& port : *ports) waiter_.unwatch(port->event_descriptor());
   }
 }
@@ -100,8 +92,8 @@ control::AgentQueuePairs DataAgentRdma::queue_pairs() noexcept {
   ends.room = kRdmaLinksMax;
   if (requester_) ends.outgoing = &outgoing_;
   if (responder_) ends.incoming = &incoming_;
-  ends.asking = pointers(asking_);
-  ends.serving = pointers(serving_);
+  ends.asking = transport::pointers_to(asking_);
+  ends.serving = transport::pointers_to(serving_);
   return ends;
 }
 

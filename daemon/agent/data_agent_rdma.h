@@ -12,6 +12,7 @@
 #include "daemon/base/waiter.h"
 #include "daemon/peers/queue_pair_links.h"
 #include "daemon/transport/rdma/fallback_requester.h"
+#include "daemon/transport/rdma/rdma_ports.h"
 #include "daemon/transport/rdma/rdma_requester.h"
 #include "daemon/transport/rdma/rdma_responder.h"
 
@@ -57,15 +58,14 @@ public:
   [[nodiscard]] control::AgentQueuePairs queue_pairs() noexcept;
 
 private:
-  using Ports = std::vector<std::unique_ptr<transport::RdmaPort>>;
   explicit DataAgentRdma(base::Waiter& waiter);
-  Outcome make_ports(const Setup& setup, Ports& ports);
+  Outcome make_ports(const Setup& setup, transport::RdmaPorts& ports);
   // The next turn polls.
   void on_fd_ready(std::uint32_t) noexcept override {}
 
   base::Waiter& waiter_;
-  Ports asking_;
-  Ports serving_;
+  transport::RdmaPorts asking_;
+  transport::RdmaPorts serving_;
   transport::RdmaLinkMailbox outgoing_;
   transport::RdmaLinkMailbox incoming_;
   std::optional<transport::RdmaRequester> requester_;

@@ -18,21 +18,13 @@ std::vector<std::unique_ptr<SimRdmaDevice>> make_devices(const RdmaScenario& sce
   return devices;
 }
 
-std::vector<std::unique_ptr<transport::RdmaPort>> make_ports(
-    const std::vector<std::unique_ptr<SimRdmaDevice>>& devices, std::uint32_t links_max) {
-  std::vector<std::unique_ptr<transport::RdmaPort>> ports;
+transport::RdmaPorts make_ports(const std::vector<std::unique_ptr<SimRdmaDevice>>& devices,
+                                std::uint32_t links_max) {
+  transport::RdmaPorts ports;
   for (const auto& device : devices) {
-    const std::uint32_t wanted = links_max * (transport::kWorksMax + transport::kReceives);
-    ports.push_back(device->make_port(wanted).value());
+    ports.push_back(transport::make_rdma_port(*device, links_max).value());
   }
   return ports;
-}
-
-std::vector<transport::RdmaPort*> pointers(
-    const std::vector<std::unique_ptr<transport::RdmaPort>>& ports) {
-  std::vector<transport::RdmaPort*> all;
-  for (const auto& port : ports) all.push_back(port.get());
-  return all;
 }
 
 }  // namespace
@@ -45,7 +37,8 @@ RdmaNodePart::RdmaNodePart(const RdmaScenario& scenario, Network& network, std::
       roster_(std::move(roster)),
       devices_(make_devices(scenario, network, node)),
       ports_(make_ports(devices_, scenario.requester.links_max)) {
-  requester_.emplace(scenario.requester, clock_, pointers(ports_), keys_, mover_, *roster_, mail_);
+  requester_.emplace(scenario.requester, clock_, transport::pointers_to(ports_), keys_, mover_,
+                     *roster_, mail_);
   for (const auto& port : ports_) {
     static_cast<SimRdmaPort&>(*port).on_completion = [this] { wake(); };
   }

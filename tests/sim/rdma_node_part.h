@@ -13,6 +13,7 @@
 
 #include "daemon/cluster/cluster_message.h"
 #include "daemon/transport/own_roster.h"
+#include "daemon/transport/rdma/rdma_ports.h"
 #include "daemon/transport/rdma/rdma_requester.h"
 #include "daemon/transport/region_mover.h"
 #include "tests/sim/event_loop.h"
@@ -73,7 +74,7 @@ private:
   const ProcessClock clock_;
   const std::shared_ptr<transport::OwnRoster> roster_;
   std::vector<std::unique_ptr<SimRdmaDevice>> devices_;
-  std::vector<std::unique_ptr<transport::RdmaPort>> ports_;
+  transport::RdmaPorts ports_;
   SimMemoryKeys keys_;
   transport::RegionMover mover_;
   transport::RdmaLinkMailbox mail_{256};

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "daemon/transport/rdma/rdma_ports.h"
 #include "simm/check.h"
 #include "tests/sim/rdma/sim_rdma_port.h"
 #include "tests/sim/rdma_node_part.h"
@@ -25,10 +26,7 @@ RdmaServerPart::RdmaServerPart(const RdmaScenario& scenario, Network& network,
       route_(route),
       daemons_(daemons),
       device_(make_device(network, route)),
-      port_(device_
-                ->make_port(scenario.responder.links_max *
-                            (transport::kWorksMax + transport::kReceives))
-                .value()),
+      port_(transport::make_rdma_port(*device_, scenario.responder.links_max).value()),
       responder_(scenario.responder, clock, {port_.get()}, keys_, rosters, mail_) {
   keys_.add(0, *device_, arena, transport::RemoteAccess::none);
   responder_.connect(events);
