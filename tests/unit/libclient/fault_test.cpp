@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "fault_world.h"
+#include "tally.h"
 
 namespace fault_test {
 
@@ -453,7 +454,7 @@ TEST_CASE("daemons come and go under load: every byte that is answered is right"
   World world;
   Region region = world.client->allocate_region(4 * 64 * 1024).value();
   std::atomic<bool> done{false};
-  std::atomic<std::uint64_t> verified{0};
+  Tally tally;
   std::vector<std::thread> threads;
   for (std::size_t t = 0; t < 3; ++t) {
     threads.emplace_back([&, t] {
@@ -464,24 +465,21 @@ TEST_CASE("daemons come and go under load: every byte that is answered is right"
         std::memset(mine, static_cast<int>(i % 50 + t), bytes);
         (void)world.client->put(key, View(mine, bytes));
         const PageResult got = world.client->get(key, View(mine + 32 * 1024, 4096));
-        if (!got.ok()) continue;
-        CHECK(got.bytes == bytes);
-        CHECK(std::memcmp(mine, mine + 32 * 1024, bytes) == 0);
-        ++verified;
+        if (got.ok()) {
+          CHECK(got.bytes == bytes);
+          CHECK(std::memcmp(mine, mine + 32 * 1024, bytes) == 0);
+        }
+        tally.note(got.ok());
       }
     });
   }
   for (int round = 0; round < 5; ++round) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    CHECK(tally.wait_for_hits(10));
     world.die();
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    CHECK(tally.wait_for_failures(3));
     world.come_back();
-    const std::uint64_t before = verified;
-    for (int i = 0; i < 3000 && verified < before + 10; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    CHECK(verified >= before + 10);
   }
+  CHECK(tally.wait_for_hits(10));
   done = true;
   for (std::thread& thread : threads) thread.join();
 }
