@@ -13,10 +13,6 @@
 namespace simm::etcd {
 namespace {
 
-std::string key_of(const std::string& cluster, const char* name) {
-  return "/simm/" + cluster + "/" + name;
-}
-
 Error late() {
   return {Status::timeout, "etcd has not answered in time"};
 }
@@ -26,8 +22,8 @@ Error late() {
 EtcdCoordinator::EtcdCoordinator(std::unique_ptr<EtcdGateway> gateway, const base::Clock& clock,
                                  const std::string& cluster, const std::string& self)
     : gateway_(std::move(gateway)),
-      state_key_(key_of(cluster, "state")),
-      election_(*gateway_, clock, key_of(cluster, "leader"), self) {}
+      election_(*gateway_, clock, leader_key(cluster), self),
+      state_(*gateway_, election_, cluster) {}
 
 EtcdCoordinator::~EtcdCoordinator() {
   stop();
@@ -99,62 +95,21 @@ bool EtcdCoordinator::run(std::function<void()> work) {
          job->is_done;
 }
 
-Expected<std::optional<cluster::StoredState>> EtcdCoordinator::open(
-    const std::optional<EtcdValue>& value) const {
-  if (!value) return std::optional<cluster::StoredState>();
-  auto state = cluster::open_state(std::as_bytes(std::span(value->bytes)), "etcd's " + state_key_,
-                                   "remove that key with etcdctl if it is nobody's: the daemons of "
-                                   "the cluster bring back the map that they have");
-  if (!state) return std::move(state).error();
-  return std::optional(std::move(*state));
-}
-
 Expected<std::optional<cluster::StoredState>> EtcdCoordinator::load() {
-  const auto answer = std::make_shared<std::optional<Expected<std::optional<EtcdValue>>>>();
-  if (!run([this, answer] { answer->emplace(read()); })) return late();
-  const auto& value = **answer;
-  if (!value) return value.error();
-  return open(*value);
+  using Loaded = Expected<std::optional<cluster::StoredState>>;
+  const auto answer = std::make_shared<std::optional<Loaded>>();
+  if (!run([this, answer] { answer->emplace(state_.load()); })) return late();
+  return std::move(**answer);
 }
 
 Outcome EtcdCoordinator::store(base::Epoch expected, const cluster::StoredState& state) {
   if (Outcome sound = cluster::check_state(expected, state); !sound) return sound;
   const auto answer = std::make_shared<std::optional<Outcome>>();
   const auto kept = std::make_shared<cluster::StoredState>(state);
-  if (!run([this, expected, kept, answer] { answer->emplace(store_now(expected, *kept)); })) {
+  if (!run([this, expected, kept, answer] { answer->emplace(state_.store(expected, *kept)); })) {
     return late();
   }
   return std::move(**answer);
-}
-
-Outcome EtcdCoordinator::store_now(base::Epoch expected, const cluster::StoredState& state) {
-  if (!election_.leadership().leads) {
-    return Error{Status::unreachable, "this manager does not lead: nothing is stored"};
-  }
-  const auto value = read();
-  if (!value) return value.error();
-  const auto stored = open(*value);
-  if (!stored) return stored.error();
-  const base::Epoch there = stored->has_value() ? stored->value().epoch : 0;
-  if (there != expected) {
-    return Error{Status::invalid_state, "etcd's " + state_key_ + " has epoch " +
-                                            std::to_string(there) + ", expected was " +
-                                            std::to_string(expected)};
-  }
-  const std::vector<std::byte> sealed = cluster::seal_state(state);
-  const std::string bytes(reinterpret_cast<const char*>(sealed.data()), sealed.size());
-  const EtcdCondition same =
-      value->has_value()
-          ? EtcdCondition{state_key_, EtcdCondition::What::modified, value->value().modified}
-          : EtcdCondition{state_key_, EtcdCondition::What::created, 0};
-  const auto put = gateway_->put_if({same, election_.condition()}, {state_key_, bytes});
-  if (!put) return put.error();
-  if (*put == 0) {
-    return Error{Status::invalid_state, "etcd's " + state_key_ +
-                                            " was changed, or another manager leads: nothing is "
-                                            "stored"};
-  }
-  return Done{};
 }
 
 }  // namespace simm::etcd

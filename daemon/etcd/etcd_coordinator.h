@@ -1,10 +1,5 @@
-// EtcdCoordinator: the state of a cluster's managers in etcd, and the election of the one that
-// leads. A store happens only while the state is the one that was expected, and while this manager
-// leads, in one transaction: so a manager that was stopped and believes that it leads changes
-// nothing.
-//
-//   /simm/<cluster>/state   the envelope of state_envelope.h
-//   /simm/<cluster>/leader  name and address of the manager that leads, bound to a lease
+// EtcdCoordinator: the state of a cluster's managers in etcd (EtcdState), and the election of the
+// one that leads (EtcdElection), on a thread of its own.
 //
 // A worker thread asks etcd; load() and store() wait for it, at most kAnswerNs. What comes later
 // than that may still happen, as the seam allows: the next call sees it.
@@ -22,6 +17,7 @@
 #include "daemon/cluster/coordinator.h"
 #include "daemon/etcd/etcd_election.h"
 #include "daemon/etcd/etcd_gateway.h"
+#include "daemon/etcd/etcd_state.h"
 
 namespace simm::etcd {
 
@@ -57,14 +53,10 @@ private:
   void work();
   // False: no answer in time.
   bool run(std::function<void()> work);
-  [[nodiscard]] Expected<std::optional<EtcdValue>> read() { return gateway_->get(state_key_); }
-  [[nodiscard]] Expected<std::optional<cluster::StoredState>> open(
-      const std::optional<EtcdValue>& value) const;
-  [[nodiscard]] Outcome store_now(base::Epoch expected, const cluster::StoredState& state);
 
   const std::unique_ptr<EtcdGateway> gateway_;
-  const std::string state_key_;
-  EtcdElection election_;  // the worker's
+  EtcdElection election_;  // the worker's, and so is state_
+  EtcdState state_;
   std::function<void()> on_change_;
   mutable std::mutex mutex_;  // of all below
   std::condition_variable changed_;

@@ -5,17 +5,10 @@
 #include "daemon/base/sanitize.h"
 
 namespace simm::etcd {
-namespace {
 
-constexpr base::TimeNs kRenewNs = base::kNsPerSecond;
-constexpr base::TimeNs kLookNs = base::kNsPerSecond / 2;
-constexpr base::TimeNs kLeaseNs = kLeaseS * base::kNsPerSecond;
-
-}  // namespace
-
-EtcdElection::EtcdElection(EtcdGateway& gateway, const base::Clock& clock, std::string key,
-                           std::string self)
-    : gateway_(gateway), clock_(clock), key_(std::move(key)), self_(std::move(self)) {}
+EtcdElection::EtcdElection(EtcdCalls& calls, const base::Clock& clock, std::string key,
+                           std::string self, const ElectionTimes& times)
+    : calls_(calls), clock_(clock), key_(std::move(key)), self_(std::move(self)), times_(times) {}
 
 EtcdCondition EtcdElection::condition() const {
   return {key_, EtcdCondition::What::created, created_};
@@ -27,12 +20,12 @@ base::TimeNs EtcdElection::step() {
   } else {
     campaign();
   }
-  return now_.leads ? kRenewNs : kLookNs;
+  return now_.leads ? times_.renew_ns : times_.look_ns;
 }
 
 void EtcdElection::renew() {
   const base::TimeNs asked_ns = clock_.now_ns();
-  const auto lives = gateway_.keep(lease_);
+  const auto lives = calls_.keep(lease_);
   if (lives && !*lives) return stand_by("", "");
   if (!lives) {
     now_.trouble = lives.error().context;
@@ -40,29 +33,28 @@ void EtcdElection::renew() {
     if (clock_.now_ns() >= renewed_until_ns_) stand_by("", std::move(now_.trouble));
     return;
   }
-  renewed_until_ns_ = asked_ns + kLeaseNs;
+  renewed_until_ns_ = asked_ns + lease_ns();
   now_.trouble.clear();
   // Somebody may have taken the key away by hand.
-  const auto there = gateway_.get(key_);
+  const auto there = calls_.get(key_);
   if (there && (!there->has_value() || there->value().created != created_)) stand_by("", "");
 }
 
 void EtcdElection::campaign() {
-  const auto there = gateway_.get(key_);
+  const auto there = calls_.get(key_);
   if (!there) return stand_by(std::move(now_.leader), there.error().context);
   if (there->has_value()) return stand_by(base::sanitize(there->value().bytes), "");
   const base::TimeNs asked_ns = clock_.now_ns();
-  const auto lease = gateway_.grant(kLeaseS);
+  const auto lease = calls_.grant(times_.lease_s);
   if (!lease) return stand_by("", lease.error().context);
   lease_ = *lease;
-  const auto made =
-      gateway_.put_if({{key_, EtcdCondition::What::created, 0}}, {key_, self_, lease_});
+  const auto made = calls_.put_if({{key_, EtcdCondition::What::created, 0}}, {key_, self_, lease_});
   if (!made || *made == 0) {
     // It may be there all the same: with the lease it goes.
     return stand_by("", made ? std::string() : made.error().context);
   }
   created_ = *made;
-  renewed_until_ns_ = asked_ns + kLeaseNs;
+  renewed_until_ns_ = asked_ns + lease_ns();
   now_ = {true, self_, ""};
 }
 
@@ -70,7 +62,7 @@ void EtcdElection::stand_by(std::string leader, std::string trouble) {
   now_ = {false, std::move(leader), std::move(trouble)};
   created_ = 0;
   if (const std::int64_t lease = std::exchange(lease_, 0); lease != 0) {
-    (void)gateway_.revoke(lease);  // else it ends by itself
+    (void)calls_.revoke(lease);  // else it ends by itself
   }
 }
 

@@ -10,12 +10,18 @@
 #include <string>
 
 #include "daemon/base/clock.h"
-#include "daemon/etcd/etcd_gateway.h"
+#include "daemon/etcd/etcd_calls.h"
 
 namespace simm::etcd {
 
 // A manager that is killed is followed within this, and half a second.
 inline constexpr std::uint32_t kLeaseS = 4;
+
+struct ElectionTimes {
+  std::uint32_t lease_s = kLeaseS;
+  base::TimeNs renew_ns = base::kNsPerSecond;     // of the one that leads
+  base::TimeNs look_ns = base::kNsPerSecond / 2;  // of the others
+};
 
 struct Leadership {
   bool leads = false;
@@ -27,8 +33,10 @@ struct Leadership {
 
 class EtcdElection {
 public:
-  // `key`: of the leader. `self`: what stands in it, "name at host:port".
-  EtcdElection(EtcdGateway& gateway, const base::Clock& clock, std::string key, std::string self);
+  // `key`: of the leader. `self`: what stands in it, "name at host:port". The references outlive
+  // it.
+  EtcdElection(EtcdCalls& calls, const base::Clock& clock, std::string key, std::string self,
+               const ElectionTimes& times = {});
 
   // One look, at most a few calls. Returns how long after its begin the next one is due.
   base::TimeNs step();
@@ -43,11 +51,15 @@ private:
   void campaign();
   void renew();
   void stand_by(std::string leader, std::string trouble);
+  [[nodiscard]] base::TimeNs lease_ns() const noexcept {
+    return times_.lease_s * base::kNsPerSecond;
+  }
 
-  EtcdGateway& gateway_;
+  EtcdCalls& calls_;
   const base::Clock& clock_;
   const std::string key_;
   const std::string self_;
+  const ElectionTimes times_;
   Leadership now_;
   std::int64_t lease_ = 0;
   std::int64_t created_ = 0;           // the revision of the leader's key, while this one leads

@@ -1,4 +1,4 @@
-// EtcdGateway: the calls of etcd that a manager needs, through etcd's JSON gateway (etcd 3.4 and
+// EtcdGateway: EtcdCalls through etcd's JSON gateway (etcd 3.4 and
 // later: POST /v3/...; keys and values in base64, 64-bit numbers as strings). Reads are
 // linearizable, which is etcd's default.
 //
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "daemon/base/clock.h"
+#include "daemon/etcd/etcd_calls.h"
 #include "daemon/http/http_client.h"
 #include "simm/expected.h"
 
@@ -31,45 +32,20 @@ struct EtcdConfig {
   std::string password;
 };
 
-struct EtcdValue {
-  std::string bytes;
-  std::int64_t created = 0;  // revisions
-  std::int64_t modified = 0;
-};
-
-// What must be so for a transaction to happen.
-struct EtcdCondition {
-  enum class What : std::uint8_t { created, modified };
-  std::string key;
-  What what = What::modified;
-  std::int64_t revision = 0;  // 0 for created: there is no such key
-};
-
-struct EtcdPut {
-  std::string key;
-  std::string bytes;
-  std::int64_t lease = 0;  // 0: none
-};
-
-class EtcdGateway {
+class EtcdGateway final : public EtcdCalls {
 public:
   // invalid_argument: a file of TLS.
   static Expected<std::unique_ptr<EtcdGateway>> make(EtcdConfig config);
-  ~EtcdGateway();
+  ~EtcdGateway() override;
   EtcdGateway(const EtcdGateway&) = delete;
   EtcdGateway& operator=(const EtcdGateway&) = delete;
 
-  // nullopt: there is no such key.
-  Expected<std::optional<EtcdValue>> get(const std::string& key);
-  // The revision of the change; 0: a condition is not met, and nothing happened. An error with
-  // Status::timeout or unreachable may have happened all the same, or may yet.
-  Expected<std::int64_t> put_if(const std::vector<EtcdCondition>& conditions, const EtcdPut& put);
-  // A lease's number.
-  Expected<std::int64_t> grant(std::uint32_t ttl_s);
-  // False: it is over.
-  Expected<bool> keep(std::int64_t lease);
-  // What has the lease is gone with it.
-  Outcome revoke(std::int64_t lease);
+  Expected<std::optional<EtcdValue>> get(const std::string& key) override;
+  Expected<std::int64_t> put_if(const std::vector<EtcdCondition>& conditions,
+                                const EtcdPut& put) override;
+  Expected<std::int64_t> grant(std::uint32_t ttl_s) override;
+  Expected<bool> keep(std::int64_t lease) override;
+  Outcome revoke(std::int64_t lease) override;
 
 private:
   EtcdGateway(EtcdConfig config, std::unique_ptr<http::HttpClient> client);
