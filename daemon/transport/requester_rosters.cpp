@@ -38,6 +38,10 @@ bool RequesterRosters::note(const LinkRoster& roster, bool is_first) noexcept {
   return !forgets;
 }
 
+bool RequesterRosters::is_superseded(LinkOwner owner) const noexcept {
+  return owner.life != 0 && owner.life < lives_[owner.daemon];
+}
+
 void RequesterRosters::leave(std::uint64_t requester) noexcept {
   Known* const known = find(requester);
   SIMM_CHECK(known != nullptr && known->links > 0);

@@ -53,9 +53,7 @@ public:
     for (RosterListener* listener : listeners_) listener->on_new_life(owner.daemon);
   }
   // A later life of that daemon was met.
-  [[nodiscard]] bool is_superseded(LinkOwner owner) const noexcept {
-    return owner.life != 0 && owner.life < lives_[owner.daemon];
-  }
+  [[nodiscard]] bool is_superseded(LinkOwner owner) const noexcept;
 
   // What a requester said. `is_first`: of that link, which counts for the requester until leave().
   // False: somebody else had to be forgotten for it.

@@ -55,6 +55,10 @@ void RdmaChannel::fail(LinkLoss cause) noexcept {
   link_->queue_pair->fail();
 }
 
+bool RdmaChannel::try_fence() noexcept {
+  return link_->queue_pair->try_destroy();
+}
+
 std::unique_ptr<RdmaLink> RdmaChannel::close() noexcept {
   SIMM_CHECK(is_closing());
   link_->queue_pair->destroy();

@@ -50,7 +50,7 @@ public:
   // The first cause stays. Nothing happens unless it is open.
   void fail(LinkLoss cause) noexcept;
   // Of a failed one: begins to destroy the queue pair, or goes on; true: it is fenced.
-  [[nodiscard]] bool try_fence() noexcept { return link_->queue_pair->try_destroy(); }
+  [[nodiscard]] bool try_fence() noexcept;
   // Gives a failed one's link back, fenced; where try_fence() was not true, it waits.
   [[nodiscard]] std::unique_ptr<RdmaLink> close() noexcept;
 

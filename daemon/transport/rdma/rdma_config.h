@@ -36,6 +36,9 @@ struct RdmaRequesterConfig {
   base::TenantWeights weights;    // of turns on a link
 };
 
+// Of a striped request, what is digested in a turn.
+inline constexpr std::uint64_t kStripeDigestBytes = 1024 * 1024;
+
 struct RdmaResponderConfig {
   std::uint32_t links_max = 128;
   std::uint32_t credits = 32;  // at least the requesters'
@@ -45,6 +48,7 @@ struct RdmaResponderConfig {
   // wait for a life sign, which comes behind it.
   base::TimeNs payload_time_ns_max = 25 * base::kNsPerMs;
   std::uint64_t inline_page_bytes = 4096;
+  std::uint64_t stripe_digest_bytes = kStripeDigestBytes;
   base::TenantWeights weights;  // of turns on a link
 };
 
@@ -63,8 +67,6 @@ inline constexpr std::uint32_t kStripedPagesMax = 16;
 inline constexpr std::uint64_t kStripeStepBytes = 64 * 1024;  // where a page may be cut
 // Striped requests of one responder at a time; more are asked for again, not striped.
 inline constexpr std::uint32_t kStripedRequestsMax = 32;
-// Of one of them, what is digested in a turn.
-inline constexpr std::uint64_t kStripeDigestBytes = 1024 * 1024;
 // Payload inside one request or reply. More of it is cheaper where it lies: a second part costs two
 // copies and a receive.
 inline constexpr std::uint32_t kInlineMessageBytes = 8 * 1024;

@@ -22,6 +22,7 @@ public:
                 RdmaLinkMailbox& mailbox, const RdmaCounters& counters = {})
       : LinkResponder(shared_, links_, rosters),
         config_(config),
+        stripes_(config_),
         shared_{{clock, rosters, config.peer_silence_ns, config.credits, config.weights, this,
                  &stripes_},
                 config_,

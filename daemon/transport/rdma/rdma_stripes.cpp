@@ -298,10 +298,10 @@ int RdmaStripes::run(Striped& striped) noexcept {
   return work;
 }
 
-bool RdmaStripes::digest_some(Striped& striped, std::uint16_t page) noexcept {
+bool RdmaStripes::digest_some(Striped& striped, std::uint16_t page) const noexcept {
   Move& move = striped.moves[page];
   if (move.digested == 0) striped.digest.begin();
-  const std::uint64_t bytes = std::min(kStripeDigestBytes, move.length - move.digested);
+  const std::uint64_t bytes = std::min(digest_bytes_, move.length - move.digested);
   // SAFETY: digested + bytes <= length, of the server's extent, which is reserved.
   striped.digest.add(move.memory + move.digested, bytes);
   move.digested += bytes;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "daemon/base/hash.h"
+#include "daemon/transport/rdma/rdma_config.h"
 #include "daemon/transport/rdma/rdma_incoming.h"
 #include "daemon/transport/rdma/registration/chunk_table.h"
 #include "daemon/transport/transport.h"
@@ -25,7 +26,8 @@ namespace simm::transport {
 
 class RdmaStripes final : public ResponderEvents, private ServerOrders {
 public:
-  RdmaStripes() : requests_(kStripedRequestsMax) {}
+  explicit RdmaStripes(const RdmaResponderConfig& config)
+      : digest_bytes_(config.stripe_digest_bytes), requests_(kStripedRequestsMax) {}
 
   void connect(ResponderEvents& events) noexcept { events_ = &events; }
 
@@ -99,8 +101,9 @@ private:
   void cancel(Striped& striped) noexcept;
   [[nodiscard]] static bool has_lost_link(const Striped& striped) noexcept;
   int run(Striped& striped) noexcept;
-  static bool digest_some(Striped& striped, std::uint16_t page) noexcept;
+  bool digest_some(Striped& striped, std::uint16_t page) const noexcept;
 
+  const std::uint64_t digest_bytes_;  // in a turn, of each request
   ResponderEvents* events_ = nullptr;
   std::vector<Striped> requests_;
   bool has_work_ = false;  // something moved, or is to be digested
