@@ -19,6 +19,8 @@ Cluster::Cluster(const Scenario& scenario, LogMode log_mode)
       network_(loop_, Dice(scenario.seed, 3), log_, report_),
       control_(loop_, Dice(scenario.seed, 4), network_.conditions),
       history_(loop_, report_, maps_),
+      etcd_(loop_, Dice(scenario.seed, 6), report_),
+      managers_(scenario.etcd.managers),
       servers_(scenario.servers),
       holders_(scenario.servers),
       nodes_(scenario.nodes) {
@@ -28,6 +30,7 @@ Cluster::Cluster(const Scenario& scenario, LogMode log_mode)
   network_.sockets().receive_buffer_bytes = scenario_.tcp.buffer_bytes;
   network_.sockets().has_forger = scenario_.conditions.forge_per_mille > 0;
   network_.rdma().device_config = scenario_.rdma.device;
+  etcd_.doubtful_per_mille = scenario_.etcd.doubtful_per_mille;
   network_.on_queue_pair_answer = [this](const WireRequest& request) {
     RdmaNetwork& rdma = network_.rdma();
     if (!storming_ || !rdma.dice().per_mille(scenario_.rdma.lost_answers_per_mille)) return;
@@ -42,6 +45,7 @@ Cluster::Cluster(const Scenario& scenario, LogMode log_mode)
   // Devices go on moving its bytes when it is dead.
   network_.on_queue_pair_move = [this](const WireRequest& request) {
     crash_if_doomed(request.node);
+    stall_in_a_put(request);
   };
   control_.version_of = [this](Serial serial) { return version_of(serial); };
   history_.lease_losses = [this] { return lease_losses(); };
@@ -51,7 +55,7 @@ Cluster::Cluster(const Scenario& scenario, LogMode log_mode)
     const base::TimeNs silent_ns = rules.member_timeout_ns - 2 * scenario_.manager.heartbeat_ns;
     return troubles_.may_lose_slots(serial, replaced ? silent_ns : rules.rejoin_grace_ns);
   };
-  disk_.on_written = [this](const cluster::StoredState& state) {
+  disk_.on_written = etcd_.on_stored = [this](const cluster::StoredState& state) {
     maps_.on_stored(state);
     if (log_.on()) log_.line("map %s", maps_.describe_newest().c_str());
   };
@@ -64,7 +68,8 @@ Cluster::Cluster(const Scenario& scenario, LogMode log_mode)
                                                    loop_, Dice(scenario_.seed, 100 + client), log_,
                                                    report_, history_));
   }
-  start_manager();
+  control_.set_places(managers_.size());
+  for (std::size_t place = 0; place < managers_.size(); ++place) start_manager(place);
   for (std::uint32_t server = 0; server < scenario_.servers; ++server) start_server(server);
   for (std::uint32_t node = 0; node < scenario_.nodes; ++node) start_node(node);
 }
@@ -132,14 +137,34 @@ void Cluster::crash_if_doomed(std::uint32_t node) {
               [this, node] { crash_node(node); });
 }
 
-void Cluster::start_manager() {
-  if (log_.on()) log_.line("a manager starts");
-  manager_ = std::make_unique<SimManager>(control_, dice_, disk_, report_, scenario_.manager);
+void Cluster::start_manager(std::size_t place) {
+  if (log_.on()) log_.line("manager %zu starts", place);
+  const SimManager::Place at{control_, place};
+  if (scenario_.etcd.is_used) {
+    managers_[place] = std::make_unique<SimManager>(at, dice_, etcd_, ++manager_serials_, report_,
+                                                    scenario_.manager);
+  } else {
+    managers_[place] = std::make_unique<SimManager>(at, dice_, disk_, report_, scenario_.manager);
+  }
 }
 
-void Cluster::kill_manager() {
-  if (log_.on()) log_.line("the manager dies");
-  manager_.reset();
+void Cluster::kill_manager(std::size_t place) {
+  if (log_.on()) log_.line("manager %zu dies", place);
+  managers_[place].reset();
+}
+
+std::size_t Cluster::leading_place() {
+  for (std::size_t place = 0; place < managers_.size(); ++place) {
+    SimManager* const manager = managers_[place].get();
+    if (manager == nullptr || !manager->leads()) continue;
+    if (manager->candidate() == nullptr || manager->candidate()->leads_in_etcd()) return place;
+  }
+  return 0;
+}
+
+bool Cluster::has_leader() {
+  const SimManager* const manager = managers_[leading_place()].get();
+  return manager != nullptr && manager->leads();
 }
 
 void Cluster::start_server(std::uint32_t server) {
@@ -248,8 +273,12 @@ bool Cluster::recovery() {
   network_.conditions = Conditions{};
   network_.heal_all();
   control_.heal_all();
-  if (manager_ == nullptr) start_manager();
-  manager_->resume();
+  etcd_.doubtful_per_mille = 0;
+  for (std::size_t place = 0; place < managers_.size(); ++place) {
+    if (managers_[place] == nullptr) start_manager(place);
+    managers_[place]->cut(false);
+    managers_[place]->resume();
+  }
   for (const auto& sleeper : sleepers_) end_server(*sleeper, false);
   sleepers_.clear();
   for (std::uint32_t server = 0; server < scenario_.servers; ++server) {
@@ -270,6 +299,7 @@ bool Cluster::recovery() {
     client->check_pages();
   }
   for (const auto& node : nodes_) node->check_idle(report_);
+  if (!has_leader()) report_.violation("P8", "no manager leads after the storm");
   check_unity();
   check_versions();
   return report_.clean();
@@ -277,11 +307,11 @@ bool Cluster::recovery() {
 
 // P8: nobody had to be told.
 void Cluster::check_unity() {
-  const base::Epoch epoch = manager_->epoch();
+  const base::Epoch epoch = maps_.newest();
   for (const auto& server : servers_) {
     const bool owns = !server->member().member().owns_nothing();
     if (!server->uses(epoch) || !owns) {
-      report_.violation("P8", "server %u is not back: map %llu, the manager has %llu",
+      report_.violation("P8", "server %u is not back: map %llu, the newest is %llu",
                         server->serial(),
                         static_cast<unsigned long long>(server->member().member().epoch()),
                         static_cast<unsigned long long>(epoch));
@@ -289,7 +319,7 @@ void Cluster::check_unity() {
   }
   for (const auto& node : nodes_) {
     if (node->epoch() == epoch) continue;
-    report_.violation("P8", "a node has map %llu, the manager has %llu",
+    report_.violation("P8", "a node has map %llu, the newest is %llu",
                       static_cast<unsigned long long>(node->epoch()),
                       static_cast<unsigned long long>(epoch));
   }
@@ -313,15 +343,15 @@ void Cluster::check_versions() {
 // Some daemons and the manager do not hear each other, for longer than the grace by any clock.
 // Everybody else hears everybody.
 bool Cluster::live_without_manager(const std::vector<Serial>& lonely, const char* who) {
-  const base::Epoch before = manager_->epoch();
+  const base::Epoch before = maps_.newest();
   if (log_.on()) log_.line("the manager does not hear %s", who);
   for (const Serial serial : lonely) control_.cut(serial, true, true);
   if (!step(5 * scenario_.manager.membership.rejoin_grace_ns / 2 + 1 * kSecond)) return false;
   for (const Serial serial : lonely) control_.cut(serial, false, false);
   if (!step(2 * kSecond)) return false;
-  if (manager_->epoch() != before) {
+  if (maps_.newest() != before) {
     report_.violation("P8", "map %llu comes after map %llu because the manager did not hear %s",
-                      static_cast<unsigned long long>(manager_->epoch()),
+                      static_cast<unsigned long long>(maps_.newest()),
                       static_cast<unsigned long long>(before), who);
   }
   check_unity();
@@ -331,28 +361,29 @@ bool Cluster::live_without_manager(const std::vector<Serial>& lonely, const char
 // A second daemon of a server's name asks for its place, and the manager hears nobody for a while.
 bool Cluster::live_with_a_stranger(bool manager_dies) {
   const Serial holder = servers_[0]->serial();
-  const base::Epoch before = manager_->epoch();
+  const base::Epoch before = maps_.newest();
   auto config = member_config(cluster::ClusterRole::storage, 1);
   if (log_.on()) log_.line("a stranger has the name of server %u", holder);
   auto stranger =
       std::make_unique<SimServer>(scenario_, network_, control_, dice_, maps_, config, [] {});
   if (!step(500 * kMs)) return false;
+  const std::size_t place = leading_place();
   if (manager_dies) {
-    kill_manager();
+    kill_manager(place);
   } else {
-    manager_->pause();
+    managers_[place]->pause();
   }
   // Longer than any member waits for an answer.
   if (!step(2 * kSecond)) return false;
   if (manager_dies) {
-    start_manager();
+    start_manager(place);
   } else {
-    manager_->resume();
+    managers_[place]->resume();
   }
   if (!step(2 * kSecond)) return false;
-  if (servers_[0]->serial() != holder || manager_->epoch() != before) {
+  if (servers_[0]->serial() != holder || maps_.newest() != before) {
     report_.violation("P8", "map %llu follows map %llu: a stranger took the place of server %u",
-                      static_cast<unsigned long long>(manager_->epoch()),
+                      static_cast<unsigned long long>(maps_.newest()),
                       static_cast<unsigned long long>(before), holder);
   }
   network_.server_crashed(stranger->serial(), false);
@@ -361,19 +392,56 @@ bool Cluster::live_with_a_stranger(bool manager_dies) {
   return report_.clean();
 }
 
-// Who drains loses its slots at once, who is dead after the grace.
+// Another one leads soon, and no slot moves for that.
+bool Cluster::live_with_a_leader_without_etcd() {
+  const std::size_t place = leading_place();
+  const base::Epoch before = maps_.newest();
+  if (log_.on()) log_.line("manager %zu, which leads, does not reach etcd", place);
+  managers_[place]->cut(true);
+  if (!step(4 * kSecond)) return false;
+  if (!has_leader() || leading_place() == place) {
+    report_.violation("P8", "nobody leads in the place of manager %zu, which etcd does not hear",
+                      place);
+  }
+  managers_[place]->cut(false);
+  if (!step(2 * kSecond)) return false;
+  if (maps_.newest() != before) {
+    report_.violation("P8", "map %llu follows map %llu because another manager leads",
+                      static_cast<unsigned long long>(maps_.newest()),
+                      static_cast<unsigned long long>(before));
+  }
+  check_unity();
+  return report_.clean();
+}
+
+// Another manager leads, and the former one, which may not know that yet, reaches etcd again.
+void Cluster::lose_lease_of_leader() {
+  const std::size_t place = leading_place();
+  const Serial former = etcd_.leader();
+  managers_[place]->cut(true);
+  const base::TimeNs end_ns = loop_.now_ns() + 3 * kSecond;
+  while ((etcd_.leader() == former || etcd_.leader() == 0) && loop_.now_ns() < end_ns) {
+    if (!step(5 * kMs)) break;
+  }
+  managers_[place]->cut(false);
+}
+
+// Who drains loses its slots at once, who is dead after the grace. A manager that has lost its
+// lease just then stores nothing.
 bool Cluster::live_without_server(bool drains) {
   const Serial leaving = servers_[0]->serial();
+  base::TimeNs wait_ns = 5 * scenario_.manager.membership.rejoin_grace_ns + 2 * kSecond;
   if (drains) {
+    if (scenario_.etcd.is_used) lose_lease_of_leader();
     troubles_.give_up(leaving);
     servers_[0]->member().member().drain();
+    wait_ns = scenario_.etcd.is_used ? 4 * kSecond : 500 * kMs;
   } else {
     kill_server(0);
   }
-  const base::TimeNs grace_ns = scenario_.manager.membership.rejoin_grace_ns;
-  if (!step(drains ? 500 * kMs : 5 * grace_ns + 2 * kSecond)) return false;
+  if (!step(wait_ns)) return false;
   for (std::uint32_t slot = 0; slot < base::kSlotCount; ++slot) {
-    if (maps_.owner(manager_->epoch(), static_cast<base::Slot>(slot)) != leaving) continue;
+    if (maps_.owner(maps_.newest(), static_cast<base::Slot>(slot)) != leaving) continue;
     report_.violation("live", "server %u keeps slot %u, though it has gone", leaving, slot);
     return false;
   }
@@ -384,14 +452,22 @@ bool Cluster::live_without_server(bool drains) {
   return report_.clean();
 }
 
-// A long grace costs many events, and shows nothing that a short one does not.
+// Each scene in three of four runs: they cost a third of the time. A long grace costs many events,
+// and shows nothing that a short one does not.
 bool Cluster::calm() {
-  if (!live_with_a_stranger(false) || !live_with_a_stranger(true)) return false;
-  if (!live_without_server(true)) return false;
+  Dice dice(scenario_.seed, 12);
+  const auto is_left_out = [&dice] { return dice.percent(25); };
+  if (!is_left_out() && !live_with_a_stranger(false)) return false;
+  if (!is_left_out() && !live_with_a_stranger(true)) return false;
+  if (scenario_.etcd.is_used && !live_with_a_leader_without_etcd()) return false;
+  if (!is_left_out() && !live_without_server(true)) return false;
   if (scenario_.manager.membership.rejoin_grace_ns > 1 * kSecond) return true;
-  if (!live_without_manager({servers_[0]->serial()}, "a server that all nodes reach")) return false;
-  if (scenario_.servers > 1 && !live_without_server(false)) return false;
-  if (scenario_.servers < 3) return true;
+  const Serial reached = servers_[0]->serial();
+  if (!is_left_out() && !live_without_manager({reached}, "a server that all nodes reach")) {
+    return false;
+  }
+  if (scenario_.servers > 1 && !is_left_out() && !live_without_server(false)) return false;
+  if (scenario_.servers < 3 || is_left_out()) return true;
   std::vector<Serial> lonely;
   for (std::uint32_t i = 1; i < scenario_.servers; ++i) lonely.push_back(servers_[i]->serial());
   for (const auto& node : nodes_) lonely.push_back(node->member().serial());

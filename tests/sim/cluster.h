@@ -42,8 +42,12 @@ private:
   cluster::MemberConfig member_config(cluster::ClusterRole role, std::uint32_t number);
   // Which release a process is of: upgrades and downgrades are restarts.
   [[nodiscard]] std::uint16_t version_of(Serial serial) const;
-  void start_manager();
-  void kill_manager();
+  void start_manager(std::size_t place);
+  void kill_manager(std::size_t place);
+  // The place of the manager that leads, else of any.
+  [[nodiscard]] std::size_t leading_place();
+  [[nodiscard]] bool has_leader();
+  [[nodiscard]] std::size_t draw_manager();
   void start_server(std::uint32_t server);
   void kill_server(std::uint32_t server);
   void end_server(SimServer& server, bool silent);
@@ -67,6 +71,8 @@ private:
   void pause_some_node();
   void pause_some_server();
   void resume_server(Serial serial);
+  void stall_in_a_put(const WireRequest& request);
+  void stall_when_read(Serial serial, std::uint64_t read_bytes);
   void start_successor(std::uint32_t server, Serial paused);
   void drain_some_server();
   void break_some_path() { network_.break_some_path(); }
@@ -78,6 +84,8 @@ private:
   void slow_down();
   void crash_manager();
   void pause_manager();
+  void cut_some_manager();
+  void cut_all_managers();
 
   // Phases. False: a promise was broken.
   bool step(base::TimeNs for_ns);
@@ -88,6 +96,8 @@ private:
   void check_versions();
   bool calm();
   bool live_with_a_stranger(bool manager_dies);
+  bool live_with_a_leader_without_etcd();
+  void lose_lease_of_leader();
   bool live_without_server(bool drains);
   bool live_without_manager(const std::vector<Serial>& lonely, const char* who);
   bool sweep_all();
@@ -104,9 +114,11 @@ private:
   MapBook maps_{report_};
   Troubles troubles_{loop_};
   History history_;
-  SimDisk disk_;
+  SimDisk disk_;  // of the only manager
+  SimEtcd etcd_;  // of several
   Serial serials_ = 0;
-  std::unique_ptr<SimManager> manager_;  // null: dead
+  Serial manager_serials_ = 0;
+  std::vector<std::unique_ptr<SimManager>> managers_;  // by place; null: dead
   std::vector<std::unique_ptr<SimClient>> clients_;
   std::vector<std::unique_ptr<SimServer>> servers_;   // by number; null: dead
   std::vector<Serial> holders_;                       // of the places of servers_, the last ones

@@ -17,6 +17,8 @@ void Cluster::start_faults() {
   repeat(scenario_.slow_every_ns, &Cluster::slow_down);
   repeat(scenario_.manager_crash_every_ns, &Cluster::crash_manager);
   repeat(scenario_.manager_pause_every_ns, &Cluster::pause_manager);
+  repeat(scenario_.etcd.cut_every_ns, &Cluster::cut_some_manager);
+  repeat(scenario_.etcd.down_every_ns, &Cluster::cut_all_managers);
   repeat(scenario_.rdma.cable_every_ns, &Cluster::pull_some_cable);
   repeat(scenario_.rdma.hold_every_ns, &Cluster::hold_some_way);
   repeat(scenario_.rdma.slow_fences_every_ns, &Cluster::delay_some_fences);
@@ -60,6 +62,37 @@ void Cluster::pause_some_server() {
   loop_.after(too_long ? draw_absence(scenario_.pause_max_ns)
                        : dice_.between(1 * kMs, scenario_.pause_max_ns),
               [this, serial] { resume_server(serial); });
+}
+
+void Cluster::stall_in_a_put(const WireRequest& request) {
+  const bool is_striped = std::any_of(
+      request.pages.begin(), request.pages.end(), [this](const transport::PageRequest& page) {
+        return page.slice.length > scenario_.rdma.requester.stripe_bytes_min;
+      });
+  if (!storming_ || request.header.opcode != ipc::Opcode::put || !is_striped) return;
+  if (network_.rdma().dice().per_mille(scenario_.rdma.stalls_per_mille)) {
+    stall_when_read(request.to.peer.value, 0);
+  }
+}
+
+// Between the last READ of a put and its digest. Its requester gives it up meanwhile, and may ask
+// for another put, which waits at the server.
+void Cluster::stall_when_read(Serial serial, std::uint64_t read_bytes) {
+  if (!storming_) return;
+  RdmaNetwork& rdma = network_.rdma();
+  const std::uint64_t now_bytes = rdma.read_bytes();
+  if (read_bytes == 0 || now_bytes != read_bytes) {
+    loop_.after(20 * kUs, [this, serial, now_bytes] { stall_when_read(serial, now_bytes); });
+    return;
+  }
+  SimServer* const server = find_server(serial);
+  if (server == nullptr || server->paused()) return;
+  if (log_.on()) log_.line("server %u is paused in a put", serial);
+  troubles_.begin(serial);
+  server->pause();
+  const base::TimeNs for_ns = rdma.dice().between(60 * kMs, 300 * kMs);
+  rdma.delay_fences_of_server(serial, for_ns + 20 * kMs);
+  loop_.after(for_ns, [this, serial] { resume_server(serial); });
 }
 
 void Cluster::resume_server(Serial serial) {
@@ -197,21 +230,56 @@ void Cluster::slow_down() {
 
 // ---- the manager ----
 
+std::size_t Cluster::draw_manager() {
+  if (managers_.size() == 1) return 0;
+  return dice_.percent(50) ? leading_place() : dice_.between(0, managers_.size() - 1);
+}
+
 void Cluster::crash_manager() {
-  if (manager_ == nullptr) return;
-  kill_manager();
-  loop_.after(dice_.skewed(1 * kMs, 1 * kSecond), [this] {
-    if (manager_ == nullptr) start_manager();
+  const std::size_t place = draw_manager();
+  if (managers_[place] == nullptr) return;
+  kill_manager(place);
+  loop_.after(dice_.skewed(1 * kMs, 1 * kSecond), [this, place] {
+    if (managers_[place] == nullptr) start_manager(place);
   });
 }
 
+// Also for longer than its lease.
 void Cluster::pause_manager() {
-  if (manager_ == nullptr) return;
-  if (log_.on()) log_.line("the manager is paused");
-  manager_->pause();
-  loop_.after(dice_.skewed(1 * kMs, 1 * kSecond), [this] {
-    if (log_.on()) log_.line("a manager goes on");
-    if (manager_ != nullptr) manager_->resume();
+  const std::size_t place = draw_manager();
+  if (managers_[place] == nullptr) return;
+  if (log_.on()) log_.line("manager %zu is paused", place);
+  managers_[place]->pause();
+  const base::TimeNs longest_ns = scenario_.etcd.is_used ? 3 * kSecond : 1 * kSecond;
+  loop_.after(dice_.skewed(1 * kMs, longest_ns), [this, place] {
+    if (log_.on()) log_.line("manager %zu goes on", place);
+    if (managers_[place] != nullptr) managers_[place]->resume();
+  });
+}
+
+void Cluster::cut_some_manager() {
+  const std::size_t place = draw_manager();
+  if (managers_[place] == nullptr) return;
+  if (log_.on()) log_.line("manager %zu and etcd are cut off", place);
+  managers_[place]->cut(true);
+  loop_.after(dice_.skewed(1 * kMs, 3 * kSecond), [this, place] {
+    if (log_.on()) log_.line("manager %zu and etcd reach each other", place);
+    if (managers_[place] != nullptr) managers_[place]->cut(false);
+  });
+}
+
+// Most of etcd's members are down.
+void Cluster::cut_all_managers() {
+  if (log_.on()) log_.line("etcd has no leader");
+  const auto cut = [this](bool is_cut) {
+    for (const auto& manager : managers_) {
+      if (manager != nullptr) manager->cut(is_cut);
+    }
+  };
+  cut(true);
+  loop_.after(dice_.skewed(1 * kMs, 2 * kSecond), [this, cut] {
+    if (log_.on()) log_.line("etcd has a leader");
+    cut(false);
   });
 }
 

@@ -13,19 +13,25 @@ base::TimeNs ControlNetwork::delay_ns() {
   return dice_.skewed(conditions_.delay_low_ns, conditions_.delay_high_ns + 2 * kMs);
 }
 
+// Daemons take the addresses in turn, each from another one on.
+std::size_t ControlNetwork::next_place(Serial serial) {
+  return (serial + dials_[serial]++) % managers_.size();
+}
+
 void ControlNetwork::dial(SimMember& member) {
   loop_.after(delay_ns(), [this, &member, alive = member.alive()] {
     if (alive.expired()) return;
     const Cut cut = cuts_[member.serial()];
-    if (manager_ == nullptr || cut.up || cut.down) return member.on_dialled(nullptr);
+    SimManager* const manager = managers_[next_place(member.serial())];
+    if (manager == nullptr || cut.up || cut.down) return member.on_dialled(nullptr);
     auto link = std::make_shared<ControlLink>();
     link->id = ++ids_;
     link->serial = member.serial();
     link->version = version_of(member.serial());
     link->member = &member;
-    link->manager = manager_;
+    link->manager = manager;
     links_.push_back(link);
-    manager_->on_accepted(link, member.identity());
+    manager->on_accepted(link, member.identity());
     member.on_dialled(link);
   });
 }

@@ -47,8 +47,10 @@ public:
     return cluster::kHelloVersionMax;
   };
 
-  // Who listens; null: nobody.
-  void listen(SimManager* manager) { manager_ = manager; }
+  // How many addresses of managers daemons know.
+  void set_places(std::size_t places) { managers_.resize(places); }
+  // Who listens at one; null: nobody.
+  void listen(std::size_t place, SimManager* manager) { managers_[place] = manager; }
   // After a while the member is told: connected, or not.
   void dial(SimMember& member);
 
@@ -72,12 +74,14 @@ private:
   void go_down(const ControlLinkPtr& link, std::function<void()> deliver);
   void arrive(const ControlLinkPtr& link, bool Cut::*direction, std::function<void()> deliver);
   base::TimeNs delay_ns();
+  std::size_t next_place(Serial serial);
 
   EventLoop& loop_;
   Dice dice_;
   const Conditions& conditions_;
-  SimManager* manager_ = nullptr;
+  std::vector<SimManager*> managers_{nullptr};  // by place
   std::map<Serial, Cut> cuts_;
+  std::map<Serial, std::size_t> dials_;
   std::vector<std::weak_ptr<ControlLink>> links_;
   cluster::ConnectionId ids_ = 0;
 };

@@ -123,11 +123,17 @@ void History::on_posted(std::uint32_t, const WireRequest& request) {
   }
 }
 
-// Its first answer, if there was one, is not the last word.
+// Its first answer, which said that it was not stored, is not the last word.
 void History::on_asked_again(const WireRequest& request) {
   const auto found = put_requests_.find(request.serial);
   if (found == put_requests_.end()) return;
-  for (const PutIndex put : found->second) puts_[put].is_asked_again = true;
+  for (const PutIndex put : found->second) {
+    if (puts_[put].requests_failed < puts_[put].requests) {
+      return report_.violation("P4", "%s: put %u is done again, but may have been stored before",
+                               describe(puts_[put].key).c_str(), put);
+    }
+    puts_[put].is_asked_again = true;
+  }
 }
 
 void History::on_answered(const WireRequest& request, std::span<const transport::PageReply> pages) {

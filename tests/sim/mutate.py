@@ -4,8 +4,9 @@
 usage: mutate.py MUTANTS.json NAME SOURCE_ROOT OUTPUT_DIR
 
 Each `from` of mutants.json has to occur exactly once in its file, so that a mutant whose code has
-changed meanwhile is noticed at build time and not silently harmless. A file whose text stays the
-same is left alone, so another mutant's change compiles nothing here.
+changed meanwhile is noticed at build time and not silently harmless. A header is refused, because
+nobody would include the mutated one. A file whose text stays the same is left alone, so another
+mutant's change compiles nothing here.
 """
 import json
 import pathlib
@@ -16,6 +17,8 @@ def mutated_sources(mutant, source_root):
     texts = {}
     for edit in mutant["edits"]:
         name = edit["file"]
+        if not name.endswith(".cpp"):
+            sys.exit(f"mutant '{mutant['name']}' changes {name}: nobody would include that")
         text = texts.get(name) or (source_root / name).read_text()
         if text.count(edit["from"]) != 1:
             sys.exit(f"mutant '{mutant['name']}' no longer applies to {name}: its text occurs "

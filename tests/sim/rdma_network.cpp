@@ -127,11 +127,20 @@ void RdmaNetwork::delay_some_fences() {
   Device* const device = some_device();
   if (device == nullptr || loop_.now_ns() < device->slow_again_ns) return;
   device->slow_again_ns = loop_.now_ns() + 200 * kMs;
-  SimRdmaDevice* const slow = device->device;
-  slow->hold_fences(true);
-  loop_.after(dice_.between(1 * kMs, 40 * kMs), [this, slow] {
-    const auto is_slow = [slow](const Device& one) { return one.device == slow; };
-    if (std::any_of(devices_.begin(), devices_.end(), is_slow)) slow->hold_fences(false);
+  hold_fences(*device->device, dice_.between(1 * kMs, 40 * kMs));
+}
+
+void RdmaNetwork::delay_fences_of_server(std::uint32_t server, base::TimeNs for_ns) {
+  for (const Device& one : devices_) {
+    if (!one.is_node && one.number == server) hold_fences(*one.device, for_ns);
+  }
+}
+
+void RdmaNetwork::hold_fences(SimRdmaDevice& slow, base::TimeNs for_ns) {
+  slow.hold_fences(true);
+  loop_.after(for_ns, [this, device = &slow] {
+    const auto is_slow = [device](const Device& one) { return one.device == device; };
+    if (std::any_of(devices_.begin(), devices_.end(), is_slow)) device->hold_fences(false);
   });
 }
 

@@ -57,6 +57,10 @@ public:
   // One of that node: what its servers answer just now is lost.
   void pull_cable_of(std::uint32_t node);
   void delay_some_fences();
+  // By all devices, since the beginning.
+  [[nodiscard]] std::uint64_t read_bytes() const { return fabric_.counters().read_bytes; }
+  // Those of a server, for so long.
+  void delay_fences_of_server(std::uint32_t server, base::TimeNs for_ns);
   // What one device sends to another one waits for a while, though its sender may end meanwhile.
   void hold_some_way();
   // The same of all that a dead process has sent.
@@ -83,6 +87,7 @@ private:
   void hold(const Device& node, const Device& server, Cut cut);
   Device* some_device();
   void pull_cable(SimRdmaDevice& device);
+  void hold_fences(SimRdmaDevice& slow, base::TimeNs for_ns);
   void hold_for_a_while(const SimRdmaDevice& from, const SimRdmaDevice& to);
 
   EventLoop& loop_;

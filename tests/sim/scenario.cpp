@@ -112,6 +112,8 @@ void draw_tcp(Scenario& s) {
 void draw_stripes(Scenario& s, Dice& dice) {
   s.rdma.device.mtu_bytes = 4096;
   s.rdma.requester.stripe_bytes_min = 64 * 1024;
+  s.rdma.responder.stripe_digest_bytes = dice.between(256, 2048);
+  s.rdma.stalls_per_mille = dice.between32(300, 1000);
   s.frame_bytes = 160 * 1024;
   s.batch_pages_max = dice.between32(1, 2);
   s.frames = 4 * s.batch_pages_max;
@@ -123,11 +125,11 @@ void draw_stripes(Scenario& s, Dice& dice) {
   s.tcp.buffer_bytes = 64 * 1024;
 }
 
-// Likewise: those that are drawn run the production transport over RDMA beside it.
+// Likewise: of these runs those that are drawn use the production transport over RDMA beside it.
 void draw_rdma(Scenario& s) {
   Dice dice(s.seed, 10);
   RdmaScenario& rdma = s.rdma;
-  rdma.is_used = s.tcp.is_used && dice.percent(50);
+  rdma.is_used = s.tcp.is_used && dice.percent(40);
   if (!rdma.is_used) return;
   rdma.device.mtu_bytes = 256;  // pages are short here, and shall come in many pieces
   if (dice.percent(70)) rdma.device.fence_percent = dice.between32(10, 60);
@@ -146,6 +148,22 @@ void draw_rdma(Scenario& s) {
   if (dice.percent(50)) rdma.slow_fences_every_ns = dice.between(20 * kMs, 500 * kMs);
 }
 
+// Likewise. Managers die and stop more often then, because others lead.
+void draw_etcd(Scenario& s) {
+  Dice dice(s.seed, 11);
+  EtcdScenario& etcd = s.etcd;
+  etcd.is_used = dice.percent(20);
+  if (!etcd.is_used) return;
+  etcd.managers = dice.between32(2, 3);
+  // A daemon that asks a stopped manager first finds the next one later, by clocks that differ.
+  s.manager.membership.redial_ns = 1'500 * kMs;
+  if (dice.percent(70)) etcd.doubtful_per_mille = dice.between32(5, 500);
+  if (dice.percent(50)) etcd.cut_every_ns = dice.between(200 * kMs, 2 * kSecond);
+  if (dice.percent(30)) etcd.down_every_ns = dice.between(500 * kMs, 3 * kSecond);
+  if (dice.percent(50)) s.manager_crash_every_ns = dice.between(200 * kMs, 2 * kSecond);
+  if (dice.percent(50)) s.manager_pause_every_ns = dice.between(200 * kMs, 2 * kSecond);
+}
+
 }  // namespace
 
 base::TenantId tenant_id(std::uint32_t tenant) {
@@ -155,7 +173,7 @@ base::NamespaceId name_space_id(std::uint32_t name_space) {
   return {name_space + 71};
 }
 
-Scenario Scenario::draw(std::uint64_t seed, bool with_devices) {
+Scenario Scenario::draw(std::uint64_t seed) {
   Dice dice(seed, 1);
   Scenario s;
   s.seed = seed;
@@ -182,7 +200,8 @@ Scenario Scenario::draw(std::uint64_t seed, bool with_devices) {
   draw_releases(s);
   draw_node_pauses(s);
   draw_tcp(s);
-  if (with_devices) draw_rdma(s);
+  draw_rdma(s);
+  draw_etcd(s);
   return s;
 }
 

@@ -37,11 +37,21 @@ struct RdmaScenario {
   base::TimeNs slow_fences_every_ns = 0;
   base::TimeNs hold_every_ns = 0;
   std::uint32_t lost_answers_per_mille = 0;  // a cable is pulled when one is sent
+  std::uint32_t stalls_per_mille = 0;        // of striped puts: their server stops in the middle
+};
+
+// In some runs several managers lead in turn, over an etcd.
+struct EtcdScenario {
+  bool is_used = false;
+  std::uint32_t managers = 1;
+  std::uint32_t doubtful_per_mille = 0;  // of etcd's writes: nobody says whether they happened
+  // Faults, as below.
+  base::TimeNs cut_every_ns = 0;   // one manager does not reach etcd
+  base::TimeNs down_every_ns = 0;  // no manager does
 };
 
 struct Scenario {
-  // `with_devices`: half of the runs over TCP use RDMA beside it; all others stay what they are.
-  static Scenario draw(std::uint64_t seed, bool with_devices);
+  static Scenario draw(std::uint64_t seed);
 
   std::uint64_t seed = 0;
   std::uint32_t nodes = 1;
@@ -74,6 +84,8 @@ struct Scenario {
 
   // The manager. Its clock may run at up to twice the speed, or at half of it.
   cluster::ManagerConfig manager;
+
+  EtcdScenario etcd;
 
   TcpScenario tcp;
   RdmaScenario rdma;

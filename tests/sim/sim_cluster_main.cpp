@@ -15,11 +15,10 @@ using simm::sim::Scenario;
 
 std::string program;
 volatile std::uint64_t current_seed = 0;
-bool with_devices = false;
 
 void print_repeat_command() {
-  std::fprintf(stderr, "repeat with: %s%s --seed %llu --verbose\n", program.c_str(),
-               with_devices ? " --devices" : "", static_cast<unsigned long long>(current_seed));
+  std::fprintf(stderr, "repeat with: %s --seed %llu --verbose\n", program.c_str(),
+               static_cast<unsigned long long>(current_seed));
 }
 
 // A SIMM_CHECK or a sanitizer: say which seed it was.
@@ -39,7 +38,7 @@ struct Totals {
 
 bool run_seed(std::uint64_t seed, LogMode mode, Totals& totals) {
   current_seed = seed;
-  Cluster cluster(Scenario::draw(seed, with_devices), mode);
+  Cluster cluster(Scenario::draw(seed), mode);
   cluster.run();
   totals.events += cluster.events();
   totals.hits += cluster.history().hits();
@@ -66,7 +65,7 @@ bool run_seed(std::uint64_t seed, LogMode mode, Totals& totals) {
 bool is_repeatable(std::uint64_t seed) {
   std::uint64_t fingerprints[2];
   for (std::uint64_t& fingerprint : fingerprints) {
-    Cluster cluster(Scenario::draw(seed, with_devices), LogMode::off);
+    Cluster cluster(Scenario::draw(seed), LogMode::off);
     cluster.run();
     fingerprint = cluster.fingerprint();
   }
@@ -76,16 +75,14 @@ bool is_repeatable(std::uint64_t seed) {
 }
 
 int usage() {
-  std::fprintf(
-      stderr,
-      "usage: %s [--seeds N] [--first S] [--seed S] [--verbose] [--repeatable] [--devices]\n"
-      "  --seeds N      how many seeds (200)\n"
-      "  --first S      the first of them (1)\n"
-      "  --seed S       only this one\n"
-      "  --verbose      print every event\n"
-      "  --repeatable   run each seed twice and compare the runs\n"
-      "  --devices      half of the runs over TCP use simulated RDMA beside it\n",
-      program.c_str());
+  std::fprintf(stderr,
+               "usage: %s [--seeds N] [--first S] [--seed S] [--verbose] [--repeatable]\n"
+               "  --seeds N      how many seeds (200)\n"
+               "  --first S      the first of them (1)\n"
+               "  --seed S       only this one\n"
+               "  --verbose      print every event\n"
+               "  --repeatable   run each seed twice and compare the runs\n",
+               program.c_str());
   return 2;
 }
 
@@ -104,8 +101,6 @@ int main(int argc, char** argv) {
       mode = LogMode::everything;
     } else if (option == "--repeatable") {
       repeatable = true;
-    } else if (option == "--devices") {
-      with_devices = true;
     } else if (option == "--seeds" || option == "--first" || option == "--seed") {
       char* end = nullptr;
       const std::uint64_t number = std::strtoull(value, &end, 10);
