@@ -65,7 +65,7 @@ constexpr KeySpec kKeys[] = {
      [](C& c, N i, V& v) { c.tenants.at(i).in_flight_bytes_max = v.share.bytes; }},
     {"tenants[].bandwidth_max", KeyType::bytes, "\"0\"", 0, 1LL << 50, "",
      "Bytes a second that this tenant's clients may get and put through this daemon, from its own "
-     "pool and from others together; at least 64KiB, 0: no limit. What is above it waits.",
+     "pool and from others together; at least 64KiB, 0: no limit; what is above waits.",
      [](C& c, N i, V& v) { c.tenants.at(i).bandwidth_max_bytes_per_s = v.share.bytes; }},
     {"owners[].name", KeyType::text, "", 1, 64, "",
      "The cluster.node_name of a daemon that may own slots, for the manager; without a list every "
@@ -129,7 +129,7 @@ constexpr KeySpec kKeys[] = {
      [](C& c, N, V& v) { c.node.numa = static_cast<std::int32_t>(v.number); }},
     {"node.prefault", KeyType::boolean, "null", 0, 0, "",
      "Make the whole pool present in the background from the start on, instead of page by page "
-     "when it is first used. By default: a pool of 16 GiB or more.",
+     "when it is first used; by default only a pool of 16 GiB or more.",
      [](C& c, N, V& v) { c.node.prefault = v.flag; }},
     {"node.pool_path", KeyType::text, "\"\"", 0, 4000, "",
      "Directory of tmpfs or hugetlbfs for the pool, as /dev/shm/simm, made if it is not there: the "
