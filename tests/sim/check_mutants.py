@@ -3,7 +3,7 @@
 
 usage: check_mutants.py MUTANTS.json PROGRAM_DIR SEEDS [FIRST]
 
-FIRST is the first seed of each (1).
+FIRST is the first seed of each (1). A mutant that needs rare luck names its own number of seeds.
 """
 import concurrent.futures
 import json
@@ -20,8 +20,9 @@ TIMEOUT_S = 120  # a mutant may also hang; that counts as not caught
 def verdict(mutant, program, seeds, first):
     """None when all is as it should be, else what is not."""
     try:
-        run = subprocess.run([program, "--seeds", seeds, "--first", first], capture_output=True,
-                             text=True, timeout=TIMEOUT_S, check=False)
+        count = max(int(seeds), mutant.get("seeds", 0))
+        run = subprocess.run([program, "--seeds", str(count), "--first", first],
+                             capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
         return "hangs", ""
     found = re.search(r"^violation of (\w+): (.*)$", run.stderr, re.MULTILINE)
