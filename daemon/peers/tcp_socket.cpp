@@ -14,6 +14,9 @@ namespace {
 constexpr int kKeepIdleSeconds = 5;
 constexpr int kKeepIntervalSeconds = 2;
 constexpr int kKeepProbes = 3;
+// A receiver acknowledges every second full segment at once, and a new connection's window is 64
+// KiB. Loopback has segments of as much, so its acknowledgements were 40 ms late and more.
+constexpr int kSegmentBytesMax = 16 * 1024;
 
 bool set_option(int socket, int level, int option, int value) noexcept {
   return ::setsockopt(socket, level, option, &value, sizeof(value)) == 0;
@@ -42,6 +45,7 @@ Expected<ipc::UniqueFd> listen_tcp(const cluster::SocketAddress& address, int ba
   ipc::UniqueFd socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   // A restarted daemon takes its port again while old connections are still in TIME_WAIT.
   if (!socket || !set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1) ||
+      !set_option(socket.get(), IPPROTO_TCP, TCP_MAXSEG, kSegmentBytesMax) ||
       ::bind(socket.get(), address.raw(), address.raw_bytes()) != 0 ||
       ::listen(socket.get(), backlog) != 0) {
     return system_error("listening on " + address.text(), errno);
@@ -80,7 +84,10 @@ Expected<std::optional<AcceptedTcp>> accept_tcp(int listening) {
 
 Expected<ipc::UniqueFd> start_connect(const cluster::SocketAddress& address) {
   ipc::UniqueFd socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket || !tune(socket.get())) return system_error("a socket for " + address.text(), errno);
+  if (!socket || !tune(socket.get()) ||
+      !set_option(socket.get(), IPPROTO_TCP, TCP_MAXSEG, kSegmentBytesMax)) {
+    return system_error("a socket for " + address.text(), errno);
+  }
   if (::connect(socket.get(), address.raw(), address.raw_bytes()) != 0 && errno != EINPROGRESS) {
     return Error{Status::unreachable, system_error(address.text(), errno).context};
   }
