@@ -319,6 +319,7 @@ int Engine::post_pending() noexcept {
     if (request.stage == Stage::unhashed) {
       if (std::exchange(has_hashed_rest_, true)) return wait(request);
       hash_some(request);
+      ++posted;  // work: the next rest has its turn though this one may wait for credit
     }
     dispatch(request);
     if (request.stage == Stage::posted) ++posted;
