@@ -7,6 +7,7 @@ parts: a thread of the channel carries such a call out."""
 
 import asyncio
 import collections
+import contextlib
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Deque, Dict, List, Optional
@@ -159,9 +160,10 @@ class EventChannel:
         def carry_out() -> None:
             try:
                 connection = self._waiting_connection()
-                _tell(loop, future.set_result, connection.run(*arguments, **options))
+                result = connection.run(*arguments, **options)
+                _call_soon(loop, future.set_result, result)
             except BaseException as error:  # the caller's: nobody looks at the thread
-                _tell(loop, future.set_exception, error)
+                _call_soon(loop, future.set_exception, error)
 
         self._threads.submit(carry_out)
         await _end_of([future])
@@ -194,20 +196,18 @@ class EventChannel:
                 self._pages.pop(ticket, None)
                 future = self._pending.pop(ticket, None)
                 if future is not None and not future.done():
-                    future.set_result(results)
+                    _set_result(future, results)
 
     def close(self, loop: asyncio.AbstractEventLoop) -> None:
         """Waits for what is pending, and hands its results to the loop."""
-        descriptor = self._channel.fileno()
-        if loop.is_closed():
-            self._end()
-            return
-        if _is_running_here(loop):
+        if not loop.is_closed() and not _is_running_here(loop):
+            if _call_soon(loop, self.close, loop):
+                return
+        if not loop.is_closed():
             self._deliver_what(self._channel.finish)
-            loop.remove_reader(descriptor)
-            self._end()
-        else:
-            loop.call_soon_threadsafe(self.close, loop)
+            with contextlib.suppress(RuntimeError):  # its thread may have closed it meanwhile
+                loop.remove_reader(self._channel.fileno())
+        self._end()
 
     def _end(self) -> None:
         self._is_closed = True
@@ -248,11 +248,20 @@ async def _end_of(futures: Any) -> None:
         raise cancelled
 
 
-def _tell(loop: asyncio.AbstractEventLoop, setter: Callable[[Any], None], value: Any) -> None:
+def _call_soon(loop: asyncio.AbstractEventLoop, callee: Callable[[Any], None], value: Any) -> bool:
     try:
-        loop.call_soon_threadsafe(setter, value)
-    except RuntimeError:
-        pass  # the loop is closed: nobody waits any more
+        loop.call_soon_threadsafe(callee, value)
+    except RuntimeError:  # the loop is closed: nobody waits any more
+        return False
+    return True
+
+
+def _set_result(future: "asyncio.Future[List[Any]]", results: List[Any]) -> None:
+    try:
+        future.set_result(results)
+    except RuntimeError:  # its thread has closed the loop meanwhile: nobody waits any more
+        if not future.get_loop().is_closed():
+            raise
 
 
 def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:

@@ -162,6 +162,33 @@ def test_a_loop_that_is_closed_with_work_in_flight(store, key):
     assert store.put(key, view) == 0
 
 
+def test_a_loop_that_its_thread_closes_while_a_store_is_closed(daemon, monkeypatch, key):
+    """A loop that does not run may belong to another thread, which closes it at any moment."""
+    monkeypatch.setenv("SIMM_SOCKET", daemon.socket)
+    store = kv.Store()
+    view = fill(store.allocate(1 << 20), 1).view()
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(store.put_async(key, view))
+    loop.run_until_complete(asyncio.sleep(0))
+    channel = store._channels[loop]._channel
+
+    class ClosesItsLoop:
+        def __getattr__(self, name):
+            return getattr(channel, name)
+
+        def finish(self):
+            results = channel.finish()
+            loop.close()
+            return results
+
+    store._channels[loop]._channel = ClosesItsLoop()
+    store.close()
+    assert loop.is_closed() and channel.closed
+    task._log_destroy_pending = False
+    with kv.Store() as other:
+        assert other.get(key, view) == 1 << 20
+
+
 def test_a_loop_sleeps_while_a_stopped_daemon_keeps_its_call(own_daemon, key, monkeypatch):
     """The call's deadline has passed. Memory that may not be taken back waits for the daemon."""
     turns = []

@@ -29,6 +29,12 @@ using simm::Status;
 using simm::test_support::DaemonProcess;
 using Clock = std::chrono::steady_clock;
 
+// Time and memory of the product, not of a sanitizer.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kMeasures = false;
+#else
+constexpr bool kMeasures = true;
+#endif
 constexpr std::uint64_t kObjectBytes = 512;
 constexpr std::size_t kBatch = 128;
 // Several times what a quiet machine needs: other work shares its caches.
@@ -179,9 +185,11 @@ TEST_CASE("many small objects: all are there, also after a kill -9, for the memo
         resident_bytes(daemon) - std::min(resident_bytes(daemon), objects * kObjectBytes);
     MESSAGE(objects << " objects: put " << put_us << " us, get " << get_us << " us of CPU, "
                     << beside / objects << " bytes beside the payload of each");
-    CHECK(put_us < kUsPerCallMax);
-    CHECK(get_us < kUsPerCallMax);
-    CHECK(beside < objects * kTableBytesPerObject + kDaemonBytes);
+    if (kMeasures) {
+      CHECK(put_us < kUsPerCallMax);
+      CHECK(get_us < kUsPerCallMax);
+      CHECK(beside < objects * kTableBytesPerObject + kDaemonBytes);
+    }
     check_reports(daemon);
   }
   daemon.signal(SIGKILL);
@@ -195,7 +203,7 @@ TEST_CASE("many small objects: all are there, also after a kill -9, for the memo
   // Agents publish their counters now and then.
   CHECK(simm::test_support::eventually(
       [&] { return daemon.counter("store.0.recovered") == objects; }));
-  if (objects >= 1'000'000) CHECK(recovery_us < kUsPerRecoveryMax);
+  if (kMeasures && objects >= 1'000'000) CHECK(recovery_us < kUsPerRecoveryMax);
   Objects client(daemon);
   CHECK(client.get(0, sample, step) == sample);
   // More than there is room for: others go, old or new, and what is there has its bytes.

@@ -49,11 +49,10 @@ TEST_CASE("batch starter: the place of a queue is given to another one, and goes
   bool has_starter = true;
   std::thread([&] {
     thread_local AtEnd end;
-    end = {};  // made before the thread's starters, so it goes after them
+    end.queue = first;
+    end.has_starter = &has_starter;  // made before the thread's starters, so it goes after them
     left = BatchStarter::begin(first);
     CHECK_FALSE(left.expired());
-    end.queue = first;
-    end.has_starter = &has_starter;
   }).join();
   CHECK_FALSE(has_starter);
   CHECK(left.expired());
