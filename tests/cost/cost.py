@@ -32,7 +32,7 @@ AGREE = 0.005
 SLACK = 0.03  # of instructions
 COUNT_SLACK = 0.5  # of what is a few for each call, and a tenth of them
 SYMBOLS = 12
-POLICY_MAX = {"get": 1.2, "put": 1.25}  # of the instructions with the policy lru
+POLICY_MAX = {"get": 1.05, "put": 1.25}  # of the instructions with the policy lru
 POLICY_TIMES = 20_000
 # The inclusive cost of these is what a process pays for calls; its other threads have other work.
 ALLOCATORS = "malloc|calloc|realloc|memalign|posix_memalign|aligned_alloc"

@@ -2,7 +2,7 @@
 // another. Usage: cost_store POLICY CALL TIMES. It ends with 1 when a call does not do what it
 // should.
 //
-// Calls: get, with the default lease, of any of 20,000 objects; put, of a new object for which an
+// Calls: get, with the default lease, of any of 200,000 objects; put, of a new object for which an
 // old one is evicted. There are 200 calls a second of the store's clock, and what the store does
 // between its calls (leases that end) counts as theirs.
 #include <cstdio>
@@ -20,9 +20,9 @@ namespace {
 using namespace simm;
 
 constexpr std::uint64_t kObjectBytes = 64;
-constexpr std::uint32_t kObjects = 20'000;
+constexpr std::uint32_t kObjects = 200'000;
 constexpr base::TimeNs kPerCallNs = base::kNsPerSecond / 200;
-constexpr std::size_t kWarmUpCalls = 100'000;
+constexpr std::size_t kWarmUpCalls = 600'000;
 
 struct Traffic {
   Traffic(store::Store& whose, std::size_t names) : store(whose), keys(names), bytes(names) {

@@ -20,7 +20,7 @@ constexpr float kDeviationsOfWorth = 8;
 
 }  // namespace
 
-void PolicyContest::play(std::uint64_t mixed, std::uint32_t uses, std::uint32_t groups,
+void PolicyContest::play(std::uint64_t mixed, std::uint8_t uses, std::uint32_t groups,
                          const ReuseModel& model, base::TimeNs now_ns) noexcept {
   follow(groups);
   if (!in_sample(sample_of(mixed))) return;  // the sample has just been halved
@@ -54,9 +54,10 @@ void PolicyContest::judge(bool hit_by_age, bool hit_by_worth) noexcept {
 // The sample is as large as fits. Its caches grow and shrink with the tenant's part, by one for
 // each use: a moment in which much is leased changes little.
 void PolicyContest::follow(std::uint32_t groups) noexcept {
-  constexpr std::uint32_t kShiftMax = 20;
-  if (groups >> sample_shift_ > kContestGroupsMax && sample_shift_ < kShiftMax) {
-    ++sample_shift_;
+  constexpr std::uint32_t kMaskMax = (1 << 20) - 1;
+  const auto sampled = [&] { return groups / (sample_mask_ + 1); };
+  if (sampled() > kContestGroupsMax && sample_mask_ < kMaskMax) {
+    sample_mask_ = sample_mask_ << 1 | 1;
     capacity_ /= 2;
     for (std::uint32_t n = 1; n <= names_.highest(); ++n) {
       const Name& name = names_[n];  // one that was released is of sample 0
@@ -65,10 +66,10 @@ void PolicyContest::follow(std::uint32_t groups) noexcept {
       if (name.rated) drop_by_worth(n);
       release_unused(n);
     }
-  } else if (groups >> sample_shift_ < kContestGroupsMax / 8 && sample_shift_ > 0) {
-    --sample_shift_;
+  } else if (sampled() < kContestGroupsMax / 8) {
+    sample_mask_ >>= 1;
   }
-  const std::uint32_t wanted = (groups >> sample_shift_) + 1;
+  const std::uint32_t wanted = sampled() + 1;
   if (capacity_ < wanted) ++capacity_;
   if (capacity_ > wanted) --capacity_;
 }

@@ -50,7 +50,7 @@ public:
 
   // A use of the group with this hash, as ReuseModel::note() has it. `groups`: how many the tenant
   // has in the store.
-  void note(std::uint64_t hash, std::uint32_t uses, std::uint32_t groups, const ReuseModel& model,
+  void note(std::uint64_t hash, std::uint8_t uses, std::uint32_t groups, const ReuseModel& model,
             base::TimeNs now_ns) noexcept {
     const std::uint64_t mixed = hash * 0xbf58476d1ce4e5b9u;
     if (in_sample(sample_of(mixed))) play(mixed, uses, groups, model, now_ns);
@@ -67,10 +67,10 @@ private:
     return static_cast<std::uint32_t>(mixed >> 44);
   }
   [[nodiscard]] bool in_sample(std::uint32_t sample) const noexcept {
-    return (sample & ((1u << sample_shift_) - 1)) == 0;
+    return (sample & sample_mask_) == 0;
   }
   // A use of a group in the sample.
-  void play(std::uint64_t mixed, std::uint32_t uses, std::uint32_t groups, const ReuseModel& model,
+  void play(std::uint64_t mixed, std::uint8_t uses, std::uint32_t groups, const ReuseModel& model,
             base::TimeNs now_ns) noexcept;
   [[nodiscard]] std::uint32_t find(std::uint32_t tag) const noexcept;
   [[nodiscard]] std::uint32_t make(std::uint32_t tag, std::uint32_t sample) noexcept;
@@ -88,10 +88,10 @@ private:
   std::array<std::uint32_t, kChains>& chains_;
   AgeQueue by_age_;
   std::array<WorthQueue, ReuseModel::kClasses> by_worth_;
-  std::uint32_t aged_ = 0;          // names in the one cache,
-  std::uint32_t rated_ = 0;         // and in the other
-  std::uint32_t capacity_ = 1;      // of each
-  std::uint32_t sample_shift_ = 0;  // one group of 2^shift is in the sample
+  std::uint32_t aged_ = 0;         // names in the one cache,
+  std::uint32_t rated_ = 0;        // and in the other
+  std::uint32_t capacity_ = 1;     // of each
+  std::uint32_t sample_mask_ = 0;  // one group of 2^shift is in the sample: as many ones
   float lead_ = 0;       // hits that only age had, less those that only worth had; they fade
   float differing_ = 0;  // both together; they fade likewise
   bool prefers_age_ = false;

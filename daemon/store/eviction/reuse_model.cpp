@@ -17,12 +17,13 @@ constexpr double kPriorOdds = 0.005;
 constexpr double kPriorUsesOfAll = 2;     // how many observed uses the prior counts as
 constexpr double kPriorUsesOfClass = 10;  // the same, of all classes together for a single one
 
-constexpr std::uint32_t kShiftMax = 12;
+constexpr std::uint64_t kMaskMin = 1;
+constexpr std::uint64_t kMaskMax = (1 << 12) - 1;
 
 // Groups are watched for several times as long as they stay in the store.
-bool too_many(std::uint32_t groups, std::uint32_t sample_shift) noexcept {
+bool too_many(std::uint32_t groups, std::uint64_t sample_mask) noexcept {
   constexpr std::uint64_t kWatched = std::uint64_t{ReuseModel::kSets} * ReuseModel::kWays;
-  return std::uint64_t{groups} * 4 > kWatched << sample_shift;
+  return std::uint64_t{groups} * 4 > kWatched * (sample_mask + 1);
 }
 
 double width_s(std::uint32_t bucket) noexcept {
@@ -58,26 +59,28 @@ void ReuseModel::Row::add_whole() noexcept {
   }
 }
 
-void ReuseModel::count_exposure(Set& set, base::TimeNs now_ns) noexcept {
-  for (const Watched& w : set.ways) {
-    if (!w.taken) continue;
-    const base::TimeNs since = std::max(set.counted_ns, w.used_ns);
-    if (since >= now_ns) continue;
-    rows_[w.group_class].spend(since - w.used_ns, now_ns - w.used_ns);
-  }
+void ReuseModel::count_exposure(const Set& set, const Watched& w, base::TimeNs now_ns) noexcept {
+  const base::TimeNs since = std::max(set.counted_ns, w.used_ns);
+  if (!w.taken || since >= now_ns) return;
+  rows_[w.group_class].spend(since - w.used_ns, now_ns - w.used_ns);
+}
+
+void ReuseModel::sweep(base::TimeNs now_ns) noexcept {
+  Set& set = sets_[sweep_];
+  for (const Watched& w : set.ways) count_exposure(set, w, now_ns);
   set.counted_ns = now_ns;
+  sweep_ = (sweep_ + 1) % kSets;
 }
 
 // The low half finds the place, the high half is the name: a mix-up costs one wrong observation.
-void ReuseModel::watch(std::uint64_t mixed, std::uint32_t uses, std::uint32_t groups,
+void ReuseModel::watch(std::uint64_t mixed, std::uint8_t uses, std::uint32_t groups,
                        base::TimeNs now_ns) noexcept {
   // Far fewer groups than before: at once, a use that is watched is rare by then.
-  if (sample_shift_ > 1 && !too_many(groups, sample_shift_ - 2)) {
-    while (sample_shift_ > 1 && !too_many(groups, sample_shift_ - 1)) --sample_shift_;
+  if (sample_mask_ > kMaskMin && !too_many(groups, sample_mask_ >> 2)) {
+    while (sample_mask_ > kMaskMin && !too_many(groups, sample_mask_ >> 1)) sample_mask_ >>= 1;
   }
   const auto tag = static_cast<std::uint32_t>(mixed >> 32);
   Set& set = sets_[(mixed >> 8) % kSets];
-  count_exposure(set, now_ns);
   Watched* place = &set.ways[0];
   for (Watched& w : set.ways) {
     if (w.taken && w.tag == tag) {
@@ -87,11 +90,12 @@ void ReuseModel::watch(std::uint64_t mixed, std::uint32_t uses, std::uint32_t gr
     }
     if (place->taken && (!w.taken || w.used_ns < place->used_ns)) place = &w;
   }
+  count_exposure(set, *place, now_ns);
   *place = {tag, static_cast<std::uint8_t>(class_of(uses)), true, now_ns};
-  count_exposure(sets_[sweep_], now_ns);
-  sweep_ = (sweep_ + 1) % kSets;
+  sweep(now_ns);
   if (++watched_uses_ % kUsesPerRefresh != 0) return;
-  if (too_many(groups, sample_shift_) && sample_shift_ < kShiftMax) ++sample_shift_;
+  if (too_many(groups, sample_mask_) && sample_mask_ < kMaskMax)
+    sample_mask_ = sample_mask_ << 1 | 1;
   refresh();
 }
 

@@ -44,23 +44,19 @@ public:
   };
   struct Set {
     std::array<Watched, kWays> ways;
-    base::TimeNs counted_ns;  // exposure before this is in the rows
+    base::TimeNs counted_ns;  // exposure before this, or before a later use, is in the rows
   };
   using Memory = std::array<Set, kSets>;
 
   // `memory` is zeroed, of this model alone, and outlives it.
   explicit ReuseModel(Memory& memory) noexcept;
 
-  static std::uint32_t class_of(std::uint32_t uses) noexcept {
-    if (uses < 4) return uses == 0 ? 0 : uses - 1;
-    return std::min(static_cast<std::uint32_t>(std::bit_width(uses)), kClasses - 1);
-  }
+  static std::uint32_t class_of(std::uint8_t uses) noexcept { return kClassOfUses[uses]; }
   // A use of the group with this hash; `uses` counts this one. `groups`: how many there are now.
-  void note(std::uint64_t hash, std::uint32_t uses, std::uint32_t groups,
+  void note(std::uint64_t hash, std::uint8_t uses, std::uint32_t groups,
             base::TimeNs now_ns) noexcept {
     const std::uint64_t mixed = hash * 0x9e3779b97f4a7c15u;
-    const std::uint64_t others = (std::uint64_t{1} << sample_shift_) - 1;
-    if ((mixed >> 20 & others) == 0) watch(mixed, uses, groups, now_ns);
+    if ((mixed >> 20 & sample_mask_) == 0) watch(mixed, uses, groups, now_ns);
   }
   [[nodiscard]] float worth(std::uint32_t group_class, base::TimeNs age_ns) const noexcept {
     return worth_[group_class][bucket_of(age_ns)];
@@ -104,10 +100,23 @@ private:
   };
   using Rates = std::array<double, kBuckets>;
 
+  static constexpr auto kClassOfUses = [] {
+    std::array<std::uint8_t, 256> classes{};  // of no use and of one: 0
+    for (std::uint32_t uses = 1; uses < classes.size(); ++uses) {
+      const auto octave = static_cast<std::uint32_t>(std::bit_width(uses));
+      const std::uint32_t own = uses < 4 ? uses - 1 : std::min(octave, kClasses - 1);
+      classes[uses] = static_cast<std::uint8_t>(own);
+    }
+    return classes;
+  }();
+
   // A use of a group in the sample.
-  void watch(std::uint64_t mixed, std::uint32_t uses, std::uint32_t groups,
+  void watch(std::uint64_t mixed, std::uint8_t uses, std::uint32_t groups,
              base::TimeNs now_ns) noexcept;
-  void count_exposure(Set& set, base::TimeNs now_ns) noexcept;
+  // Into the rows, what one of the set has been exposed since that was done last.
+  void count_exposure(const Set& set, const Watched& w, base::TimeNs now_ns) noexcept;
+  // The same for all of the next set: a group that nobody uses any more is exposed as well.
+  void sweep(base::TimeNs now_ns) noexcept;
   void refresh() noexcept;
   static Rates rates_of(const Row& row, const Rates& prior, double weight) noexcept;
   static void fill_worth(const Rates& rates, std::array<float, kBuckets>& worth) noexcept;
@@ -115,7 +124,7 @@ private:
   Memory& sets_;
   std::array<Row, kClasses> rows_{};
   std::array<std::array<float, kBuckets>, kClasses> worth_{};
-  std::uint32_t sample_shift_ = 1;  // one group of 2^shift is watched
+  std::uint64_t sample_mask_ = 1;  // one group of 2^shift is watched: as many ones
   std::uint32_t watched_uses_ = 0;
   std::uint32_t sweep_ = 0;  // the set whose exposure is counted next
 };

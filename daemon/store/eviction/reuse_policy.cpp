@@ -39,15 +39,16 @@ void ReusePolicy::note_use(std::uint32_t number, base::TimeNs now_ns) noexcept {
   Group& g = groups_[number];
   if (tenancies_[g.account] == nullptr) begin_account(g.account);
   Tenancy& t = tenancy_of(g);
-  DepthQueue& before = queue_of(t, g);
-  const bool returns = g.uses == 0;
+  const std::uint8_t uses = g.uses;
   if (count_use(number, now_ns)) {
-    if (returns) g.uses = later(ghosts_.take(g.hash, g.account));
+    if (uses == 0) g.uses = later(ghosts_.take(g.hash, g.account));
     t.model.note(g.hash, g.uses, t.queued, now_ns);
     t.contest.note(g.hash, g.uses, t.queued, t.model, now_ns);
   }
-  DepthQueue& after = queue_of(t, g);  // it depends on the uses
-  if (!g.queued || (&after == &before && after.keeps_place(groups_, number, now_ns))) return;
+  if (!g.queued) return;
+  DepthQueue& before = t.queues[ReuseModel::class_of(uses)];
+  DepthQueue& after = queue_of(t, g);
+  if (&after == &before && after.keeps_place(groups_, number, now_ns)) return;
   before.remove(groups_, number);
   after.enqueue(groups_, number);
 }

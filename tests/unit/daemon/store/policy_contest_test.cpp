@@ -49,8 +49,9 @@ TEST_CASE("who comes back soon, against what was learned: age decides") {
   for (std::uint64_t second = 100; second < 2000; ++second, now_ns += kContestSecond) {
     for (std::uint64_t i = 0; i < 5; ++i) {
       in.contest.note((second * 10 + i + 5) * 7919, 1, 400, in.model, now_ns);
-      for (std::uint32_t turn = 0; turn < 5; ++turn) {
-        in.contest.note(((second - 10 * turn) * 10 + i) * 7919, turn + 1, 400, in.model, now_ns);
+      for (std::uint8_t turn = 0; turn < 5; ++turn) {
+        const auto uses = static_cast<std::uint8_t>(turn + 1);
+        in.contest.note(((second - 10 * turn) * 10 + i) * 7919, uses, 400, in.model, now_ns);
       }
     }
     had_worth |= !in.contest.prefers_age();
@@ -91,7 +92,7 @@ TEST_CASE("random contests: the sample follows the tenant's part, up and down") 
     now_ns += random.below(kContestSecond);
     if (random.below(10'000) == 0) groups = 1u << random.below(22);
     const std::uint64_t name = random.below(2 * std::uint64_t{groups} + 1) * 0x9e3779b97f4a7c15u;
-    in.contest.note(name, static_cast<std::uint32_t>(random.below(6)), groups, in.model, now_ns);
+    in.contest.note(name, static_cast<std::uint8_t>(random.below(6)), groups, in.model, now_ns);
   }
 }
 

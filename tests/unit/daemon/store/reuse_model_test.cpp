@@ -60,7 +60,7 @@ TEST_CASE("classes: one use, two, three, then by octaves") {
   for (std::uint32_t uses = 0; uses <= 255; ++uses) {
     std::uint32_t expected = 0;
     while (expected + 1 < std::size(firsts) && firsts[expected + 1] <= uses) ++expected;
-    CHECK(ReuseModel::class_of(uses) == expected);
+    CHECK(ReuseModel::class_of(static_cast<std::uint8_t>(uses)) == expected);
   }
   CHECK(ReuseModel::class_of(255) == ReuseModel::kClasses - 1);
 }
