@@ -12,6 +12,7 @@
 #include "daemon/base/log.h"
 #include "daemon/process/adopt_service.h"
 #include "daemon/process/data_daemon.h"
+#include "daemon/process/gpu_service.h"
 #include "daemon/process/manager_daemon.h"
 #include "daemon/process/metric_catalogue.h"
 #include "daemon/process/privileges.h"
@@ -65,6 +66,11 @@ int serve(simm::base::Role role, const CommandLine& line) {
   if (const auto made = simm::prepare_run_directory(*config); !made) return fail(made.error());
   // Only clients have memory to adopt.
   if (role != simm::base::Role::storage) options.helper = simm::reach_adopt_helper(*config);
+  if (role != simm::base::Role::storage) {
+    auto keeper = simm::start_gpu_service(*config);
+    if (!keeper) return fail(keeper.error());
+    options.gpu_keeper = std::move(*keeper);
+  }
   if (const auto became = simm::become_user(config->user); !became) return fail(became.error());
   options.config = std::move(*config);
   auto daemon = simm::DataDaemon::create(std::move(options));

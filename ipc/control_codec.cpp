@@ -52,6 +52,9 @@ struct ClientEncoder {
     to.setFdOffset(region.fd_offset);
     to.setHasFd(region.has_fd);
     to.setName(text_of("region name", region.name, kNameBytesMax));
+    if (region.kind != RegionRequestKind::gpu) return;
+    to.setGpuUuid(kj::ArrayPtr<const kj::byte>(region.gpu_uuid.data(), region.gpu_uuid.size()));
+    to.setGpuAllocationBytes(region.gpu_allocation_bytes);
   }
   void operator()(const DeregisterRegion& region) {
     auto to = root.initDeregisterRegion();
@@ -152,6 +155,15 @@ RegisterRegion read(schema::RegisterRegion::Reader from) {
   region.fd_offset = from.getFdOffset();
   region.has_fd = from.getHasFd();
   region.name = line_of("region name", from.getName(), kNameBytesMax);
+  if (region.kind == RegionRequestKind::gpu && from.hasGpuUuid()) {
+    const auto uuid = from.getGpuUuid();
+    if (uuid.size() != region.gpu_uuid.size()) {
+      packet::refuse(Status::invalid_argument,
+                     "gpu_uuid of " + std::to_string(uuid.size()) + " bytes instead of 16");
+    }
+    std::copy(uuid.begin(), uuid.end(), region.gpu_uuid.begin());
+    region.gpu_allocation_bytes = from.getGpuAllocationBytes();
+  }
   if (region.length == 0 || region.length > UINT64_MAX - region.address ||
       region.length > UINT64_MAX - region.fd_offset) {
     packet::refuse(Status::invalid_argument, "region of " + std::to_string(region.length) +

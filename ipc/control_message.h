@@ -4,6 +4,7 @@
 // still the sender's claim.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -76,6 +77,10 @@ struct RegisterRegion {
   std::uint64_t fd_offset = 0;  // of byte 0 in the descriptor that came along
   bool has_fd = false;
   std::string name;
+  // kind gpu: the device, and the size of the allocation of which the descriptor is. `address` is
+  // a device pointer then.
+  std::array<std::uint8_t, 16> gpu_uuid{};
+  std::uint64_t gpu_allocation_bytes = 0;
   bool operator==(const RegisterRegion&) const = default;
 };
 struct DeregisterRegion {

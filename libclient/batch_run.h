@@ -50,10 +50,11 @@ struct BatchRun {
   std::uint32_t submissions_open = 0;  // pushed, completion not read
   std::size_t absent_pages = 0;        // of this attempt, to be submitted once more
   Attempt attempt = Attempt::first;
-  bool is_cancelled = false;    // nothing is submitted any more, also not once more
-  bool noop_pushed = false;     // a noop has no pages, and one submission
-  Status outcome = Status::ok;  // of the call
-  ErrorText text;               // the caller's room for what failed
+  const void* ready_gpu = nullptr;  // context of the GPU that a put has waited for last
+  bool is_cancelled = false;        // nothing is submitted any more, also not once more
+  bool noop_pushed = false;         // a noop has no pages, and one submission
+  Status outcome = Status::ok;      // of the call
+  ErrorText text;                   // the caller's room for what failed
 
   FinishedRuns* finished_to = nullptr;  // null: the caller looks itself
   BatchRun* next_finished = nullptr;

@@ -11,6 +11,7 @@
 #include "libclient/completion_queue.h"
 #include "libclient/core.h"
 #include "libclient/core_registry.h"
+#include "libclient/gpu_memory.h"
 #include "libclient/last_error.h"
 #include "libclient/line.h"
 #include "libclient/log.h"
@@ -194,9 +195,21 @@ Expected<Region> Client::register_region(void* address, std::uint64_t bytes,
     detail::RegionMemory memory;
     memory.address = static_cast<std::byte*>(address);
     memory.length = bytes;
-    memory.is_read_only = detail::any_read_only(address, bytes);
     memory.name = "registered";
     memory.wish = options.kind;
+    if (options.kind == RegionKind::gpu ||
+        (options.kind == RegionKind::automatic && detail::is_gpu_memory(address))) {
+      Expected<detail::GpuExport> exported = detail::export_gpu_memory(address, bytes);
+      if (!exported) return std::move(exported).error();
+      memory.wish = RegionKind::gpu;
+      memory.fd = std::move(exported->allocation);
+      memory.fd_offset = exported->offset;
+      memory.gpu_uuid = exported->uuid;
+      memory.gpu_allocation_bytes = exported->allocation_bytes;
+      memory.gpu_context = exported->context;
+    } else {
+      memory.is_read_only = detail::any_read_only(address, bytes);
+    }
     memory.allow_foreign = options.allow_foreign;
     memory.stopped_daemon = options.stopped_daemon;
     return detail::Core::add_region(core_, std::move(memory));

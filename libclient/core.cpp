@@ -167,9 +167,11 @@ Expected<Region> Core::add_region(const std::shared_ptr<Core>& core, RegionMemor
 
 Outcome Core::register_with_daemon(RegionRecord& record) {
   std::optional<RegionRequest> next = first_request(record);
-  record.set_wire(0, ipc::kNoRegion, RegionKind::staged,
-                  next ? "staged: the daemon is away, and asked again when it is back"
-                       : "staged: as asked for");
+  const bool is_gpu = record.memory().wish == RegionKind::gpu;
+  record.set_wire(0, ipc::kNoRegion, is_gpu ? RegionKind::gpu : RegionKind::staged,
+                  is_gpu ? "gpu: the daemon is away, and asked again when it is back"
+                  : next ? "staged: the daemon is away, and asked again when it is back"
+                         : "staged: as asked for");
   while (next) {
     std::uint32_t generation = 0;
     const std::span<const int> fds(&next->fd, next->fd >= 0 ? 1 : 0);

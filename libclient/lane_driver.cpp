@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ipc/range.h"
+#include "libclient/gpu_memory.h"
 #include "libclient/last_error.h"
 #include "libclient/memory_map.h"
 
@@ -274,7 +275,16 @@ LaneDriver::Added LaneDriver::place(Lane& lane, BatchRun& run, Draft& draft,
     draft.descriptor.length = std::min(draft.slot.length, ipc::kValueBytesMax);
     draft.descriptor.object_offset = run.opcode == ipc::Opcode::get ? page.object_offset : 0;
     const bool is_mapped = handle != ipc::kNoRegion;
-    if (is_mapped ? run.attempt == Attempt::staged : region.kind() == RegionKind::staged) {
+    const bool is_on_gpu = region.memory().wish == RegionKind::gpu;  // this process can not copy it
+    void* const gpu = region.memory().gpu_context;
+    if (is_on_gpu && is_mapped && run.opcode == ipc::Opcode::put && run.ready_gpu != gpu) {
+      status = wait_for_gpu(gpu);
+      if (status == Status::ok) run.ready_gpu = gpu;
+    }
+    if (status != Status::ok) {
+      // The GPU's own error.
+    } else if (!is_on_gpu &&
+               (is_mapped ? run.attempt == Attempt::staged : region.kind() == RegionKind::staged)) {
       added = place_staged(lane, run, draft);
       status = draft.refusal;
     } else if (!is_mapped) {

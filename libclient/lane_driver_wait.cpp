@@ -60,10 +60,11 @@ bool LaneDriver::take_back_all(Lane& lane) noexcept {
     for (std::uint32_t i = 0; i < entry.page_count; ++i) {
       PageSlot& slot = lane.slots[entry.page_first + i];
       if (slot.staging != nullptr || slot.taken_back) continue;
-      // A helper of the daemon reads and writes foreign memory by its address: no mapping of ours
-      // keeps it away.
+      // A helper of the daemon reads and writes foreign memory by its address, and that of a GPU by
+      // a mapping of its own: no mapping of ours keeps it away.
+      const RegionKind kind = slot.region->kind();
       const bool allowed = slot.region->memory().stopped_daemon == StoppedDaemon::take_back &&
-                           slot.region->kind() != RegionKind::foreign;
+                           kind != RegionKind::foreign && kind != RegionKind::gpu;
       if (!allowed || !take_back(*slot.region, slot.offset, slot.length)) {
         all = false;
         continue;

@@ -8,6 +8,7 @@
 // Thread: any; set-up and tear-down by RegionTable under its mutex.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -40,6 +41,10 @@ struct RegionMemory {
   RegionKind wish = RegionKind::automatic;
   bool allow_foreign = false;
   StoppedDaemon stopped_daemon = StoppedDaemon::take_back;
+  // Memory of a GPU: `fd` is of its allocation, `fd_offset` the place of byte 0 there.
+  std::array<std::uint8_t, 16> gpu_uuid{};
+  std::uint64_t gpu_allocation_bytes = 0;
+  void* gpu_context = nullptr;
 };
 
 class RegionRecord {

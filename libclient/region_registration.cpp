@@ -17,8 +17,28 @@ RegionRequest request(const RegionRecord& record, RegionKind kind) {
   result.message.fd_offset = memory.fd_offset;
   result.message.has_fd = memory.fd.valid();
   result.message.name = memory.name;
+  result.message.gpu_uuid = memory.gpu_uuid;
+  result.message.gpu_allocation_bytes = memory.gpu_allocation_bytes;
   result.fd = memory.fd.get();
   return result;
+}
+
+// Nobody but the daemon's helper can copy memory of a GPU: there is no other kind to fall back to.
+Expected<std::optional<RegionRequest>> take_gpu_refusal(RegionRecord& record,
+                                                        const ipc::RegionReply& reply,
+                                                        bool restoring) {
+  const RegionMemory& memory = record.memory();
+  record.set_wire(0, ipc::kNoRegion, RegionKind::gpu, "refused by the daemon: " + reply.reason);
+  if (restoring) {
+    Log::note(LogLevel::warning,
+              "region '%s' of %" PRIu64 " bytes on a GPU: calls with it fail from now on: %s",
+              memory.name.c_str(), memory.length, reply.reason.c_str());
+    return std::optional<RegionRequest>();
+  }
+  const bool is_old = reply.status == Status::not_implemented || reply.status == Status::ok;
+  return Error{is_old ? Status::unsupported : reply.status,
+               "a region of kind gpu: " +
+                   (reply.reason.empty() ? std::string("the daemon can not do it") : reply.reason)};
 }
 
 }  // namespace
@@ -30,6 +50,7 @@ static_assert(static_cast<int>(RegionKind::staged) ==
 std::optional<RegionRequest> first_request(const RegionRecord& record) {
   if (record.taken_back()) return std::nullopt;  // our pages are no longer those of the file
   const RegionMemory& memory = record.memory();
+  if (memory.wish == RegionKind::gpu) return request(record, RegionKind::gpu);
   if (memory.fd.valid()) return request(record, RegionKind::shared);
   if (memory.wish == RegionKind::staged) return std::nullopt;
   return request(record, memory.wish);
@@ -46,6 +67,7 @@ Expected<std::optional<RegionRequest>> take_reply(RegionRecord& record, std::uin
   }
   // A reply to the request for foreign memory is known by what the record is by now.
   const bool asked_foreign = record.kind() == RegionKind::foreign;
+  if (memory.wish == RegionKind::gpu) return take_gpu_refusal(record, reply, restoring);
   const std::string reason = reply.status == Status::ok
                                  ? reply.reason
                                  : "staged: the daemon answered " +
@@ -63,10 +85,7 @@ Expected<std::optional<RegionRequest>> take_reply(RegionRecord& record, std::uin
               memory.name.c_str(), memory.length, reason.c_str());
     return std::optional<RegionRequest>();
   }
-  const bool gpu = memory.wish == RegionKind::gpu;
-  const Status status = gpu                          ? Status::unsupported
-                        : reply.status == Status::ok ? Status::unsupported
-                                                     : reply.status;
+  const Status status = reply.status == Status::ok ? Status::unsupported : reply.status;
   return Error{status,
                std::string("a region of kind ") + region_kind_name(memory.wish) + ": " +
                    (reply.reason.empty() ? std::string("the daemon can not do it") : reply.reason)};

@@ -6,13 +6,17 @@ namespace simm {
 
 ClientRegionOpener::ClientRegionOpener(const base::Config& config,
                                        const control::TenantRules& tenants,
-                                       memory::HelperLink helper, const memory::ForeignArena& arena,
+                                       memory::HelperLink helper, ipc::FdSocket gpu_keeper,
+                                       const memory::ForeignArena& arena,
                                        memory::RegionAttach* nics)
     : registrar_({config.memory.adopt, config.memory.foreign, tenants.are_several()},
                  helper.socket.valid()
                      ? &helper_.emplace(std::move(helper.socket), config.memory.adopt_socket)
                      : nullptr,
-                 helper.why_not, arena, nics) {}
+                 helper.why_not, arena, nics,
+                 gpu_keeper.valid() ? &gpus_.emplace(std::move(gpu_keeper), arena,
+                                                     config.node.prefault.value_or(false))
+                                    : nullptr) {}
 
 control::RegionAnswer ClientRegionOpener::open(control::RegionRequest request) {
   auto made = registrar_.make(request.account->owner, request.wanted, std::move(request.fd));

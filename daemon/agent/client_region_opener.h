@@ -8,6 +8,7 @@
 #include "daemon/attach/region_opener.h"
 #include "daemon/attach/tenant_rules.h"
 #include "daemon/base/config.h"
+#include "daemon/memory/gpu/gpu_devices.h"
 #include "daemon/memory/helper/adopt_client.h"
 #include "daemon/memory/helper/helper_link.h"
 #include "daemon/memory/region_registrar.h"
@@ -18,15 +19,17 @@ class ClientRegionOpener final : public control::RegionOpener {
 public:
   // `arena`: the pool's, `nics`: of the RDMA ports, or null; they outlive the opener and the
   // regions.
+  // `gpu_keeper`: who starts the helpers of GPUs; not valid: there are none.
   ClientRegionOpener(const base::Config& config, const control::TenantRules& tenants,
-                     memory::HelperLink helper, const memory::ForeignArena& arena,
-                     memory::RegionAttach* nics);
+                     memory::HelperLink helper, ipc::FdSocket gpu_keeper,
+                     const memory::ForeignArena& arena, memory::RegionAttach* nics);
 
   control::RegionAnswer open(control::RegionRequest request) override;
   void maintain() override { registrar_.maintain(); }
 
 private:
   std::optional<memory::AdoptClient> helper_;
+  std::optional<memory::GpuDevices> gpus_;
   memory::RegionRegistrar registrar_;
 };
 

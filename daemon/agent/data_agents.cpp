@@ -83,10 +83,10 @@ Expected<std::unique_ptr<DataAgents>> DataAgents::create(const Setup& setup) {
   return made;
 }
 
-// Only where nothing but the data threads touches clients' memory. Foreign memory is copied by
-// processes of their own, which see the end of this one later.
+// Only where nothing but the data threads touches clients' memory. Foreign memory and that of GPUs
+// is copied by processes of their own, which see the end of this one later.
 void DataAgents::mark_deaths(const Setup& setup) {
-  if (!setup.has_clients || setup.config.memory.foreign) return;
+  if (!setup.has_clients || setup.config.memory.foreign || setup.config.gpu.enabled) return;
   auto mark = ipc::DeathMark::create(static_cast<std::uint32_t>(group_->threads()));
   if (!mark) {
     setup.log.warning("control", "clients will see a crash of this daemon late",

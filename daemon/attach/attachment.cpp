@@ -14,6 +14,7 @@
 #include "daemon/session/session_counters.h"
 #include "ipc/attach_rules.h"
 #include "ipc/control_codec.h"
+#include "ipc/cuda/gpu_descriptor.h"
 #include "ipc/memory_file.h"
 #include "simm/version.h"
 
@@ -96,12 +97,15 @@ void Attachment::on_readable() {
   handle(std::move(*message), std::move(fds));
 }
 
+// Memory of a GPU comes as a descriptor of its driver's device. Whoever closes one of those waits
+// for the driver at most, so the adopter may: not for what another client does.
 std::vector<ipc::UniqueFd> Attachment::keep_memory(ipc::Received& received) {
   std::vector<ipc::UniqueFd> memory;
   auto odd = std::make_shared<std::vector<ipc::UniqueFd>>();
   for (std::size_t i = 0; i < received.fd_count; ++i) {
     ipc::UniqueFd& fd = received.fds[i];
-    (ipc::MemoryFile::is_memory(fd.get()) ? memory : *odd).push_back(std::move(fd));
+    const bool is_kept = ipc::MemoryFile::is_memory(fd.get()) || ipc::is_gpu_descriptor(fd.get());
+    (is_kept ? memory : *odd).push_back(std::move(fd));
   }
   if (!odd->empty()) close_elsewhere(std::move(odd));
   return memory;

@@ -17,7 +17,9 @@ void Attachment::on_register_region(const ipc::RegisterRegion& wanted,
   if (wanted.has_fd && fds.empty()) {  // it came, and was no memory
     return reply(ipc::RegionReply{
         request_id_, Status::invalid_argument, ipc::kNoRegion, wanted.kind,
-        "the descriptor is not a file of tmpfs or hugetlbfs: only memory can be shared"});
+        wanted.kind == ipc::RegionRequestKind::gpu
+            ? "the descriptor is not of memory of a GPU"
+            : "the descriptor is not a file of tmpfs or hugetlbfs: only memory can be shared"});
   }
   auto request = std::make_shared<RegionRequest>();
   request->wanted = wanted;
@@ -107,9 +109,10 @@ void Attachment::free_region(std::unique_ptr<memory::RegionMemory> region) {
 }
 
 JobThread& Attachment::releaser() const {
-  // The adopter revives workers of private memory now and then, and these refer to the account. A
-  // registration is not under way now, so nobody writes `copier`.
-  return account_->owner.copier != nullptr ? services_.adopter : services_.environment.registrar;
+  // The adopter revives workers of private memory now and then, and these refer to the account. It
+  // alone talks to helpers of GPUs. A registration is not under way now, so nobody writes `owner`.
+  const bool has_helpers = account_->owner.copier != nullptr || account_->owner.has_gpu_regions;
+  return has_helpers ? services_.adopter : services_.environment.registrar;
 }
 
 }  // namespace simm::control

@@ -2,7 +2,7 @@
 // the memory module and the adopt helper.
 // Thread: open() runs on the adopter when it asks the helper, else on the registrar, both at once
 // for different sessions. What it made is destroyed on one of them: on the adopter when the session
-// has private memory.
+// has private memory, or memory of a GPU.
 #pragma once
 
 #include <cstdint>
@@ -55,11 +55,13 @@ class RegionOpener {
 public:
   virtual ~RegionOpener() = default;
   virtual RegionAnswer open(RegionRequest request) = 0;
-  // Without a file the helper finds the memory, which takes milliseconds.
+  // Without a file a helper finds the memory, and that of a GPU is mapped by one. It takes
+  // milliseconds.
   [[nodiscard]] static bool asks_helper(const ipc::RegisterRegion& wanted) noexcept {
+    if (wanted.kind == ipc::RegionRequestKind::gpu) return true;
     return !wanted.has_fd && wanted.kind != ipc::RegionRequestKind::staged;
   }
-  // Called now and then on the adopter when private memory is copied (memory.foreign).
+  // Called now and then on the adopter when helpers copy (memory.foreign, gpu.enabled).
   virtual void maintain() {}
 };
 

@@ -152,6 +152,9 @@ struct Config {
     std::uint32_t regions_total_max = 0;
     std::uint64_t touch_budget_bytes = 0;
   } memory;
+  struct {
+    bool enabled = false;
+  } gpu;
   // What daemons of one cluster say about it, all of them the same but for listen, advertise and
   // node_name.
   struct {

@@ -241,6 +241,9 @@ constexpr KeySpec kKeys[] = {
     {"memory.touch_budget_bytes", KeyType::bytes, "\"64MiB\"", 0, 1LL << 50, "",
      "Absent client pages that the daemon makes present by touching, per session and ten minutes.",
      [](C& c, N, V& v) { c.memory.touch_budget_bytes = v.share.bytes; }},
+    {"gpu.enabled", KeyType::boolean, "false", 0, 0, "",
+     "Let clients register memory of GPUs; a helper process for each GPU copies it.",
+     [](C& c, N, V& v) { c.gpu.enabled = v.flag; }},
     {"rdma.mode", KeyType::choice, "\"auto\"", 0, 0, kRdmaNames,
      "auto: pages move by RDMA to and from daemons that have it, too, else over TCP; off: never; "
      "require: fail without an RDMA port, and never move pages over TCP.",

@@ -151,11 +151,11 @@ void RegionMemory::attach(std::unique_ptr<RegionKeys> keys) noexcept {
   region_.keys = keys_.get();
 }
 
-std::unique_ptr<RegionMemory> RegionMemory::foreign(const Spec& spec, PinCharge charge,
-                                                    std::shared_ptr<ForeignCopier> copier) {
+std::unique_ptr<RegionMemory> RegionMemory::copied(const Spec& spec, PinCharge charge,
+                                                   std::shared_ptr<Copier> copier) {
   auto made = std::make_unique<RegionMemory>();
   made->charge_ = std::move(charge);
-  made->region_.kind = RegionKind::foreign;
+  made->region_.kind = spec.kind;
   made->region_.id = spec.id;
   made->region_.session_id = spec.session_id;
   made->region_.length = spec.length;

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "daemon/memory/helper/foreign_copier.h"
+#include "daemon/memory/helper/copier.h"
 #include "daemon/memory/mapped_files.h"
 #include "daemon/memory/pin_budget.h"
 #include "daemon/memory/region.h"
@@ -44,9 +44,10 @@ public:
                                                      TouchBudget& budget, PinCharge charge,
                                                      MappedFiles* lasting = nullptr);
 
-  // A region that only its helper process reaches. `copier` may be null in tests of tables.
-  static std::unique_ptr<RegionMemory> foreign(const Spec& spec, PinCharge charge,
-                                               std::shared_ptr<ForeignCopier> copier);
+  // A region of kind foreign or gpu, which only its helper process reaches. `copier` may be null in
+  // tests of tables.
+  static std::unique_ptr<RegionMemory> copied(const Spec& spec, PinCharge charge,
+                                              std::shared_ptr<Copier> copier);
 
   // Before anybody else sees the region, once.
   void attach(std::unique_ptr<RegionKeys> keys) noexcept;
@@ -70,7 +71,7 @@ private:
   MappedFiles* files_ = nullptr;  // in which the mapping may be; null: it is this region's alone
   bool can_shrink_ = false;
   std::unique_ptr<RegionPages> pages_;
-  std::shared_ptr<ForeignCopier> copier_;
+  std::shared_ptr<Copier> copier_;
   PinCharge charge_;
   // Last, so that it goes first: NICs let go of the memory while it is mapped, counted and charged.
   std::unique_ptr<RegionKeys> keys_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "ipc/memory_file.h"
+#include "ipc/range.h"
 
 namespace simm::memory {
 
@@ -40,10 +41,9 @@ Expected<MadeRegion> RegionRegistrar::make(RegionOwner& owner, const ipc::Regist
     case Kind::staged:
       return MadeRegion{nullptr, Kind::staged, "staged: the client asked for it"};
     case Kind::gpu:
-      break;
+      return make_gpu(owner, request, std::move(fd));
   }
-  return Error{Status::not_implemented,
-               "device memory is not supported by this daemon: register host memory"};
+  return Error{Status::invalid_argument, "no such kind of region"};
 }
 
 Expected<MadeRegion> RegionRegistrar::make_automatic(RegionOwner& owner,
@@ -143,11 +143,43 @@ Expected<MadeRegion> RegionRegistrar::make_foreign(RegionOwner& owner,
   spec.length = request.length;
   spec.client_address = request.address;
   spec.id = next_id_++;
-  return MadeRegion{RegionMemory::foreign(spec, std::move(charge).value(), owner.copier),
+  return MadeRegion{RegionMemory::copied(spec, std::move(charge).value(), owner.copier),
                     Kind::foreign, "foreign: private memory, copied by a helper process"};
 }
 
+Expected<MadeRegion> RegionRegistrar::make_gpu(RegionOwner& owner,
+                                               const ipc::RegisterRegion& request,
+                                               ipc::UniqueFd fd) {
+  if (gpus_ == nullptr) {
+    return Error{Status::unsupported,
+                 "memory of a GPU: gpu.enabled is off in this daemon's configuration: set it to "
+                 "true, or register host memory"};
+  }
+  if (!fd || !ipc::range_within(request.fd_offset, request.length, request.gpu_allocation_bytes)) {
+    return Error{
+        Status::invalid_argument,
+        "a region of kind gpu comes with the descriptor of its allocation, and lies in it"};
+  }
+  Expected<PinCharge> charge = owner.pins.charge(request.length);
+  if (!charge) return std::move(charge).error();
+  Expected<std::shared_ptr<GpuDevice>> device = gpus_->open(request.gpu_uuid);
+  if (!device) return std::move(device).error();
+  owner.has_gpu_regions = true;
+  Expected<std::unique_ptr<GpuImport>> import =
+      (*device)->import(std::move(fd), request.gpu_allocation_bytes);
+  if (!import) return std::move(import).error();
+  RegionMemory::Spec spec;
+  spec.kind = RegionKind::gpu;
+  spec.length = request.length;
+  spec.client_address = request.fd_offset;
+  spec.id = next_id_++;
+  return MadeRegion{
+      RegionMemory::copied(spec, std::move(charge).value(), std::move(import).value()), Kind::gpu,
+      "gpu: memory of a GPU, copied by the helper of that GPU"};
+}
+
 void RegionRegistrar::maintain() {
+  if (gpus_ != nullptr) gpus_->maintain();
   for (const std::weak_ptr<ForeignCopier>& weak : copiers_) {
     const std::shared_ptr<ForeignCopier> copier = weak.lock();
     // One that does not come back keeps answering "unreachable": its client's own loss.

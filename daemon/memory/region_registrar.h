@@ -6,8 +6,8 @@
 //
 // Nothing is mapped before its bytes are charged to the pin budgets. Adoption waits for the
 // helper's answer (half a second at most), and unmapping takes its time: this is work for threads
-// of its own. Thread: requests with a descriptor on any; those without, and maintain(), on one,
-// because only these ask the helper.
+// of its own. Thread: requests with a descriptor of a file on any; those without, those of kind
+// gpu, and maintain(), on one, because only these ask a helper.
 #pragma once
 
 #include <atomic>
@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/memory/gpu/gpu_devices.h"
 #include "daemon/memory/helper/adopt_client.h"
 #include "daemon/memory/helper/foreign_arena.h"
 #include "daemon/memory/helper/foreign_copier.h"
@@ -45,6 +46,7 @@ struct RegionOwner {
   TouchBudget& touches;
   std::shared_ptr<ForeignCopier> copier;  // made with the first foreign region
   std::uint64_t tenant = 0;
+  bool has_gpu_regions = false;  // or had
 };
 
 struct MadeRegion {
@@ -57,21 +59,24 @@ class RegionRegistrar {
 public:
   // `helper`: null when there is none; `no_helper` says why then. `arena`: the pool's, for the
   // workers of foreign regions. `nics`: who tells NICs of regions that are mapped; null: there are
-  // none.
+  // none. `gpus`: null when clients may not have memory of GPUs here.
   RegionRegistrar(const RegionPolicy& policy, AdoptClient* helper, std::string no_helper,
-                  const ForeignArena& arena, RegionAttach* nics = nullptr)
+                  const ForeignArena& arena, RegionAttach* nics = nullptr,
+                  GpuDevices* gpus = nullptr)
       : policy_(policy),
         helper_(helper),
         no_helper_(std::move(no_helper)),
         arena_(arena),
-        nics_(nics) {}
+        nics_(nics),
+        gpus_(gpus) {}
 
   // Takes the descriptor, closes it in the end. Errors: invalid_argument, permission_denied,
-  // out_of_memory (pin budget), not_implemented (gpu).
+  // out_of_memory (pin budget), unsupported (gpu).
   Expected<MadeRegion> make(RegionOwner& owner, const ipc::RegisterRegion& request,
                             ipc::UniqueFd fd);
 
-  // Brings back foreign workers that were killed at a fence. Call now and then (10 ms).
+  // Brings back foreign workers that were killed at a fence, and looks after helpers of GPUs. Call
+  // now and then (10 ms).
   void maintain();
 
 private:
@@ -80,6 +85,8 @@ private:
   Expected<MadeRegion> make_shared(RegionOwner& owner, const ipc::RegisterRegion& request,
                                    ipc::UniqueFd fd);
   Expected<MadeRegion> make_adopted(RegionOwner& owner, const ipc::RegisterRegion& request);
+  Expected<MadeRegion> make_gpu(RegionOwner& owner, const ipc::RegisterRegion& request,
+                                ipc::UniqueFd fd);
   Expected<MadeRegion> make_foreign(RegionOwner& owner, const ipc::RegisterRegion& request);
   Expected<std::unique_ptr<RegionMemory>> map(RegionOwner& owner, ipc::UniqueFd fd,
                                               RegionMemory::Spec spec);
@@ -89,6 +96,7 @@ private:
   const std::string no_helper_;
   const ForeignArena arena_;
   RegionAttach* const nics_;
+  GpuDevices* const gpus_;
   std::atomic<std::uint64_t> next_id_{1};
   std::vector<std::weak_ptr<ForeignCopier>> copiers_;
   MappedFiles mapped_files_;

@@ -336,8 +336,8 @@ Expected<std::unique_ptr<DataDaemon>> DataDaemon::create(NodeOptions options) {
   p.plane =
       std::make_unique<control::MailboxSessionControl>(p.options.config, p.tenants, p.data->mail());
   p.opener = std::make_unique<ClientRegionOpener>(
-      p.options.config, p.tenants, std::move(p.options.helper), p.data->foreign_arena(),
-      p.rails ? &p.rails->regions() : nullptr);
+      p.options.config, p.tenants, std::move(p.options.helper), std::move(p.options.gpu_keeper),
+      p.data->foreign_arena(), p.rails ? &p.rails->regions() : nullptr);
   if (p.rails != nullptr) p.process = ipc::own_pidfd();
   const control::ReachEnd reach{p.rails != nullptr, p.process.get(), p.data->death_mark()};
   const control::AttachServices services{p.environment,    *p.plane,  *p.opener, p.tenants,
@@ -460,7 +460,7 @@ bool DataDaemon::run() {
   Parts& p = *parts_;
   wait_for_signal();
   p.watchdog.start();
-  if (p.options.config.memory.foreign) maintain_regions();
+  if (p.options.config.memory.foreign || p.options.config.gpu.enabled) maintain_regions();
   if (p.data->recovers()) {
     begin_recovery();
   } else {

@@ -23,6 +23,7 @@ struct NodeOptions {
   std::vector<control::InheritedSocket> inherited;
   control::ServiceManager service;
   memory::HelperLink helper;
+  ipc::FdSocket gpu_keeper;  // not valid: clients may not have memory of GPUs
 };
 
 class DataDaemon {

@@ -4,8 +4,7 @@
 
 #include "daemon/base/hash.h"
 #include "daemon/memory/copy_untrusted.h"
-#include "daemon/memory/helper/foreign_copier.h"
-#include "daemon/memory/helper/foreign_job.h"
+#include "daemon/memory/helper/copier.h"
 
 namespace simm::transport {
 
@@ -42,13 +41,15 @@ Status move_part(const Move& move, std::uint64_t bytes) noexcept {
 // Of the move's next piece.
 std::uint64_t piece_bytes(const Move& move) noexcept {
   const std::uint64_t most =
-      move.direction == MoveDirection::in ? memory::kReadBytesMax : memory::kWriteBytesMax;
+      move.direction == MoveDirection::in
+          ? memory::kReadBytesMax
+          : move.slice.region->copier->write_bytes_max(move.memory + move.copied);
   return std::min(most, move.length - move.copied);
 }
 
 // Posts the next piece of a foreign move, if there is one. lost: there is no worker.
 memory::PieceState post_piece(Move& move) noexcept {
-  memory::ForeignCopier& copier = *move.slice.region->copier;
+  memory::Copier& copier = *move.slice.region->copier;
   const std::uint64_t address = move.slice.region->client_address + move.slice.offset + move.copied;
   // SAFETY: copied < length, which both sides have.
   const Status posted =
@@ -61,7 +62,7 @@ memory::PieceState post_piece(Move& move) noexcept {
 
 // What became of the piece that was posted. ok: `copied` grew.
 memory::PieceState take_piece(Move& move) noexcept {
-  memory::ForeignCopier& copier = *move.slice.region->copier;
+  memory::Copier& copier = *move.slice.region->copier;
   // SAFETY: copied < length, which both sides have.
   std::byte* const own = move.memory + move.copied;
   const std::uint64_t bytes = piece_bytes(move);
@@ -136,7 +137,7 @@ MoveProgress RegionMover::step(Move& move, std::uint64_t bytes_max) noexcept {
 
 bool RegionMover::stop(Move& move) noexcept {
   if (move.ticket == 0) return true;
-  memory::ForeignCopier& copier = *move.slice.region->copier;
+  memory::Copier& copier = *move.slice.region->copier;
   // A write that is under way may still reach the client's pages: only the death of the worker ends
   // that for certain.
   if (copier.poll(move.ticket, nullptr, 0) == memory::PieceState::pending) {

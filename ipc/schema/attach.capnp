@@ -44,6 +44,8 @@ struct RegisterRegion {
   fdOffset @4 :UInt64;        # of byte 0 in the descriptor that comes with the message
   hasFd @5 :Bool;
   name @6 :Text;
+  gpuUuid @7 :Data;           # kind gpu: of the device, 16 bytes; else empty
+  gpuAllocationBytes @8 :UInt64;  # kind gpu: of the allocation that the descriptor is of
 }
 
 struct DeregisterRegion {

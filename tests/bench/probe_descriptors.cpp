@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
   memory::RegionMemory::Spec spec;
   spec.kind = memory::RegionKind::foreign;
   spec.length = ipc::kPageSlots * kPageBytes;
-  auto region = memory::RegionMemory::foreign(spec, memory::PinCharge(), nullptr);
+  auto region = memory::RegionMemory::copied(spec, memory::PinCharge(), nullptr);
   memory::RegionTable regions(1);
   const session::NameSpaceTable name_spaces(1, base::NamespaceId{});
   const session::SubmissionDecoder decoder(regions, name_spaces);

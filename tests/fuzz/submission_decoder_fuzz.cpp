@@ -26,7 +26,7 @@ struct Rig {
     spec.kind = memory::RegionKind::foreign;
     spec.length = kRegionBytes;
     for (int i = 0; i < 3; ++i) {
-      auto region = memory::RegionMemory::foreign(spec, {}, nullptr);
+      auto region = memory::RegionMemory::copied(spec, {}, nullptr);
       handle = regions.insert(region);
     }
     SIMM_CHECK(regions.retire(handle - 1) == Status::ok);

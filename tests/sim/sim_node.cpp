@@ -198,7 +198,7 @@ std::unique_ptr<memory::RegionMemory> SimNode::make_region(std::span<std::byte> 
   spec.kind = memory::RegionKind::foreign;
   spec.length = pages.size();
   spec.id = spec.session_id = links_.size();
-  std::unique_ptr<memory::RegionMemory> made = memory::RegionMemory::foreign(spec, {}, nullptr);
+  std::unique_ptr<memory::RegionMemory> made = memory::RegionMemory::copied(spec, {}, nullptr);
   // Plain memory of this process: as if it had been mapped, and nobody can take it away.
   made->region().kind = memory::RegionKind::shared;
   made->region().base = pages.data();

@@ -27,7 +27,8 @@ ROOMS = {
     "python": (),  # the installed headers only: simm/...
     "daemon/base": ("ipc",),
     "daemon/memory/helper": ("ipc",),
-    "daemon/memory": ("ipc", "daemon/base", "daemon/memory/helper"),
+    "daemon/memory/gpu": ("ipc", "daemon/memory/helper"),
+    "daemon/memory": ("ipc", "daemon/base", "daemon/memory/helper", "daemon/memory/gpu"),
     "daemon/store/space": ("ipc",),
     "daemon/store/eviction": ("ipc", "daemon/base", "daemon/store/space"),
     "daemon/store/pool": ("ipc", "daemon/base", "daemon/store/space", "daemon/store/eviction"),

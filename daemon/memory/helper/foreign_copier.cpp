@@ -74,6 +74,11 @@ Status ForeignCopier::post_read(std::uint64_t client_address, std::uint64_t leng
   return post({0, 0, client_address, length, 0}, kReadSlots, ticket);
 }
 
+std::uint64_t ForeignCopier::write_bytes_max(const std::byte* own) const noexcept {
+  std::uint64_t offset = 0;
+  return arena_.find(own, 1, offset) ? kWriteBytesMax : 0;
+}
+
 Status ForeignCopier::post_write(std::uint64_t client_address, const std::byte* own,
                                  std::uint64_t length, Ticket& ticket) noexcept {
   ForeignJob job{kReadSlots, 0, client_address, length, 0};

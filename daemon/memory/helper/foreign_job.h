@@ -9,14 +9,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "daemon/memory/helper/copier.h"
 #include "ipc/range.h"
 
 namespace simm::memory {
 
 inline constexpr std::uint32_t kForeignSlots = 64;
 inline constexpr std::uint32_t kReadSlots = 8;  // slots 0 .. 7
-inline constexpr std::uint64_t kReadBytesMax = 1024 * 1024;
-inline constexpr std::uint64_t kWriteBytesMax = 8 * 1024 * 1024;
 inline constexpr std::uint64_t kBounceHeaderBytes = 4096;
 inline constexpr std::uint64_t kBounceBytes = kBounceHeaderBytes + kReadSlots * kReadBytesMax;
 

@@ -117,7 +117,11 @@ public:
   Expected<Region> allocate_region(std::uint64_t bytes, const AllocateOptions& options = {});
   // Memory that exists. With `automatic`: adopted if the daemon has one tenant and can open its
   // mapping, else staged.
-  // `gpu` is answered with `unsupported`. The memory must outlive the region. It may be read-only:
+  // Memory of a GPU (cuMemCreate with POSIX descriptors, one allocation) becomes `gpu`, where the
+  // daemon has gpu.enabled; else unsupported, with the remedy. A put of it waits until the GPU has
+  // done what this process queued on any stream before. A get is complete when it returns: work
+  // that is queued then sees its bytes.
+  // The memory must outlive the region. It may be read-only:
   // a get into such memory is invalid_argument. While the daemon is away `automatic` is staged: the
   // daemon adopts the memory when it is back.
   Expected<Region> register_region(void* address, std::uint64_t bytes,

@@ -34,7 +34,7 @@ enum class RegionKind : std::uint8_t {
   adopted = 2,    // a shared mapping that existed already, opened by the daemon: no copy
   staged = 3,     // private memory: libclient copies through a shared staging region, one more copy
   foreign = 4,    // private memory that the daemon's helper reads and writes; where configured
-  gpu = 5,        // device memory: answered `unsupported` in this version
+  gpu = 5,        // memory of a GPU that the daemon's helper reads and writes; where configured
 };
 // "shared", "adopted", ... Never null, static storage.
 const char* region_kind_name(RegionKind kind) noexcept;

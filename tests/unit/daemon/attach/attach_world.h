@@ -101,7 +101,8 @@ public:
     spec.length = request.wanted.length;
     auto charge = budget.charge(spec.length);
     REQUIRE(charge.has_value());
-    answer.memory = memory::RegionMemory::foreign(spec, std::move(*charge), nullptr);
+    spec.kind = memory::RegionKind::foreign;
+    answer.memory = memory::RegionMemory::copied(spec, std::move(*charge), nullptr);
     return answer;
   }
   [[nodiscard]] std::uint64_t alive() const { return budget.regions(); }

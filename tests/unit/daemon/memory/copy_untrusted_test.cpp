@@ -208,7 +208,8 @@ TEST_CASE("a region that is not mapped here is not copied here") {
   using namespace copy_untrusted_test;
   RegionMemory::Spec spec;
   spec.length = kPage;
-  auto memory = RegionMemory::foreign(spec, {}, nullptr);
+  spec.kind = RegionKind::foreign;
+  auto memory = RegionMemory::copied(spec, {}, nullptr);
   std::byte own{};
   CHECK(copy_untrusted(&own, whole(*memory), 0, 1) == Status::unsupported);
   CHECK(copy_untrusted(&own, whole(*memory), 0, 0) == Status::ok);

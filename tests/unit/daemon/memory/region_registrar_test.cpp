@@ -260,7 +260,7 @@ TEST_CASE("NICs are told of every region that is mapped, and of no other") {
   CHECK(nics.told == std::vector<std::uint64_t>{kBytes});
 }
 
-TEST_CASE("device memory is not supported and says so") {
+TEST_CASE("memory of a GPU is refused where it is switched off") {
   using namespace region_registrar_test;
   ForkedClientSpec spec;
   spec.uid = ::getuid();
@@ -268,7 +268,7 @@ TEST_CASE("device memory is not supported and says so") {
   ForkedClient client(spec);
   Daemon daemon({}, {});
   simm::ipc::RegisterRegion request{1, Kind::gpu, 0x10000, kBytes, 0, false, "x"};
-  CHECK(daemon.make(*client.identity, request).status() == Status::not_implemented);
+  CHECK(daemon.make(*client.identity, request).status() == Status::unsupported);
   request.kind = Kind::staged;
   CHECK(daemon.make(*client.identity, request)->kind == Kind::staged);
   request.has_fd = true;  // but none came

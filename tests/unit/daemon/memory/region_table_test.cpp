@@ -19,7 +19,8 @@ std::unique_ptr<RegionMemory> region_of(std::uint64_t length, std::uint64_t id =
   RegionMemory::Spec spec;
   spec.length = length;
   spec.id = id;
-  return RegionMemory::foreign(spec, {}, nullptr);
+  spec.kind = RegionKind::foreign;
+  return RegionMemory::copied(spec, {}, nullptr);
 }
 
 RegionHandle insert(RegionTable& table, std::uint64_t length, std::uint64_t id = 0) {

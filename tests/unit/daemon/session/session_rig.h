@@ -202,7 +202,7 @@ struct Rig {
     spec.kind = memory::RegionKind::foreign;
     spec.length = region_bytes;
     spec.session_id = config.id;
-    auto region = memory::RegionMemory::foreign(spec, {}, nullptr);
+    auto region = memory::RegionMemory::copied(spec, {}, nullptr);
     client.region = &region->region();
     command(client.session.get(), Kind::attach);
     command(client.session.get(), Kind::add_region, region.release());

@@ -130,7 +130,7 @@ TEST_CASE("only handles that were given out name a region: all 2^16 indices, sev
   spec.length = 1000;
   std::vector<ipc::RegionHandle> given;
   for (std::uint32_t i = 0; i < kRegions; ++i) {
-    auto region = memory::RegionMemory::foreign(spec, {}, nullptr);
+    auto region = memory::RegionMemory::copied(spec, {}, nullptr);
     given.push_back(regions.insert(region));
   }
   REQUIRE(regions.retire(given[7]) == Status::ok);

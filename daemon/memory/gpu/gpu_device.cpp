@@ -1,0 +1,267 @@
+#include "daemon/memory/gpu/gpu_device.h"
+
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "ipc/memory_file.h"
+#include "ipc/peer_identity.h"
+#include "simm/check.h"
+
+namespace simm::memory {
+
+namespace {
+
+constexpr std::uint32_t gpu_state_word(GpuSlotState state) {
+  return static_cast<std::uint32_t>(state);
+}
+constexpr std::uint32_t slot_number(Copier::Ticket ticket) {
+  return static_cast<std::uint32_t>(ticket);
+}
+
+Outcome outcome_of(const GpuControlReply& reply) {
+  if (reply.status == 0) return Done{};
+  const std::size_t length = ::strnlen(reply.reason, sizeof reply.reason);
+  return Error{static_cast<Status>(reply.status), std::string(reply.reason, length)};
+}
+
+}  // namespace
+
+Expected<std::shared_ptr<GpuDevice>> GpuDevice::start(GpuKeeper& keeper, const GpuUuid& uuid,
+                                                      const ForeignArena& arena, bool pins_arena) {
+  std::shared_ptr<GpuDevice> device(new GpuDevice(keeper, uuid, arena, pins_arena));
+  if (Outcome alive = device->revive(); !alive) return std::move(alive).error();
+  return device;
+}
+
+GpuDevice::~GpuDevice() {
+  const std::uint32_t count = lives();
+  if (count > 0) kill(*lives_[count - 1]);
+}
+
+bool GpuDevice::is_alive(const Life& life) noexcept {
+  return ipc::pidfd_is_alive(life.pidfd.get());
+}
+
+void GpuDevice::kill(Life& life) noexcept {
+  (void)::syscall(SYS_pidfd_send_signal, life.pidfd.get(), SIGKILL, nullptr, 0);
+}
+
+Outcome GpuDevice::revive() {
+  const std::uint32_t count = lives();
+  if (count == kLivesMax) {
+    return Error{Status::out_of_memory, "the helper of this GPU had to be killed too often"};
+  }
+  Expected<ipc::MemoryFile> file =
+      ipc::MemoryFile::create({"simm-gpu-bounce", kGpuFileBytes, false, true});
+  if (!file) return std::move(file).error();
+  auto life = std::make_unique<Life>();
+  Expected<ipc::Mapping> mapping =
+      ipc::Mapping::map(file->fd(), 0, kGpuFileBytes, {.dont_fork = true, .dont_dump = true});
+  if (!mapping) return std::move(mapping).error();
+  life->file = std::move(mapping).value();
+  auto control = ipc::FdSocket::pair();
+  auto jobs = ipc::FdSocket::pair();
+  if (!control) return std::move(control).error();
+  if (!jobs) return std::move(jobs).error();
+  life->control = std::move(control->first);
+  life->jobs = std::move(jobs->first);
+  Expected<ipc::UniqueFd> pidfd =
+      keeper_.start(uuid_, {control->second.fd(), jobs->second.fd(), file->fd(), arena_.fd,
+                            arena_.bytes.size(), pins_arena_});
+  if (!pidfd) return std::move(pidfd).error();
+  life->pidfd = std::move(pidfd).value();
+  control->second.close();  // its hang-up is then the helper's end
+  jobs->second.close();
+  // The first message says whether the helper has its GPU.
+  GpuControlReply hello;
+  const ipc::Received received =
+      life->control.receive(std::as_writable_bytes(std::span(&hello, 1)), kGpuAnswerNs);
+  if (received.result != ipc::SocketResult::done || received.bytes != sizeof hello) {
+    kill(*life);
+    return Error{Status::unreachable, "the helper of the GPU did not start"};
+  }
+  if (Outcome ready = outcome_of(hello); !ready) return ready;
+  lives_[count] = std::move(life);
+  count_.store(count + 1, std::memory_order_release);
+  for (GpuImport* import : imports_) {
+    // One that is refused stays unreachable: its own loss.
+    if (import != nullptr) (void)import_in(*lives_[count], *import);
+  }
+  return Done{};
+}
+
+// A helper that does not answer in time is killed: what it would do later nobody knows.
+Outcome GpuDevice::ask(Life& life, const GpuControl& wanted, int descriptor) {
+  const std::span<const int> fds(&descriptor, descriptor < 0 ? 0 : 1);
+  GpuControlReply reply;
+  if (life.control.send(std::as_bytes(std::span(&wanted, 1)), fds, kGpuAnswerNs) ==
+      ipc::SocketResult::done) {
+    const ipc::Received received =
+        life.control.receive(std::as_writable_bytes(std::span(&reply, 1)), kGpuAnswerNs);
+    if (received.result == ipc::SocketResult::done && received.bytes == sizeof reply) {
+      return outcome_of(reply);
+    }
+  }
+  kill(life);
+  return Error{Status::unreachable, "the helper of the GPU does not answer"};
+}
+
+Outcome GpuDevice::import_in(Life& life, GpuImport& import) {
+  Outcome done =
+      ask(life, {GpuControlOp::import, import.number_, import.bytes_}, import.allocation_.get());
+  if (done) import.life_.store(lives(), std::memory_order_release);
+  return done;
+}
+
+Expected<std::unique_ptr<GpuImport>> GpuDevice::import(ipc::UniqueFd allocation,
+                                                       std::uint64_t allocation_bytes) {
+  const auto found = std::find(imports_.begin(), imports_.end(), nullptr);
+  const auto number = static_cast<std::uint32_t>(found - imports_.begin());
+  if (number == kGpuImportsMax) {
+    return Error{Status::out_of_memory,
+                 "the daemon has " + std::to_string(kGpuImportsMax) + " allocations of this GPU"};
+  }
+  if (found == imports_.end()) imports_.push_back(nullptr);
+  auto made = std::make_unique<GpuImport>(shared_from_this(), number, std::move(allocation),
+                                          allocation_bytes);
+  imports_[number] = made.get();
+  Outcome done = import_once(*made);
+  // A helper that died, or had to be killed, has a successor at once: nobody asks again for a
+  // region that was refused.
+  if (done.status() == Status::unreachable) done = import_once(*made);
+  if (!done) return std::move(done).error();
+  return made;
+}
+
+Outcome GpuDevice::import_once(GpuImport& import) {
+  if (is_alive(*lives_[lives() - 1])) return import_in(*lives_[lives() - 1], import);
+  if (Outcome alive = revive(); !alive) return alive;
+  if (import.life_.load(std::memory_order_relaxed) == lives()) return Done{};
+  return import_in(*lives_[lives() - 1], import);
+}
+
+void GpuDevice::forget(GpuImport& import) {
+  imports_[import.number_] = nullptr;
+  const std::uint32_t life = import.life_.load(std::memory_order_relaxed);
+  if (life == 0 || life != lives() || !is_alive(*lives_[life - 1])) return;
+  if (!ask(*lives_[life - 1], {GpuControlOp::release, import.number_, 0}, -1)) {
+    kill(*lives_[life - 1]);
+  }
+}
+
+bool GpuDevice::is_hung(Life& life) noexcept {
+  const std::uint64_t turns = gpu_beat(life.file.data()).turns.load(std::memory_order_relaxed);
+  life.silent_looks = turns == life.turns ? life.silent_looks + 1 : 0;
+  life.turns = turns;
+  if (life.silent_looks >= kSilentLooksMax) return true;
+  bool hangs = false;
+  for (std::uint32_t slot = 0; slot < kGpuSlots; ++slot) {
+    const bool waits = life.fenced[slot].load(std::memory_order_relaxed);
+    life.fenced_looks[slot] = waits ? life.fenced_looks[slot] + 1 : 0;
+    hangs |= life.fenced_looks[slot] >= kFencedLooksMax;
+  }
+  return hangs;
+}
+
+void GpuDevice::maintain() {
+  Life& life = *lives_[lives() - 1];
+  if (!is_alive(life)) {
+    if (lives() < kLivesMax) (void)revive();
+  } else if (is_hung(life)) {
+    kill(life);
+  }
+}
+
+Status GpuDevice::post(std::uint32_t number, GpuJob job, std::uint32_t slots_end,
+                       const std::byte* bounced, Copier::Ticket& ticket) noexcept {
+  if (number == 0 || number != lives()) return Status::unreachable;
+  Life& life = *lives_[number - 1];
+  if (!is_alive(life)) return Status::unreachable;
+  for (; job.slot < slots_end; ++job.slot) {
+    SIMM_CHECK(is_gpu_job_sound(job, arena_.bytes.size()));
+    std::atomic<std::uint32_t>& state = gpu_slot(life.file.data(), job.slot).state;
+    std::uint32_t expected = gpu_state_word(GpuSlotState::free);
+    if (!state.compare_exchange_strong(expected, gpu_state_word(GpuSlotState::claimed))) continue;
+    if (bounced != nullptr) {
+      std::memcpy(gpu_bounce(life.file.data(), job.slot), bounced, job.length);
+    }
+    const ipc::SocketResult sent = life.jobs.try_send(std::as_bytes(std::span(&job, 1)));
+    if (sent == ipc::SocketResult::done) {
+      ticket = static_cast<Copier::Ticket>(number) << 32 | job.slot;
+      return Status::ok;
+    }
+    state.store(gpu_state_word(GpuSlotState::free));
+    return sent == ipc::SocketResult::would_block ? Status::no_space : Status::unreachable;
+  }
+  return Status::no_space;
+}
+
+GpuDevice::Life& GpuDevice::life_of(Copier::Ticket ticket) noexcept {
+  const std::uint64_t number = ticket >> 32;
+  SIMM_CHECK(number >= 1 && number <= lives());
+  SIMM_CHECK(slot_number(ticket) < kGpuSlots);
+  return *lives_[number - 1];
+}
+
+GpuImport::~GpuImport() {
+  device_->forget(*this);
+}
+
+Status GpuImport::post_read(std::uint64_t offset, std::uint64_t length, Ticket& ticket) noexcept {
+  return device_->post(life_.load(std::memory_order_acquire), {0, number_, offset, length, 0},
+                       kGpuReadSlots, nullptr, ticket);
+}
+
+std::uint64_t GpuImport::write_bytes_max(const std::byte* own) const noexcept {
+  std::uint64_t offset = 0;
+  return device_->arena_.find(own, 1, offset) ? kWriteBytesMax : kReadBytesMax;
+}
+
+Status GpuImport::post_write(std::uint64_t offset, const std::byte* own, std::uint64_t length,
+                             Ticket& ticket) noexcept {
+  GpuJob job{kGpuBounceSlots, number_, offset, length, 0};
+  const std::uint32_t life = life_.load(std::memory_order_acquire);
+  if (device_->arena_.find(own, length, job.arena_offset)) {
+    return device_->post(life, job, kGpuSlots, nullptr, ticket);
+  }
+  job.slot = kGpuReadSlots;
+  job.arena_offset = 0;
+  return device_->post(life, job, kGpuBounceSlots, own, ticket);
+}
+
+PieceState GpuImport::poll(Ticket ticket, std::byte* own, std::uint64_t length) noexcept {
+  GpuDevice::Life& life = device_->life_of(ticket);
+  // Asked first: what a dead helper has written before its death is visible after this.
+  const bool is_alive = GpuDevice::is_alive(life);
+  std::atomic<std::uint32_t>& state = gpu_slot(life.file.data(), slot_number(ticket)).state;
+  const auto now = static_cast<GpuSlotState>(state.load(std::memory_order_acquire));
+  if (now == GpuSlotState::claimed && is_alive) return PieceState::pending;
+  if (now == GpuSlotState::claimed) {
+    state.store(gpu_state_word(GpuSlotState::free), std::memory_order_release);
+    return PieceState::lost;
+  }
+  if (now == GpuSlotState::ok && own != nullptr) {
+    SIMM_CHECK(!is_gpu_write_slot(slot_number(ticket)) && length <= kReadBytesMax);
+    std::memcpy(own, gpu_bounce(life.file.data(), slot_number(ticket)), length);
+  }
+  state.store(gpu_state_word(GpuSlotState::free), std::memory_order_release);
+  return now == GpuSlotState::ok ? PieceState::ok : PieceState::failed;
+}
+
+void GpuImport::fence(Ticket ticket) noexcept {
+  device_->life_of(ticket).fenced[slot_number(ticket)].store(true, std::memory_order_relaxed);
+}
+
+bool GpuImport::is_fenced(Ticket ticket) noexcept {
+  if (poll(ticket, nullptr, 0) == PieceState::pending) return false;
+  device_->life_of(ticket).fenced[slot_number(ticket)].store(false, std::memory_order_relaxed);
+  return true;
+}
+
+}  // namespace simm::memory

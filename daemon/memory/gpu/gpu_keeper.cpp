@@ -1,0 +1,128 @@
+#include "daemon/memory/gpu/gpu_keeper.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <span>
+#include <utility>
+
+#include "daemon/memory/gpu/gpu_worker.h"
+
+namespace simm::memory {
+
+namespace {
+
+constexpr std::uint64_t kKeeperNs = 1'000'000'000;
+constexpr int kReapEveryMs = 100;
+
+void answer_daemon(ipc::FdSocket& socket, std::uint32_t number, Status status,
+                   std::span<const int> fds) {
+  const KeeperReply reply{number, static_cast<std::int32_t>(status)};
+  // A daemon that does not take its answers has gone: the next turn finds out.
+  (void)socket.send(std::as_bytes(std::span(&reply, 1)), fds, kKeeperNs);
+}
+
+[[noreturn]] void become_worker(const KeeperRequest& request, ipc::Received received,
+                                ipc::FdSocket daemon, pid_t keeper) {
+  ::prctl(PR_SET_NAME, "simmd-gpu");
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != keeper) ::_exit(1);  // it died before that took effect
+  daemon.close();
+  GpuWorkerSetup setup;
+  setup.uuid = request.uuid;
+  setup.control = ipc::FdSocket(std::move(received.fds[0]));
+  setup.jobs = ipc::FdSocket(std::move(received.fds[1]));
+  setup.file = std::move(received.fds[2]);
+  setup.arena = std::move(received.fds[3]);
+  setup.arena_bytes = request.arena_bytes;
+  setup.pins_arena = request.pins_arena != 0;
+  run_gpu_worker(std::move(setup));
+}
+
+// Until the daemon hangs up.
+void keep(ipc::FdSocket socket) {
+  const pid_t keeper = ::getpid();
+  for (;;) {
+    pollfd ready{socket.fd(), POLLIN, 0};
+    (void)::poll(&ready, 1, kReapEveryMs);
+    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    if (ready.revents == 0) continue;
+    KeeperRequest request;
+    ipc::Received received = socket.try_receive(std::as_writable_bytes(std::span(&request, 1)));
+    if (received.result == ipc::SocketResult::would_block) continue;
+    if (received.result != ipc::SocketResult::done || received.bytes != sizeof request) return;
+    const std::size_t expected = request.arena_bytes > 0 ? 4 : 3;
+    if (received.fd_count != expected) {
+      answer_daemon(socket, request.number, Status::invalid_argument, {});
+      continue;
+    }
+    const pid_t child = ::fork();
+    if (child == 0) become_worker(request, std::move(received), std::move(socket), keeper);
+    const ipc::UniqueFd pidfd(child < 0 ? -1
+                                        : static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+    if (!pidfd && child > 0) ::kill(child, SIGKILL);
+    const std::array<int, 1> fds{pidfd.get()};
+    answer_daemon(socket, request.number, pidfd ? Status::ok : Status::out_of_memory,
+                  std::span(fds).first(pidfd ? 1 : 0));
+  }
+}
+
+}  // namespace
+
+Expected<StartedKeeper> start_gpu_keeper(const std::function<Outcome()>& drop_privileges) {
+  auto pair = ipc::FdSocket::pair();
+  if (!pair) return std::move(pair).error();
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child < 0) return system_error("fork of the keeper of GPU helpers", errno);
+  if (child == 0) {
+    ::prctl(PR_SET_NAME, "simmd-gpus");
+    ::setsid();  // Ctrl-C is for the daemon, which then ends us
+    // Nothing that the daemon had open is the keeper's business.
+    const int socket = ::fcntl(pair->second.fd(), F_DUPFD_CLOEXEC, 3);
+    if (socket > 3) ::syscall(SYS_close_range, 3u, static_cast<unsigned>(socket) - 1, 0u);
+    ::syscall(SYS_close_range, static_cast<unsigned>(socket) + 1, ~0u, 0u);
+    if (!drop_privileges() || ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) ::_exit(1);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // changing the user would have cleared it
+    if (::getppid() != parent) ::_exit(1);
+    keep(ipc::FdSocket(ipc::UniqueFd(socket)));
+    ::_exit(0);
+  }
+  return StartedKeeper{std::move(pair->first), child};
+}
+
+Expected<ipc::UniqueFd> GpuKeeper::start(const GpuUuid& uuid, const GpuWorkerFiles& files) {
+  KeeperRequest request;
+  request.number = next_number_++;
+  request.uuid = uuid;
+  request.arena_bytes = files.arena_bytes;
+  request.pins_arena = files.pins_arena ? 1 : 0;
+  const std::array<int, 4> fds{files.control, files.jobs, files.file, files.arena};
+  const Error gone{Status::unreachable, "the keeper of GPU helpers has gone: restart simmd"};
+  const auto sent = std::span(fds).first(files.arena_bytes > 0 ? 4 : 3);
+  if (socket_.send(std::as_bytes(std::span(&request, 1)), sent, kKeeperNs) !=
+      ipc::SocketResult::done) {
+    return gone;
+  }
+  for (;;) {
+    KeeperReply reply;
+    ipc::Received received =
+        socket_.receive(std::as_writable_bytes(std::span(&reply, 1)), kKeeperNs);
+    if (received.result != ipc::SocketResult::done || received.bytes != sizeof reply) return gone;
+    if (reply.number != request.number) continue;  // of a request that was given up
+    if (received.fd_count != 1) {
+      return Error{static_cast<Status>(reply.status), "the keeper of GPU helpers can not fork"};
+    }
+    return std::move(received.fds[0]);
+  }
+}
+
+}  // namespace simm::memory

@@ -1,0 +1,305 @@
+#include "daemon/memory/gpu/gpu_worker.h"
+
+#include <poll.h>
+#include <seccomp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "daemon/memory/gpu/gpu_imports.h"
+#include "daemon/memory/helper/system_call_filter.h"
+#include "ipc/cuda/driver.h"
+#include "ipc/mapping.h"
+
+namespace simm::memory {
+
+namespace {
+
+constexpr std::uint64_t kSayNs = 1'000'000'000;
+constexpr timespec kIdle{0, 100'000'000};
+constexpr timespec kCopying{0, 20'000};
+// The pool is pinned in pieces: the driver holds locks of the whole host for a tenth of a second
+// for each GiB. A copy may not lie in two of them.
+constexpr std::uint64_t kPinBytes = 256 << 20;
+
+// The driver makes threads, opens device files and maps memory in ways of its own. It needs no
+// network, no other program and no other process.
+constexpr int kDenied[] = {SCMP_SYS(execve),
+                           SCMP_SYS(execveat),
+                           SCMP_SYS(ptrace),
+                           SCMP_SYS(process_vm_readv),
+                           SCMP_SYS(process_vm_writev),
+                           SCMP_SYS(connect),
+                           SCMP_SYS(bind),
+                           SCMP_SYS(listen),
+                           SCMP_SYS(accept),
+                           SCMP_SYS(accept4),
+                           SCMP_SYS(mount),
+                           SCMP_SYS(umount2),
+                           SCMP_SYS(bpf),
+                           SCMP_SYS(keyctl),
+                           SCMP_SYS(add_key),
+                           SCMP_SYS(request_key),
+                           SCMP_SYS(setns),
+                           SCMP_SYS(unshare),
+                           SCMP_SYS(pidfd_getfd),
+                           SCMP_SYS(userfaultfd)};
+
+struct OpenedGpu {
+  const cuda::Driver* driver = nullptr;
+  int ordinal = 0;
+  cuda::Device device = 0;
+};
+
+Expected<OpenedGpu> open_gpu(const GpuUuid& uuid) {
+  Expected<const cuda::Driver*> loaded = cuda::Driver::load();
+  if (!loaded) return std::move(loaded).error();
+  const cuda::Driver& driver = **loaded;
+  const auto failed = [&](const char* what, cuda::Result result) {
+    return Error{Status::unsupported, std::string(what) + ": " + driver.error_name(result)};
+  };
+  if (const cuda::Result result = driver.init(0); result != cuda::kSuccess) {
+    return failed("cuInit", result);
+  }
+  int count = 0;
+  (void)driver.device_get_count(&count);
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    cuda::Device device = 0;
+    cuda::Uuid own{};
+    if (driver.device_get(&device, ordinal) != cuda::kSuccess) continue;
+    if (driver.device_get_uuid(&own, device) != cuda::kSuccess) continue;
+    if (!std::equal(uuid.begin(), uuid.end(), std::begin(own.bytes))) continue;
+    cuda::Context context = nullptr;
+    if (const cuda::Result result = driver.primary_context_retain(&context, device);
+        result != cuda::kSuccess) {
+      return failed("cuDevicePrimaryCtxRetain", result);
+    }
+    if (const cuda::Result result = driver.context_set_current(context); result != cuda::kSuccess) {
+      return failed("cuCtxSetCurrent", result);
+    }
+    return OpenedGpu{&driver, ordinal, device};
+  }
+  return Error{Status::unsupported,
+               "the daemon's host has no GPU of that UUID that its user may open"};
+}
+
+void say(ipc::FdSocket& control, std::uint32_t import, const Outcome& outcome) {
+  GpuControlReply reply;
+  reply.import = import;
+  if (!outcome) {
+    reply.status = static_cast<std::int32_t>(outcome.status());
+    outcome.error().context.copy(reply.reason, sizeof reply.reason - 1);
+  }
+  // A daemon that does not take its answers has gone or will hang up: nothing to be done about it.
+  (void)control.send(std::as_bytes(std::span(&reply, 1)), {}, kSayNs);
+}
+
+class GpuWorker {
+public:
+  GpuWorker(GpuWorkerSetup setup, const OpenedGpu& gpu, ipc::Mapping file, ipc::Mapping arena)
+      : setup_(std::move(setup)),
+        driver_(*gpu.driver),
+        imports_(driver_, gpu.ordinal),
+        file_(std::move(file)),
+        arena_(std::move(arena)) {
+    int can_pin = 0;
+    (void)driver_.device_get_attribute(&can_pin, cuda::kDeviceReadOnlyHostRegister, gpu.device);
+    if (can_pin == 0 || !setup_.pins_arena) pinned_bytes_ = arena_.bytes();
+    // What is not pinned is copied as well, through memory of the driver: slower.
+    (void)driver_.host_register(file_.data(), file_.bytes(), cuda::kHostRegisterPortable);
+  }
+
+  // False: the driver can not.
+  bool make_streams() {
+    for (Direction& direction : directions_) {
+      if (driver_.stream_create(&direction.stream, cuda::kStreamNonBlocking) != cuda::kSuccess) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  void say_ready() { say(setup_.control, 0, Done{}); }
+  [[noreturn]] void give_up(const Error& why) {
+    say(setup_.control, 0, why);
+    ::_exit(1);
+  }
+
+  // Until the daemon hangs up, or the driver fails.
+  void run() {
+    while (turn()) gpu_beat(file_.data()).turns.fetch_add(1, std::memory_order_relaxed);
+  }
+
+private:
+  struct Direction {
+    cuda::Stream stream = nullptr;
+    std::deque<std::uint32_t> slots;  // whose copies are under way, in the order of the stream
+  };
+
+  bool turn() {
+    if (!finish_copies()) return false;
+    const bool is_idle = directions_[0].slots.empty() && directions_[1].slots.empty();
+    std::array<pollfd, 2> ready{{{setup_.control.fd(), POLLIN, 0}, {setup_.jobs.fd(), POLLIN, 0}}};
+    const bool pins = is_idle && pinned_bytes_ < arena_.bytes();
+    const timespec none{};
+    (void)::ppoll(ready.data(), ready.size(), pins ? &none : is_idle ? &kIdle : &kCopying, nullptr);
+    if (ready[1].revents != 0) return take_jobs();
+    if (ready[0].revents != 0) return take_control();
+    if (pins) pin_more();
+    return true;
+  }
+
+  bool take_jobs() {
+    for (std::uint32_t taken = 0; taken < kGpuSlots; ++taken) {
+      GpuJob job;
+      const ipc::Received received =
+          setup_.jobs.try_receive(std::as_writable_bytes(std::span(&job, 1)));
+      if (received.result == ipc::SocketResult::would_block) return true;
+      if (received.result != ipc::SocketResult::done || received.bytes != sizeof job) return false;
+      if (!is_gpu_job_sound(job, arena_.bytes()) || !begin(job)) return false;
+    }
+    return true;
+  }
+
+  // False: the driver refuses a copy of sound ranges.
+  bool begin(const GpuJob& job) {
+    const bool is_write = is_gpu_write_slot(job.slot);
+    Direction& direction = directions_[is_write ? 1 : 0];
+    const cuda::DevicePointer address = imports_.find(job.import, job.offset, job.length);
+    if (address == 0) {
+      settle(job.slot, GpuSlotState::failed);
+      return true;
+    }
+    if (!queue_copy(address, job, direction.stream)) return false;
+    cuda::Event& event = events_[job.slot];
+    if (event == nullptr &&
+        driver_.event_create(&event, cuda::kEventDisableTiming) != cuda::kSuccess) {
+      return false;
+    }
+    if (driver_.event_record(event, direction.stream) != cuda::kSuccess) return false;
+    direction.slots.push_back(job.slot);
+    return true;
+  }
+
+  // SAFETY: is_gpu_job_sound() made sure that the bytes lie inside.
+  bool queue_copy(cuda::DevicePointer address, const GpuJob& job, cuda::Stream stream) {
+    if (!has_gpu_bounce(job.slot)) return copy_in_parts(address, job, stream);
+    std::byte* const own = gpu_bounce(file_.data(), job.slot);
+    const cuda::Result queued = is_gpu_write_slot(job.slot)
+                                    ? driver_.copy_to_device(address, own, job.length, stream)
+                                    : driver_.copy_from_device(own, address, job.length, stream);
+    return queued == cuda::kSuccess;
+  }
+
+  bool copy_in_parts(cuda::DevicePointer address, const GpuJob& job, cuda::Stream stream) {
+    for (std::uint64_t done = 0; done < job.length;) {
+      const std::uint64_t at = job.arena_offset + done;
+      const std::uint64_t bytes = std::min(job.length - done, kPinBytes - at % kPinBytes);
+      if (driver_.copy_to_device(address + done, arena_.data() + at, bytes, stream) !=
+          cuda::kSuccess) {
+        return false;
+      }
+      done += bytes;
+    }
+    return true;
+  }
+
+  bool finish_copies() {
+    for (Direction& direction : directions_) {
+      while (!direction.slots.empty()) {
+        const std::uint32_t slot = direction.slots.front();
+        const cuda::Result result = driver_.event_query(events_[slot]);
+        if (result == cuda::kNotReady) break;
+        if (result != cuda::kSuccess) return false;
+        direction.slots.pop_front();
+        settle(slot, GpuSlotState::ok);
+      }
+    }
+    return true;
+  }
+
+  void settle(std::uint32_t slot, GpuSlotState state) {
+    gpu_slot(file_.data(), slot)
+        .state.store(static_cast<std::uint32_t>(state), std::memory_order_release);
+  }
+
+  bool take_control() {
+    GpuControl wanted;
+    ipc::Received received =
+        setup_.control.try_receive(std::as_writable_bytes(std::span(&wanted, 1)));
+    if (received.result == ipc::SocketResult::would_block) return true;
+    if (received.result != ipc::SocketResult::done || received.bytes != sizeof wanted) return false;
+    switch (wanted.op) {
+      case GpuControlOp::import:
+        say(setup_.control, wanted.import,
+            received.fd_count == 1
+                ? imports_.import(wanted.import, received.fds[0].get(), wanted.allocation_bytes)
+                : Error{Status::invalid_argument, "an import comes with one descriptor"});
+        return true;
+      case GpuControlOp::release:
+        // Nothing of it is under way. A copy that was given up may be: it ends first.
+        for (const Direction& direction : directions_) {
+          if (driver_.stream_synchronize(direction.stream) != cuda::kSuccess) return false;
+        }
+        if (!finish_copies()) return false;
+        say(setup_.control, wanted.import, imports_.release(wanted.import));
+        return true;
+    }
+    return false;
+  }
+
+  void pin_more() {
+    const std::uint64_t bytes = std::min(kPinBytes, arena_.bytes() - pinned_bytes_);
+    const cuda::Result result =
+        driver_.host_register(arena_.data() + pinned_bytes_, bytes,
+                              cuda::kHostRegisterPortable | cuda::kHostRegisterReadOnly);
+    pinned_bytes_ = result == cuda::kSuccess ? pinned_bytes_ + bytes : arena_.bytes();
+  }
+
+  GpuWorkerSetup setup_;
+  const cuda::Driver& driver_;
+  GpuImports imports_;
+  ipc::Mapping file_;
+  ipc::Mapping arena_;
+  std::array<Direction, 2> directions_;  // from the GPU, to the GPU
+  std::array<cuda::Event, kGpuSlots> events_{};
+  std::uint64_t pinned_bytes_ = 0;  // of the arena, or all of it when no more shall be
+};
+
+}  // namespace
+
+void run_gpu_worker(GpuWorkerSetup setup) {
+  ipc::FdSocket& control = setup.control;
+  const auto end = [&](const Error& why) {
+    say(control, 0, why);
+    ::_exit(1);
+  };
+  Expected<OpenedGpu> gpu = open_gpu(setup.uuid);
+  if (!gpu) end(gpu.error());
+  ipc::MappingOptions options{.dont_fork = true, .dont_dump = true};
+  Expected<ipc::Mapping> file = ipc::Mapping::map(setup.file.get(), 0, kGpuFileBytes, options);
+  if (!file) end(file.error());
+  options.writable = false;
+  ipc::Mapping arena;
+  if (setup.arena_bytes > 0) {
+    Expected<ipc::Mapping> mapped =
+        ipc::Mapping::map(setup.arena.get(), 0, setup.arena_bytes, options);
+    if (!mapped) end(mapped.error());
+    arena = std::move(mapped).value();
+  }
+  if (Outcome filtered = deny_system_calls(kDenied); !filtered) end(filtered.error());
+  GpuWorker worker(std::move(setup), *gpu, std::move(file).value(), std::move(arena));
+  if (!worker.make_streams()) {
+    worker.give_up({Status::unsupported, "the driver makes no stream"});
+  }
+  worker.say_ready();
+  worker.run();
+  ::_exit(0);
+}
+
+}  // namespace simm::memory

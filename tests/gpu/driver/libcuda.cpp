@@ -1,0 +1,346 @@
+// The tests' libcuda.so.1: the functions of ipc/cuda/driver.h (and a few that only tests call) on
+// memory of the host. Neither the daemon nor the client knows the difference.
+//
+// Environment: SIMM_TEST_GPUS, how many GPUs there are (1); SIMM_TEST_GPU_SEED, of the delays (1);
+// SIMM_TEST_GPU_FAULTS, a file that is read at each point where something can go wrong. Its lines:
+//   init=CODE  create=CODE  import=CODE  register=CODE  copy=CODE  query=CODE
+// CODE is what the function returns; `hang` instead of a number: the function never returns. An
+// error of a copy sticks: all later copies and queries of the process return it as well.
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/gpu/driver/device_memory.h"
+#include "tests/gpu/driver/device_stream.h"
+
+namespace simm::cuda {
+
+struct ContextType {};
+struct StreamType {
+  explicit StreamType(std::uint64_t seed) : stream(seed) {}
+  testing::DeviceStream stream;
+};
+struct EventType {
+  testing::DeviceStream* stream = nullptr;
+  std::uint64_t piece = 0;
+};
+
+namespace testing {
+namespace {
+
+std::uint64_t number_from(const char* name, std::uint64_t otherwise) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+int device_count() {
+  return static_cast<int>(number_from("SIMM_TEST_GPUS", 1));
+}
+
+Result fault_at(const std::string& point) {
+  const char* const path = std::getenv("SIMM_TEST_GPU_FAULTS");
+  if (path == nullptr) return kSuccess;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(point + "=", 0) != 0) continue;
+    const std::string code = line.substr(point.size() + 1);
+    while (code == "hang") ::pause();
+    return std::atoi(code.c_str());
+  }
+  return kSuccess;
+}
+
+std::atomic<Result> sticky{kSuccess};
+thread_local Context current = nullptr;
+thread_local std::vector<Context> contexts;  // below the current one
+
+DeviceMemory& memory() {
+  return DeviceMemory::of_process();
+}
+
+std::mutex streams_mutex;
+std::vector<StreamType*> streams;
+
+StreamType* make_stream() {
+  const std::lock_guard lock(streams_mutex);
+  streams.push_back(new StreamType(number_from("SIMM_TEST_GPU_SEED", 1) + streams.size()));
+  return streams.back();
+}
+std::vector<StreamType*> all_streams() {
+  const std::lock_guard lock(streams_mutex);
+  return streams;
+}
+
+// Of the legacy default stream.
+StreamType& default_stream() {
+  static StreamType* const stream = make_stream();
+  return *stream;
+}
+DeviceStream& stream_of(Stream stream) {
+  const bool is_default = stream == nullptr || stream == legacy_stream();
+  return (is_default ? default_stream() : *stream).stream;
+}
+
+struct HostRanges {
+  std::mutex mutex;
+  std::set<std::pair<std::uintptr_t, std::size_t>> ranges;
+};
+HostRanges& host_ranges() {
+  static auto* const ranges = new HostRanges;
+  return *ranges;
+}
+
+// A copy that lies in two registered ranges fails, and one that lies in none does not.
+bool crosses_registration(const void* address, std::size_t bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  const std::uintptr_t end = begin + bytes;
+  HostRanges& all = host_ranges();
+  const std::lock_guard lock(all.mutex);
+  for (const auto& [first, length] : all.ranges) {
+    const bool meets = begin < first + length && first < end;
+    if (meets && (begin < first || end > first + length)) return true;
+  }
+  return false;
+}
+
+Result copy(DevicePointer device, const void* from, void* to, std::size_t bytes, Stream stream) {
+  if (current == nullptr) return kNotInitialized;
+  if (sticky != kSuccess) return sticky;
+  if (crosses_registration(from != nullptr ? from : to, bytes)) return kInvalidValue;
+  if (memory().find(device, bytes) == nullptr) return kInvalidValue;
+  stream_of(stream).queue([=] {
+    if (const Result fault = fault_at("copy"); fault != kSuccess) {
+      sticky = fault;
+      return;
+    }
+    std::byte* const at = memory().find(device, bytes);
+    if (at == nullptr) {  // unmapped meanwhile: a fault of the device
+      sticky = kIllegalAddress;
+      return;
+    }
+    if (from != nullptr) std::memcpy(at, from, bytes);
+    if (to != nullptr) std::memcpy(to, at, bytes);
+  });
+  return kSuccess;
+}
+
+}  // namespace
+}  // namespace testing
+}  // namespace simm::cuda
+
+using namespace simm::cuda;
+using namespace simm::cuda::testing;
+
+extern "C" {
+
+Result cuInit(unsigned) {
+  return fault_at("init");
+}
+Result cuGetErrorName(Result result, const char** name) {
+  switch (result) {
+    case kInvalidValue:
+      *name = "CUDA_ERROR_INVALID_VALUE";
+      return kSuccess;
+    case kOutOfMemory:
+      *name = "CUDA_ERROR_OUT_OF_MEMORY";
+      return kSuccess;
+    case kIllegalAddress:
+      *name = "CUDA_ERROR_ILLEGAL_ADDRESS";
+      return kSuccess;
+    default:
+      return kInvalidValue;
+  }
+}
+Result cuDeviceGetCount(int* count) {
+  *count = device_count();
+  return kSuccess;
+}
+Result cuDeviceGet(Device* device, int ordinal) {
+  if (ordinal < 0 || ordinal >= device_count()) return kInvalidValue;
+  *device = ordinal;
+  return kSuccess;
+}
+Result cuDeviceGetUuid_v2(Uuid* uuid, Device device) {
+  std::memset(uuid->bytes, 0xa0, sizeof uuid->bytes);
+  uuid->bytes[15] = static_cast<unsigned char>(device);
+  return kSuccess;
+}
+Result cuDeviceGetAttribute(int* value, int, Device) {
+  *value = 1;
+  return kSuccess;
+}
+Result cuDevicePrimaryCtxRetain(Context* context, Device) {
+  static ContextType primary;
+  *context = &primary;
+  return kSuccess;
+}
+Result cuCtxSetCurrent(Context context) {
+  current = context;
+  return kSuccess;
+}
+Result cuCtxPushCurrent_v2(Context context) {
+  contexts.push_back(current);
+  current = context;
+  return kSuccess;
+}
+Result cuCtxPopCurrent_v2(Context* context) {
+  if (contexts.empty()) return kInvalidValue;
+  *context = current;
+  current = contexts.back();
+  contexts.pop_back();
+  return kSuccess;
+}
+Result cuCtxSynchronize() {
+  if (current == nullptr) return kNotInitialized;
+  for (StreamType* const stream : all_streams()) stream->stream.wait_for(stream->stream.last());
+  return sticky;
+}
+Result cuPointerGetAttribute(void* value, int attribute, DevicePointer address) {
+  const DeviceMemory::Facts facts = memory().facts(address);
+  if (facts.bytes == 0) return kInvalidValue;
+  switch (attribute) {
+    case kPointerContext:
+      return cuDevicePrimaryCtxRetain(static_cast<Context*>(value), facts.device);
+    case kPointerMemoryType:
+      *static_cast<unsigned*>(value) = kMemoryTypeDevice;
+      return kSuccess;
+    case kPointerIsManaged:
+      *static_cast<unsigned*>(value) = 0;
+      return kSuccess;
+    case kPointerDeviceOrdinal:
+      *static_cast<int*>(value) = facts.device;
+      return kSuccess;
+    case kPointerIsLegacyIpcCapable:
+      *static_cast<bool*>(value) = facts.is_legacy;
+      return kSuccess;
+    case kPointerAllowedHandleTypes:
+      *static_cast<std::uint64_t*>(value) = static_cast<std::uint64_t>(facts.handle_types);
+      return kSuccess;
+    default:
+      return kInvalidValue;
+  }
+}
+Result cuMemGetAddressRange_v2(DevicePointer* base, std::size_t* bytes, DevicePointer address) {
+  const DeviceMemory::Facts facts = memory().facts(address);
+  if (facts.bytes == 0) return kInvalidValue;
+  *base = facts.base;
+  *bytes = facts.bytes;
+  return kSuccess;
+}
+Result cuMemCreate(AllocationHandle* handle, std::size_t bytes, const AllocationProperties* wanted,
+                   unsigned long long) {
+  if (const Result fault = fault_at("create"); fault != kSuccess) return fault;
+  return memory().create(*handle, bytes, *wanted);
+}
+Result cuMemRelease(AllocationHandle handle) {
+  return memory().release(handle);
+}
+Result cuMemRetainAllocationHandle(AllocationHandle* handle, void* address) {
+  return memory().retain(*handle, reinterpret_cast<DevicePointer>(address));
+}
+Result cuMemExportToShareableHandle(void* descriptor, AllocationHandle handle, int,
+                                    unsigned long long) {
+  return memory().export_descriptor(*static_cast<int*>(descriptor), handle);
+}
+Result cuMemImportFromShareableHandle(AllocationHandle* handle, void* descriptor, int) {
+  if (const Result fault = fault_at("import"); fault != kSuccess) return fault;
+  return memory().import_descriptor(*handle,
+                                    static_cast<int>(reinterpret_cast<std::intptr_t>(descriptor)));
+}
+Result cuMemGetAllocationPropertiesFromHandle(AllocationProperties* properties,
+                                              AllocationHandle handle) {
+  return memory().properties(*properties, handle);
+}
+Result cuMemGetAllocationGranularity(std::size_t* bytes, const AllocationProperties*, int) {
+  *bytes = kGranularityBytes;
+  return kSuccess;
+}
+Result cuMemAddressReserve(DevicePointer* address, std::size_t bytes, std::size_t, DevicePointer,
+                           unsigned long long) {
+  return memory().reserve(*address, bytes);
+}
+Result cuMemAddressFree(DevicePointer address, std::size_t bytes) {
+  return memory().free_range(address, bytes);
+}
+Result cuMemMap(DevicePointer address, std::size_t bytes, std::size_t, AllocationHandle handle,
+                unsigned long long) {
+  return memory().map(address, bytes, handle);
+}
+Result cuMemUnmap(DevicePointer address, std::size_t bytes) {
+  return memory().unmap(address, bytes);
+}
+Result cuMemSetAccess(DevicePointer address, std::size_t bytes, const AccessDescription* access,
+                      std::size_t count) {
+  return count == 1 ? memory().set_access(address, bytes, *access) : kInvalidValue;
+}
+Result cuMemHostRegister_v2(void* address, std::size_t bytes, unsigned) {
+  if (const Result fault = fault_at("register"); fault != kSuccess) return fault;
+  if (crosses_registration(address, bytes)) return kHostMemoryAlreadyRegistered;
+  HostRanges& all = host_ranges();
+  const std::lock_guard lock(all.mutex);
+  const bool is_new = all.ranges.emplace(reinterpret_cast<std::uintptr_t>(address), bytes).second;
+  return is_new ? kSuccess : kHostMemoryAlreadyRegistered;
+}
+Result cuMemHostUnregister(void* address) {
+  HostRanges& all = host_ranges();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.ranges.lower_bound({reinterpret_cast<std::uintptr_t>(address), 0});
+  if (found == all.ranges.end() || found->first != reinterpret_cast<std::uintptr_t>(address)) {
+    return kInvalidValue;
+  }
+  all.ranges.erase(found);
+  return kSuccess;
+}
+Result cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, std::size_t bytes, Stream stream) {
+  return copy(to, from, nullptr, bytes, stream);
+}
+Result cuMemcpyDtoHAsync_v2(void* to, DevicePointer from, std::size_t bytes, Stream stream) {
+  return copy(from, nullptr, to, bytes, stream);
+}
+Result cuMemsetD8Async(DevicePointer to, unsigned char value, std::size_t bytes, Stream stream) {
+  if (memory().find(to, bytes) == nullptr) return kInvalidValue;
+  stream_of(stream).queue([=] {
+    if (std::byte* const at = memory().find(to, bytes)) std::memset(at, value, bytes);
+  });
+  return kSuccess;
+}
+Result cuStreamCreate(Stream* stream, unsigned) {
+  *stream = make_stream();
+  return kSuccess;
+}
+Result cuStreamSynchronize(Stream stream) {
+  DeviceStream& own = stream_of(stream);
+  own.wait_for(own.last());
+  return sticky;
+}
+Result cuEventCreate(Event* event, unsigned) {
+  *event = new EventType;
+  return kSuccess;
+}
+Result cuEventRecord(Event event, Stream stream) {
+  event->stream = &stream_of(stream);
+  event->piece = event->stream->queue([] {});
+  return kSuccess;
+}
+Result cuEventQuery(Event event) {
+  if (const Result fault = fault_at("query"); fault != kSuccess) return fault;
+  if (sticky != kSuccess) return sticky;
+  return event->stream == nullptr || event->stream->is_done(event->piece) ? kSuccess : kNotReady;
+}
+Result cuMemAlloc_v2(DevicePointer* address, std::size_t bytes) {
+  if (const Result fault = fault_at("create"); fault != kSuccess) return fault;
+  return memory().allocate(*address, bytes, 0);
+}
+Result cuMemFree_v2(DevicePointer address) {
+  return memory().free(address);
+}
+
+}  // extern "C"
