@@ -81,6 +81,8 @@ TEST_CASE("C: counters, the longest value and names of regions") {
 
   CHECK(simm_socket_path(client) == world.options.socket_path);
   CHECK(std::string(simm_socket_path(nullptr)).empty());
+  item.region = nullptr;  // it is gone
+  item.length = 0;
   std::uint64_t ticket = 0;
   world.daemon->stop();
   REQUIRE(simm_exists_async(client, &item, 1, &result, nullptr, nullptr, nullptr, &ticket) ==
