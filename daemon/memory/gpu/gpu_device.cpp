@@ -242,6 +242,8 @@ PieceState GpuImport::poll(Ticket ticket, std::byte* own, std::uint64_t length) 
   std::atomic<std::uint32_t>& state = gpu_slot(life.file.data(), slot_number(ticket)).state;
   const auto now = static_cast<GpuSlotState>(state.load(std::memory_order_acquire));
   if (now == GpuSlotState::claimed && is_alive) return PieceState::pending;
+  // Nobody waits for it any more: the slot's next piece has an end of its own.
+  life.fenced[slot_number(ticket)].store(false, std::memory_order_relaxed);
   if (now == GpuSlotState::claimed) {
     state.store(gpu_state_word(GpuSlotState::free), std::memory_order_release);
     return PieceState::lost;
@@ -259,9 +261,7 @@ void GpuImport::fence(Ticket ticket) noexcept {
 }
 
 bool GpuImport::is_fenced(Ticket ticket) noexcept {
-  if (poll(ticket, nullptr, 0) == PieceState::pending) return false;
-  device_->life_of(ticket).fenced[slot_number(ticket)].store(false, std::memory_order_relaxed);
-  return true;
+  return poll(ticket, nullptr, 0) != PieceState::pending;
 }
 
 }  // namespace simm::memory
