@@ -17,9 +17,6 @@ namespace simm::memory {
 
 namespace {
 
-constexpr std::uint32_t gpu_state_word(GpuSlotState state) {
-  return static_cast<std::uint32_t>(state);
-}
 constexpr std::uint32_t slot_number(Copier::Ticket ticket) {
   return static_cast<std::uint32_t>(ticket);
 }
@@ -185,9 +182,8 @@ Status GpuDevice::post(std::uint32_t number, GpuJob job, std::uint32_t slots_end
   if (!is_alive(life)) return Status::unreachable;
   for (; job.slot < slots_end; ++job.slot) {
     SIMM_CHECK(is_gpu_job_sound(job, arena_.bytes.size()));
-    std::atomic<std::uint32_t>& state = gpu_slot(life.file.data(), job.slot).state;
-    std::uint32_t expected = gpu_state_word(GpuSlotState::free);
-    if (!state.compare_exchange_strong(expected, gpu_state_word(GpuSlotState::claimed))) continue;
+    PieceSlot& slot = gpu_slot(life.file.data(), job.slot);
+    if (!slot.claim()) continue;
     if (bounced != nullptr) {
       std::memcpy(gpu_bounce(life.file.data(), job.slot), bounced, job.length);
     }
@@ -196,7 +192,7 @@ Status GpuDevice::post(std::uint32_t number, GpuJob job, std::uint32_t slots_end
       ticket = static_cast<Copier::Ticket>(number) << 32 | job.slot;
       return Status::ok;
     }
-    state.store(gpu_state_word(GpuSlotState::free));
+    slot.release();
     return sent == ipc::SocketResult::would_block ? Status::no_space : Status::unreachable;
   }
   return Status::no_space;
@@ -237,23 +233,17 @@ Status GpuImport::post_write(std::uint64_t offset, const std::byte* own, std::ui
 
 PieceState GpuImport::poll(Ticket ticket, std::byte* own, std::uint64_t length) noexcept {
   GpuDevice::Life& life = device_->life_of(ticket);
-  // Asked first: what a dead helper has written before its death is visible after this.
-  const bool is_alive = GpuDevice::is_alive(life);
-  std::atomic<std::uint32_t>& state = gpu_slot(life.file.data(), slot_number(ticket)).state;
-  const auto now = static_cast<GpuSlotState>(state.load(std::memory_order_acquire));
-  if (now == GpuSlotState::claimed && is_alive) return PieceState::pending;
+  PieceSlot& slot = gpu_slot(life.file.data(), slot_number(ticket));
+  const PieceState state = slot.look(GpuDevice::is_alive(life));
+  if (state == PieceState::pending) return state;
   // Nobody waits for it any more: the slot's next piece has an end of its own.
   life.fenced[slot_number(ticket)].store(false, std::memory_order_relaxed);
-  if (now == GpuSlotState::claimed) {
-    state.store(gpu_state_word(GpuSlotState::free), std::memory_order_release);
-    return PieceState::lost;
-  }
-  if (now == GpuSlotState::ok && own != nullptr) {
+  if (state == PieceState::ok && own != nullptr) {
     SIMM_CHECK(!is_gpu_write_slot(slot_number(ticket)) && length <= kReadBytesMax);
     std::memcpy(own, gpu_bounce(life.file.data(), slot_number(ticket)), length);
   }
-  state.store(gpu_state_word(GpuSlotState::free), std::memory_order_release);
-  return now == GpuSlotState::ok ? PieceState::ok : PieceState::failed;
+  slot.release();
+  return state;
 }
 
 void GpuImport::fence(Ticket ticket) noexcept {

@@ -20,6 +20,7 @@
 #include <type_traits>
 
 #include "daemon/memory/helper/copier.h"
+#include "daemon/memory/helper/piece_slot.h"
 #include "ipc/range.h"
 
 namespace simm::memory {
@@ -90,26 +91,19 @@ constexpr bool is_gpu_job_sound(const GpuJob& job, std::uint64_t arena_bytes) no
          ipc::range_within(job.arena_offset, job.length, arena_bytes);
 }
 
-// GpuSlot::state: free -> (an agent claims it) claimed -> (posted; the helper works) -> ok or
-// failed -> (the agent takes the result) free.
-enum class GpuSlotState : std::uint32_t { free = 0, claimed = 1, ok = 2, failed = 3 };
-
-struct alignas(64) GpuSlot {
-  std::atomic<std::uint32_t> state;
-};
 struct alignas(64) GpuBeat {
   std::atomic<std::uint64_t> turns;  // grows while the helper is alive and its driver answers
 };
-static_assert(kGpuSlots * sizeof(GpuSlot) + sizeof(GpuBeat) <= kGpuHeaderBytes);
+static_assert(kGpuSlots * sizeof(PieceSlot) + sizeof(GpuBeat) <= kGpuHeaderBytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 // SAFETY of all three: `file` is a mapping of the whole file; slot < kGpuSlots, and
 // has_gpu_bounce() for the bytes.
-inline GpuSlot& gpu_slot(std::byte* file, std::uint32_t slot) noexcept {
-  return reinterpret_cast<GpuSlot*>(file)[slot];
+inline PieceSlot& gpu_slot(std::byte* file, std::uint32_t slot) noexcept {
+  return reinterpret_cast<PieceSlot*>(file)[slot];
 }
 inline GpuBeat& gpu_beat(std::byte* file) noexcept {
-  return *reinterpret_cast<GpuBeat*>(file + kGpuSlots * sizeof(GpuSlot));
+  return *reinterpret_cast<GpuBeat*>(file + kGpuSlots * sizeof(PieceSlot));
 }
 inline std::byte* gpu_bounce(std::byte* file, std::uint32_t slot) noexcept {
   return file + kGpuHeaderBytes + slot * kReadBytesMax;

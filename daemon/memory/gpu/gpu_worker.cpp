@@ -172,7 +172,7 @@ private:
     Direction& direction = directions_[is_write ? 1 : 0];
     const cuda::DevicePointer address = imports_.find(job.import, job.offset, job.length);
     if (address == 0) {
-      settle(job.slot, GpuSlotState::failed);
+      gpu_slot(file_.data(), job.slot).settle(PieceSlotState::failed);
       return true;
     }
     if (!queue_copy(address, job, direction.stream)) return false;
@@ -217,15 +217,10 @@ private:
         if (result == cuda::kNotReady) break;
         if (result != cuda::kSuccess) return false;
         direction.slots.pop_front();
-        settle(slot, GpuSlotState::ok);
+        gpu_slot(file_.data(), slot).settle(PieceSlotState::ok);
       }
     }
     return true;
-  }
-
-  void settle(std::uint32_t slot, GpuSlotState state) {
-    gpu_slot(file_.data(), slot)
-        .state.store(static_cast<std::uint32_t>(state), std::memory_order_release);
   }
 
   bool take_control() {

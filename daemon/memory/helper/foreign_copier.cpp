@@ -11,10 +11,6 @@ namespace simm::memory {
 
 namespace {
 
-constexpr std::uint32_t state_word(BounceState state) {
-  return static_cast<std::uint32_t>(state);
-}
-
 constexpr ForeignCopier::Ticket make_ticket(std::uint32_t worker, std::uint32_t slot) {
   return static_cast<ForeignCopier::Ticket>(worker + 1) << 32 | slot;
 }
@@ -93,15 +89,14 @@ Status ForeignCopier::post(ForeignJob job, std::uint32_t slots_end, Ticket& tick
   if (!ipc::pidfd_is_alive(worker.pidfd.get())) return Status::unreachable;
   for (; job.slot < slots_end; ++job.slot) {
     SIMM_CHECK(is_job_sound(job, arena_.bytes.size()));
-    std::atomic<std::uint32_t>& state = bounce_slot(worker.bounce.data(), job.slot).state;
-    std::uint32_t expected = state_word(BounceState::free);
-    if (!state.compare_exchange_strong(expected, state_word(BounceState::claimed))) continue;
+    PieceSlot& slot = bounce_slot(worker.bounce.data(), job.slot);
+    if (!slot.claim()) continue;
     const ipc::SocketResult sent = worker.jobs.try_send(std::as_bytes(std::span(&job, 1)));
     if (sent == ipc::SocketResult::done) {
       ticket = make_ticket(index, job.slot);
       return Status::ok;
     }
-    state.store(state_word(BounceState::free));
+    slot.release();
     return sent == ipc::SocketResult::would_block ? Status::no_space : Status::unreachable;
   }
   return Status::no_space;
@@ -116,21 +111,15 @@ ForeignCopier::Worker& ForeignCopier::worker_of(Ticket ticket) noexcept {
 
 PieceState ForeignCopier::poll(Ticket ticket, std::byte* own, std::uint64_t length) noexcept {
   Worker& worker = worker_of(ticket);
-  // Asked first: what a dead worker has written before its death is visible after this.
-  const bool is_alive = ipc::pidfd_is_alive(worker.pidfd.get());
-  std::atomic<std::uint32_t>& state = bounce_slot(worker.bounce.data(), slot_of(ticket)).state;
-  const auto now = static_cast<BounceState>(state.load(std::memory_order_acquire));
-  if (now == BounceState::claimed && is_alive) return PieceState::pending;
-  if (now == BounceState::claimed) {
-    state.store(state_word(BounceState::free), std::memory_order_release);
-    return PieceState::lost;
-  }
-  if (now == BounceState::ok && own != nullptr) {
+  PieceSlot& slot = bounce_slot(worker.bounce.data(), slot_of(ticket));
+  const PieceState state = slot.look(ipc::pidfd_is_alive(worker.pidfd.get()));
+  if (state == PieceState::pending) return state;
+  if (state == PieceState::ok && own != nullptr) {
     SIMM_CHECK(!is_write_slot(slot_of(ticket)) && length <= kReadBytesMax);
     std::memcpy(own, bounce_bytes(worker.bounce.data(), slot_of(ticket)), length);
   }
-  state.store(state_word(BounceState::free), std::memory_order_release);
-  return now == BounceState::ok ? PieceState::ok : PieceState::failed;
+  slot.release();
+  return state;
 }
 
 void ForeignCopier::fence(Ticket ticket) noexcept {
@@ -140,8 +129,7 @@ void ForeignCopier::fence(Ticket ticket) noexcept {
 bool ForeignCopier::is_fenced(Ticket ticket) noexcept {
   Worker& worker = worker_of(ticket);
   if (ipc::pidfd_is_alive(worker.pidfd.get())) return false;
-  bounce_slot(worker.bounce.data(), slot_of(ticket))
-      .state.store(state_word(BounceState::free), std::memory_order_release);
+  bounce_slot(worker.bounce.data(), slot_of(ticket)).release();
   return true;
 }
 

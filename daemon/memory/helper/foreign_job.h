@@ -5,11 +5,11 @@
 // be read. So all that a worker can write is this file and its client's memory.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 #include "daemon/memory/helper/copier.h"
+#include "daemon/memory/helper/piece_slot.h"
 #include "ipc/range.h"
 
 namespace simm::memory {
@@ -40,21 +40,12 @@ constexpr bool is_job_sound(const ForeignJob& job, std::uint64_t arena_bytes) no
          ipc::range_within(job.arena_offset, job.length, arena_bytes);
 }
 
-// BounceSlot::state: free -> (an agent claims it) claimed -> (posted; the worker works) -> ok or
-// failed
-// -> (the agent takes the result) free.
-enum class BounceState : std::uint32_t { free = 0, claimed = 1, ok = 2, failed = 3 };
-
-struct alignas(64) BounceSlot {
-  std::atomic<std::uint32_t> state;
-};
-static_assert(kForeignSlots * sizeof(BounceSlot) <= kBounceHeaderBytes);
-static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+static_assert(kForeignSlots * sizeof(PieceSlot) <= kBounceHeaderBytes);
 
 // SAFETY of both: `mapping` is the whole bounce file, kBounceBytes long; slot < kForeignSlots, and
 // < kReadSlots for the bytes.
-inline BounceSlot& bounce_slot(std::byte* mapping, std::uint32_t slot) noexcept {
-  return reinterpret_cast<BounceSlot*>(mapping)[slot];
+inline PieceSlot& bounce_slot(std::byte* mapping, std::uint32_t slot) noexcept {
+  return reinterpret_cast<PieceSlot*>(mapping)[slot];
 }
 inline std::byte* bounce_bytes(std::byte* mapping, std::uint32_t slot) noexcept {
   return mapping + kBounceHeaderBytes + slot * kReadBytesMax;

@@ -94,9 +94,9 @@ ForeignWorkerExit serve(const ClientProcess& client, ipc::FdSocket& jobs,
     // SAFETY: is_job_sound() made sure that the bytes lie inside.
     std::byte* const own = is_write_slot(job.slot) ? memory.arena.data() + job.arena_offset
                                                    : bounce_bytes(memory.bounce.data(), job.slot);
-    const BounceState state = carry_out(client, job, own) ? BounceState::ok : BounceState::failed;
+    const bool is_copied = carry_out(client, job, own);
     bounce_slot(memory.bounce.data(), job.slot)
-        .state.store(static_cast<std::uint32_t>(state), std::memory_order_release);
+        .settle(is_copied ? PieceSlotState::ok : PieceSlotState::failed);
   }
 }
 

@@ -57,11 +57,11 @@ struct RawWorker {
     REQUIRE(jobs.try_send(std::as_bytes(std::span(&job, 1))) == simm::ipc::SocketResult::done);
   }
   // ok or failed, or claimed when the worker has ended instead.
-  BounceState wait(std::uint32_t slot) {
+  PieceSlotState wait(std::uint32_t slot) {
     for (;;) {
       const bool is_alive = simm::ipc::pidfd_is_alive(pidfd.get());
-      const auto state = static_cast<BounceState>(bounce_slot(bounce.data(), slot).state.load());
-      if (state != BounceState::claimed || !is_alive) return state;
+      const auto state = static_cast<PieceSlotState>(bounce_slot(bounce.data(), slot).state.load());
+      if (state != PieceSlotState::claimed || !is_alive) return state;
       ::usleep(50);
     }
   }
@@ -126,7 +126,7 @@ TEST_CASE("the worker refuses a job outside of the arena or of its bounce buffer
     CAPTURE(job.arena_offset);
     RawWorker worker(*world.helper, world.client);
     worker.send(job);
-    CHECK(worker.wait(job.slot % kForeignSlots) == BounceState::claimed);
+    CHECK(worker.wait(job.slot % kForeignSlots) == PieceSlotState::claimed);
     CHECK_FALSE(simm::ipc::pidfd_is_alive(worker.pidfd.get()));
     CHECK(is_canary(worker.arena.mapping, 0));
     CHECK(is_canary(worker.bounce, kBounceHeaderBytes));
@@ -141,13 +141,13 @@ TEST_CASE("a sound job touches its buffer or its place in the client, and not a 
   const std::uint64_t client = world.client.address();
   RawWorker worker(*world.helper, world.client);
   worker.send({0, 0, client, kReadBytesMax, 0});
-  CHECK(worker.wait(0) == BounceState::ok);
+  CHECK(worker.wait(0) == PieceSlotState::ok);
   CHECK(is_canary(worker.bounce, kBounceHeaderBytes + kReadBytesMax));
   CHECK(*bounce_bytes(worker.bounce.data(), 0) == std::byte{'c'});
   CHECK(bounce_bytes(worker.bounce.data(), 1)[-1] == std::byte{'c'});
   // The last bytes of the arena.
   worker.send({kReadSlots, 0, client + 4097, 4096, kArenaBytes - 4096});
-  CHECK(worker.wait(kReadSlots) == BounceState::ok);
+  CHECK(worker.wait(kReadSlots) == PieceSlotState::ok);
   CHECK(world.client_is(0, 4097, 'c'));
   CHECK(world.client_is(4097, 4096, static_cast<char>(kArenaCanary)));
   CHECK(world.client_is(4097 + 4096, kClientBytes - 4097 - 4096, 'c'));
@@ -172,10 +172,10 @@ TEST_CASE("a bad address of the client fails its job and nothing else") {
        {std::uint64_t{0}, ~std::uint64_t{0} - 4095, std::uint64_t{1} << 47}) {
     for (const std::uint32_t slot : {0u, kReadSlots}) {
       worker.send({slot, 0, address, 4096, 0});
-      CHECK(worker.wait(slot) == BounceState::failed);
+      CHECK(worker.wait(slot) == PieceSlotState::failed);
     }
   }
   worker.send({0, 0, world.client.address(), 4096, 0});
-  CHECK(worker.wait(0) == BounceState::ok);
+  CHECK(worker.wait(0) == PieceSlotState::ok);
   CHECK(is_canary(worker.arena.mapping, 0));
 }
