@@ -1,6 +1,5 @@
 #include "daemon/memory/gpu/gpu_keeper.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -32,8 +31,7 @@ void answer_daemon(ipc::FdSocket& socket, std::uint32_t number, Status status,
 [[noreturn]] void become_worker(const KeeperRequest& request, ipc::Received received,
                                 ipc::FdSocket daemon, pid_t keeper) {
   ::prctl(PR_SET_NAME, "simmd-gpu");
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != keeper) ::_exit(1);  // it died before that took effect
+  if (!die_with_parent(keeper)) ::_exit(1);
   daemon.close();
   GpuWorkerSetup setup;
   setup.uuid = request.uuid;
@@ -77,26 +75,15 @@ void keep(ipc::FdSocket socket) {
 
 }  // namespace
 
-Expected<StartedKeeper> start_gpu_keeper(const std::function<Outcome()>& drop_privileges) {
-  auto pair = ipc::FdSocket::pair();
-  if (!pair) return std::move(pair).error();
-  const pid_t parent = ::getpid();
-  const pid_t child = ::fork();
-  if (child < 0) return system_error("fork of the keeper of GPU helpers", errno);
-  if (child == 0) {
-    ::prctl(PR_SET_NAME, "simmd-gpus");
-    ::setsid();  // Ctrl-C is for the daemon, which then ends us
-    // Nothing that the daemon had open is the keeper's business.
-    const int socket = ::fcntl(pair->second.fd(), F_DUPFD_CLOEXEC, 3);
-    if (socket > 3) ::syscall(SYS_close_range, 3u, static_cast<unsigned>(socket) - 1, 0u);
-    ::syscall(SYS_close_range, static_cast<unsigned>(socket) + 1, ~0u, 0u);
-    if (!drop_privileges() || ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) ::_exit(1);
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // changing the user would have cleared it
-    if (::getppid() != parent) ::_exit(1);
-    keep(ipc::FdSocket(ipc::UniqueFd(socket)));
-    ::_exit(0);
-  }
-  return StartedKeeper{std::move(pair->first), child};
+Expected<StartedHelper> start_gpu_keeper(const std::function<Outcome()>& drop_privileges) {
+  const pid_t daemon = ::getpid();
+  return fork_helper("simmd-gpus", [&](ipc::FdSocket socket) -> Outcome {
+    if (Outcome dropped = drop_privileges(); !dropped) return dropped;
+    if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return system_error("no_new_privs", errno);
+    // Changing the user has ended that.
+    if (die_with_parent(daemon)) keep(std::move(socket));
+    return Done{};
+  });
 }
 
 Expected<ipc::UniqueFd> GpuKeeper::start(const GpuUuid& uuid, const GpuWorkerFiles& files) {

@@ -3,25 +3,20 @@
 // does nothing else. Its helpers end when the keeper does, and the keeper when the daemon does.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <functional>
+#include <utility>
 
 #include "daemon/memory/gpu/gpu_protocol.h"
+#include "daemon/memory/helper/forked_helper.h"
 #include "ipc/fd.h"
 #include "ipc/fd_socket.h"
 #include "simm/expected.h"
 
 namespace simm::memory {
 
-struct StartedKeeper {
-  ipc::FdSocket socket;
-  pid_t pid = -1;
-};
-
 // Forks the keeper. `drop_privileges` is called in the new process.
-Expected<StartedKeeper> start_gpu_keeper(const std::function<Outcome()>& drop_privileges);
+Expected<StartedHelper> start_gpu_keeper(const std::function<Outcome()>& drop_privileges);
 
 // What a helper gets; the descriptors stay the caller's.
 struct GpuWorkerFiles {

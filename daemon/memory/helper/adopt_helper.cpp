@@ -1,10 +1,8 @@
 #include "daemon/memory/helper/adopt_helper.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -172,25 +170,12 @@ void AdoptHelper::serve(ipc::FdSocket socket) {
 }
 
 Expected<StartedHelper> start_adopt_helper(const HelperOptions& options) {
-  auto pair = ipc::FdSocket::pair();
-  if (!pair) return std::move(pair).error();
-  const pid_t parent = ::getpid();
-  const pid_t child = ::fork();
-  if (child < 0) return system_error("fork of the adoption helper", errno);
-  if (child == 0) {
-    ::prctl(PR_SET_NAME, "simmd-adopt");
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent) ::_exit(1);  // it died before that took effect
-    ::setsid();                             // Ctrl-C is for the daemon, which then ends us
-    // Nothing that the daemon had open is the helper's business.
-    const int socket = ::fcntl(pair->second.fd(), F_DUPFD_CLOEXEC, 3);
-    if (socket > 3) ::syscall(SYS_close_range, 3u, static_cast<unsigned>(socket) - 1, 0u);
-    ::syscall(SYS_close_range, static_cast<unsigned>(socket) + 1, ~0u, 0u);
+  return fork_helper("simmd-adopt", [&](ipc::FdSocket socket) -> Outcome {
     Expected<AdoptHelper> helper = AdoptHelper::enter(options);
-    if (helper) helper->serve(ipc::FdSocket(ipc::UniqueFd(socket)));
-    ::_exit(helper ? 0 : 1);
-  }
-  return StartedHelper{std::move(pair->first), child};
+    if (!helper) return std::move(helper).error();
+    helper->serve(std::move(socket));
+    return Done{};
+  });
 }
 
 }  // namespace simm::memory

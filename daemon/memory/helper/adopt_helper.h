@@ -8,8 +8,7 @@
 // Thread: the helper process has one.
 #pragma once
 
-#include <sys/types.h>
-
+#include "daemon/memory/helper/forked_helper.h"
 #include "daemon/memory/helper/helper_privilege.h"
 #include "ipc/fd_socket.h"
 #include "simm/expected.h"
@@ -31,12 +30,6 @@ private:
 
   HelperOptions options_;
   HelperPrivilege privilege_;
-};
-
-// A helper that was forked off this process. It ends when the socket is closed.
-struct StartedHelper {
-  ipc::FdSocket socket;
-  pid_t pid = -1;
 };
 
 // Forks the helper. For a daemon that was started as root: before it makes threads and before it
