@@ -260,6 +260,16 @@ Status LaneDriver::check_writable(const PageSlot& slot) noexcept {
               slot.item);
 }
 
+// Once for the pages of a call that are on the same GPU.
+Status LaneDriver::await_gpu(BatchRun& run, const RegionRecord& region) noexcept {
+  const RegionMemory& memory = region.memory();
+  if (memory.wish != RegionKind::gpu || run.ready_gpu == memory.gpu_context) [[likely]]
+    return Status::ok;
+  const Status status = wait_for_gpu(memory.gpu_context);
+  if (status == Status::ok) run.ready_gpu = memory.gpu_context;
+  return status;
+}
+
 LaneDriver::Added LaneDriver::place(Lane& lane, BatchRun& run, Draft& draft,
                                     const Item& page) noexcept {
   Status status = resolve(lane, draft, page);
@@ -268,6 +278,9 @@ LaneDriver::Added LaneDriver::place(Lane& lane, BatchRun& run, Draft& draft,
   if (status == Status::ok && run.opcode == ipc::Opcode::get) {
     status = check_writable(draft.slot);
   }
+  if (status == Status::ok && run.opcode == ipc::Opcode::put) {
+    status = await_gpu(run, *draft.slot.region);
+  }
   if (status == Status::ok) {
     RegionRecord& region = *draft.slot.region;
     const ipc::RegionHandle handle = region.handle(lane.generation());
@@ -275,16 +288,9 @@ LaneDriver::Added LaneDriver::place(Lane& lane, BatchRun& run, Draft& draft,
     draft.descriptor.length = std::min(draft.slot.length, ipc::kValueBytesMax);
     draft.descriptor.object_offset = run.opcode == ipc::Opcode::get ? page.object_offset : 0;
     const bool is_mapped = handle != ipc::kNoRegion;
-    const bool is_on_gpu = region.memory().wish == RegionKind::gpu;  // this process can not copy it
-    void* const gpu = region.memory().gpu_context;
-    if (is_on_gpu && is_mapped && run.opcode == ipc::Opcode::put && run.ready_gpu != gpu) {
-      status = wait_for_gpu(gpu);
-      if (status == Status::ok) run.ready_gpu = gpu;
-    }
-    if (status != Status::ok) {
-      // The GPU's own error.
-    } else if (!is_on_gpu &&
-               (is_mapped ? run.attempt == Attempt::staged : region.kind() == RegionKind::staged)) {
+    const bool can_copy = region.memory().wish != RegionKind::gpu;
+    if (can_copy &&
+        (is_mapped ? run.attempt == Attempt::staged : region.kind() == RegionKind::staged)) {
       added = place_staged(lane, run, draft);
       status = draft.refusal;
     } else if (!is_mapped) {

@@ -66,6 +66,8 @@ private:
   Added add_page(Lane& lane, BatchRun& run, Draft& draft) noexcept;
   static Status check_reach(Draft& draft) noexcept;
   static Status check_writable(const PageSlot& slot) noexcept;
+  // What a put reads on a GPU is there: the GPU has done what was queued before.
+  static Status await_gpu(BatchRun& run, const RegionRecord& region) noexcept;
   Added place(Lane& lane, BatchRun& run, Draft& draft, const Item& page) noexcept;
   Added place_staged(Lane& lane, BatchRun& run, Draft& draft) noexcept;
   Status check_page(const Lane& lane, const BatchRun& run, const Item& page) const noexcept;

@@ -44,7 +44,6 @@ const char* bind(void* library, Driver& driver) {
   find("cuMemUnmap", driver.memory_unmap);
   find("cuMemSetAccess", driver.memory_set_access);
   find("cuMemHostRegister_v2", driver.host_register);
-  find("cuMemHostUnregister", driver.host_unregister);
   find("cuMemcpyHtoDAsync_v2", driver.copy_to_device);
   find("cuMemcpyDtoHAsync_v2", driver.copy_from_device);
   find("cuStreamCreate", driver.stream_create);

@@ -54,7 +54,6 @@ struct Driver {
   Result (*memory_set_access)(DevicePointer, std::size_t bytes, const AccessDescription*,
                               std::size_t count);
   Result (*host_register)(void*, std::size_t bytes, unsigned flags);
-  Result (*host_unregister)(void*);
   Result (*copy_to_device)(DevicePointer, const void*, std::size_t bytes, Stream);
   Result (*copy_from_device)(void*, DevicePointer, std::size_t bytes, Stream);
   Result (*stream_create)(Stream*, unsigned flags);

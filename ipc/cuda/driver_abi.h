@@ -13,12 +13,9 @@ inline constexpr Result kSuccess = 0;
 inline constexpr Result kInvalidValue = 1;
 inline constexpr Result kOutOfMemory = 2;
 inline constexpr Result kNotInitialized = 3;
-inline constexpr Result kNoDevice = 100;
-inline constexpr Result kInvalidHandle = 400;
 inline constexpr Result kNotReady = 600;
 inline constexpr Result kIllegalAddress = 700;
 inline constexpr Result kHostMemoryAlreadyRegistered = 712;
-inline constexpr Result kNotSupported = 801;
 
 using Device = int;
 using DevicePointer = std::uint64_t;     // CUdeviceptr
@@ -45,8 +42,6 @@ inline constexpr int kPointerAllowedHandleTypes = 14;
 inline constexpr unsigned kMemoryTypeDevice = 2;
 
 // CUdevice_attribute
-inline constexpr int kDeviceVirtualMemory = 102;
-inline constexpr int kDevicePosixDescriptors = 103;
 inline constexpr int kDeviceReadOnlyHostRegister = 113;
 
 // CUmemAllocationProp and what it consists of.

@@ -3,6 +3,7 @@
 // only the tests' driver has. Thread: the test's.
 #pragma once
 
+#include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -76,6 +77,37 @@ private:
   simm::cuda::AllocationHandle handle_ = 0;
   simm::cuda::DevicePointer address_ = 0;
   std::byte* seen_ = nullptr;
+};
+
+// Memory as cudaMalloc makes it, and PyTorch by default: the driver exports none of it.
+class CudaMalloc {
+public:
+  explicit CudaMalloc(std::uint64_t bytes) {
+    const auto allocate =
+        call<simm::cuda::Result(simm::cuda::DevicePointer*, std::size_t)>("cuMemAlloc_v2");
+    REQUIRE(allocate(&address_, bytes) == simm::cuda::kSuccess);
+  }
+  ~CudaMalloc() {
+    (void)call<simm::cuda::Result(simm::cuda::DevicePointer)>("cuMemFree_v2")(address_);
+  }
+  CudaMalloc(const CudaMalloc&) = delete;
+  CudaMalloc& operator=(const CudaMalloc&) = delete;
+
+  [[nodiscard]] void* pointer() const { return reinterpret_cast<void*>(address_); }
+
+private:
+  // A function that the product does not call.
+  template <typename Function>
+  static Function* call(const char* name) {
+    void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    REQUIRE(library != nullptr);
+    void* const address = ::dlsym(library, name);
+    ::dlclose(library);
+    REQUIRE(address != nullptr);
+    return reinterpret_cast<Function*>(address);
+  }
+
+  simm::cuda::DevicePointer address_ = 0;
 };
 
 }  // namespace gpu_tests

@@ -50,6 +50,21 @@ Region registered(simm::Client& client, const GpuBuffer& buffer) {
   return std::move(*region);
 }
 
+// A client with memory on a GPU and of the host.
+struct GpuClient {
+  explicit GpuClient(const GpuWorld& world)
+      : client(world.connect()), gpu(registered(client, buffer)), host(host_memory(client)) {}
+  static Region host_memory(simm::Client& client) {
+    auto made = client.allocate_region(1 << 20);
+    REQUIRE(made.has_value());
+    return std::move(*made);
+  }
+  simm::Client client;
+  const GpuBuffer buffer{kBufferBytes};
+  const Region gpu;
+  const Region host;
+};
+
 // Two clients' worth of the same bytes, by way of a GPU and of the host.
 void compare(simm::Client& client) {
   const GpuBuffer buffer(kBufferBytes);
@@ -139,11 +154,11 @@ TEST_CASE("gpu: a batch of hits and misses, and ranges of an object") {
 TEST_CASE("gpu: a put waits for what the caller has queued on the GPU before") {
   using namespace gpu_region_test;
   const GpuWorld world;
-  simm::Client client = world.connect();
-  const GpuBuffer buffer(kBufferBytes);
-  const Region gpu = registered(client, buffer);
-  auto host = client.allocate_region(1 << 20);
-  REQUIRE(host.has_value());
+  GpuClient own(world);
+  simm::Client& client = own.client;
+  const GpuBuffer& buffer = own.buffer;
+  const Region& gpu = own.gpu;
+  const Region& host = own.host;
   simm::cuda::Stream stream = nullptr;
   REQUIRE(driver().stream_create(&stream, simm::cuda::kStreamNonBlocking) == 0);
   const std::vector<std::byte> news(1 << 20, std::byte{0x77});
@@ -152,8 +167,8 @@ TEST_CASE("gpu: a put waits for what the caller has queued on the GPU before") {
     buffer.fill(std::byte{0x11});
     REQUIRE(driver().copy_to_device(buffer.address(), news.data(), news.size(), stream) == 0);
     REQUIRE(client.put("page", View(gpu, 0, news.size())).status == Status::ok);
-    REQUIRE(client.get("page", View(*host, 0, news.size())).status == Status::ok);
-    stale += std::equal(news.begin(), news.end(), host->data()) ? 0 : 1;
+    REQUIRE(client.get("page", View(host, 0, news.size())).status == Status::ok);
+    stale += std::equal(news.begin(), news.end(), host.data()) ? 0 : 1;
   }
   CHECK(stale == 0);
 }
@@ -167,6 +182,11 @@ TEST_CASE("gpu: memory that can not be shared is refused with the remedy") {
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.status() == Status::unsupported);
   CHECK(refused.error().context.find("cuMemCreate") != std::string::npos);
+  const CudaMalloc legacy(kBufferBytes);
+  refused = client.register_region(legacy.pointer(), kBufferBytes);
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.status() == Status::unsupported);
+  CHECK(refused.error().context.find("cudaMalloc") != std::string::npos);
   const GpuBuffer small(2 << 20);
   refused = client.register_region(small.pointer(), kBufferBytes);
   REQUIRE_FALSE(refused.has_value());
@@ -223,15 +243,15 @@ TEST_CASE("gpu: memory is given back by deregistering, and by the death of the c
 TEST_CASE("gpu: a helper that dies, hangs or fails costs what is under way, and comes back") {
   using namespace gpu_region_test;
   const GpuWorld world;
-  simm::Client client = world.connect();
-  const GpuBuffer buffer(kBufferBytes);
-  const Region gpu = registered(client, buffer);
-  auto host = client.allocate_region(1 << 20);
-  REQUIRE(host.has_value());
+  GpuClient own(world);
+  simm::Client& client = own.client;
+  const GpuBuffer& buffer = own.buffer;
+  const Region& gpu = own.gpu;
+  const Region& host = own.host;
   constexpr std::uint64_t kBytes = 3 << 20;
   draw(buffer, 0, kBytes, 5);
   REQUIRE(client.put("page", View(gpu, 0, kBytes)).status == Status::ok);
-  REQUIRE(client.put("host", View(*host, 0, 4096)).status == Status::ok);
+  REQUIRE(client.put("host", View(host, 0, 4096)).status == Status::ok);
   for (const std::string fault : {"kill", "copy=700", "copy=hang", "query=hang"}) {
     CAPTURE(fault);
     const pid_t before = world.helper();
@@ -248,7 +268,7 @@ TEST_CASE("gpu: a helper that dies, hangs or fails costs what is under way, and 
       world.heal();
     }
     // Memory of the host goes on. A session that had to wait too long is begun anew first.
-    CHECK(eventually([&] { return client.get("host", View(*host, 0, 4096)).status == Status::ok; },
+    CHECK(eventually([&] { return client.get("host", View(host, 0, 4096)).status == Status::ok; },
                      30'000));
     CHECK(eventually([&] { return world.helper() > 0 && world.helper() != before; }, 10'000));
     buffer.fill(std::byte{0xcd});

@@ -148,7 +148,7 @@ void GpuDevice::forget(GpuImport& import) {
   const std::uint32_t life = import.life_.load(std::memory_order_relaxed);
   if (life == 0 || life != lives() || !is_alive(*lives_[life - 1])) return;
   if (!ask(*lives_[life - 1], {GpuControlOp::release, import.number_, 0}, -1)) {
-    kill(*lives_[life - 1]);
+    kill(*lives_[life - 1]);  // what it refuses to unmap goes with it
   }
 }
 

@@ -54,8 +54,7 @@ struct GpuControl {
 static_assert(std::is_trivially_copyable_v<GpuControl> && sizeof(GpuControl) == 16);
 struct GpuControlReply {
   std::int32_t status = 0;  // simm::Status
-  std::uint32_t import = 0;
-  char reason[248] = {};  // why not, zero-terminated
+  char reason[252] = {};    // why not, zero-terminated
 };
 static_assert(sizeof(GpuControlReply) == 256);
 

@@ -88,9 +88,8 @@ Expected<OpenedGpu> open_gpu(const GpuUuid& uuid) {
                "the daemon's host has no GPU of that UUID that its user may open"};
 }
 
-void say(ipc::FdSocket& control, std::uint32_t import, const Outcome& outcome) {
+void say(ipc::FdSocket& control, const Outcome& outcome) {
   GpuControlReply reply;
-  reply.import = import;
   if (!outcome) {
     reply.status = static_cast<std::int32_t>(outcome.status());
     outcome.error().context.copy(reply.reason, sizeof reply.reason - 1);
@@ -114,24 +113,11 @@ public:
     (void)driver_.host_register(file_.data(), file_.bytes(), cuda::kHostRegisterPortable);
   }
 
-  // False: the driver can not.
-  bool make_streams() {
-    for (Direction& direction : directions_) {
-      if (driver_.stream_create(&direction.stream, cuda::kStreamNonBlocking) != cuda::kSuccess) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  void say_ready() { say(setup_.control, 0, Done{}); }
-  [[noreturn]] void give_up(const Error& why) {
-    say(setup_.control, 0, why);
-    ::_exit(1);
-  }
-
   // Until the daemon hangs up, or the driver fails.
   void run() {
+    const Outcome ready = make_streams();
+    say(setup_.control, ready);
+    if (!ready) return;
     while (turn()) gpu_beat(file_.data()).turns.fetch_add(1, std::memory_order_relaxed);
   }
 
@@ -140,6 +126,15 @@ private:
     cuda::Stream stream = nullptr;
     std::deque<std::uint32_t> slots;  // whose copies are under way, in the order of the stream
   };
+
+  Outcome make_streams() {
+    for (Direction& direction : directions_) {
+      if (driver_.stream_create(&direction.stream, cuda::kStreamNonBlocking) != cuda::kSuccess) {
+        return Error{Status::unsupported, "the driver makes no stream"};
+      }
+    }
+    return Done{};
+  }
 
   bool turn() {
     if (!finish_copies()) return false;
@@ -231,7 +226,7 @@ private:
     if (received.result != ipc::SocketResult::done || received.bytes != sizeof wanted) return false;
     switch (wanted.op) {
       case GpuControlOp::import:
-        say(setup_.control, wanted.import,
+        say(setup_.control,
             received.fd_count == 1
                 ? imports_.import(wanted.import, received.fds[0].get(), wanted.allocation_bytes)
                 : Error{Status::invalid_argument, "an import comes with one descriptor"});
@@ -242,7 +237,7 @@ private:
           if (driver_.stream_synchronize(direction.stream) != cuda::kSuccess) return false;
         }
         if (!finish_copies()) return false;
-        say(setup_.control, wanted.import, imports_.release(wanted.import));
+        say(setup_.control, imports_.release(wanted.import));
         return true;
     }
     return false;
@@ -269,9 +264,8 @@ private:
 }  // namespace
 
 void run_gpu_worker(GpuWorkerSetup setup) {
-  ipc::FdSocket& control = setup.control;
   const auto end = [&](const Error& why) {
-    say(control, 0, why);
+    say(setup.control, why);
     ::_exit(1);
   };
   Expected<OpenedGpu> gpu = open_gpu(setup.uuid);
@@ -289,10 +283,6 @@ void run_gpu_worker(GpuWorkerSetup setup) {
   }
   if (Outcome filtered = deny_system_calls(kDenied); !filtered) end(filtered.error());
   GpuWorker worker(std::move(setup), *gpu, std::move(file).value(), std::move(arena));
-  if (!worker.make_streams()) {
-    worker.give_up({Status::unsupported, "the driver makes no stream"});
-  }
-  worker.say_ready();
   worker.run();
   ::_exit(0);
 }

@@ -289,28 +289,11 @@ Result cuMemHostRegister_v2(void* address, std::size_t bytes, unsigned) {
   const bool is_new = all.ranges.emplace(reinterpret_cast<std::uintptr_t>(address), bytes).second;
   return is_new ? kSuccess : kHostMemoryAlreadyRegistered;
 }
-Result cuMemHostUnregister(void* address) {
-  HostRanges& all = host_ranges();
-  const std::lock_guard lock(all.mutex);
-  const auto found = all.ranges.lower_bound({reinterpret_cast<std::uintptr_t>(address), 0});
-  if (found == all.ranges.end() || found->first != reinterpret_cast<std::uintptr_t>(address)) {
-    return kInvalidValue;
-  }
-  all.ranges.erase(found);
-  return kSuccess;
-}
 Result cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, std::size_t bytes, Stream stream) {
   return copy(to, from, nullptr, bytes, stream);
 }
 Result cuMemcpyDtoHAsync_v2(void* to, DevicePointer from, std::size_t bytes, Stream stream) {
   return copy(from, nullptr, to, bytes, stream);
-}
-Result cuMemsetD8Async(DevicePointer to, unsigned char value, std::size_t bytes, Stream stream) {
-  if (memory().find(to, bytes) == nullptr) return kInvalidValue;
-  stream_of(stream).queue([=] {
-    if (std::byte* const at = memory().find(to, bytes)) std::memset(at, value, bytes);
-  });
-  return kSuccess;
 }
 Result cuStreamCreate(Stream* stream, unsigned) {
   *stream = make_stream();
