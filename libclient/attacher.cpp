@@ -198,6 +198,11 @@ Attacher::State Attacher::on_reply(const ipc::DaemonMessage& message) {
 Attacher::State Attacher::send_restores() {
   while (!waiting_.empty() && unanswered_ < kUnansweredMax) {
     RestoreTask& task = waiting_.front();
+    std::optional<HeldRegion> held;
+    if (task.region != nullptr && !held.emplace(*task.region, task.region_generation)) {
+      waiting_.pop_front();
+      continue;
+    }
     set_request_id(task.message, sent_.size() + 1);
     const Expected<std::vector<std::byte>> packet = ipc::encode(task.message);
     if (!packet) return fail(packet.error());

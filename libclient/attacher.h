@@ -14,6 +14,7 @@
 
 #include "ipc/control_message.h"
 #include "ipc/fd_socket.h"
+#include "libclient/region_record.h"
 #include "libclient/session.h"
 #include "simm/expected.h"
 
@@ -23,7 +24,10 @@ namespace simm::detail {
 // the attacher's to fill. `apply` gets the reply and may ask for one more request.
 struct RestoreTask {
   ipc::ClientMessage message;
-  int fd = -1;  // goes along; the task's owner keeps it open
+  // Null: of no region. A region that has gone meanwhile is not asked for.
+  RegionRecord* region = nullptr;
+  std::uint32_t region_generation = 0;
+  int fd = -1;  // goes along; open as long as the region is there
   std::function<std::optional<RestoreTask>(const ipc::DaemonMessage&)> apply;
 };
 

@@ -15,16 +15,30 @@
 namespace simm::detail {
 namespace {
 
+RestoreTask forget_task(ipc::RegionHandle handle) {
+  RestoreTask task;
+  ipc::DeregisterRegion message;
+  message.handle = handle;
+  task.message = message;
+  task.apply = [](const ipc::DaemonMessage&) -> std::optional<RestoreTask> { return std::nullopt; };
+  return task;
+}
+
 RestoreTask restore_task(RegionRecord& record, std::uint32_t generation, RegionRequest request) {
   RestoreTask task;
   task.message = std::move(request.message);
   task.fd = request.fd;
-  const std::uint32_t same = record.generation();
-  task.apply = [&record, same,
+  task.region = &record;
+  task.region_generation = record.generation();
+  task.apply = [&record, same = task.region_generation,
                 generation](const ipc::DaemonMessage& message) -> std::optional<RestoreTask> {
     const auto* reply = std::get_if<ipc::RegionReply>(&message);
-    // A region that went in the meantime: the daemon forgets it with the session.
-    if (reply == nullptr || record.generation() != same || record.closed()) return std::nullopt;
+    if (reply == nullptr) return std::nullopt;
+    const HeldRegion held(record, same);
+    if (!held) {  // it was deregistered since it was asked for
+      if (reply->handle == ipc::kNoRegion) return std::nullopt;
+      return forget_task(reply->handle);
+    }
     Expected<std::optional<RegionRequest>> next = take_reply(record, generation, *reply, true);
     if (!next || !*next) return std::nullopt;
     return restore_task(record, generation, std::move(**next));

@@ -146,4 +146,23 @@ private:
   std::string reason_;
 };
 
+// Holds the region of that generation, if it is still there.
+class HeldRegion {
+public:
+  HeldRegion(RegionRecord& record, std::uint32_t generation) noexcept
+      : record_(record.begin_use() ? &record : nullptr),
+        is_same_(record_ != nullptr && record.generation() == generation) {}
+  ~HeldRegion() {
+    if (record_ != nullptr) record_->end_use();
+  }
+  HeldRegion(const HeldRegion&) = delete;
+  HeldRegion& operator=(const HeldRegion&) = delete;
+
+  explicit operator bool() const noexcept { return is_same_; }
+
+private:
+  RegionRecord* const record_;
+  const bool is_same_;
+};
+
 }  // namespace simm::detail

@@ -7,7 +7,7 @@ parts: a thread of the channel carries such a call out."""
 
 import asyncio
 import collections
-import contextlib
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Deque, Dict, List, Optional
@@ -59,7 +59,7 @@ class ToldPages:
 
 
 class EventChannel:
-    """Thread: the loop's, except close(). `open_waiting()` makes the Connection whose calls wait,
+    """Thread: the one that made it, which is the loop's; close() any. `open_waiting()` makes the Connection whose calls wait,
     with the time limits of asynchronous ones."""
 
     def __init__(self, connection: _native.Connection, loop: asyncio.AbstractEventLoop,
@@ -72,6 +72,8 @@ class EventChannel:
         self._waiting: Optional[_native.Connection] = None
         self._threads: Optional[ThreadPoolExecutor] = None
         self._is_closed = False
+        self._is_left = False  # to the loop, which ends it after the last pending call
+        self._thread = threading.current_thread()
         loop.add_reader(self._channel.fileno(), self._on_readable)
 
     async def call(self, operation: _native.Operation, keys: Any, views: Any = None,
@@ -179,6 +181,9 @@ class EventChannel:
 
     def _on_readable(self) -> None:
         self._deliver_what(self._channel.drain)
+        if self._is_left and not self._pending:
+            asyncio.get_running_loop().remove_reader(self._channel.fileno())
+            self._end()
 
     def _deliver_what(self, get: Callable[[], List[Any]]) -> None:
         try:
@@ -196,18 +201,24 @@ class EventChannel:
                 self._pages.pop(ticket, None)
                 future = self._pending.pop(ticket, None)
                 if future is not None and not future.done():
-                    _set_result(future, results)
+                    future.set_result(results)
 
     def close(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Waits for what is pending, and hands its results to the loop."""
-        if not loop.is_closed() and not _is_running_here(loop):
+        """Waits for what is pending, and hands its results to the loop. A loop of another thread
+        does so itself, if it runs or goes on."""
+        if loop.is_running() and not _is_running_here(loop):
             if _call_soon(loop, self.close, loop):
                 return
+        elif not loop.is_closed() and self._belongs_to_another():
+            self._is_left = True  # its thread may close the loop at any moment: touch nothing
+            return
         if not loop.is_closed():
             self._deliver_what(self._channel.finish)
-            with contextlib.suppress(RuntimeError):  # its thread may have closed it meanwhile
-                loop.remove_reader(self._channel.fileno())
+            loop.remove_reader(self._channel.fileno())
         self._end()
+
+    def _belongs_to_another(self) -> bool:
+        return self._thread is not threading.current_thread() and self._thread.is_alive()
 
     def _end(self) -> None:
         self._is_closed = True
@@ -256,16 +267,8 @@ def _call_soon(loop: asyncio.AbstractEventLoop, callee: Callable[[Any], None], v
     return True
 
 
-def _set_result(future: "asyncio.Future[List[Any]]", results: List[Any]) -> None:
-    try:
-        future.set_result(results)
-    except RuntimeError:  # its thread has closed the loop meanwhile: nobody waits any more
-        if not future.get_loop().is_closed():
-            raise
-
-
 def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
     try:
         return asyncio.get_running_loop() is loop
     except RuntimeError:
-        return not loop.is_running()
+        return False

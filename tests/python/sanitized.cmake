@@ -24,7 +24,8 @@ list(JOIN preloaded ":" preloaded)
 set(environment LD_PRELOAD=${preloaded} PYTHONPATH=${CMAKE_BINARY_DIR}/python
   PYTHONDONTWRITEBYTECODE=1 PYTHONMALLOC=malloc
   SIMM_TEST_SIMMD=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/simmd
-  ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=8 TSAN_OPTIONS=halt_on_error=1)
+  ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=8
+  TSAN_OPTIONS=halt_on_error=1:suppressions=${CMAKE_CURRENT_SOURCE_DIR}/tsan.suppressions)
 add_test(NAME python_lifetimes
   COMMAND ${SIMM_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/lifetimes.py --no-fork)
 set_tests_properties(python_lifetimes PROPERTIES LABELS concurrent COST 100

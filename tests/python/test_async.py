@@ -162,31 +162,54 @@ def test_a_loop_that_is_closed_with_work_in_flight(store, key):
     assert store.put(key, view) == 0
 
 
-def test_a_loop_that_its_thread_closes_while_a_store_is_closed(daemon, monkeypatch, key):
-    """A loop that does not run may belong to another thread, which closes it at any moment."""
+class LoopOfAThread(asyncio.SelectorEventLoop):
+    """Knows which threads touch it."""
+
+    def __init__(self):
+        self.threads = set()
+        super().__init__()
+
+    def call_soon_threadsafe(self, *arguments, **options):
+        self.threads.add(threading.get_ident())
+        return super().call_soon_threadsafe(*arguments, **options)
+
+    def remove_reader(self, fd):
+        self.threads.add(threading.get_ident())
+        return super().remove_reader(fd)
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_loop_that_stands_while_another_thread_closes_its_store(daemon, key, monkeypatch,
+                                                                  goes_on):
+    """Its own thread goes on with the loop, or closes it, at any moment: nobody else touches it."""
     monkeypatch.setenv("SIMM_SOCKET", daemon.socket)
     store = kv.Store()
     view = fill(store.allocate(1 << 20), 1).view()
-    loop = asyncio.new_event_loop()
-    task = loop.create_task(store.put_async(key, view))
-    loop.run_until_complete(asyncio.sleep(0))
-    channel = store._channels[loop]._channel
+    stands, closed = threading.Event(), threading.Event()
+    ends = []
 
-    class ClosesItsLoop:
-        def __getattr__(self, name):
-            return getattr(channel, name)
+    def run():
+        loop = LoopOfAThread()
+        task = loop.create_task(store.put_async(key, view))
+        loop.run_until_complete(asyncio.sleep(0))
+        channel = store._channels[loop]._channel
+        stands.set()
+        closed.wait()
+        if goes_on:
+            ends.append(loop.run_until_complete(task))
+            loop.run_until_complete(asyncio.sleep(0))
+            assert channel.fileno() == -1
+        loop.close()
+        task._log_destroy_pending = False
+        ends.append(loop.threads <= {threading.get_ident()})
 
-        def finish(self):
-            results = channel.finish()
-            loop.close()
-            return results
-
-    store._channels[loop]._channel = ClosesItsLoop()
+    thread = threading.Thread(target=run)
+    thread.start()
+    stands.wait()
     store.close()
-    assert loop.is_closed() and not store._channels
-    task._log_destroy_pending = False
-    with kv.Store() as other:
-        assert other.get(key, view) == 1 << 20
+    closed.set()
+    thread.join()
+    assert ends == ([0, True] if goes_on else [True])
 
 
 def test_a_loop_sleeps_while_a_stopped_daemon_keeps_its_call(own_daemon, key, monkeypatch):

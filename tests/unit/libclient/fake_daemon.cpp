@@ -234,6 +234,11 @@ void FakeDaemon::Loop::answer(Session& session, const ipc::ClientMessage& messag
     return send(session, ipc::Opened{});
   }
   if (const auto* region = std::get_if<ipc::RegisterRegion>(&message)) {
+    if (daemon.stops_at_region_) {
+      daemon.stopped_ = true;
+      daemon.stops_at_region_ = false;
+      while (daemon.stopped_ && !daemon.dying_) std::this_thread::yield();
+    }
     return register_region(session, *region, received);
   }
   if (const auto* gone = std::get_if<ipc::DeregisterRegion>(&message)) {

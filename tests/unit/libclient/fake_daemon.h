@@ -95,6 +95,11 @@ public:
     }
   }
   void go_on() { stopped_ = tells_progress_ = false; }
+  // Stops when it has read the next message that registers a region, before it answers.
+  void stop_at_region() { stops_at_region_ = true; }
+  void wait_until_at_region() const {
+    while (stops_at_region_ || !stopped_) std::this_thread::yield();
+  }
   // While it is slow it does nothing but tell of progress.
   void be_slow() { stopped_ = tells_progress_ = true; }
   [[nodiscard]] bool wait_until_holding(std::uint32_t submissions) const;
@@ -115,6 +120,7 @@ private:
   std::shared_ptr<FakeStore> store_;
   FakeCounts counts_;
   std::atomic<bool> stopped_{false};
+  std::atomic<bool> stops_at_region_{false};
   std::atomic<std::uint64_t> turns_{0};  // of the loop, which were begun
   std::atomic<bool> tells_progress_{false};
   std::atomic<bool> poison_{false};

@@ -2,7 +2,9 @@
 // daemon hears of it when it is back.
 #include <doctest/doctest.h>
 
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "fault_world.h"
@@ -44,6 +46,26 @@ TEST_CASE("stopped daemon: memory that has to be adopted is refused") {
   world.daemon->go_on();
   REQUIRE(world.wait_until_back());
   CHECK(world.client->register_region(world.memory.data(), 8192, exact).status() == Status::ok);
+}
+
+TEST_CASE(
+    "a daemon that came back: a region that goes before the daemon has answered is forgotten") {
+  World world(true);
+  std::vector<std::byte> memory(8192);
+  std::optional<Region> region = world.client->register_region(memory.data(), 8192).value();
+  REQUIRE(world.daemon->counts().regions == 1);
+  world.die();
+  REQUIRE(world.client->ping() == Status::unreachable);
+  world.come_back();
+  world.daemon->stop_at_region();
+  std::thread attaching([&] { CHECK(world.wait_until_back()); });
+  world.daemon->wait_until_at_region();
+  region.reset();
+  world.daemon->go_on();
+  attaching.join();
+  CHECK(world.daemon->counts().regions == 0);
+  // The one before it in the same memory was not restored, and does not stand in the way.
+  CHECK(world.client->register_region(memory.data(), 8192).value().kind() == RegionKind::adopted);
 }
 
 }  // namespace fault_test
