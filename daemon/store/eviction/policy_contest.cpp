@@ -8,15 +8,17 @@ namespace simm::store {
 
 namespace {
 
-// Hits fade: half of what they count is gone after 5,700 uses of the sample, some turnovers of the
-// simulated caches.
-constexpr float kFading = 1 - 1.0f / 8192;
+// Hits fade: half of what they count is gone after 2,800 uses of the sample, one or two turnovers
+// of the simulated caches.
+constexpr float kFading = 1 - 1.0f / 4096;
 // One leads when it has so many hits more, and so many standard deviations more than chance makes
-// of those that only one of the two had. Age is the safe choice. Worth needs more, because the hits
-// of a loop come in bursts: whenever the loop comes to the part that worth has kept.
+// of those that only one of the two had.
 constexpr float kLeadMin = 24;
-constexpr float kDeviationsOfAge = 2;
-constexpr float kDeviationsOfWorth = 8;
+constexpr float kDeviations = 2;
+// Age is the safe choice, so worth has to lead in several blocks of so many uses. The hits of a
+// loop come in bursts: whenever the loop comes to the part that worth has kept. One burst says
+// nothing of the time between two of them.
+constexpr std::uint32_t kBlockUses = 512;
 
 }  // namespace
 
@@ -32,8 +34,7 @@ void PolicyContest::play(std::uint64_t mixed, std::uint8_t uses, std::uint32_t g
     has_hit_ = true;
     judge(names_[name].aged, names_[name].rated);
   }
-  lead_ *= kFading;
-  differing_ *= kFading;
+  fade();
   const auto group_class = static_cast<std::uint8_t>(ReuseModel::class_of(uses));
   use_by_age(name);
   use_by_worth(name, group_class);
@@ -44,11 +45,23 @@ void PolicyContest::play(std::uint64_t mixed, std::uint8_t uses, std::uint32_t g
 
 void PolicyContest::judge(bool hit_by_age, bool hit_by_worth) noexcept {
   if (hit_by_age == hit_by_worth) return;
-  lead_ += hit_by_age ? 1.0f : -1.0f;
+  const float more = hit_by_age ? 1.0f : -1.0f;
+  lead_ += more;
+  block_lead_ += more;
   differing_ += 1;
-  const float deviations = lead_ > 0 ? kDeviationsOfAge : kDeviationsOfWorth;
-  if (lead_ * lead_ <= std::max(kLeadMin * kLeadMin, deviations * deviations * differing_)) return;
+  const float blocks = block_squares_ + block_lead_ * block_lead_;
+  const float variance = lead_ > 0 ? differing_ : std::max(differing_, blocks);
+  if (lead_ * lead_ <= std::max(kLeadMin * kLeadMin, kDeviations * kDeviations * variance)) return;
   prefers_age_ = lead_ > 0;
+}
+
+void PolicyContest::fade() noexcept {
+  lead_ *= kFading;
+  differing_ *= kFading;
+  block_squares_ *= kFading;
+  if (++uses_ % kBlockUses != 0) return;
+  block_squares_ += block_lead_ * block_lead_;
+  block_lead_ = 0;
 }
 
 // The sample is as large as fits. Its caches grow and shrink with the tenant's part, by one for

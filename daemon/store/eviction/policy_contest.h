@@ -75,6 +75,7 @@ private:
   [[nodiscard]] std::uint32_t find(std::uint32_t tag) const noexcept;
   [[nodiscard]] std::uint32_t make(std::uint32_t tag, std::uint32_t sample) noexcept;
   void judge(bool hit_by_age, bool hit_by_worth) noexcept;
+  void fade() noexcept;
   void follow(std::uint32_t groups) noexcept;
   void use_by_age(std::uint32_t name) noexcept;
   void use_by_worth(std::uint32_t name, std::uint8_t group_class) noexcept;
@@ -92,8 +93,11 @@ private:
   std::uint32_t rated_ = 0;        // and in the other
   std::uint32_t capacity_ = 1;     // of each
   std::uint32_t sample_mask_ = 0;  // one group of 2^shift is in the sample: as many ones
-  float lead_ = 0;       // hits that only age had, less those that only worth had; they fade
-  float differing_ = 0;  // both together; they fade likewise
+  float lead_ = 0;           // hits that only age had, less those that only worth had; they fade
+  float differing_ = 0;      // both together; they fade likewise
+  float block_lead_ = 0;     // the lead of this block of uses,
+  float block_squares_ = 0;  // and the sum of its squares in the blocks before; they fade too
+  std::uint32_t uses_ = 0;
   bool prefers_age_ = false;
   bool has_hit_ = false;  // one of the caches, once
 };
