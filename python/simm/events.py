@@ -59,8 +59,8 @@ class ToldPages:
 
 
 class EventChannel:
-    """Thread: the one that made it, which is the loop's; close() any. `open_waiting()` makes the Connection whose calls wait,
-    with the time limits of asynchronous ones."""
+    """Thread: the one that made it, which is the loop's; close() any. `open_waiting()` makes the
+    Connection whose calls wait, with the time limits of asynchronous ones."""
 
     def __init__(self, connection: _native.Connection, loop: asyncio.AbstractEventLoop,
                  open_waiting: Callable[[], _native.Connection]) -> None:
