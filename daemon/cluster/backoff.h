@@ -23,6 +23,8 @@ public:
   static constexpr base::TimeNs kFirstRoomNs = base::kNsPerSecond;
   static constexpr base::TimeNs kLongestRoomNs = 16 * base::kNsPerSecond;
   static constexpr base::TimeNs kStableNs = 5 * base::kNsPerSecond;
+  // An attempt that nobody answers has failed then: connecting and hello together.
+  static constexpr base::TimeNs kAttemptNs = base::kNsPerSecond;
 
   // After a failed attempt, or a connection that was lost: the wait before the next attempt.
   [[nodiscard]] base::TimeNs next_wait_ns(base::Random& random,
@@ -43,8 +45,11 @@ public:
     connected_ns_ = now_ns;
     room_wait_ns_ = kFirstRoomNs;
   }
-  void on_lost(base::TimeNs now_ns) noexcept {
-    if (now_ns - connected_ns_ >= kStableNs) wait_ns_ = kFirstNs;
+  // Returns whether the connection had lasted.
+  bool on_lost(base::TimeNs now_ns) noexcept {
+    const bool had_lasted = now_ns - connected_ns_ >= kStableNs;
+    if (had_lasted) wait_ns_ = kFirstNs;
+    return had_lasted;
   }
 
 private:

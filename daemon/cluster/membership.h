@@ -42,6 +42,13 @@ using ConnectionId = std::uint64_t;
 
 // Owners and subscribers together.
 inline constexpr std::uint32_t kDaemonsMax = 4096;
+// In the list of `cluster.manager`.
+inline constexpr std::uint32_t kManagersMax = 5;
+// A daemon finds the manager that leads within this time: it waits once, and then asks all managers
+// of its list without a wait (ClusterDialer). Each that is silent costs it a whole attempt, and the
+// one that leads is the last and may be slow. Numeric addresses; a name may take longer.
+inline constexpr base::TimeNs kFindManagerNs =
+    Backoff::kLongestNs + kManagersMax * Backoff::kAttemptNs;
 // For so many graces a lost subscriber counts among the daemons that a manager should hear: until
 // then the manager may be cut off from it.
 inline constexpr std::uint32_t kLostGraces = 10;
@@ -59,7 +66,7 @@ struct MembershipConfig {
   // more (MapMember::grace_ms).
   base::TimeNs rejoin_grace_ns = 30 * base::kNsPerSecond;
   // So long a daemon may need to find the manager again, once that is there.
-  base::TimeNs redial_ns = 2 * Backoff::kLongestNs;
+  base::TimeNs redial_ns = kFindManagerNs;
   // All known daemons speak a newer version for so long: then it is the cluster's. Longer than a
   // connection needs to come back, so that one that breaks does not look like an upgrade.
   base::TimeNs version_settle_ns = 3 * base::kNsPerSecond;

@@ -31,6 +31,11 @@ ClusterDialer::~ClusterDialer() {
 
 void ClusterDialer::start() {
   if (state_ == State::dialling) return;
+  untried_ = addresses_.size();
+  dial_soon();
+}
+
+void ClusterDialer::dial_soon() {
   state_ = State::dialling;
   // Not from in here: the owner may still be at work on itself.
   timer_.after(0, [this] { dial(); });
@@ -38,7 +43,8 @@ void ClusterDialer::start() {
 
 void ClusterDialer::redial(base::TimeNs at_least_ns) {
   if (state_ != State::connected) return;
-  backoff_.on_lost(access_.clock.now_ns());
+  const bool had_lasted = backoff_.on_lost(access_.clock.now_ns());
+  if (!had_lasted && at_least_ns == 0 && untried_ > 0) return dial_soon();
   // Not all at one moment, those who were told the same.
   const base::TimeNs spread_ns = at_least_ns == 0 ? 0 : access_.random.below(at_least_ns);
   wait(std::max(backoff_.next_wait_ns(access_.random), at_least_ns + spread_ns));
@@ -59,6 +65,7 @@ void ClusterDialer::stop() {
 
 void ClusterDialer::wait(base::TimeNs wait_ns) {
   state_ = State::waiting;
+  untried_ = addresses_.size();
   timer_.after(wait_ns, [this] {
     state_ = State::dialling;
     dial();
@@ -68,6 +75,7 @@ void ClusterDialer::wait(base::TimeNs wait_ns) {
 void ClusterDialer::dial() {
   if (!addresses_.empty()) address_ = addresses_[attempts_ % addresses_.size()];
   ++attempts_;
+  if (untried_ > 0) --untried_;
   if (const auto address = cluster::SocketAddress::parse(address_)) {
     return connect(*address);
   }
@@ -145,7 +153,9 @@ void ClusterDialer::fail(Error error) {
   error.context = target_.key + ": " + address_ + ": " + error.context;
   access_.errors.record("cluster.dial", error.status, error.context);
   is_away_ = error.status == Status::unreachable || error.status == Status::timeout;
-  if (error.status == Status::out_of_memory) {
+  if (untried_ > 0) {
+    dial_soon();
+  } else if (error.status == Status::out_of_memory) {
     wait(backoff_.next_room_wait_ns(access_.random));
   } else {
     wait(backoff_.next_wait_ns(access_.random,

@@ -1,8 +1,9 @@
 // ClusterDialer: reaches one peer and says hello, again and again with back-off until it works;
-// then its owner has the socket, and calls redial() when that is lost. Names are looked up anew for
-// each attempt, by a thread of Asio's own, and an attempt takes the next of several addresses.
-// Owned by whoever wants the connection; may be destroyed at any time outside its callbacks.
-// Thread: control.
+// then its owner has the socket, and calls redial() when that is lost. Of several addresses each
+// attempt takes the next one. All of them have had their turn before the dialer waits, so an
+// address that is silent costs kHelloTimeNs and no back-off. Names are looked up anew for each
+// attempt, by a thread of Asio's own. Owned by whoever wants the connection; may be destroyed at
+// any time outside its callbacks. Thread: control.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +51,10 @@ public:
 
   // Dials now; a running attempt goes on.
   void start();
-  // The connection that on_dialled() gave is lost: dials again, after a wait. The peer may have
-  // said for how long, at least, there is no use in that; the wait is up to twice as long.
+  // The connection that on_dialled() gave is lost: dials again, after a wait. One that was lost
+  // soon is a failed attempt: the addresses that have not had their turn yet come without a wait.
+  // The peer may have said for how long, at least, there is no use in dialling; the wait is up to
+  // twice as long.
   void redial(base::TimeNs at_least_ns = 0);
   // The peer can be reached again: dials now, if this dialer waits because it could not reach it.
   // One that the peer refuses goes on waiting. Returns whether the last attempt did not reach it.
@@ -68,6 +71,7 @@ private:
   using Resolver = boost::asio::ip::tcp::resolver;
 
   void dial();
+  void dial_soon();
   void look_up(const cluster::HostAndPort& where);
   void on_looked_up(const Resolver::results_type& results);
   void connect(const cluster::SocketAddress& address);
@@ -83,6 +87,7 @@ private:
   State state_ = State::idle;
   bool is_away_ = false;  // the last attempt did not reach the peer
   std::uint64_t attempts_ = 0;
+  std::size_t untried_ = 0;  // addresses, before the next wait
   cluster::Backoff backoff_;
   Deadline timer_;
   Resolver resolver_;

@@ -7,6 +7,9 @@
 #include <string>
 #include <utility>
 
+#include "daemon/cluster/membership.h"
+#include "ipc/text_list.h"
+
 namespace simm::control {
 namespace {
 
@@ -62,6 +65,12 @@ Expected<ClusterSettings> ClusterSettings::make(const base::Config& config,
   if (!cluster::is_cluster_name(config.cluster.name)) {
     return wrong("cluster.name", config.cluster.name,
                  "write 1 to 64 letters, digits, dots, dashes and underscores");
+  }
+  const std::size_t managers = ipc::text_list(config.cluster.manager).size();
+  if (managers > cluster::kManagersMax) {
+    return wrong("cluster.manager", config.cluster.manager,
+                 "these are " + std::to_string(managers) + " managers; list " +
+                     std::to_string(cluster::kManagersMax) + " at most");
   }
   auto name = name_of_daemon(config);
   if (!name) return std::move(name).error();

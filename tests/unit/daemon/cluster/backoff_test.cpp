@@ -46,7 +46,7 @@ TEST_CASE("only a connection that lasted starts the waits anew") {
     Backoff backoff;
     for (int failed = 0; failed < 10; ++failed) (void)backoff.next_wait_ns(random);
     backoff.on_connected(1000);
-    backoff.on_lost(1000 + lasted_ns);
+    CHECK(backoff.on_lost(1000 + lasted_ns) == (lasted_ns >= Backoff::kStableNs));
     return backoff.next_wait_ns(random);
   };
   CHECK(wait_after(Backoff::kStableNs - 1) >= Backoff::kLongestNs / 2);

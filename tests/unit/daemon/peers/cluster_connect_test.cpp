@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "daemon/cluster/membership.h"
 #include "tests/unit/daemon/peers/cluster_net.h"
 
 namespace cluster_connect_test {
@@ -122,6 +123,51 @@ TEST_CASE("with a secret a listener may be anywhere; addresses that are none are
   }
   control::ClusterListener taken(*net.store.access, net.accepting);
   CHECK(taken.listen("storage.listen", net.listener.address().text()).status() == Status::io_error);
+}
+
+// What is ready in `io` now; a back-off is not.
+void run_ready(boost::asio::io_context& io) {
+  for (int turn = 0; turn < 20; ++turn) {
+    io.restart();
+    io.poll();
+  }
+}
+
+TEST_CASE("all addresses of a list are tried before the dialer waits, and each once") {
+  Net net;
+  control::DialTarget target = net.target();
+  target.address = "nowhere-1, nowhere-2, nowhere-3";
+  control::ClusterDialer none(*net.node.access, target, net.dialling);
+  // Until the waits are long.
+  none.start();
+  net.until([&] { return net.dialling.failed.size() >= 15; });
+  none.stop();
+  net.dialling.failed.clear();
+  none.start();
+  run_ready(net.io);
+  CHECK(net.dialling.failed.size() == 3);
+  none.stop();
+  net.dialling.failed.clear();
+
+  // One that answers and hangs up soon has failed as well: a manager that stands by.
+  const std::string listening = net.listener.address().text();
+  target.address = "nowhere-1," + listening + ",nowhere-2";
+  control::ClusterDialer dialer(*net.node.access, target, net.dialling);
+  dialer.start();
+  net.until([&] { return !net.dialling.arrived.empty(); });
+  CHECK(net.dialling.failed.size() == 1);
+  CHECK(dialer.address() == listening);
+  dialer.redial();
+  run_ready(net.io);
+  CHECK(net.dialling.failed.size() == 2);
+  CHECK(dialer.address() == "nowhere-2");
+}
+
+TEST_CASE("the time for which a new manager keeps names is enough to find it") {
+  // The wait at the end of a round that came just too early, then a silent address after the other.
+  const base::TimeNs longest_ns =
+      cluster::Backoff::kLongestNs + cluster::kManagersMax * control::kHelloTimeNs;
+  CHECK(cluster::MembershipConfig{}.redial_ns >= longest_ns);
 }
 
 TEST_CASE("a hurried dialer does not wait for a peer that was away, but for one that hangs up") {

@@ -55,6 +55,17 @@ TEST_CASE("two daemons with the same secret agree on everything but who they are
   CHECK(one->self.hash_seed_fingerprint == two->self.hash_seed_fingerprint);
 }
 
+TEST_CASE("a daemon asks five managers at most, because a new one waits for all of them") {
+  const SecretFile secret('s');
+  base::Config config = config_with(secret.path);
+  config.cluster.manager = "a:1,b:1,c:1,d:1,e:1";
+  CHECK(make(config).has_value());
+  config.cluster.manager += ",f:1";
+  const auto refused = make(config);
+  CHECK(refused.status() == Status::invalid_argument);
+  CHECK(refused.error().context.find("cluster.manager = a:1,b:1,c:1,d:1,e:1,f:1: ") == 0);
+}
+
 TEST_CASE("a secret can be a credential of the service manager") {
   const SecretFile secret('s');
   REQUIRE(::chmod(secret.path.c_str(), 0440) == 0);  // as systemd's access list looks
