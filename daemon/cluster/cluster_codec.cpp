@@ -91,7 +91,9 @@ MapMember read(schema::Member::Reader from) {
   return member;
 }
 
-void write_life(schema::SlotMap::Builder to, const MapLife& life) {
+// Of maps and deltas.
+template <typename Builder>
+void write_life(Builder to, const MapLife& life) {
   write(to.initLineage(), life.lineage);
   auto ancestors = to.initAncestors(static_cast<unsigned>(life.ancestors.size()));
   for (unsigned i = 0; i < ancestors.size(); ++i) {
@@ -100,7 +102,8 @@ void write_life(schema::SlotMap::Builder to, const MapLife& life) {
   }
 }
 
-MapLife read_life(schema::SlotMap::Reader from) {
+template <typename Reader>
+MapLife read_life(Reader from) {
   MapLife life{read(from.getLineage()), {}};
   const auto ancestors = from.getAncestors();
   if (ancestors.size() > kAncestorsMax) refuse("too many ancestors");
@@ -165,6 +168,70 @@ SlotMapPtr read(schema::SlotMap::Reader from) {
       SlotMap::make(from.getEpoch(), std::move(members), std::move(owners), read_life(from));
   if (!made) packet::refuse(made.status(), made.error().context);
   return std::move(made).value();
+}
+
+void write(schema::MapDelta::Builder to, const MapDelta& delta) {
+  to.setBaseEpoch(delta.base_epoch);
+  to.setBaseDigest(delta.base_digest);
+  to.setEpoch(delta.epoch);
+  to.setDigest(delta.digest);
+  write_life(to, delta.life);
+  auto members = to.initMembers(static_cast<unsigned>(delta.members.size()));
+  for (unsigned i = 0; i < members.size(); ++i) members.set(i, delta.members[i]);
+  auto fresh = to.initFresh(static_cast<unsigned>(delta.fresh.size()));
+  for (unsigned i = 0; i < fresh.size(); ++i) write(fresh[i], delta.fresh[i]);
+  std::map<std::pair<MemberIndex, base::Epoch>, std::uint16_t> index;
+  std::vector<SlotOwner> tenures;
+  auto slots = to.initSlots(static_cast<unsigned>(delta.slots.size()));
+  auto owners = to.initOwners(static_cast<unsigned>(delta.slots.size()));
+  for (unsigned i = 0; i < slots.size(); ++i) {
+    const SlotChange& change = delta.slots[i];
+    slots.set(i, change.slot);
+    if (change.owner == SlotOwner{}) {
+      owners.set(i, kNoTenure);
+      continue;
+    }
+    const auto next = static_cast<std::uint16_t>(tenures.size());
+    const auto [found, is_new] = index.try_emplace({change.owner.member, change.owner.since}, next);
+    if (is_new) tenures.push_back(change.owner);
+    owners.set(i, found->second);
+  }
+  auto list = to.initTenures(static_cast<unsigned>(tenures.size()));
+  for (unsigned i = 0; i < list.size(); ++i) {
+    list[i].setMember(tenures[i].member);
+    list[i].setSince(tenures[i].since);
+  }
+}
+
+// Whether it makes a map is for apply() to see.
+MapDelta read(schema::MapDelta::Reader from) {
+  if (from.getMembers().size() > kMembersMax) refuse("too many members");
+  if (from.getFresh().size() > kMembersMax) refuse("too many new members");
+  if (from.getTenures().size() > base::kSlotCount) refuse("too many tenures");
+  const auto slots = from.getSlots();
+  const auto owners = from.getOwners();
+  if (slots.size() > base::kSlotCount || owners.size() != slots.size()) {
+    refuse(std::to_string(slots.size()) + " slots with " + std::to_string(owners.size()) +
+           " owners");
+  }
+  MapDelta delta;
+  delta.base_epoch = from.getBaseEpoch();
+  delta.base_digest = from.getBaseDigest();
+  delta.epoch = from.getEpoch();
+  delta.digest = from.getDigest();
+  delta.life = read_life(from);
+  for (const std::uint16_t member : from.getMembers()) delta.members.push_back(member);
+  for (const auto member : from.getFresh()) delta.fresh.push_back(read(member));
+  const auto tenures = from.getTenures();
+  std::vector<SlotOwner> known;
+  for (const auto tenure : tenures) known.push_back({tenure.getMember(), tenure.getSince()});
+  for (unsigned i = 0; i < slots.size(); ++i) {
+    const std::uint16_t tenure = owners[i];
+    if (tenure != kNoTenure && tenure >= known.size())
+      refuse("slot of tenure " + std::to_string(tenure));
+    delta.slots.push_back({slots[i], tenure == kNoTenure ? SlotOwner{} : known[tenure]});
+  }
+  return delta;
 }
 
 // ---- messages ----
@@ -268,6 +335,7 @@ struct MemberEncoder {
     to.setRecovering(heartbeat.recovering);
     if (heartbeat.reached) write_reached(to, *heartbeat.reached);
     to.setMapDigest(heartbeat.map_digest);
+    to.setWantsMap(heartbeat.wants_map);
   }
   void operator()(const MapReport& report) { write(root.initMapReport(), *report.map); }
   void operator()(const Leave&) { root.setLeave(); }
@@ -299,6 +367,7 @@ struct ManagerEncoder {
     to.setClusterVersion(ack.cluster_version);
   }
   void operator()(const MapPush& push) { write(root.initMapPush(), *push.map); }
+  void operator()(const MapDelta& delta) { write(root.initMapDelta(), delta); }
   void operator()(const MapWanted&) { root.setMapWanted(); }
   void operator()(const Question& question) { write(root.initQuestion(), question); }
   void operator()(const Answer& answer) { write(root.initAnswer(), answer); }
@@ -322,7 +391,7 @@ MemberMessage read_member_message(schema::MemberMessage::Reader root) {
       const auto from = root.getHeartbeat();
       return Heartbeat{from.getSequence(),  from.getMapEpoch(),   from.getObjects(),
                        from.getUsedBytes(), from.getRecovering(), read_reached(from.getReached()),
-                       from.getMapDigest()};
+                       from.getMapDigest(), from.getWantsMap()};
     }
     case schema::MemberMessage::MAP_REPORT:
       return MapReport{read(root.getMapReport())};
@@ -353,6 +422,8 @@ ManagerMessage read_manager_message(schema::ManagerMessage::Reader root) {
       return read(root.getHeartbeatAck());
     case schema::ManagerMessage::MAP_PUSH:
       return MapPush{read(root.getMapPush())};
+    case schema::ManagerMessage::MAP_DELTA:
+      return read(root.getMapDelta());
     case schema::ManagerMessage::MAP_WANTED:
       return MapWanted{};
     case schema::ManagerMessage::QUESTION:

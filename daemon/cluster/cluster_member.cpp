@@ -123,7 +123,22 @@ void ClusterMember::note_version(std::uint16_t of_cluster) noexcept {
 
 void ClusterMember::take(const MapPush& push) {
   if (push.map->epoch() <= epoch()) return;
-  const SlotMapPtr before = std::exchange(map_, push.map);
+  use(push.map);
+}
+
+// A delta was lost, or the manager is wrong about what this daemon has: it is told at once.
+void ClusterMember::take(const MapDelta& delta) {
+  if (delta.epoch <= epoch()) return;
+  if (map_ != nullptr) {
+    if (auto map = apply(delta, *map_)) return use(std::move(*map));
+  }
+  wants_map_ = true;
+  if (state_ == LinkState::joined) send_heartbeat();
+}
+
+void ClusterMember::use(SlotMapPtr map) {
+  wants_map_ = false;
+  const SlotMapPtr before = std::exchange(map_, std::move(map));
   events_.on_map(map_, before);
   // So that the manager sees at once who has it.
   if (state_ == LinkState::joined) send_heartbeat();
@@ -155,6 +170,7 @@ void ClusterMember::send_heartbeat() {
   heartbeat.sequence = ++sequence_;
   heartbeat.map_epoch = epoch();
   heartbeat.map_digest = map_ == nullptr ? 0 : map_->digest();
+  heartbeat.wants_map = wants_map_;
   send(heartbeat);
 }
 

@@ -106,6 +106,7 @@ private:
   void take(const Refused& refused);
   void take(const HeartbeatAck& ack);
   void take(const MapPush& push);
+  void take(const MapDelta& delta);
   void take(const MapWanted& wanted);
   void take(const Question& question);
   void take(const Answer& answer);
@@ -114,6 +115,7 @@ private:
   void enter(LinkState state, std::string reason);
   void lose_link(std::string reason);
   void send_heartbeat();
+  void use(SlotMapPtr map);
   void note_version(std::uint16_t of_cluster) noexcept;
 
   const MemberConfig config_;
@@ -132,6 +134,7 @@ private:
   std::uint64_t sequence_ = 0;
   std::uint16_t cluster_version_ = kHelloVersionMin;
   SlotMapPtr map_;
+  bool wants_map_ = false;  // the last delta was about another map
 };
 
 }  // namespace simm::cluster

@@ -10,6 +10,7 @@
 #include <string>
 #include <variant>
 
+#include "daemon/cluster/map_delta.h"
 #include "daemon/cluster/slot_map.h"
 #include "simm/status.h"
 
@@ -73,6 +74,7 @@ struct Heartbeat {
   // Whom of the map of map_epoch it has data connections to; none: it does not say.
   std::optional<MemberSet> reached = std::nullopt;
   std::uint64_t map_digest = 0;  // as in Join
+  bool wants_map = false;        // the last MapDelta was about another map: send the whole one
   bool operator==(const Heartbeat&) const = default;
 };
 // Answer to MapWanted.
@@ -86,6 +88,7 @@ struct Leave {
 using MemberMessage = std::variant<Join, Heartbeat, MapReport, Leave, Question, Answer>;
 
 // ---- from the manager ----
+// One of them is MapDelta, in place of a MapPush, to a member with kFeatureMapDeltas.
 
 struct Joined {
   std::uint64_t heartbeat_ns = 0;  // how often to send one
@@ -113,7 +116,7 @@ struct MapWanted {
   bool operator==(const MapWanted&) const = default;
 };
 using ManagerMessage =
-    std::variant<Joined, Refused, HeartbeatAck, MapPush, MapWanted, Question, Answer>;
+    std::variant<Joined, Refused, HeartbeatAck, MapPush, MapDelta, MapWanted, Question, Answer>;
 
 // How often heartbeats may be asked for.
 inline constexpr std::uint64_t kHeartbeatNsMin = 1'000'000;

@@ -73,10 +73,11 @@ void Manager::use(const ManagerState& state) {
 // ---- connections ----
 
 void Manager::on_connected(ConnectionId connection, const DaemonIdentity& identity,
-                           std::uint16_t version) {
+                           std::uint16_t version, std::uint64_t features) {
   Connection& added = connections_[connection];
   added.identity = identity;
   added.version = version;
+  added.takes_deltas = (features & kFeatureMapDeltas) != 0;
   added.since_ns = clock_.now_ns();
 }
 
@@ -117,9 +118,35 @@ void Manager::refuse(ConnectionId connection, bool final, const std::string& rea
 
 void Manager::push(ConnectionId to, Connection& connection) {
   if (map_ == nullptr) return;
-  connection.pushed = map_->epoch();
-  connection.pushed_ns = clock_.now_ns();
+  const bool has_base =
+      connection.has_epoch == delta_epoch_ && connection.has_digest == delta_digest_;
+  if (delta_.empty() || !connection.takes_deltas || !has_base) return push_whole(to, connection);
+  note_pushed(connection, true);
+  links_.send(to, delta_);
+}
+
+void Manager::push_whole(ConnectionId to, Connection& connection) {
+  note_pushed(connection, false);
   links_.send(to, pushed_);
+}
+
+void Manager::note_pushed(Connection& connection, bool is_delta) {
+  connection.has_epoch = map_->epoch();
+  connection.has_digest = map_->digest();
+  connection.pushed_ns = clock_.now_ns();
+  connection.pushed_delta = is_delta;
+}
+
+// Whoever has map_ needs no more than this of the map that comes now.
+void Manager::note_delta(const SlotMap& now) {
+  delta_.clear();
+  if (map_ == nullptr) return;
+  auto bytes = encode(ManagerMessage(delta_of(*map_, now)));
+  // No use in one that is longer than the map, and none that can not be sent.
+  if (!bytes || bytes->size() >= pushed_.size()) return;
+  delta_ = std::move(*bytes);
+  delta_epoch_ = map_->epoch();
+  delta_digest_ = map_->digest();
 }
 
 // ---- messages ----
@@ -140,6 +167,8 @@ void Manager::take(ConnectionId from, const Join& join) {
     drop(verdict.superseded, "a newer connection has taken its place");
   }
   connection.joined = true;
+  connection.has_epoch = join.map_epoch;
+  connection.has_digest = join.map_digest;
   if (first_join_ns_ == 0) first_join_ns_ = clock_.now_ns();
   send(from, Joined{config_.heartbeat_ns, epoch(), membership_.version()});
   if (stranger || lacks(join.map_epoch, join.map_digest)) return send(from, MapWanted{});
@@ -150,9 +179,16 @@ void Manager::take(ConnectionId from, const Heartbeat& heartbeat) {
   if (!membership_.heard(from, heartbeat)) return drop(from, "it has not joined");
   send(from, HeartbeatAck{heartbeat.sequence, epoch(), membership_.version()});
   if (lacks(heartbeat.map_epoch, heartbeat.map_digest)) return send(from, MapWanted{});
-  Connection& connection = connections_.at(from);
-  const bool asked = clock_.now_ns() - connection.pushed_ns < config_.push_retry_ns;
-  if (heartbeat.map_epoch < epoch() && !asked) push(from, connection);
+  if (heartbeat.map_epoch < epoch()) push_again(from, heartbeat);
+}
+
+// What was pushed is on its way, or was lost, or could not be used: then the whole map is the
+// remedy.
+void Manager::push_again(ConnectionId to, const Heartbeat& heartbeat) {
+  Connection& connection = connections_.at(to);
+  const bool is_underway = clock_.now_ns() - connection.pushed_ns < config_.push_retry_ns;
+  const bool is_of_no_use = heartbeat.wants_map && connection.pushed_delta;
+  if (!is_underway || is_of_no_use) push_whole(to, connection);
 }
 
 void Manager::take(ConnectionId from, const MapReport& report) {
@@ -337,13 +373,14 @@ bool Manager::publish() {
   }
   issued_ = true;
   stored_ = next;
+  pushed_ = std::move(*message);
+  note_delta(*state.map);
   map_ = state.map;
   reported_ = nullptr;
   brought_.clear();
   contested_ = false;
   changed_ns_ = 0;
   is_noted_ = false;
-  pushed_ = std::move(*message);
   for (auto& [id, connection] : connections_) {
     if (connection.joined) push(id, connection);
   }

@@ -63,8 +63,9 @@ public:
   Outcome start();
 
   // An authenticated control connection; `identity` is what its hello has proved, `version` what it
-  // has agreed on. Numbers are never used again.
-  void on_connected(ConnectionId connection, const DaemonIdentity& identity, std::uint16_t version);
+  // has agreed on, `features` the bits that both know. Numbers are never used again.
+  void on_connected(ConnectionId connection, const DaemonIdentity& identity, std::uint16_t version,
+                    std::uint64_t features = 0);
   void on_message(ConnectionId connection, std::span<const std::byte> message);
   void on_closed(ConnectionId connection);
 
@@ -91,8 +92,12 @@ private:
     std::uint16_t version = 0;  // of the protocol
     base::TimeNs since_ns = 0;
     bool joined = false;
-    base::Epoch pushed = 0;  // newest map that was sent
+    bool takes_deltas = false;
+    // The map that it has, or will have when it has read what was sent.
+    base::Epoch has_epoch = 0;
+    std::uint64_t has_digest = 0;  // 0: it does not say
     base::TimeNs pushed_ns = 0;
+    bool pushed_delta = false;  // and not a whole map
   };
   struct Forwarded {
     ConnectionId requester = 0;
@@ -117,6 +122,10 @@ private:
   void drop(ConnectionId connection, const std::string& why);
   void refuse(ConnectionId connection, bool final, const std::string& reason);
   void push(ConnectionId to, Connection& connection);
+  void push_whole(ConnectionId to, Connection& connection);
+  void push_again(ConnectionId to, const Heartbeat& heartbeat);
+  void note_pushed(Connection& connection, bool is_delta);
+  void note_delta(const SlotMap& now);
   void answer(ConnectionId to, std::uint64_t id, Status status, std::string text);
   [[nodiscard]] ConnectionId connection_of(const std::string& target) const;
   [[nodiscard]] base::Epoch epoch() const noexcept { return map_ == nullptr ? 0 : map_->epoch(); }
@@ -157,6 +166,9 @@ private:
   base::TimeNs strangers_until_ns_ = 0;  // 0: it began with a state
   std::uint64_t strangers_refused_ = 0;
   std::vector<std::byte> pushed_;   // map_, encoded
+  std::vector<std::byte> delta_;    // the same as the difference to the map before; empty: none
+  base::Epoch delta_epoch_ = 0;     // of the map before
+  std::uint64_t delta_digest_ = 0;  // likewise
   base::Epoch stored_ = 0;          // epoch of the stored state
   bool issued_ = false;             // map_ is of this process, not loaded
   base::TimeNs changed_ns_ = 0;     // since when another map is due; 0: none is

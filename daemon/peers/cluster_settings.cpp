@@ -88,7 +88,8 @@ Expected<ClusterSettings> ClusterSettings::make(const base::Config& config,
   settings.self.role = role;
   settings.self.shards = shards;
   settings.self.features = cluster::kFeatureFrameTags | cluster::kFeatureRailPlaces |
-                           cluster::kFeaturePathProof | cluster::kFeatureLongPings;
+                           cluster::kFeaturePathProof | cluster::kFeatureLongPings |
+                           cluster::kFeatureMapDeltas;
   settings.self.hash_seed_fingerprint = settings.secret.fingerprint_of(settings.hash_seed);
   return settings;
 }

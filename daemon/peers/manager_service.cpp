@@ -92,7 +92,7 @@ void ManagerService::on_accepted(ipc::UniqueFd socket, const cluster::HelloResul
   const cluster::ConnectionId id = next_id_++;
   connections_.emplace(id, std::make_unique<Connection>(*this, id, std::move(socket), result));
   if (!leads_) return refuse(id);
-  manager_->on_connected(id, result.peer, result.version);
+  manager_->on_connected(id, result.peer, result.version, result.features);
   turn();
 }
 

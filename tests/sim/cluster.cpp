@@ -16,6 +16,7 @@ Cluster::Cluster(const Scenario& scenario, LogMode log_mode)
     : scenario_(scenario),
       log_(loop_, log_mode),
       dice_(scenario.seed, 2),
+      delta_dice_(scenario.seed, 5),
       network_(loop_, Dice(scenario.seed, 3), log_, report_),
       control_(loop_, Dice(scenario.seed, 4), network_.conditions),
       history_(loop_, report_, maps_),
@@ -48,6 +49,9 @@ Cluster::Cluster(const Scenario& scenario, LogMode log_mode)
     stall_in_a_put(request);
   };
   control_.version_of = [this](Serial serial) { return version_of(serial); };
+  control_.loses_delta = [this] {
+    return storming_ && delta_dice_.percent(scenario_.lost_deltas_percent);
+  };
   history_.lease_losses = [this] { return lease_losses(); };
   maps_.may_lose_slots = [this](Serial serial, bool replaced) {
     const cluster::MembershipConfig& rules = scenario_.manager.membership;

@@ -109,6 +109,7 @@ private:
   Report report_{loop_};
   EventLog log_;
   Dice dice_;
+  Dice delta_dice_;  // of its own, so that all other draws stay what they were
   Network network_;
   ControlNetwork control_;
   MapBook maps_{report_};

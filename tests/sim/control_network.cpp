@@ -62,6 +62,10 @@ void ControlNetwork::send_up(const ControlLinkPtr& link, std::span<const std::by
 }
 
 void ControlNetwork::send_down(const ControlLinkPtr& link, std::span<const std::byte> message) {
+  if (loses_delta()) {
+    const auto said = cluster::decode_manager_message(message);
+    if (std::holds_alternative<cluster::MapDelta>(said.value())) return;
+  }
   go_down(link, [link, bytes = heard_in(link->version, message)] {
     if (link->member != nullptr) link->member->on_message(link, bytes);
   });

@@ -47,6 +47,10 @@ public:
     return cluster::kHelloVersionMax;
   };
 
+  // Whether the difference to a map that a daemon is sent now never comes. A whole map always
+  // comes, or the connection ends.
+  std::function<bool()> loses_delta = [] { return false; };
+
   // How many addresses of managers daemons know.
   void set_places(std::size_t places) { managers_.resize(places); }
   // Who listens at one; null: nobody.

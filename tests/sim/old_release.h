@@ -18,6 +18,10 @@ inline cluster::SlotMapPtr without_life(const cluster::SlotMap& map) {
   return cluster::SlotMap::make(map.epoch(), map.members(), map.owners()).value();
 }
 
+inline std::uint64_t features_in(std::uint16_t version) {
+  return version > cluster::kHelloVersionMin ? cluster::kFeatureMapDeltas : 0;
+}
+
 // From a member.
 inline std::vector<std::byte> said_in(std::uint16_t version, std::span<const std::byte> message) {
   if (version > cluster::kHelloVersionMin) return {message.begin(), message.end()};

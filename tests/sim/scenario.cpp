@@ -164,6 +164,12 @@ void draw_etcd(Scenario& s) {
   if (dice.percent(50)) s.manager_pause_every_ns = dice.between(200 * kMs, 2 * kSecond);
 }
 
+// Likewise.
+void draw_deltas(Scenario& s) {
+  Dice dice(s.seed, 12);
+  s.lost_deltas_percent = dice.percent(50) ? dice.between32(5, 60) : 0;
+}
+
 }  // namespace
 
 base::TenantId tenant_id(std::uint32_t tenant) {
@@ -202,6 +208,7 @@ Scenario Scenario::draw(std::uint64_t seed) {
   draw_tcp(s);
   draw_rdma(s);
   draw_etcd(s);
+  draw_deltas(s);
   return s;
 }
 

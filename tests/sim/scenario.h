@@ -106,6 +106,7 @@ struct Scenario {
   base::TimeNs control_cut_every_ns = 0;
   std::uint32_t disk_failure_percent = 0;  // of the manager's writes
   std::uint32_t too_long_percent = 0;      // of absences: longer than the grace
+  std::uint32_t lost_deltas_percent = 0;   // of the differences between maps that daemons are sent
 
   std::uint32_t old_release_percent = 0;  // of processes that speak the oldest protocol version
 };

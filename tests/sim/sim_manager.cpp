@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "daemon/cluster/cluster_codec.h"
+#include "tests/sim/old_release.h"
 
 namespace simm::sim {
 
@@ -113,7 +114,9 @@ void SimManager::on_accepted(const ControlLinkPtr& link, const cluster::DaemonId
   links_[link->id] = link;
   arrive([this, link, identity] {
     if (links_.count(link->id) == 0) return;
-    if (leads()) return manager_->on_connected(link->id, identity, link->version);
+    if (leads()) {
+      return manager_->on_connected(link->id, identity, link->version, features_in(link->version));
+    }
     links_.erase(link->id);
     refuse(link);
   });

@@ -47,6 +47,8 @@ inline constexpr std::uint64_t kFeatureRailPlaces = 1 << 2;
 inline constexpr std::uint64_t kFeaturePathProof = 1 << 3;
 // Its servers take pings as long as a part over RDMA, and answer them alike.
 inline constexpr std::uint64_t kFeatureLongPings = 1 << 4;
+// It takes a new map as the difference to the one that it has (cluster/map_delta.h).
+inline constexpr std::uint64_t kFeatureMapDeltas = 1 << 5;
 
 // What the dialer wants.
 struct HelloRequest {

@@ -46,6 +46,21 @@ struct SlotMap {
   ancestors @5 :List(Ancestor);    # latest first
 }
 
+# What a map has that the one before it has not. Slots are those whose tenure differs.
+struct MapDelta {
+  baseEpoch @0 :UInt64;
+  baseDigest @1 :UInt64;
+  epoch @2 :UInt64;
+  digest @3 :UInt64;
+  lineage @4 :Lineage;
+  ancestors @5 :List(Ancestor);
+  members @6 :List(UInt16);        # index in the base; 0xffff: the next one of fresh
+  fresh @7 :List(Member);
+  tenures @8 :List(Tenure);        # with indices of the new map
+  slots @9 :List(UInt16);          # their numbers, and beside them:
+  owners @10 :List(UInt16);        # index into tenures; 0xffff: nobody owns it
+}
+
 struct Retired {
   name @0 :Text;
   role @1 :UInt8;
@@ -90,6 +105,7 @@ struct Heartbeat {
   recovering @4 :Bool;
   reached @5 :Data;                # bit i: member i of that map; empty: it does not say
   mapDigest @6 :UInt64;            # 0: not said
+  wantsMap @7 :Bool;               # it could not use the last mapDelta
 }
 
 struct Joined {
@@ -131,5 +147,6 @@ struct ManagerMessage {
     mapWanted @5 :Void;
     question @6 :Question;
     answer @7 :Answer;
+    mapDelta @8 :MapDelta;
   }
 }

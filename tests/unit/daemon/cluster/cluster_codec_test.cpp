@@ -30,6 +30,16 @@ SlotMapPtr sample_map() {
       .value();
 }
 
+// With a member that has gone, one that is new, and slots of nobody.
+MapDelta sample_delta() {
+  const SlotMapPtr map = sample_map();
+  auto others = members(6);
+  others.erase(others.begin() + 1);
+  MapDelta delta = delta_of(*map, *slot_map_of(10, others, map.get(), map.get()));
+  delta.slots.push_back({base::kSlotCount - 1, {}});
+  return delta;
+}
+
 std::vector<MemberMessage> member_messages() {
   return {
       Join{"10.1.2.3", 30002, 4, 3 * kGiB, 17, true, true, 120'000, {21, 22}, 99},
@@ -38,6 +48,7 @@ std::vector<MemberMessage> member_messages() {
       Heartbeat{4, 17, 1000, 2 * kGiB, false, MemberSet{}},
       Heartbeat{4, 17, 1000, 2 * kGiB, false, MemberSet{0x1'8001}},
       Heartbeat{4, 17, 1000, 2 * kGiB, true, MemberSet{}.set()},
+      Heartbeat{4, 17, 1000, 2 * kGiB, true, std::nullopt, 99, true},
       MapReport{sample_map()},
       MapReport{slot_map_of(1, {}, nullptr, nullptr)},
       Leave{},
@@ -52,6 +63,8 @@ std::vector<ManagerMessage> manager_messages() {
       Refused{true, "another incarnation has taken its place"},
       HeartbeatAck{4, 18, 6},
       MapPush{sample_map()},
+      sample_delta(),
+      MapDelta{},
       MapWanted{},
       Question{3, Topic::stats, ""},
       Answer{3, Status::ok, "{}"},
@@ -214,7 +227,7 @@ TEST_CASE("limits of cluster messages hold on the way out and on the way in") {
 
 TEST_CASE("a cluster message of a newer version is incompatible, not malformed") {
   using namespace cluster_codec_test;
-  for (const std::uint16_t tag : {std::uint16_t{0}, std::uint16_t{8}, std::uint16_t{0xffff}}) {
+  for (const std::uint16_t tag : {std::uint16_t{0}, std::uint16_t{9}, std::uint16_t{0xffff}}) {
     Packet leave = encode(MemberMessage(Leave{})).value();
     set_tag(leave, tag);
     CHECK(decode_member_message(leave).status() == Status::incompatible);

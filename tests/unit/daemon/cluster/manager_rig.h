@@ -55,7 +55,8 @@ public:
   ConnectionId connection = 0;  // 0: not connected
   bool reachable = true;        // false: messages of either way are lost, nobody notices
   std::uint16_t version = kHelloVersionMax;  // that its hello agrees on
-  bool frozen = false;                       // it does nothing
+  std::uint64_t features = kFeatureMapDeltas;
+  bool frozen = false;  // it does nothing
   std::optional<MemberSet> reached;
   std::deque<Bytes> to_manager;
   std::deque<Bytes> to_member;
@@ -173,7 +174,8 @@ private:
     if (daemon.connection == 0 && manager != nullptr && daemon.reachable &&
         daemon.expelled.empty()) {
       daemon.connection = ++connections_;
-      manager->on_connected(daemon.connection, daemon.member.config().identity, daemon.version);
+      manager->on_connected(daemon.connection, daemon.member.config().identity, daemon.version,
+                            daemon.version == kHelloVersionMin ? 0 : daemon.features);
       daemon.member.on_connected();
     }
     while (manager != nullptr && !daemon.to_manager.empty()) {
