@@ -299,8 +299,8 @@ constexpr KeySpec kKeys[] = {
      "credential handed over by the service manager; empty: no secret, and loopback only.",
      [](C& c, N, V& v) { c.cluster.secret_file = v.text; }},
     {"cluster.manager", KeyType::texts, "\"\"", 0, 1000, "",
-     "Where the manager listens, as host:port, or a list of all managers; empty: a node serves "
-     "from its own pool alone.",
+     "Where the manager listens, as host:port, or a list of all managers, 5 at most; empty: a node "
+     "serves from its own pool alone.",
      [](C& c, N, V& v) { c.cluster.manager = v.text; }},
     {"cluster.listen", KeyType::text, "\"127.0.0.1:0\"", 1, 64, "",
      "Numeric address and port for other daemons, of daemons with a pool; port 0: a free one.",
