@@ -4,7 +4,9 @@
 
 #include <cinttypes>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -45,13 +47,61 @@ Extent of_tensor(const py::object& tensor) {
   return extent;
 }
 
+// Elements of a view may lie in either direction, share bytes, or leave bytes out.
+struct Reach {
+  std::int64_t before = 0;  // bytes below the first element's address, negative
+  std::int64_t behind = 0;  // and up to the end of the last one
+};
+
+Reach reach_of(const std::int64_t* shape, const std::int64_t* strides, std::size_t dimensions,
+               std::int64_t item_bytes) {
+  Reach reach{0, item_bytes};
+  for (std::size_t i = 0; i < dimensions; ++i) {
+    const std::int64_t last = (shape[i] - 1) * strides[i];
+    (last < 0 ? reach.before : reach.behind) += last;
+  }
+  return reach;
+}
+
+constexpr std::int64_t kStrideMax = std::int64_t{1} << 40;
+
+// Source: numba's document of the CUDA Array Interface, versions 2 and 3.
 Extent of_device_array(const py::object& array) {
-  const auto facts = array.attr("__cuda_array_interface__").cast<py::dict>();
-  Extent extent;
-  extent.address = facts["data"].cast<py::tuple>()[0].cast<std::uintptr_t>();
-  extent.on_device = true;
-  extent.owner = array;
-  return extent;
+  const std::string name = std::string("memory of ") + Py_TYPE(array.ptr())->tp_name;
+  try {
+    const auto facts = array.attr("__cuda_array_interface__").cast<py::dict>();
+    const auto data = facts["data"].cast<py::tuple>();
+    if (data[1].cast<bool>()) {
+      throw py::type_error(name + ": it is read-only: copy it into another array");
+    }
+    const auto shape = facts["shape"].cast<std::vector<std::int64_t>>();
+    const auto type = facts["typestr"].cast<std::string>();  // "<f4": four bytes
+    const std::int64_t item_bytes = std::stoll(type.substr(2));
+    Extent extent;
+    extent.address = data[0].cast<std::uintptr_t>();
+    extent.on_device = true;
+    extent.owner = array;
+    std::int64_t whole = item_bytes;
+    for (const std::int64_t length : shape) {
+      if (length < 0 || __builtin_mul_overflow(whole, length, &whole)) throw std::out_of_range("");
+    }
+    extent.length = static_cast<std::uint64_t>(whole);
+    if (!facts.contains("strides") || facts["strides"].is_none() || whole == 0) return extent;
+    const auto strides = facts["strides"].cast<std::vector<std::int64_t>>();
+    std::int64_t step = item_bytes;
+    for (std::size_t i = shape.size(); i-- > 0; step *= shape[i]) {
+      if (shape[i] > 1 && strides.at(i) != step) extent.contiguous = false;
+      if (std::abs(strides.at(i)) > kStrideMax) throw std::out_of_range("");
+    }
+    const Reach reach = reach_of(shape.data(), strides.data(), shape.size(), item_bytes);
+    extent.address -= static_cast<std::uintptr_t>(-reach.before);
+    extent.length = static_cast<std::uint64_t>(reach.behind - reach.before);
+    return extent;
+  } catch (const std::logic_error&) {  // numbers that are none, or too large
+  } catch (const py::cast_error&) {
+  } catch (const py::error_already_set&) {
+  }
+  throw py::type_error(name + ": its __cuda_array_interface__ has no good data, shape, typestr");
 }
 
 Extent of_buffer(const py::object& object) {
@@ -73,15 +123,11 @@ Extent of_buffer(const py::object& object) {
   extent.length = static_cast<std::uint64_t>(buffer->len);
   extent.contiguous = PyBuffer_IsContiguous(buffer, 'C') != 0;
   if (extent.contiguous || buffer->len == 0) return extent;
-  // SAFETY: numbers only. The first element may be the last in memory, elements may share bytes.
-  Py_ssize_t before = 0;
-  Py_ssize_t behind = buffer->itemsize;
-  for (int i = 0; i < buffer->ndim; ++i) {
-    const Py_ssize_t reach = (buffer->shape[i] - 1) * buffer->strides[i];
-    (reach < 0 ? before : behind) += reach;
-  }
-  extent.address -= static_cast<std::uintptr_t>(-before);
-  extent.length = static_cast<std::uint64_t>(behind - before);
+  // SAFETY: numbers only.
+  const Reach reach = reach_of(buffer->shape, buffer->strides,
+                               static_cast<std::size_t>(buffer->ndim), buffer->itemsize);
+  extent.address -= static_cast<std::uintptr_t>(-reach.before);
+  extent.length = static_cast<std::uint64_t>(reach.behind - reach.before);
   return extent;
 }
 
@@ -107,7 +153,8 @@ Extent extent_of(const py::object& object) {
   if (PyObject_CheckBuffer(object.ptr()) != 0) return of_buffer(object);
   if (py::hasattr(object, "__cuda_array_interface__")) return of_device_array(object);
   throw py::type_error(std::string("memory of ") + Py_TYPE(object.ptr())->tp_name +
-                       ": a torch tensor, a numpy array or an object with the buffer protocol");
+                       ": a torch tensor, an array of numpy, cupy or another GPU library, or an "
+                       "object with the buffer protocol");
 }
 
 bool is_writable(const Extent& extent) {

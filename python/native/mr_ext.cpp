@@ -47,7 +47,10 @@ MrExt::MrExt(const py::object& memory, bool wait_if_stopped) : MrExt(wait_if_sto
 MrExt::MrExt(std::uintptr_t address, std::uint64_t length, const py::object& owner, int fd,
              std::uint64_t fd_offset, bool wait_if_stopped)
     : MrExt(wait_if_stopped) {
-  add(address, length, owner, fd, fd_offset);
+  PieceOptions options;
+  options.fd = fd;
+  options.fd_offset = fd_offset;
+  add(address, length, owner, options);
 }
 
 void MrExt::add(const py::object& memory) {
@@ -57,20 +60,19 @@ void MrExt::add(const py::object& memory) {
     return;
   }
   const Extent extent = extent_of(memory);
-  if (extent.on_device) {
-    throw std::runtime_error(
-        "memory of a GPU: not supported by this version: register host memory");
-  }
   if (extent.length == 0) return;
-  if (!is_writable(extent)) {
+  if (!extent.on_device && !is_writable(extent)) {
     throw py::type_error("memory of a tensor: it is mapped read-only: use tensor.clone()");
   }
-  add(extent.address, extent.length, extent.owner);
+  PieceOptions options;
+  options.on_device = extent.on_device;
+  add(extent.address, extent.length, extent.owner, options);
 }
 
-void MrExt::add(std::uintptr_t address, std::uint64_t length, const py::object& owner, int fd,
-                std::uint64_t fd_offset) {
-  const PieceOptions options{fd, fd_offset, is_pinned(owner), wait_if_stopped_};
+void MrExt::add(std::uintptr_t address, std::uint64_t length, const py::object& owner,
+                PieceOptions options) {
+  options.pinned = !options.on_device && is_pinned(owner);
+  options.wait_if_stopped = wait_if_stopped_;
   pieces_.push_back({address, length, owner,
                      RegistrationBook::instance().cover(address, length, owner, options)});
   pieces_.back().registration->add_holder();
@@ -157,7 +159,6 @@ std::string MrExt::description() const {
 
 BlockView BlockView::from_tensor(const py::object& tensor, std::shared_ptr<MrExt> mr) {
   Extent extent = extent_of(tensor);
-  if (extent.on_device) throw py::value_error("tensor: on a GPU: use a tensor of host memory");
   if (extent.lazy != nullptr) throw py::value_error(std::string("tensor: ") + extent.lazy);
   if (!extent.contiguous) {
     throw py::value_error(
@@ -165,7 +166,8 @@ BlockView BlockView::from_tensor(const py::object& tensor, std::shared_ptr<MrExt
         "or one view a piece");
   }
   check_inside(extent.address, extent.length, mr);
-  return {extent.address, extent.length, std::move(extent.owner), std::move(mr), nullptr};
+  return {extent.address, extent.length,    std::move(extent.owner),
+          std::move(mr),  extent.on_device, nullptr};
 }
 
 BlockView BlockView::from_buffer(const py::int_& address, const py::int_& length,
@@ -181,7 +183,7 @@ BlockView BlockView::from_buffer(const py::int_& address, const py::int_& length
                           std::string(py::repr(length)) + ": both are 0 to 2^64 - 1, in bytes");
   }
   check_inside(start, size, mr);
-  return {start, size, py::none(), std::move(mr), nullptr};
+  return {start, size, py::none(), std::move(mr), false, nullptr};
 }
 
 Views Views::from_lists(const py::object& addresses, const py::object& lengths,
@@ -237,7 +239,7 @@ std::uint64_t longest_page(const py::object& views) {
 }
 
 BlockView Block::view() const {
-  return {address(), length, py::none(), nullptr, registration};
+  return {address(), length, py::none(), nullptr, false, registration};
 }
 
 namespace {
@@ -263,8 +265,10 @@ py::object as_ref(const py::object& self) {
 void bind_views(py::module_& module) {
   py::class_<BlockView>(module, "BlockView", py::buffer_protocol(),
                         "Where one page is: `size` bytes at `ptr`. Keeps its memory alive.")
-      .def_buffer(
-          [](BlockView& self) { return buffer_of<std::uint8_t>(self.address, self.length); })
+      .def_buffer([](BlockView& self) {
+        // pybind11 before 2.14 ends the process when this throws.
+        return buffer_of<std::uint8_t>(self.address, self.on_device ? 0 : self.length);
+      })
       .def_static("from_tensor", &BlockView::from_tensor, py::arg("tensor"),
                   py::arg("mr").none(true) = std::shared_ptr<MrExt>(),
                   "The bytes of a contiguous tensor or array inside `mr` (None: inside any "
@@ -273,8 +277,17 @@ void bind_views(py::module_& module) {
                   py::arg("mr").none(true) = std::shared_ptr<MrExt>(),
                   "`size` bytes at the address `ptr`, inside `mr`.\n"
                   "ValueError: outside the region, empty.")
-      .def("as_ref", &as_ref<BlockView>,
-           "The bytes as a 1-D uint8 torch tensor (numpy array without torch): no copy, writable.")
+      .def(
+          "as_ref",
+          [](const py::object& self) {
+            if (self.cast<const BlockView&>().on_device) {
+              throw py::value_error(
+                  "as_ref: memory of a GPU: use the tensor that the view was made of");
+            }
+            return as_ref<BlockView>(self);
+          },
+          "The bytes as a 1-D uint8 torch tensor (numpy array without torch): no copy, writable.\n"
+          "ValueError: of a tensor on a GPU, whose buffer is empty here.")
       .def(
           "view", [](py::object self) { return self; }, "Itself.")
       .def_property_readonly("ptr", [](const BlockView& self) { return self.address; })

@@ -55,8 +55,9 @@ private:
   // Delegated to, so that a constructor that throws gives back what it has.
   explicit MrExt(bool wait_if_stopped) : wait_if_stopped_(wait_if_stopped) {}
   void add(const pybind11::object& memory);
-  void add(std::uintptr_t address, std::uint64_t length, const pybind11::object& owner, int fd = -1,
-           std::uint64_t fd_offset = 0);
+  // What `options` says of this object and of pinning is filled in.
+  void add(std::uintptr_t address, std::uint64_t length, const pybind11::object& owner,
+           PieceOptions options);
 
   std::vector<Piece> pieces_;
   std::vector<MemoryRange> ranges_;  // of the pieces
@@ -70,6 +71,7 @@ struct BlockView {
   std::uint64_t length = 0;
   pybind11::object owner;                      // keeps the memory alive
   std::shared_ptr<MrExt> mr;                   // may be null
+  bool on_device = false;                      // known of a tensor's
   std::shared_ptr<Registration> registration;  // of a Block's memory; may be null
 
   // Throw ValueError, TypeError with the remedy.

@@ -195,6 +195,7 @@ std::string RegistrationBook::place(Registration& piece, const Session& session)
   RegisterOptions wish;
   const bool waits = piece.options_.pinned || piece.options_.wait_if_stopped;
   wish.stopped_daemon = waits ? StoppedDaemon::wait : StoppedDaemon::take_back;
+  if (piece.options_.on_device) wish.kind = RegionKind::gpu;
   Expected<Region> region = Error{Status::unsupported, "not a memory file"};
   if (piece.options_.fd >= 0) {
     region = client->register_fd(piece.options_.fd, piece.options_.fd_offset, piece.length(),

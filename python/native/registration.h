@@ -26,6 +26,7 @@ struct PieceOptions {
   std::uint64_t fd_offset = 0;   // where in the file the piece begins; a whole page
   bool pinned = false;           // a device uses its physical pages: they must not be exchanged
   bool wait_if_stopped = false;  // nor may they be, by the caller's wish
+  bool on_device = false;        // of a GPU, or nothing: the host must not touch it
 };
 
 class Registration {

@@ -205,7 +205,7 @@ class EventChannel:
 
     def close(self, loop: asyncio.AbstractEventLoop) -> None:
         """Waits for what is pending, and hands its results to the loop. A loop of another thread
-        does so itself, if it runs or goes on."""
+        does so itself, if it runs or goes on; one that stands keeps its descriptor till then."""
         if loop.is_running() and not _is_running_here(loop):
             if _call_soon(loop, self.close, loop):
                 return

@@ -14,6 +14,9 @@ def register_mr(memory: Any, size: Optional[int] = None, *,
 
     memory: a torch tensor, a numpy array, anything with a writable buffer; a list or tuple of
     those; None (nothing; some pools have that); or, with `size`, an address and a number of bytes.
+    Memory of a GPU too (a tensor on it, `__cuda_array_interface__`, a device pointer), where the
+    daemon has `gpu.enabled` and the memory is of cuMemCreate with POSIX descriptors: pages go
+    between the daemon and the GPU, and a put waits for all that the process has queued on it.
     Registered are the bytes from the first to the last that an element has. Any number of regions,
     of any size, before or after Store(); memory inside a registered region shares its registration.
 

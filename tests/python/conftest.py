@@ -21,8 +21,8 @@ if "torch" in sys.modules:
     collect_ignore += ["vllm_tier", "hicache/test_exact_size.py", "hicache/test_repair.py"]
     collect_ignore += [f"test_{what}.py" for what in (
         "async", "bad_input", "breaker", "bytes", "data_calls", "deregister", "descriptors", "fork",
-        "lifetimes", "log", "pages", "profile", "readme", "run_pytest", "settings", "signals",
-        "small_pools", "stopped", "untouched")]
+        "gpu", "lifetimes", "log", "pages", "profile", "readme", "run_pytest", "settings",
+        "signals", "small_pools", "stopped", "untouched")]
 
 SIMMD = os.environ.get("SIMM_TEST_SIMMD", "simmd")
 

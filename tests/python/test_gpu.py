@@ -1,0 +1,174 @@
+"""Memory of a GPU in Python, on the driver of the tests: it stands for NVIDIA's in this process and
+in the daemon's helper."""
+
+import ctypes
+import os
+import random
+
+import pytest
+
+from conftest import CONFIG, Daemon
+from gpu_memory import Allocation, DeviceArray, Gpu
+from simm import kv
+from simm.results import NOT_FOUND
+
+DRIVER = os.environ.get("SIMM_TEST_CUDA_DRIVER", "")
+pytestmark = pytest.mark.skipif(not DRIVER, reason="no driver of the tests")
+PAGE = 100_000
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    return Gpu(DRIVER)
+
+
+def daemon_in(directory, enabled: str) -> Daemon:
+    text = CONFIG.strip()[:-1] + ', "gpu": {"enabled": ' + enabled + "}}"
+    return Daemon(directory, config=text)
+
+
+@pytest.fixture(scope="module")
+def gpu_daemon(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LD_LIBRARY_PATH", os.path.dirname(DRIVER))
+        running = daemon_in(tmp_path_factory.mktemp("gpu"), "true").start()
+    yield running
+    running.kill()
+
+
+@pytest.fixture
+def store(gpu_daemon, monkeypatch, clean_settings):
+    monkeypatch.setenv("SIMM_SOCKET", gpu_daemon.socket)
+    with kv.Store() as opened:
+        yield opened
+
+
+def rows_of(allocation: Allocation, first: int, count: int, length: int) -> DeviceArray:
+    return DeviceArray(allocation.ptr + first, (count, length))
+
+
+def test_pages_go_to_and_from_a_gpu(gpu, store, key):
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    dice = random.Random(seed)
+    allocation = Allocation(gpu)
+    memory = DeviceArray(allocation.ptr, (allocation.size,))
+    mr = kv.register_mr(memory)
+    assert [piece[2] for piece in mr.pieces] == ["gpu"] and mr.size == allocation.size
+    pages = [dice.randbytes(PAGE) for _ in range(8)]
+    places = [dice.randrange(64) + i * (PAGE + 64) for i in range(8)]
+    for page, place in zip(pages, places):
+        allocation.seen[place:place + PAGE] = page
+    views = [kv.BlockView.from_tensor(DeviceArray(allocation.ptr + place, (PAGE,)), mr)
+             for place in places]
+    keys = [f"{key}.{i}" for i in range(8)]
+    assert store.mput(keys, views) == [0] * 8
+    # Back in another order, between bytes that stay what they are.
+    allocation.seen[:] = b"\xcd" * allocation.size
+    keys.reverse()
+    assert store.mget(keys, views) == [PAGE] * 8
+    expected = bytearray(b"\xcd" * allocation.size)
+    for page, place in zip(reversed(pages), places):
+        expected[place:place + PAGE] = page
+    assert allocation.seen[:] == expected
+    # And as the host sees them.
+    block = store.allocate(PAGE)
+    assert store.get(keys[0], block.view()) == PAGE and bytes(block) == pages[7]
+    assert store.get(key + ".none", views[0]) == NOT_FOUND
+    assert kv.deregister_mr(mr)
+    assert store.get(keys[0], views[0]) == -1004
+
+
+def test_a_pointer_and_memory_that_is_named_before_the_store(gpu, gpu_daemon, monkeypatch, key,
+                                                            clean_settings):
+    monkeypatch.setenv("SIMM_SOCKET", gpu_daemon.socket)
+    allocation = Allocation(gpu)
+    allocation.seen[:4] = b"abcd"
+    mr = kv.register_mr(allocation.ptr, allocation.size)
+    with kv.Store() as store:
+        assert mr.pieces[0][2] == "gpu"
+        assert store.put(key, kv.BlockView.from_buffer(allocation.ptr, 4, mr)) == 0
+        views = kv.Views([allocation.ptr + 10], [4], mr)
+        assert store.mget([key], views) == [4]
+    assert (allocation.seen[:4], allocation.seen[10:14]) == (b"abcd", b"abcd")
+    kv.deregister_mr(mr)
+
+
+def test_a_view_of_a_gpu_shows_no_bytes(gpu, store):
+    allocation = Allocation(gpu)
+    mr = kv.register_mr(DeviceArray(allocation.ptr, (1024,)))
+    view = kv.BlockView.from_tensor(DeviceArray(allocation.ptr, (64, 4), "<f4"), mr)
+    assert view.size == 1024 and view.ptr == allocation.ptr
+    assert memoryview(view).nbytes == 0
+    with pytest.raises(ValueError, match="memory of a GPU"):
+        view.as_ref()
+    kv.deregister_mr(mr)
+
+
+@pytest.mark.parametrize("array, text", [
+    (lambda at: DeviceArray(at, (4, 8), strides=(16, 1)), "not contiguous"),
+    (lambda at: DeviceArray(at, (8, 4), "<f4", strides=(4, 32)), "not contiguous"),
+    (lambda at: DeviceArray(at, (2048,)), "outside its region"),
+    (lambda at: DeviceArray(at, (0,)), "at least 1 byte"),
+])
+def test_views_that_are_refused(gpu, store, array, text):
+    allocation = Allocation(gpu)
+    mr = kv.register_mr(DeviceArray(allocation.ptr, (1024,)))
+    with pytest.raises(ValueError, match=text):
+        kv.BlockView.from_tensor(array(allocation.ptr), mr)
+    kv.deregister_mr(mr)
+
+
+def test_strides_are_known(gpu, store):
+    allocation = Allocation(gpu)
+    at = allocation.ptr + 4096
+    for array, size in ((DeviceArray(at, (4, 8), strides=(16, 1)), 56),
+                        (DeviceArray(at, (4, 8), strides=(-16, 1)), 56),
+                        (DeviceArray(at, (2, 4), "<f4", strides=(16, 4)), 32)):
+        mr = kv.register_mr(array)
+        assert mr.size == size
+        kv.deregister_mr(mr)
+
+
+@pytest.mark.parametrize("facts", [
+    {}, {"data": (1 << 20, False)}, {"data": 5, "shape": (1,), "typestr": "|u1"},
+    {"data": (4096, False), "shape": (-1,), "typestr": "|u1"},
+    {"data": (4096, False), "shape": (1 << 40, 1 << 40), "typestr": "|u1"},
+    {"data": (4096, False), "shape": (1,), "typestr": "x"},
+    {"data": (4096, False), "shape": (2,), "typestr": "|u1", "strides": (1 << 62,)},
+    {"data": (4096, False), "shape": (2,), "typestr": "|u1", "strides": ()},
+    {"data": (4096, True), "shape": (1,), "typestr": "|u1"},
+    None,
+])
+def test_an_interface_that_is_none(store, facts):
+    class Odd:
+        __cuda_array_interface__ = facts
+
+    with pytest.raises(TypeError, match="memory of Odd"):
+        kv.register_mr(Odd())
+
+
+def test_memory_that_no_gpu_has_is_refused(gpu, store, caplog):
+    """What says that it is of a GPU and is not must not be copied as if it were the host's."""
+    host = ctypes.create_string_buffer(4096)
+    for array in (DeviceArray(ctypes.addressof(host), (4096,)), DeviceArray(1 << 44, (4096,))):
+        assert kv.register_mr(array) is None
+        assert "kind gpu is for memory of a GPU" in caplog.text
+        caplog.clear()
+    malloc = ctypes.c_uint64()
+    gpu.call("cuMemAlloc_v2", ctypes.byref(malloc), ctypes.c_size_t(1 << 21))
+    assert kv.register_mr(DeviceArray(malloc.value, (4096,))) is None
+    assert "cuMemCreate with POSIX descriptors" in caplog.text
+    gpu.call("cuMemFree_v2", malloc)
+
+
+def test_a_daemon_that_takes_none_says_what_to_do(gpu, tmp_path, monkeypatch, caplog,
+                                                  clean_settings):
+    running = daemon_in(tmp_path, "false").start()
+    monkeypatch.setenv("SIMM_SOCKET", running.socket)
+    try:
+        with kv.Store():
+            assert kv.register_mr(DeviceArray(Allocation(gpu).ptr, (4096,))) is None
+            assert "gpu.enabled is off" in caplog.text
+    finally:
+        running.kill()
