@@ -6,11 +6,11 @@
 namespace simm::detail {
 namespace {
 
-thread_local bool is_over = false;  // what ends with the thread may still call a Client
+thread_local bool is_thread_over = false;  // what ends with the thread may still call a Client
 
 struct OfThread {
   std::array<std::shared_ptr<BatchStarter>, BatchStarter::kQueuesMax> starters;
-  ~OfThread() { is_over = true; }
+  ~OfThread() { is_thread_over = true; }
 };
 
 std::shared_ptr<BatchStarter>& place_of(std::uint64_t queue) noexcept {
@@ -26,7 +26,7 @@ std::uint64_t BatchStarter::number_queue() noexcept {
 }
 
 std::shared_ptr<BatchStarter> BatchStarter::begin(std::uint64_t queue) {
-  if (is_over) return nullptr;
+  if (is_thread_over) return nullptr;
   std::shared_ptr<BatchStarter>& place = place_of(queue);
   if (place == nullptr || place->queue_ != queue) place = std::make_shared<BatchStarter>(queue);
   (void)place->take_news();
@@ -34,7 +34,7 @@ std::shared_ptr<BatchStarter> BatchStarter::begin(std::uint64_t queue) {
 }
 
 BatchStarter* BatchStarter::find(std::uint64_t queue) noexcept {
-  if (is_over) return nullptr;
+  if (is_thread_over) return nullptr;
   BatchStarter* const starter = place_of(queue).get();
   return starter != nullptr && starter->queue_ == queue ? starter : nullptr;
 }
