@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -52,6 +53,13 @@ struct Batch {
     return std::all_of(results.begin(), results.end(),
                        [&](const simm::PageResult& page) { return page.status == status; });
   }
+  [[nodiscard]] std::string statuses() const {
+    std::string text;
+    for (const simm::PageResult& page : results) {
+      text += ' ' + std::string(simm::status_name(page.status));
+    }
+    return text;
+  }
   void fill(std::byte value) { std::fill_n(region.data(), region.size(), value); }
   [[nodiscard]] bool holds(std::byte value) const {
     return std::count(region.data(), region.data() + region.size(), value) ==
@@ -67,7 +75,8 @@ struct Batch {
 
 TEST_CASE("calls that time out after a millisecond cost the other clients no connection") {
   ClusterProcesses cluster;
-  const auto storage = cluster.storage("a");
+  // Pages of calls that time out are pinned until their cancel is answered, and must not fill it.
+  const auto storage = cluster.storage("a", ", \"node\": {\"pool_bytes\": \"1GiB\"}");
   // A cancel has half of the grace for its answer, also on a machine that is busy.
   const auto node = cluster.node("n", "0", ", \"engine\": {\"fence_grace_ms\": 20000}");
   REQUIRE(cluster.manager.start());
@@ -92,16 +101,17 @@ TEST_CASE("calls that time out after a millisecond cost the other clients no con
     });
   }
   Batch victim(*node, "victim/", kPageBytes);
-  int failed = 0;
+  std::ostringstream failures;
   int wrong = 0;
   for (int round = 0; round < 100 || (timeouts < 200 && round < 2'000); ++round) {
     const auto value = static_cast<std::byte>(round);
     victim.fill(value);
-    if (!victim.put(60'000)) ++failed;
+    const bool is_put = victim.put(60'000);
+    if (!is_put) failures << "put of round " << round << ": " << victim.statuses() << "\n";
     victim.fill(~value);
     if (!victim.get(60'000)) {
-      ++failed;
-    } else if (!victim.holds(value)) {
+      failures << "get of round " << round << ": " << victim.statuses() << "\n";
+    } else if (is_put && !victim.holds(value)) {  // a put that failed leaves older pages
       ++wrong;
     }
   }
@@ -109,7 +119,7 @@ TEST_CASE("calls that time out after a millisecond cost the other clients no con
   for (std::thread& one : hasty) one.join();
   MESSAGE(timeouts.load() << " calls timed out");
   CHECK(timeouts >= 200);
-  CHECK(failed == 0);
+  CHECK(failures.str() == "");
   CHECK(wrong == 0);
   CHECK(node->counter("engine.0.resets") == 0);
   CHECK(node->counter("cluster.links.lost_reset") == 0);
