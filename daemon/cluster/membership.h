@@ -49,6 +49,8 @@ inline constexpr std::uint32_t kManagersMax = 5;
 // one that leads is the last and may be slow. Numeric addresses; a name may take longer.
 inline constexpr base::TimeNs kFindManagerNs =
     Backoff::kLongestNs + kManagersMax * Backoff::kAttemptNs;
+// The same where the cluster has one manager, and lists name no other.
+inline constexpr base::TimeNs kFindOnlyManagerNs = Backoff::kLongestNs + Backoff::kAttemptNs;
 // For so many graces a lost subscriber counts among the daemons that a manager should hear: until
 // then the manager may be cut off from it.
 inline constexpr std::uint32_t kLostGraces = 10;

@@ -26,6 +26,8 @@ cluster::ManagerConfig manager_config(const base::Config& config) {
   cluster::ManagerConfig result;
   result.membership.member_timeout_ns = config.manager.member_timeout_ms * base::kNsPerMs;
   result.membership.rejoin_grace_ns = config.manager.rejoin_grace_ms * base::kNsPerMs;
+  // A manager with a state file of its own has no standbys.
+  if (config.manager.etcd.empty()) result.membership.redial_ns = cluster::kFindOnlyManagerNs;
   for (const base::OwnerConfig& owner : config.owners) {
     result.membership.owners.push_back(
         {owner.name, owner.pool_bytes_max, static_cast<std::uint16_t>(owner.shards_max)});
