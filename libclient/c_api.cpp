@@ -6,6 +6,7 @@
 
 #include "libclient/completion_queue.h"
 #include "libclient/core.h"
+#include "libclient/gpu_allocator.h"
 #include "libclient/last_error.h"
 #include "libclient/log.h"
 #include "libclient/page_list.h"
@@ -533,6 +534,26 @@ int simm_cancel(simm_client* client, uint64_t ticket) {
 }
 size_t simm_pending(const simm_client* client) {
   return client != nullptr ? client->client.pending() : 0;
+}
+
+void* simm_gpu_malloc(size_t bytes, int device, void* /*stream*/) {
+  simm::detail::forget_last_error();
+  void* made = nullptr;
+  (void)simm::detail::guarded([&] {
+    const auto memory = simm::detail::allocate_gpu_memory(bytes, device);
+    if (!memory) return simm::detail::code(simm::detail::fail(memory.error()).status);
+    made = *memory;
+    return SIMM_OK;
+  });
+  return made;
+}
+void simm_gpu_free(void* address, size_t bytes, int device, void* /*stream*/) {
+  simm::detail::forget_last_error();
+  if (address == nullptr) return;
+  (void)simm::detail::guarded([&] {
+    const auto freed = simm::detail::free_gpu_memory(address, bytes, device);
+    return freed ? SIMM_OK : simm::detail::code(simm::detail::fail(freed.error()).status);
+  });
 }
 
 }  // extern "C"

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ipc/cuda/driver.h"
+#include "libclient/gpu_context.h"
 #include "libclient/last_error.h"
 
 namespace simm::detail {
@@ -12,7 +13,8 @@ namespace simm::detail {
 namespace {
 
 constexpr const char* kRemedy =
-    "use memory of cuMemCreate with POSIX descriptors, one allocation for each pool";
+    "use memory of simm_gpu_malloc() (Python: simm.gpu.pool()), or of cuMemCreate with POSIX "
+    "descriptors, one allocation for each pool";
 
 Error failed(const cuda::Driver& driver, const char* what, cuda::Result result) {
   return {Status::unsupported, std::string("memory of a GPU: ") + what + ": " +
@@ -83,12 +85,11 @@ Status wait_for_gpu(void* context) noexcept {
   const cuda::Driver* const driver = cuda::Driver::find();
   if (driver == nullptr)
     return fail(Status::transfer_failed, "memory of a GPU: its driver is gone");
-  if (driver->context_push(static_cast<cuda::Context>(context)) != cuda::kSuccess) {
+  const GpuContext current(*driver, static_cast<cuda::Context>(context));
+  if (current.result() != cuda::kSuccess) {
     return fail(Status::transfer_failed, "memory of a GPU: its context is gone");
   }
   const cuda::Result result = driver->context_synchronize();
-  cuda::Context popped = nullptr;
-  (void)driver->context_pop(&popped);
   if (result == cuda::kSuccess) return Status::ok;
   return fail(Status::transfer_failed, "memory of a GPU: work that was queued on it failed: %s",
               driver->error_name(result).c_str());

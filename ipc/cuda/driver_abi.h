@@ -42,6 +42,8 @@ inline constexpr int kPointerAllowedHandleTypes = 14;
 inline constexpr unsigned kMemoryTypeDevice = 2;
 
 // CUdevice_attribute
+inline constexpr int kDevicePosixDescriptors = 103;
+inline constexpr int kDeviceDirectRdma = 110;  // of memory of cuMemCreate
 inline constexpr int kDeviceReadOnlyHostRegister = 113;
 
 // CUmemAllocationProp and what it consists of.

@@ -1,5 +1,9 @@
 // The extension module simm._native: what simm/*.py is built on. Not an interface of its own.
+#include <dlfcn.h>
 #include <pybind11/pybind11.h>
+
+#include <stdexcept>
+#include <string>
 
 #include "python/native/connection.h"
 #include "python/native/log_notes.h"
@@ -9,6 +13,21 @@
 
 namespace py = pybind11;
 
+namespace simm::python {
+namespace {
+
+// Where the libsimm that this module uses lies.
+std::string library_path() {
+  Dl_info about{};
+  if (::dladdr(reinterpret_cast<const void*>(&simm_version), &about) == 0) {
+    throw std::runtime_error("the path of libsimm is not known");
+  }
+  return about.dli_fname;
+}
+
+}  // namespace
+}  // namespace simm::python
+
 PYBIND11_MODULE(_native, module) {
   module.doc() = "The native half of simm: see simm.kv.";
   simm::python::load_result_types();
@@ -16,5 +35,6 @@ PYBIND11_MODULE(_native, module) {
   simm::python::bind_connection(module);
   simm::python::bind_log(module);
   module.def("version", &simm_version, "Version of libsimm.");
+  module.def("library_path", &simm::python::library_path, "The file of libsimm.");
   module.def("status_name", &simm_status_name, py::arg("code"), "\"timeout\" for -1002.");
 }

@@ -4,9 +4,11 @@ in the daemon's helper."""
 import ctypes
 import os
 import random
+import types
 
 import pytest
 
+import simm.gpu
 from conftest import CONFIG, Daemon
 from gpu_memory import Allocation, DeviceArray, Gpu
 from simm import kv
@@ -172,3 +174,69 @@ def test_a_daemon_that_takes_none_says_what_to_do(gpu, tmp_path, monkeypatch, ca
             assert "gpu.enabled is off" in caplog.text
     finally:
         running.kill()
+
+
+class _PluggableAllocator:
+    """What torch makes of a library's path and two names, by the rules of its documentation: the
+    functions are found by ctypes and called as `malloc(size, device, stream)` and
+    `free(pointer, size, device, stream)`."""
+
+    def __init__(self, path: str, malloc: str, free: str) -> None:
+        library = ctypes.CDLL(path)
+        self.malloc, self.free = getattr(library, malloc), getattr(library, free)
+        self.malloc.restype, self.free.restype = ctypes.c_void_p, None
+        self.malloc.argtypes = [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
+        self.free.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
+
+    def allocator(self):
+        return self
+
+
+def torch_with(cuda) -> types.SimpleNamespace:
+    return types.SimpleNamespace(cuda=cuda)
+
+
+@pytest.fixture
+def torch_is(monkeypatch):
+    def use(torch) -> None:
+        monkeypatch.setattr(simm.gpu, "torch_or_none", lambda: torch)
+    simm.gpu.allocator.cache_clear()
+    yield use
+    simm.gpu.allocator.cache_clear()
+
+
+def test_memory_of_the_allocator_is_taken(gpu, store, key, torch_is):
+    memory = types.SimpleNamespace(CUDAPluggableAllocator=_PluggableAllocator)
+    torch_is(torch_with(types.SimpleNamespace(memory=memory, MemPool=lambda own: ("pool", own))))
+    own = simm.gpu.allocator()
+    assert own is simm.gpu.allocator() and simm.gpu.pool() == ("pool", own)
+    size = 3 << 20
+    pointer = own.malloc(size, 0, None)
+    assert pointer
+    mr = kv.register_mr(pointer, size)
+    assert [piece[2] for piece in mr.pieces] == ["gpu"]
+    host = simm.alloc_tensor((PAGE,), "u1")
+    host[:] = [i % 251 for i in range(PAGE)]
+    on_host = kv.BlockView.from_tensor(host)
+    on_gpu = kv.BlockView.from_buffer(pointer + size - PAGE, PAGE, mr)
+    assert store.put(key, on_host) == 0 and store.get(key, on_gpu) == PAGE
+    assert store.put(key + "/gpu", on_gpu) == 0
+    host[:] = 0
+    assert store.get(key + "/gpu", on_host) == PAGE
+    assert [int(byte) for byte in host] == [i % 251 for i in range(PAGE)]
+    kv.deregister_mr(mr)
+    own.free(pointer, size, 0, None)
+    assert kv.register_mr(DeviceArray(pointer, (size,))) is None  # nothing is there any more
+
+
+@pytest.mark.parametrize("torch, text", [
+    (None, "no torch of 2.0"),
+    (torch_with(types.SimpleNamespace(memory=types.SimpleNamespace())), "no torch of 2.0"),
+    (torch_with(types.SimpleNamespace(
+        memory=types.SimpleNamespace(CUDAPluggableAllocator=_PluggableAllocator))),
+     "no torch.cuda.MemPool"),
+])
+def test_a_torch_without_pools_says_what_to_do(torch_is, torch, text):
+    torch_is(torch)
+    with pytest.raises(RuntimeError, match=text):
+        simm.gpu.pool()

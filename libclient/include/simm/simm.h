@@ -52,8 +52,8 @@ const char* simm_status_name(int code);
 const char* simm_status_text(int code);
 /* The failure of this thread's last call in words; "" when nothing of it failed (a page that is not
  * found is no failure). Valid until the thread's next call. Functions that only look at something
- * and those that free leave it alone: names, simm_attached, simm_pending, simm_region_data, _size,
- * _kind_of and _reason, simm_max_value_bytes. */
+ * and those that free (but simm_gpu_free) leave it alone: names, simm_attached, simm_pending,
+ * simm_region_data, _size, _kind_of and _reason, simm_max_value_bytes. */
 const char* simm_last_error(void);
 /* Version of the library at run time, for instance "0.1.0". Static storage. */
 const char* simm_version(void);
@@ -301,6 +301,22 @@ int simm_has_completed(simm_client* client, uint64_t ticket);
 /* As Client::cancel: ends a pending batch early, without waiting. SIMM_NOT_FOUND: it has ended. */
 int simm_cancel(simm_client* client, uint64_t ticket);
 size_t simm_pending(const simm_client* client);
+
+/* --- memory of a GPU ---------------------------------------------------------------------------
+ */
+
+/* Memory of GPU number `device` (as this process counts them) that simm_region_register() takes,
+ * also between containers: one allocation of cuMemCreate with a POSIX descriptor, in whole granules
+ * of 2 MiB. Loads NVIDIA's driver if the process has not; needs no client. `stream` is not used:
+ * the memory is there when the call returns. Any thread. NULL: simm_last_error() says why.
+ *
+ * The two functions are what torch.cuda.memory.CUDAPluggableAllocator wants. Below
+ * torch.cuda.MemPool NULL means "out of memory" to torch. */
+void* simm_gpu_malloc(size_t bytes, int device, void* stream);
+/* `bytes` and `device` as they were asked for. Waits until the GPU has done what this process
+ * queued on any stream. A region of the memory keeps it until it is deregistered. A wrong address
+ * frees nothing, and simm_last_error() says so; NULL is fine. */
+void simm_gpu_free(void* address, size_t bytes, int device, void* stream);
 
 #ifdef __cplusplus
 }

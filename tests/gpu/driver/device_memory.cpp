@@ -153,6 +153,8 @@ Result DeviceMemory::map_locked(DevicePointer address, std::size_t bytes, Alloca
 
 Result DeviceMemory::unmap(DevicePointer address, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
+  const auto found = mapped_.find(address);
+  if (found != mapped_.end() && found->second.is_legacy) return kInvalidValue;
   return unmap_locked(address, bytes);
 }
 

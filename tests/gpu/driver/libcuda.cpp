@@ -2,6 +2,7 @@
 // memory of the host. Neither the daemon nor the client knows the difference.
 //
 // Environment: SIMM_TEST_GPUS, how many GPUs there are (1); SIMM_TEST_GPU_SEED, of the delays (1);
+// SIMM_TEST_GPU_DESCRIPTORS, whether GPUs export memory as descriptors (1);
 // SIMM_TEST_GPU_FAULTS, a file that is read at each point where something can go wrong. Its lines:
 //   init=CODE  create=CODE  import=CODE  register=CODE  copy=CODE  query=CODE
 // CODE is what the function returns; `hang` instead of a number: the function never returns. An
@@ -173,8 +174,10 @@ Result cuDeviceGetUuid_v2(Uuid* uuid, Device device) {
   uuid->bytes[15] = static_cast<unsigned char>(device);
   return kSuccess;
 }
-Result cuDeviceGetAttribute(int* value, int, Device) {
-  *value = 1;
+Result cuDeviceGetAttribute(int* value, int attribute, Device) {
+  *value = attribute == kDevicePosixDescriptors
+               ? static_cast<int>(number_from("SIMM_TEST_GPU_DESCRIPTORS", 1))
+               : 1;
   return kSuccess;
 }
 Result cuDevicePrimaryCtxRetain(Context* context, Device) {
