@@ -13,7 +13,8 @@ constexpr std::size_t kShownBytesMax = 60;
 // Short: a caller may have passed all of its keys.
 std::string shown(py::handle value) {
   std::string text = type_of(value.ptr());
-  if (PyLong_Check(value.ptr()) || PyFloat_Check(value.ptr()) || PyIndex_Check(value.ptr())) {
+  const bool is_number = PyLong_Check(value.ptr()) || PyFloat_Check(value.ptr());
+  if (value.is_none() || is_number || PyIndex_Check(value.ptr())) {
     text = std::string(py::repr(value));
   }
   if (text.size() > kShownBytesMax) text = text.substr(0, kShownBytesMax) + "...";

@@ -25,7 +25,8 @@ std::vector<std::uint64_t> numbers_of(const py::object& list) {
   std::vector<std::uint64_t> numbers;
   if (list.is_none()) return numbers;
   for (const py::handle& entry : entries_of(list, "offsets")) {
-    numbers.push_back(whole_number(entry, "offsets", kOffsetMax, "bytes"));
+    const std::string name = "offsets[" + std::to_string(numbers.size()) + "]";
+    numbers.push_back(whole_number(entry, name.c_str(), kOffsetMax, "bytes"));
   }
   return numbers;
 }

@@ -43,17 +43,27 @@ public:
   simm::Status remove(int page) { return client_.remove(key(page)); }
   // How many of the first `pages` pages answer so.
   int count(int pages, simm::Status status) {
-    int counted = 0;
-    for (int page = 0; page < pages; ++page) counted += get(page) == status ? 1 : 0;
-    return counted;
+    return count_of(pages, status, [this](int page) { return get(page); });
   }
   int put_all(int pages, simm::Status status) {
-    int counted = 0;
-    for (int page = 0; page < pages; ++page) counted += put(page) == status ? 1 : 0;
-    return counted;
+    return count_of(pages, status, [this](int page) { return put(page); });
   }
+  // What the pages of the last count answered: " ok ok unreachable".
+  [[nodiscard]] const std::string& answers() const noexcept { return answers_; }
 
 private:
+  template <typename Call>
+  int count_of(int pages, simm::Status status, const Call& call) {
+    answers_.clear();
+    int counted = 0;
+    for (int page = 0; page < pages; ++page) {
+      const simm::Status answer = call(page);
+      answers_ += ' ';
+      answers_ += simm::status_name(answer);
+      counted += answer == status ? 1 : 0;
+    }
+    return counted;
+  }
   static simm::Client connect(const simm::test_support::DaemonProcess& daemon) {
     simm::ClientOptions options;
     options.socket_path = daemon.socket();
@@ -78,6 +88,7 @@ private:
   simm::Region region_;
   const std::string before_;
   const std::string after_;
+  std::string answers_;
 };
 
 }  // namespace process_tests

@@ -32,8 +32,10 @@ def test_wrong_types_raise(store):
             store.mexists(wrong)
     with pytest.raises(TypeError):
         store.mput(["a", b"b"], [view, view])
-    with pytest.raises(ValueError, match="offsets"):
+    with pytest.raises(ValueError, match=r"offsets\[0\] = -1"):
         store.get_range("key", view, -1)
+    with pytest.raises(TypeError, match=r"offsets\[1\] = None"):
+        store.mget_range(["a", "b"], [view, view], [0, None])
     with pytest.raises(TypeError):
         deregister_mr("region")
     with pytest.raises(TypeError):
@@ -56,6 +58,8 @@ def test_a_wrong_argument_is_named_with_its_value(store):
         for wrong in (-1, 1 << 32, 10**30):
             with pytest.raises(ValueError, match=f"{name} = .*from 0 to 4294967295"):
                 store.get("key", view, **{name: wrong})
+        with pytest.raises(TypeError, match=f"{name} = None:"):
+            store.get("key", view, **{name: None})
     with pytest.raises(TypeError, match="ttl_ms = str"):
         store.put("key", view, ttl_ms="7")
     with pytest.raises(OSError, match="own trouble"):

@@ -43,8 +43,8 @@ TEST_CASE("a path that swallows long packets is not used, the node says so, and 
 
   cluster.shape_all({});
   REQUIRE(cluster.settles());
-  CHECK(pages.put_all(kPages, Status::ok) == kPages);
-  CHECK(pages.count(kPages, Status::ok) == kPages);
+  CHECK_MESSAGE(pages.put_all(kPages, Status::ok) == kPages, pages.answers());
+  CHECK_MESSAGE(pages.count(kPages, Status::ok) == kPages, pages.answers());
 }
 
 TEST_CASE("a path that begins to swallow long packets costs its links, and none is made anew") {
@@ -53,7 +53,7 @@ TEST_CASE("a path that begins to swallow long packets costs its links, and none 
   cluster.start();
   REQUIRE(cluster.settles());
   Checker pages(cluster.node());
-  REQUIRE(pages.put_all(kPages, Status::ok) == kPages);
+  REQUIRE_MESSAGE(pages.put_all(kPages, Status::ok) == kPages, pages.answers());
   cluster.shape_from(0, without_long_packets());
   const int found = pages.count(kPages, Status::ok);
   CHECK(found > 0);
@@ -65,7 +65,7 @@ TEST_CASE("a path that begins to swallow long packets costs its links, and none 
 
   cluster.shape_all({});
   REQUIRE(cluster.settles());
-  CHECK(pages.count(kPages, Status::ok) == kPages);
+  CHECK_MESSAGE(pages.count(kPages, Status::ok) == kPages, pages.answers());
 }
 
 }  // namespace swallowed_packets_test
