@@ -119,6 +119,7 @@ TEST_CASE("calls that time out after a millisecond cost the other clients no con
   for (std::thread& one : hasty) one.join();
   MESSAGE(timeouts.load() << " calls timed out");
   CHECK(timeouts >= 200);
+  INFO(node->report("errors").dump());
   CHECK(failures.str() == "");
   CHECK(wrong == 0);
   CHECK(node->counter("engine.0.resets") == 0);
