@@ -24,9 +24,14 @@ struct Share {
   [[nodiscard]] std::uint32_t missing() const { return target > have ? target - have : 0; }
 };
 
+// Wraps on purpose (tests/fuzz/ignorelist.txt).
+std::uint64_t seed_of_slot(std::uint64_t seed, std::uint32_t slot) {
+  return seed ^ (slot * 0xd1342543de82ef95u);
+}
+
 // In (0, 1); the greater one has the smaller claim.
 double draw(std::uint64_t seed, std::uint32_t slot) {
-  std::uint64_t state = seed ^ (slot * 0xd1342543de82ef95u);
+  std::uint64_t state = seed_of_slot(seed, slot);
   const std::uint64_t mixed = base::splitmix64(state);
   return (static_cast<double>(mixed >> 11) + 0.5) * 0x1p-53;
 }
