@@ -25,13 +25,15 @@
 #   mutants    --long: bugs that a unit test has to see
 #   roots      --long: both commands of the README on bare systems, as root and as a user
 #
-# SIMM_JOBS (2) bounds parallel compilation. The last lines are a table: how long each part took,
+# SIMM_JOBS (2) bounds parallel compilation, SIMM_TEST_JOBS (one more) the tests that run at a
+# time: they wait for half of their time. The last lines are a table: how long each part took,
 # how much of that was building, and its longest tests.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 readonly all_parts=(lint release cost upgrade asan tsan fuzz compilers demo packages guest)
 readonly long_parts=(seeds lifetimes soak size mutants roots)
 readonly jobs=${SIMM_JOBS:-2}
+readonly test_jobs=${SIMM_TEST_JOBS:-$((jobs + 1))}
 readonly coverage_percent_min=95
 readonly formatter_version=14
 # How many times the work of random tests, kills and fuzzers is done.
@@ -59,7 +61,7 @@ build() { configure "$1" --preset "$1" && compile --preset "$1"; }
 # run_tests PRESET ctest-arguments...: all tests of a build tree, and notes the longest three.
 run_tests() {
   local status=0
-  ctest --preset "$1" -j "$jobs" --no-tests=error --timeout $((900 * times)) \
+  ctest --preset "$1" -j "$test_jobs" --no-tests=error --timeout $((900 * times)) \
     --output-junit tests.xml "${@:2}" || status=$?
   longest=$(python3 - "build/$1/tests.xml" <<'EOF'
 import sys, xml.etree.ElementTree as tree
