@@ -359,6 +359,7 @@ struct ManagerEncoder {
     // The end of a long one is no loss, where an error would be.
     cut = reason_of(refused.reason);
     to.setReason(capnp::Text::Reader(cut.c_str(), cut.size()));
+    to.setStandsBy(refused.stands_by);
   }
   void operator()(const HeartbeatAck& ack) {
     auto to = root.initHeartbeatAck();
@@ -416,7 +417,8 @@ ManagerMessage read_manager_message(schema::ManagerMessage::Reader root) {
       const auto reason = root.getRefused().getReason();
       return Refused{
           root.getRefused().getFinal(),
-          reason_of(packet::checked("reason", {reason.begin(), reason.size()}, kReasonBytesMax))};
+          reason_of(packet::checked("reason", {reason.begin(), reason.size()}, kReasonBytesMax)),
+          root.getRefused().getStandsBy()};
     }
     case schema::ManagerMessage::HEARTBEAT_ACK:
       return read(root.getHeartbeatAck());

@@ -100,13 +100,23 @@ void ClusterMember::take(const Joined& joined) {
   heartbeat_ns_ = joined.heartbeat_ns;
   note_version(joined.cluster_version);
   next_heartbeat_ns_ = clock_.now_ns() + heartbeat_ns_;
+  refusal_.clear();
   enter(LinkState::joined, "");
   // It may have been told to stop while the Join was under way.
   if (draining_) send(Leave{});
 }
 
+// The managers of a list are asked in turn. What the one that leads has against this daemon must
+// not be hidden by others, who only say that they stand by.
 void ClusterMember::take(const Refused& refused) {
-  enter(refused.final ? LinkState::expelled : LinkState::refused, refused.reason);
+  const base::TimeNs now_ns = clock_.now_ns();
+  if (!refused.stands_by) {
+    refusal_ = refused.reason;
+    refusal_ns_ = now_ns;
+  }
+  const bool is_known = !refusal_.empty() && now_ns - refusal_ns_ < kRefusalShownNs;
+  enter(refused.final ? LinkState::expelled : LinkState::refused,
+        is_known ? refusal_ : refused.reason);
   connected_ = false;
   link_.close(refused.reason);
   if (refused.final) events_.on_expelled(refused.reason);

@@ -101,6 +101,10 @@ public:
   [[nodiscard]] std::uint16_t cluster_version() const noexcept { return cluster_version_; }
   [[nodiscard]] const MemberConfig& config() const noexcept { return config_; }
 
+  // For so long the words of a manager that led stay, while others say that they stand by: longer
+  // than a round of five managers takes.
+  static constexpr base::TimeNs kRefusalShownNs = 10 * base::kNsPerSecond;
+
 private:
   void take(const Joined& joined);
   void take(const Refused& refused);
@@ -124,6 +128,8 @@ private:
   MemberEvents& events_;
   LinkState state_ = LinkState::waiting;
   std::string reason_;
+  std::string refusal_;          // the last one by a manager that leads; empty: joined since
+  base::TimeNs refusal_ns_ = 0;  // when it came
   base::TimeNs state_since_ns_;
   bool connected_ = false;
   bool draining_ = false;

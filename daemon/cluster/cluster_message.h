@@ -100,6 +100,7 @@ struct Joined {
 struct Refused {
   bool final = false;  // asking again changes nothing: this incarnation must stop
   std::string reason;
+  bool stands_by = false;  // another manager leads: this one says nothing about the member
   bool operator==(const Refused&) const = default;
 };
 struct HeartbeatAck {

@@ -67,7 +67,8 @@ void ManagerService::stand_by(const std::string& why) {
 
 // Not for ever: a daemon tries the managers that it knows in turn.
 void ManagerService::refuse(cluster::ConnectionId id) {
-  const auto said = cluster::encode(cluster::ManagerMessage(cluster::Refused{false, stands_by_}));
+  const auto said =
+      cluster::encode(cluster::ManagerMessage(cluster::Refused{false, stands_by_, true}));
   SIMM_CHECK(said.has_value());
   (void)connections_.at(id)->channel().send(*said);
   end(id);

@@ -68,8 +68,8 @@ void SimManager::stand_by() {
 }
 
 void SimManager::refuse(const ControlLinkPtr& link) {
-  const auto message =
-      cluster::encode(cluster::ManagerMessage(cluster::Refused{false, "another manager leads"}));
+  const auto message = cluster::encode(
+      cluster::ManagerMessage(cluster::Refused{false, "another manager leads", true}));
   network_.send_down(link, message.value());
   network_.close_manager_end(link);
 }

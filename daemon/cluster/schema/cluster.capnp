@@ -117,6 +117,7 @@ struct Joined {
 struct Refused {
   final @0 :Bool;                  # asking again changes nothing
   reason @1 :Text;
+  standsBy @2 :Bool;               # another manager leads: this one knows of no member
 }
 
 struct HeartbeatAck {

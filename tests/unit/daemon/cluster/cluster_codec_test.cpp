@@ -61,6 +61,7 @@ std::vector<ManagerMessage> manager_messages() {
   return {
       Joined{100'000'000, 17, 6},
       Refused{true, "another incarnation has taken its place"},
+      Refused{false, "this manager stands by", true},
       HeartbeatAck{4, 18, 6},
       MapPush{sample_map()},
       sample_delta(),

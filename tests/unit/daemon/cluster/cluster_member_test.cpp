@@ -113,3 +113,35 @@ TEST_CASE("an expelled daemon does not come back on its own") {
   CHECK(a.member.state() == LinkState::expelled);
   CHECK(a.member.do_work() == 0);
 }
+
+TEST_CASE("what the manager that leads has against a daemon is not hidden by those that stand by") {
+  using namespace cluster_member_test;
+  Rig rig;
+  rig.kill_manager();
+  Daemon& a = rig.add("a", 1);
+  const auto refused = [&a](const Refused& refusal) {
+    a.connection = 900;
+    a.member.on_connected();
+    a.member.on_message(encode(ManagerMessage(refusal)).value());
+    CHECK(a.member.state() == LinkState::refused);
+    return a.member.reason();
+  };
+  const Refused stands_by{false, "this manager stands by", true};
+  // Nobody else has said anything.
+  CHECK(refused(stands_by) == "this manager stands by");
+  CHECK(refused({false, "its name is taken"}) == "its name is taken");
+  rig.run(6 * kNsPerSecond);
+  CHECK(refused(stands_by) == "its name is taken");
+  CHECK(refused({false, "its pool is too large"}) == "its pool is too large");
+  CHECK(refused(stands_by) == "its pool is too large");
+  // The one that led has gone meanwhile.
+  rig.run(10 * kNsPerSecond);
+  CHECK(refused(stands_by) == "this manager stands by");
+  // Once it has joined, nothing old is said.
+  CHECK(refused({false, "its name is taken"}) == "its name is taken");
+  a.member.on_connected();
+  a.member.on_message(encode(ManagerMessage(Joined{kNsPerSecond, 1, 6})).value());
+  CHECK(a.member.state() == LinkState::joined);
+  a.member.on_closed();
+  CHECK(refused(stands_by) == "this manager stands by");
+}

@@ -260,10 +260,21 @@ TEST_CASE("a manager that stands by says who leads, and sends its daemons to tha
   Member& a = cluster.join("a", 2, kGiB);
   cluster.until([&] { return a.slots() > 0; });
   const base::Epoch epoch = a.epochs.back();
+  Member& other = cluster.join("a", 3, kGiB);
+  cluster.until([&] { return other.state() == LinkState::refused; });
+  const std::string reason = other.link.member().reason();
+  CHECK(reason.find("name") != std::string::npos);
   cluster.service->stand_by("this manager stands by: m2 leads");
   CHECK_FALSE(cluster.service->leads());
   cluster.until([&] { return a.state() == LinkState::refused; });
   CHECK(a.link.status().find("m2 leads") != std::string::npos);
+  // What the one that led said of the second "a" stays: it has asked again since.
+  const base::TimeNs asked_ns = other.link.member().state_since_ns();
+  cluster.until([&] {
+    return other.state() == LinkState::refused &&
+           other.link.member().state_since_ns() - asked_ns > base::kNsPerSecond;
+  });
+  CHECK(other.link.member().reason() == reason);
   CHECK(cluster.service->manager().map() == nullptr);
   CHECK(a.link.member().map()->epoch() == epoch);
   // It is elected again: the state is where it was.
