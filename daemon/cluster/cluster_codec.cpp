@@ -276,16 +276,22 @@ Join read(schema::Join::Reader from) {
   return join;
 }
 
-Joined read(schema::Joined::Reader from) {
-  const std::uint64_t heartbeat_ns = from.getHeartbeatNs();
+std::uint64_t checked_heartbeat_ns(std::uint64_t heartbeat_ns) {
   if (heartbeat_ns < kHeartbeatNsMin || heartbeat_ns > kHeartbeatNsMax) {
     refuse("heartbeats every " + std::to_string(heartbeat_ns) + " ns");
   }
-  return Joined{heartbeat_ns, from.getEpoch(), from.getClusterVersion()};
+  return heartbeat_ns;
+}
+
+Joined read(schema::Joined::Reader from) {
+  return Joined{checked_heartbeat_ns(from.getHeartbeatNs()), from.getEpoch(),
+                from.getClusterVersion()};
 }
 
 HeartbeatAck read(schema::HeartbeatAck::Reader from) {
-  return HeartbeatAck{from.getSequence(), from.getEpoch(), from.getClusterVersion()};
+  const std::uint64_t heartbeat_ns = from.getHeartbeatNs();
+  return HeartbeatAck{from.getSequence(), from.getEpoch(), from.getClusterVersion(),
+                      heartbeat_ns == 0 ? 0 : checked_heartbeat_ns(heartbeat_ns)};
 }
 
 // As many bytes as it takes; one at least, because none says nothing.
@@ -366,6 +372,7 @@ struct ManagerEncoder {
     to.setSequence(ack.sequence);
     to.setEpoch(ack.epoch);
     to.setClusterVersion(ack.cluster_version);
+    to.setHeartbeatNs(ack.heartbeat_ns);
   }
   void operator()(const MapPush& push) { write(root.initMapPush(), *push.map); }
   void operator()(const MapDelta& delta) { write(root.initMapDelta(), delta); }

@@ -124,6 +124,7 @@ void ClusterMember::take(const Refused& refused) {
 
 void ClusterMember::take(const HeartbeatAck& ack) {
   note_version(ack.cluster_version);
+  if (ack.heartbeat_ns != 0) heartbeat_ns_ = ack.heartbeat_ns;
 }
 
 // A manager of version 5 says none, and one of a later version may say more than is known here.
@@ -188,9 +189,7 @@ int ClusterMember::do_work() {
   if (!connected_) return 0;
   const base::TimeNs now_ns = clock_.now_ns();
   const bool joined = state_ == LinkState::joined;
-  const base::TimeNs patience_ns =
-      joined ? heartbeat_ns_ * config_.heartbeats_missed_max : config_.join_timeout_ns;
-  if (now_ns - heard_ns_ >= patience_ns) {
+  if (now_ns - heard_ns_ >= patience_ns()) {
     const std::string why = "the manager does not answer";
     link_.close(why);
     lose_link(why);
@@ -203,8 +202,15 @@ int ClusterMember::do_work() {
 
 base::TimeNs ClusterMember::next_deadline_ns() const {
   if (!connected_) return base::kNoDeadline;
-  if (state_ != LinkState::joined) return heard_ns_ + config_.join_timeout_ns;
-  return std::min(next_heartbeat_ns_, heard_ns_ + heartbeat_ns_ * config_.heartbeats_missed_max);
+  const base::TimeNs end_ns = heard_ns_ + patience_ns();
+  return state_ == LinkState::joined ? std::min(next_heartbeat_ns_, end_ns) : end_ns;
+}
+
+// With rare heartbeats a dead manager is noticed after fewer of them.
+base::TimeNs ClusterMember::patience_ns() const noexcept {
+  if (state_ != LinkState::joined) return config_.join_timeout_ns;
+  const base::TimeNs usual_ns = heartbeat_ns_ * config_.heartbeats_missed_max;
+  return std::max(std::min(usual_ns, kPatienceNsMax), heartbeat_ns_ * kHeartbeatsMissedMin);
 }
 
 void ClusterMember::drain() {

@@ -105,6 +105,11 @@ public:
   // than a round of five managers takes.
   static constexpr base::TimeNs kRefusalShownNs = 10 * base::kNsPerSecond;
 
+  // Without an answer for longer than that, and to so many heartbeats at least, the manager is
+  // lost.
+  static constexpr base::TimeNs kPatienceNsMax = 1 * base::kNsPerSecond;
+  static constexpr std::uint32_t kHeartbeatsMissedMin = 4;
+
 private:
   void take(const Joined& joined);
   void take(const Refused& refused);
@@ -119,6 +124,8 @@ private:
   void enter(LinkState state, std::string reason);
   void lose_link(std::string reason);
   void send_heartbeat();
+  // So long without a word of the manager: dial again.
+  [[nodiscard]] base::TimeNs patience_ns() const noexcept;
   void use(SlotMapPtr map);
   void note_version(std::uint16_t of_cluster) noexcept;
 

@@ -107,6 +107,7 @@ struct HeartbeatAck {
   std::uint64_t sequence = 0;
   base::Epoch epoch = 0;
   std::uint16_t cluster_version = 0;  // as in Joined
+  std::uint64_t heartbeat_ns = 0;     // as in Joined, from now on; 0: as before
   bool operator==(const HeartbeatAck&) const = default;
 };
 struct MapPush {

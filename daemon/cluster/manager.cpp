@@ -170,14 +170,22 @@ void Manager::take(ConnectionId from, const Join& join) {
   connection.has_epoch = join.map_epoch;
   connection.has_digest = join.map_digest;
   if (first_join_ns_ == 0) first_join_ns_ = clock_.now_ns();
-  send(from, Joined{config_.heartbeat_ns, epoch(), membership_.version()});
+  send(from, Joined{heartbeat_interval_ns(), epoch(), membership_.version()});
   if (stranger || lacks(join.map_epoch, join.map_digest)) return send(from, MapWanted{});
   if (join.map_epoch < epoch()) push(from, connection);
 }
 
+base::TimeNs Manager::heartbeat_interval_ns() const {
+  const base::TimeNs longest_ns =
+      std::max(config_.heartbeat_ns, config_.membership.member_timeout_ns / 4);
+  return std::clamp(connections_.size() * config_.heartbeat_share_ns, config_.heartbeat_ns,
+                    longest_ns);
+}
+
 void Manager::take(ConnectionId from, const Heartbeat& heartbeat) {
   if (!membership_.heard(from, heartbeat)) return drop(from, "it has not joined");
-  send(from, HeartbeatAck{heartbeat.sequence, epoch(), membership_.version()});
+  send(from,
+       HeartbeatAck{heartbeat.sequence, epoch(), membership_.version(), heartbeat_interval_ns()});
   if (lacks(heartbeat.map_epoch, heartbeat.map_digest)) return send(from, MapWanted{});
   if (heartbeat.map_epoch < epoch()) push_again(from, heartbeat);
 }

@@ -124,6 +124,7 @@ struct HeartbeatAck {
   sequence @0 :UInt64;
   epoch @1 :UInt64;
   clusterVersion @2 :UInt16;       # as in Joined
+  heartbeatNs @3 :UInt64;          # as in Joined, from now on; 0: as before
 }
 
 struct MemberMessage {

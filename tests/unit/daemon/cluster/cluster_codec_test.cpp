@@ -63,6 +63,7 @@ std::vector<ManagerMessage> manager_messages() {
       Refused{true, "another incarnation has taken its place"},
       Refused{false, "this manager stands by", true},
       HeartbeatAck{4, 18, 6},
+      HeartbeatAck{5, 18, 6, 250'000'000},
       MapPush{sample_map()},
       sample_delta(),
       MapDelta{},

@@ -41,7 +41,10 @@ public:
     maps.push_back(map);
   }
   void on_expelled(const std::string& reason) override { expelled = reason; }
-  Heartbeat load() override { return {0, 0, 12, 3456, false, reached}; }
+  Heartbeat load() override {
+    ++loads;
+    return {0, 0, 12, 3456, false, reached};
+  }
   Answer answer(const Question& question) override {
     asked.push_back(question);
     return {0, simm::Status::ok, "\"I am " + member.config().identity.name + "\""};
@@ -58,6 +61,7 @@ public:
   std::uint64_t features = kFeatureMapDeltas;
   bool frozen = false;  // it does nothing
   std::optional<MemberSet> reached;
+  int loads = 0;  // how often it was asked: for each Join and each heartbeat
   std::deque<Bytes> to_manager;
   std::deque<Bytes> to_member;
   std::vector<SlotMapPtr> maps;

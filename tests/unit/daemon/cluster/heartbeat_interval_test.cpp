@@ -1,0 +1,80 @@
+// How often daemons send heartbeats: less often where they are many, and never so seldom that the
+// manager takes one for away, or that a dead manager is noticed late.
+#include <doctest/doctest.h>
+
+#include "tests/unit/daemon/cluster/manager_rig.h"
+
+namespace heartbeat_interval_test {
+
+using namespace manager_rig;
+
+// Of one daemon in four seconds.
+int heartbeats_of(Rig& rig, const Daemon& daemon) {
+  const int before = daemon.loads;
+  rig.run(4 * kNsPerSecond);
+  return daemon.loads - before;
+}
+
+// By one more or fewer, by where in an interval the count began.
+bool is_about(int counted, int expected) {
+  return counted >= expected - 1 && counted <= expected + 1;
+}
+
+bool all_live(const Rig& rig) {
+  for (const auto& daemon : rig.daemons) {
+    if (daemon->member.state() != LinkState::joined || !daemon->closed.empty()) return false;
+  }
+  return true;
+}
+
+TEST_CASE("each of many daemons sends its heartbeats less often, four in its timeout at least") {
+  Rig rig;
+  rig.config.heartbeat_share_ns = 60 * kNsPerMs;  // few daemons are many here
+  rig.kill_manager();
+  rig.start_manager();
+  Daemon& first = rig.add("d1", 1);
+  rig.run(2 * kNsPerSecond);
+  CHECK(is_about(heartbeats_of(rig, first), 40));  // one daemon: every 100 ms
+  rig.add("d2", 2);
+  rig.add("d3", 3);
+  rig.run(2 * kNsPerSecond);
+  CHECK(is_about(heartbeats_of(rig, first), 22));  // three: every 180 ms
+  for (std::uint64_t number = 4; number <= 20; ++number) {
+    rig.add("d" + std::to_string(number), number);
+  }
+  rig.run(2 * kNsPerSecond);
+  CHECK(is_about(heartbeats_of(rig, first), 16));  // twenty: every 250 ms, not every 1,200
+  CHECK(all_live(rig));
+  while (rig.daemons.size() > 1) rig.remove(*rig.daemons.back());
+  rig.run(2 * kNsPerSecond);
+  CHECK(is_about(heartbeats_of(rig, first), 40));
+}
+
+TEST_CASE("with rare heartbeats a manager that says nothing is given up as soon") {
+  Rig rig;
+  rig.config.heartbeat_share_ns = 250 * kNsPerMs;
+  rig.kill_manager();
+  rig.start_manager();
+  Daemon& daemon = rig.add("a", 1);
+  rig.run(4 * kNsPerSecond);
+  REQUIRE(daemon.closed.empty());
+  daemon.reachable = false;
+  rig.run(700 * kNsPerMs);
+  CHECK(daemon.closed.empty());
+  rig.run(600 * kNsPerMs);
+  CHECK(daemon.closed == std::vector<std::string>{"the manager does not answer"});
+}
+
+TEST_CASE("a manager of an older release says no interval, and that of its Joined stays") {
+  Rig rig;
+  Daemon& daemon = rig.add("a", 1);
+  rig.run(2 * kNsPerSecond);
+  rig.send(daemon.connection, encode(ManagerMessage(HeartbeatAck{1, 1, 6, 0})).value());
+  CHECK(is_about(heartbeats_of(rig, daemon), 40));
+  // One that no manager may ask for ends the connection.
+  rig.send(daemon.connection, encode(ManagerMessage(HeartbeatAck{1, 1, 6, 1})).value());
+  rig.run(20 * kNsPerMs);
+  CHECK(daemon.closed == std::vector<std::string>{"heartbeats every 1 ns"});
+}
+
+}  // namespace heartbeat_interval_test
