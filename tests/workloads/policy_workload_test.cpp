@@ -34,7 +34,7 @@ constexpr Limit kLimits[] = {
     {"chat_in_batch", 0.05, 59.2},
     {"diurnal", 0.005, 34.0},
     {"loop", 0.2, 48.2},
-    {"loop_beside_chat", 0.05, 33.2},
+    {"loop_beside_chat", 0.05, 33.0},
     {"new_popular_set", 0.1, 70.9},
     {"all_keys_new", 0.05, 62.0},
     {"slow_then_fast", 0.1, 57.9},

@@ -15,9 +15,10 @@ constexpr float kFading = 1 - 1.0f / 4096;
 // of those that only one of the two had.
 constexpr float kLeadMin = 24;
 constexpr float kDeviations = 2;
-// Age is the safe choice, so worth has to lead in several blocks of so many uses. The hits of a
-// loop come in bursts: whenever the loop comes to the part that worth has kept. One burst says
-// nothing of the time between two of them.
+// Age is the safe choice, so worth has to lead in most blocks of so many uses. The hits of a loop
+// come in bursts: whenever the loop comes to the part that worth has kept. One burst says nothing
+// of the time between two of them. So the lead also has to be clear beside the variance of the
+// blocks' leads. A lead that is the same in each block has none.
 constexpr std::uint32_t kBlockUses = 512;
 
 }  // namespace
@@ -49,8 +50,9 @@ void PolicyContest::judge(bool hit_by_age, bool hit_by_worth) noexcept {
   lead_ += more;
   block_lead_ += more;
   differing_ += 1;
-  const float blocks = block_squares_ + block_lead_ * block_lead_;
-  const float variance = lead_ > 0 ? differing_ : std::max(differing_, blocks);
+  const float squares = block_squares_ + block_lead_ * block_lead_;
+  const float of_blocks = squares - lead_ * lead_ / (blocks_ + 1);
+  const float variance = lead_ > 0 ? differing_ : std::max(differing_, of_blocks);
   if (lead_ * lead_ <= std::max(kLeadMin * kLeadMin, kDeviations * kDeviations * variance)) return;
   prefers_age_ = lead_ > 0;
 }
@@ -59,9 +61,11 @@ void PolicyContest::fade() noexcept {
   lead_ *= kFading;
   differing_ *= kFading;
   block_squares_ *= kFading;
+  blocks_ *= kFading;
   if (++uses_ % kBlockUses != 0) return;
   block_squares_ += block_lead_ * block_lead_;
   block_lead_ = 0;
+  blocks_ += 1;
 }
 
 // The sample is as large as fits. Its caches grow and shrink with the tenant's part, by one for

@@ -96,7 +96,8 @@ private:
   float lead_ = 0;           // hits that only age had, less those that only worth had; they fade
   float differing_ = 0;      // both together; they fade likewise
   float block_lead_ = 0;     // the lead of this block of uses,
-  float block_squares_ = 0;  // and the sum of its squares in the blocks before; they fade too
+  float block_squares_ = 0;  // the sum of its squares in the blocks before; they fade too,
+  float blocks_ = 0;         // and so does their number
   std::uint32_t uses_ = 0;
   bool prefers_age_ = false;
   bool has_hit_ = false;  // one of the caches, once
