@@ -8,6 +8,7 @@
 
 #include "daemon/admin/admin_texts.h"
 #include "daemon/admin/events_text.h"
+#include "daemon/admin/gpus_text.h"
 #include "daemon/admin/nic_checks.h"
 #include "daemon/admin/nics_text.h"
 #include "daemon/base/json_text.h"
@@ -50,6 +51,8 @@ void AdminReports::report(base::AdminCommand command, std::string_view argument,
       return answer(setup_.tenants == nullptr ? "[]" : setup_.tenants->json());
     case AdminCommand::nics:
       return answer(argument == "check" ? nic_checks() : nics());
+    case AdminCommand::gpus:
+      return answer(gpus_text(setup_.gpus()));
     case AdminCommand::stats:
       return answer(stats_text(here.counters, argument));
     case AdminCommand::daemon_stats:
@@ -216,6 +219,7 @@ std::string AdminReports::regions() const {
                      {"handle", region.handle},
                      {"kind", ipc::region_kind_name(region.kind)},
                      {"bytes", region.bytes},
+                     {"gpu", region.gpu},
                      {"can_fault", region.can_fault},
                      {"name", region.name},
                      {"reason", region.reason}});

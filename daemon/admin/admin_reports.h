@@ -12,6 +12,7 @@
 #include "daemon/attach/attach_server.h"
 #include "daemon/control/admin_source.h"
 #include "daemon/control/environment.h"
+#include "daemon/memory/gpu/gpu_figures.h"
 #include "daemon/metrics/metrics_endpoint.h"
 #include "daemon/metrics/store_tenants.h"
 #include "daemon/peers/cluster_presence.h"
@@ -43,6 +44,9 @@ public:
     std::function<std::uint32_t()> recovery_percent = [] { return 100U; };
     std::function<std::vector<transport::RailProgress>()> rails = [] {
       return std::vector<transport::RailProgress>();
+    };
+    std::function<std::vector<memory::GpuView>()> gpus = [] {
+      return std::vector<memory::GpuView>();
     };
     std::string sysfs_root = "/sys";  // of the host; tests have one of their own
   };

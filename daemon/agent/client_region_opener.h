@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "daemon/attach/region_opener.h"
 #include "daemon/attach/tenant_rules.h"
@@ -26,6 +27,11 @@ public:
 
   control::RegionAnswer open(control::RegionRequest request) override;
   void maintain() override { registrar_.maintain(); }
+
+  // GPUs that clients have memory on, or had. Thread: any.
+  [[nodiscard]] std::vector<memory::GpuView> gpus() const {
+    return gpus_ ? gpus_->views() : std::vector<memory::GpuView>();
+  }
 
 private:
   std::optional<memory::AdoptClient> helper_;

@@ -107,6 +107,7 @@ public:
     ipc::RegionHandle handle = ipc::kNoRegion;
     std::uint64_t bytes = 0;
     bool can_fault = true;
+    std::string gpu;  // on which it lies; empty: memory of the host
     ipc::RegionRequestKind kind = ipc::RegionRequestKind::shared;
     std::string name;
     std::string reason;
@@ -190,6 +191,7 @@ private:
   // The request that `busy` is about.
   std::uint64_t request_id_ = 0;
   std::string request_name_;
+  std::string request_gpu_;
   bool in_handshake_ = true;
   int closing_elsewhere_ = 0;        // its jobs that are on the closer or the sealer
   bool is_finished_ = false;         // nothing but those jobs keeps it

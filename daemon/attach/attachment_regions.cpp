@@ -5,6 +5,7 @@
 #include "daemon/attach/attachment.h"
 #include "daemon/attach/region_release.h"
 #include "daemon/base/sanitize.h"
+#include "ipc/cuda/gpu_name.h"
 
 namespace simm::control {
 
@@ -14,12 +15,13 @@ void Attachment::on_register_region(const ipc::RegisterRegion& wanted,
   state_ = State::busy;
   request_id_ = wanted.request_id;
   request_name_ = base::sanitize(wanted.name, 100);
+  const bool is_gpu = wanted.kind == ipc::RegionRequestKind::gpu;
+  request_gpu_ = is_gpu ? ipc::gpu_name(wanted.gpu_uuid) : std::string();
   if (wanted.has_fd && fds.empty()) {  // it came, and was no memory
     return reply(ipc::RegionReply{
         request_id_, Status::invalid_argument, ipc::kNoRegion, wanted.kind,
-        wanted.kind == ipc::RegionRequestKind::gpu
-            ? "the descriptor is not of memory of a GPU"
-            : "the descriptor is not a file of tmpfs or hugetlbfs: only memory can be shared"});
+        is_gpu ? "the descriptor is not of memory of a GPU"
+               : "the descriptor is not a file of tmpfs or hugetlbfs: only memory can be shared"});
   }
   auto request = std::make_shared<RegionRequest>();
   request->wanted = wanted;
@@ -62,7 +64,7 @@ void Attachment::on_region_ready(RegionAnswer answer) {
   }
   const memory::Region& region = answer.memory->region();
   adding_region_ = region.id;
-  RegionView view{ipc::kNoRegion, region.length, region.can_fault,
+  RegionView view{ipc::kNoRegion, region.length, region.can_fault,        request_gpu_,
                   answer.kind,    request_name_, std::move(answer.reason)};
   const bool fresh = regions_.emplace(region.id, std::move(view)).second;
   SIMM_CHECK(fresh);

@@ -225,7 +225,7 @@ struct DataDaemon::Parts {
   std::unique_ptr<RdmaRails> rails;  // null: no RDMA ports
   std::unique_ptr<DataAgents> data;
   std::unique_ptr<control::MailboxSessionControl> plane;
-  std::unique_ptr<control::RegionOpener> opener;
+  std::unique_ptr<ClientRegionOpener> opener;
   std::unique_ptr<control::AttachServer> server;
   std::unique_ptr<control::ClusterPresence> presence;  // null: in no cluster
   std::unique_ptr<control::TraceRecorder> tracing;
@@ -280,6 +280,7 @@ control::AdminReports::Setup reports_setup(Parts& p) {
   }
   setup.recovery_percent = [&p] { return p.data->recovery_percent(); };
   if (p.rails != nullptr) setup.rails = [&p] { return p.rails->progress(); };
+  setup.gpus = [&p] { return p.opener->gpus(); };
   return setup;
 }
 

@@ -23,6 +23,7 @@ const char* bind(void* library, Driver& driver) {
   find("cuDeviceGetCount", driver.device_get_count);
   find("cuDeviceGet", driver.device_get);
   find("cuDeviceGetUuid_v2", driver.device_get_uuid);
+  find("cuDeviceGetName", driver.device_get_name);
   find("cuDeviceGetAttribute", driver.device_get_attribute);
   find("cuDevicePrimaryCtxRetain", driver.primary_context_retain);
   find("cuCtxSetCurrent", driver.context_set_current);

@@ -29,6 +29,7 @@ struct Driver {
   Result (*device_get_count)(int*);
   Result (*device_get)(Device*, int ordinal);
   Result (*device_get_uuid)(Uuid*, Device);
+  Result (*device_get_name)(char* name, int bytes, Device);
   Result (*device_get_attribute)(int*, int attribute, Device);
   Result (*primary_context_retain)(Context*, Device);
   Result (*context_set_current)(Context);

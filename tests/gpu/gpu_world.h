@@ -26,6 +26,7 @@ using simm::test_support::eventually;
 struct ProcessFacts {
   std::string name;
   pid_t parent = 0;
+  char state = '?';  // 'T': stopped
 };
 inline ProcessFacts facts_of(const std::string& pid) {
   std::ifstream file("/proc/" + pid + "/stat");
@@ -34,8 +35,11 @@ inline ProcessFacts facts_of(const std::string& pid) {
   const auto open = line.find('(');
   const auto close = line.rfind(')');
   if (open == std::string::npos || close == std::string::npos) return {};
-  ProcessFacts facts{line.substr(open + 1, close - open - 1), 0};
-  if (line.size() > close + 4) facts.parent = std::stoi(line.substr(close + 4));
+  ProcessFacts facts{line.substr(open + 1, close - open - 1), 0, '?'};
+  if (line.size() > close + 4) {
+    facts.state = line[close + 2];
+    facts.parent = std::stoi(line.substr(close + 4));
+  }
   return facts;
 }
 

@@ -61,7 +61,7 @@ ROOMS = {
                      "daemon/control"),
     "daemon/metrics": ("ipc", "daemon/base", "daemon/store/eviction", "daemon/control",
                        "daemon/attach", "daemon/peers"),
-    "daemon/admin": ("ipc", "daemon/base", "daemon/transport/rdma/device",
+    "daemon/admin": ("ipc", "daemon/base", "daemon/memory/gpu", "daemon/transport/rdma/device",
                      "daemon/transport/rdma/registration", "daemon/session",
                      "daemon/cluster/hello", "daemon/control", "daemon/attach", "daemon/peers",
                      "daemon/metrics"),

@@ -14,8 +14,8 @@ import time
 import unittest
 
 BIN = pathlib.Path(sys.argv[1])
-REPORTS = ["status", "sessions", "regions", "sockets", "tenants", "nics", "store", "cache",
-           "stats", "limits", "errors", "events", "log", "config show"]
+REPORTS = ["status", "sessions", "regions", "sockets", "tenants", "nics", "gpus", "store",
+           "cache", "stats", "limits", "errors", "events", "log", "config show"]
 NO_NIC = "simm_cli_test_0"  # of which no host has one
 OF_A_MANAGER = ["status", "stats", "limits", "config show", "errors", "events", "log", "nodes",
                 "slots"]

@@ -1,5 +1,6 @@
 #include "daemon/memory/gpu/gpu_device.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -17,14 +18,20 @@ namespace simm::memory {
 
 namespace {
 
+// A process that is killed ends in less, unless it hangs in the kernel.
+constexpr int kEndMs = 1'000;
+
 constexpr std::uint32_t slot_number(Copier::Ticket ticket) {
   return static_cast<std::uint32_t>(ticket);
 }
 
+std::string text_of(const GpuControlReply& reply) {
+  return std::string(reply.text, ::strnlen(reply.text, sizeof reply.text));
+}
+
 Outcome outcome_of(const GpuControlReply& reply) {
   if (reply.status == 0) return Done{};
-  const std::size_t length = ::strnlen(reply.reason, sizeof reply.reason);
-  return Error{static_cast<Status>(reply.status), std::string(reply.reason, length)};
+  return Error{static_cast<Status>(reply.status), text_of(reply)};
 }
 
 }  // namespace
@@ -38,19 +45,77 @@ Expected<std::shared_ptr<GpuDevice>> GpuDevice::start(GpuKeeper& keeper, const G
 
 GpuDevice::~GpuDevice() {
   const std::uint32_t count = lives();
-  if (count > 0) kill(*lives_[count - 1]);
+  if (count > 0) kill(*lives_[count - 1], nullptr);
 }
 
 bool GpuDevice::is_alive(const Life& life) noexcept {
   return ipc::pidfd_is_alive(life.pidfd.get());
 }
 
-void GpuDevice::kill(Life& life) noexcept {
+// `why`: null when it has done nothing wrong.
+void GpuDevice::kill(Life& life, const char* why) {
+  life.is_buried = true;
+  if (why != nullptr) note(std::string("killed the helper: ") + why);
   (void)::syscall(SYS_pidfd_send_signal, life.pidfd.get(), SIGKILL, nullptr, 0);
+}
+
+void GpuDevice::bury(Life& life) {
+  if (std::exchange(life.is_buried, true)) return;
+  GpuControlReply last;
+  const ipc::Received received =
+      life.control.try_receive(std::as_writable_bytes(std::span(&last, 1)));
+  const bool says_why = received.result == ipc::SocketResult::done &&
+                        received.bytes == sizeof last && last.status != 0;
+  note(says_why ? text_of(last) : "the helper ended by itself");
+}
+
+void GpuDevice::note(std::string trouble) {
+  const std::lock_guard lock(news_mutex_);
+  last_error_ = std::move(trouble);
+}
+
+GpuView GpuDevice::view() const {
+  const std::uint32_t count = lives();
+  const Life& life = *lives_[count - 1];
+  GpuView view;
+  view.uuid = uuid_;
+  const bool alive = is_alive(life);
+  if (alive) {
+    view.helper = life.pid;
+    view.state = life.is_hung.load(std::memory_order_relaxed) ? GpuState::hung : GpuState::running;
+  } else {
+    view.state = count == kLivesMax ? GpuState::off : GpuState::restarting;
+  }
+  view.regions = figures_.regions.load(std::memory_order_relaxed);
+  view.mapped_bytes = figures_.mapped_bytes.load(std::memory_order_relaxed);
+  view.copies_out = figures_.copies_out.load(std::memory_order_relaxed);
+  view.bytes_out = figures_.bytes_out.load(std::memory_order_relaxed);
+  view.copies_in = figures_.copies_in.load(std::memory_order_relaxed);
+  view.bytes_in = figures_.bytes_in.load(std::memory_order_relaxed);
+  view.failed = figures_.failed.load(std::memory_order_relaxed);
+  view.lost = figures_.lost.load(std::memory_order_relaxed);
+  view.restarts = count - 1;
+  const std::lock_guard lock(news_mutex_);
+  view.model = model_;
+  view.last_error = last_error_;
+  return view;
+}
+
+void GpuDevice::count(std::uint32_t slot, std::uint64_t bytes, PieceState state) noexcept {
+  const auto add = [](GpuFigures::Number& number, std::uint64_t by) {
+    number.fetch_add(by, std::memory_order_relaxed);
+  };
+  if (state != PieceState::ok) {
+    return add(state == PieceState::failed ? figures_.failed : figures_.lost, 1);
+  }
+  const bool is_in = is_gpu_write_slot(slot);
+  add(is_in ? figures_.copies_in : figures_.copies_out, 1);
+  add(is_in ? figures_.bytes_in : figures_.bytes_out, bytes);
 }
 
 Outcome GpuDevice::revive() {
   const std::uint32_t count = lives();
+  if (count > 0) bury(*lives_[count - 1]);
   if (count == kLivesMax) {
     return Error{Status::out_of_memory, "the helper of this GPU had to be killed too often"};
   }
@@ -68,11 +133,12 @@ Outcome GpuDevice::revive() {
   if (!jobs) return std::move(jobs).error();
   life->control = std::move(control->first);
   life->jobs = std::move(jobs->first);
-  Expected<ipc::UniqueFd> pidfd =
+  Expected<StartedGpuWorker> started =
       keeper_.start(uuid_, {control->second.fd(), jobs->second.fd(), file->fd(), arena_.fd,
                             arena_.bytes.size(), pins_arena_});
-  if (!pidfd) return std::move(pidfd).error();
-  life->pidfd = std::move(pidfd).value();
+  if (!started) return std::move(started).error();
+  life->pidfd = std::move(started->pidfd);
+  life->pid = started->pid;
   control->second.close();  // its hang-up is then the helper's end
   jobs->second.close();
   // The first message says whether the helper has its GPU.
@@ -80,10 +146,17 @@ Outcome GpuDevice::revive() {
   const ipc::Received received =
       life->control.receive(std::as_writable_bytes(std::span(&hello, 1)), kGpuAnswerNs);
   if (received.result != ipc::SocketResult::done || received.bytes != sizeof hello) {
-    kill(*life);
+    kill(*life, "the driver did not start");
     return Error{Status::unreachable, "the helper of the GPU did not start"};
   }
-  if (Outcome ready = outcome_of(hello); !ready) return ready;
+  if (Outcome ready = outcome_of(hello); !ready) {
+    note(ready.error().context);
+    return ready;
+  }
+  {
+    const std::lock_guard lock(news_mutex_);
+    model_ = text_of(hello);
+  }
   lives_[count] = std::move(life);
   count_.store(count + 1, std::memory_order_release);
   for (GpuImport* import : imports_) {
@@ -102,10 +175,20 @@ Outcome GpuDevice::ask(Life& life, const GpuControl& wanted, int descriptor) {
     const ipc::Received received =
         life.control.receive(std::as_writable_bytes(std::span(&reply, 1)), kGpuAnswerNs);
     if (received.result == ipc::SocketResult::done && received.bytes == sizeof reply) {
-      return outcome_of(reply);
+      Outcome outcome = outcome_of(reply);
+      if (outcome.status() == Status::unreachable) {  // its last word
+        life.is_buried = true;
+        note(outcome.error().context);
+      }
+      return outcome;
     }
   }
-  kill(life);
+  // What ended by itself says why.
+  pollfd end{life.pidfd.get(), POLLIN, 0};
+  if (is_alive(life)) {
+    kill(life, "it did not answer");
+    (void)::poll(&end, 1, kEndMs);  // who asks next does not ask this one
+  }
   return Error{Status::unreachable, "the helper of the GPU does not answer"};
 }
 
@@ -128,11 +211,17 @@ Expected<std::unique_ptr<GpuImport>> GpuDevice::import(ipc::UniqueFd allocation,
   auto made = std::make_unique<GpuImport>(shared_from_this(), number, std::move(allocation),
                                           allocation_bytes);
   imports_[number] = made.get();
+  figures_.regions.fetch_add(1, std::memory_order_relaxed);
+  figures_.mapped_bytes.fetch_add(allocation_bytes, std::memory_order_relaxed);
   Outcome done = import_once(*made);
   // A helper that died, or had to be killed, has a successor at once: nobody asks again for a
   // region that was refused.
   if (done.status() == Status::unreachable) done = import_once(*made);
-  if (!done) return std::move(done).error();
+  if (!done) {
+    // A client's mistake is no trouble of the GPU's.
+    if (done.status() != Status::invalid_argument) note(done.error().context);
+    return std::move(done).error();
+  }
   return made;
 }
 
@@ -145,10 +234,12 @@ Outcome GpuDevice::import_once(GpuImport& import) {
 
 void GpuDevice::forget(GpuImport& import) {
   imports_[import.number_] = nullptr;
+  figures_.regions.fetch_sub(1, std::memory_order_relaxed);
+  figures_.mapped_bytes.fetch_sub(import.bytes_, std::memory_order_relaxed);
   const std::uint32_t life = import.life_.load(std::memory_order_relaxed);
   if (life == 0 || life != lives() || !is_alive(*lives_[life - 1])) return;
   if (!ask(*lives_[life - 1], {GpuControlOp::release, import.number_, 0}, -1)) {
-    kill(*lives_[life - 1]);  // what it refuses to unmap goes with it
+    kill(*lives_[life - 1], "it does not let go of memory");  // what it maps goes with it
   }
 }
 
@@ -156,6 +247,7 @@ bool GpuDevice::is_hung(Life& life) noexcept {
   const std::uint64_t turns = gpu_beat(life.file.data()).turns.load(std::memory_order_relaxed);
   life.silent_looks = turns == life.turns ? life.silent_looks + 1 : 0;
   life.turns = turns;
+  life.is_hung.store(life.silent_looks >= kHungLooks, std::memory_order_relaxed);
   if (life.silent_looks >= kSilentLooksMax) return true;
   bool hangs = false;
   for (std::uint32_t slot = 0; slot < kGpuSlots; ++slot) {
@@ -169,9 +261,11 @@ bool GpuDevice::is_hung(Life& life) noexcept {
 void GpuDevice::maintain() {
   Life& life = *lives_[lives() - 1];
   if (!is_alive(life)) {
+    bury(life);
     if (lives() < kLivesMax) (void)revive();
   } else if (is_hung(life)) {
-    kill(life);
+    kill(life, life.silent_looks >= kSilentLooksMax ? "it gave no sign of life for a second"
+                                                    : "a copy did not end after its deadline");
   }
 }
 
@@ -184,6 +278,7 @@ Status GpuDevice::post(std::uint32_t number, GpuJob job, std::uint32_t slots_end
     SIMM_CHECK(is_gpu_job_sound(job, arena_.bytes.size()));
     PieceSlot& slot = gpu_slot(life.file.data(), job.slot);
     if (!slot.claim()) continue;
+    life.bytes[job.slot] = static_cast<std::uint32_t>(job.length);
     if (bounced != nullptr) {
       std::memcpy(gpu_bounce(life.file.data(), job.slot), bounced, job.length);
     }
@@ -242,6 +337,7 @@ PieceState GpuImport::poll(Ticket ticket, std::byte* own, std::uint64_t length) 
     SIMM_CHECK(!is_gpu_write_slot(slot_number(ticket)) && length <= kReadBytesMax);
     std::memcpy(own, gpu_bounce(life.file.data(), slot_number(ticket)), length);
   }
+  device_->count(slot_number(ticket), life.bytes[slot_number(ticket)], state);
   slot.release();
   return state;
 }

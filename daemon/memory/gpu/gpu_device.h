@@ -9,15 +9,18 @@
 //
 // Thread: start, import, maintain, and the end of an import: the adopter, one at a time; they wait
 // for the helper, kGpuAnswerNs at most. What a Copier does: any data agent, no lock, no allocation.
+// view(): any, it takes a lock that no data agent takes.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
+#include "daemon/memory/gpu/gpu_figures.h"
 #include "daemon/memory/gpu/gpu_keeper.h"
 #include "daemon/memory/gpu/gpu_protocol.h"
 #include "daemon/memory/helper/copier.h"
@@ -36,6 +39,8 @@ public:
   static constexpr std::uint32_t kLivesMax = 16;  // of the helper
   // So many looks of maintain() without a sign of life: the helper is killed.
   static constexpr std::uint32_t kSilentLooksMax = 100;
+  // After so many of them it is called hung. One that has nothing to do gives a sign in ten.
+  static constexpr std::uint32_t kHungLooks = 30;
   // So many looks for a piece that somebody waits for after its deadline: what may be queued on a
   // GPU is done in less.
   static constexpr std::uint32_t kFencedLooksMax = 10;
@@ -58,6 +63,7 @@ public:
   [[nodiscard]] std::uint32_t lives() const noexcept {
     return count_.load(std::memory_order_acquire);
   }
+  [[nodiscard]] GpuView view() const;
 
 private:
   friend class GpuImport;
@@ -66,11 +72,15 @@ private:
     ipc::FdSocket jobs;
     ipc::UniqueFd pidfd;
     ipc::Mapping file;
+    pid_t pid = -1;
     std::array<std::atomic<bool>, kGpuSlots> fenced{};  // somebody waits for the slot's end
+    std::array<std::uint32_t, kGpuSlots> bytes{};       // of its piece; of who has claimed it
     // maintain()'s:
     std::array<std::uint32_t, kGpuSlots> fenced_looks{};
     std::uint64_t turns = 0;
     std::uint32_t silent_looks = 0;
+    std::atomic<bool> is_hung{false};
+    bool is_buried = false;  // why it has ended was noted
   };
 
   GpuDevice(GpuKeeper& keeper, const GpuUuid& uuid, const ForeignArena& arena,
@@ -83,7 +93,12 @@ private:
   // With a helper that lives: a dead one is replaced first.
   Outcome import_once(GpuImport& import);
   void forget(GpuImport& import);
-  static void kill(Life& life) noexcept;
+  void kill(Life& life, const char* why);
+  // Of one that is dead: notes why, if nobody has killed it.
+  void bury(Life& life);
+  void note(std::string trouble);
+  // What became of a piece.
+  void count(std::uint32_t slot, std::uint64_t bytes, PieceState state) noexcept;
   static bool is_alive(const Life& life) noexcept;
   [[nodiscard]] bool is_hung(Life& life) noexcept;
 
@@ -99,6 +114,10 @@ private:
   std::array<std::unique_ptr<Life>, kLivesMax> lives_;
   std::atomic<std::uint32_t> count_{0};  // lives_[0 .. count) stay; the last one is in use
   std::vector<GpuImport*> imports_;      // by number; null: free. The adopter's
+  GpuFigures figures_;
+  mutable std::mutex news_mutex_;  // of the two below; of the adopter and of those who look
+  std::string model_;
+  std::string last_error_;
 };
 
 class GpuImport final : public Copier {

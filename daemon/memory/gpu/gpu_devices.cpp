@@ -13,8 +13,17 @@ Expected<std::shared_ptr<GpuDevice>> GpuDevices::open(const GpuUuid& uuid) {
   }
   Expected<std::shared_ptr<GpuDevice>> device =
       GpuDevice::start(keeper_, uuid, arena_, pins_arena_);
-  if (device) devices_.push_back(*device);
+  if (!device) return device;
+  const std::lock_guard lock(mutex_);
+  devices_.push_back(*device);
   return device;
+}
+
+std::vector<GpuView> GpuDevices::views() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<GpuView> all;
+  for (const std::shared_ptr<GpuDevice>& device : devices_) all.push_back(device->view());
+  return all;
 }
 
 void GpuDevices::maintain() {

@@ -1,8 +1,9 @@
 // GpuDevices: the GPUs of this host that clients have memory on, each with its helper. One is
-// opened when a client registers memory of it first. Thread: the adopter.
+// opened when a client registers memory of it first. Thread: the adopter; views(): any.
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -29,10 +30,14 @@ public:
   // GpuDevice::maintain() of all.
   void maintain();
 
+  // Those that are open, in the order in which they were opened: the place is the GPU's number.
+  [[nodiscard]] std::vector<GpuView> views() const;
+
 private:
   GpuKeeper keeper_;
   const ForeignArena arena_;
   const bool pins_arena_;
+  mutable std::mutex mutex_;  // the adopter alone adds to them, and so needs it for that alone
   std::vector<std::shared_ptr<GpuDevice>> devices_;
 };
 

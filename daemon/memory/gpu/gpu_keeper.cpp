@@ -21,9 +21,7 @@ namespace {
 constexpr std::uint64_t kKeeperNs = 1'000'000'000;
 constexpr int kReapEveryMs = 100;
 
-void answer_daemon(ipc::FdSocket& socket, std::uint32_t number, Status status,
-                   std::span<const int> fds) {
-  const KeeperReply reply{number, static_cast<std::int32_t>(status)};
+void answer_daemon(ipc::FdSocket& socket, const KeeperReply& reply, std::span<const int> fds) {
   // A daemon that does not take its answers has gone: the next turn finds out.
   (void)socket.send(std::as_bytes(std::span(&reply, 1)), fds, kKeeperNs);
 }
@@ -59,7 +57,8 @@ void keep(ipc::FdSocket socket) {
     if (received.result != ipc::SocketResult::done || received.bytes != sizeof request) return;
     const std::size_t expected = request.arena_bytes > 0 ? 4 : 3;
     if (received.fd_count != expected) {
-      answer_daemon(socket, request.number, Status::invalid_argument, {});
+      answer_daemon(socket, {request.number, static_cast<std::int32_t>(Status::invalid_argument)},
+                    {});
       continue;
     }
     const pid_t child = ::fork();
@@ -68,7 +67,8 @@ void keep(ipc::FdSocket socket) {
                                         : static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
     if (!pidfd && child > 0) ::kill(child, SIGKILL);
     const std::array<int, 1> fds{pidfd.get()};
-    answer_daemon(socket, request.number, pidfd ? Status::ok : Status::out_of_memory,
+    const Status status = pidfd ? Status::ok : Status::out_of_memory;
+    answer_daemon(socket, {request.number, static_cast<std::int32_t>(status), child},
                   std::span(fds).first(pidfd ? 1 : 0));
   }
 }
@@ -86,7 +86,7 @@ Expected<StartedHelper> start_gpu_keeper(const std::function<Outcome()>& drop_pr
   });
 }
 
-Expected<ipc::UniqueFd> GpuKeeper::start(const GpuUuid& uuid, const GpuWorkerFiles& files) {
+Expected<StartedGpuWorker> GpuKeeper::start(const GpuUuid& uuid, const GpuWorkerFiles& files) {
   KeeperRequest request;
   request.number = next_number_++;
   request.uuid = uuid;
@@ -108,7 +108,7 @@ Expected<ipc::UniqueFd> GpuKeeper::start(const GpuUuid& uuid, const GpuWorkerFil
     if (received.fd_count != 1) {
       return Error{static_cast<Status>(reply.status), "the keeper of GPU helpers can not fork"};
     }
-    return std::move(received.fds[0]);
+    return StartedGpuWorker{std::move(received.fds[0]), reply.pid};
   }
 }
 

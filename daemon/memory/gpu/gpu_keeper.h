@@ -3,6 +3,8 @@
 // does nothing else. Its helpers end when the keeper does, and the keeper when the daemon does.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <utility>
@@ -28,13 +30,18 @@ struct GpuWorkerFiles {
   bool pins_arena = false;
 };
 
+struct StartedGpuWorker {
+  ipc::UniqueFd pidfd;
+  pid_t pid = -1;
+};
+
 // The daemon's end. Thread: one at a time; start() waits for the keeper, a second at most.
 class GpuKeeper {
 public:
   explicit GpuKeeper(ipc::FdSocket socket) noexcept : socket_(std::move(socket)) {}
 
-  // The pidfd of the new helper. unreachable when the keeper has gone.
-  Expected<ipc::UniqueFd> start(const GpuUuid& uuid, const GpuWorkerFiles& files);
+  // unreachable when the keeper has gone.
+  Expected<StartedGpuWorker> start(const GpuUuid& uuid, const GpuWorkerFiles& files);
 
 private:
   ipc::FdSocket socket_;

@@ -4,7 +4,8 @@
 //
 //   keeper   asked to start a helper
 //   control  of a helper: its first message says whether it has its GPU; then memory of clients is
-//            imported and released, one at a time, each answered
+//            imported and released, one at a time, each answered. Its last one, when nobody has
+//            asked, says why it ends
 //   jobs     of a helper: pieces to copy; the answer is the state of the job's slot
 //
 // The file: a state for each slot and the helper's beat, then a bounce buffer for each of the first
@@ -28,7 +29,7 @@ namespace simm::memory {
 using GpuUuid = std::array<std::uint8_t, 16>;
 
 // Start a helper: with its ends of control and jobs, the file and, if there is one, the arena.
-// Answered with the helper's pidfd.
+// Answered with the helper's pidfd and its number.
 struct KeeperRequest {
   std::uint32_t number = 0;      // of the request
   std::uint32_t pins_arena = 0;  // 1: the driver shall pin the pool, which is in memory anyway
@@ -39,8 +40,9 @@ static_assert(std::is_trivially_copyable_v<KeeperRequest> && sizeof(KeeperReques
 struct KeeperReply {
   std::uint32_t number = 0;
   std::int32_t status = 0;  // simm::Status
+  std::int32_t pid = -1;    // of the helper, for people
 };
-static_assert(sizeof(KeeperReply) == 8);
+static_assert(sizeof(KeeperReply) == 12);
 
 enum class GpuControlOp : std::uint32_t {
   import = 1,   // with the descriptor of an allocation
@@ -54,7 +56,7 @@ struct GpuControl {
 static_assert(std::is_trivially_copyable_v<GpuControl> && sizeof(GpuControl) == 16);
 struct GpuControlReply {
   std::int32_t status = 0;  // simm::Status
-  char reason[252] = {};    // why not, zero-terminated
+  char text[252] = {};      // why not; of the first one that is ok, the GPU's name. Zero-terminated
 };
 static_assert(sizeof(GpuControlReply) == 256);
 

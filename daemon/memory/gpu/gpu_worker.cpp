@@ -54,6 +54,7 @@ struct OpenedGpu {
   const cuda::Driver* driver = nullptr;
   int ordinal = 0;
   cuda::Device device = 0;
+  std::string name;
 };
 
 Expected<OpenedGpu> open_gpu(const GpuUuid& uuid) {
@@ -82,18 +83,19 @@ Expected<OpenedGpu> open_gpu(const GpuUuid& uuid) {
     if (const cuda::Result result = driver.context_set_current(context); result != cuda::kSuccess) {
       return failed("cuCtxSetCurrent", result);
     }
-    return OpenedGpu{&driver, ordinal, device};
+    std::array<char, 100> name{};
+    (void)driver.device_get_name(name.data(), name.size() - 1, device);
+    return OpenedGpu{&driver, ordinal, device, name.data()};
   }
   return Error{Status::unsupported,
                "the daemon's host has no GPU of that UUID that its user may open"};
 }
 
-void say(ipc::FdSocket& control, const Outcome& outcome) {
+// `text`: of an outcome that is ok.
+void say(ipc::FdSocket& control, const Outcome& outcome, const std::string& text = {}) {
   GpuControlReply reply;
-  if (!outcome) {
-    reply.status = static_cast<std::int32_t>(outcome.status());
-    outcome.error().context.copy(reply.reason, sizeof reply.reason - 1);
-  }
+  reply.status = static_cast<std::int32_t>(outcome.status());
+  (outcome ? text : outcome.error().context).copy(reply.text, sizeof reply.text - 1);
   // A daemon that does not take its answers has gone or will hang up: nothing to be done about it.
   (void)control.send(std::as_bytes(std::span(&reply, 1)), {}, kSayNs);
 }
@@ -103,6 +105,7 @@ public:
   GpuWorker(GpuWorkerSetup setup, const OpenedGpu& gpu, ipc::Mapping file, ipc::Mapping arena)
       : setup_(std::move(setup)),
         driver_(*gpu.driver),
+        name_(gpu.name),
         imports_(driver_, gpu.ordinal),
         file_(std::move(file)),
         arena_(std::move(arena)) {
@@ -116,9 +119,12 @@ public:
   // Until the daemon hangs up, or the driver fails.
   void run() {
     const Outcome ready = make_streams();
-    say(setup_.control, ready);
+    say(setup_.control, ready, name_);
     if (!ready) return;
     while (turn()) gpu_beat(file_.data()).turns.fetch_add(1, std::memory_order_relaxed);
+    if (failure_ == cuda::kSuccess) return;
+    say(setup_.control,
+        Error{Status::unreachable, "the driver failed: " + driver_.error_name(failure_)});
   }
 
 private:
@@ -126,6 +132,12 @@ private:
     cuda::Stream stream = nullptr;
     std::deque<std::uint32_t> slots;  // whose copies are under way, in the order of the stream
   };
+
+  // Whether a call of the driver did what it should. After one that did not the helper ends.
+  bool worked(cuda::Result result) {
+    if (result != cuda::kSuccess) failure_ = result;
+    return result == cuda::kSuccess;
+  }
 
   Outcome make_streams() {
     for (Direction& direction : directions_) {
@@ -172,11 +184,10 @@ private:
     }
     if (!queue_copy(address, job, direction.stream)) return false;
     cuda::Event& event = events_[job.slot];
-    if (event == nullptr &&
-        driver_.event_create(&event, cuda::kEventDisableTiming) != cuda::kSuccess) {
+    if (event == nullptr && !worked(driver_.event_create(&event, cuda::kEventDisableTiming))) {
       return false;
     }
-    if (driver_.event_record(event, direction.stream) != cuda::kSuccess) return false;
+    if (!worked(driver_.event_record(event, direction.stream))) return false;
     direction.slots.push_back(job.slot);
     return true;
   }
@@ -185,18 +196,16 @@ private:
   bool queue_copy(cuda::DevicePointer address, const GpuJob& job, cuda::Stream stream) {
     if (!has_gpu_bounce(job.slot)) return copy_in_parts(address, job, stream);
     std::byte* const own = gpu_bounce(file_.data(), job.slot);
-    const cuda::Result queued = is_gpu_write_slot(job.slot)
-                                    ? driver_.copy_to_device(address, own, job.length, stream)
-                                    : driver_.copy_from_device(own, address, job.length, stream);
-    return queued == cuda::kSuccess;
+    return worked(is_gpu_write_slot(job.slot)
+                      ? driver_.copy_to_device(address, own, job.length, stream)
+                      : driver_.copy_from_device(own, address, job.length, stream));
   }
 
   bool copy_in_parts(cuda::DevicePointer address, const GpuJob& job, cuda::Stream stream) {
     for (std::uint64_t done = 0; done < job.length;) {
       const std::uint64_t at = job.arena_offset + done;
       const std::uint64_t bytes = std::min(job.length - done, kPinBytes - at % kPinBytes);
-      if (driver_.copy_to_device(address + done, arena_.data() + at, bytes, stream) !=
-          cuda::kSuccess) {
+      if (!worked(driver_.copy_to_device(address + done, arena_.data() + at, bytes, stream))) {
         return false;
       }
       done += bytes;
@@ -210,7 +219,7 @@ private:
         const std::uint32_t slot = direction.slots.front();
         const cuda::Result result = driver_.event_query(events_[slot]);
         if (result == cuda::kNotReady) break;
-        if (result != cuda::kSuccess) return false;
+        if (!worked(result)) return false;
         direction.slots.pop_front();
         gpu_slot(file_.data(), slot).settle(PieceSlotState::ok);
       }
@@ -234,7 +243,7 @@ private:
       case GpuControlOp::release:
         // Nothing of it is under way. A copy that was given up may be: it ends first.
         for (const Direction& direction : directions_) {
-          if (driver_.stream_synchronize(direction.stream) != cuda::kSuccess) return false;
+          if (!worked(driver_.stream_synchronize(direction.stream))) return false;
         }
         if (!finish_copies()) return false;
         say(setup_.control, imports_.release(wanted.import));
@@ -253,6 +262,8 @@ private:
 
   GpuWorkerSetup setup_;
   const cuda::Driver& driver_;
+  const std::string name_;
+  cuda::Result failure_ = cuda::kSuccess;
   GpuImports imports_;
   ipc::Mapping file_;
   ipc::Mapping arena_;

@@ -47,6 +47,13 @@ struct Rig {
     ::waitpid(keeper_pid, nullptr, 0);  // it ends because its socket was closed
   }
   [[nodiscard]] pid_t helper() const { return child_of(keeper_pid, "simmd-gpu"); }
+  // Until the helper has died.
+  void await_death() const {
+    REQUIRE(gpu_tests::eventually([&] { return device->view().helper == -1; }, 30'000));
+  }
+  void look(std::uint32_t times) const {
+    for (std::uint32_t i = 0; i < times; ++i) device->maintain();
+  }
   std::unique_ptr<GpuImport> import(const GpuBuffer& buffer) const {
     simm::cuda::AllocationHandle handle = 0;
     REQUIRE(gpu_tests::driver().memory_retain_handle(&handle, buffer.pointer()) == 0);
@@ -85,4 +92,86 @@ TEST_CASE("gpu device: a piece that ends after its fence was asked for costs the
       [&] { return import->poll(ticket, own.data(), own.size()) == PieceState::ok; }, 30'000));
   CHECK(rig.device->lives() == 1);
   CHECK(own[0] == std::byte{0xcd});
+}
+
+TEST_CASE("gpu device: what its helper does, and why an earlier one ended, can be seen") {
+  using namespace gpu_device_test;
+  const Rig rig;
+  GpuView view = rig.device->view();
+  CHECK(view.state == GpuState::running);
+  CHECK(view.helper == rig.helper());
+  CHECK(view.model == "GPU 0 of the tests");
+  CHECK(view.last_error.empty());
+  // A helper that is stopped gives no sign of life.
+  REQUIRE(::kill(rig.helper(), SIGSTOP) == 0);
+  REQUIRE(gpu_tests::eventually(
+      [&] { return gpu_tests::facts_of(std::to_string(rig.helper())).state == 'T'; }));
+  rig.look(GpuDevice::kHungLooks + 1);
+  CHECK(rig.device->view().state == GpuState::hung);
+  for (std::uint32_t look = 0; look <= GpuDevice::kSilentLooksMax; ++look) {
+    if (!rig.device->view().last_error.empty()) break;
+    rig.look(1);
+  }
+  rig.await_death();
+  view = rig.device->view();
+  CHECK(view.state == GpuState::restarting);
+  CHECK(view.last_error == "killed the helper: it gave no sign of life for a second");
+  rig.look(1);
+  view = rig.device->view();
+  CHECK(view.state == GpuState::running);
+  CHECK(view.helper == rig.helper());
+  CHECK(view.restarts == 1);
+  // It dies by itself until it has no more lives.
+  for (std::uint32_t life = 2; life <= GpuDevice::kLivesMax; ++life) {
+    REQUIRE(::kill(rig.helper(), SIGKILL) == 0);
+    rig.await_death();
+    rig.look(1);
+  }
+  view = rig.device->view();
+  CHECK(view.state == GpuState::off);
+  CHECK(view.helper == -1);
+  CHECK(view.restarts == GpuDevice::kLivesMax - 1);
+  CHECK(view.last_error == "the helper ended by itself");
+}
+
+TEST_CASE("gpu device: regions, copies and bytes are counted, each way, and so is what was lost") {
+  using namespace gpu_device_test;
+  const Rig rig;
+  const GpuBuffer buffer(kBytes);
+  {
+    const auto import = rig.import(buffer);
+    CHECK(rig.device->view().regions == 1);
+    CHECK(rig.device->view().mapped_bytes == kBytes);
+    std::vector<std::byte> own(4096);
+    const auto ended = [&](Copier::Ticket ticket, std::byte* to, std::uint64_t bytes) {
+      PieceState state = PieceState::pending;
+      REQUIRE(gpu_tests::eventually(
+          [&] { return (state = import->poll(ticket, to, bytes)) != PieceState::pending; },
+          30'000));
+      return state;
+    };
+    Copier::Ticket ticket = 0;
+    REQUIRE(import->post_read(0, 4096, ticket) == simm::Status::ok);
+    CHECK(ended(ticket, own.data(), own.size()) == PieceState::ok);
+    for (int i = 0; i < 2; ++i) {
+      REQUIRE(import->post_write(4096, own.data(), 100, ticket) == simm::Status::ok);
+      CHECK(ended(ticket, nullptr, 100) == PieceState::ok);
+    }
+    // Behind the end of the allocation: what the daemon never asks for, the helper refuses.
+    REQUIRE(import->post_read(kBytes, 1, ticket) == simm::Status::ok);
+    CHECK(ended(ticket, own.data(), 1) == PieceState::failed);
+    REQUIRE(::kill(rig.helper(), SIGSTOP) == 0);
+    REQUIRE(import->post_read(0, 1, ticket) == simm::Status::ok);
+    REQUIRE(::kill(rig.helper(), SIGKILL) == 0);
+    CHECK(ended(ticket, own.data(), 1) == PieceState::lost);
+    const GpuView view = rig.device->view();
+    CHECK(view.copies_out == 1);
+    CHECK(view.bytes_out == 4096);
+    CHECK(view.copies_in == 2);
+    CHECK(view.bytes_in == 200);
+    CHECK(view.failed == 1);
+    CHECK(view.lost == 1);
+  }
+  CHECK(rig.device->view().regions == 0);
+  CHECK(rig.device->view().mapped_bytes == 0);
 }

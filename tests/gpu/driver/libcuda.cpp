@@ -174,6 +174,12 @@ Result cuDeviceGetUuid_v2(Uuid* uuid, Device device) {
   uuid->bytes[15] = static_cast<unsigned char>(device);
   return kSuccess;
 }
+Result cuDeviceGetName(char* name, int bytes, Device device) {
+  if (bytes <= 0) return kInvalidValue;
+  const std::string own = "GPU " + std::to_string(device) + " of the tests";
+  name[own.copy(name, static_cast<std::size_t>(bytes) - 1)] = '\0';
+  return kSuccess;
+}
 Result cuDeviceGetAttribute(int* value, int attribute, Device) {
   *value = attribute == kDevicePosixDescriptors
                ? static_cast<int>(number_from("SIMM_TEST_GPU_DESCRIPTORS", 1))
