@@ -8,7 +8,7 @@ ClientRegionOpener::ClientRegionOpener(const base::Config& config,
                                        const control::TenantRules& tenants,
                                        memory::HelperLink helper, ipc::FdSocket gpu_keeper,
                                        const memory::ForeignArena& arena,
-                                       memory::RegionAttach* nics)
+                                       memory::RegionAttach* nics, base::CounterSet& counters)
     : registrar_({config.memory.adopt, config.memory.foreign, tenants.are_several()},
                  helper.socket.valid()
                      ? &helper_.emplace(std::move(helper.socket), config.memory.adopt_socket)
@@ -16,7 +16,8 @@ ClientRegionOpener::ClientRegionOpener(const base::Config& config,
                  helper.why_not, arena, nics,
                  gpu_keeper.valid() ? &gpus_.emplace(std::move(gpu_keeper), arena,
                                                      config.node.prefault.value_or(false))
-                                    : nullptr) {}
+                                    : nullptr,
+                 memory::GpuRefusedCounters(counters.begin_writer())) {}
 
 control::RegionAnswer ClientRegionOpener::open(control::RegionRequest request) {
   auto made = registrar_.make(request.account->owner, request.wanted, std::move(request.fd));

@@ -23,7 +23,8 @@ public:
   // `gpu_keeper`: who starts the helpers of GPUs; not valid: there are none.
   ClientRegionOpener(const base::Config& config, const control::TenantRules& tenants,
                      memory::HelperLink helper, ipc::FdSocket gpu_keeper,
-                     const memory::ForeignArena& arena, memory::RegionAttach* nics);
+                     const memory::ForeignArena& arena, memory::RegionAttach* nics,
+                     base::CounterSet& counters);
 
   control::RegionAnswer open(control::RegionRequest request) override;
   void maintain() override { registrar_.maintain(); }

@@ -151,23 +151,31 @@ Expected<MadeRegion> RegionRegistrar::make_gpu(RegionOwner& owner,
                                                const ipc::RegisterRegion& request,
                                                ipc::UniqueFd fd) {
   if (gpus_ == nullptr) {
-    return Error{Status::unsupported,
-                 "memory of a GPU: gpu.enabled is off in this daemon's configuration: set it to "
-                 "true, or register host memory"};
+    return refuse_gpu(GpuRefusal::off,
+                      {Status::unsupported,
+                       "memory of a GPU: gpu.enabled is off in this daemon's configuration: set it "
+                       "to true, or register host memory"});
   }
   if (!fd || !ipc::range_within(request.fd_offset, request.length, request.gpu_allocation_bytes)) {
-    return Error{
-        Status::invalid_argument,
-        "a region of kind gpu comes with the descriptor of its allocation, and lies in it"};
+    return refuse_gpu(
+        GpuRefusal::memory,
+        {Status::invalid_argument,
+         "a region of kind gpu comes with the descriptor of its allocation, and lies in it"});
   }
   Expected<PinCharge> charge = owner.pins.charge(request.length);
-  if (!charge) return std::move(charge).error();
+  if (!charge) return refuse_gpu(GpuRefusal::room, std::move(charge).error());
   Expected<std::shared_ptr<GpuDevice>> device = gpus_->open(request.gpu_uuid);
-  if (!device) return std::move(device).error();
+  if (!device) return refuse_gpu(GpuRefusal::no_gpu, std::move(device).error());
   owner.has_gpu_regions = true;
   Expected<std::unique_ptr<GpuImport>> import =
       (*device)->import(std::move(fd), request.gpu_allocation_bytes);
-  if (!import) return std::move(import).error();
+  if (!import) {
+    const Status status = import.status();
+    const GpuRefusal reason = status == Status::out_of_memory ? GpuRefusal::room
+                              : status == Status::unreachable ? GpuRefusal::helper
+                                                              : GpuRefusal::memory;
+    return refuse_gpu(reason, std::move(import).error());
+  }
   RegionMemory::Spec spec;
   spec.kind = RegionKind::gpu;
   spec.length = request.length;
@@ -176,6 +184,11 @@ Expected<MadeRegion> RegionRegistrar::make_gpu(RegionOwner& owner,
   return MadeRegion{
       RegionMemory::copied(spec, std::move(charge).value(), std::move(import).value()), Kind::gpu,
       "gpu: memory of a GPU, copied by the helper of that GPU"};
+}
+
+Error RegionRegistrar::refuse_gpu(GpuRefusal reason, Error why) {
+  gpu_refused_.add(reason);
+  return why;
 }
 
 void RegionRegistrar::maintain() {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "daemon/memory/gpu/gpu_devices.h"
+#include "daemon/memory/gpu_counters.h"
 #include "daemon/memory/helper/adopt_client.h"
 #include "daemon/memory/helper/foreign_arena.h"
 #include "daemon/memory/helper/foreign_copier.h"
@@ -62,13 +63,14 @@ public:
   // none. `gpus`: null when clients may not have memory of GPUs here.
   RegionRegistrar(const RegionPolicy& policy, AdoptClient* helper, std::string no_helper,
                   const ForeignArena& arena, RegionAttach* nics = nullptr,
-                  GpuDevices* gpus = nullptr)
+                  GpuDevices* gpus = nullptr, const GpuRefusedCounters& refused = {})
       : policy_(policy),
         helper_(helper),
         no_helper_(std::move(no_helper)),
         arena_(arena),
         nics_(nics),
-        gpus_(gpus) {}
+        gpus_(gpus),
+        gpu_refused_(refused) {}
 
   // Takes the descriptor, closes it in the end. Errors: invalid_argument, permission_denied,
   // out_of_memory (pin budget), unsupported (gpu).
@@ -87,6 +89,7 @@ private:
   Expected<MadeRegion> make_adopted(RegionOwner& owner, const ipc::RegisterRegion& request);
   Expected<MadeRegion> make_gpu(RegionOwner& owner, const ipc::RegisterRegion& request,
                                 ipc::UniqueFd fd);
+  Error refuse_gpu(GpuRefusal reason, Error why);
   Expected<MadeRegion> make_foreign(RegionOwner& owner, const ipc::RegisterRegion& request);
   Expected<std::unique_ptr<RegionMemory>> map(RegionOwner& owner, ipc::UniqueFd fd,
                                               RegionMemory::Spec spec);
@@ -97,6 +100,7 @@ private:
   const ForeignArena arena_;
   RegionAttach* const nics_;
   GpuDevices* const gpus_;
+  GpuRefusedCounters gpu_refused_;
   std::atomic<std::uint64_t> next_id_{1};
   std::vector<std::weak_ptr<ForeignCopier>> copiers_;
   MappedFiles mapped_files_;

@@ -178,6 +178,7 @@ struct DataDaemon::Parts {
         signals(io, SIGTERM, SIGINT),
         watchdog(io, options.service, [this] { return data->have_all_turned(); }),
         recovery_news(io),
+        gpu_numbers(*counters),
         drain_timer(io),
         maintenance(io),
         accounts(tenants, options.config),
@@ -218,6 +219,7 @@ struct DataDaemon::Parts {
   boost::asio::signal_set signals;
   control::WatchdogFeeder watchdog;
   control::Deadline recovery_news;
+  memory::GpuNumbers gpu_numbers;
   boost::asio::steady_timer drain_timer;
   boost::asio::steady_timer maintenance;
   control::TenantAccounts accounts;
@@ -338,7 +340,7 @@ Expected<std::unique_ptr<DataDaemon>> DataDaemon::create(NodeOptions options) {
       std::make_unique<control::MailboxSessionControl>(p.options.config, p.tenants, p.data->mail());
   p.opener = std::make_unique<ClientRegionOpener>(
       p.options.config, p.tenants, std::move(p.options.helper), std::move(p.options.gpu_keeper),
-      p.data->foreign_arena(), p.rails ? &p.rails->regions() : nullptr);
+      p.data->foreign_arena(), p.rails ? &p.rails->regions() : nullptr, *p.counters);
   if (p.rails != nullptr) p.process = ipc::own_pidfd();
   const control::ReachEnd reach{p.rails != nullptr, p.process.get(), p.data->death_mark()};
   const control::AttachServices services{p.environment,    *p.plane,  *p.opener, p.tenants,
@@ -548,6 +550,7 @@ void DataDaemon::maintain_regions() {
   Parts& p = *parts_;
   // A full queue means that the thread is busy: next time then.
   (void)p.adopter.submit([&p] { p.opener->maintain(); });
+  p.gpu_numbers.show(p.opener->gpus());
   p.maintenance.expires_after(kMaintenanceInterval);
   p.maintenance.async_wait([this](const boost::system::error_code& cancelled) {
     if (!cancelled) maintain_regions();

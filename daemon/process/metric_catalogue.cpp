@@ -6,6 +6,7 @@
 #include "daemon/base/event_log.h"
 #include "daemon/base/limits.h"
 #include "daemon/engine/engine_counters.h"
+#include "daemon/memory/gpu_counters.h"
 #include "daemon/metrics/counter_metrics.h"
 #include "daemon/metrics/metrics_server.h"
 #include "daemon/peers/peer_counters.h"
@@ -41,6 +42,8 @@ std::string metric_catalogue() {
   (void)control::ListenerCounters(set);
   (void)control::DialerCounters(set);
   (void)control::MetricsServer::answers(set);
+  (void)memory::GpuRefusedCounters(set);
+  (void)memory::GpuCounters(set, 0);
   (void)PoolCounters(set);
   control::MetricsText text;
   control::CounterMetrics(set).write(text);

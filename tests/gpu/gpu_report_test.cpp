@@ -65,3 +65,40 @@ TEST_CASE("gpu: simmctl shows the GPUs, and on which one a region lies") {
   CHECK(gpus[0].at("last_error") == "the driver failed: CUDA_ERROR_ILLEGAL_ADDRESS (700)");
   CHECK(gpus[0].at("lost") == 1);
 }
+
+TEST_CASE("gpu: metrics of a GPU say what simmctl shows, and why memory was refused") {
+  using namespace gpu_report_test;
+  const GpuWorld world;
+  simm::Client client = world.connect();
+  const GpuBuffer buffer(kBytes);
+  CHECK(world.daemon.counter("gpu.0.regions") == 0);
+  auto region = client.register_region(buffer.pointer(), kBytes);
+  REQUIRE(region.has_value());
+  REQUIRE(client.put("page", View(*region, 0, 5000)).status == Status::ok);
+  REQUIRE(client.get("page", View(*region, 0, 5000)).status == Status::ok);
+  const auto counts = [&](const std::string& name, std::uint64_t value) {
+    CAPTURE(name);
+    CHECK(eventually([&] { return world.daemon.counter("gpu.0." + name) == value; }, 30'000));
+  };
+  counts("bytes_in", 5000);
+  counts("bytes_out", 5000);
+  counts("copies_in", 1);
+  counts("copies_out", 1);
+  counts("regions", 1);
+  counts("mapped_bytes", kBytes);
+  counts("is_running", 1);
+  REQUIRE(::kill(world.helper(), SIGKILL) == 0);
+  counts("restarts", 1);
+  world.break_driver("import=2");
+  const GpuBuffer other(kBytes);
+  CHECK(client.register_region(other.pointer(), kBytes).status() == Status::out_of_memory);
+  CHECK(world.daemon.counter("gpu.refused.room") == 1);
+  world.break_driver("import=1");
+  CHECK(client.register_region(other.pointer(), kBytes).status() == Status::invalid_argument);
+  CHECK(world.daemon.counter("gpu.refused.memory") == 1);
+  CHECK(world.daemon.counter("gpu.refused.off") == 0);
+  const GpuWorld off(false);
+  simm::Client stranger = off.connect();
+  CHECK(stranger.register_region(buffer.pointer(), kBytes).status() == Status::unsupported);
+  CHECK(off.daemon.counter("gpu.refused.off") == 1);
+}
