@@ -26,6 +26,8 @@ std::string gpus_text(const std::vector<memory::GpuView>& gpus) {
                    {"bytes_in", gpu.bytes_in},
                    {"failed", gpu.failed},
                    {"lost", gpu.lost},
+                   {"share_waits", gpu.share_waits},
+                   {"full_waits", gpu.full_waits},
                    {"restarts", gpu.restarts},
                    {"last_error", base::sanitize(gpu.last_error, 300)}});
   }

@@ -62,6 +62,13 @@ struct GpuCounters : base::CounterGroup {
                                             "the helper, or under way at its death.",
                                             "cause=refused"});
   base::Counter lost = counter("lost", {"simm_gpu_copy_failures_total", {}, "cause=helper_died"});
+  base::Counter share_waits =
+      counter("share_waits",
+              {"simm_gpu_slot_waits_total",
+               "Times that a piece had to wait for a slot of the helper: its tenant had its share, "
+               "or all were in use.",
+               "cause=share"});
+  base::Counter full_waits = counter("full_waits", {"simm_gpu_slot_waits_total", {}, "cause=full"});
 
   void show(const GpuView& view) noexcept {
     is_running.set(view.state == GpuState::running ? 1 : 0);
@@ -74,6 +81,8 @@ struct GpuCounters : base::CounterGroup {
     bytes_in.set(view.bytes_in);
     failed.set(view.failed);
     lost.set(view.lost);
+    share_waits.set(view.share_waits);
+    full_waits.set(view.full_waits);
   }
 };
 

@@ -162,13 +162,14 @@ Expected<MadeRegion> RegionRegistrar::make_gpu(RegionOwner& owner,
         {Status::invalid_argument,
          "a region of kind gpu comes with the descriptor of its allocation, and lies in it"});
   }
-  Expected<PinCharge> charge = owner.pins.charge(request.length);
+  // The whole allocation is mapped, however short the region is.
+  Expected<PinCharge> charge = owner.pins.charge(request.gpu_allocation_bytes);
   if (!charge) return refuse_gpu(GpuRefusal::room, std::move(charge).error());
   Expected<std::shared_ptr<GpuDevice>> device = gpus_->open(request.gpu_uuid);
   if (!device) return refuse_gpu(GpuRefusal::no_gpu, std::move(device).error());
   owner.has_gpu_regions = true;
   Expected<std::unique_ptr<GpuImport>> import =
-      (*device)->import(std::move(fd), request.gpu_allocation_bytes);
+      (*device)->import(std::move(fd), request.gpu_allocation_bytes, owner.tenant);
   if (!import) {
     const Status status = import.status();
     const GpuRefusal reason = status == Status::out_of_memory ? GpuRefusal::room

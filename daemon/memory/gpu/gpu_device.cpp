@@ -94,6 +94,8 @@ GpuView GpuDevice::view() const {
   view.bytes_in = figures_.bytes_in.load(std::memory_order_relaxed);
   view.failed = figures_.failed.load(std::memory_order_relaxed);
   view.lost = figures_.lost.load(std::memory_order_relaxed);
+  view.share_waits = figures_.share_waits.load(std::memory_order_relaxed);
+  view.full_waits = figures_.full_waits.load(std::memory_order_relaxed);
   view.restarts = count - 1;
   const std::lock_guard lock(news_mutex_);
   view.model = model_;
@@ -166,6 +168,17 @@ Outcome GpuDevice::revive() {
   return Done{};
 }
 
+Outcome GpuDevice::revive_in_time() {
+  if (start_looks_ > 0) {
+    const std::lock_guard lock(news_mutex_);
+    return Error{Status::unreachable, "the helper of this GPU does not start: " + last_error_};
+  }
+  Outcome alive = revive();
+  start_looks_ = alive ? 0 : next_start_looks_;
+  next_start_looks_ = alive ? kStartLooksMin : std::min(2 * next_start_looks_, kStartLooksMax);
+  return alive;
+}
+
 // A helper that does not answer in time is killed: what it would do later nobody knows.
 Outcome GpuDevice::ask(Life& life, const GpuControl& wanted, int descriptor) {
   const std::span<const int> fds(&descriptor, descriptor < 0 ? 0 : 1);
@@ -200,16 +213,25 @@ Outcome GpuDevice::import_in(Life& life, GpuImport& import) {
 }
 
 Expected<std::unique_ptr<GpuImport>> GpuDevice::import(ipc::UniqueFd allocation,
-                                                       std::uint64_t allocation_bytes) {
+                                                       std::uint64_t allocation_bytes,
+                                                       std::uint64_t tenant) {
+  std::shared_ptr<GpuShares::Held> held = shares_.of(tenant);
+  switch (shares_.take_import(*held)) {
+    case GpuShares::Taken::yes:
+      break;
+    case GpuShares::Taken::share_used:
+      return Error{Status::out_of_memory,
+                   "this tenant has its share of the allocations of this GPU, " +
+                       std::to_string(held->imports) + " of " + std::to_string(kGpuImportsMax)};
+    case GpuShares::Taken::none_free:
+      return Error{Status::out_of_memory,
+                   "the daemon has " + std::to_string(kGpuImportsMax) + " allocations of this GPU"};
+  }
   const auto found = std::find(imports_.begin(), imports_.end(), nullptr);
   const auto number = static_cast<std::uint32_t>(found - imports_.begin());
-  if (number == kGpuImportsMax) {
-    return Error{Status::out_of_memory,
-                 "the daemon has " + std::to_string(kGpuImportsMax) + " allocations of this GPU"};
-  }
   if (found == imports_.end()) imports_.push_back(nullptr);
   auto made = std::make_unique<GpuImport>(shared_from_this(), number, std::move(allocation),
-                                          allocation_bytes);
+                                          allocation_bytes, std::move(held));
   imports_[number] = made.get();
   figures_.regions.fetch_add(1, std::memory_order_relaxed);
   figures_.mapped_bytes.fetch_add(allocation_bytes, std::memory_order_relaxed);
@@ -227,13 +249,14 @@ Expected<std::unique_ptr<GpuImport>> GpuDevice::import(ipc::UniqueFd allocation,
 
 Outcome GpuDevice::import_once(GpuImport& import) {
   if (is_alive(*lives_[lives() - 1])) return import_in(*lives_[lives() - 1], import);
-  if (Outcome alive = revive(); !alive) return alive;
+  if (Outcome alive = revive_in_time(); !alive) return alive;
   if (import.life_.load(std::memory_order_relaxed) == lives()) return Done{};
   return import_in(*lives_[lives() - 1], import);
 }
 
 void GpuDevice::forget(GpuImport& import) {
   imports_[import.number_] = nullptr;
+  shares_.give_import(*import.held_);
   figures_.regions.fetch_sub(1, std::memory_order_relaxed);
   figures_.mapped_bytes.fetch_sub(import.bytes_, std::memory_order_relaxed);
   const std::uint32_t life = import.life_.load(std::memory_order_relaxed);
@@ -262,15 +285,31 @@ void GpuDevice::maintain() {
   Life& life = *lives_[lives() - 1];
   if (!is_alive(life)) {
     bury(life);
-    if (lives() < kLivesMax) (void)revive();
+    if (lives() < kLivesMax) (void)revive_in_time();
+    if (start_looks_ > 0) --start_looks_;
   } else if (is_hung(life)) {
     kill(life, life.silent_looks >= kSilentLooksMax ? "it gave no sign of life for a second"
                                                     : "a copy did not end after its deadline");
   }
 }
 
-Status GpuDevice::post(std::uint32_t number, GpuJob job, std::uint32_t slots_end,
+Status GpuDevice::post(const GpuImport& import, GpuJob job, std::uint32_t slots_end,
                        const std::byte* bounced, Copier::Ticket& ticket) noexcept {
+  const GpuShares::Taken taken = shares_.take_slot(*import.held_, job.slot);
+  if (taken != GpuShares::Taken::yes) {
+    auto& waits = taken == GpuShares::Taken::none_free ? figures_.full_waits : figures_.share_waits;
+    waits.fetch_add(1, std::memory_order_relaxed);
+    return Status::no_space;
+  }
+  const std::uint32_t kind = job.slot;
+  const std::uint32_t number = import.life_.load(std::memory_order_acquire);
+  const Status posted = post_in_slot(number, job, slots_end, bounced, ticket);
+  if (posted != Status::ok) shares_.give_slot(*import.held_, kind);
+  return posted;
+}
+
+Status GpuDevice::post_in_slot(std::uint32_t number, GpuJob job, std::uint32_t slots_end,
+                               const std::byte* bounced, Copier::Ticket& ticket) noexcept {
   if (number == 0 || number != lives()) return Status::unreachable;
   Life& life = *lives_[number - 1];
   if (!is_alive(life)) return Status::unreachable;
@@ -305,8 +344,7 @@ GpuImport::~GpuImport() {
 }
 
 Status GpuImport::post_read(std::uint64_t offset, std::uint64_t length, Ticket& ticket) noexcept {
-  return device_->post(life_.load(std::memory_order_acquire), {0, number_, offset, length, 0},
-                       kGpuReadSlots, nullptr, ticket);
+  return device_->post(*this, {0, number_, offset, length, 0}, kGpuReadSlots, nullptr, ticket);
 }
 
 std::uint64_t GpuImport::write_bytes_max(const std::byte* own) const noexcept {
@@ -317,13 +355,12 @@ std::uint64_t GpuImport::write_bytes_max(const std::byte* own) const noexcept {
 Status GpuImport::post_write(std::uint64_t offset, const std::byte* own, std::uint64_t length,
                              Ticket& ticket) noexcept {
   GpuJob job{kGpuBounceSlots, number_, offset, length, 0};
-  const std::uint32_t life = life_.load(std::memory_order_acquire);
   if (device_->arena_.find(own, length, job.arena_offset)) {
-    return device_->post(life, job, kGpuSlots, nullptr, ticket);
+    return device_->post(*this, job, kGpuSlots, nullptr, ticket);
   }
   job.slot = kGpuReadSlots;
   job.arena_offset = 0;
-  return device_->post(life, job, kGpuBounceSlots, own, ticket);
+  return device_->post(*this, job, kGpuBounceSlots, own, ticket);
 }
 
 PieceState GpuImport::poll(Ticket ticket, std::byte* own, std::uint64_t length) noexcept {
@@ -339,6 +376,7 @@ PieceState GpuImport::poll(Ticket ticket, std::byte* own, std::uint64_t length) 
   }
   device_->count(slot_number(ticket), life.bytes[slot_number(ticket)], state);
   slot.release();
+  device_->shares_.give_slot(*held_, slot_number(ticket));
   return state;
 }
 

@@ -23,6 +23,7 @@
 #include "daemon/memory/gpu/gpu_figures.h"
 #include "daemon/memory/gpu/gpu_keeper.h"
 #include "daemon/memory/gpu/gpu_protocol.h"
+#include "daemon/memory/gpu/gpu_shares.h"
 #include "daemon/memory/helper/copier.h"
 #include "daemon/memory/helper/foreign_arena.h"
 #include "ipc/fd.h"
@@ -45,6 +46,10 @@ public:
   // GPU is done in less.
   static constexpr std::uint32_t kFencedLooksMax = 10;
   static constexpr std::uint64_t kGpuAnswerNs = 5'000'000'000;
+  // So many looks pass between two attempts to start a helper that does not start; twice as many
+  // each time.
+  static constexpr std::uint32_t kStartLooksMin = 10;
+  static constexpr std::uint32_t kStartLooksMax = 1'000;
 
   // Starts the first helper. `keeper` and the arena outlive the device.
   static Expected<std::shared_ptr<GpuDevice>> start(GpuKeeper& keeper, const GpuUuid& uuid,
@@ -52,8 +57,9 @@ public:
   ~GpuDevice();
 
   // Maps an allocation of a client. Takes the descriptor and keeps it for the helper's next life.
+  // out_of_memory: the tenant has its share of imports, or the GPU has no room.
   Expected<std::unique_ptr<GpuImport>> import(ipc::UniqueFd allocation,
-                                              std::uint64_t allocation_bytes);
+                                              std::uint64_t allocation_bytes, std::uint64_t tenant);
 
   // Call every 10 ms or so: kills a helper that is silent or does not end a piece that was fenced,
   // and brings a dead one back.
@@ -88,6 +94,8 @@ private:
       : keeper_(keeper), uuid_(uuid), arena_(arena), pins_arena_(pins_arena) {}
 
   Outcome revive();
+  // The same, if the last attempt was long enough ago.
+  Outcome revive_in_time();
   Outcome ask(Life& life, const GpuControl& wanted, int descriptor);
   Outcome import_in(Life& life, GpuImport& import);
   // With a helper that lives: a dead one is replaced first.
@@ -102,9 +110,12 @@ private:
   static bool is_alive(const Life& life) noexcept;
   [[nodiscard]] bool is_hung(Life& life) noexcept;
 
-  // In the first free slot of [job.slot, slots_end). `bounced`: what the slot's buffer gets first.
-  Status post(std::uint32_t life, GpuJob job, std::uint32_t slots_end, const std::byte* bounced,
-              Copier::Ticket& ticket) noexcept;
+  // In the first free slot of [job.slot, slots_end), which are of one kind. `bounced`: what the
+  // slot's buffer gets first.
+  Status post(const GpuImport& import, GpuJob job, std::uint32_t slots_end,
+              const std::byte* bounced, Copier::Ticket& ticket) noexcept;
+  Status post_in_slot(std::uint32_t number, GpuJob job, std::uint32_t slots_end,
+                      const std::byte* bounced, Copier::Ticket& ticket) noexcept;
   Life& life_of(Copier::Ticket ticket) noexcept;
 
   GpuKeeper& keeper_;
@@ -114,7 +125,10 @@ private:
   std::array<std::unique_ptr<Life>, kLivesMax> lives_;
   std::atomic<std::uint32_t> count_{0};  // lives_[0 .. count) stay; the last one is in use
   std::vector<GpuImport*> imports_;      // by number; null: free. The adopter's
+  std::uint32_t start_looks_ = 0;        // to wait before the next attempt to start a helper
+  std::uint32_t next_start_looks_ = kStartLooksMin;
   GpuFigures figures_;
+  GpuShares shares_;
   mutable std::mutex news_mutex_;  // of the two below; of the adopter and of those who look
   std::string model_;
   std::string last_error_;
@@ -123,11 +137,12 @@ private:
 class GpuImport final : public Copier {
 public:
   GpuImport(std::shared_ptr<GpuDevice> device, std::uint32_t number, ipc::UniqueFd allocation,
-            std::uint64_t bytes) noexcept
+            std::uint64_t bytes, std::shared_ptr<GpuShares::Held> held) noexcept
       : device_(std::move(device)),
         number_(number),
         allocation_(std::move(allocation)),
-        bytes_(bytes) {}
+        bytes_(bytes),
+        held_(std::move(held)) {}
   // The helper has unmapped the allocation, or is dead. Thread: the adopter.
   ~GpuImport() override;
   GpuImport(const GpuImport&) = delete;
@@ -148,7 +163,8 @@ private:
   const std::uint32_t number_;
   const ipc::UniqueFd allocation_;
   const std::uint64_t bytes_;
-  std::atomic<std::uint32_t> life_{0};  // of the helper that has it: its number, from 1 on
+  const std::shared_ptr<GpuShares::Held> held_;  // by its tenant
+  std::atomic<std::uint32_t> life_{0};           // of the helper that has it: its number, from 1 on
 };
 
 }  // namespace simm::memory

@@ -37,6 +37,9 @@ struct GpuFigures {
   // Those that were not: the memory was not there, or the helper had died.
   Number failed{0};
   Number lost{0};
+  // Times that a piece had to wait: its tenant had its share of slots, or all slots were in use.
+  Number share_waits{0};
+  Number full_waits{0};
 };
 
 struct GpuView {
@@ -52,6 +55,8 @@ struct GpuView {
   std::uint64_t bytes_in = 0;
   std::uint64_t failed = 0;
   std::uint64_t lost = 0;
+  std::uint64_t share_waits = 0;
+  std::uint64_t full_waits = 0;
   std::uint64_t restarts = 0;
   std::string last_error;  // of its helpers
 };
