@@ -25,15 +25,6 @@ constexpr std::uint32_t slot_number(Copier::Ticket ticket) {
   return static_cast<std::uint32_t>(ticket);
 }
 
-std::string text_of(const GpuControlReply& reply) {
-  return std::string(reply.text, ::strnlen(reply.text, sizeof reply.text));
-}
-
-Outcome outcome_of(const GpuControlReply& reply) {
-  if (reply.status == 0) return Done{};
-  return Error{static_cast<Status>(reply.status), text_of(reply)};
-}
-
 }  // namespace
 
 Expected<std::shared_ptr<GpuDevice>> GpuDevice::start(GpuKeeper& keeper, const GpuUuid& uuid,

@@ -18,11 +18,14 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <string>
 #include <type_traits>
 
 #include "daemon/memory/helper/copier.h"
 #include "daemon/memory/helper/piece_slot.h"
 #include "ipc/range.h"
+#include "simm/expected.h"
 
 namespace simm::memory {
 
@@ -59,6 +62,18 @@ struct GpuControlReply {
   char text[252] = {};      // why not; of the first one that is ok, the GPU's name. Zero-terminated
 };
 static_assert(sizeof(GpuControlReply) == 256);
+
+// A driver that went wrong may have made its helper say anything.
+inline std::string text_of(const GpuControlReply& reply) {
+  std::string text(reply.text, ::strnlen(reply.text, sizeof reply.text));
+  for (char& c : text) c = c >= ' ' && c <= '~' ? c : '?';
+  return text;
+}
+inline Outcome outcome_of(const GpuControlReply& reply) {
+  if (reply.status == 0) return Done{};
+  const bool is_known = is_known_status(reply.status);
+  return Error{is_known ? static_cast<Status>(reply.status) : Status::io_error, text_of(reply)};
+}
 
 inline constexpr std::uint32_t kGpuImportsMax = 4096;
 inline constexpr std::uint32_t kGpuSlots = 256;
