@@ -50,6 +50,16 @@ namespace simm::base {
 #endif
 }
 
+[[nodiscard]] inline std::uint32_t crc32c_add_byte(std::uint32_t crc, std::uint8_t byte) noexcept {
+#if defined(__SSE4_2__)
+  return _mm_crc32_u8(crc, byte);
+#elif defined(__ARM_FEATURE_CRC32)
+  return __crc32cb(crc, byte);
+#else
+  return crc32c_add_byte_by_table(crc, byte);
+#endif
+}
+
 // Of `length` bytes.
 [[nodiscard]] inline std::uint32_t crc32c(const void* bytes, std::size_t length) noexcept {
   const auto* at = static_cast<const unsigned char*>(bytes);
@@ -60,7 +70,7 @@ namespace simm::base {
     crc = crc32c_add(crc, word);
     at += sizeof word;
   }
-  for (; length > 0; --length, ++at) crc = crc32c_add_byte_by_table(crc, *at);
+  for (; length > 0; --length, ++at) crc = crc32c_add_byte(crc, *at);
   return ~crc;
 }
 

@@ -4,11 +4,24 @@
 #include <cstddef>
 #include <new>
 #include <string>
+#include <vector>
 
-#include "daemon/store/pool/crew_sort.h"
+#include "daemon/store/pool/index_fill.h"
 #include "daemon/store/pool/record_seal.h"
 
 namespace simm::store {
+
+namespace {
+
+// So many steps before a record is changed, its lines are asked for. Half of it later there is
+// time to ask for what they name.
+constexpr std::size_t kAhead = 32;
+
+void ask_for(const Record& record, std::size_t line) noexcept {
+  __builtin_prefetch(reinterpret_cast<const char*>(&record) + line * 64, 1);
+}
+
+}  // namespace
 
 bool StoreRecovery::goes_on(std::size_t step) noexcept {
   constexpr std::size_t kSteps = 1024;
@@ -41,104 +54,142 @@ Outcome StoreRecovery::take_over(std::uint32_t highest) {
   limits.highest = highest;
   limits.same_boot = book_.meta.boot() == memory_.boot;
   limits.now_ns = memory_.now_ns;
-  const RecoveryScan scan(book_.records, book_.long_keys, limits, crew_);
+  RecoveryScan scan(book_.records, book_.long_keys, limits, crew_);
   if (crew_.stopping()) return stopped;
-  book_.counts.lost_at_recovery = scan.lost();
   book_.generation = scan.generation_max();
   book_.records.adopt(highest);
-  for (std::uint32_t n = 1; n <= highest; ++n) book_.records[n].state = RecordState::unused;
-
-  // The newest first: they get what room there is, and of one key the newest is the object.
-  std::vector<RecoveryScan::Found> by_age = scan.found();
-  crew_sort(
-      by_age, [](const auto& a, const auto& b) { return a.generation > b.generation; }, crew_);
-  if (!readmit_all(by_age)) return stopped;
-  std::uint32_t hole = book_.extents.first();
-  for (const RecoveryScan::Found& found : scan.found()) {
-    Record& record = book_.records[found.number];
-    if (record.state != RecordState::live) continue;
-    record.block = book_.extents.claim(hole, found.offset, record.length);
-    book_.extents.set_owner(record.block, found.number);
-    hole = book_.extents.after(record.block);
-  }
-  // The oldest first, as they once came: that is the order in which they leave.
-  for (std::size_t i = by_age.size(); i > 0; --i) {
-    const std::uint32_t number = by_age[i - 1].number;
-    if (book_.records[number].state == RecordState::live) regroup(number);
-    if (!goes_on(i - 1)) return stopped;
-  }
-  release_unproved(highest);
+  fill_index(scan);
+  if (crew_.stopping()) return stopped;
+  drop_refused(scan);
+  // Each changes fields of a record that the other one does not touch.
+  crew_.run(2, [&](std::size_t part) {
+    if (part == 0) {
+      admit_all(scan);
+    } else {
+      claim_extents(scan);
+    }
+  });
+  if (crew_.stopping()) return stopped;
+  book_.counts.lost_at_recovery = scan.lost();
+  release_unproved(scan, highest);
   book_.meta.note_highest(highest);
   book_.meta.set_boot(memory_.boot);
   return Done{};
 }
 
-bool StoreRecovery::readmit_all(const std::vector<RecoveryScan::Found>& by_age) {
-  for (std::size_t i = 0; i < by_age.size(); ++i) {
-    // The index is read all over: ask for a line some entries ahead.
-    constexpr std::size_t kAhead = 8;
-    if (i + kAhead < by_age.size())
-      book_.index.prefetch(book_.records[by_age[i + kAhead].number].hash.low);
-    readmit(by_age[i].number);
-    if (!goes_on(i)) return false;
-  }
-  return true;
+void StoreRecovery::fill_index(RecoveryScan& scan) {
+  const IndexFill::Compare same = [this](std::uint32_t a, std::uint32_t b) {
+    const Record& one = book_.records[a];
+    const ObjectKey key{one.hash, one.group_hash, one.tenant, one.name_space, book_.key_of(one)};
+    return book_.is(book_.records[b], key);
+  };
+  const IndexFill::Compare newer = [this](std::uint32_t a, std::uint32_t b) {
+    return book_.records[a].generation > book_.records[b].generation;
+  };
+  const IndexFill::Drop drop = [&scan](std::uint32_t number) { scan.drop(number); };
+  IndexFill fill(book_.index, same, newer, drop);
+  const std::uint64_t superseded = fill.run(scan.take_tags(), crew_);
+  if (superseded == 0) return;
+  scan.count(RecoveryLoss::superseded, superseded);
+  scan.shed();
 }
 
-void StoreRecovery::readmit(std::uint32_t number) noexcept {
-  Record& record = book_.records[number];
-  const auto lose = [this](RecoveryLoss loss) {
-    ++book_.counts.lost_at_recovery[static_cast<std::size_t>(loss)];
-  };
-  const ObjectKey key{record.hash, record.group_hash, record.tenant, record.name_space,
-                      book_.key_of(record)};
-  const std::uint32_t newer = book_.index.find(key.hash.low, [&](std::uint32_t candidate) {
-    return book_.is(book_.records[candidate], key);
+bool StoreRecovery::all_have_room(const RecoveryScan& scan) const {
+  if (!scan.lists_all_tenants()) return false;
+  AccountBook accounts = book_.groups.accounts();
+  return std::all_of(scan.held().begin(), scan.held().end(), [&](const RecoveryScan::Held& held) {
+    const std::uint32_t account = accounts.account_of(held.tenant);
+    if (account == kNone || held.extent_bytes > accounts[account].quota_bytes) return false;
+    accounts.charge(account, held.extent_bytes);
+    return true;
   });
-  if (newer != kNone) return lose(RecoveryLoss::superseded);
-  const std::uint32_t account = book_.groups.accounts().account_of(record.tenant);
-  if (account == kNone) return lose(RecoveryLoss::refused);
-  const Account& holder = book_.groups.accounts()[account];
-  const std::uint64_t extent_bytes = ExtentAllocator::rounded(record.length);
-  if (extent_bytes > holder.quota_bytes - holder.extent_bytes) return lose(RecoveryLoss::refused);
-  book_.groups.accounts().charge(account, extent_bytes);
-  book_.index.insert(record.hash.low, number);
-  // This life's fields: what is there is of another one.
+}
+
+// Tried with a copy of the accounts: those of the book are charged when all is decided.
+void StoreRecovery::drop_refused(RecoveryScan& scan) {
+  if (all_have_room(scan)) return;
+  AccountBook accounts = book_.groups.accounts();
+  for (std::size_t i = scan.by_age().size(); i > 0; --i) {
+    const RecoveryScan::Found& found = scan.by_age()[i - 1];
+    const Record& record = book_.records[found.number];
+    const std::uint32_t account = accounts.account_of(record.tenant);
+    if (account != kNone &&
+        found.extent_bytes() <= accounts[account].quota_bytes - accounts[account].extent_bytes) {
+      accounts.charge(account, found.extent_bytes());
+      continue;
+    }
+    book_.index.remove(record.hash.low, found.number);
+    scan.drop(found.number);
+    scan.count(RecoveryLoss::refused);
+  }
+  scan.shed();
+}
+
+void StoreRecovery::claim_extents(const RecoveryScan& scan) noexcept {
+  const auto& all = scan.by_address();
+  std::uint32_t hole = book_.extents.first();
+  for (std::size_t i = 0; i < all.size() && !crew_.stopping(); ++i) {
+    if (i + kAhead < all.size()) ask_for(book_.records[all[i + kAhead].number], 3);
+    const RecoveryScan::Found& found = all[i];
+    const std::uint32_t block = book_.extents.claim(hole, found.order, found.extent_bytes());
+    book_.extents.set_owner(block, found.number);
+    book_.records[found.number].block = block;
+    hole = book_.extents.after(block);
+  }
+}
+
+void StoreRecovery::admit_all(const RecoveryScan& scan) noexcept {
+  const auto& all = scan.by_age();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (i + kAhead < all.size()) {
+      const Record& far = book_.records[all[i + kAhead].number];
+      ask_for(far, 0);
+      ask_for(far, 2);
+      ask_for(far, 3);
+      book_.groups.prefetch_index(book_.records[all[i + kAhead / 2].number].group_hash);
+    }
+    admit(all[i]);
+    if (!goes_on(i)) return;
+  }
+}
+
+void StoreRecovery::admit(const RecoveryScan::Found& found) noexcept {
+  Record& record = book_.records[found.number];
+  AccountBook& accounts = book_.groups.accounts();
+  // This life's fields: what is there is of another one. The extent number is for claim_extents().
   record.group = kNone;
   record.state = RecordState::live;
   record.if_absent = false;
   record.ttl = {};
-  record.account = account;
+  record.account = accounts.account_of(record.tenant);
   record.member = {};
   record.pins = 0;
   record.unverified = true;
   record.depth_step = 0;
+  accounts.charge(record.account, found.extent_bytes());
   ++book_.counts.recovered;
   ++book_.counts.unverified;
   book_.count_in(record);
-}
-
-void StoreRecovery::regroup(std::uint32_t number) noexcept {
-  Record& record = book_.records[number];
   const std::uint32_t group = book_.groups.find_or_make(record, memory_.now_ns);
-  book_.groups.add_member(book_.records, group, number, book_.extents.block(record.block).bytes);
-  if (record.expires_ns != 0) book_.ttl_wheel.schedule(book_.records, number, record.expires_ns);
+  book_.groups.add_member(book_.records, group, found.number, found.extent_bytes());
+  if (record.expires_ns != 0) {
+    book_.ttl_wheel.schedule(book_.records, found.number, record.expires_ns);
+  }
 }
 
-void StoreRecovery::release_unproved(std::uint32_t highest) {
+void StoreRecovery::release_unproved(const RecoveryScan& scan, std::uint32_t highest) {
   std::uint32_t long_keys = 0;
-  for (std::uint32_t n = 1; n <= highest; ++n) {
-    if (book_.records[n].state == RecordState::live)
-      long_keys = std::max(long_keys, book_.records[n].long_key);
+  for (const auto& [long_key, number] : scan.long_claims()) {
+    if (scan.keeps(number)) long_keys = std::max(long_keys, long_key);
   }
   std::vector<bool> held(long_keys + std::size_t{1}, false);
+  for (const auto& [long_key, number] : scan.long_claims()) {
+    if (scan.keeps(number)) held[long_key] = true;
+  }
   for (std::uint32_t n = highest; n > 0; --n) {
-    if (book_.records[n].state == RecordState::live) {
-      held[book_.records[n].long_key] = true;
-    } else {
-      unseal(book_.records[n]);
-      book_.records.release(n);
-    }
+    if (scan.keeps(n)) continue;
+    unseal(book_.records[n]);
+    book_.records.release(n);
   }
   book_.long_keys.adopt(long_keys);
   for (std::uint32_t n = long_keys; n > 0; --n) {

@@ -4,11 +4,16 @@
 // Order. An entry that is given up keeps its seal until all is decided, and loses it before its
 // number or its extent can be used. So a recovery that is killed leaves a table that the next one
 // reads likewise.
+//
+// Speed. Most of the work is waiting for memory. So the threads of the crew share the scan, the
+// sorts and the index; then one gives the objects their extents while another one gives them their
+// groups. A step that takes entries in another order than that of their numbers asks for them some
+// steps ahead.
 // Thread: any, which owns the book until run() returns.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "daemon/base/clock.h"
 #include "daemon/store/object_book.h"
@@ -32,11 +37,17 @@ public:
 private:
   // Takes over the records of an earlier life, numbers up to `highest`.
   [[nodiscard]] Outcome take_over(std::uint32_t highest);
-  // False: it was stopped.
-  bool readmit_all(const std::vector<RecoveryScan::Found>& by_age);
-  void readmit(std::uint32_t record) noexcept;
-  void regroup(std::uint32_t record) noexcept;
-  void release_unproved(std::uint32_t highest);
+  // All into the index. Of one key the newest entry is the object, the others are dropped.
+  void fill_index(RecoveryScan& scan);
+  // What the tenants of today have no room for is dropped, the oldest first.
+  void drop_refused(RecoveryScan& scan);
+  [[nodiscard]] bool all_have_room(const RecoveryScan& scan) const;
+  void claim_extents(const RecoveryScan& scan) noexcept;
+  // Also what an entry says of this life. The oldest first, as they once came: that is the order in
+  // which they leave.
+  void admit_all(const RecoveryScan& scan) noexcept;
+  void admit(const RecoveryScan::Found& found) noexcept;
+  void release_unproved(const RecoveryScan& scan, std::uint32_t highest);
   // After each step of a long loop, told to the crew now and then. False: it was stopped.
   bool goes_on(std::size_t step) noexcept;
 

@@ -13,15 +13,28 @@ namespace {
 // No store gets here; and the next life counts on from what it finds.
 constexpr std::uint64_t kGenerationMax = std::uint64_t{1} << 62;
 
+// As many tenants as a store counts apart, and some of an earlier configuration.
+constexpr std::size_t kTenantsListed = 256;
+
 }  // namespace
 
 RecoveryScan::RecoveryScan(const Table<Record>& records, const Table<LongKey>& long_keys,
                            const Limits& limits, RecoveryCrew& crew)
-    : records_(records), long_keys_(long_keys), limits_(limits) {
+    : records_(records),
+      long_keys_(long_keys),
+      limits_(limits),
+      by_address_(limits.highest),
+      by_age_(limits.highest),
+      tags_(limits.highest),
+      kept_(limits.highest + std::size_t{1}) {
   look_at_all(crew);
   if (crew.stopping()) return;
   drop_shared_long_keys();
-  drop_overlapping(crew);
+  CrewArray<Found> scratch(by_address_.size());
+  const auto order = [](const Found& found) { return found.order; };
+  crew_sort(by_address_, scratch, order, crew);
+  drop_overlapping();
+  crew_sort(by_age_, scratch, order, crew);
 }
 
 // Every range has room of its own for as many entries as it has records; then they move together.
@@ -33,24 +46,49 @@ void RecoveryScan::look_at_all(RecoveryCrew& crew) {
     Range range;
     range.first = at + 1;
     range.end = at + 1 + count;
-    ranges.push_back(range);
+    ranges.push_back(std::move(range));
     at += count;
   }
-  found_.resize(limits_.highest);
   crew.run(ranges.size(), [&](std::size_t part) {
     Range& range = ranges[part];
     for (std::uint32_t n = range.first; n < range.end && !crew.stopping(); ++n) look_at(n, range);
     crew.advance(range.end - range.first);
   });
+  gather(ranges);
+}
+
+void RecoveryScan::gather(std::vector<Range>& ranges) {
   std::size_t kept = 0;
-  for (const Range& range : ranges) {
-    const auto from = found_.begin() + (range.first - 1);
-    std::copy_n(from, range.found, found_.begin() + static_cast<std::ptrdiff_t>(kept));
+  for (Range& range : ranges) {
+    const std::size_t from = range.first - 1;
+    if (from != kept) {  // to the front: std::copy_n() allows that
+      std::copy_n(by_address_.begin() + from, range.found, by_address_.begin() + kept);
+      std::copy_n(by_age_.begin() + from, range.found, by_age_.begin() + kept);
+      std::copy_n(tags_.begin() + from, range.found, tags_.begin() + kept);
+    }
     kept += range.found;
     generation_max_ = std::max(generation_max_, range.generation_max);
     for (std::size_t i = 0; i < lost_.size(); ++i) lost_[i] += range.lost[i];
+    if (range.holds_more) lists_all_tenants_ = false;
+    for (const Held& held : range.held) {
+      if (!add_to(held_, held)) lists_all_tenants_ = false;
+    }
+    long_claims_.insert(long_claims_.end(), range.long_claims.begin(), range.long_claims.end());
   }
-  found_.resize(kept);
+  by_address_.shorten(kept);
+  by_age_.shorten(kept);
+  tags_.shorten(kept);
+}
+
+bool RecoveryScan::add_to(std::vector<Held>& held, const Held& more) {
+  for (std::size_t i = held.size(); i > 0; --i) {
+    if (held[i - 1].tenant != more.tenant) continue;
+    held[i - 1].extent_bytes += more.extent_bytes;
+    return true;
+  }
+  if (held.size() == kTenantsListed) return false;
+  held.push_back(more);
+  return true;
 }
 
 bool RecoveryScan::is_possible(const Record& record) const noexcept {
@@ -70,7 +108,7 @@ std::string_view RecoveryScan::key_of(const Record& record) const noexcept {
   return {bytes, record.key_bytes};
 }
 
-void RecoveryScan::look_at(std::uint32_t number, Range& range) noexcept {
+void RecoveryScan::look_at(std::uint32_t number, Range& range) {
   const Record& record = records_[number];
   const auto lose = [&range](RecoveryLoss loss) { ++range.lost[static_cast<std::size_t>(loss)]; };
   if (record.seal == 0) return;
@@ -81,56 +119,68 @@ void RecoveryScan::look_at(std::uint32_t number, Range& range) noexcept {
   if (record.expires_ns != 0 && (!limits_.same_boot || record.expires_ns <= limits_.now_ns)) {
     return lose(RecoveryLoss::expired);
   }
-  found_[range.first - 1 + range.found++] = {extent_offset(record), record.generation, number};
+  const std::size_t at = range.first - 1 + range.found++;
+  const std::uint64_t extent_bytes = ExtentAllocator::rounded(record.length);
+  const auto granules = static_cast<std::uint32_t>(extent_bytes / ExtentAllocator::kGranuleBytes);
+  by_address_[at] = {extent_offset(record), number, granules};
+  by_age_[at] = {record.generation, number, granules};
+  tags_[at] = {static_cast<std::uint32_t>(record.hash.low), number};
+  kept_[number] = 1;
+  if (!add_to(range.held, {record.tenant, extent_bytes})) range.holds_more = true;
+  if (record.long_key != kNone) range.long_claims.emplace_back(record.long_key, number);
 }
 
 void RecoveryScan::drop_shared_long_keys() {
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> claims;  // long key, record
-  for (const Found& found : found_) {
-    const std::uint32_t long_key = records_[found.number].long_key;
-    if (long_key != kNone) claims.emplace_back(long_key, found.number);
-  }
-  std::sort(claims.begin(), claims.end());
-  std::vector<std::uint32_t> shared;  // records
-  for (std::size_t i = 0; i < claims.size(); ++i) {
-    const bool like_before = i > 0 && claims[i - 1].first == claims[i].first;
-    const bool like_after = i + 1 < claims.size() && claims[i + 1].first == claims[i].first;
-    if (like_before || like_after) shared.push_back(claims[i].second);
-  }
-  if (shared.empty()) return;
-  std::sort(shared.begin(), shared.end());
-  for (std::size_t i = 0; i < shared.size(); ++i) count(RecoveryLoss::overlapping);
-  const auto is_shared = [&](const Found& found) {
-    return std::binary_search(shared.begin(), shared.end(), found.number);
+  std::sort(long_claims_.begin(), long_claims_.end());
+  const auto shares = [&](std::size_t i) {
+    const auto& claims = long_claims_;
+    return (i > 0 && claims[i - 1].first == claims[i].first) ||
+           (i + 1 < claims.size() && claims[i + 1].first == claims[i].first);
   };
-  found_.erase(std::remove_if(found_.begin(), found_.end(), is_shared), found_.end());
+  bool dropped = false;
+  for (std::size_t i = 0; i < long_claims_.size(); ++i) {
+    if (!shares(i)) continue;
+    drop(long_claims_[i].second);
+    count(RecoveryLoss::overlapping);
+    dropped = true;
+  }
+  if (dropped) shed();
 }
 
 // By address, each extent has to begin behind the end of all before it. Only the entry that reaches
 // furthest so far is remembered: any other that reaches into the next one overlaps with it too, and
 // has been found out.
-void RecoveryScan::drop_overlapping(RecoveryCrew& crew) {
-  crew_sort(
-      found_, [](const Found& a, const Found& b) { return a.offset < b.offset; }, crew);
-  std::vector<bool> bad(found_.size(), false);
+void RecoveryScan::drop_overlapping() {
   std::uint64_t end = 0;
   std::size_t furthest = 0;
-  for (std::size_t i = 0; i < found_.size(); ++i) {
-    if (found_[i].offset < end) bad[i] = bad[furthest] = true;
-    const std::uint64_t bytes = ExtentAllocator::rounded(records_[found_[i].number].length);
-    if (found_[i].offset + bytes <= end) continue;
-    end = found_[i].offset + bytes;
+  bool dropped = false;
+  const auto drop_once = [&](std::uint32_t number) {
+    if (!keeps(number)) return;
+    drop(number);
+    count(RecoveryLoss::overlapping);
+    dropped = true;
+  };
+  for (std::size_t i = 0; i < by_address_.size(); ++i) {
+    const Found& found = by_address_[i];
+    if (found.order < end) {
+      drop_once(found.number);
+      drop_once(by_address_[furthest].number);
+    }
+    if (found.order + found.extent_bytes() <= end) continue;
+    end = found.order + found.extent_bytes();
     furthest = i;
   }
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < found_.size(); ++i) {
-    if (bad[i]) {
-      count(RecoveryLoss::overlapping);
-    } else {
-      found_[kept++] = found_[i];
-    }
+  if (dropped) shed();
+}
+
+void RecoveryScan::shed() noexcept {
+  const auto gone = [this](const auto& entry) { return !keeps(entry.number); };
+  for (CrewArray<Found>* list : {&by_address_, &by_age_}) {
+    const Found* const end = std::remove_if(list->begin(), list->end(), gone);
+    list->shorten(static_cast<std::size_t>(end - list->begin()));
   }
-  found_.resize(kept);
+  const IndexFill::Entry* const end = std::remove_if(tags_.begin(), tags_.end(), gone);
+  tags_.shorten(static_cast<std::size_t>(end - tags_.begin()));
 }
 
 }  // namespace simm::store

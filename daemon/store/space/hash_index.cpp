@@ -1,5 +1,8 @@
 #include "daemon/store/space/hash_index.h"
 
+#include <algorithm>
+#include <bit>
+
 #include "simm/check.h"
 
 namespace simm::store {
@@ -61,6 +64,24 @@ void HashIndex::insert(std::uint64_t hash, std::uint32_t number) noexcept {
   append(&buckets_[bucket_of(tag)], tag, number);
   ++entries_;
   if (entries_ * 2 > bucket_count() * kFill && bucket_count() < buckets_max_) split_one();
+}
+
+void HashIndex::prepare(std::uint64_t entries) noexcept {
+  SIMM_CHECK(entries_ == 0 && split_ == 0 && round_ == kFirstBuckets);
+  const std::uint64_t buckets =
+      std::clamp((entries * 2 + kFill - 1) / kFill, kFirstBuckets, buckets_max_);
+  round_ = std::bit_floor(buckets);
+  split_ = buckets - round_;
+}
+
+bool HashIndex::place(std::uint64_t hash, std::uint32_t number) noexcept {
+  const auto tag = static_cast<std::uint32_t>(hash);
+  Line& line = buckets_[bucket_of(tag)];
+  if (line.count == Line::kEntries) return false;
+  line.tags[line.count] = tag;
+  line.numbers[line.count] = number;
+  ++line.count;
+  return true;
 }
 
 HashIndex::Place HashIndex::place_of(std::uint64_t hash, std::uint32_t number) noexcept {

@@ -59,6 +59,20 @@ public:
   // Makes the entry of `old_number` name `new_number`: one store, nobody sees neither.
   void replace(std::uint64_t hash, std::uint32_t old_number, std::uint32_t new_number) noexcept;
 
+  // Many entries at once, by several threads. prepare() gives an empty index the buckets that so
+  // many entries need. Then place() may be called at the same time for entries of different
+  // buckets, and find() and replace() beside it. False: the first line of the bucket is full.
+  // At last settle() is told how many were placed, and the others are inserted one by one.
+  void prepare(std::uint64_t entries) noexcept;
+  [[nodiscard]] bool place(std::uint64_t hash, std::uint32_t number) noexcept;
+  void settle(std::uint64_t placed) noexcept { entries_ += placed; }
+  [[nodiscard]] std::uint64_t bucket_count() const noexcept { return round_ + split_; }
+  // Buckets before split_ have been split in this round: they tell one more bit apart.
+  [[nodiscard]] std::uint64_t bucket_of(std::uint32_t tag) const noexcept {
+    const std::uint64_t coarse = tag & (round_ - 1);
+    return coarse < split_ ? tag & (2 * round_ - 1) : coarse;
+  }
+
   [[nodiscard]] std::uint64_t entries() const noexcept { return entries_; }
   // Memory of the lines that were ever in use.
   [[nodiscard]] std::uint64_t used_bytes() const noexcept {
@@ -75,12 +89,6 @@ private:
 
   static constexpr std::uint64_t buckets_for(std::uint32_t entries) {
     return kFirstBuckets + std::uint64_t{entries} * 2 / kFill;
-  }
-  [[nodiscard]] std::uint64_t bucket_count() const noexcept { return round_ + split_; }
-  // Buckets before split_ have been split in this round: they tell one more bit apart.
-  [[nodiscard]] std::uint64_t bucket_of(std::uint32_t tag) const noexcept {
-    const std::uint64_t coarse = tag & (round_ - 1);
-    return coarse < split_ ? tag & (2 * round_ - 1) : coarse;
   }
 
   struct Place {

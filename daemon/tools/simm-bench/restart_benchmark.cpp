@@ -2,8 +2,10 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -36,7 +38,9 @@ public:
     return Shard(std::move(*payload), std::move(*table));
   }
 
-  Expected<std::unique_ptr<store::Store>> open(store::Contents contents) {
+  // A store with all that it can have of an earlier life, read back by `crew`.
+  Expected<std::unique_ptr<store::Store>> open(store::Contents contents,
+                                               store::RecoveryCrew& crew) {
     auto mapping = ipc::Mapping::map(table_.fd(), 0, table_.bytes());
     if (!mapping) return std::move(mapping).error();
     mapping_ = std::move(*mapping);
@@ -45,7 +49,10 @@ public:
     memory.table = {mapping_.data(), mapping_.bytes()};
     memory.contents = contents;
     memory.now_ns = kNowNs;
-    return store::Store::create(store::StoreConfig{}, memory);
+    auto made = store::Store::open(store::StoreConfig{}, memory);
+    if (!made) return made;
+    if (Outcome read = (*made)->recover(memory, crew); !read) return std::move(read).error();
+    return made;
   }
   // Memory that the table has now.
   [[nodiscard]] std::uint64_t table_bytes() const {
@@ -76,6 +83,26 @@ std::uint64_t fill(store::Store& store, std::uint64_t length, std::uint64_t dige
   return count;
 }
 
+// Replaces every object once, some at a time, in an order without sense (1,000,003 is prime). So
+// neighbours in memory were not put one after the other.
+bool churn(store::Store& store, std::uint64_t objects, std::uint64_t length, std::uint64_t digest) {
+  constexpr std::uint64_t kSome = 1000;
+  for (std::uint64_t at = 0; at < objects; at += kSome) {
+    const std::uint64_t end = std::min(objects, at + kSome);
+    for (std::uint64_t i = at; i < end; ++i) {
+      const BlockKey key(i * 1'000'003 % objects);
+      if (!store.remove(key.key(), kNowNs)) return false;
+    }
+    for (std::uint64_t i = at; i < end; ++i) {
+      const BlockKey key(i * 1'000'003 % objects);
+      const store::WriteResult begun = store.begin_write({key.key(), length, {}, 0}, kNowNs);
+      if (begun.start != store::WriteStart::reserved) return false;
+      store.publish(begun.reservation, digest, 1, kNowNs);
+    }
+  }
+  return true;
+}
+
 bool reads_first(store::Store& store) {
   const BlockKey key(0);
   store::ReadPin pin;
@@ -91,8 +118,9 @@ Outcome measure_length(std::uint64_t length, const RestartOptions& options,
   auto shard = Shard::make(options.arena_bytes);
   if (!shard) return std::move(shard).error();
   std::uint64_t objects = 0;
+  store::RecoveryCrew alone;
   {
-    auto first = shard->open(store::Contents::fresh);
+    auto first = shard->open(store::Contents::fresh, alone);
     if (!first) return std::move(first).error();
     const std::vector<std::byte> zeros(length);
     objects = fill(**first, length, base::payload_digest(zeros.data(), zeros.size()));
@@ -100,7 +128,7 @@ Outcome measure_length(std::uint64_t length, const RestartOptions& options,
   std::vector<double> seconds;
   for (std::uint32_t round = 0; round < options.rounds; ++round) {
     const auto start = Clock::now();
-    auto store = shard->open(store::Contents::kept);
+    auto store = shard->open(store::Contents::kept, alone);
     if (!store) return std::move(store).error();
     const bool right = reads_first(**store);
     const std::chrono::duration<double> took = Clock::now() - start;
@@ -127,6 +155,49 @@ Outcome measure_length(std::uint64_t length, const RestartOptions& options,
   return Done{};
 }
 
+// Many small objects on all CPUs, in the order of their puts and in none.
+Outcome measure_rate(const RestartOptions& options, ResultPrinter& printer) {
+  constexpr std::uint64_t kLength = 4096;
+  auto shard = Shard::make(options.small_objects * kLength);
+  if (!shard) return std::move(shard).error();
+  const std::vector<std::byte> zeros(kLength);
+  const std::uint64_t digest = base::payload_digest(zeros.data(), zeros.size());
+  std::uint64_t objects = 0;
+  const std::uint32_t cpus = std::max(1u, std::thread::hardware_concurrency());
+  for (const char* order : {"put", "none"}) {
+    {
+      store::RecoveryCrew crew(cpus);
+      const bool fresh = objects == 0;
+      auto store = shard->open(fresh ? store::Contents::fresh : store::Contents::kept, crew);
+      if (!store) return std::move(store).error();
+      if (fresh) {
+        objects = fill(**store, kLength, digest);
+      } else if (!churn(**store, objects, kLength, digest)) {
+        return Error{Status::corrupt, "store.recovery: objects are missing"};
+      }
+    }
+    std::vector<double> rates;
+    for (std::uint32_t round = 0; round < options.rounds; ++round) {
+      store::RecoveryCrew crew(cpus);
+      const auto start = Clock::now();
+      auto store = shard->open(store::Contents::kept, crew);
+      if (!store) return std::move(store).error();
+      const std::chrono::duration<double> took = Clock::now() - start;
+      if ((*store)->stats().recovered != objects || !reads_first(**store)) {
+        return Error{Status::corrupt, "store.recovery: objects are missing"};
+      }
+      rates.push_back(static_cast<double>(objects) / took.count());
+    }
+    Result rate;
+    rate.name = "store.recovery_ops";
+    rate.unit = "1/s";
+    rate.value = median_of(rates);
+    rate.params = {{"order", order}, {"objects", objects}, {"threads", cpus}};
+    printer.print(rate);
+  }
+  return Done{};
+}
+
 }  // namespace
 
 Outcome measure_restart(const RestartOptions& options, ResultPrinter& printer) {
@@ -134,7 +205,7 @@ Outcome measure_restart(const RestartOptions& options, ResultPrinter& printer) {
     const Outcome measured = measure_length(length, options, printer);
     if (!measured) return measured;
   }
-  return Done{};
+  return measure_rate(options, printer);
 }
 
 }  // namespace simm::bench

@@ -1,5 +1,6 @@
 // store.restart: a store that is full comes back over the memory that it left, and serves its first
 // object, compared with its digest. store.meta_bytes: what its records and keys take in memory.
+// store.recovery_ops: how many objects a second come back in a store of many small ones.
 // Thread: the main thread.
 #pragma once
 
@@ -12,6 +13,7 @@ namespace simm::bench {
 
 struct RestartOptions {
   std::uint64_t arena_bytes = std::uint64_t{8} << 30;
+  std::uint32_t small_objects = 4'000'000;
   std::uint32_t rounds = 3;
 };
 

@@ -116,7 +116,10 @@ Outcome measure_index_of(const StoreOptions& options, ResultPrinter& printer) {
 
 Outcome measure_restart_of(const StoreOptions& options, ResultPrinter& printer) {
   RestartOptions restart;
-  if (options.quick) restart.arena_bytes = std::uint64_t{256} << 20;
+  if (options.quick) {
+    restart.arena_bytes = std::uint64_t{256} << 20;
+    restart.small_objects = 10'000;
+  }
   return measure_restart(restart, printer);
 }
 
