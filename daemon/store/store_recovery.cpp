@@ -17,7 +17,7 @@ namespace {
 // time to ask for what they name.
 constexpr std::size_t kAhead = 32;
 
-void ask_for(const Record& record, std::size_t line) noexcept {
+[[gnu::always_inline]] inline void ask_for(const Record& record, std::size_t line) noexcept {
   __builtin_prefetch(reinterpret_cast<const char*>(&record) + line * 64, 1);
 }
 

@@ -17,8 +17,8 @@ from run_quick import check_results
 
 SIMM_BENCH = sys.argv[1]
 NAMES = ("store.hit_rate", "store.index_bytes", "store.index_ops", "store.restart",
-         "store.meta_bytes", "store.efficiency", "store.changeover", "store.objects_ops",
-         "store.objects_bytes")
+         "store.meta_bytes", "store.recovery_ops", "store.recovery_cpu", "store.efficiency",
+         "store.changeover", "store.objects_ops", "store.objects_bytes")
 PLOTS = ("efficiency", "changeover", "hit_rate", "ratios", "restart", "values")
 
 

@@ -113,7 +113,10 @@ public:
   [[nodiscard]] const ReuseAges& reused_by_age() const noexcept { return reused_by_age_; }
   [[nodiscard]] const char* audit(const Table<Record>& records) const noexcept;
 
-  void prefetch_index(std::uint64_t hash) const noexcept { index_.prefetch(hash); }
+  // Inline always, see HashIndex::prefetch().
+  [[gnu::always_inline]] void prefetch_index(std::uint64_t hash) const noexcept {
+    index_.prefetch(hash);
+  }
   void prefetch(std::uint32_t group) const noexcept { __builtin_prefetch(&groups_[group]); }
   void prefetch_neighbours(std::uint32_t group) const noexcept {
     __builtin_prefetch(&groups_[groups_[group].order.previous]);

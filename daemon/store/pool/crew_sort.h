@@ -132,7 +132,8 @@ void crew_sort(CrewArray<T>& all, CrewArray<T>& scratch, Key key, RecoveryCrew& 
   const std::size_t wanted = std::min(std::bit_ceil(all.size() / kPartElements + 1), kPartsMax);
   const auto range_bits = static_cast<unsigned>(std::bit_width(seen.most - seen.least));
   const auto part_bits = static_cast<unsigned>(std::countr_zero(wanted));
-  const unsigned bits = range_bits > part_bits ? range_bits - part_bits : 0;
+  // Numbers of all 64 bits make two parts at least: a shift has to be shorter than its word.
+  const unsigned bits = range_bits > part_bits ? std::min(range_bits - part_bits, 63u) : 0;
   const auto from_least = [&](const T& element) { return key(element) - seen.least; };
   const std::size_t parts = ((seen.most - seen.least) >> bits) + 1;
   const std::vector<std::size_t> begins = crew_partition<T>(

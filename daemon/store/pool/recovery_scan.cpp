@@ -1,5 +1,7 @@
 #include "daemon/store/pool/recovery_scan.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -15,6 +17,28 @@ constexpr std::uint64_t kGenerationMax = std::uint64_t{1} << 62;
 
 // As many tenants as a store counts apart, and some of an earlier configuration.
 constexpr std::size_t kTenantsListed = 256;
+
+// A range of the table that is about to be read is mapped by one call instead of a fault for every
+// few pages, after which lines can be asked for ahead. Kernels before 5.14 refuse: it is slower.
+void map_ahead(const Record* first, const Record* end) noexcept {
+#ifdef MADV_POPULATE_READ
+  constexpr std::uintptr_t kPageBytes = 4096;
+  const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(first) / kPageBytes * kPageBytes;
+  // SAFETY: whole pages of the table; the last one holds a record.
+  static_cast<void>(::madvise(reinterpret_cast<void*>(begin),
+                              reinterpret_cast<std::uintptr_t>(end) - begin, MADV_POPULATE_READ));
+#else
+  static_cast<void>(first);
+  static_cast<void>(end);
+#endif
+}
+
+// Inline always, see HashIndex::prefetch().
+[[gnu::always_inline]] inline void ask_for(const Record& record) noexcept {
+  for (std::size_t at = 0; at < sizeof(Record); at += 64) {
+    __builtin_prefetch(reinterpret_cast<const char*>(&record) + at);
+  }
+}
 
 }  // namespace
 
@@ -51,7 +75,12 @@ void RecoveryScan::look_at_all(RecoveryCrew& crew) {
   }
   crew.run(ranges.size(), [&](std::size_t part) {
     Range& range = ranges[part];
-    for (std::uint32_t n = range.first; n < range.end && !crew.stopping(); ++n) look_at(n, range);
+    map_ahead(&records_[range.first], &records_[range.end]);
+    for (std::uint32_t n = range.first; n < range.end && !crew.stopping(); ++n) {
+      constexpr std::uint32_t kAhead = 16;
+      if (range.end - n > kAhead) ask_for(records_[n + kAhead]);
+      look_at(n, range);
+    }
     crew.advance(range.end - range.first);
   });
   gather(ranges);

@@ -1,6 +1,7 @@
 // store.restart: a store that is full comes back over the memory that it left, and serves its first
 // object, compared with its digest. store.meta_bytes: what its records and keys take in memory.
 // store.recovery_ops: how many objects a second come back in a store of many small ones.
+// store.recovery_cpu: the CPU time of all threads for each, which other work on the machine spares.
 // Thread: the main thread.
 #pragma once
 

@@ -173,13 +173,19 @@ TEST_CASE("recovery: the process died in a replacement, and the newer put is the
   KeptMemory memory(recovery_test::kSmall, recovery_test::kArenaBytes);
   const OwnedKey key("key");
   Record old;
+  std::uint32_t old_number = 1;
   {
     Life life(memory, Contents::fresh);
+    SUBCASE("the older entry has the lower number") {}
+    SUBCASE("the newer entry has the lower number") {
+      old_number = 2;
+      REQUIRE(life.put(key, 100, 0));  // in entry 1, which the third put then gets
+    }
     REQUIRE(life.put(key, 100, 1));
     old = StoreTestAccess::record_of(*life.store, key);
     REQUIRE(life.put(key, 200, 2));
   }
-  memory.record(1) = old;  // as it was for a moment
+  memory.record(old_number) = old;  // as it was for a moment
   for (const std::uint64_t superseded : {1u, 0u}) {
     Life life(memory);
     CHECK(life.lost(RecoveryLoss::superseded) == superseded);
@@ -208,6 +214,27 @@ TEST_CASE("recovery: quotas and limits of today hold for what comes back") {
   CHECK(store.stats().lost_at_recovery[static_cast<std::size_t>(RecoveryLoss::refused)] == 6);
   CHECK(store.exists(OwnedKey("k7", 5), 0, 1000 * kSecond) == 4096);
   CHECK(store.exists(OwnedKey("k4", 5), 0, 1000 * kSecond) == 0);
+}
+
+TEST_CASE("recovery: an older put does not come back where the newest one is refused") {
+  StoreConfig config = recovery_test::kSmall;
+  KeptMemory memory(config, recovery_test::kArenaBytes);
+  const OwnedKey key("key", 5);
+  Record old;
+  {
+    Life life(memory, Contents::fresh);
+    REQUIRE(life.put(key, 100, 1));
+    old = StoreTestAccess::record_of(*life.store, key);
+    REQUIRE(life.put(key, 8192, 2));
+  }
+  memory.record(1) = old;
+  config.quotas = {{base::TenantId{5}, 4096}};
+  auto made = Store::create(config, memory.as(Contents::kept));
+  REQUIRE(made.has_value());
+  CHECK((*made)->audit() == nullptr);
+  CHECK((*made)->exists(key, 0, 1000 * kSecond) == 0);
+  CHECK((*made)->stats().lost_at_recovery[static_cast<std::size_t>(RecoveryLoss::superseded)] == 1);
+  CHECK((*made)->stats().lost_at_recovery[static_cast<std::size_t>(RecoveryLoss::refused)] == 1);
 }
 
 TEST_CASE("recovery: objects that moved are found where they are") {
