@@ -26,6 +26,10 @@ namespace {
 
 using nlohmann::ordered_json;
 
+Error no_cluster() {
+  return {Status::invalid_state, "this daemon is in no cluster: cluster.manager is not configured"};
+}
+
 }  // namespace
 
 AdminReports::AdminReports(Setup setup)
@@ -74,6 +78,9 @@ void AdminReports::report(base::AdminCommand command, std::string_view argument,
     case AdminCommand::peers:
       if (target.empty() && setup_.cluster != nullptr) return answer(setup_.cluster->peers());
       return ask_manager(cluster::Topic::peers, target, std::move(answer));
+    case AdminCommand::managers:
+      if (setup_.cluster != nullptr) return setup_.cluster->ask_managers(std::move(answer));
+      return answer(no_cluster());
     case AdminCommand::trace:
       if (setup_.tracing != nullptr) return setup_.tracing->record(argument, std::move(answer));
       return answer(Error{Status::invalid_state, "nothing can be traced here"});
@@ -83,8 +90,7 @@ void AdminReports::report(base::AdminCommand command, std::string_view argument,
 void AdminReports::ask_manager(cluster::Topic topic, const std::string& target,
                                AdminAnswer answer) {
   if (setup_.cluster != nullptr) return setup_.cluster->ask(topic, target, std::move(answer));
-  answer(Error{Status::invalid_state,
-               "this daemon is in no cluster: cluster.manager is not configured"});
+  answer(no_cluster());
 }
 
 std::string AdminReports::status() const {

@@ -16,7 +16,7 @@
 namespace simm::control {
 
 ManagerReports::ManagerReports(const Setup& setup)
-    : setup_(setup), started_ns_(setup.access.clock.now_ns()) {}
+    : setup_(setup), started_ns_(setup.access.clock.now_ns()), survey_(setup.access) {}
 
 void ManagerReports::report(base::AdminCommand command, std::string_view argument,
                             AdminAnswer answer) {
@@ -42,9 +42,37 @@ void ManagerReports::report(base::AdminCommand command, std::string_view argumen
       return answer(manager.report(cluster::Topic::nodes, std::string(argument)));
     case AdminCommand::slots:
       return answer(manager.report(cluster::Topic::slots));
+    case AdminCommand::managers: {
+      const std::string& listed = setup_.config.cluster.manager;
+      return survey_.ask(listed.empty() ? setup_.service.address().text() : listed,
+                         std::move(answer));
+    }
     default:
       return answer(Error{Status::invalid_argument, "a manager has nothing to tell here"});
   }
+}
+
+std::string ManagerReports::own_row() const {
+  const cluster::Manager& manager = setup_.service.manager();
+  const cluster::SlotMapPtr& map = manager.map();
+  const ElectionReport election = setup_.election();
+  const bool leads = setup_.service.leads();
+  nlohmann::ordered_json row;
+  row["state"] = leads ? "leads" : "stands by";
+  if (leads) {
+    row["epoch"] = map == nullptr ? base::Epoch{0} : map->epoch();
+    row["daemons"] = manager.membership().members().size();
+    row["owners"] = map == nullptr ? 0 : map->members().size();
+    row["lineage"] = manager.lineage().is_set() ? manager.lineage().text() : "unknown";
+  }
+  row["kept_in"] = election.is_held ? "etcd" : "file";
+  if (election.is_held) {
+    row["term"] = election.term;
+    if (leads) row["lease_ms"] = election.lease_ms;
+  }
+  if (!leads && !election.leader.empty()) row["leader"] = election.leader;
+  row["trouble"] = election.trouble.empty() ? manager.store_error() : election.trouble;
+  return base::json_text(row);
 }
 
 std::string ManagerReports::status() const {

@@ -33,6 +33,7 @@ enum class AdminCommand : std::uint8_t {
   nodes,
   slots,
   peers,
+  managers,
   trace,
 };
 
@@ -119,6 +120,8 @@ inline constexpr std::array kAdminCommands = {
         AdminUse::report,
         "Connections to other daemons, and what is wrong with them",
         {"daemon", "Those of this daemon of the cluster, asked through the manager", ""}},
+    AdminCommandRow{AdminCommand::managers, "managers", AdminScope::everywhere, AdminUse::report,
+                    "Managers of the cluster: which one leads, with which map"},
     AdminCommandRow{AdminCommand::trace, "trace", AdminScope::data, AdminUse::options,
                     "Record the stages of some operations, for Chrome or Perfetto"},
 };

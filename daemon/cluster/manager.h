@@ -81,6 +81,7 @@ public:
 
   // Null: there is none yet.
   [[nodiscard]] const SlotMapPtr& map() const noexcept { return map_; }
+  [[nodiscard]] const Lineage& lineage() const noexcept { return lineage_; }
   [[nodiscard]] const Membership& membership() const noexcept { return membership_; }
   [[nodiscard]] std::size_t connections() const noexcept { return connections_.size(); }
   // Why the newest map can not be made or stored; empty: it is.

@@ -49,6 +49,11 @@ Leadership EtcdCoordinator::leadership() const {
   return leadership_;
 }
 
+base::TimeNs EtcdCoordinator::led_until_ns() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return led_until_ns_;
+}
+
 void EtcdCoordinator::work() {
   ::pthread_setname_np(::pthread_self(), "simm-etcd");
   auto look_at = std::chrono::steady_clock::now();
@@ -62,6 +67,7 @@ void EtcdCoordinator::work() {
       look_at = now + std::chrono::nanoseconds(pause_ns);
       const bool is_other = leadership_ != election_.leadership();
       leadership_ = election_.leadership();
+      led_until_ns_ = election_.led_until_ns();
       if (is_other) {
         lock.unlock();
         on_change_();

@@ -38,6 +38,8 @@ public:
   void stop();
 
   [[nodiscard]] Leadership leadership() const;
+  // See EtcdElection.
+  [[nodiscard]] base::TimeNs led_until_ns() const;
 
   // invalid_state or unreachable while another manager leads.
   Expected<std::optional<cluster::StoredState>> load() override;
@@ -62,6 +64,7 @@ private:
   std::condition_variable changed_;
   std::shared_ptr<Job> job_;  // waits, or is under way
   Leadership leadership_;
+  base::TimeNs led_until_ns_ = 0;
   bool is_stopping_ = false;
   std::thread thread_;
 };

@@ -42,8 +42,10 @@ void EtcdElection::renew() {
 
 void EtcdElection::campaign() {
   const auto there = calls_.get(key_);
-  if (!there) return stand_by(std::move(now_.leader), there.error().context);
-  if (there->has_value()) return stand_by(base::sanitize(there->value().bytes), "");
+  if (!there) return stand_by(std::move(now_.leader), there.error().context, now_.term);
+  if (there->has_value()) {
+    return stand_by(base::sanitize(there->value().bytes), "", there->value().created);
+  }
   const base::TimeNs asked_ns = clock_.now_ns();
   const auto lease = calls_.grant(times_.lease_s);
   if (!lease) return stand_by("", lease.error().context);
@@ -55,11 +57,11 @@ void EtcdElection::campaign() {
   }
   created_ = *made;
   renewed_until_ns_ = asked_ns + lease_ns();
-  now_ = {true, self_, ""};
+  now_ = {true, self_, "", created_};
 }
 
-void EtcdElection::stand_by(std::string leader, std::string trouble) {
-  now_ = {false, std::move(leader), std::move(trouble)};
+void EtcdElection::stand_by(std::string leader, std::string trouble, std::int64_t term) {
+  now_ = {false, std::move(leader), std::move(trouble), term};
   created_ = 0;
   if (const std::int64_t lease = std::exchange(lease_, 0); lease != 0) {
     (void)calls_.revoke(lease);  // else it ends by itself

@@ -25,8 +25,9 @@ struct ElectionTimes {
 
 struct Leadership {
   bool leads = false;
-  std::string leader;   // name and address of the one that leads; empty: unknown
-  std::string trouble;  // why etcd can not be asked; empty: it can
+  std::string leader;     // name and address of the one that leads; empty: unknown
+  std::string trouble;    // why etcd can not be asked; empty: it can
+  std::int64_t term = 0;  // etcd's revision at which the leader's key was made; 0: unknown
 
   bool operator==(const Leadership&) const = default;
 };
@@ -44,13 +45,17 @@ public:
   void resign();
 
   [[nodiscard]] const Leadership& leadership() const noexcept { return now_; }
+  // The lease of this manager lives at least until then; 0: it does not lead.
+  [[nodiscard]] base::TimeNs led_until_ns() const noexcept {
+    return now_.leads ? renewed_until_ns_ : 0;
+  }
   // What a store has to name while this manager leads.
   [[nodiscard]] EtcdCondition condition() const;
 
 private:
   void campaign();
   void renew();
-  void stand_by(std::string leader, std::string trouble);
+  void stand_by(std::string leader, std::string trouble, std::int64_t term = 0);
   [[nodiscard]] base::TimeNs lease_ns() const noexcept {
     return times_.lease_s * base::kNsPerSecond;
   }

@@ -50,6 +50,7 @@ ClusterPresence::ClusterPresence(Setup setup)
       links_(access_, links_of(setup_.agents),
              setup_.environment.config.cluster.connections_per_shard, queue_pairs_),
       listener_(access_, *this),
+      survey_(access_),
       spread_timer_(access_.io),
       drain_timer_(access_.io) {}
 
@@ -89,6 +90,7 @@ void ClusterPresence::start() {
 
 void ClusterPresence::stop() {
   manager_->stop();
+  survey_.stop();
   listener_.stop();
   links_.stop();
   queue_pairs_.stop();
@@ -234,6 +236,10 @@ void ClusterPresence::ask(cluster::Topic topic, const std::string& target, Admin
   asked.deadline->after(kAnswerTimeNs, [this, id = question.id] {
     end_question(id, Error{Status::timeout, "the manager does not answer"});
   });
+}
+
+void ClusterPresence::ask_managers(AdminAnswer answer) {
+  survey_.ask(setup_.environment.config.cluster.manager, std::move(answer));
 }
 
 void ClusterPresence::end_question(std::uint64_t id, Expected<std::string> text) {

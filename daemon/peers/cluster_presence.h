@@ -23,6 +23,7 @@
 #include "daemon/peers/cluster_listener.h"
 #include "daemon/peers/cluster_settings.h"
 #include "daemon/peers/manager_link.h"
+#include "daemon/peers/manager_survey.h"
 #include "daemon/peers/queue_pair_links.h"
 
 namespace simm::control {
@@ -71,6 +72,8 @@ public:
 
   // Asks the manager, or through it the daemon `target`; the answer comes within some seconds.
   void ask(cluster::Topic topic, const std::string& target, AdminAnswer answer);
+  // What each manager of cluster.manager says of itself; also while none of them leads.
+  void ask_managers(AdminAnswer answer);
   [[nodiscard]] std::string peers() const { return links_.report(); }
   // "unknown" when it has left the map.
   [[nodiscard]] std::string peer_name(base::PeerId peer) const;
@@ -117,6 +120,7 @@ private:
   ClusterLinks links_;
   ClusterListener listener_;
   std::unique_ptr<ManagerLink> manager_;
+  ManagerSurvey survey_;
   cluster::SlotMapPtr held_;  // the newest map, while its new members are dialled
   base::TimeNs held_until_ns_ = 0;
   Deadline spread_timer_;

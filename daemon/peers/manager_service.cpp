@@ -67,8 +67,11 @@ void ManagerService::stand_by(const std::string& why) {
 
 // Not for ever: a daemon tries the managers that it knows in turn.
 void ManagerService::refuse(cluster::ConnectionId id) {
-  const auto said =
-      cluster::encode(cluster::ManagerMessage(cluster::Refused{false, stands_by_, true}));
+  say_last(id, cluster::Refused{false, stands_by_, true});
+}
+
+void ManagerService::say_last(cluster::ConnectionId id, const cluster::ManagerMessage& message) {
+  const auto said = cluster::encode(message);
   SIMM_CHECK(said.has_value());
   (void)connections_.at(id)->channel().send(*said);
   end(id);
@@ -84,14 +87,17 @@ void ManagerService::stop() {
 }
 
 void ManagerService::on_accepted(ipc::UniqueFd socket, const cluster::HelloResult& result) {
-  if (result.request.purpose != cluster::HelloPurpose::control ||
-      result.peer.role == cluster::ClusterRole::manager) {
+  const bool wants_report = result.request.purpose == cluster::HelloPurpose::report;
+  const bool may_join = result.request.purpose == cluster::HelloPurpose::control &&
+                        result.peer.role != cluster::ClusterRole::manager;
+  if (!wants_report && !may_join) {
     access_.errors.record("cluster.manager", Status::invalid_argument,
                           "a manager has no business with " + cluster::full_name(result.peer));
     return;
   }
   const cluster::ConnectionId id = next_id_++;
   connections_.emplace(id, std::make_unique<Connection>(*this, id, std::move(socket), result));
+  if (wants_report) return say_last(id, cluster::Answer{0, Status::ok, report_()});
   if (!leads_) return refuse(id);
   manager_->on_connected(id, result.peer, result.version, result.features);
   turn();

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -26,6 +27,9 @@ public:
   ~ManagerService() override;
   ManagerService(const ManagerService&) = delete;
   ManagerService& operator=(const ManagerService&) = delete;
+
+  // What any daemon of the cluster is told that asks for a report (ManagerSurvey).
+  void report_with(std::function<std::string()> report) { report_ = std::move(report); }
 
   // Listens. `address` is the value of manager.listen. Stands by until lead().
   Outcome listen(const std::string& address);
@@ -75,6 +79,8 @@ private:
   void on_closed(cluster::ConnectionId id);
   void end(cluster::ConnectionId id);
   void refuse(cluster::ConnectionId id);
+  // The last message of that connection.
+  void say_last(cluster::ConnectionId id, const cluster::ManagerMessage& message);
   [[nodiscard]] std::unique_ptr<cluster::Manager> make_manager();
   void sweep();
   void turn();
@@ -85,6 +91,7 @@ private:
   const cluster::ManagerConfig config_;
   cluster::Coordinator& coordinator_;
   std::unique_ptr<cluster::Manager> manager_;
+  std::function<std::string()> report_ = [] { return std::string("{}"); };
   bool leads_ = false;
   std::string stands_by_ = "no manager leads yet";
   ClusterListener listener_;

@@ -68,7 +68,7 @@ struct ManagerDaemon::Parts {
         service(access, manager_config(config), coordinator()),
         numbers(clock, service),
         metrics(io, clock, *counters, limits, numbers, "manager"),
-        reports({access, service, metrics, config, log}),
+        reports({access, service, metrics, config, log, [this] { return election(); }}),
         admin(io, limits, reports),
         signals(io, SIGTERM, SIGINT),
         watchdog(io, supervisor, [] { return true; }),
@@ -80,6 +80,7 @@ struct ManagerDaemon::Parts {
   [[nodiscard]] cluster::Coordinator& coordinator() {
     return copied == nullptr ? static_cast<cluster::Coordinator&>(*file) : *copied;
   }
+  [[nodiscard]] control::ElectionReport election() const;
   void follow_election();
   void lead();
 
@@ -108,6 +109,15 @@ struct ManagerDaemon::Parts {
   control::Deadline again;
   std::string said;  // the last line about the election
 };
+
+control::ElectionReport ManagerDaemon::Parts::election() const {
+  if (etcd == nullptr) return {};
+  const etcd::Leadership now = etcd->leadership();
+  const base::TimeNs until_ns = etcd->led_until_ns();
+  const base::TimeNs now_ns = clock.now_ns();
+  return {true, now.leader, now.trouble, now.term,
+          until_ns > now_ns ? (until_ns - now_ns) / base::kNsPerMs : 0};
+}
 
 // Who leads is for etcd to say; this is what becomes of it here.
 void ManagerDaemon::Parts::follow_election() {
@@ -163,6 +173,7 @@ Expected<std::unique_ptr<ManagerDaemon>> ManagerDaemon::create(base::Config conf
   auto parts = std::make_unique<Parts>(std::move(config), std::move(*settings),
                                        std::move(*counters), std::move(*file), std::move(gateway));
   Parts& p = *parts;
+  p.service.report_with([&p] { return p.reports.own_row(); });
   Outcome done = p.etcd == nullptr ? p.service.lead() : Outcome(Done{});
   if (done) done = p.service.listen(p.config.manager.listen);
   if (done) done = p.admin.listen(p.config.admin_socket);
@@ -201,6 +212,7 @@ void ManagerDaemon::run() {
   p.io.run();
   p.again.cancel();
   if (p.etcd != nullptr) p.etcd->stop();  // another one leads at once
+  p.reports.stop();
   p.admin.stop();
   p.metrics.stop();
   p.service.stop();

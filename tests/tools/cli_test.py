@@ -18,8 +18,8 @@ REPORTS = ["status", "sessions", "regions", "sockets", "tenants", "nics", "gpus"
            "cache", "stats", "limits", "errors", "events", "log", "config show"]
 NO_NIC = "simm_cli_test_0"  # of which no host has one
 OF_A_MANAGER = ["status", "stats", "limits", "config show", "errors", "events", "log", "nodes",
-                "slots"]
-CLUSTER_ONLY = ["nodes", "slots", "peers"]
+                "slots", "managers"]
+CLUSTER_ONLY = ["nodes", "slots", "peers", "managers"]
 
 
 class Daemon:
@@ -92,7 +92,9 @@ class OfAManager(unittest.TestCase):
                 done = manager.ctl(report)
                 self.assertEqual(done.returncode, 2, report)
                 self.assertIn(b"known: status, stats, limits, config, errors, events, log, nodes, "
-                              b"slots", done.stderr)
+                              b"slots, managers", done.stderr)
+            own = manager.json("managers")["managers"]
+            self.assertEqual([(row["state"], row["kept_in"]) for row in own], [("leads", "file")])
         finally:
             manager.stop()
 

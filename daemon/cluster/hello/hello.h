@@ -34,6 +34,7 @@ enum class HelloPurpose : std::uint8_t {
   control = 1,     // messages in tagged frames
   data = 2,        // the bare socket, for a data agent
   queue_pair = 3,  // messages in tagged frames, that connect a queue pair of a data agent
+  report = 4,      // one message in a tagged frame: what this manager is just now
 };
 
 // Bits of HelloSelf::features.
@@ -53,10 +54,19 @@ inline constexpr std::uint64_t kFeatureMapDeltas = 1 << 5;
 // What the dialer wants.
 struct HelloRequest {
   HelloPurpose purpose = HelloPurpose::control;
-  Incarnation target;       // must be set; control: zero is whoever answers there
+  Incarnation target;       // must be set; control, report: zero is whoever answers there
   std::uint16_t shard = 0;  // data, queue_pair: of the target
   std::uint64_t link = 0;   // data, queue_pair: the dialer's number for this connection
 };
+
+// Whoever answers at the address may be meant, and no shard is.
+[[nodiscard]] constexpr bool is_for_daemon(HelloPurpose purpose) noexcept {
+  return purpose == HelloPurpose::control || purpose == HelloPurpose::report;
+}
+// A manager that looks at all managers of a list is one of them.
+[[nodiscard]] constexpr bool may_reach_itself(HelloPurpose purpose) noexcept {
+  return purpose == HelloPurpose::report;
+}
 
 // The upper bits of a connection's number say which process has dialled it.
 inline constexpr unsigned kProcessBits = 24;

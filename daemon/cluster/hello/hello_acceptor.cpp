@@ -8,7 +8,8 @@ namespace {
 
 // What no dialer of ours sends, whatever its version and configuration.
 bool is_sane(const HelloMessage& hello) noexcept {
-  const bool is_control = hello.purpose == static_cast<std::uint8_t>(HelloPurpose::control);
+  const bool is_control = hello.purpose == static_cast<std::uint8_t>(HelloPurpose::control) ||
+                          hello.purpose == static_cast<std::uint8_t>(HelloPurpose::report);
   const bool is_data = hello.purpose == static_cast<std::uint8_t>(HelloPurpose::data) ||
                        hello.purpose == static_cast<std::uint8_t>(HelloPurpose::queue_pair);
   const bool reserved_is_zero =
@@ -79,12 +80,14 @@ void HelloAcceptor::welcome() {
 }
 
 HelloRefusal HelloAcceptor::judge() const {
-  if (peer_.incarnation == self_.incarnation) return HelloRefusal::itself;
+  if (peer_.incarnation == self_.incarnation && !may_reach_itself(request_.purpose)) {
+    return HelloRefusal::itself;
+  }
   if (seen_.proof.fingerprint != self_.hash_seed_fingerprint) return HelloRefusal::hash_seed;
   if (request_.target.is_set() && request_.target != self_.incarnation) {
     return HelloRefusal::target;
   }
-  const bool is_for_shard = request_.purpose != HelloPurpose::control;
+  const bool is_for_shard = !is_for_daemon(request_.purpose);
   if (is_for_shard && request_.shard >= self_.shards) return HelloRefusal::shard;
   if (has_room_ != nullptr && !has_room_(peer_, request_)) return HelloRefusal::no_room;
   return HelloRefusal::none;

@@ -9,7 +9,7 @@ namespace simm::cluster {
 HelloDialer::HelloDialer(const ClusterSecret& secret, const HelloSelf& self,
                          const HelloRequest& request, base::Random& random)
     : HelloMachine(secret, self, random, HelloType::challenge), request_(request) {
-  SIMM_CHECK(request.purpose == HelloPurpose::control || request.target.is_set());
+  SIMM_CHECK(is_for_daemon(request.purpose) || request.target.is_set());
   HelloMessage& hello = seen_.hello;
   hello = make_hello_message<HelloMessage>(HelloType::hello);
   hello.version_min = self.version_min;
@@ -72,7 +72,9 @@ void HelloDialer::on_verdict(const VerdictMessage& verdict) {
   if (!name || !reserved_is_zero || !is_known_role(verdict.role) || !peer.incarnation.is_set()) {
     return fail(HelloRefusal::garbage);
   }
-  if (peer.incarnation == self_.incarnation) return fail(HelloRefusal::itself);
+  if (peer.incarnation == self_.incarnation && !may_reach_itself(request_.purpose)) {
+    return fail(HelloRefusal::itself);
+  }
   if (request_.target.is_set() && peer.incarnation != request_.target) {
     return fail(HelloRefusal::impostor);
   }

@@ -65,7 +65,8 @@ void HelloMachine::post_path() {
 }
 
 bool HelloMachine::has_path_proof(HelloPurpose purpose) const noexcept {
-  return (seen_.challenge.features & kFeaturePathProof) != 0 && purpose != HelloPurpose::queue_pair;
+  const bool is_for_long = purpose == HelloPurpose::control || purpose == HelloPurpose::data;
+  return (seen_.challenge.features & kFeaturePathProof) != 0 && is_for_long;
 }
 
 void HelloMachine::sent(std::size_t bytes) {

@@ -91,6 +91,18 @@ TEST_CASE("a manager that leads is killed, then one is stopped: another goes on 
   std::size_t leader = cluster.await_leader({0, 1});
   std::uint64_t epoch = cluster.managers[leader]->report("status")["manager"]["epoch"];
   REQUIRE(epoch > 0);
+  // Whoever is asked, a daemon or one of the managers, names the same one.
+  for (const DaemonProcess* asked : {node.get(), cluster.managers[1 - leader].get()}) {
+    const auto rows = asked->report("managers")["managers"];
+    REQUIRE(rows.size() == (asked == node.get() ? 2 : 1));
+    if (asked != node.get()) continue;
+    CHECK(rows[leader]["state"] == "leads");
+    CHECK(rows[leader]["epoch"] == epoch);
+    CHECK(rows[leader]["lease_ms"] > 0);
+    CHECK(rows[1 - leader]["state"] == "stands by");
+    CHECK(rows[1 - leader]["term"] == rows[leader]["term"]);
+    CHECK(rows[1 - leader]["leader"].get<std::string>().find(rows[leader]["name"]) == 0);
+  }
   for (const int number : {SIGKILL, SIGSTOP}) {
     CAPTURE(number);
     DaemonProcess& old = *cluster.managers[leader];
@@ -98,6 +110,9 @@ TEST_CASE("a manager that leads is killed, then one is stopped: another goes on 
     if (number == SIGKILL) CHECK(old.wait() == 1000 + SIGKILL);
     const std::size_t other = 1 - leader;
     REQUIRE(cluster.await_leader({other}) == other);
+    const auto rows = node->report("managers")["managers"];
+    CHECK(rows[leader]["state"] == "away");
+    CHECK(rows[other]["state"] == "leads");
     DaemonProcess& now = *cluster.managers[other];
     // All are back, and nothing has moved.
     REQUIRE(eventually(

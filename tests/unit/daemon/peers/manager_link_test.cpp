@@ -11,6 +11,7 @@
 
 #include "daemon/cluster/file_coordinator.h"
 #include "daemon/peers/manager_service.h"
+#include "daemon/peers/manager_survey.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/daemon/peers/cluster_net.h"
 
@@ -281,6 +282,74 @@ TEST_CASE("a manager that stands by says who leads, and sends its daemons to tha
   REQUIRE(cluster.service->lead().has_value());
   cluster.until([&] { return a.state() == LinkState::joined; });
   CHECK(cluster.service->manager().map()->epoch() == epoch);
+}
+
+TEST_CASE("each manager of a list says what it is, also one that stands by or is away") {
+  Cluster cluster;
+  cluster.start_manager();
+  cluster.join("a", 2, kGiB);
+  cluster.until([&] { return cluster.members[0]->slots() > 0; });
+  Daemon second(cluster.io, secret_of('s'), "second", 77, ClusterRole::manager);
+  auto state = cluster::FileCoordinator::open(cluster.directory / "second.state");
+  REQUIRE(state.has_value());
+  control::ManagerService standby(*second.access, {}, **state);
+  REQUIRE(standby.listen("127.0.0.1:0").has_value());
+  cluster.service->report_with([] { return R"({"state": "leads", "epoch": 3})"; });
+  standby.report_with([] { return R"({"state": "stands by", "no": "column"})"; });
+
+  // Asked by a node, and by a manager of the list, twice at once.
+  Daemon node(cluster.io, secret_of('s'), "n", 9, ClusterRole::node);
+  control::ManagerSurvey of_node(*node.access);
+  control::ManagerSurvey of_second(*second.access);
+  const std::string list = cluster.address + ", " + standby.address().text() + ", 127.0.0.1:1";
+  std::vector<Expected<std::string>> texts;
+  const auto keep = [&](Expected<std::string> text) { texts.push_back(std::move(text)); };
+  of_node.ask(list, keep);
+  of_second.ask(list, keep);
+  of_second.ask(list, keep);
+  CHECK(texts.empty());
+  cluster.until([&] { return texts.size() == 3; });
+  for (const auto& text : texts) {
+    REQUIRE(text.has_value());
+    const auto rows = nlohmann::json::parse(*text)["managers"];
+    REQUIRE(rows.size() == 3);
+    CHECK(rows[0]["address"] == cluster.address);
+    CHECK(rows[0]["name"] == "manager");
+    CHECK(rows[0]["state"] == "leads");
+    CHECK(rows[0]["epoch"] == 3);
+    CHECK(rows[1]["name"] == "second");
+    CHECK(rows[1]["state"] == "stands by");
+    CHECK(rows[1]["epoch"].is_null());
+    CHECK_FALSE(rows[1].contains("no"));
+    CHECK(rows[2]["state"] == "away");
+    CHECK(rows[2]["trouble"].get<std::string>().find("127.0.0.1:1") != std::string::npos);
+  }
+  // No daemon has joined or lost its place by it.
+  CHECK(cluster.service->manager().connections() == 1);
+}
+
+TEST_CASE("a survey ends when a manager says nothing, and when the daemon stops") {
+  Cluster cluster;
+  cluster.start_manager();
+  auto listening = control::listen_tcp(*cluster::SocketAddress::parse("127.0.0.1:0"), 16);
+  REQUIRE(listening.has_value());
+  sockaddr_storage bound{};
+  socklen_t bytes = sizeof(bound);
+  // SAFETY: the kernel writes at most `bytes`.
+  REQUIRE(::getsockname(listening->get(), reinterpret_cast<sockaddr*>(&bound), &bytes) == 0);
+  const std::string silent = cluster::SocketAddress::from(bound)->text();
+  Daemon node(cluster.io, secret_of('s'), "n", 9, ClusterRole::node);
+  control::ManagerSurvey survey(*node.access);
+  std::vector<Expected<std::string>> texts;
+  const auto keep = [&](Expected<std::string> text) { texts.push_back(std::move(text)); };
+  survey.ask(silent, keep);
+  cluster.until([&] { return texts.size() == 1; });
+  REQUIRE(texts[0].has_value());
+  CHECK(nlohmann::json::parse(*texts[0])["managers"][0]["state"] == "away");
+  survey.ask(silent, keep);
+  survey.stop();
+  REQUIRE(texts.size() == 2);
+  CHECK(texts[1].status() == Status::unreachable);
 }
 
 TEST_CASE("of several managers a daemon finds the one that answers") {
