@@ -43,7 +43,8 @@ Manager::Manager(const ManagerConfig& config, const base::Clock& clock, base::Ra
       random_(random),
       coordinator_(coordinator),
       links_(links),
-      membership_(config.membership, clock) {}
+      membership_(config.membership, clock),
+      pace_(config.map_interval_ns, config.map_burst) {}
 
 Outcome Manager::start() {
   const auto stored = coordinator_.load();
@@ -321,7 +322,7 @@ base::TimeNs Manager::map_due_ns() const {
   } else if (drains_) {
     due_ns = changed_ns_;
   }
-  return std::max(due_ns, store_again_ns_);
+  return std::max({due_ns, store_again_ns_, pace_.next_ns()});
 }
 
 bool Manager::map_is_due() const {
@@ -379,6 +380,7 @@ bool Manager::publish() {
   if (map_ == nullptr) {
     strangers_until_ns_ = clock_.now_ns() + config_.membership.rejoin_grace_ns;
   }
+  pace_.on_map(clock_.now_ns());
   issued_ = true;
   stored_ = next;
   pushed_ = std::move(*message);

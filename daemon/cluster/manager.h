@@ -25,6 +25,7 @@
 #include "daemon/base/agent.h"
 #include "daemon/base/random.h"
 #include "daemon/cluster/coordinator.h"
+#include "daemon/cluster/map_pace.h"
 #include "daemon/cluster/membership.h"
 
 namespace simm::cluster {
@@ -41,6 +42,9 @@ struct ManagerConfig {
   base::TimeNs settle_ns = 20 * base::kNsPerMs;
   // A manager without any state waits so long after the first Join for somebody who has a map.
   base::TimeNs first_map_wait_ns = 1 * base::kNsPerSecond;
+  // After a burst of maps comes one in each such interval at most (MapPace).
+  base::TimeNs map_interval_ns = base::kNsPerSecond / 2;
+  std::uint32_t map_burst = 4;
   base::TimeNs push_retry_ns = 300 * base::kNsPerMs;  // to a member that still has an older map
   base::TimeNs store_retry_ns = 500 * base::kNsPerMs;
   base::TimeNs answer_timeout_ns = 2 * base::kNsPerSecond;  // of a daemon that was asked
@@ -178,6 +182,7 @@ private:
   std::uint64_t delta_digest_ = 0;  // likewise
   base::Epoch stored_ = 0;          // epoch of the stored state
   bool issued_ = false;             // map_ is of this process, not loaded
+  MapPace pace_;
   base::TimeNs changed_ns_ = 0;     // since when another map is due; 0: none is
   std::uint64_t noted_ = 0;         // revision of the owners that was compared with map_
   bool is_noted_ = false;           // and neither map_ nor reported_ is another one since
