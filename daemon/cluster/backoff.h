@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "daemon/base/clock.h"
@@ -19,6 +20,8 @@ public:
   static constexpr base::TimeNs kFirstNs = 50 * base::kNsPerMs;
   static constexpr base::TimeNs kLongestNs = base::kNsPerSecond;
   static constexpr base::TimeNs kLookNs = 200 * base::kNsPerMs;
+  // Of a peer that many daemons lose at one moment: for each of them, on average.
+  static constexpr base::TimeNs kHerdNs = base::kNsPerMs;
   // The same for a peer that has no place for one more connection.
   static constexpr base::TimeNs kFirstRoomNs = base::kNsPerSecond;
   static constexpr base::TimeNs kLongestRoomNs = 16 * base::kNsPerSecond;
@@ -32,6 +35,14 @@ public:
     const base::TimeNs longest_ns = std::min(wait_ns_, at_most_ns);
     wait_ns_ = std::min(2 * wait_ns_, kLongestNs);
     return longest_ns / 2 + random.below(longest_ns / 2);
+  }
+
+  // At least so long waits who has lost a peer together with so many other daemons: they come back
+  // one by one, all within kLongestNs. Few need no such wait.
+  [[nodiscard]] static base::TimeNs herd_wait_ns(base::Random& random,
+                                                 std::size_t daemons) noexcept {
+    const base::TimeNs longest_ns = std::min(daemons * kHerdNs, kLongestNs);
+    return longest_ns <= kFirstNs ? 0 : random.below(longest_ns);
   }
 
   // After an attempt that was refused for want of room.

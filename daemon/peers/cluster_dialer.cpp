@@ -41,13 +41,14 @@ void ClusterDialer::dial_soon() {
   timer_.after(0, [this] { dial(); });
 }
 
-void ClusterDialer::redial(base::TimeNs at_least_ns) {
+void ClusterDialer::redial(base::TimeNs at_least_ns, std::size_t herd) {
   if (state_ != State::connected) return;
   const bool had_lasted = backoff_.on_lost(access_.clock.now_ns());
   if (!had_lasted && at_least_ns == 0 && untried_ > 0) return dial_soon();
   // Not all at one moment, those who were told the same.
   const base::TimeNs spread_ns = at_least_ns == 0 ? 0 : access_.random.below(at_least_ns);
-  wait(std::max(backoff_.next_wait_ns(access_.random), at_least_ns + spread_ns));
+  wait(std::max({backoff_.next_wait_ns(access_.random), at_least_ns + spread_ns,
+                 cluster::Backoff::herd_wait_ns(access_.random, herd)}));
 }
 
 bool ClusterDialer::hurry() {

@@ -6,6 +6,7 @@
 // any time outside its callbacks. Thread: control.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -54,8 +55,9 @@ public:
   // The connection that on_dialled() gave is lost: dials again, after a wait. One that was lost
   // soon is a failed attempt: the addresses that have not had their turn yet come without a wait.
   // The peer may have said for how long, at least, there is no use in dialling; the wait is up to
-  // twice as long.
-  void redial(base::TimeNs at_least_ns = 0);
+  // twice as long. `herd`: so many daemons have lost the same peer at this moment, and are not to
+  // come back at one moment.
+  void redial(base::TimeNs at_least_ns = 0, std::size_t herd = 0);
   // The peer can be reached again: dials now, if this dialer waits because it could not reach it.
   // One that the peer refuses goes on waiting. Returns whether the last attempt did not reach it.
   bool hurry();

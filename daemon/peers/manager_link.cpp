@@ -51,13 +51,19 @@ void ManagerLink::close(const std::string& why) {
   access_.errors.record("cluster.manager", Status::unreachable, why);
   soon_.cancel();
   channel_.reset();
-  dialer_.redial();
+  redial();
+}
+
+// With a manager all daemons have lost it. Those of the map are about as many.
+void ManagerLink::redial() {
+  const cluster::SlotMapPtr& map = member_.map();
+  dialer_.redial(0, map == nullptr ? 0 : map->members().size());
 }
 
 void ManagerLink::lose() {
   soon_.cancel();
   channel_.reset();
-  dialer_.redial();
+  redial();
   member_.on_closed();
   turn();
 }

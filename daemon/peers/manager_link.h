@@ -59,6 +59,7 @@ private:
   void on_message(ClusterChannel& channel, std::span<const std::byte> payload) override;
   void on_closed(ClusterChannel& channel, const Error& cause) override;
 
+  void redial();
   void lose();
   void turn();
   void log_state();

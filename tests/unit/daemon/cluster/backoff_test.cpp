@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <set>
 
 namespace backoff_test {
@@ -38,6 +39,24 @@ TEST_CASE("those who lost the same peer do not come back together") {
     waits_ms.insert(Backoff().next_wait_ns(random) / base::kNsPerMs);
   }
   CHECK(waits_ms.size() > 15);
+}
+
+TEST_CASE("a thousand that lost one manager come back one by one, a few need not wait") {
+  base::SeededRandom random(5);
+  std::array<int, 10> in_tenth{};
+  for (int daemon = 0; daemon < 1000; ++daemon) {
+    const base::TimeNs wait_ns = Backoff::herd_wait_ns(random, 1000);
+    REQUIRE(wait_ns < Backoff::kLongestNs);
+    ++in_tenth.at(wait_ns / (Backoff::kLongestNs / 10));
+    CHECK(Backoff::herd_wait_ns(random, 50) == 0);
+    CHECK(Backoff::herd_wait_ns(random, 100) < 100 * base::kNsPerMs);
+    // However many there are, a manager finds them in the time for which it keeps their names.
+    CHECK(Backoff::herd_wait_ns(random, 100'000) < Backoff::kLongestNs);
+  }
+  for (const int count : in_tenth) {
+    CHECK(count > 60);
+    CHECK(count < 150);
+  }
 }
 
 TEST_CASE("only a connection that lasted starts the waits anew") {

@@ -6,10 +6,13 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "daemon/cluster/cluster_codec.h"
 #include "daemon/cluster/file_coordinator.h"
+#include "daemon/cluster/slot_map_builder.h"
 #include "daemon/peers/manager_service.h"
 #include "daemon/peers/manager_survey.h"
 #include "tests/support/temporary_directory.h"
@@ -282,6 +285,53 @@ TEST_CASE("a manager that stands by says who leads, and sends its daemons to tha
   REQUIRE(cluster.service->lead().has_value());
   cluster.until([&] { return a.state() == LinkState::joined; });
   CHECK(cluster.service->manager().map()->epoch() == epoch);
+}
+
+// Two thirds of the waits are longer than the wait after any lost connection, and which ones the
+// seeds say.
+TEST_CASE("daemons of a large cluster that lose their manager do not come back at one moment") {
+  Cluster cluster;
+  std::vector<cluster::MapMember> owners;
+  for (std::uint64_t number = 1; number <= 500; ++number) {
+    owners.push_back({{{number, number + 1}, ClusterRole::storage, "s" + std::to_string(number)},
+                      "10.0.0.7",
+                      4000,
+                      2,
+                      kGiB,
+                      0});
+  }
+  const cluster::MapLife life{{7, 7}, {}};
+  const auto map = cluster::build_slot_map(1, owners, nullptr, nullptr, life);
+  REQUIRE(map.has_value());
+  {
+    auto state = cluster::FileCoordinator::open(cluster.directory / "manager.state");
+    const auto bytes = cluster::encode(cluster::ManagerState{*map, {}});
+    REQUIRE((state.has_value() && bytes.has_value()));
+    REQUIRE((*state)->store(0, {1, *bytes}).has_value());
+  }
+  cluster.start_manager();
+  for (std::uint64_t number = 1; number <= 20; ++number) {
+    cluster.join("n" + std::to_string(number), 1000 + number, 0);
+  }
+  const auto all = [&](const auto& is_so) {
+    return std::all_of(cluster.members.begin(), cluster.members.end(),
+                       [&](const auto& member) { return is_so(*member); });
+  };
+  cluster.until([&] { return all([](const Member& m) { return m.epochs.size() == 1; }); });
+  cluster.stop_manager();
+  cluster.until([&] { return all([](const Member& m) { return m.state() == LinkState::alone; }); });
+  const auto dialled = [&] {
+    return std::count_if(cluster.members.begin(), cluster.members.end(), [](const auto& member) {
+      return member->daemon.counters.value("cluster.dialer.failed") > 0;
+    });
+  };
+  const base::RealClock clock;
+  const base::TimeNs lost_ns = clock.now_ns();
+  cluster.until([&] { return dialled() == 20; });
+  CHECK(clock.now_ns() - lost_ns > 200 * base::kNsPerMs);
+  cluster.start_manager();
+  cluster.until(
+      [&] { return all([](const Member& m) { return m.state() == LinkState::joined; }); });
 }
 
 TEST_CASE("each manager of a list says what it is, also one that stands by or is away") {
