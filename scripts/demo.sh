@@ -4,12 +4,14 @@
 # conversation trace with four client processes that check every byte they fetch, and stops
 # everything it started. It prints a table, a picture, and as the last line one JSON object.
 #
-#   scripts/demo.sh [--full] [--standalone | --chaos] [--python] [--trace FILE]
+#   scripts/demo.sh [--full] [--standalone | --chaos | --etcd] [--python] [--trace FILE]
 #
 # --full         all of the trace and a third of the free memory, at most 8 GiB: some minutes;
 #                without it a short trace and 1 GiB: under a minute when the build is there
 # --standalone   `simmd all` instead of a cluster: everything in one process
 # --chaos        kills and restarts storage daemons and the manager while the replay runs
+# --etcd         three etcd members and two managers; kills the manager that leads, and a member of
+#                etcd, again and again while the replay runs (Debian: apt-get install etcd-server)
 # --python       the clients are Python processes that use simm.kv, as engines do
 # --trace FILE   replays real requests instead of generated ones
 #                (daemon/tools/simm-bench/TRACE.md says where there are some)
@@ -30,6 +32,7 @@ quick=1
 python=
 standalone=
 chaos=
+etcd=
 while [ $# -gt 0 ]; do
   case $1 in
     --trace)
@@ -43,6 +46,7 @@ while [ $# -gt 0 ]; do
     --standalone) standalone=1 ;;
     --python) python=/usr/bin/python3 ;;
     --chaos) chaos=1 ;;
+    --etcd) etcd=1 ;;
     -h | --help)
       usage
       exit 0
@@ -51,7 +55,9 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-[ -z "$standalone" ] || [ -z "$chaos" ] || fail "--chaos needs a cluster: leave out --standalone"
+[ -z "$standalone" ] || [ -z "$chaos$etcd" ] ||
+  fail "--chaos and --etcd need a cluster: leave out --standalone"
+[ -z "$chaos" ] || [ -z "$etcd" ] || fail "--chaos or --etcd, not both"
 here=$(dirname "$(realpath -- "$0")")
 
 step() { printf 'demo: %s (%d s)\n' "$1" "$SECONDS" >&2; }
@@ -63,6 +69,7 @@ chaos_pid=
 start_daemon() { # NAME ROLE
   "$bin/simmd" "$2" --config "$run_directory/$1/simmd.json" >>"$run_directory/$1/log" 2>&1 &
   echo $! >"$run_directory/$1.pid"
+  disown $!  # nobody has to read that it was killed
 }
 pid_of() { cat "$run_directory/$1.pid"; }
 # One that nobody has waited for yet has ended all the same.
@@ -114,6 +121,8 @@ else
   bin=build/release/bin
   export PYTHONPATH=build/release/python
 fi
+[ -z "$etcd" ] || command -v etcd >/dev/null ||
+  fail "--etcd needs etcd: apt-get install etcd-server"
 
 # A third of the memory that is free, at most 8 GiB.
 pool_mib=$(awk '/^MemAvailable:/ { mib = int($2 / 1024 / 3); print (mib > 8192 ? 8192 : mib) }' \
@@ -143,23 +152,64 @@ ask() { # NAME COMMAND...: simmctl at that daemon
   "$bin/simmctl" --json --admin "$run_directory/$name/admin.sock" "$@"
 }
 
+free_ports() { # COUNT: ports that are free now
+  python3 -c 'import socket, sys
+sockets = [socket.socket() for _ in range(int(sys.argv[1]))]
+for s in sockets: s.bind(("127.0.0.1", 0))
+for s in sockets: print(s.getsockname()[1])' "$1"
+}
+# A member of etcd is a process like the daemons: NAME.pid, and a directory NAME with its data.
+start_member() { # NAME
+  local url=http://127.0.0.1
+  local i=$((${1#etcd-} - 1))
+  etcd --name "$1" --data-dir "$run_directory/$1/data" \
+    --listen-client-urls "$url:${etcd_ports[i]}" --advertise-client-urls "$url:${etcd_ports[i]}" \
+    --listen-peer-urls "$url:${etcd_ports[i + 3]}" \
+    --initial-advertise-peer-urls "$url:${etcd_ports[i + 3]}" \
+    --initial-cluster "$etcd_peers" >>"$run_directory/$1/log" 2>&1 &
+  echo $! >"$run_directory/$1.pid"
+  disown $!  # nobody has to read that it was killed
+}
+start_etcd() {
+  local i
+  mapfile -t etcd_ports < <(free_ports 6)
+  etcd_list=
+  etcd_peers=
+  for i in 0 1 2; do
+    etcd_list+="${etcd_list:+, }\"http://127.0.0.1:${etcd_ports[i]}\""
+    etcd_peers+="${etcd_peers:+,}${etcd_members[i]}=http://127.0.0.1:${etcd_ports[i + 3]}"
+  done
+  for i in "${etcd_members[@]}"; do
+    mkdir -p "$run_directory/$i"
+    start_member "$i"
+  done
+}
+
 if [ -n "$standalone" ]; then
   step "starting simmd all with a pool of $pool_mib MiB"
   configure node "\"node\": {\"pool_bytes\": $pool_bytes}"
   start_daemon node all
   wait_for "simmd does not listen" test -S "$run_directory/node/simm.sock"
 else
-  step "starting a manager, two storage daemons of $((pool_mib / 2)) MiB each, and a node"
+  managers=(manager)
+  if [ -n "$etcd" ]; then
+    managers=(manager-1 manager-2)
+    etcd_members=(etcd-1 etcd-2 etcd-3)
+    step "starting three members of etcd"
+    start_etcd
+  fi
+  step "starting ${managers[*]}, two storage daemons of $((pool_mib / 2)) MiB each, and a node"
   (umask 077 && head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$run_directory/secret")
-  # A port that is free now: the manager needs one that stays the same when it is restarted.
-  port=$(python3 -c 'import socket
-s = socket.socket()
-s.bind(("127.0.0.1", 0))
-print(s.getsockname()[1])')
-  cluster="\"manager\": \"127.0.0.1:$port\", \"secret_file\": \"$run_directory/secret\""
-  configure manager "\"cluster\": {$cluster, \"node_name\": \"manager\"},
-    \"manager\": {\"listen\": \"127.0.0.1:$port\"}"
-  start_daemon manager manager
+  # A manager needs a port that stays the same when it is restarted.
+  mapfile -t ports < <(free_ports ${#managers[@]})
+  list=$(printf '"127.0.0.1:%s", ' "${ports[@]}")
+  cluster="\"manager\": [${list%, }], \"secret_file\": \"$run_directory/secret\""
+  for i in "${!managers[@]}"; do
+    name=${managers[i]}
+    configure "$name" "\"cluster\": {$cluster, \"node_name\": \"$name\"},
+      \"manager\": {\"listen\": \"127.0.0.1:${ports[i]}\"${etcd:+, \"etcd\": [$etcd_list]}}"
+    start_daemon "$name" manager
+  done
   for name in storage-1 storage-2; do
     configure $name "\"cluster\": {$cluster, \"node_name\": \"$name\"},
       \"node\": {\"pool_bytes\": $((pool_bytes / 2))}"
@@ -176,6 +226,7 @@ sys.exit(len(peers) != 2 or any(p["open"] != p["connections"] for p in peers))'
   }
   wait_for "the cluster did not come together" all_connected
   "$bin/simmctl" --admin "$run_directory/node/admin.sock" nodes >&2
+  "$bin/simmctl" --admin "$run_directory/node/admin.sock" managers >&2
 fi
 
 # Kills one of the others every few seconds, and starts it again a moment later. A manager keeps the
@@ -196,9 +247,31 @@ unrest() {
   done
 }
 
+# Prints the name of the manager that leads; fails when none does.
+leading() {
+  ask node managers | python3 -c 'import json, sys
+leading = [row["name"] for row in json.load(sys.stdin)["managers"] if row["state"] == "leads"]
+sys.exit(1) if not leading else print(leading[0])'
+}
+# Kills the manager that leads and a member of etcd at one moment, and starts both again.
+unrest_of_managers() {
+  local turn=0 leader member
+  while :; do
+    if leader=$(leading 2>/dev/null); then
+      member=${etcd_members[turn++ % ${#etcd_members[@]}]}
+      kill -KILL "$(pid_of "$leader")" "$(pid_of "$member")" || return
+      printf '%s\n' "$leader" "$member" >>"$kills"
+      sleep 1
+      start_daemon "$leader" manager
+      start_member "$member"
+    fi
+    sleep 0.7
+  done
+}
+
 step "replaying"
-if [ -n "$chaos" ]; then
-  unrest &
+if [ -n "$chaos$etcd" ]; then
+  if [ -n "$etcd" ]; then unrest_of_managers & else unrest & fi
   chaos_pid=$!
   disown "$chaos_pid"  # nobody has to read that it was killed
 fi
@@ -229,6 +302,12 @@ if [ "$status" != 0 ]; then
   tail -n 20 "$run_directory"/*/log >&2
   exit "$status"
 fi
+if [ -n "$etcd" ]; then
+  kill -KILL "$chaos_pid" 2>/dev/null || true
+  chaos_pid=
+  wait_for "no manager leads any more" leading
+  step "killed: $(sort "$kills" | uniq -c | tr -s ' \n' ' ')- and $(leading) leads"
+fi
 # As images as well, where there is matplotlib.
 pictures=$(mktemp -d /tmp/simm-demo-pictures.XXXXXX)
 if "$bin/simm-bench" report --out "$pictures" "$run_directory/table" >/dev/null 2>&1; then
@@ -239,5 +318,6 @@ fi
 {
   echo "Next: $0 --full              all of the trace, with a large pool"
   echo "      $0 --chaos             daemons die meanwhile, and no byte is wrong"
+  echo "      $0 --etcd              managers fail over meanwhile"
   echo "      $bin/simmd all &       a daemon to attach to; $bin/simmctl status"
 } >&2

@@ -13,7 +13,7 @@
 #   tsan       ThreadSanitizer, concurrent parts only
 #   fuzz       every fuzz target for SIMM_FUZZ_SECONDS (20) seconds
 #   compilers  g++-11 and clang accept everything
-#   demo       scripts/demo.sh with --chaos, with --standalone and with --python
+#   demo       scripts/demo.sh with --chaos, --etcd, --standalone and --python
 #   packages   the Debian packages, installed, used, upgraded and purged in a bare chroot
 #   guest      in virtual machines (scripts/rdma-guest.sh): services under a real systemd, and RDMA
 #              over soft RoCE
@@ -190,9 +190,10 @@ part_compilers() {
   done
 }
 
-# A cluster whose daemons die, everything in one process, and clients in Python.
+# Clusters whose daemons and whose managers die, everything in one process, and clients in Python.
 part_demo() {
-  scripts/demo.sh --chaos && scripts/demo.sh --standalone && scripts/demo.sh --python
+  scripts/demo.sh --chaos && scripts/demo.sh --etcd && scripts/demo.sh --standalone &&
+    scripts/demo.sh --python
 }
 
 part_packages() { SIMM_JOBS=$jobs scripts/package.sh && tests/packages/packages_test.sh; }
