@@ -70,9 +70,11 @@ ROOMS = {
     "daemon/process": ANY_BEFORE,
     "daemon": ("ipc", "daemon/base", "daemon/control", "daemon/process"),
     "daemon/tools/simmctl": ("ipc", "libclient", "daemon/base"),
-    # It measures the store itself: policies on traces, space, index.
+    # It measures the store itself: policies on traces, space, index. For a manager it is many
+    # members.
     "daemon/tools/simm-bench": ("ipc", "libclient", "daemon/base", "daemon/store/space",
-                                "daemon/store/eviction", "daemon/store"),
+                                "daemon/store/eviction", "daemon/store", "daemon/cluster",
+                                "daemon/cluster/hello", "daemon/control", "daemon/peers"),
 }
 DATA_PATH = ("daemon/session/", "daemon/engine/", "daemon/transport/", "daemon/server/",
              "daemon/store/", "daemon/shared_reads/")

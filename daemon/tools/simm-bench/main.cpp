@@ -12,6 +12,7 @@
 #include "daemon/tools/simm-bench/kv_bandwidth.h"
 #include "daemon/tools/simm-bench/kv_latency.h"
 #include "daemon/tools/simm-bench/kv_victim.h"
+#include "daemon/tools/simm-bench/manager_benchmark.h"
 #include "daemon/tools/simm-bench/network_benchmark.h"
 #include "daemon/tools/simm-bench/node_benchmark.h"
 #include "daemon/tools/simm-bench/policy_benchmark.h"
@@ -50,6 +51,7 @@ struct ReportOptions {
 struct Options {
   simm::bench::BenchOptions bench;
   simm::bench::FanoutOptions fanout;
+  simm::bench::ManagerBenchOptions manager;
   simm::bench::ReplayOptions replay;
   simm::bench::StoreOptions store;
   simm::bench::PolicyOptions policy;
@@ -106,6 +108,14 @@ void add_fanout_options(CLI::App& command, simm::bench::FanoutOptions& options) 
   command.add_flag("--quick", options.bench.quick,
                    "as little as shows that it works; figures mean nothing");
   command.add_flag("--json", options.bench.json, "one JSON object per line");
+}
+
+void add_manager_options(CLI::App& command, simm::bench::ManagerBenchOptions& options) {
+  command.add_option("--members", options.members, "daemons of the cluster")
+      ->check(CLI::Range(10u, 1024u))
+      ->capture_default_str();
+  command.add_flag("--quick", options.quick, "hardly any rest; figures mean nothing");
+  command.add_flag("--json", options.json, "one JSON object per line");
 }
 
 void add_replay_options(CLI::App& command, simm::bench::ReplayOptions& options) {
@@ -196,6 +206,8 @@ int main(int argc, char** argv) {
       "network", "Pages over networks with delay, rate and loss, beside raw TCP");
   CLI::App* fanout =
       app.add_subcommand("fanout", "Network bytes when all ranks of a node get the same pages");
+  CLI::App* manager =
+      app.add_subcommand("manager", "The manager of many members: maps, its restart, its cost");
   CLI::App* store =
       app.add_subcommand("store", "The store itself: hit rate, space, restart, many objects");
   CLI::App* policy = app.add_subcommand(
@@ -205,6 +217,7 @@ int main(int argc, char** argv) {
   CLI::App* stats = app.add_subcommand("trace-stats", "Statistics of traces, side by side");
   add_bench_options(*ipc, options.bench);
   add_bench_options(*kv, options.bench);
+  add_manager_options(*manager, options.manager);
   add_case_option(*kv, options.bench.only, names_of(kKvCases));
   add_bench_options(*tcp, options.bench);
   add_case_option(*tcp, options.bench.only, names_of(kTcpCases));
@@ -228,7 +241,8 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
 
   ResultPrinter printer(stdout, options.bench.json || options.fanout.bench.json ||
-                                    options.store.json || options.policy.json);
+                                    options.manager.json || options.store.json ||
+                                    options.policy.json);
   Outcome outcome = simm::Done{};
   if (ipc->parsed()) outcome = run_ipc_benchmark(options.bench, printer);
   if (kv->parsed()) outcome = run_cases(kKvCases, options.bench, printer);
@@ -236,6 +250,7 @@ int main(int argc, char** argv) {
   if (rdma->parsed()) outcome = run_cases(kRdmaCases, options.bench, printer);
   if (network->parsed()) outcome = run_network_benchmark(options.bench, printer);
   if (fanout->parsed()) outcome = run_fanout_benchmark(options.fanout, printer);
+  if (manager->parsed()) outcome = run_manager_benchmark(options.manager, printer);
   if (store->parsed()) outcome = run_store_benchmark(options.store, printer);
   if (policy->parsed()) outcome = run_policy_benchmark(options.policy, printer);
   if (replay->parsed()) outcome = run_replay(options.replay);

@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::uint64_t kPagesOfTurnMax = 4;
 constexpr std::size_t kConversationPagesMax = 200;
-constexpr double kHourS = 3600;
 constexpr double kDayS = 24 * kHourS;
 constexpr double kNightS = 8 * kHourS;  // the first hours of each day
 

@@ -12,6 +12,8 @@
 
 namespace simm::bench {
 
+inline constexpr double kHourS = 3600;
+
 // What one process asks for: it reads its pages, and puts what was missing.
 struct PolicyRequest {
   double at_s = 0;

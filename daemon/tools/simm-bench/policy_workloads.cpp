@@ -3,8 +3,6 @@
 namespace simm::bench {
 namespace {
 
-constexpr double kHourS = 3600;
-
 Chat chat_until(double until_s, double rate, double think_s = 90) {
   Chat chat;
   chat.until_s = until_s;
