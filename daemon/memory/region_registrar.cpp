@@ -165,7 +165,7 @@ Expected<MadeRegion> RegionRegistrar::make_gpu(RegionOwner& owner,
   // The whole allocation is mapped, however short the region is.
   Expected<PinCharge> charge = owner.pins.charge(request.gpu_allocation_bytes);
   if (!charge) return refuse_gpu(GpuRefusal::room, std::move(charge).error());
-  Expected<std::shared_ptr<GpuDevice>> device = gpus_->open(request.gpu_uuid);
+  Expected<std::shared_ptr<GpuDevice>> device = gpus_->open(request.gpu_uuid, owner.tenant);
   if (!device) return refuse_gpu(GpuRefusal::no_gpu, std::move(device).error());
   owner.has_gpu_regions = true;
   Expected<std::unique_ptr<GpuImport>> import =

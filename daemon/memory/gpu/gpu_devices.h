@@ -2,6 +2,7 @@
 // opened when a client registers memory of it first. Thread: the adopter; views(): any.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -18,27 +19,42 @@ namespace simm::memory {
 class GpuDevices {
 public:
   static constexpr std::size_t kDevicesMax = 64;
+  // A GPU that can not be opened costs a helper that lives for a moment. A tenant has so many of
+  // them at once, and one more after so many looks. No host has more GPUs.
+  static constexpr std::uint32_t kFailedOpensMax = 16;
+  static constexpr std::uint32_t kForgiveLooks = 1'000;
 
   // `keeper`: its socket. `arena`: the pool's, outlives this and every import. `pins_arena`: the
   // pool is in memory anyway, so the driver may pin it, which makes copies out of it faster.
   GpuDevices(ipc::FdSocket keeper, const ForeignArena& arena, bool pins_arena) noexcept
       : keeper_(std::move(keeper)), arena_(arena), pins_arena_(pins_arena) {}
 
-  // unsupported, with the reason: this host has no such GPU, or no driver. Waits for the helper.
-  Expected<std::shared_ptr<GpuDevice>> open(const GpuUuid& uuid);
+  // unsupported, with the reason: this host has no such GPU, or no driver. out_of_memory: no more
+  // are opened, or this tenant had all its tries. Waits for the helper.
+  Expected<std::shared_ptr<GpuDevice>> open(const GpuUuid& uuid, std::uint64_t tenant);
 
-  // GpuDevice::maintain() of all.
+  // A look: GpuDevice::maintain() of all.
   void maintain();
 
   // Those that are open, in the order in which they were opened: the place is the GPU's number.
   [[nodiscard]] std::vector<GpuView> views() const;
 
 private:
+  // Of a tenant, while there are any.
+  struct FailedOpens {
+    std::uint64_t tenant;
+    std::uint32_t count;
+    std::uint32_t looks;  // since the last one was forgiven
+  };
+  void on_failed_open(std::uint64_t tenant);
+  void forgive();
+
   GpuKeeper keeper_;
   const ForeignArena arena_;
   const bool pins_arena_;
   mutable std::mutex mutex_;  // the adopter alone adds to them, and so needs it for that alone
   std::vector<std::shared_ptr<GpuDevice>> devices_;
+  std::vector<FailedOpens> failed_opens_;  // as many as tenants at most
 };
 
 }  // namespace simm::memory
