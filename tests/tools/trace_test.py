@@ -52,14 +52,24 @@ class World:
             time.sleep(0.05)
         raise AssertionError((self.path / f"{name}.log").read_text())
 
+    def call_seconds(self, name):
+        """How long a command takes on this machine just now, sanitizers and other work included."""
+        began = time.monotonic()
+        self.ctl(name, "status")
+        return time.monotonic() - began
+
+    def room(self, name, calls):
+        """Seconds in which so many commands end, three times over: what --seconds gets."""
+        return f"{max(1.5, 3 * calls * self.call_seconds(name)):.1f}"
+
     def trace(self, name, work, *arguments):
         """(the file, what was said) of a trace while `work` runs."""
         out = self.path / "trace.json"
         process = subprocess.Popen([BIN / "simmctl", "--admin", self.admin(name), "trace", "--out",
                                     out, *arguments], stderr=subprocess.PIPE)
-        time.sleep(0.1)
+        time.sleep(max(0.1, 2 * self.call_seconds(name)))  # until it has begun
         work()
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=120)
         assert process.returncode == 0, said
         return json.loads(out.read_text(encoding="utf-8")), said
 
@@ -146,7 +156,8 @@ class Alone(unittest.TestCase):
                 self.world.ctl("all", "get", key)
             self.world.ctl("all", "get", "missing")
             self.world.ctl("all", "delete", "a")
-        trace, said = self.world.trace("all", work, "--seconds", "2", "--sample", "1/1")
+        room = self.world.room("all", 8)
+        trace, said = self.world.trace("all", work, "--seconds", room, "--sample", "1/1")
         self.assertIn(b" 0 dropped", said)
         events = Events(self, trace)
         counts = collections.Counter(event["name"] for event in events.of("operation"))
@@ -189,9 +200,10 @@ class Alone(unittest.TestCase):
 
         def work():
             second.append(self.world.ctl("all", "trace", "--seconds", "0.1"))
+        seconds = self.world.room("all", 2)
         began = time.monotonic()
-        trace, _ = self.world.trace("all", work, "--seconds", "0.6")
-        self.assertGreaterEqual(time.monotonic() - began, 0.6)
+        trace, _ = self.world.trace("all", work, "--seconds", seconds)
+        self.assertGreaterEqual(time.monotonic() - began, float(seconds))
         self.assertEqual(second[0].returncode, 7)
         self.assertIn(b"under way", second[0].stderr)
         self.assertEqual(Events(self, trace).whole, [])
@@ -241,8 +253,8 @@ class Cluster(unittest.TestCase):
             for key in ("a", "b"):
                 world.ctl("n", "put", key, stdin=value)
                 world.ctl("n", "get", key)
-        trace, _ = world.trace("n", work, "--seconds", "2", "--sample", "1/1", "--also",
-                               world.admin("s"))
+        trace, _ = world.trace("n", work, "--seconds", world.room("n", 4), "--sample", "1/1",
+                               "--also", world.admin("s"))
         events = Events(self, trace)
         self.assertEqual(sorted(daemon["daemon"] for daemon in events.daemons),
                          ["node n1", "storage s1"])
@@ -258,7 +270,7 @@ class Cluster(unittest.TestCase):
             self.assertLessEqual(request["ts"] + request["dur"],
                                  operation["ts"] + operation["dur"] + 1000)
         # The storage daemon alone chooses for itself what to look at.
-        trace, _ = world.trace("s", work, "--seconds", "1.5", "--sample", "1/1")
+        trace, _ = world.trace("s", work, "--seconds", world.room("s", 4), "--sample", "1/1")
         self.assertGreaterEqual(len(Events(self, trace).of("request")), 4)
 
 
