@@ -79,7 +79,7 @@ DaemonProcess::~DaemonProcess() {
 
 bool DaemonProcess::start() {
   launch();
-  return await_ready();
+  return await_ready(60'000);  // with sanitizers, beside other work
 }
 
 // News of a long recovery comes before.
@@ -202,7 +202,7 @@ std::string DaemonProcess::ask(const std::string& command, const std::string& ar
     REQUIRE(packet.has_value());
     CHECK(socket->send(*packet, {}, 1'000'000'000) == ipc::SocketResult::done);
     std::vector<std::byte> buffer(ipc::kControlMessageBytesMax);
-    const ipc::Received received = socket->receive(buffer, 5'000'000'000);
+    const ipc::Received received = socket->receive(buffer, 60'000'000'000);
     REQUIRE(received.result == ipc::SocketResult::done);
     const auto reply = ipc::decode_admin_reply(std::span(buffer.data(), received.bytes));
     REQUIRE(reply.has_value());

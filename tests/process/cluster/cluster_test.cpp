@@ -249,7 +249,7 @@ TEST_CASE("storage daemons of forty shards each are all reached, and every put f
   const auto node = cluster.node("n");
   for (DaemonProcess* daemon : {a.get(), b.get(), node.get()}) {
     daemon->launch();
-    REQUIRE(daemon->await_ready(60'000));  // forty threads begin slowly on a busy machine
+    REQUIRE(daemon->await_ready(120'000));  // forty threads begin slowly on a busy machine
   }
   const auto is_settled = [&] {
     return sees_members(*node, 2) && uses_the_map_of(*node, cluster.manager) &&

@@ -213,6 +213,7 @@ TEST_CASE("lists of any length, with pages of any size, in every wait mode") {
     FakeDaemon daemon(daemon_at(place));
     ClientOptions options = options_for(place);
     options.wait = wait;
+    options.sync_timeout_ms = 60'000;  // thousands of pages, with sanitizers beside other work
     Client client = Client::connect(options).value();
     simm::Region source = client.allocate_region(8 << 20).value();
     simm::Region target = client.allocate_region(8 << 20).value();
