@@ -172,7 +172,7 @@ start_member() { # NAME
 }
 start_etcd() {
   local i
-  mapfile -t etcd_ports < <(free_ports 6)
+  mapfile -t etcd_ports <<<"$(free_ports 6)"
   etcd_list=
   etcd_peers=
   for i in 0 1 2; do
@@ -201,7 +201,7 @@ else
   step "starting ${managers[*]}, two storage daemons of $((pool_mib / 2)) MiB each, and a node"
   (umask 077 && head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$run_directory/secret")
   # A manager needs a port that stays the same when it is restarted.
-  mapfile -t ports < <(free_ports ${#managers[@]})
+  mapfile -t ports <<<"$(free_ports ${#managers[@]})"  # a bare system has no /dev/fd
   list=$(printf '"127.0.0.1:%s", ' "${ports[@]}")
   cluster="\"manager\": [${list%, }], \"secret_file\": \"$run_directory/secret\""
   for i in "${!managers[@]}"; do
