@@ -2,12 +2,14 @@
 
 A file that passed is not checked again. What counts is the preprocessed text with its comments, so
 a change of a header, of an option or of .clang-tidy checks anew whatever includes it. The names of
-what passed lie in BUILD_DIRECTORY/passed for a month after their last use.
+what passed lie in ~/.cache/simm-clang-tidy for a month after their last use: what one clone has
+checked serves the next one, wherever it lies.
 """
 
 import concurrent.futures
 import hashlib
 import json
+import os
 import pathlib
 import shlex
 import subprocess
@@ -15,6 +17,8 @@ import sys
 import time
 
 KEPT_S = 30 * 24 * 3600
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PASSED = pathlib.Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "simm-clang-tidy"
 # A unity file includes sources: that is what it is for.
 CHECKS = "--checks=-bugprone-suspicious-include"
 
@@ -38,8 +42,8 @@ def check(entry, build, rules):
     text = preprocessed(entry)
     stamp = None
     if text is not None:
-        key = hashlib.sha256(b"\0".join((rules, entry["command"].encode(), text))).hexdigest()
-        stamp = build / "passed" / key
+        known = b"\0".join((entry["command"].encode(), text)).replace(str(ROOT).encode(), b".")
+        stamp = PASSED / hashlib.sha256(rules + known).hexdigest()
         if stamp.exists():
             stamp.touch()
             return None
@@ -54,10 +58,9 @@ def check(entry, build, rules):
 
 def main():
     build, jobs = pathlib.Path(sys.argv[1]).resolve(), int(sys.argv[2])
-    root = pathlib.Path(__file__).resolve().parents[2]
-    rules = version() + (root / ".clang-tidy").read_bytes()
-    (build / "passed").mkdir(exist_ok=True)
-    for old in (build / "passed").iterdir():
+    rules = version() + (ROOT / ".clang-tidy").read_bytes()
+    PASSED.mkdir(parents=True, exist_ok=True)
+    for old in PASSED.iterdir():
         if time.time() - old.stat().st_mtime > KEPT_S:
             old.unlink()
     entries = json.loads((build / "compile_commands.json").read_text())
