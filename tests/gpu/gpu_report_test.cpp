@@ -56,12 +56,10 @@ TEST_CASE("gpu: simmctl shows the GPUs, and on which one a region lies") {
   world.break_driver("copy=700");
   CHECK(client.put("other", View(*region, 0, 4096)).status != Status::ok);
   world.heal();
-  CHECK(eventually(
-      [&] {
-        gpus = world.daemon.report("gpus");
-        return gpus[0].at("state") == "running" && gpus[0].at("restarts") == 1;
-      },
-      30'000));
+  CHECK(eventually([&] {
+    gpus = world.daemon.report("gpus");
+    return gpus[0].at("state") == "running" && gpus[0].at("restarts") == 1;
+  }));
   CHECK(gpus[0].at("last_error") == "the driver failed: CUDA_ERROR_ILLEGAL_ADDRESS (700)");
   CHECK(gpus[0].at("lost") == 1);
 }
@@ -78,7 +76,7 @@ TEST_CASE("gpu: metrics of a GPU say what simmctl shows, and why memory was refu
   REQUIRE(client.get("page", View(*region, 0, 5000)).status == Status::ok);
   const auto counts = [&](const std::string& name, std::uint64_t value) {
     CAPTURE(name);
-    CHECK(eventually([&] { return world.daemon.counter("gpu.0." + name) == value; }, 30'000));
+    CHECK(eventually([&] { return world.daemon.counter("gpu.0." + name) == value; }));
   };
   counts("bytes_in", 5000);
   counts("bytes_out", 5000);

@@ -125,8 +125,7 @@ ipc::RegionReply RawClient::register_region(int fd, const void* address, std::ui
 
 ipc::PoisonReason RawClient::wait_for_poison() {
   ipc::ClientSessionWords words(header());
-  const bool poisoned =
-      eventually([&] { return words.state() == ipc::SessionState::poisoned; }, 10'000);
+  const bool poisoned = eventually([&] { return words.state() == ipc::SessionState::poisoned; });
   return poisoned ? words.poison_reason() : ipc::PoisonReason::none;
 }
 

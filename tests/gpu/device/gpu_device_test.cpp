@@ -61,7 +61,7 @@ struct Rig {
   }
   // Until the helper has died.
   void await_death() const {
-    REQUIRE(gpu_tests::eventually([&] { return device->view().helper == -1; }, 30'000));
+    REQUIRE(gpu_tests::eventually([&] { return device->view().helper == -1; }));
   }
   void look(std::uint32_t times) const {
     for (std::uint32_t i = 0; i < times; ++i) device->maintain();
@@ -96,12 +96,12 @@ TEST_CASE("gpu device: a piece that ends after its fence was asked for costs the
   // As an agent does that gave the piece up: it asks first whether the piece has ended meanwhile.
   std::vector<std::byte> own(4096);
   REQUIRE(gpu_tests::eventually(
-      [&] { return import->poll(ticket, own.data(), own.size()) == PieceState::ok; }, 30'000));
+      [&] { return import->poll(ticket, own.data(), own.size()) == PieceState::ok; }));
   for (std::uint32_t look = 0; look < GpuDevice::kFencedLooksMax + 1; ++look)
     rig.device->maintain();
   REQUIRE(import->post_read(0, 4096, ticket) == simm::Status::ok);
   CHECK(gpu_tests::eventually(
-      [&] { return import->poll(ticket, own.data(), own.size()) == PieceState::ok; }, 30'000));
+      [&] { return import->poll(ticket, own.data(), own.size()) == PieceState::ok; }));
   CHECK(rig.device->lives() == 1);
   CHECK(own[0] == std::byte{0xcd});
 }
@@ -158,8 +158,7 @@ TEST_CASE("gpu device: regions, copies and bytes are counted, each way, and so i
     const auto ended = [&](Copier::Ticket ticket, std::byte* to, std::uint64_t bytes) {
       PieceState state = PieceState::pending;
       REQUIRE(gpu_tests::eventually(
-          [&] { return (state = import->poll(ticket, to, bytes)) != PieceState::pending; },
-          30'000));
+          [&] { return (state = import->poll(ticket, to, bytes)) != PieceState::pending; }));
       return state;
     };
     Copier::Ticket ticket = 0;

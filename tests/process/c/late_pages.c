@@ -8,7 +8,7 @@
 
 #include "simm/simm.h"
 
-enum { PAGE_BYTES = 4096, KEY_BYTES = 32, TIMEOUT_MS = 3000 };
+enum { PAGE_BYTES = 4096, KEY_BYTES = 32, TIMEOUT_MS = 8000 };
 
 /* As late_page_test.cpp has stored them. */
 static unsigned char content(size_t page, size_t at) {

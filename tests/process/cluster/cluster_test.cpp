@@ -44,7 +44,7 @@ struct FourProcesses {
       }
       return sees_members(*node, 2);
     };
-    REQUIRE(eventually(is_settled, 20'000));
+    REQUIRE(eventually(is_settled));
   }
   ClusterProcesses cluster;
   std::unique_ptr<DaemonProcess> a = cluster.storage("a");
@@ -65,7 +65,7 @@ TEST_CASE("what one client puts through its node lies on the storage daemons, an
   // Another node of the cluster finds them.
   const auto other = world.cluster.node("n2");
   REQUIRE(other->start());
-  REQUIRE(eventually([&] { return sees_members(*other, 2); }, 20'000));
+  REQUIRE(eventually([&] { return sees_members(*other, 2); }));
   Checker there(*other);
   CHECK(there.count(kPages, Status::ok) == kPages);
 
@@ -96,7 +96,7 @@ TEST_CASE("a killed storage daemon is a miss, the other one serves on, and it co
   CHECK(checker.put_all(kPages, Status::unreachable) == on_a);
   // Within the grace its successor of the same name gets the same slots, empty.
   REQUIRE(world.a->start());
-  REQUIRE(eventually([&] { return checker.put_all(kPages, Status::ok) == kPages; }, 20'000));
+  REQUIRE(eventually([&] { return checker.put_all(kPages, Status::ok) == kPages; }));
   CHECK(checker.count(kPages, Status::ok) == kPages);
   CHECK(world.a->counter("server.0.put_pages") > 0);
 }
@@ -113,7 +113,7 @@ TEST_CASE(
   CHECK(eventually([&] { return world.node->counter("cluster.links.lost_silent") > 0; }));
   world.a->signal(SIGCONT);
   // It has lost nothing meanwhile.
-  CHECK(eventually([&] { return checker.count(kPages, Status::ok) == kPages; }, 20'000));
+  CHECK(eventually([&] { return checker.count(kPages, Status::ok) == kPages; }));
 }
 
 TEST_CASE("after its grace a dead daemon's slots are the others'") {
@@ -122,7 +122,7 @@ TEST_CASE("after its grace a dead daemon's slots are the others'") {
   REQUIRE(checker.put_all(kPages, Status::ok) == kPages);
   world.a->signal(SIGKILL);
   CHECK(world.a->wait() == 1000 + SIGKILL);
-  REQUIRE(eventually([&] { return checker.put_all(kPages, Status::ok) == kPages; }, 20'000));
+  REQUIRE(eventually([&] { return checker.put_all(kPages, Status::ok) == kPages; }));
   CHECK(world.b->counter("server.0.put_pages") >= kPages);
   CHECK(checker.count(kPages, Status::ok) == kPages);
 }
@@ -146,7 +146,7 @@ TEST_CASE("without its manager a cluster serves on, and a restarted one costs no
   } while (Clock::now() < end);
   CHECK(world.node->ask("nodes").find("no manager to ask: ") == 0);
   REQUIRE(world.cluster.manager.start());
-  REQUIRE(eventually([&] { return are_live(world.node->report("nodes"), 3); }, 20'000));
+  REQUIRE(eventually([&] { return are_live(world.node->report("nodes"), 3); }));
   CHECK(world.node->report("status")["cluster"]["epoch"] == epoch);
   CHECK(checker.count(kPages, Status::ok) == kPages);
 }
@@ -165,7 +165,7 @@ TEST_CASE("a node that starts before everybody else serves its socket, waits, an
   REQUIRE(cluster.manager.start());
   const auto a = cluster.storage("a");
   REQUIRE(a->start());
-  REQUIRE(eventually([&] { return checker.put(1) == Status::ok; }, 20'000));
+  REQUIRE(eventually([&] { return checker.put(1) == Status::ok; }));
   CHECK(checker.get(1) == Status::ok);
 }
 
@@ -187,7 +187,7 @@ TEST_CASE("a storage daemon that is told to stop gives its slots away first") {
   is_over = true;
   load.join();
   CHECK(world.a->log().find("work is left undone") == std::string::npos);
-  REQUIRE(eventually([&] { return checker.put_all(kPages, Status::ok) == kPages; }, 20'000));
+  REQUIRE(eventually([&] { return checker.put_all(kPages, Status::ok) == kPages; }));
   CHECK(checker.count(kPages, Status::ok) == kPages);
   const auto slots = world.node->report("slots");
   CHECK(slots["members"].size() == 1);
@@ -204,7 +204,7 @@ TEST_CASE("a node with a pool is a member, and serves its own clients and others
     return sees_members(*one, 1) && sees_members(*two, 1) &&
            uses_the_map_of(*one, cluster.manager) && uses_the_map_of(*two, cluster.manager);
   };
-  REQUIRE(eventually(is_settled, 20'000));
+  REQUIRE(eventually(is_settled));
   Checker at_one(*one);
   Checker at_two(*two);
   REQUIRE(at_one.put_all(kPages, Status::ok) == kPages);
@@ -225,7 +225,7 @@ TEST_CASE("several data agents at both ends, each on a thread of its own") {
     return sees_members(*node, 1) && uses_the_map_of(*node, cluster.manager) &&
            uses_the_map_of(*a, cluster.manager);
   };
-  REQUIRE(eventually(is_settled, 20'000));
+  REQUIRE(eventually(is_settled));
   // Two agents, two shards, two connections each.
   CHECK(node->report("peers")["peers"][0]["connections"] == 8);
   Checker one(*node);
@@ -255,7 +255,7 @@ TEST_CASE("storage daemons of forty shards each are all reached, and every put f
     return sees_members(*node, 2) && uses_the_map_of(*node, cluster.manager) &&
            uses_the_map_of(*a, cluster.manager) && uses_the_map_of(*b, cluster.manager);
   };
-  REQUIRE(eventually(is_settled, 60'000));
+  REQUIRE(eventually(is_settled));
   const auto peers = node->report("peers")["peers"];
   for (const auto& peer : peers) CHECK(peer["connections"] == 80);
   Checker checker(*node);
@@ -303,11 +303,11 @@ TEST_CASE("only daemons that the manager's list names own slots, and others say 
   REQUIRE(stranger->start());
   const auto node = cluster.node("n");
   REQUIRE(node->start());
-  REQUIRE(eventually([&] { return sees_members(*node, 1); }, 20'000));
+  REQUIRE(eventually([&] { return sees_members(*node, 1); }));
   const auto says_why = [&] {
     return stranger->report("errors").dump().find("not among the owners") != std::string::npos;
   };
-  CHECK(eventually(says_why, 20'000));
+  CHECK(eventually(says_why));
   CHECK(sees_members(*node, 1));
   Checker checker(*node);
   CHECK(checker.put_all(kPages, Status::ok) == kPages);

@@ -82,7 +82,7 @@ TEST_CASE("calls that time out after a millisecond cost the other clients no con
   REQUIRE(storage->start());
   REQUIRE(node->start());
   REQUIRE(eventually(
-      [&] { return uses_the_map_of(*node, cluster.manager) && sees_members(*node, 1); }, 30'000));
+      [&] { return uses_the_map_of(*node, cluster.manager) && sees_members(*node, 1); }));
 
   std::atomic<bool> is_over{false};
   std::atomic<int> timeouts{0};

@@ -33,7 +33,7 @@ struct WarmWorld {
     REQUIRE(a->start());
     REQUIRE(b->start());
     REQUIRE(node->start());
-    REQUIRE(eventually([&] { return settled(2); }, 20'000));
+    REQUIRE(eventually([&] { return settled(2); }));
   }
   [[nodiscard]] bool settled(std::size_t members) const {
     for (const DaemonProcess* daemon : {a.get(), b.get(), node.get()}) {
@@ -63,7 +63,7 @@ TEST_CASE(
     // Nothing of it can be replaced meanwhile, so nothing of it can be outdated.
     CHECK(checker.put_all(kPages, Status::unreachable) == on_a);
     REQUIRE(world.a->start());
-    CHECK(eventually([&] { return checker.count(kPages, Status::ok) == kPages; }, 20'000));
+    CHECK(eventually([&] { return checker.count(kPages, Status::ok) == kPages; }));
     CHECK(world.a->counter("store.0.objects") == static_cast<std::uint64_t>(on_a));
   }
 }
@@ -103,8 +103,8 @@ TEST_CASE("a pool that takes longer than the grace to recover keeps its slots an
   world.a->signal(SIGKILL);
   CHECK(world.a->wait(30'000) == 1000 + SIGKILL);
   world.a->launch();
-  REQUIRE(eventually([&] { return state_of(world.cluster.manager, "a") == "recovering"; }, 20'000));
-  REQUIRE(eventually([&] { return sees_members(*world.node, 2); }, 20'000));
+  REQUIRE(eventually([&] { return state_of(world.cluster.manager, "a") == "recovering"; }));
+  REQUIRE(eventually([&] { return sees_members(*world.node, 2); }));
 
   // It is asked, and serves nothing before it knows what it has.
   CHECK(checker.count(kPages, Status::not_found) == on_a);
@@ -116,13 +116,13 @@ TEST_CASE("a pool that takes longer than the grace to recover keeps its slots an
     return world.cluster.manager.report("status")["uptime_ms"].get<int>();
   };
   const int held_since_ms = uptime_ms();
-  REQUIRE(eventually([&] { return uptime_ms() - held_since_ms > 2 * kGraceMs; }, 60'000));
+  REQUIRE(eventually([&] { return uptime_ms() - held_since_ms > 2 * kGraceMs; }));
   CHECK(state_of(world.cluster.manager, "a") == "recovering");
   CHECK(sees_members(*world.node, 2));
 
   recovery.let_go();
   REQUIRE(world.a->await_ready());
-  CHECK(eventually([&] { return checker.count(kPages, Status::ok) == kPages; }, 20'000));
+  CHECK(eventually([&] { return checker.count(kPages, Status::ok) == kPages; }));
   CHECK(eventually([&] { return state_of(world.cluster.manager, "a") == "live"; }));
   CHECK(world.a->counter("store.0.recovered") == static_cast<std::uint64_t>(on_a));
   CHECK(world.a->counter("store.0.disowned") == 0);
@@ -137,11 +137,11 @@ TEST_CASE("a storage daemon that comes back after its slots have moved has nothi
   world.a->signal(SIGKILL);
   CHECK(world.a->wait() == 1000 + SIGKILL);
   // All slots are b's now, and every page is written anew there, or gone.
-  REQUIRE(eventually([&] { return sees_members(*world.node, 1); }, 20'000));
-  REQUIRE(eventually([&] { return checker.put_all(kPages, Status::ok) == kPages; }, 20'000));
+  REQUIRE(eventually([&] { return sees_members(*world.node, 1); }));
+  REQUIRE(eventually([&] { return checker.put_all(kPages, Status::ok) == kPages; }));
   const auto moved_back = world.a->start();
   REQUIRE(moved_back);
-  REQUIRE(eventually([&] { return world.settled(2); }, 20'000));
+  REQUIRE(eventually([&] { return world.settled(2); }));
   // What a had put before is nobody's to see, though its slots are a's again.
   CHECK(eventually([&] { return world.a->counter("store.0.disowned") >= on_a; }));
   const int hits = checker.count(kPages, Status::ok);
@@ -158,7 +158,7 @@ TEST_CASE("a daemon that comes back with another pool is another one, and its sl
   CHECK(world.a->wait() == 1000 + SIGKILL);
   std::filesystem::remove_all(world.pools.directory / "a");
   REQUIRE(world.a->start());
-  REQUIRE(eventually([&] { return world.settled(2); }, 20'000));
+  REQUIRE(eventually([&] { return world.settled(2); }));
   CHECK(checker.count(kPages, Status::ok) == kPages - on_a);
   CHECK(checker.put_all(kPages, Status::ok) == kPages);
 }
@@ -173,7 +173,7 @@ TEST_CASE("a pool of another life of the cluster is not used, though the epochs 
            sees_members(*node, 1);
   };
   for (DaemonProcess* daemon : {&cluster.manager, a.get(), node.get()}) REQUIRE(daemon->start());
-  REQUIRE(eventually(is_settled, 20'000));
+  REQUIRE(eventually(is_settled));
   {
     Checker checker(*node);
     REQUIRE(checker.put_all(kPages, Status::ok) == kPages);
@@ -194,7 +194,7 @@ TEST_CASE("a pool of another life of the cluster is not used, though the epochs 
   // Its supervisor starts it again.
   REQUIRE(a->start());
   REQUIRE(node->start());
-  REQUIRE(eventually(is_settled, 20'000));
+  REQUIRE(eventually(is_settled));
   CHECK(cluster.manager.report("nodes")["lineage"] != former["lineage"]);
   Checker checker(*node);
   CHECK(checker.count(kPages, Status::not_found) == kPages);

@@ -60,7 +60,7 @@ public:
     const auto is_settled = [&] {
       return uses_the_map_of(*node_, *manager_) && sees_members(*node_, storages_.size());
     };
-    return eventually(is_settled, 30'000);
+    return eventually(is_settled);
   }
 
   // Between the node and that storage daemon; to all of them.

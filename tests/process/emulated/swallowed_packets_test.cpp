@@ -31,7 +31,7 @@ TEST_CASE("a path that swallows long packets is not used, the node says so, and 
   cluster.shape_to(0, without_long_packets());
   cluster.shape_from(1, without_long_packets());
   cluster.start();
-  REQUIRE(eventually([&] { return is_found_out(cluster, 0) && is_found_out(cluster, 1); }, 30'000));
+  REQUIRE(eventually([&] { return is_found_out(cluster, 0) && is_found_out(cluster, 1); }));
   const nlohmann::json well = cluster.peer(2);
   CHECK(well["open"] == well["connections"]);
   // No page was given to such a path: what is on one is a miss at once.
@@ -58,7 +58,7 @@ TEST_CASE("a path that begins to swallow long packets costs its links, and none 
   const int found = pages.count(kPages, Status::ok);
   CHECK(found > 0);
   CHECK(found < kPages);
-  REQUIRE(eventually([&] { return is_found_out(cluster, 0); }, 30'000));
+  REQUIRE(eventually([&] { return is_found_out(cluster, 0); }));
   const std::uint64_t lost = cluster.node().counter("cluster.links.lost_silent");
   CHECK(pages.count(kPages, Status::ok) == found);
   CHECK(cluster.node().counter("cluster.links.lost_silent") == lost);

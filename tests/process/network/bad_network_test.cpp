@@ -59,12 +59,10 @@ std::string state_of(const DaemonProcess& daemon) {
 // Everything can be stored again and is found.
 void check_recovered(RelayedCluster& world, Checker& checker) {
   CHECK(world.settles());
-  CHECK(eventually(
-      [&] {
-        return checker.put_all(kPages, Status::ok) == kPages &&
-               checker.count(kPages, Status::ok) == kPages;
-      },
-      20'000));
+  CHECK(eventually([&] {
+    return checker.put_all(kPages, Status::ok) == kPages &&
+           checker.count(kPages, Status::ok) == kPages;
+  }));
   CHECK(world.node.process.counter("engine.0.fences_overdue") == 0);
 }
 
@@ -81,18 +79,17 @@ TEST_CASE("a far and narrow network: everything is late, and right") {
   load.write(world.node.process, "short/");
   load.write(world.node.process, "long/", PageLoad::kLongPageBytes);
   Checker checker(world.node.process);
-  CHECK(eventually(
-      [&] {
-        return checker.put_all(kFew, Status::ok) == kFew && checker.count(kFew, Status::ok) == kFew;
-      },
-      30'000));
+  CHECK(eventually([&] {
+    return checker.put_all(kFew, Status::ok) == kFew && checker.count(kFew, Status::ok) == kFew;
+  }));
   load.check();
 }
 
 TEST_CASE("a narrow line that moves is waited for, with the default options") {
   constexpr std::size_t kPage = 4'500'000;
   constexpr std::size_t kCount = 32;
-  RelayedCluster world(30'000, 1, R"(, "node": {"pool_bytes": "256MiB", "hugepages": "off"})");
+  RelayedCluster world(30'000, 1, R"(, "node": {"pool_bytes": "256MiB", "hugepages": "off"})",
+                       10'000);
   for (RelayedDaemon* one : {&world.a, &world.b}) one->data.make_both(narrow(37'000'000));
   simm::ClientOptions options;
   options.socket_path = world.node.process.socket();
@@ -156,7 +153,7 @@ TEST_CASE("what a storage daemon is told or answers is lost: misses, until the w
     CHECK(checker.count(kPages, Status::ok) == kPages - on_a);
     world.a.data.mend();
     // It has lost nothing meanwhile.
-    CHECK(eventually([&] { return checker.count(kPages, Status::ok) == kPages; }, 20'000));
+    CHECK(eventually([&] { return checker.count(kPages, Status::ok) == kPages; }));
   }
   load.check();
   check_recovered(world, checker);
@@ -222,13 +219,11 @@ TEST_CASE("damaged on its way: a miss or a new connection, and never a wrong byt
     return world.a.process.counter(what) + world.b.process.counter(what) +
            world.node.process.counter(what);
   };
-  CHECK(eventually(
-      [&] {
-        return world.a.data.damages() + world.b.data.damages() >= damages &&
-               world.node.manager.damages() > 0 && world.a.manager.damages() > 0 &&
-               noticed("cluster.links.lost_protocol") > 0 && noticed("engine.0.corrupt") > 0;
-      },
-      60'000));
+  CHECK(eventually([&] {
+    return world.a.data.damages() + world.b.data.damages() >= damages &&
+           world.node.manager.damages() > 0 && world.a.manager.damages() > 0 &&
+           noticed("cluster.links.lost_protocol") > 0 && noticed("engine.0.corrupt") > 0;
+  }));
   for (RelayedDaemon* one : {&world.a, &world.b, &world.node}) {
     one->data.mend();
     one->manager.mend();
@@ -261,7 +256,7 @@ TEST_CASE("a manager that nobody reaches: everybody works on with the last map")
     load.check();
     CHECK(load.findings.failed == 0);
     for (RelayedDaemon* one : {&world.a, &world.b, &world.node}) one->manager.mend();
-    CHECK(eventually([&] { return state_of(world.node.process) == "joined"; }, 20'000));
+    CHECK(eventually([&] { return state_of(world.node.process) == "joined"; }));
     CHECK(world.settles());
     CHECK(world.node.process.report("status")["cluster"]["epoch"] == epoch);
     CHECK(checker.count(kPages, Status::ok) == kPages);
@@ -282,7 +277,7 @@ TEST_CASE("a storage daemon cut off from the manager alone keeps its slots: the 
   const auto epoch = world.node.process.report("status")["cluster"]["epoch"];
   world.a.manager.cut();
   // Ten graces.
-  CHECK(eventually([&] { return member().value("away_ms", 0) > 6'000; }, 30'000));
+  CHECK(eventually([&] { return member().value("away_ms", 0) > 6'000; }));
   CHECK(world.node.process.report("status")["cluster"]["epoch"] == epoch);
   CHECK(checker.count(kPages, Status::ok) == kPages);
   CHECK(checker.put_all(kPages, Status::ok) == kPages);
@@ -305,13 +300,13 @@ TEST_CASE("a storage daemon cut off from everybody: its slots move, and nothing 
   for (int time = 0; time < 2; ++time) {
     world.a.manager.cut();
     world.a.data.cut();
-    CHECK(eventually([&] { return owners() == 1; }, 20'000));
-    CHECK(eventually([&] { return checker.put_all(kPages, Status::ok) == kPages; }, 20'000));
+    CHECK(eventually([&] { return owners() == 1; }));
+    CHECK(eventually([&] { return checker.put_all(kPages, Status::ok) == kPages; }));
     CHECK(checker.count(kPages, Status::ok) == kPages);
     CHECK(state_of(world.a.process) == "alone, with the last map");
     world.a.manager.mend();
     world.a.data.mend();
-    CHECK(eventually([&] { return owners() == 2; }, 20'000));
+    CHECK(eventually([&] { return owners() == 2; }));
   }
   load.check();
   check_recovered(world, checker);

@@ -22,13 +22,15 @@ using simm::test_support::NetworkRelay;
 struct RelayedDaemon {
   // `keys`: more of the configuration.
   RelayedDaemon(const std::string& name, const std::string& role, const std::string& secret,
-                const std::string& manager_address, std::uint64_t seed, const std::string& keys)
+                const std::string& manager_address, std::uint64_t seed, int detection_ms,
+                const std::string& keys)
       : address(free_address()),
         data(address, seed),
         manager(manager_address, seed + 1),
         process("\"cluster\": {\"manager\": \"" + manager.address() + "\", \"secret_file\": \"" +
                     secret + "\", \"node_name\": \"" + name + "\", \"listen\": \"" + address +
-                    "\", \"advertise\": \"" + data.address() + "\"}" + keys,
+                    "\", \"advertise\": \"" + data.address() +
+                    "\", \"detection_ms\": " + std::to_string(detection_ms) + "}" + keys,
                 role) {}
   const std::string address;
   NetworkRelay data;     // others dial it
@@ -40,18 +42,19 @@ struct RelayedCluster {
   static constexpr int kPages = 48;
 
   // `grace_ms`: how long a daemon that is away keeps its slots. `storage_keys`: more of the storage
-  // daemons' configuration.
+  // daemons' configuration. `detection_ms`: how long a connection may be silent; a busy machine
+  // alone may make it so for the default.
   explicit RelayedCluster(int grace_ms = 30'000, std::uint64_t seed = 1,
-                          const std::string& storage_keys = "")
+                          const std::string& storage_keys = "", int detection_ms = 300)
       : address(free_address()),
         manager("\"cluster\": {\"secret_file\": \"" + secret.path() +
                     "\", \"node_name\": \"m\"}, \"manager\": {\"listen\": \"" + address +
                     "\", \"member_timeout_ms\": " + std::to_string(std::min(grace_ms, 1000)) +
                     ", \"rejoin_grace_ms\": " + std::to_string(grace_ms) + "}",
                 "manager"),
-        a("a", "storage", secret.path(), address, seed, storage_keys),
-        b("b", "storage", secret.path(), address, seed + 100, storage_keys),
-        node("n", "node", secret.path(), address, seed + 200,
+        a("a", "storage", secret.path(), address, seed, detection_ms, storage_keys),
+        b("b", "storage", secret.path(), address, seed + 100, detection_ms, storage_keys),
+        node("n", "node", secret.path(), address, seed + 200, detection_ms,
              kEngineKeys + R"(, "node": {"pool_bytes": 0})") {
     REQUIRE(manager.start());
     REQUIRE(a.process.start());
@@ -68,7 +71,7 @@ struct RelayedCluster {
       }
       return sees_members(node.process, 2);
     };
-    return eventually(is_settled, 30'000);
+    return eventually(is_settled);
   }
   // Connections from the node to a storage daemon.
   [[nodiscard]] int open_to(const std::string& name) const {

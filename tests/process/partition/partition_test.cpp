@@ -65,7 +65,7 @@ struct Hosts {
       }
       return sees_members(*daemons[kNode], 2) && sees_members(*daemons[kOther], 2);
     };
-    return eventually(is_settled, 30'000);
+    return eventually(is_settled);
   }
   DaemonProcess& operator[](std::size_t host) { return *daemons[host]; }
 
@@ -162,7 +162,7 @@ TEST_CASE("partition: what one node does not reach, the other one still reads, a
     CHECK(near.put_all(kPages, Status::unreachable) == on_a);
     CHECK(far.count(kPages, Status::ok) == kPages);
     hosts.network.mend();
-    CHECK(eventually([&] { return near.count(kPages, Status::ok) == kPages; }, 20'000));
+    CHECK(eventually([&] { return near.count(kPages, Status::ok) == kPages; }));
   }
   // The manager is cut off from everybody: nobody needs it.
   const auto epoch = hosts[kNode].report("status")["cluster"]["epoch"];
