@@ -132,6 +132,7 @@ Outcome GpuDevice::revive() {
   if (!started) return std::move(started).error();
   life->pidfd = std::move(started->pidfd);
   life->pid = started->pid;
+  life->pulse = ProcessPulse(life->pid);
   control->second.close();  // its hang-up is then the helper's end
   jobs->second.close();
   // The first message says whether the helper has its GPU.
@@ -257,8 +258,24 @@ void GpuDevice::forget(GpuImport& import) {
   }
 }
 
+bool GpuDevice::starves(Life& life) noexcept {
+  // Asked only where the answer matters, because it takes system calls.
+  const bool is_waited_for =
+      std::any_of(life.fenced.begin(), life.fenced.end(),
+                  [](const auto& waits) { return waits.load(std::memory_order_relaxed); });
+  if (life.silent_looks < kHungLooks && !is_waited_for) return false;
+  if (!life.pulse.starves()) {
+    life.starved_looks = 0;
+    return false;
+  }
+  if (life.starved_looks >= kStarvedLooksMax) return false;
+  ++life.starved_looks;
+  return true;
+}
+
 bool GpuDevice::is_hung(Life& life) noexcept {
   const std::uint64_t turns = gpu_beat(life.file.data()).turns.load(std::memory_order_relaxed);
+  if (turns == life.turns && starves(life)) return false;
   life.silent_looks = turns == life.turns ? life.silent_looks + 1 : 0;
   life.turns = turns;
   life.is_hung.store(life.silent_looks >= kHungLooks, std::memory_order_relaxed);

@@ -26,6 +26,7 @@
 #include "daemon/memory/gpu/gpu_shares.h"
 #include "daemon/memory/helper/copier.h"
 #include "daemon/memory/helper/foreign_arena.h"
+#include "daemon/memory/helper/process_pulse.h"
 #include "ipc/fd.h"
 #include "ipc/fd_socket.h"
 #include "ipc/mapping.h"
@@ -45,6 +46,8 @@ public:
   // So many looks for a piece that somebody waits for after its deadline: what may be queued on a
   // GPU is done in less.
   static constexpr std::uint32_t kFencedLooksMax = 10;
+  // So many looks do not count at most, one after the other, because the helper got no CPU.
+  static constexpr std::uint32_t kStarvedLooksMax = 1'000;
   static constexpr std::uint64_t kGpuAnswerNs = 5'000'000'000;
   // So many looks pass between two attempts to start a helper that does not start; twice as many
   // each time.
@@ -79,12 +82,14 @@ private:
     ipc::UniqueFd pidfd;
     ipc::Mapping file;
     pid_t pid = -1;
+    ProcessPulse pulse{-1};
     std::array<std::atomic<bool>, kGpuSlots> fenced{};  // somebody waits for the slot's end
     std::array<std::uint32_t, kGpuSlots> bytes{};       // of its piece; of who has claimed it
     // maintain()'s:
     std::array<std::uint32_t, kGpuSlots> fenced_looks{};
     std::uint64_t turns = 0;
     std::uint32_t silent_looks = 0;
+    std::uint32_t starved_looks = 0;
     std::atomic<bool> is_hung{false};
     bool is_buried = false;  // why it has ended was noted
   };
@@ -109,6 +114,8 @@ private:
   void count(std::uint32_t slot, std::uint64_t bytes, PieceState state) noexcept;
   static bool is_alive(const Life& life) noexcept;
   [[nodiscard]] bool is_hung(Life& life) noexcept;
+  // It is silent because other processes have the CPUs.
+  [[nodiscard]] static bool starves(Life& life) noexcept;
 
   // In the first free slot of [job.slot, slots_end), which are of one kind. `bounced`: what the
   // slot's buffer gets first.

@@ -16,6 +16,7 @@
 
 #include "tests/gpu/gpu_buffer.h"
 #include "tests/gpu/gpu_world.h"
+#include "tests/support/starved.h"
 
 namespace gpu_device_test {
 
@@ -104,6 +105,27 @@ TEST_CASE("gpu device: a piece that ends after its fence was asked for costs the
       [&] { return import->poll(ticket, own.data(), own.size()) == PieceState::ok; }));
   CHECK(rig.device->lives() == 1);
   CHECK(own[0] == std::byte{0xcd});
+}
+
+TEST_CASE("gpu device: a helper that gets no CPU is not taken for one that hangs") {
+  using namespace gpu_device_test;
+  const Rig rig;
+  const pid_t helper = rig.helper();
+  // It has work, and is ready for it.
+  const GpuBuffer buffer(kBytes);
+  const auto import = rig.import(buffer);
+  const bool was_starved = simm::test_support::starved(helper, [&] {
+    Copier::Ticket ticket = 0;
+    CHECK(import->post_read(0, 4096, ticket) == simm::Status::ok);
+    import->fence(ticket);
+    rig.look(4 * GpuDevice::kSilentLooksMax);
+  });
+  if (!was_starved) {
+    MESSAGE("SKIPPED: no right to a real-time thread");
+    return;
+  }
+  CHECK(rig.helper() == helper);
+  CHECK(rig.device->view().last_error.empty());
 }
 
 TEST_CASE("gpu device: what its helper does, and why an earlier one ended, can be seen") {
