@@ -38,8 +38,9 @@ readonly coverage_percent_min=95
 readonly formatter_version=14
 # How many times the work of random tests, kills and fuzzers is done.
 times=1
-# What one clone has compiled serves the next one, wherever it lies.
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+# What one clone has compiled serves the next one, wherever it lies. The notes for gcov name the
+# folder of the clone that compiled them; gcovr finds the sources nevertheless.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=gcno_cwd
 
 # configure NAME cmake-arguments...: quiet unless it fails.
 configure() {
@@ -130,13 +131,20 @@ part_upgrade() {
 }
 
 part_asan() {
-  build asan && find build/asan -name '*.gcda' -delete &&
-    rounds 30 sampled run_tests asan -LE 'lint|no_asan' && coverage
+  local counts=$PWD/build/asan/counts
+  build asan || return 1
+  find build/asan -name '*.gcda' -delete
+  GCOV_PREFIX=$counts rounds 30 sampled run_tests asan -LE 'lint|no_asan' && coverage "$counts"
 }
 
-# Lines of the parts that must not be wrong: the trust boundary, session, engine, store.
+# coverage COUNTS: lines of the parts that must not be wrong: the trust boundary, session, engine,
+# store. COUNTS has a file for each object, named by its whole path, # for /; gcovr wants the file
+# beside the object.
 coverage() {
-  local percent
+  local percent file
+  while read -r file; do
+    mv "$file" "build/asan/$(sed 's,.*#build#asan#,,; s,#,/,g' <<<"$file")" || return 1
+  done < <(find "$1" -name '*.gcda')
   gcovr --root . --gcov-ignore-parse-errors --exclude-unreachable-branches \
     --filter 'ipc/' --filter 'daemon/session/' --filter 'daemon/engine/' --filter 'daemon/store/' \
     --json-summary build/coverage.json --txt build/coverage.txt build/asan >/dev/null 2>&1
