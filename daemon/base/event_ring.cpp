@@ -14,7 +14,11 @@ bool EventRing::put(std::uint64_t sequence, const PackedEvent& event) noexcept {
   const bool is_free = held % 2 == 0 && held < 2 * sequence;
   if (!is_free ||
       !slot.state.compare_exchange_strong(held, 2 * sequence + 1, std::memory_order_acq_rel)) {
-    slot.skipped.store(sequence, std::memory_order_release);
+    std::uint64_t skipped = slot.skipped.load(std::memory_order_relaxed);
+    while (skipped < sequence &&
+           !slot.skipped.compare_exchange_weak(skipped, sequence, std::memory_order_release,
+                                               std::memory_order_relaxed)) {
+    }
     return false;
   }
   std::array<std::uint64_t, kWords> words;
@@ -31,7 +35,9 @@ EventRing::Found EventRing::take(std::uint64_t sequence, PackedEvent& event) con
   const std::uint64_t state = slot.state.load(std::memory_order_acquire);
   if (state > 2 * sequence + 1) return Found::gone;
   if (state != 2 * sequence) {
-    const bool is_skipped = slot.skipped.load(std::memory_order_acquire) == sequence;
+    // A later one that was left out has drawn its number a whole round later: whoever drew this one
+    // and has not come yet comes too late.
+    const bool is_skipped = slot.skipped.load(std::memory_order_acquire) >= sequence;
     return is_skipped ? Found::gone : Found::not_yet;
   }
   std::array<std::uint64_t, kWords> words;

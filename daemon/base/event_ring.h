@@ -51,7 +51,7 @@ public:
 private:
   static constexpr std::size_t kWords = sizeof(PackedEvent) / sizeof(std::uint64_t);
   // `state` is twice the number of the event that is there, plus one while it is being written;
-  // `skipped` is the number of the last event that found the slot taken.
+  // `skipped` is the largest number of an event that found the slot taken.
   struct Slot {
     std::atomic<std::uint64_t> state{0};
     std::atomic<std::uint64_t> skipped{0};
