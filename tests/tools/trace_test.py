@@ -182,7 +182,8 @@ class Alone(unittest.TestCase):
 
     def test_the_share_that_was_asked_for(self):
         def work():
-            subprocess.run([BIN / "simm-bench", "ipc", "--quick", "--daemon",
+            subprocess.run([BIN / "simm-bench", "replay", "--requests", "60", "--processes", "2",
+                            "--pool-bytes", str(64 << 20), "--scale", "4096", "--daemon",
                             self.world.path / "all" / "simm.sock"], check=True,
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         began = time.monotonic()
