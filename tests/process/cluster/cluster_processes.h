@@ -69,9 +69,13 @@ struct ClusterProcesses {
   }
   [[nodiscard]] std::string member_keys(const std::string& name) const {
     return "\"cluster\": {\"manager\": \"" + address + "\", \"secret_file\": \"" + secret.path() +
-           "\", \"node_name\": \"" + name + "\"}";
+           "\", \"node_name\": \"" + name +
+           "\", \"detection_ms\": " + std::to_string(detection_ms) + "}";
   }
 
+  // How long a connection may be silent, of daemons that are made from here on. By default as
+  // users have it, and then a busy machine alone may end connections.
+  int detection_ms = 300;
   SecretFile secret;
   std::string address;
   DaemonProcess manager;

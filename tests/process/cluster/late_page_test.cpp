@@ -76,11 +76,8 @@ TEST_CASE("one of four storage daemons is stopped: the pages of the others are h
   std::vector<std::unique_ptr<DaemonProcess>> storages;
   for (const char* name : {"a", "b", "c", "d"}) storages.push_back(cluster.storage(name));
   // The calls' own deadline ends the waiting, not the detection of dead peers.
-  auto node = std::make_unique<DaemonProcess>(
-      R"("cluster": {"detection_ms": 40000, "manager": ")" + cluster.address +
-          R"(", "secret_file": ")" + cluster.secret.path() +
-          R"(", "node_name": "n"}, "node": {"pool_bytes": "0"})",
-      "node");
+  cluster.detection_ms = 40'000;
+  const auto node = cluster.node("n");
   REQUIRE(cluster.manager.start());
   for (const auto& storage : storages) REQUIRE(storage->start());
   REQUIRE(node->start());

@@ -28,6 +28,7 @@ TEST_CASE("a node reaches every shard of many storage daemons, and dials none of
   const int count = daemons();
   const std::string threads = R"(, "threading": {"mode": "dedicated", "data_agents": 4})";
   ClusterProcesses cluster;
+  cluster.detection_ms = 30'000;
   REQUIRE(cluster.manager.start());
   std::vector<std::unique_ptr<DaemonProcess>> all;
   for (int i = 0; i < count; ++i) {
