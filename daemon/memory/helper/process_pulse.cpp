@@ -15,7 +15,7 @@ namespace {
 
 // The start of a small file of a process; empty: it can not be read.
 std::string_view read_start(pid_t pid, const char* name, std::array<char, 256>& text) noexcept {
-  std::array<char, 64> path;
+  std::array<char, 64> path{};
   (void)std::snprintf(path.data(), path.size(), "/proc/%d/%s", static_cast<int>(pid), name);
   const ipc::UniqueFd file(::open(path.data(), O_RDONLY | O_CLOEXEC));
   if (!file) return {};
