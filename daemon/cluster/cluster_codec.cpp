@@ -1,5 +1,9 @@
 #include "daemon/cluster/cluster_codec.h"
 
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
 #include <map>
 #include <string>
 #include <utility>
@@ -15,6 +19,7 @@ namespace packet = ipc::packet;
 
 // Of slots that nobody owns, in a message.
 constexpr std::uint16_t kNoTenure = 0xffff;
+static_assert(std::endian::native == std::endian::little, "members reached are words of the wire");
 
 capnp::ReaderOptions limits_of_reading() {
   capnp::ReaderOptions options;
@@ -308,12 +313,15 @@ void write_reached(schema::Heartbeat::Builder to, const MemberSet& reached) {
 std::optional<MemberSet> read_reached(capnp::Data::Reader from) {
   if (from.size() == 0) return std::nullopt;
   if (from.size() > kMembersMax / 8) refuse("it reaches more members than a map has");
+  // Each heartbeat has this: whole words, not bits.
   MemberSet reached;
-  for (std::size_t bit = 0; bit < 8 * from.size(); ++bit) {
-    const std::uint32_t byte = from[static_cast<unsigned>(bit / 8)];
-    reached.set(bit, (byte >> bit % 8 & 1U) != 0);
+  for (std::size_t begin = (from.size() - 1) / 8 * 8;; begin -= 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, from.begin() + begin, std::min<std::size_t>(8, from.size() - begin));
+    reached <<= 64;
+    reached |= MemberSet(word);
+    if (begin == 0) return reached;
   }
-  return reached;
 }
 
 struct MemberEncoder {
@@ -379,6 +387,12 @@ struct ManagerEncoder {
   void operator()(const MapWanted&) { root.setMapWanted(); }
   void operator()(const Question& question) { write(root.initQuestion(), question); }
   void operator()(const Answer& answer) { write(root.initAnswer(), answer); }
+};
+
+// Room for most messages, without which a builder clears 8 KiB of the heap for each.
+struct ShortMessage {
+  kj::ArrayPtr<capnp::word> words() { return kj::arrayPtr(room.data(), room.size()); }
+  std::array<capnp::word, 64> room{};
 };
 
 template <typename Root, typename Value, typename Read>
@@ -462,7 +476,8 @@ ManagerState read_state(schema::ManagerState::Reader from) {
 
 Expected<std::vector<std::byte>> encode(const MemberMessage& message) {
   return packet::guarded([&] {
-    capnp::MallocMessageBuilder builder;
+    ShortMessage space;
+    capnp::MallocMessageBuilder builder(space.words());
     std::visit(MemberEncoder{builder.initRoot<schema::MemberMessage>()}, message);
     return packet::bytes_of(builder, kClusterMessageBytesMax);
   });
@@ -470,7 +485,8 @@ Expected<std::vector<std::byte>> encode(const MemberMessage& message) {
 
 Expected<std::vector<std::byte>> encode(const ManagerMessage& message) {
   return packet::guarded([&] {
-    capnp::MallocMessageBuilder builder;
+    ShortMessage space;
+    capnp::MallocMessageBuilder builder(space.words());
     std::visit(ManagerEncoder{builder.initRoot<schema::ManagerMessage>(), {}}, message);
     return packet::bytes_of(builder, kClusterMessageBytesMax);
   });

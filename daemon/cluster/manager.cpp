@@ -80,6 +80,7 @@ void Manager::on_connected(ConnectionId connection, const DaemonIdentity& identi
   added.version = version;
   added.takes_deltas = (features & kFeatureMapDeltas) != 0;
   added.since_ns = clock_.now_ns();
+  unjoined_.push_back(connection);
 }
 
 void Manager::on_closed(ConnectionId connection) {
@@ -415,13 +416,18 @@ void Manager::take_over_stored() {
 }
 
 int Manager::drop_late() {
-  std::vector<ConnectionId> late;
-  for (const auto& [id, connection] : connections_) {
-    const base::TimeNs age_ns = clock_.now_ns() - connection.since_ns;
-    if (!connection.joined && age_ns >= config_.join_timeout_ns) late.push_back(id);
+  int dropped = 0;
+  while (!unjoined_.empty()) {
+    const ConnectionId id = unjoined_.front();
+    const auto found = connections_.find(id);
+    const bool waits = found != connections_.end() && !found->second.joined;
+    if (waits && clock_.now_ns() - found->second.since_ns < config_.join_timeout_ns) break;
+    unjoined_.pop_front();
+    if (!waits) continue;
+    drop(id, "it has not joined in time");
+    ++dropped;
   }
-  for (const ConnectionId id : late) drop(id, "it has not joined in time");
-  return static_cast<int>(late.size());
+  return dropped;
 }
 
 int Manager::answer_late() {

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -168,6 +169,9 @@ private:
   ManagerLinks& links_;
   Membership membership_;
   std::map<ConnectionId, Connection> connections_;
+  // In the order in which they came, so only the first ones are looked at. Who has joined, or is
+  // closed, stays in here behind one that has not joined yet.
+  std::deque<ConnectionId> unjoined_;
 
   SlotMapPtr map_;       // stored, and pushed
   SlotMapPtr reported_;  // what a member brought, and map_ lacks: the next one builds on it

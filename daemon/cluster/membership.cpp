@@ -244,7 +244,7 @@ JoinVerdict Membership::join(ConnectionId connection, const DaemonIdentity& iden
     retire(member.identity);
   }
   connections_.erase(member.connection);
-  connections_[connection] = name;
+  connections_[connection] = &member;
   lost_.erase(name);
   names_.erase(member.identity.incarnation);
   names_[identity.incarnation] = name;
@@ -260,7 +260,7 @@ JoinVerdict Membership::join(ConnectionId connection, const DaemonIdentity& iden
   member.connection = connection;
   member.heard_ns = clock_.now_ns();
   member.last = Heartbeat{0, join.map_epoch, 0, 0, join.recovering};
-  settle_version();
+  settle_version(lowest_version());
   return verdict;
 }
 
@@ -307,21 +307,6 @@ void Membership::disconnected(ConnectionId connection) {
   if (!matters(*member)) forget(members_.find(full_name(member->identity)));
 }
 
-// Of all daemons that it should hear, and itself, it hears more than half, and an owner of slots.
-bool Membership::hears_too_few() const {
-  std::size_t heard = 1;
-  std::size_t all = 1 + lost_.size();
-  bool hears_owner = false;
-  for (const auto& [name, member] : members_) {
-    const bool is_live = member.state == MemberState::live;
-    const bool is_missed = member.state == MemberState::away && !member.is_hearsay;
-    heard += is_live ? 1U : 0U;
-    all += is_live || is_missed ? 1U : 0U;
-    hears_owner |= is_live && member.owns_slots();
-  }
-  return !hears_owner || 2 * heard <= all;
-}
-
 // Whom at least half of the daemons that say so have connections to is at work, though it is not
 // heard here.
 void Membership::spare_the_reached(const SlotMap& map, base::TimeNs now_ns) {
@@ -365,29 +350,48 @@ Unreached Membership::unreached(const SlotMap& map) const {
   return result;
 }
 
-int Membership::tick(const SlotMap* map) {
-  look_at_clock();
-  const base::TimeNs now_ns = clock_.now_ns();
-  int changed = 0;
+// A manager looks many times a second, and of a thousand members nearly all are well.
+Membership::Census Membership::take_census(base::TimeNs now_ns) {
+  Census seen;
+  seen.lowest_version = members_.empty() ? version_ : kHelloVersionMax;
   for (auto& [name, member] : members_) {
     const bool silent = now_ns - member.heard_ns >= config_.member_timeout_ns;
     if (member.state == MemberState::live && silent) {
       go_away(member, now_ns);
-      ++changed;
+      ++seen.went_away;
     }
+    const bool is_live = member.state == MemberState::live;
+    const bool is_away = member.state == MemberState::away;
+    seen.lowest_version = std::min(seen.lowest_version, std::max(member.version, kHelloVersionMin));
+    seen.heard += is_live ? 1U : 0U;
+    seen.all += is_live || (is_away && !member.is_hearsay) ? 1U : 0U;
+    seen.hears_owner |= is_live && member.owns_slots();
+    seen.is_someone_away |= is_away;
+    seen.does_someone_not_matter |= !matters(member);
   }
-  settle_version();
+  return seen;
+}
+
+int Membership::tick(const SlotMap* map) {
+  look_at_clock();
+  const base::TimeNs now_ns = clock_.now_ns();
+  const Census seen = take_census(now_ns);
+  int changed = seen.went_away;
+  settle_version(seen.lowest_version);
   std::erase_if(lost_, [&](const auto& entry) {
     return now_ns - entry.second.since_ns >= kLostGraces * config_.rejoin_grace_ns;
   });
-  // Most likely nobody is away but we are. When that ends, everybody has the whole grace to be
-  // heard again.
-  const bool was_cut_off = std::exchange(cut_off_, hears_too_few());
+  // Of all daemons that it should hear, and itself, it hears no more than half, or no owner of
+  // slots. Most likely nobody is away but we are. When that ends, everybody has the whole grace to
+  // be heard again.
+  const bool hears_too_few = !seen.hears_owner || 2 * seen.heard <= seen.all + lost_.size();
+  const bool was_cut_off = std::exchange(cut_off_, hears_too_few);
   if (cut_off_) return changed;
   if (map != nullptr && now_ns - spared_ns_ >= config_.rejoin_grace_ns / 8) {
     spared_ns_ = now_ns;
     spare_the_reached(*map, now_ns);
   }
+  if (!seen.is_someone_away && !seen.does_someone_not_matter) return changed;
   for (auto& [name, member] : members_) {
     if (member.state != MemberState::away) continue;
     if (was_cut_off) member.missed_ns = now_ns;
@@ -423,11 +427,15 @@ std::size_t Membership::count_owners() const {
       members_.begin(), members_.end(), [](const auto& entry) { return is_owner(entry.second); }));
 }
 
-void Membership::settle_version() {
+std::uint16_t Membership::lowest_version() const {
   std::uint16_t lowest = members_.empty() ? version_ : kHelloVersionMax;
   for (const auto& [name, member] : members_) {
     lowest = std::min(lowest, std::max(member.version, kHelloVersionMin));
   }
+  return lowest;
+}
+
+void Membership::settle_version(std::uint16_t lowest) {
   if (lowest <= version_) {
     version_ = lowest;
     newer_since_ns_.reset();
@@ -454,12 +462,12 @@ bool Membership::someone_drains(const SlotMap& map) const {
 }
 
 const KnownMember* Membership::find(ConnectionId connection) const {
-  const auto found = connections_.find(connection);
-  return found == connections_.end() ? nullptr : &members_.at(found->second);
+  return find_mutable(connection);
 }
 
-KnownMember* Membership::find_mutable(ConnectionId connection) {
-  return const_cast<KnownMember*>(std::as_const(*this).find(connection));
+KnownMember* Membership::find_mutable(ConnectionId connection) const {
+  const auto found = connections_.find(connection);
+  return found == connections_.end() ? nullptr : found->second;
 }
 
 }  // namespace simm::cluster

@@ -27,6 +27,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "daemon/base/clock.h"
@@ -158,7 +159,7 @@ public:
   [[nodiscard]] const KnownMember* find(ConnectionId connection) const;
 
 private:
-  [[nodiscard]] KnownMember* find_mutable(ConnectionId connection);
+  [[nodiscard]] KnownMember* find_mutable(ConnectionId connection) const;
   [[nodiscard]] bool lives(const KnownMember& member) const;
   [[nodiscard]] bool keeps_its_name(const KnownMember& member) const;
   // First of all in each turn: one that came late is nobody's fault.
@@ -176,8 +177,20 @@ private:
   [[nodiscard]] bool is_retired(const DaemonIdentity& identity) const;
   [[nodiscard]] base::TimeNs grace_ns(const KnownMember& member) const;
   void go_away(KnownMember& member, base::TimeNs now_ns);
-  void settle_version();
-  [[nodiscard]] bool hears_too_few() const;
+  // All members in one look, in which the silent ones go away.
+  struct Census {
+    int went_away = 0;
+    std::uint16_t lowest_version = 0;
+    std::size_t heard = 1;  // of the daemons that should be, this manager among them
+    std::size_t all = 1;    // that should be heard
+    bool hears_owner = false;
+    bool is_someone_away = false;
+    bool does_someone_not_matter = false;
+  };
+  [[nodiscard]] Census take_census(base::TimeNs now_ns);
+  // `lowest`: the version of the oldest member.
+  void settle_version(std::uint16_t lowest);
+  [[nodiscard]] std::uint16_t lowest_version() const;
   void spare_the_reached(const SlotMap& map, base::TimeNs now_ns);
   // Subscribers and gone members that are not connected are forgotten.
   [[nodiscard]] static bool matters(const KnownMember& member);
@@ -186,8 +199,8 @@ private:
   const MembershipConfig config_;
   const base::Clock& clock_;
   std::map<std::string, KnownMember> members_;
-  std::map<ConnectionId, std::string> connections_;
-  std::map<Incarnation, std::string> names_;  // of members_
+  std::unordered_map<ConnectionId, KnownMember*> connections_;  // of members_, and has joined
+  std::map<Incarnation, std::string> names_;                    // of members_
   std::uint64_t owners_revision_ = 0;
   std::vector<DaemonIdentity> retired_;
   struct Lost {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include <set>
 #include <span>
 #include <utility>
@@ -143,7 +144,12 @@ SlotMap::SlotMap(base::Epoch epoch, std::vector<MapMember> members, std::vector<
       digest_(digest_of(epoch, members, owners)),
       members_(std::move(members)),
       owners_(std::move(owners)),
-      slot_counts_(members_.size()) {
+      slot_counts_(members_.size()),
+      by_incarnation_(members_.size()) {
+  std::iota(by_incarnation_.begin(), by_incarnation_.end(), MemberIndex{0});
+  std::sort(by_incarnation_.begin(), by_incarnation_.end(), [this](auto a, auto b) {
+    return members_[a].identity.incarnation < members_[b].identity.incarnation;
+  });
   for (const SlotOwner& owner : owners_) {
     if (owner.member != kNoMember) ++slot_counts_[owner.member];
   }
@@ -157,10 +163,13 @@ bool SlotMap::is_of_another_life(const Lineage& lineage, base::Epoch epoch) cons
 }
 
 std::optional<MemberIndex> SlotMap::find(const Incarnation& incarnation) const noexcept {
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    if (members_[i].identity.incarnation == incarnation) return static_cast<MemberIndex>(i);
-  }
-  return std::nullopt;
+  const auto found = std::lower_bound(by_incarnation_.begin(), by_incarnation_.end(), incarnation,
+                                      [this](MemberIndex at, const auto& sought) {
+                                        return members_[at].identity.incarnation < sought;
+                                      });
+  const bool is_there =
+      found != by_incarnation_.end() && members_[*found].identity.incarnation == incarnation;
+  return is_there ? std::optional(*found) : std::nullopt;
 }
 
 }  // namespace simm::cluster

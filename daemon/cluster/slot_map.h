@@ -102,7 +102,8 @@ private:
   std::uint64_t digest_;
   std::vector<MapMember> members_;
   std::vector<SlotOwner> owners_;
-  std::vector<std::uint32_t> slot_counts_;  // by member
+  std::vector<std::uint32_t> slot_counts_;   // by member
+  std::vector<MemberIndex> by_incarnation_;  // members_ in that order
 };
 
 using SlotMapPtr = std::shared_ptr<const SlotMap>;

@@ -7,7 +7,6 @@
 namespace simm::control {
 namespace {
 
-// Then others have their turn.
 constexpr int kReadsPerTurn = 32;
 constexpr std::size_t kReadBytes = 16384;
 
@@ -70,28 +69,40 @@ void ClusterChannel::write() {
   }
 }
 
+// Most messages are short, and one call of the kernel brings a whole one, or several. A long one
+// takes many calls. After messages, and after many calls, others have their turn.
 void ClusterChannel::read() {
   std::array<std::byte, kReadBytes> buffer;
-  for (int reads = 0; reads < kReadsPerTurn; ++reads) {
-    const std::size_t want = std::min(buffer.size(), opener_.wanted());
-    const TcpMoved got = receive_tcp(socket_.get(), std::span(buffer).first(want));
+  Taken taken = Taken::part;
+  for (int reads = 0; reads < kReadsPerTurn && taken == Taken::part; ++reads) {
+    const TcpMoved got = receive_tcp(socket_.get(), buffer);
     if (got.result == TcpResult::hung_up) return break_with(broken(got));
     if (got.result == TcpResult::would_block) break;
-    if (!take_bytes(std::span(buffer).first(got.bytes))) return;
+    taken = take_bytes(std::span(buffer).first(got.bytes));
+    if (taken == Taken::over) return;
+    // Nothing more was there. What has come since then makes the socket readable.
+    if (got.bytes < buffer.size()) break;
   }
   ready_.when_readable([this] { read(); });
 }
 
-bool ClusterChannel::take_bytes(std::span<const std::byte> bytes) {
-  if (opener_.feed(bytes) != Status::ok) {
-    break_with({Status::corrupt, "what came is no frame of this connection"});
-    return false;
-  }
-  const auto message = opener_.take();
-  if (!message) return true;
+ClusterChannel::Taken ClusterChannel::take_bytes(std::span<const std::byte> bytes) {
   const std::weak_ptr<bool> alive = alive_;
-  events_.on_message(*this, *message);
-  return !alive.expired() && !broken_;
+  Taken taken = Taken::part;
+  while (!bytes.empty()) {
+    const std::size_t now = std::min(bytes.size(), opener_.wanted());
+    if (opener_.feed(bytes.first(now)) != Status::ok) {
+      break_with({Status::corrupt, "what came is no frame of this connection"});
+      return Taken::over;
+    }
+    bytes = bytes.subspan(now);
+    const auto message = opener_.take();
+    if (!message) continue;
+    taken = Taken::messages;
+    events_.on_message(*this, *message);
+    if (alive.expired() || broken_) return Taken::over;
+  }
+  return taken;
 }
 
 void ClusterChannel::break_with(Error cause) {

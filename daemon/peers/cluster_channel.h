@@ -53,9 +53,12 @@ public:
   [[nodiscard]] std::size_t queued_bytes() const noexcept { return queued_bytes_; }
 
 private:
+  // `over`: this channel is closed or gone.
+  enum class Taken : std::uint8_t { part, messages, over };
+
   void read();
-  // What a read left: false when this channel is closed or gone.
-  bool take_bytes(std::span<const std::byte> bytes);
+  // What one read brought: a part of a message, or messages and a part.
+  Taken take_bytes(std::span<const std::byte> bytes);
   void write();
   void break_with(Error cause);
 

@@ -6,9 +6,9 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "daemon/cluster/manager.h"
@@ -95,7 +95,7 @@ private:
   bool leads_ = false;
   std::string stands_by_ = "no manager leads yet";
   ClusterListener listener_;
-  std::map<cluster::ConnectionId, std::unique_ptr<Connection>> connections_;
+  std::unordered_map<cluster::ConnectionId, std::unique_ptr<Connection>> connections_;
   std::vector<Ending> ending_;
   cluster::ConnectionId next_id_ = 1;
   base::Epoch logged_epoch_ = 0;

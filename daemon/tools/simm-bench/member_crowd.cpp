@@ -177,6 +177,8 @@ private:
     if (map_ != nullptr) {
       heartbeat.map_epoch = map_->epoch();
       heartbeat.map_digest = map_->digest();
+      // As of a node that uses the whole cluster.
+      heartbeat.reached = ~cluster::MemberSet{} >> (cluster::kMembersMax - map_->members().size());
     }
     send(heartbeat);
     timer_.after(interval_ns_, [this] { beat(); });

@@ -48,6 +48,7 @@ std::vector<MemberMessage> member_messages() {
       Heartbeat{4, 17, 1000, 2 * kGiB, false, MemberSet{}},
       Heartbeat{4, 17, 1000, 2 * kGiB, false, MemberSet{0x1'8001}},
       Heartbeat{4, 17, 1000, 2 * kGiB, true, MemberSet{}.set()},
+      Heartbeat{4, 17, 1000, 2 * kGiB, true, MemberSet{0x80'0001} << 321 | MemberSet{6}},
       Heartbeat{4, 17, 1000, 2 * kGiB, true, std::nullopt, 99, true},
       MapReport{sample_map()},
       MapReport{slot_map_of(1, {}, nullptr, nullptr)},

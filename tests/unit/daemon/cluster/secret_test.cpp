@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include "daemon/cluster/hello/incarnation.h"
 #include "tests/support/temporary_directory.h"
@@ -50,6 +51,21 @@ TEST_CASE("the primitive is HMAC-SHA-256") {
     hex += digits;
   }
   CHECK(hex == "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+}
+
+// The context of a thread is used again.
+TEST_CASE("a key leaves nothing behind for the next one, and an empty key is one") {
+  const auto bytes = [](const std::string& text) { return std::as_bytes(std::span(text)); };
+  const std::string text = "text";
+  const std::string key = "key";
+  const cluster::Mac first = cluster::mac_of({}, {bytes(text)});
+  const cluster::Mac keyed = cluster::mac_of(bytes(key), {bytes(text)});
+  CHECK(keyed != first);
+  CHECK(cluster::mac_of({}, {bytes(text)}) == first);
+  CHECK(cluster::mac_of(bytes(key), {{}, bytes(text), {}}) == keyed);
+  cluster::Mac elsewhere;
+  std::thread([&] { elsewhere = cluster::mac_of(bytes(key), {bytes(text)}); }).join();
+  CHECK(elsewhere == keyed);
 }
 
 TEST_CASE("bytes are the same when all are") {

@@ -74,6 +74,23 @@ TEST_CASE("messages go both ways, in order, of every size up to a frame's") {
   CHECK(talk.left->send(Bytes(control::kChannelQueueBytesMax)) == Status::invalid_argument);
 }
 
+TEST_CASE("frames that come together, or in pieces, are the messages that were sent") {
+  HalfTalk talk;
+  cluster::FrameSealer sealer(talk.keys.send);
+  const std::vector<Bytes> sent = {text("one"), text("two"), text("three")};
+  Bytes wire;
+  for (const Bytes& message : sent) {
+    const Bytes frame = sealer.seal(message).value();
+    wire.insert(wire.end(), frame.begin(), frame.end());
+  }
+  // All but the last byte come in one read.
+  talk.raw->send(std::span(wire).first(wire.size() - 1));
+  talk.net.until([&] { return talk.events.messages.size() == 2; });
+  talk.raw->send(std::span(wire).last(1));
+  talk.net.until([&] { return talk.events.messages.size() == 3; });
+  CHECK(talk.events.messages == sent);
+}
+
 TEST_CASE("the queue to a peer that does not read is bounded, and nothing in it is lost") {
   HalfTalk talk;
   const Bytes message(cluster::kFramePayloadBytesMax, std::byte{5});
