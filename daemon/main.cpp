@@ -12,6 +12,7 @@
 #include "daemon/base/log.h"
 #include "daemon/process/adopt_service.h"
 #include "daemon/process/data_daemon.h"
+#include "daemon/process/etcd_check.h"
 #include "daemon/process/gpu_service.h"
 #include "daemon/process/manager_daemon.h"
 #include "daemon/process/metric_catalogue.h"
@@ -24,6 +25,7 @@ struct CommandLine {
   std::string config_path;
   std::string socket_path;
   bool check_config = false;
+  bool check_etcd = false;
   bool print_schema = false;
   bool print_metrics = false;
 };
@@ -78,9 +80,23 @@ int serve(simm::base::Role role, const CommandLine& line) {
   return (*daemon)->run() ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+// The whole of --check-etcd.
+int report_etcd(const simm::base::Config& config) {
+  int status = EXIT_SUCCESS;
+  for (const simm::Expected<std::string>& found : simm::check_etcd(config)) {
+    if (!found) {
+      status = fail(found.error());
+    } else {
+      std::printf("%s\n", found->c_str());
+    }
+  }
+  return status;
+}
+
 int manage(const CommandLine& line) {
   auto config = configuration(line, simm::base::Role::manager);
   if (!config) return fail(config.error());
+  if (line.check_etcd) return report_etcd(*config);
   if (line.check_config) return EXIT_SUCCESS;
   std::signal(SIGPIPE, SIG_IGN);
   if (const auto raised = simm::raise_descriptor_limit(); !raised) return fail(raised.error());
@@ -124,6 +140,8 @@ int main(int argc, char** argv) {
       app.add_subcommand("manager", "Keeps the members and the map of a cluster; no data");
   CLI::App* helper = app.add_subcommand(
       "adopt", "The helper with the privilege to open memory of clients, as its own service");
+  manager->add_flag("--check-etcd", line.check_etcd,
+                    "Ask each endpoint of manager.etcd, say what is found, and end");
   app.require_subcommand(0, 1);
   CLI11_PARSE(app, argc, argv);
 

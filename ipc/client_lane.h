@@ -67,6 +67,11 @@ public:
     return Status::ok;
   }
 
+  // The trace context of the submission that is pushed next, which has kFlagTraced.
+  void write_trace(const TraceContext& trace) noexcept {
+    basic_copy_out<Access>(memory_.trace(pushed_), &trace, sizeof trace);
+  }
+
   // Publishes a submission; the caller then rings the daemon if that one sleeps (ClientSession).
   // out_of_memory: kCompletionSlots are unfinished. invalid_state: the lane is broken.
   [[nodiscard]] Status push(const Submission& submission) noexcept {

@@ -42,6 +42,7 @@ struct ClientEncoder {
     to.setName(text_of("namespace name", open.name, kNameBytesMax));
     to.setExactSize(open.exact_size);
     to.setShared(open.shared);
+    to.setImmutable(open.immutable);
   }
   void operator()(const RegisterRegion& region) {
     auto to = root.initRegisterRegion();
@@ -62,6 +63,28 @@ struct ClientEncoder {
     to.setHandle(region.handle);
   }
   void operator()(const Goodbye&) { root.setGoodbye(); }
+  void operator()(const GpuLend& lend) {
+    auto to = root.initGpuLend();
+    to.setRequestId(lend.request_id);
+    to.setUuid(kj::ArrayPtr<const kj::byte>(lend.uuid.data(), lend.uuid.size()));
+    to.setBytes(lend.bytes);
+    to.setNoticeMs(lend.notice_ms);
+  }
+  void operator()(const GpuReclaim& reclaim) {
+    auto to = root.initGpuReclaim();
+    to.setRequestId(reclaim.request_id);
+    to.setLease(reclaim.lease);
+  }
+  void operator()(const FollowKeys& follow) {
+    auto to = root.initFollowKeys();
+    to.setRequestId(follow.request_id);
+    to.setFollower(follow.follower);
+    to.setNameSpace(text_of("namespace name", follow.name_space, kNameBytesMax));
+    to.setSince(follow.since);
+    to.setPresents(follow.presents);
+    to.setBegins(follow.begins);
+    to.setEnds(follow.ends);
+  }
 };
 
 struct DaemonEncoder {
@@ -112,8 +135,31 @@ struct DaemonEncoder {
     to.setRequestId(reply.request_id);
     to.setStatus(static_cast<std::int32_t>(reply.status));
   }
+  void operator()(const LeaseReply& reply) {
+    auto to = root.initLeaseReply();
+    to.setRequestId(reply.request_id);
+    to.setStatus(static_cast<std::int32_t>(reply.status));
+    to.setLease(reply.lease);
+    to.setReason(reason_text(cut, reply.reason));
+  }
   void operator()(const Poisoned& poisoned) {
     root.initPoisoned().setReason(static_cast<std::uint32_t>(poisoned.reason));
+  }
+  void operator()(const KeyEventsReply& reply) {
+    auto to = root.initKeyEventsReply();
+    to.setRequestId(reply.request_id);
+    to.setStatus(static_cast<std::int32_t>(reply.status));
+    to.setReason(reason_text(cut, reply.reason));
+    to.setFollower(reply.follower);
+    to.setSalt(reply.salt);
+    to.setNext(reply.next);
+    to.setPresents(reply.presents);
+    to.setMissed(reply.missed);
+    to.setIsLast(reply.is_last);
+    to.setIsComplete(reply.is_complete);
+    const std::vector<std::byte> bytes = pack_key_news(reply.news);
+    to.setEvents(kj::ArrayPtr<const kj::byte>(reinterpret_cast<const kj::byte*>(bytes.data()),
+                                              bytes.size()));
   }
 };
 
@@ -143,7 +189,22 @@ OpenNamespace read(schema::OpenNamespace::Reader from) {
   open.name = line_of("namespace name", from.getName(), kNameBytesMax);
   open.exact_size = from.getExactSize();
   open.shared = from.getShared();
+  open.immutable = from.getImmutable();
   return open;
+}
+
+std::array<std::uint8_t, 16> uuid_of(capnp::Data::Reader from) {
+  std::array<std::uint8_t, 16> uuid{};
+  if (from.size() != uuid.size()) {
+    packet::refuse(Status::invalid_argument,
+                   "gpu_uuid of " + std::to_string(from.size()) + " bytes instead of 16");
+  }
+  std::copy(from.begin(), from.end(), uuid.begin());
+  return uuid;
+}
+
+GpuLend read(schema::GpuLend::Reader from) {
+  return GpuLend{from.getRequestId(), uuid_of(from.getUuid()), from.getBytes(), from.getNoticeMs()};
 }
 
 RegisterRegion read(schema::RegisterRegion::Reader from) {
@@ -156,12 +217,7 @@ RegisterRegion read(schema::RegisterRegion::Reader from) {
   region.has_fd = from.getHasFd();
   region.name = line_of("region name", from.getName(), kNameBytesMax);
   if (region.kind == RegionRequestKind::gpu && from.hasGpuUuid()) {
-    const auto uuid = from.getGpuUuid();
-    if (uuid.size() != region.gpu_uuid.size()) {
-      packet::refuse(Status::invalid_argument,
-                     "gpu_uuid of " + std::to_string(uuid.size()) + " bytes instead of 16");
-    }
-    std::copy(uuid.begin(), uuid.end(), region.gpu_uuid.begin());
+    region.gpu_uuid = uuid_of(from.getGpuUuid());
     region.gpu_allocation_bytes = from.getGpuAllocationBytes();
   }
   if (region.length == 0 || region.length > UINT64_MAX - region.address ||
@@ -205,6 +261,41 @@ NamespaceReply read(schema::NamespaceReply::Reader from) {
 RegionReply read(schema::RegionReply::Reader from) {
   return RegionReply{from.getRequestId(), packet::status_of(from.getStatus()), from.getHandle(),
                      kind_of(from.getKind()), line_of("reason", from.getReason(), kReasonBytesMax)};
+}
+
+LeaseReply read(schema::LeaseReply::Reader from) {
+  return LeaseReply{from.getRequestId(), packet::status_of(from.getStatus()), from.getLease(),
+                    line_of("reason", from.getReason(), kReasonBytesMax)};
+}
+
+FollowKeys read(schema::FollowKeys::Reader from) {
+  return FollowKeys{from.getRequestId(),
+                    from.getFollower(),
+                    line_of("namespace name", from.getNameSpace(), kNameBytesMax),
+                    from.getSince(),
+                    from.getPresents(),
+                    from.getBegins(),
+                    from.getEnds()};
+}
+
+KeyEventsReply read(schema::KeyEventsReply::Reader from) {
+  KeyEventsReply reply;
+  reply.request_id = from.getRequestId();
+  reply.status = packet::status_of(from.getStatus());
+  reply.reason = line_of("reason", from.getReason(), kReasonBytesMax);
+  reply.follower = from.getFollower();
+  reply.salt = from.getSalt();
+  reply.next = from.getNext();
+  reply.presents = from.getPresents();
+  reply.missed = from.getMissed();
+  reply.is_last = from.getIsLast();
+  reply.is_complete = from.getIsComplete();
+  const auto bytes = from.getEvents();
+  Expected<std::vector<KeyNews>> news =
+      unpack_key_news(std::as_bytes(std::span(bytes.begin(), bytes.size())));
+  if (!news) packet::refuse(news.status(), news.error().context);
+  reply.news = std::move(*news);
+  return reply;
 }
 
 Poisoned read(schema::Poisoned::Reader from) {
@@ -271,6 +362,12 @@ Expected<ClientMessage> decode_client_message(std::span<const std::byte> bytes) 
                                 root.getDeregisterRegion().getHandle()};
       case schema::ClientMessage::GOODBYE:
         return Goodbye{};
+      case schema::ClientMessage::GPU_LEND:
+        return read(root.getGpuLend());
+      case schema::ClientMessage::GPU_RECLAIM:
+        return GpuReclaim{root.getGpuReclaim().getRequestId(), root.getGpuReclaim().getLease()};
+      case schema::ClientMessage::FOLLOW_KEYS:
+        return read(root.getFollowKeys());
       case schema::ClientMessage::NONE:
         break;
     }
@@ -299,8 +396,12 @@ Expected<DaemonMessage> decode_daemon_message(std::span<const std::byte> bytes) 
       case schema::DaemonMessage::DEREGISTER_REPLY:
         return DeregisterReply{root.getDeregisterReply().getRequestId(),
                                packet::status_of(root.getDeregisterReply().getStatus())};
+      case schema::DaemonMessage::LEASE_REPLY:
+        return read(root.getLeaseReply());
       case schema::DaemonMessage::POISONED:
         return read(root.getPoisoned());
+      case schema::DaemonMessage::KEY_EVENTS_REPLY:
+        return read(root.getKeyEventsReply());
       case schema::DaemonMessage::NONE:
         break;
     }

@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <string>
 #include <variant>
+#include <vector>
 
+#include "ipc/key_news.h"
 #include "ipc/layout.h"
 #include "simm/status.h"
 
@@ -43,8 +45,12 @@ inline constexpr std::uint32_t kProcessDescriptor = 2;
 inline constexpr std::uint32_t kDeathMark = 4;
 // The client makes the session memory, and passes it with Mapped; none comes with Welcome.
 inline constexpr std::uint32_t kClientMemory = 8;
+// The daemon knows GpuLend and GpuReclaim, and answers them with LeaseReply.
+inline constexpr std::uint32_t kGpuLeases = 16;
+// The daemon answers FollowKeys.
+inline constexpr std::uint32_t kKeyNews = 32;
 inline constexpr std::uint32_t kExtensions =
-    kReachOutlivesSocket | kProcessDescriptor | kDeathMark | kClientMemory;
+    kReachOutlivesSocket | kProcessDescriptor | kDeathMark | kClientMemory | kGpuLeases | kKeyNews;
 
 struct Hello {
   // The oldest layout that the library speaks: a daemon that knows no range looks at this one.
@@ -67,6 +73,7 @@ struct OpenNamespace {
   std::string name;
   bool exact_size = false;  // every get of it: another stored size is a miss
   bool shared = false;      // every get of it: other processes of the node read the same keys
+  bool immutable = false;   // its keys are content hashes: a key has one value for ever
   bool operator==(const OpenNamespace&) const = default;
 };
 struct RegisterRegion {
@@ -88,11 +95,36 @@ struct DeregisterRegion {
   RegionHandle handle = kNoRegion;
   bool operator==(const DeregisterRegion&) const = default;
 };
+// What becomes of the keys of one namespace of the session's tenant. Only with kKeyNews.
+struct FollowKeys {
+  std::uint64_t request_id = 0;
+  std::uint64_t follower = 0;  // of the first reply; 0: a new one
+  std::string name_space;      // of a new one
+  std::uint64_t since = 0;     // `next` of the last reply
+  std::uint64_t presents = 0;  // the same of that
+  bool begins = false;         // all keys that are present are told, from the first one
+  bool ends = false;
+  bool operator==(const FollowKeys&) const = default;
+};
 struct Goodbye {
   bool operator==(const Goodbye&) const = default;
 };
-using ClientMessage =
-    std::variant<Hello, Mapped, OpenNamespace, RegisterRegion, DeregisterRegion, Goodbye>;
+// Memory of a GPU that the client does not need for a while: the daemon may keep copies of objects
+// there (daemon/memory/gpu/gpu_lease.h).
+struct GpuLend {
+  std::uint64_t request_id = 0;
+  std::array<std::uint8_t, 16> uuid{};  // of the GPU
+  std::uint64_t bytes = 0;
+  std::uint32_t notice_ms = 0;  // how long the answer to a reclaim may take
+  bool operator==(const GpuLend&) const = default;
+};
+struct GpuReclaim {
+  std::uint64_t request_id = 0;
+  std::uint64_t lease = 0;
+  bool operator==(const GpuReclaim&) const = default;
+};
+using ClientMessage = std::variant<Hello, Mapped, OpenNamespace, RegisterRegion, DeregisterRegion,
+                                   Goodbye, GpuLend, GpuReclaim, FollowKeys>;
 
 // Daemon to client.
 struct SessionLimits {
@@ -148,11 +180,35 @@ struct DeregisterReply {
   Status status = Status::ok;
   bool operator==(const DeregisterReply&) const = default;
 };
+// To GpuLend and GpuReclaim.
+struct LeaseReply {
+  std::uint64_t request_id = 0;
+  Status status = Status::ok;
+  std::uint64_t lease = 0;  // the session's number for it, from 1 on
+  std::string reason;
+  bool operator==(const LeaseReply&) const = default;
+};
 struct Poisoned {
   PoisonReason reason = PoisonReason::none;
   bool operator==(const Poisoned&) const = default;
 };
-using DaemonMessage =
-    std::variant<Welcome, Opened, Refused, NamespaceReply, RegionReply, DeregisterReply, Poisoned>;
+// invalid_state: the daemon's events.keys is off. not_found: the follower is forgotten.
+// out_of_memory: the tenant has too many.
+struct KeyEventsReply {
+  std::uint64_t request_id = 0;
+  Status status = Status::ok;
+  std::string reason;
+  std::uint64_t follower = 0;
+  std::uint64_t salt = 0;  // of the tokens: another one in each life of the daemon
+  std::uint64_t next = 0;
+  std::uint64_t presents = 0;
+  std::uint64_t missed = 0;  // events that the daemon did not keep for so long
+  bool is_last = true;
+  bool is_complete = false;   // of what `begins` asked for
+  std::vector<KeyNews> news;  // at most kKeyNewsMax
+  bool operator==(const KeyEventsReply&) const = default;
+};
+using DaemonMessage = std::variant<Welcome, Opened, Refused, NamespaceReply, RegionReply,
+                                   DeregisterReply, Poisoned, LeaseReply, KeyEventsReply>;
 
 }  // namespace simm::ipc

@@ -64,6 +64,14 @@ public:
     return Poll::taken;
   }
 
+  // A private copy of the trace context of the submission that was taken last, unvalidated: any
+  // value is allowed.
+  [[nodiscard]] TraceContext copy_trace() const noexcept {
+    TraceContext trace;
+    basic_copy_in<Access>(&trace, memory_.trace(taken_ - 1), sizeof trace);
+    return trace;
+  }
+
   // The re-check after the daemon announced its sleep: true when there is something to poll. A
   // sequentially consistent load, the daemon's half of the wake-up handshake.
   [[nodiscard]] bool has_submissions() const noexcept {

@@ -35,6 +35,10 @@ public:
   [[nodiscard]] PageResult* result(std::uint32_t index) const noexcept {
     return reinterpret_cast<PageResult*>(base_ + kLaneResultsOffset) + index;
   }
+  [[nodiscard]] TraceContext* trace(std::uint32_t cursor) const noexcept {
+    return reinterpret_cast<TraceContext*>(base_ + kLaneTracesOffset) +
+           (cursor & (kSubmissionSlots - 1));
+  }
   [[nodiscard]] std::byte* keys(std::uint32_t offset) const noexcept {
     return base_ + kLaneKeysOffset + offset;
   }

@@ -62,7 +62,10 @@ enum class PutMode : std::uint8_t {
 inline constexpr std::uint16_t kFlagExactSize = 1;
 inline constexpr std::uint16_t kFlagShared = 2;
 inline constexpr std::uint16_t kFlagRanged = 4;
-inline constexpr std::uint16_t kFlagsKnown = kFlagExactSize | kFlagShared | kFlagRanged;
+// Of any opcode with pages: the lane's trace context of the submission's slot counts.
+inline constexpr std::uint16_t kFlagTraced = 8;
+inline constexpr std::uint16_t kFlagsKnown =
+    kFlagExactSize | kFlagShared | kFlagRanged | kFlagTraced;
 
 // Region handle: what a page descriptor names memory by. Made by the daemon, checked at every use.
 using RegionHandle = std::uint32_t;  // generation << 16 | index; generation is never 0
@@ -129,6 +132,17 @@ struct Completion {
 };
 static_assert(sizeof(Completion) == 32);
 
+// What the client's own trace says of a submission (W3C Trace Context, version 00): the numbers of
+// which `traceparent` is the hexadecimal text. Lies in the slack of the lane, one for each
+// submission slot, and is never looked at without kFlagTraced. Any value is allowed.
+struct TraceContext {
+  std::uint64_t trace_high;
+  std::uint64_t trace_low;
+  std::uint64_t parent;  // id of the span that the submission belongs to
+  std::uint64_t reserved;
+};
+static_assert(sizeof(TraceContext) == 32);
+
 // A shared 32-bit word on a cache line pair of its own: the adjacent-line prefetcher works on 128
 // B.
 struct alignas(128) SharedLine {
@@ -164,6 +178,7 @@ inline constexpr std::size_t kLanePagesOffset =
 inline constexpr std::size_t kLaneResultsOffset =
     kLanePagesOffset + kPageSlots * sizeof(PageDescriptor);
 inline constexpr std::size_t kLaneKeysOffset = kLaneResultsOffset + kPageSlots * sizeof(PageResult);
+inline constexpr std::size_t kLaneTracesOffset = kLaneKeysOffset + kKeyArenaBytes;
 // A page of slack behind each lane keeps the next lane's control lines off the same hardware sets.
 inline constexpr std::size_t kLaneBytes =
     (kLaneKeysOffset + kKeyArenaBytes + 4095) / 4096 * 4096 + 4096;
@@ -172,6 +187,8 @@ static_assert(kLaneCompletionsOffset == 5120);
 static_assert(kLanePagesOffset == 7168);
 static_assert(kLaneResultsOffset == 138240);
 static_assert(kLaneKeysOffset == 171008);
+static_assert(kLaneTracesOffset == 433152);
+static_assert(kLaneTracesOffset + kSubmissionSlots * sizeof(TraceContext) <= kLaneBytes);
 static_assert(kLaneBytes == 438272);
 
 // SessionHeader::state, written by the daemon only. (A client that forges it fools itself.)
@@ -215,12 +232,14 @@ struct SessionHeader {
                                // one message on the bell socket
   SharedLine progress;         // daemon: 0: it knows no Submission::patience_ns; else a number that
                                // changes whenever some submission is given more time
-  SharedLine pad1[27];
+  SharedLine traces;           // daemon: 1: it takes kFlagTraced; 0: it does not, or is older
+  SharedLine pad1[26];
 };
 static_assert(offsetof(SessionHeader, layout_version) == 44);
 static_assert(offsetof(SessionHeader, state) == 128);
 static_assert(offsetof(SessionHeader, daemon_sleeping) == 384);
 static_assert(offsetof(SessionHeader, progress) == 512);
+static_assert(offsetof(SessionHeader, traces) == 640);
 static_assert(sizeof(SessionHeader) == 4096);
 
 constexpr std::size_t session_bytes(std::uint32_t lane_count) {

@@ -32,7 +32,8 @@ public:
       : state_(&header->state.word),
         poison_reason_(&header->poison_reason.word),
         sleeping_(&header->daemon_sleeping.word),
-        progress_(&header->progress.word) {}
+        progress_(&header->progress.word),
+        traces_(&header->traces.word) {}
 
   // The reason becomes visible before the state.
   void publish_poisoned(PoisonReason reason) noexcept {
@@ -55,11 +56,15 @@ public:
     progress_.store_release(told_);
   }
 
+  // Before the session is open.
+  void take_traces() noexcept { traces_.store_release(1); }
+
 private:
   BasicUntrustedWord<Access> state_;
   BasicUntrustedWord<Access> poison_reason_;
   BasicUntrustedWord<Access> sleeping_;
   BasicUntrustedWord<Access> progress_;
+  BasicUntrustedWord<Access> traces_;
   std::uint32_t told_ = kProgressBegin;  // what progress_ holds
 };
 
@@ -71,7 +76,8 @@ public:
       : state_(&header->state.word),
         poison_reason_(&header->poison_reason.word),
         sleeping_(&header->daemon_sleeping.word),
-        progress_(&header->progress.word) {}
+        progress_(&header->progress.word),
+        traces_(&header->traces.word) {}
 
   // After a push: sends one message if the daemon sleeps. False when the daemon's end is closed.
   bool ring_if_sleeping(const BellSocket& bell) noexcept { return !take_sleep() || bell.ring(); }
@@ -107,6 +113,9 @@ public:
   // the session was given more time.
   [[nodiscard]] std::uint32_t progress() const noexcept { return progress_.load_acquire(); }
 
+  // Whether the daemon takes kFlagTraced.
+  [[nodiscard]] bool takes_traces() const noexcept { return traces_.load_acquire() != 0; }
+
   // The socket to the daemon hung up. The caller then interrupts every lane
   // (ClientLane::interrupt).
   void mark_lost() noexcept { lost_.store(true, std::memory_order_seq_cst); }
@@ -116,6 +125,7 @@ private:
   BasicUntrustedWord<Access> poison_reason_;
   BasicUntrustedWord<Access> sleeping_;
   BasicUntrustedWord<Access> progress_;
+  BasicUntrustedWord<Access> traces_;
   std::atomic<bool> lost_{false};
 };
 

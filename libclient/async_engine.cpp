@@ -288,6 +288,7 @@ void AsyncEngine::watch_lane(std::uint64_t now_ns) noexcept {
     if (has_ended) return end_hung_up(now_ns);
   }
   if (now_ns < driver_.overdue_ns(lane_, now_ns)) return;
+  if (!LaneDriver::is_silent(lane_, now_ns)) return driver_.end_overdue(lane_, now_ns);
   lane_.session->shut_down();
   end_lane(Status::timeout);
 }
@@ -337,7 +338,7 @@ bool AsyncEngine::push(AsyncBatch& batch) {
   const ErrorScope scope(batch.text);
   if (session == nullptr) return batch.all_submitted();
   if (lane_.generation() != session->generation()) {
-    if (!lane_.idle()) return batch.all_submitted();  // still waits for the end of an old session
+    if (lane_.has_calls()) return batch.all_submitted();  // of an old session that has not ended
     lane_.bind(session);
   }
   bool pushed = false;

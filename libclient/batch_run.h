@@ -41,6 +41,7 @@ struct BatchRun {
   std::uint32_t ttl_ms = 0;
   std::uint32_t lease_ms = 0;
   NamespaceRecord* name_space = nullptr;  // null: the default one
+  ipc::TraceContext trace;                // with kFlagTraced
   std::uint64_t deadline_ns = 0;          // absolute, monotonic: the latest end
   // Above 0: given up before the deadline when nothing of it has moved for so long.
   std::uint64_t patience_ns = 0;

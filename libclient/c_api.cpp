@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "libclient/c_handles.h"
 #include "libclient/completion_queue.h"
 #include "libclient/core.h"
 #include "libclient/gpu_allocator.h"
@@ -13,17 +14,7 @@
 #include "simm/client.h"
 #include "simm/error_code.h"
 #include "simm/simm.h"
-
-// The handles that the C header only declares.
-struct simm_client {
-  simm::Client client;
-};
-struct simm_region {
-  simm::Region region;
-};
-struct simm_namespace {
-  simm::Namespace name_space;
-};
+#include "simm/trace.h"
 
 namespace simm::detail {
 
@@ -43,14 +34,6 @@ Item PageList::page_of_c_item(const void* given) noexcept {
 }
 
 namespace {
-
-int code(Status status) noexcept {
-  return static_cast<int>(status);
-}
-
-int null_argument(const char* name) noexcept {
-  return code(fail(Status::invalid_argument, "%s: NULL", name));
-}
 
 // No struct of options grows beyond: a larger size was never set.
 constexpr std::size_t kOptionsBytesMax = 1024;
@@ -95,16 +78,6 @@ std::size_t item_bytes_of(const simm_item* items, std::size_t count, std::size_t
              "header, and leave newer fields 0",
              given, sizeof(simm_item));
   return 0;
-}
-
-// Runs a call that makes something; exceptions of the allocator end here.
-template <typename Body>
-int guarded(Body body) noexcept {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return code(fail(Status::out_of_memory, "no memory left in this process"));
-  }
 }
 
 template <typename Value>
@@ -160,14 +133,7 @@ RegisterOptions register_options(const simm_region_options& given) noexcept {
   return options;
 }
 
-// A bit that means nothing here is a mistake, or means something to a newer library only.
-bool known_flags(uint32_t flags, uint32_t known, const char* names) noexcept {
-  if ((flags & ~known) == 0) return true;
-  (void)fail(Status::invalid_argument, "flags = 0x%x: %s are known here", flags, names);
-  return false;
-}
-
-bool known_flags(const simm_call_options& options) noexcept {
+bool known_call_flags(const simm_call_options& options) noexcept {
   return known_flags(options.flags, SIMM_EXACT_SIZE | SIMM_SHARED_READS | SIMM_RANGED,
                      "SIMM_EXACT_SIZE, SIMM_SHARED_READS and SIMM_RANGED");
 }
@@ -206,7 +172,7 @@ struct CAccess {
     const ErrorScope scope(text);
     text.clear();
     if (!valid_batch(client, items, count, results)) return SIMM_INVALID_ARGUMENT;
-    if (!known_flags(known)) return SIMM_INVALID_ARGUMENT;
+    if (!known_call_flags(known)) return SIMM_INVALID_ARGUMENT;
     const std::size_t item_bytes = item_bytes_of(items, count, known.item_bytes);
     if (item_bytes == 0) return SIMM_INCOMPATIBLE;
     return guarded([&] {
@@ -268,6 +234,9 @@ const char* simm_last_error(void) {
 }
 void simm_set_log(simm_log_callback callback, void* context) {
   simm::detail::Log::set(nullptr, callback, context);
+}
+int simm_set_trace_parent(const char* trace_parent) {
+  return simm::detail::code(simm::set_trace_parent(trace_parent != nullptr ? trace_parent : ""));
 }
 const char* simm_version(void) {
   return SIMM_VERSION_STRING;
@@ -418,15 +387,17 @@ int simm_namespace_open(simm_client* client, const char* name, uint32_t flags,
     return simm::detail::null_argument("client, name or out");
   }
   *out = nullptr;
-  if (!simm::detail::known_flags(flags, SIMM_EXACT_SIZE | SIMM_SHARED_READS,
-                                 "SIMM_EXACT_SIZE and SIMM_SHARED_READS")) {
+  if (!simm::detail::known_flags(flags, SIMM_EXACT_SIZE | SIMM_SHARED_READS | SIMM_IMMUTABLE,
+                                 "SIMM_EXACT_SIZE, SIMM_SHARED_READS and SIMM_IMMUTABLE")) {
     return SIMM_INVALID_ARGUMENT;
   }
   return simm::detail::guarded([&] {
     simm::NamespaceOptions options;
     options.exact_size = (flags & SIMM_EXACT_SIZE) != 0;
     options.shared = (flags & SIMM_SHARED_READS) != 0;
-    auto opened = client->client.open_namespace(name, options);
+    simm::Client& from = client->client;
+    auto opened = (flags & SIMM_IMMUTABLE) != 0 ? from.open_immutable_namespace(name, options)
+                                                : from.open_namespace(name, options);
     if (!opened) return simm::detail::code(opened.status());
     *out = new simm_namespace{*opened};
     return SIMM_OK;
@@ -554,6 +525,29 @@ void simm_gpu_free(void* address, size_t bytes, int device, void* /*stream*/) {
     const auto freed = simm::detail::free_gpu_memory(address, bytes, device);
     return freed ? SIMM_OK : simm::detail::code(simm::detail::fail(freed.error()).status);
   });
+}
+int simm_gpu_lend(simm_client* client, const char* gpu, uint64_t bytes, uint32_t notice_ms,
+                  simm_gpu_lease** out) {
+  if (client == nullptr || gpu == nullptr || out == nullptr) {
+    return simm::detail::null_argument("client, gpu or out");
+  }
+  *out = nullptr;
+  return simm::detail::guarded([&] {
+    auto made = client->client.lend_gpu(gpu, bytes, notice_ms == 0 ? 1000 : notice_ms);
+    if (!made) return simm::detail::code(made.status());
+    *out = new simm_gpu_lease{std::move(*made)};
+    return SIMM_OK;
+  });
+}
+int simm_gpu_reclaim(simm_gpu_lease* lease) {
+  if (lease == nullptr) return simm::detail::null_argument("lease");
+  return simm::detail::code(lease->lease.reclaim().status());
+}
+uint64_t simm_gpu_lease_bytes(const simm_gpu_lease* lease) {
+  return lease == nullptr ? 0 : lease->lease.bytes();
+}
+void simm_gpu_lease_free(simm_gpu_lease* lease) {
+  delete lease;
 }
 
 }  // extern "C"

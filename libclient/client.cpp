@@ -13,6 +13,7 @@
 #include "libclient/core_registry.h"
 #include "libclient/gpu_memory.h"
 #include "libclient/last_error.h"
+#include "libclient/lease_record.h"
 #include "libclient/line.h"
 #include "libclient/log.h"
 #include "libclient/memory_map.h"
@@ -226,8 +227,28 @@ Expected<Region> Client::register_fd(int fd, std::uint64_t offset, std::uint64_t
   });
 }
 
+Expected<GpuLease> Client::lend_gpu(std::string_view gpu, std::uint64_t bytes,
+                                    std::uint32_t notice_ms) {
+  return set_up(core_, [&]() -> Expected<GpuLease> {
+    const auto uuid = detail::gpu_uuid_of(gpu);
+    if (!uuid) return uuid.error();
+    auto record =
+        detail::LeaseRecord::lend(core_, {*uuid, bytes, notice_ms, options_.connect_timeout_ms});
+    if (!record) return std::move(record).error();
+    return GpuLease(std::move(*record));
+  });
+}
+
 Expected<Namespace> Client::open_namespace(std::string_view name, const NamespaceOptions& options) {
-  return set_up(core_, [&] { return core_->open_namespace(name, options); });
+  return set_up(core_, [&] {
+    return core_->open_namespace(name, {options.exact_size, options.shared, false});
+  });
+}
+Expected<Namespace> Client::open_immutable_namespace(std::string_view name,
+                                                     const NamespaceOptions& options) {
+  return set_up(core_, [&] {
+    return core_->open_namespace(name, {options.exact_size, options.shared, true});
+  });
 }
 
 // ---- synchronous calls ----

@@ -56,7 +56,8 @@ bool may_come_later(const RegionRecord& record) noexcept {
 
 RestoreTask restore_task(NamespaceRecord& record, std::uint32_t generation) {
   RestoreTask task;
-  task.message = ipc::OpenNamespace{0, record.name, record.exact_size, record.shared};
+  task.message = ipc::OpenNamespace{0, record.name, record.kind.exact_size, record.kind.shared,
+                                    record.kind.immutable};
   task.apply = [&record,
                 generation](const ipc::DaemonMessage& message) -> std::optional<RestoreTask> {
     const auto* reply = std::get_if<ipc::NamespaceReply>(&message);
@@ -223,7 +224,7 @@ Outcome Core::deregister(RegionRecord& record) {
   return Done{};
 }
 
-Expected<Namespace> Core::open_namespace(std::string_view name, const NamespaceOptions& options) {
+Expected<Namespace> Core::open_namespace(std::string_view name, const NamespaceKind& kind) {
   constexpr std::size_t kNameMax = 255;
   if (name.empty() || name.size() > kNameMax) {
     return Error{Status::invalid_argument,
@@ -238,43 +239,39 @@ Expected<Namespace> Core::open_namespace(std::string_view name, const NamespaceO
   for (;;) {
     {
       const std::lock_guard lock(namespace_mutex_);
-      NamespaceRecord* const known = find_namespace(name, options);
+      NamespaceRecord* const known = find_namespace(name, kind);
       std::uint16_t id = 0;
       if (known != nullptr && known->id(link_.generation(), id)) return Namespace(known);
     }
     std::uint32_t generation = 0;
-    const Expected<ipc::DaemonMessage> message =
-        link_.request(ipc::OpenNamespace{0, std::string(name), options.exact_size, options.shared},
-                      {}, options_.connect_timeout_ms, generation);
+    const Expected<ipc::DaemonMessage> message = link_.request(
+        ipc::OpenNamespace{0, std::string(name), kind.exact_size, kind.shared, kind.immutable}, {},
+        options_.connect_timeout_ms, generation);
     if (!message) return message.error();
     const auto& reply = std::get<ipc::NamespaceReply>(*message);
     if (reply.status != Status::ok) {
       return Error{reply.status, "namespace '" + std::string(name) + "': " + reply.reason};
     }
-    NamespaceRecord& record = keep_namespace(name, options);
+    NamespaceRecord& record = keep_namespace(name, kind);
     record.set_id(generation, reply.id);
     // From now on each attach opens it. One that came before that did not: once more.
     if (link_.generation() == generation) return Namespace(&record);
   }
 }
 
-NamespaceRecord* Core::find_namespace(std::string_view name,
-                                      const NamespaceOptions& options) noexcept {
+NamespaceRecord* Core::find_namespace(std::string_view name, const NamespaceKind& kind) noexcept {
   for (NamespaceRecord& known : namespaces_) {
-    if (known.name == name && known.exact_size == options.exact_size &&
-        known.shared == options.shared) {
-      return &known;
-    }
+    if (known.name == name && known.kind == kind) return &known;
   }
   return nullptr;
 }
 
 // One that the daemon has accepted: what it refuses must not be part of each later attach.
-NamespaceRecord& Core::keep_namespace(std::string_view name, const NamespaceOptions& options) {
+NamespaceRecord& Core::keep_namespace(std::string_view name, const NamespaceKind& kind) {
   const std::lock_guard lock(namespace_mutex_);
-  NamespaceRecord* const known = find_namespace(name, options);
+  NamespaceRecord* const known = find_namespace(name, kind);
   if (known != nullptr) return *known;
-  return namespaces_.emplace_back(this, std::string(name), options.exact_size, options.shared);
+  return namespaces_.emplace_back(this, std::string(name), kind);
 }
 
 ClientStats Core::stats() const noexcept {

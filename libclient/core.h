@@ -43,7 +43,7 @@ public:
   // ---- control ----
   static Expected<Region> add_region(const std::shared_ptr<Core>& core, RegionMemory memory);
   Outcome deregister(RegionRecord& record);
-  Expected<Namespace> open_namespace(std::string_view name, const NamespaceOptions& options);
+  Expected<Namespace> open_namespace(std::string_view name, const NamespaceKind& kind);
 
   [[nodiscard]] Link& link() noexcept { return link_; }
   [[nodiscard]] ClientStats stats() const noexcept;
@@ -58,12 +58,13 @@ private:
   std::deque<RestoreTask> restore(std::uint32_t generation);
   Outcome register_with_daemon(RegionRecord& record);
   // Under namespace_mutex_. Null: not open.
-  NamespaceRecord* find_namespace(std::string_view name, const NamespaceOptions& options) noexcept;
-  NamespaceRecord& keep_namespace(std::string_view name, const NamespaceOptions& options);
+  NamespaceRecord* find_namespace(std::string_view name, const NamespaceKind& kind) noexcept;
+  NamespaceRecord& keep_namespace(std::string_view name, const NamespaceKind& kind);
   bool bind(Lane& lane) noexcept;
   static bool name_space_known(const Lane& lane, const BatchRun& run) noexcept;
   void run_on(Lane& lane, BatchRun& run) noexcept;
   void await_staging(Lane& lane, BatchRun& run) noexcept;
+  void end_overdue(Lane& lane, BatchRun& run, std::uint64_t now_ns) noexcept;
   void abandon(Lane& lane, BatchRun& run, Status reason) noexcept;
 
   Link link_;

@@ -5,6 +5,7 @@
 #include "ipc/futex.h"
 #include "libclient/core.h"
 #include "libclient/last_error.h"
+#include "libclient/trace_parent.h"
 #include "libclient/units.h"
 
 namespace simm::detail {
@@ -57,12 +58,16 @@ Status Core::prepare(BatchRun& run, const CallOptions& options, std::uint32_t de
                   record->name.c_str());
     }
     run.name_space = options.name_space.record();
-    exact = exact || record->exact_size;
-    shared = shared || record->shared;
+    exact = exact || record->kind.exact_size;
+    shared = shared || record->kind.shared;
   }
   run.flags = static_cast<std::uint16_t>((exact ? ipc::kFlagExactSize : 0u) |
                                          (shared ? ipc::kFlagShared : 0u) |
                                          (options.ranged ? ipc::kFlagRanged : 0u));
+  if (any_trace_parent.load(std::memory_order_relaxed) && trace_parent.is_set) {
+    run.flags |= ipc::kFlagTraced;
+    run.trace = trace_parent.context;
+  }
   return Status::ok;
 }
 
@@ -111,16 +116,27 @@ void Core::run_on(Lane& lane, BatchRun& run) noexcept {
   while (!run.finished()) {
     bool pushed = false;
     while (driver_.push_next(lane, run) == LaneDriver::Push::pushed) pushed = true;
+    std::uint64_t until_ns = ipc::kNoDeadlineNs;
     if (run.submissions_open == 0) {
-      // The rest had nothing that was worth a submission, or waits for staging memory.
-      if (!run.all_submitted() && lane.staging_request) await_staging(lane, run);
-      continue;
+      if (!run.all_submitted() && lane.staging_request) {
+        await_staging(lane, run);
+        continue;
+      }
+      // The rest had nothing that was worth a submission, or the room is that of calls which have
+      // ended without their answers.
+      if (run.all_submitted() || lane.idle()) continue;
+      until_ns = run.deadline_ns;
     }
     // A daemon that has gone is noticed by the wait.
     if (pushed) (void)lane.session->ring();
     Status reason = Status::ok;
     if (!lane.ring->has_completion()) {
-      reason = driver_.wait(lane, ipc::monotonic_now_ns());
+      reason = driver_.wait(lane, ipc::monotonic_now_ns(), until_ns);
+    }
+    const std::uint64_t now_ns = ipc::monotonic_now_ns();
+    if (reason == Status::timeout && !LaneDriver::is_silent(lane, now_ns)) {
+      end_overdue(lane, run, now_ns);
+      continue;
     }
     if (reason == Status::ok && !driver_.collect(lane)) reason = Status::io_error;
     if (reason != Status::ok) return abandon(lane, run, reason);
@@ -143,6 +159,14 @@ void Core::await_staging(Lane& lane, BatchRun& run) noexcept {
   constexpr std::uint64_t kLookNs = 2'000'000;
   const std::uint64_t until_ns = std::min(end_ns, now_ns + kLookNs);
   lane.session->wait_for_message(static_cast<int>((until_ns - now_ns) / kNsPerMs + 1));
+}
+
+// The deadline of one caller says nothing about the daemon.
+void Core::end_overdue(Lane& lane, BatchRun& run, std::uint64_t now_ns) noexcept {
+  driver_.end_overdue(lane, now_ns);
+  if (run.outcome != Status::timeout) return;
+  run.stop(fail(Status::timeout, "the daemon at %s does not answer: is it stopped?",
+                link_.socket_path().c_str()));
 }
 
 // The session is of no use any more. Returns when nothing can touch the run's pages.

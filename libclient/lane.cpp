@@ -20,8 +20,17 @@ void Lane::unbind() noexcept {
   in_flight.fill(InFlight{});
   nobody = BatchRun{};
   head = tail = 0;
+  silence_ends_ns = 0;
   pages.clear();
   keys.clear();
+}
+
+bool Lane::has_calls() noexcept {
+  for (std::uint32_t sequence = head; sequence != tail; ++sequence) {
+    const BatchRun* const run = entry(sequence).run;
+    if (run != nullptr && run != &nobody) return true;
+  }
+  return false;
 }
 
 void Lane::reclaim() noexcept {

@@ -76,13 +76,15 @@ public:
   [[nodiscard]] std::uint32_t generation() const noexcept {
     return session ? session->generation() : 0;
   }
-  // Nothing is in flight (the old session's work was completed or given up).
+  // Nothing in flight is a call's (the old session's work was completed or given up).
   void bind(std::shared_ptr<Session> to);
   // Gives up what is bound: the session reference, staging memory and all bookkeeping.
   void unbind() noexcept;
 
   [[nodiscard]] ipc::WaitMode wait_mode() const noexcept { return wait_mode_; }
   [[nodiscard]] bool idle() const noexcept { return head == tail; }
+  // Something in flight is a call's, which waits for it.
+  [[nodiscard]] bool has_calls() noexcept;
   [[nodiscard]] bool full() const noexcept { return tail - head >= kInFlightMax; }
   [[nodiscard]] InFlight& entry(std::uint32_t sequence) noexcept {
     return in_flight[sequence % kInFlightMax];
@@ -97,8 +99,10 @@ public:
   RegionRecord* last_region = nullptr;              // find()'s last answer, a guess
 
   std::uint32_t progress_seen = 0;  // of its session; 0: the daemon knows no patience
-  std::uint32_t head = 0;           // oldest submission not given back; free-running
-  std::uint32_t tail = 0;           // next submission; its token
+  // Calls have ended without their answers: the daemon has gone if it gives none by then. 0: none.
+  std::uint64_t silence_ends_ns = 0;
+  std::uint32_t head = 0;  // oldest submission not given back; free-running
+  std::uint32_t tail = 0;  // next submission; its token
   std::array<InFlight, kInFlightMax> in_flight{};
   BatchRun nobody;  // of submissions whose batch has ended without their answers
   std::array<PageSlot, ipc::kPageSlots> slots{};

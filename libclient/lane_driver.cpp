@@ -18,9 +18,9 @@ namespace {
 // read.
 constexpr std::uint32_t kFetchAhead = 12;
 
-// A code from shared memory.
+// A code from shared memory. What nearly each page has is told without a call.
 Status known_status(std::int32_t value) noexcept {
-  return is_known_status(value) ? static_cast<Status>(value) : Status::io_error;
+  return value == 0 || is_known_status(value) ? static_cast<Status>(value) : Status::io_error;
 }
 
 // What ran into the deadline of a call before its rest was submitted.
@@ -34,6 +34,25 @@ Status late(const Lane& lane, const BatchRun& run) noexcept {
               "%zu of %zu pages were submitted by the deadline: raise timeout_ms, or give fewer",
               run.next, run.pages.size());
 }
+
+// Ends the use of a submission's regions. The first page of a run in one region holds it for all of
+// the run, so it ends with the next run.
+class RunEnds {
+public:
+  ~RunEnds() { end(); }
+  void next(const PageSlot& slot) noexcept {
+    if (slot.held == nullptr) return;
+    end();
+    held_ = slot.held;
+  }
+
+private:
+  void end() noexcept {
+    if (held_ != nullptr) held_->end_use();
+  }
+
+  RegionRecord* held_ = nullptr;
+};
 
 }  // namespace
 
@@ -52,6 +71,16 @@ struct LaneDriver::Draft {
   std::uint64_t reach = 0;
 };
 
+// Of the submission that is pushed next. A daemon that exports no traces, or knows of none, is not
+// told.
+void LaneDriver::trace(Lane& lane, BatchRun& run) noexcept {
+  if (lane.session->words().takes_traces()) {
+    lane.ring->write_trace(run.trace);
+  } else {
+    run.flags &= static_cast<std::uint16_t>(~ipc::kFlagTraced);
+  }
+}
+
 LaneDriver::Push LaneDriver::push_next(Lane& lane, BatchRun& run) noexcept {
   if (run.all_submitted()) return Push::nothing_left;
   if (run.patience_ns != 0 && lane.progress_seen == 0) run.forget_patience();
@@ -61,6 +90,7 @@ LaneDriver::Push LaneDriver::push_next(Lane& lane, BatchRun& run) noexcept {
     return Push::nothing_left;
   }
   if (lane.full()) return Push::no_room;
+  if ((run.flags & ipc::kFlagTraced) != 0) trace(lane, run);
   if (run.opcode == ipc::Opcode::noop) return push_noop(lane, run, now_ns);
 
   // The daemon answers whole submissions, so a page whose end is told is one of its own.
@@ -288,9 +318,10 @@ LaneDriver::Added LaneDriver::place(Lane& lane, BatchRun& run, Draft& draft,
     draft.descriptor.length = std::min(draft.slot.length, ipc::kValueBytesMax);
     draft.descriptor.object_offset = run.opcode == ipc::Opcode::get ? page.object_offset : 0;
     const bool is_mapped = handle != ipc::kNoRegion;
-    const bool can_copy = region.memory().wish != RegionKind::gpu;
-    if (can_copy &&
-        (is_mapped ? run.attempt == Attempt::staged : region.kind() == RegionKind::staged)) {
+    const bool is_copied = is_mapped ? run.attempt == Attempt::staged ||
+                                           region.taken_back(draft.slot.offset, draft.slot.length)
+                                     : region.kind() == RegionKind::staged;
+    if (is_copied && region.memory().wish != RegionKind::gpu) [[unlikely]] {
       added = place_staged(lane, run, draft);
       status = draft.refusal;
     } else if (!is_mapped) {
@@ -358,7 +389,8 @@ bool LaneDriver::publish(Lane& lane, BatchRun& run, const Draft& draft,
   submission.page_first = draft.page_first;
   submission.page_count = draft.count;
   submission.opcode = static_cast<std::uint8_t>(run.opcode);
-  submission.flags = run.opcode == ipc::Opcode::get ? run.flags : std::uint16_t{0};
+  submission.flags = run.flags;
+  if (run.opcode != ipc::Opcode::get) submission.flags &= ipc::kFlagTraced;
   if (run.opcode == ipc::Opcode::put) {
     submission.put_mode = static_cast<std::uint8_t>(run.put_mode);
     submission.ttl_ms = run.ttl_ms;
@@ -402,6 +434,7 @@ bool LaneDriver::collect(Lane& lane, std::uint64_t copy_bytes_max) noexcept {
     const Status status = known_status(completion.status);
     LaneCounters::add(lane.counters.bytes_moved, completion.bytes_moved);
     finish(lane, lane.entry(sequence), status);
+    lane.silence_ends_ns = 0;
   }
   lane.reclaim();
   return true;
@@ -412,24 +445,24 @@ void LaneDriver::finish(Lane& lane, InFlight& entry, Status status) noexcept {
   entry.run = nullptr;
   --run.submissions_open;
   if (&run == &lane.nobody) return;
-  for (std::uint32_t i = 0; i < entry.page_count; ++i) {
-    if (i + kFetchAhead < entry.page_count) {
-      lane.ring->fetch_result(entry.page_first + i + kFetchAhead);
+  {
+    RunEnds ends;
+    for (std::uint32_t i = 0; i < entry.page_count; ++i) {
+      if (i + kFetchAhead < entry.page_count) {
+        lane.ring->fetch_result(entry.page_first + i + kFetchAhead);
+      }
+      ends.next(lane.slots[entry.page_first + i]);
+      finish_page(lane, run, entry.page_first + i, status);
     }
-    finish_page(lane, run, entry.page_first + i, status);
   }
-  release(lane, entry);
   if (status != Status::ok) run.outcome = status;
   run.end_pass();
   run.report_if_finished();
 }
 
-// After the last use of any of the pages: the first page of a run holds the region for all of it.
 void LaneDriver::release(Lane& lane, const InFlight& entry) noexcept {
-  for (std::uint32_t i = 0; i < entry.page_count; ++i) {
-    const PageSlot& slot = lane.slots[entry.page_first + i];
-    if (slot.held != nullptr) slot.held->end_use();
-  }
+  RunEnds ends;
+  for (std::uint32_t i = 0; i < entry.page_count; ++i) ends.next(lane.slots[entry.page_first + i]);
 }
 
 void LaneDriver::finish_page(Lane& lane, BatchRun& run, std::uint32_t index,
@@ -453,7 +486,7 @@ void LaneDriver::finish_page(Lane& lane, BatchRun& run, std::uint32_t index,
     } else if (slot.staging != nullptr) {
       std::memcpy(slot.region->address() + slot.offset, slot.staging, bytes);
       LaneCounters::add(lane.counters.bytes_staged, bytes);
-    } else if (slot.region->taken_back()) {
+    } else if (slot.region->taken_back(slot.offset, slot.length)) {
       status = Status::timeout;  // written where this process no longer looks
       bytes = 0;
     }

@@ -18,8 +18,12 @@ namespace simm::detail {
 // The daemon completes a batch by its deadline plus this (and fences what is still running). Of one
 // with patience it tells within its patience that the end is later (SessionHeader::progress)...
 inline constexpr std::uint64_t kFenceGraceNs = 100'000'000;
-// ... and is taken for stopped when that has passed by this much: what its turn and ours may take.
+// ... and the call ends without its answer when that has passed by this much: what the daemon's
+// turn and ours may take.
 inline constexpr std::uint64_t kStoppedAfterNs = 100'000'000;
+// A daemon that then gives no answer on the lane for so long is taken for stopped: its session
+// ends, for all callers. A shorter pause costs only calls whose own time is over.
+inline constexpr std::uint64_t kSilenceNs = 1'000'000'000;
 
 class LaneDriver {
 public:
@@ -45,8 +49,16 @@ public:
   // kNoDeadline where nothing is. Later than before when the daemon has told of progress.
   [[nodiscard]] std::uint64_t overdue_ns(Lane& lane, std::uint64_t now_ns) noexcept;
   // Waits until there is a completion (ok), or says why there will be none. timeout: something is
-  // overdue; unreachable or poisoned: the daemon has hung up.
-  [[nodiscard]] Status wait(Lane& lane, std::uint64_t now_ns) noexcept;
+  // overdue; unreachable or poisoned: the daemon has hung up. Also ok when `until_ns` has passed.
+  [[nodiscard]] Status wait(Lane& lane, std::uint64_t now_ns, std::uint64_t until_ns) noexcept;
+
+  // Ends what is overdue with `timeout`, once its pages are safe from a daemon that may go on. The
+  // lane and the session live on, and what can not be made safe stays in flight.
+  void end_overdue(Lane& lane, std::uint64_t now_ns) noexcept;
+  // The daemon has given no answer for so long that the session is of no use.
+  [[nodiscard]] static bool is_silent(const Lane& lane, std::uint64_t now_ns) noexcept {
+    return lane.silence_ends_ns != 0 && now_ns >= lane.silence_ends_ns;
+  }
 
   // Tries to make the pages of everything in flight on the lane safe from a daemon that is
   // alive. False when some can not be: then nothing of the lane may be given up yet.
@@ -75,10 +87,14 @@ private:
                              std::uint64_t length) noexcept;
   // What it holds is in draft.slot.held, also when it fails.
   Status resolve(Lane& lane, Draft& draft, const Item& page) noexcept;
+  static void trace(Lane& lane, BatchRun& run) noexcept;
   bool publish(Lane& lane, BatchRun& run, const Draft& draft, std::uint64_t now_ns) noexcept;
   void finish(Lane& lane, InFlight& entry, Status status) noexcept;
   void release(Lane& lane, const InFlight& entry) noexcept;
   static bool reaches_memory(const Lane& lane, const InFlight& entry) noexcept;
+  static bool take_back_pages(Lane& lane, const InFlight& entry) noexcept;
+  // The entry's run has its results. The daemon may still work for what was asked.
+  static void leave_to_nobody(Lane& lane, InFlight& entry) noexcept;
   void finish_page(Lane& lane, BatchRun& run, std::uint32_t index, Status status) noexcept;
 
   RegionTable& regions_;

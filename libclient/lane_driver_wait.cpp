@@ -21,17 +21,21 @@ std::uint64_t LaneDriver::overdue_ns(Lane& lane, std::uint64_t now_ns) noexcept 
   // Whichever submission it was about: the daemon runs, and keeps the times of all of them.
   const bool is_news = told != lane.progress_seen;
   lane.progress_seen = told;
+  if (is_news && lane.silence_ends_ns != 0) lane.silence_ends_ns = now_ns + kSilenceNs;
   std::uint64_t earliest_ns = ipc::kNoDeadlineNs;
   for (std::uint32_t sequence = lane.head; sequence != lane.tail; ++sequence) {
     InFlight& entry = lane.entry(sequence);
     if (entry.run == nullptr) continue;
     if (is_news) entry.give_up_ns = entry.run->end_ns(now_ns) + kFenceGraceNs + kStoppedAfterNs;
+    if (entry.run == &lane.nobody) {
+      entry.give_up_ns = std::max(entry.give_up_ns, lane.silence_ends_ns);
+    }
     earliest_ns = std::min(earliest_ns, entry.give_up_ns);
   }
   return earliest_ns;
 }
 
-Status LaneDriver::wait(Lane& lane, std::uint64_t now_ns) noexcept {
+Status LaneDriver::wait(Lane& lane, std::uint64_t now_ns, std::uint64_t until_ns) noexcept {
   Session& session = *lane.session;
   ipc::WaitStrategy* strategy = &lane.wait;
   for (;;) {
@@ -47,34 +51,63 @@ Status LaneDriver::wait(Lane& lane, std::uint64_t now_ns) noexcept {
     }
     now_ns = ipc::monotonic_now_ns();
     if (now_ns >= overdue_ns(lane, now_ns)) return Status::timeout;
+    if (now_ns >= until_ns) return Status::ok;
     // What a long wait does must not teach the strategy about short ones.
     if (lane.wait_mode() != ipc::WaitMode::spin) strategy = &lane.sleeper;
   }
+}
+
+bool LaneDriver::take_back_pages(Lane& lane, const InFlight& entry) noexcept {
+  bool all = true;
+  if (!entry.run->moves_bytes()) return all;
+  for (std::uint32_t i = 0; i < entry.page_count; ++i) {
+    PageSlot& slot = lane.slots[entry.page_first + i];
+    if (slot.staging != nullptr || slot.taken_back) continue;
+    // A helper of the daemon reads and writes foreign memory by its address, and that of a GPU by
+    // a mapping of its own: no mapping of ours keeps it away.
+    const RegionKind kind = slot.region->kind();
+    const bool allowed = slot.region->memory().stopped_daemon == StoppedDaemon::take_back &&
+                         kind != RegionKind::foreign && kind != RegionKind::gpu;
+    if (!allowed || !take_back(*slot.region, slot.offset, slot.length)) {
+      all = false;
+      continue;
+    }
+    // Not a second time, should the call have to wait for other pages.
+    slot.taken_back = true;
+    LaneCounters::add(lane.counters.taken_back, 1);
+  }
+  return all;
 }
 
 bool LaneDriver::take_back_all(Lane& lane) noexcept {
   bool all = true;
   for (std::uint32_t sequence = lane.head; sequence != lane.tail; ++sequence) {
     const InFlight& entry = lane.entry(sequence);
-    if (entry.run == nullptr || !entry.run->moves_bytes()) continue;
-    for (std::uint32_t i = 0; i < entry.page_count; ++i) {
-      PageSlot& slot = lane.slots[entry.page_first + i];
-      if (slot.staging != nullptr || slot.taken_back) continue;
-      // A helper of the daemon reads and writes foreign memory by its address, and that of a GPU by
-      // a mapping of its own: no mapping of ours keeps it away.
-      const RegionKind kind = slot.region->kind();
-      const bool allowed = slot.region->memory().stopped_daemon == StoppedDaemon::take_back &&
-                           kind != RegionKind::foreign && kind != RegionKind::gpu;
-      if (!allowed || !take_back(*slot.region, slot.offset, slot.length)) {
-        all = false;
-        continue;
-      }
-      // Not a second time, should the call have to wait for other pages.
-      slot.taken_back = true;
-      LaneCounters::add(lane.counters.taken_back, 1);
-    }
+    if (entry.run != nullptr && !take_back_pages(lane, entry)) all = false;
   }
   return all;
+}
+
+void LaneDriver::end_overdue(Lane& lane, std::uint64_t now_ns) noexcept {
+  if (lane.silence_ends_ns == 0) lane.silence_ends_ns = now_ns + kSilenceNs;
+  for (std::uint32_t sequence = lane.head; sequence != lane.tail; ++sequence) {
+    InFlight& entry = lane.entry(sequence);
+    if (entry.run == nullptr || now_ns < entry.give_up_ns) continue;
+    if (entry.run != &lane.nobody) {
+      if (!take_back_pages(lane, entry)) {
+        entry.give_up_ns = now_ns + kLookIntervalNs;
+        continue;
+      }
+      finish(lane, entry, Status::timeout);
+      leave_to_nobody(lane, entry);
+    }
+    entry.give_up_ns = lane.silence_ends_ns;
+  }
+}
+
+void LaneDriver::leave_to_nobody(Lane& lane, InFlight& entry) noexcept {
+  entry.run = &lane.nobody;
+  ++lane.nobody.submissions_open;
 }
 
 void LaneDriver::give_up(Lane& lane, Status reason) noexcept {
@@ -101,8 +134,7 @@ void LaneDriver::abandon_answers(Lane& lane, BatchRun& run) noexcept {
       run.pages.set(lane.slots[entry.page_first + i].item, Status::cancelled, 0);
     }
     release(lane, entry);
-    entry.run = &lane.nobody;
-    ++lane.nobody.submissions_open;
+    leave_to_nobody(lane, entry);
     // The daemon's silence about one that nobody waits for shows at the latest end of any.
     lane.nobody.deadline_ns = std::max(lane.nobody.deadline_ns, run.deadline_ns);
     run.outcome = Status::cancelled;

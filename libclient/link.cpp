@@ -283,6 +283,11 @@ std::optional<ipc::DaemonMessage> Link::posted_reply(std::uint64_t id) {
   return reply;
 }
 
+void Link::forget_reply(std::uint64_t id) noexcept {
+  const std::unique_lock lock(control_mutex_, std::try_to_lock);
+  if (lock.owns_lock()) posted_.erase(id);  // else it is kept until the session ends
+}
+
 void Link::take_messages(Session& session) {
   std::array<std::byte, ipc::kControlMessageBytesMax> buffer;
   for (;;) {

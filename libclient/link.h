@@ -72,6 +72,9 @@ public:
   // The reply, once, if it is there. Never waits.
   std::optional<ipc::DaemonMessage> posted_reply(std::uint64_t id);
 
+  // Nobody will ask for that reply.
+  void forget_reply(std::uint64_t id) noexcept;
+
   // Around fork(): the pointer's mutex is held; the control mutex too, unless a request holds it.
   void before_fork() noexcept;
   void after_fork_parent() noexcept;

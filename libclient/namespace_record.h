@@ -7,18 +7,28 @@
 #include <cstdint>
 #include <string>
 
+#include "simm/batch.h"
+
 namespace simm::detail {
 
 class Core;
 
+// How a namespace was opened. One name that is opened in two ways is two records.
+struct NamespaceKind {
+  bool exact_size = false;
+  bool shared = false;
+  bool immutable = false;
+
+  bool operator==(const NamespaceKind&) const = default;
+};
+
 struct NamespaceRecord {
-  NamespaceRecord(Core* owner, std::string text, bool exact, bool shared_reads)
-      : core(owner), name(std::move(text)), exact_size(exact), shared(shared_reads) {}
+  NamespaceRecord(Core* owner, std::string text, const NamespaceKind& how)
+      : core(owner), name(std::move(text)), kind(how) {}
 
   Core* const core;
   const std::string name;
-  const bool exact_size;
-  const bool shared;
+  const NamespaceKind kind;
   // session generation << 32 | known << 16 | id
   std::atomic<std::uint64_t> wire{0};
 

@@ -16,6 +16,7 @@
 #include "ipc/memory_file.h"
 #include "ipc/range.h"
 #include "libclient/memory_map.h"
+#include "libclient/private_pages.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -134,6 +135,8 @@ Expected<RegionMemory> take_descriptor(int fd, std::uint64_t offset, std::uint64
                                                " bytes) at its start, inside the file's " +
                                                std::to_string(file->bytes()) + " bytes"};
   }
+  PrivatePages& private_pages = PrivatePages::instance();
+  const std::uint64_t changes = private_pages.changes();
   if (address != nullptr && !is_mapping_of(fd, offset, address, bytes)) {
     return Error{Status::invalid_argument,
                  "address = " + std::to_string(reinterpret_cast<std::uintptr_t>(address)) +
@@ -156,6 +159,9 @@ Expected<RegionMemory> take_descriptor(int fd, std::uint64_t offset, std::uint64
     if (!mapping) return std::move(mapping).error();
     memory.address = mapping->data();
     memory.mapping = std::move(*mapping);
+  } else {
+    const auto start = reinterpret_cast<std::uintptr_t>(address);
+    private_pages.forget(start, start + bytes, changes);
   }
   memory.is_read_only = any_read_only(memory.address, bytes);
   memory.fd = file->release();

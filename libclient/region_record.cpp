@@ -40,7 +40,7 @@ void RegionRecord::open(RegionMemory memory, std::uint32_t generation) {
   length_.store(memory_.length, std::memory_order_relaxed);
   generation_.store(generation, std::memory_order_relaxed);
   kind_.store(RegionKind::staged, std::memory_order_relaxed);
-  taken_back_.store(false, std::memory_order_relaxed);
+  private_seen_.store(0, std::memory_order_relaxed);
   wire_.store(0, std::memory_order_relaxed);
   closed_.store(false, std::memory_order_seq_cst);
 }
@@ -59,6 +59,9 @@ bool RegionRecord::wait_unused(std::uint64_t deadline_ns) noexcept {
 }
 
 void RegionRecord::release() noexcept {
+  if (memory_.mapping.data() != nullptr) {
+    PrivatePages::instance().forget(memory_.address, memory_.length);
+  }
   length_.store(0, std::memory_order_relaxed);
   address_.store(nullptr, std::memory_order_relaxed);
   wire_.store(0, std::memory_order_relaxed);
@@ -76,14 +79,26 @@ void RegionRecord::set_wire(std::uint32_t session_generation, ipc::RegionHandle 
   wire_.store(std::uint64_t{session_generation} << 32 | handle, std::memory_order_release);
 }
 
-void RegionRecord::become_staged(std::string reason, bool taken_back) {
-  if (taken_back) taken_back_.store(true, std::memory_order_seq_cst);
-  set_wire(0, ipc::kNoRegion, RegionKind::staged, std::move(reason));
+bool RegionRecord::has_private_pages(std::uint64_t offset, std::uint64_t length) const noexcept {
+  const PrivatePages& pages = PrivatePages::instance();
+  const std::uint64_t changes = pages.changes();
+  const auto start = reinterpret_cast<std::uintptr_t>(address());
+  std::uint64_t seen = private_seen_.load(std::memory_order_relaxed);
+  if (seen >> 1 != changes) {
+    seen = changes << 1 | (pages.touches(start, start + this->length()) ? 1 : 0);
+    private_seen_.store(seen, std::memory_order_relaxed);
+  }
+  return (seen & 1) != 0 && pages.touches(start + offset, start + offset + length);
 }
 
 std::string RegionRecord::reason() const {
+  const auto start = reinterpret_cast<std::uintptr_t>(address());
+  const std::uint64_t bytes = PrivatePages::instance().bytes(start, start + length());
   const std::lock_guard lock(reasons_mutex_);
-  return reason_;
+  if (bytes == 0) return reason_;
+  return reason_ + "; but " + std::to_string(bytes) +
+         " bytes are copied: they were taken back from a daemon that did not run in the middle of "
+         "a transfer";
 }
 
 }  // namespace simm::detail

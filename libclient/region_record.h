@@ -19,6 +19,7 @@
 #include "ipc/mapping.h"
 #include "libclient/fork_mutex.h"
 #include "libclient/present_pages.h"
+#include "libclient/private_pages.h"
 #include "simm/region.h"
 
 namespace simm::detail {
@@ -93,11 +94,14 @@ public:
     return (kind == RegionKind::shared || kind == RegionKind::adopted) && !memory_.huge_pages;
   }
   [[nodiscard]] PresentPages& present() noexcept { return present_; }
-  // True once pages of the region were taken back from a stopped daemon. What it still writes goes
-  // nowhere: a get that completes later in the old session has not filled the caller's pages.
-  [[nodiscard]] bool taken_back() const noexcept {
-    return taken_back_.load(std::memory_order_seq_cst);
+  // Whether pages of these bytes were taken back from a daemon that did not answer. What a daemon
+  // writes there goes nowhere: a get that completes later has not filled the caller's pages.
+  [[nodiscard]] bool taken_back(std::uint64_t offset, std::uint64_t length) const noexcept {
+    if (PrivatePages::none()) [[likely]]
+      return false;
+    return has_private_pages(offset, length);
   }
+  [[nodiscard]] bool taken_back() const noexcept { return taken_back(0, length()); }
 
   // The bytes from the start that the region's file still has: a copy beyond them is a fault.
   [[nodiscard]] std::uint64_t reach() const noexcept {
@@ -123,18 +127,16 @@ public:
     const bool mine = taken != ipc::kNoRegion && wire_.compare_exchange_strong(expected, 0);
     return mine ? taken : ipc::kNoRegion;
   }
-  // From now on libclient copies, whatever the daemon could see before.
-  void become_staged(std::string reason, bool taken_back);
   [[nodiscard]] std::string reason() const;
   [[nodiscard]] const RegionMemory& memory() const noexcept { return memory_; }
 
 private:
   [[nodiscard]] std::uint64_t length_in_file() const noexcept;
+  [[nodiscard]] bool has_private_pages(std::uint64_t offset, std::uint64_t length) const noexcept;
 
   Core& core_;
   std::atomic<std::uint32_t> users_{0};
   std::atomic<bool> closed_{true};
-  std::atomic<bool> taken_back_{false};
   std::atomic<RegionKind> kind_{RegionKind::staged};
   std::atomic<std::uint32_t> generation_{0};
   std::atomic<std::byte*> address_{nullptr};
@@ -142,6 +144,8 @@ private:
   std::atomic<std::uint64_t> wire_{0};  // session generation << 32 | handle
   RegionMemory memory_;
   PresentPages present_;
+  // PrivatePages::changes() at the last look, and whether there was a page of the region in bit 0.
+  mutable std::atomic<std::uint64_t> private_seen_{0};
   ForkMutex& reasons_mutex_;
   std::string reason_;
 };

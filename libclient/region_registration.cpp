@@ -48,11 +48,11 @@ static_assert(static_cast<int>(RegionKind::staged) ==
               static_cast<int>(ipc::RegionRequestKind::staged));
 
 std::optional<RegionRequest> first_request(const RegionRecord& record) {
-  if (record.taken_back()) return std::nullopt;  // our pages are no longer those of the file
   const RegionMemory& memory = record.memory();
   if (memory.wish == RegionKind::gpu) return request(record, RegionKind::gpu);
   if (memory.fd.valid()) return request(record, RegionKind::shared);
-  if (memory.wish == RegionKind::staged) return std::nullopt;
+  // A daemon adopts what is at the address, and there our pages are no longer those of the file.
+  if (memory.wish == RegionKind::staged || record.taken_back()) return std::nullopt;
   return request(record, memory.wish);
 }
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "libclient/private_pages.h"
+
 namespace simm::detail {
 
 Expected<RegionRecord*> RegionTable::add(RegionMemory memory) {
@@ -29,6 +31,9 @@ Expected<RegionRecord*> RegionTable::add(RegionMemory memory) {
   } else {
     record = free_.front();
     free_.pop_front();
+  }
+  if (memory.mapping.data() != nullptr) {  // a new one, whatever was at its address before
+    PrivatePages::instance().forget(memory.address, memory.length);
   }
   record->open(std::move(memory), next_generation_++);
   by_end_.emplace(end, record);

@@ -10,6 +10,7 @@
 
 #include "libclient/log.h"
 #include "libclient/memory_map.h"
+#include "libclient/private_pages.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -17,10 +18,6 @@
 
 namespace simm::detail {
 namespace {
-
-constexpr const char* kReason =
-    "staged: the daemon did not run in the middle of a transfer, so the region's pages were taken "
-    "back from it";
 
 // Two slices may share a page: it must be exchanged once only.
 std::mutex exchange_mutex;
@@ -67,18 +64,20 @@ bool take_back(RegionRecord& region, std::uint64_t offset, std::uint64_t length)
   const std::uint64_t page = memory.page_bytes;
   const std::uint64_t first = (base + offset) / page * page;
   const std::uint64_t last = (base + offset + length + page - 1) / page * page;
+  if (first < base && memory.fd.valid()) return false;  // the page's start is not in our range
+  const std::lock_guard lock(exchange_mutex);
+  if (!region.taken_back()) {
+    Log::note(LogLevel::warning,
+              "region '%s' of %" PRIu64
+              " bytes: the daemon did not run in the middle of a transfer: pages of the region "
+              "were taken back, and libsimm copies what lies in them",
+              memory.name.c_str(), memory.length);
+  }
   try {
-    if (!region.taken_back()) {
-      Log::note(LogLevel::warning,
-                "region '%s' of %" PRIu64 " bytes: from now on libsimm copies: %s",
-                memory.name.c_str(), memory.length, kReason);
-    }
-    region.become_staged(kReason, true);
+    PrivatePages::instance().add(first, last);
   } catch (const std::bad_alloc&) {
     return false;
   }
-  if (first < base && memory.fd.valid()) return false;  // the page's start is not in our range
-  const std::lock_guard lock(exchange_mutex);
   for (std::uint64_t at = first; at < last;) {
     MapsLine line;
     if (!find_mapping(at, line)) return false;
@@ -98,8 +97,10 @@ bool take_back(RegionRecord& region, std::uint64_t offset, std::uint64_t length)
 
 void take_back_before_fork() noexcept {
   exchange_mutex.lock();
+  PrivatePages::instance().before_fork();
 }
 void take_back_after_fork() noexcept {
+  PrivatePages::instance().after_fork();
   exchange_mutex.unlock();
 }
 

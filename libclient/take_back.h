@@ -1,4 +1,4 @@
-// Taking pages back from a daemon that is alive but does not run.
+// Taking pages back from a daemon that is alive but does not answer.
 //
 // The daemon has the region's memory file mapped and may, when it runs on, write into the slice of
 // a get that has long timed out. Nobody can stop that write, but it can be made to miss. A
@@ -16,7 +16,7 @@
 namespace simm::detail {
 
 // False when it is impossible (no descriptor of the memory, no pages for the copies): the slice is
-// then still the daemon's. Marks the region before the exchange, see RegionRecord::taken_back().
+// then still the daemon's. Marks its pages before the exchange, see RegionRecord::taken_back().
 // The caller holds the region (begin_use) and checked the range.
 [[nodiscard]] bool take_back(RegionRecord& region, std::uint64_t offset,
                              std::uint64_t length) noexcept;

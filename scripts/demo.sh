@@ -4,6 +4,10 @@
 # conversation trace with four client processes that check every byte they fetch, and stops
 # everything it started. It prints a table, a picture, and as the last line one JSON object.
 #
+# While it runs, the status page of the node daemon is open: the address is printed, and where there
+# is a display a browser shows it. At the end a headless browser, where one is installed, leaves a
+# picture of that page. SIMM_DEMO_OPEN=0 opens no browser.
+#
 #   scripts/demo.sh [--full] [--standalone | --chaos | --etcd] [--python] [--trace FILE]
 #
 # --full         all of the trace and a third of the free memory, at most 8 GiB: some minutes;
@@ -152,11 +156,18 @@ ask() { # NAME COMMAND...: simmctl at that daemon
   "$bin/simmctl" --json --admin "$run_directory/$name/admin.sock" "$@"
 }
 
-free_ports() { # COUNT: ports that are free now
-  python3 -c 'import socket, sys
-sockets = [socket.socket() for _ in range(int(sys.argv[1]))]
-for s in sockets: s.bind(("127.0.0.1", 0))
-for s in sockets: print(s.getsockname()[1])' "$1"
+# COUNT: ports that are free now, below those that the kernel gives to outgoing connections.
+free_ports() {
+  python3 -c 'import random, socket, sys
+held = []
+while len(held) < int(sys.argv[1]):
+    s = socket.socket()
+    try:
+        s.bind(("127.0.0.1", random.SystemRandom().randrange(10_000, 32_768)))
+        held.append(s)
+    except OSError:
+        s.close()
+for s in held: print(s.getsockname()[1])' "$1"
 }
 # A member of etcd is a process like the daemons: NAME.pid, and a directory NAME with its data.
 start_member() { # NAME
@@ -185,9 +196,10 @@ start_etcd() {
   done
 }
 
+page='"metrics": {"listen": "0"}'  # a free port of this host
 if [ -n "$standalone" ]; then
   step "starting simmd all with a pool of $pool_mib MiB"
-  configure node "\"node\": {\"pool_bytes\": $pool_bytes}"
+  configure node "\"node\": {\"pool_bytes\": $pool_bytes}, $page"
   start_daemon node all
   wait_for "simmd does not listen" test -S "$run_directory/node/simm.sock"
 else
@@ -201,7 +213,8 @@ else
   step "starting ${managers[*]}, two storage daemons of $((pool_mib / 2)) MiB each, and a node"
   (umask 077 && head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$run_directory/secret")
   # A manager needs a port that stays the same when it is restarted.
-  mapfile -t ports <<<"$(free_ports ${#managers[@]})"  # a bare system has no /dev/fd
+  # A bare system has no /dev/fd.
+  mapfile -t ports <<<"$(free_ports ${#managers[@]})"
   list=$(printf '"127.0.0.1:%s", ' "${ports[@]}")
   cluster="\"manager\": [${list%, }], \"secret_file\": \"$run_directory/secret\""
   for i in "${!managers[@]}"; do
@@ -216,7 +229,7 @@ else
     start_daemon $name storage
   done
   configure node "\"cluster\": {$cluster, \"node_name\": \"node\"},
-    \"node\": {\"pool_bytes\": 0}"
+    \"node\": {\"pool_bytes\": 0}, $page"
   start_daemon node node
   # Both storage daemons, every connection to them.
   all_connected() {
@@ -228,6 +241,41 @@ sys.exit(len(peers) != 2 or any(p["open"] != p["connections"] for p in peers))'
   "$bin/simmctl" --admin "$run_directory/node/admin.sock" nodes >&2
   "$bin/simmctl" --admin "$run_directory/node/admin.sock" managers >&2
 fi
+
+address=$(ask node status | python3 -c 'import json, sys; print(json.load(sys.stdin)["metrics"])')
+step "status page, while this runs: http://$address/"
+
+# A browser that does not start is nobody's trouble: the address was printed.
+open_page() {
+  [ "${SIMM_DEMO_OPEN:-1}" != 0 ] || return 0
+  [ -n "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ] || return 0
+  command -v xdg-open >/dev/null || return 0
+  setsid xdg-open "http://$address/" </dev/null >/dev/null 2>&1 &
+  disown $!
+  step "opened in a browser; SIMM_DEMO_OPEN=0 leaves that out"
+}
+open_page
+
+# What the page shows when the replay is over, as FILE. Says why when there is none.
+picture_of_page() { # FILE
+  local browser="" name flags
+  for name in chromium-headless-shell chromium chromium-browser google-chrome; do
+    browser=$(command -v "$name") && break
+  done
+  if [ -z "$browser" ]; then
+    step "no picture of the page: no browser here, apt-get install chromium-headless-shell"
+    return 1
+  fi
+  flags=(--headless --disable-gpu --hide-scrollbars --no-first-run --mute-audio
+    --user-data-dir="$run_directory/browser" --window-size=1440,2600
+    --virtual-time-budget=4500)  # two looks of the page
+  [ "$(id -u)" != 0 ] || flags+=(--no-sandbox)
+  if ! timeout -k 5 30 "$browser" "${flags[@]}" --screenshot="$1" "http://$address/" \
+    >"$run_directory/browser.log" 2>&1 || [ ! -s "$1" ]; then
+    step "no picture of the page: $name failed: $(tail -n 1 "$run_directory/browser.log")"
+    return 1
+  fi
+}
 
 # Kills one of the others every few seconds, and starts it again a moment later. A manager keeps the
 # names of the dead for three seconds after its start, so it dies once a round: else no storage
@@ -313,8 +361,12 @@ pictures=$(mktemp -d /tmp/simm-demo-pictures.XXXXXX)
 if "$bin/simm-bench" report --out "$pictures" "$run_directory/table" >/dev/null 2>&1; then
   step "the same as images: $pictures"
 else
-  rm -rf "$pictures"
+  rm -f "$pictures"/*
 fi
+if picture_of_page "$pictures/status-page.png"; then
+  step "the status page as it is now: $pictures/status-page.png"
+fi
+rmdir "$pictures" 2>/dev/null || true
 {
   echo "Next: $0 --full              all of the trace, with a large pool"
   echo "      $0 --chaos             daemons die meanwhile, and no byte is wrong"

@@ -98,6 +98,12 @@ install(DIRECTORY libclient/examples DESTINATION ${CMAKE_INSTALL_DOCDIR}/libclie
   COMPONENT development)
 file(GLOB examples CONFIGURE_DEPENDS config/*.yml)
 install(FILES ${examples} DESTINATION ${CMAKE_INSTALL_DOCDIR}/config COMPONENT daemon)
+# Grafana's provisioning reads the dashboards where they are installed.
+file(GLOB dashboards CONFIGURE_DEPENDS config/grafana/*.json)
+install(FILES ${dashboards} DESTINATION ${CMAKE_INSTALL_DATADIR}/simm/grafana COMPONENT daemon)
+install(DIRECTORY config/grafana/provisioning DESTINATION ${CMAKE_INSTALL_DOCDIR}/config/grafana
+  COMPONENT daemon)
+install(DIRECTORY config/kubernetes DESTINATION ${CMAKE_INSTALL_DOCDIR}/config COMPONENT daemon)
 file(GLOB schemas CONFIGURE_DEPENDS config/*.schema.json)
 install(FILES ${schemas} DESTINATION ${CMAKE_INSTALL_DATADIR}/simm COMPONENT daemon)
 install(PROGRAMS scripts/demo.sh DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME simm-demo

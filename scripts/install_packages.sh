@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what scripts/packages.txt lists. Does nothing (and asks nothing) when all of it is there.
 # A line "a|b" means the first of the two that the distribution has; "a?" is left out, aloud, where
-# the distribution has no a.
+# the distribution has no a; "a*" is installed with the argument --long only.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -12,6 +12,10 @@ while read -r line; do
   line=${line%%#*}
   line=${line//[[:space:]]/}
   [ -n "$line" ] || continue
+  if [ "${line%\*}" != "$line" ]; then
+    [ "${1:-}" = --long ] || continue
+    line=${line%\*}
+  fi
   IFS='|' read -ra names <<<"${line%\?}"
   found=0
   for name in "${names[@]}"; do

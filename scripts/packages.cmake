@@ -42,7 +42,8 @@ string(CONCAT CPACK_DEBIAN_DAEMON_PACKAGE_DEPENDS "libsimm0 ${this_version}, "
   "systemd-standalone-sysusers | systemd-sysusers | systemd, "
   "systemd-standalone-tmpfiles | systemd-tmpfiles | systemd")
 set(CPACK_DEBIAN_DAEMON_PACKAGE_RECOMMENDS python3)
-set(CPACK_DEBIAN_DAEMON_PACKAGE_SUGGESTS "python3-matplotlib, perftest, etcd-server")
+set(CPACK_DEBIAN_DAEMON_PACKAGE_SUGGESTS
+  "python3-matplotlib, python3-zmq, python3-msgpack, perftest, etcd-server")
 set(CPACK_COMPONENT_DAEMON_DESCRIPTION
 "distributed memory pool for KV caches of LLM engines
 SiMM keeps the key/value caches of inference engines in the memory of one

@@ -11,9 +11,9 @@
 # downloaded and unpacked; nothing is installed. QEMU emulates (no KVM), so it boots in half a
 # minute, and figures seen in it mean nothing.
 #
-#   SIMM_GUEST_SECONDS (300)  when it is ended by force, with exit status 124
-#   SIMM_GUEST_CACHE          where the kernel is kept (~/.cache/simm-guest)
-#   SIMM_GUEST_ACCEL (tcg)    kvm where the kernel boots with it
+#   SIMM_GUEST_SECONDS (300)             when it is ended by force, with exit status 124
+#   SIMM_GUEST_CACHE                     where the kernel is kept (~/.cache/simm-guest)
+#   SIMM_GUEST_ACCEL (tcg,thread=multi)  kvm where the kernel boots with it
 set -euo pipefail
 readonly here=$(cd "$(dirname "$0")" && pwd)
 readonly cache=${SIMM_GUEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/simm-guest}
@@ -86,7 +86,7 @@ kernel_options+=" tsc=reliable clocksource=tsc systemd.unit=simm-guest.target"
 # Three serial lines: what the kernel says, what the command says, and how it ended.
 status=0
 timeout --foreground -k 5 "${SIMM_GUEST_SECONDS:-300}" qemu-system-x86_64 \
-  -accel "${SIMM_GUEST_ACCEL:-tcg},thread=multi" -cpu max -smp 2 -m $memory_mib \
+  -accel "${SIMM_GUEST_ACCEL:-tcg,thread=multi}" -cpu max -smp 2 -m $memory_mib \
   -object memory-backend-ram,id=m0,size=$((memory_mib / 2))M \
   -object memory-backend-ram,id=m1,size=$((memory_mib / 2))M \
   -numa node,nodeid=0,memdev=m0,cpus=0 -numa node,nodeid=1,memdev=m1,cpus=1 \

@@ -23,17 +23,20 @@
 #   soak       --long: one cluster under load for SIMM_SOAK_MINUTES (30), whose memory stays flat
 #   size       --long: a daemon with ten million objects: put, read, killed, read, evicted
 #   mutants    --long: bugs that a unit test has to see
+#   page       --long: the status page in a real browser, whose pictures are left in build/page
 #   roots      --long: both commands of the README on bare systems, as root and as a user
+#   image      --long: the container image, made twice, and the pods of the chart in it
 #
-# SIMM_JOBS (2) bounds parallel compilation, SIMM_TEST_JOBS (one more) the tests that run at a
-# time: they wait for half of their time. The last lines are a table: how long each part took,
-# how much of that was building, and its longest tests.
+# SIMM_JOBS (2) bounds parallel compilation, SIMM_TEST_JOBS (two more) the tests that run at a
+# time: they wait for half of their time. Of instrumented ones one more than SIMM_JOBS runs.
+# The last lines are a table: how long each part took, how much of that was building, and its
+# longest tests. Below the table is what failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 readonly all_parts=(lint release cost upgrade asan tsan fuzz compilers demo packages guest)
-readonly long_parts=(seeds lifetimes soak size mutants roots)
+readonly long_parts=(seeds lifetimes soak size mutants page roots image)
 readonly jobs=${SIMM_JOBS:-2}
-readonly test_jobs=${SIMM_TEST_JOBS:-$((jobs + 1))}
+readonly test_jobs=${SIMM_TEST_JOBS:-$((jobs + 2))}
 readonly coverage_percent_min=95
 readonly formatter_version=14
 # How many times the work of random tests, kills and fuzzers is done.
@@ -59,18 +62,16 @@ compile() {
 
 build() { configure "$1" --preset "$1" && compile --preset "$1"; }
 
-# run_tests PRESET ctest-arguments...: all tests of a build tree, and notes the longest three.
+# run_tests PRESET ctest-arguments...: all tests of a build tree. Notes the longest three, and what
+# those that failed have said.
 run_tests() {
-  local status=0
-  ctest --preset "$1" -j "$test_jobs" --no-tests=error --timeout $((900 * times)) \
+  local status=0 results=build/$1/tests.xml parallel=$test_jobs
+  # Instrumented tests seldom wait: a third one beside two CPUs is enough.
+  [ "$1" = release ] || parallel=$((parallel > jobs + 1 ? jobs + 1 : parallel))
+  ctest --preset "$1" -j "$parallel" --no-tests=error --timeout $((900 * times)) \
     --output-junit tests.xml "${@:2}" || status=$?
-  longest=$(python3 - "build/$1/tests.xml" <<'EOF'
-import sys, xml.etree.ElementTree as tree
-cases = tree.parse(sys.argv[1]).iter("testcase")
-cases = [(float(case.get("time")), case.get("name")) for case in cases]
-print(", ".join(f"{name} {seconds:.0f}" for seconds, name in sorted(cases, reverse=True)[:3]))
-EOF
-  )
+  longest=$(python3 tests/tools/failures.py "$results" longest)
+  [ "$status" = 0 ] || failures=$(python3 tests/tools/failures.py "$results" failed)
   return "$status"
 }
 
@@ -79,6 +80,7 @@ house_rules() {
   python3 tests/unit/unit_mutants.py --check || return 1
   python3 tests/docs/check_names.py --self-test && python3 tests/docs/check_names.py || return 1
   python3 tests/docs/check_words.py --self-test && python3 tests/docs/check_words.py || return 1
+  python3 tests/tools/failures.py --self-test || return 1
   # Versions differ in what they want: one decides.
   if clang-format --version | grep -q "version $formatter_version[.]"; then
     git ls-files '*.h' '*.cpp' '*.c' | xargs clang-format --dry-run --Werror || return 1
@@ -134,7 +136,7 @@ part_asan() {
   local counts=$PWD/build/asan/counts
   build asan || return 1
   find build/asan -name '*.gcda' -delete
-  GCOV_PREFIX=$counts rounds 30 sampled run_tests asan -LE 'lint|no_asan' && coverage "$counts"
+  GCOV_PREFIX=$counts rounds 20 sampled run_tests asan -LE 'lint|no_asan' && coverage "$counts"
 }
 
 # coverage COUNTS: lines of the parts that must not be wrong: the trust boundary, session, engine,
@@ -156,7 +158,7 @@ coverage() {
 
 part_tsan() {
   configure tsan --preset tsan && compile --preset tsan --target concurrent_tests &&
-    TSAN_OPTIONS=halt_on_error=1 rounds 100 sampled run_tests tsan -L concurrent
+    TSAN_OPTIONS=halt_on_error=1 rounds 30 sampled run_tests tsan -L concurrent
 }
 
 fuzz_one() {
@@ -214,6 +216,7 @@ part_guest() {
     scripts/rdma-guest.sh --systemd tests/guest/services.sh "$PWD/build/release/bin" &&
     SIMM_GUEST_SECONDS=${SIMM_GUEST_SECONDS:-900} \
       scripts/rdma-guest.sh env SIMM_KILLS=$((times == 1 ? 6 : 100)) \
+      SIMM_ROUNDS_PERCENT=$((times == 1 ? 40 : 400)) \
       tests/guest/rdma.sh "$PWD/build/release/bin" "$PWD/build/asan/bin"
 }
 
@@ -241,7 +244,32 @@ part_size() {
 
 part_mutants() { python3 tests/unit/unit_mutants.py "$jobs"; }
 
+part_page() {
+  local status=0
+  configure release --preset release && compile --preset release --target simmd simmctl || return 1
+  python3 tests/metrics/browser_test.py build/release/bin build/page || status=$?
+  [ "$status" = 77 ] || [ "$status" = 0 ] || return "$status"  # what was skipped has said why
+  python3 tests/tools/demo_page_test.py .
+}
+
 part_roots() { tests/roots/roots_test.sh bookworm trixie; }
+
+part_image() { SIMM_JOBS=$jobs scripts/package.sh && tests/kubernetes/image_test.sh; }
+
+# logged PART: runs it; what it prints is in build/PART.part.log as well.
+logged() {
+  local status=0 to_log tee_pid tries
+  exec {to_log}> >(tee "build/$1.part.log")
+  tee_pid=$!
+  "part_$1" >&"$to_log" 2>&1 {to_log}>&- || status=$?
+  exec {to_log}>&-
+  # A process that a test left behind may hold the output for ever: nobody waits for that.
+  for ((tries = 0; tries < 50; tries++)); do
+    kill -0 "$tee_pid" 2>/dev/null || break
+    sleep 0.1
+  done
+  return "$status"
+}
 
 usage() { sed -n '2,/^set /p' "$0" | sed '$d; s/^# \{0,1\}//'; }
 case "${1:-}" in
@@ -252,6 +280,7 @@ case "${1:-}" in
   --quick) parts=(quick) ;;
   --long)
     times=10
+    export SIMM_ETCD_LONG=1
     export SIMM_SIEGE_SECONDS=60 SIMM_HOSTILE_SECONDS=15
     export SIMM_FUZZ_SECONDS=${SIMM_FUZZ_SECONDS:-600}
     export SIMM_GUEST_SECONDS=${SIMM_GUEST_SECONDS:-3600}
@@ -263,24 +292,30 @@ case "${1:-}" in
     [ ${#parts[@]} -gt 0 ] || parts=("${all_parts[@]}")
     ;;
 esac
-scripts/install_packages.sh || exit 1
+scripts/install_packages.sh $([ "$times" = 1 ] || echo --long) || exit 1
 mkdir -p build
-passed=0 failed=0 summary=()
+passed=0 failed=0 summary=() told=()
 for part in "${parts[@]}"; do
   if ! declare -F "part_$part" >/dev/null; then
     echo "scripts/test.sh: no part '$part'; the parts are: ${all_parts[*]} ${long_parts[*]}" >&2
     exit 2
   fi
   echo "=== $part"
-  started=$SECONDS building_s=0 longest=
+  started=$SECONDS building_s=0 longest='' failures=''
   verdict=passed
-  "part_$part" || verdict=FAILED
-  if [ "$verdict" = passed ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+  logged "$part" || verdict=FAILED
+  if [ "$verdict" = passed ]; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    told+=("=== $part: what failed" "${failures:-$(tail -n 20 "build/$part.part.log")}")
+  fi
   summary+=("$(printf '%-10s %-7s %5d s  %5d s  %s' "$part" "$verdict" $((SECONDS - started)) \
     "$building_s" "$longest")")
   echo "=== $part $verdict after $((SECONDS - started)) s"
 done
 printf '%-10s %-7s %7s  %7s  %s\n' part verdict time building 'longest tests, s'
 printf '%s\n' "${summary[@]}"
+[ "$failed" = 0 ] || printf '%s\n' "${told[@]}"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -14,6 +14,7 @@
 #include "daemon/base/json_text.h"
 #include "daemon/cluster/hello/hello.h"
 #include "daemon/control/stats_text.h"
+#include "daemon/peers/drain_question.h"
 #include "daemon/session/session_counters.h"
 #include "daemon/session/tenant_traffic.h"
 #include "daemon/transport/rdma/device/nic_choice.h"
@@ -33,7 +34,9 @@ Error no_cluster() {
 }  // namespace
 
 AdminReports::AdminReports(Setup setup)
-    : setup_(std::move(setup)), started_ns_(setup_.environment.clock.now_ns()) {}
+    : setup_(std::move(setup)),
+      started_ns_(setup_.environment.clock.now_ns()),
+      totals_(setup_.environment.counters) {}
 
 void AdminReports::report(base::AdminCommand command, std::string_view argument,
                           AdminAnswer answer) {
@@ -42,7 +45,7 @@ void AdminReports::report(base::AdminCommand command, std::string_view argument,
   const std::string target(argument);
   switch (command) {
     case AdminCommand::status:
-      return answer(status());
+      return answer(status(Sockets::shown));
     case AdminCommand::sessions:
       return answer(argument == "ended" ? ended_sessions() : sessions());
     case AdminCommand::regions:
@@ -53,12 +56,16 @@ void AdminReports::report(base::AdminCommand command, std::string_view argument,
       return answer(tenants());
     case AdminCommand::store_tenants:
       return answer(setup_.tenants == nullptr ? "[]" : setup_.tenants->json());
+    case AdminCommand::hot:
+      return answer(hot(HotReport::Names::shown));
     case AdminCommand::nics:
       return answer(argument == "check" ? nic_checks() : nics());
     case AdminCommand::gpus:
-      return answer(gpus_text(setup_.gpus()));
+      return gpus(argument, answer);
     case AdminCommand::stats:
       return answer(stats_text(here.counters, argument));
+    case AdminCommand::totals:
+      return answer(totals_.text());
     case AdminCommand::daemon_stats:
       return ask_manager(cluster::Topic::stats, target, std::move(answer));
     case AdminCommand::limits:
@@ -69,6 +76,9 @@ void AdminReports::report(base::AdminCommand command, std::string_view argument,
       return answer(errors_text(here.errors, here.clock.now_ns()));
     case AdminCommand::events:
       return answer(events_text(here.events, argument));
+    case AdminCommand::key_events:
+      if (setup_.key_feed != nullptr) return answer(setup_.key_feed->answer(argument));
+      return answer(Error{Status::invalid_state, "this daemon has no pool: no key is stored here"});
     case AdminCommand::log:
       return answer(log_text(here.log, argument));
     case AdminCommand::nodes:
@@ -81,10 +91,52 @@ void AdminReports::report(base::AdminCommand command, std::string_view argument,
     case AdminCommand::managers:
       if (setup_.cluster != nullptr) return setup_.cluster->ask_managers(std::move(answer));
       return answer(no_cluster());
+    case AdminCommand::moves:
+      if (setup_.cluster == nullptr) return answer(no_cluster());
+      if (target.empty()) return answer(setup_.cluster->moves());
+      return ask_manager(cluster::Topic::moves, target, std::move(answer));
+    case AdminCommand::drain:
+      return drain(argument, std::move(answer));
     case AdminCommand::trace:
       if (setup_.tracing != nullptr) return setup_.tracing->record(argument, std::move(answer));
       return answer(Error{Status::invalid_state, "nothing can be traced here"});
   }
+}
+
+Expected<std::string> AdminReports::report_without_names(base::AdminCommand command,
+                                                         std::string_view argument) {
+  if (command == base::AdminCommand::status) return status(Sockets::left_out);
+  if (command == base::AdminCommand::events) {
+    return events_text(setup_.environment.events, argument, EventNames::left_out);
+  }
+  if (command == base::AdminCommand::hot) return hot(HotReport::Names::left_out);
+  return no_answer_without_names();
+}
+
+void AdminReports::gpus(std::string_view argument, const AdminAnswer& answer) {
+  if (!argument.empty()) {
+    const Expected<TierOrder> order = parse_tier_order(argument);
+    if (!order) return answer(order.error());
+    if (!setup_.resize_gpu_tiers(*order)) {
+      return answer(
+          Error{Status::invalid_argument,
+                "gpus: this daemon has no such GPU, or gpu.enabled is false: simmctl gpus shows "
+                "those that clients have memory on"});
+    }
+  }
+  answer(gpus_text(setup_.gpus()));
+}
+
+std::string AdminReports::hot(HotReport::Names names) const {
+  if (setup_.hot_keys == nullptr) return R"({"shards": [], "keys": []})";
+  return setup_.hot_keys->json(names);
+}
+
+void AdminReports::drain(std::string_view argument, AdminAnswer answer) {
+  if (setup_.cluster == nullptr) return answer(no_cluster());
+  auto question = drain_question(argument);
+  if (!question) return answer(std::move(question).error());
+  setup_.cluster->ask(std::move(*question), std::move(answer));
 }
 
 void AdminReports::ask_manager(cluster::Topic topic, const std::string& target,
@@ -93,11 +145,11 @@ void AdminReports::ask_manager(cluster::Topic topic, const std::string& target,
   answer(no_cluster());
 }
 
-std::string AdminReports::status() const {
+std::string AdminReports::status(Sockets shown) const {
   const base::Config& config = setup_.environment.config;
   ordered_json sockets = ordered_json::array();
   for (const base::SocketConfig& socket : config.sockets) {
-    if (!setup_.server.is_listening()) break;
+    if (!setup_.server.is_listening() || shown == Sockets::left_out) break;
     sockets.push_back({{"path", socket.path}, {"tenant", socket.tenant}});
   }
   ordered_json status = {

@@ -54,6 +54,8 @@ LimitRow row_of(base::Limit limit, const base::Config& config) {
       return {SessionMemoryBudget::Bounds::of(config, base::HostMemory::read().usable_bytes())
                   .tenant_bytes,
               "bytes", "session.sessions_max"};
+    case Limit::key_subscribers:
+      return {base::kKeySubscribersMax, "followers", ""};
   }
   return {0, "", ""};
 }
@@ -88,6 +90,10 @@ std::uint64_t sum_over_agents(const base::CounterSet& counters, const base::Conf
 }
 
 }  // namespace
+
+Error no_answer_without_names() {
+  return {Status::invalid_argument, "this report is not told without names of tenants"};
+}
 
 std::string config_text(const base::Config& config) {
   ordered_json all = ordered_json::array();

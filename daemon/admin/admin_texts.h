@@ -13,6 +13,8 @@
 
 namespace simm::control {
 
+// The error of AdminSource::report_without_names().
+Error no_answer_without_names();
 std::string errors_text(const base::ErrorLog& errors, base::TimeNs now_ns);
 // Every configuration key with its value and who gave it. The hash seed is not shown.
 std::string config_text(const base::Config& config);

@@ -16,7 +16,10 @@
 namespace simm::control {
 
 ManagerReports::ManagerReports(const Setup& setup)
-    : setup_(setup), started_ns_(setup.access.clock.now_ns()), survey_(setup.access) {}
+    : setup_(setup),
+      started_ns_(setup.access.clock.now_ns()),
+      survey_(setup.access),
+      totals_(setup.access.counters) {}
 
 void ManagerReports::report(base::AdminCommand command, std::string_view argument,
                             AdminAnswer answer) {
@@ -28,6 +31,8 @@ void ManagerReports::report(base::AdminCommand command, std::string_view argumen
       return answer(status());
     case AdminCommand::stats:
       return answer(stats_text(access.counters, argument));
+    case AdminCommand::totals:
+      return answer(totals_.text());
     case AdminCommand::limits:
       return answer(limits_text(access.counters, setup_.config));
     case AdminCommand::config:
@@ -50,6 +55,16 @@ void ManagerReports::report(base::AdminCommand command, std::string_view argumen
     default:
       return answer(Error{Status::invalid_argument, "a manager has nothing to tell here"});
   }
+}
+
+// A manager has no sockets of tenants.
+Expected<std::string> ManagerReports::report_without_names(base::AdminCommand command,
+                                                           std::string_view argument) {
+  if (command == base::AdminCommand::status) return status();
+  if (command == base::AdminCommand::events) {
+    return events_text(setup_.access.events, argument, EventNames::left_out);
+  }
+  return no_answer_without_names();
 }
 
 std::string ManagerReports::own_row() const {

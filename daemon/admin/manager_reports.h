@@ -10,6 +10,7 @@
 #include "daemon/base/config.h"
 #include "daemon/base/log.h"
 #include "daemon/control/admin_source.h"
+#include "daemon/control/counter_totals.h"
 #include "daemon/metrics/metrics_endpoint.h"
 #include "daemon/peers/manager_service.h"
 #include "daemon/peers/manager_survey.h"
@@ -43,6 +44,8 @@ public:
   }
   // `argument`: what the command's row says; of events see events_text().
   void report(base::AdminCommand command, std::string_view argument, AdminAnswer answer) override;
+  [[nodiscard]] Expected<std::string> report_without_names(base::AdminCommand command,
+                                                           std::string_view argument) override;
 
   // What this manager is just now: a row of `simmctl managers`, but for address and name.
   [[nodiscard]] std::string own_row() const;
@@ -55,6 +58,7 @@ private:
   const Setup setup_;
   const base::TimeNs started_ns_;
   ManagerSurvey survey_;
+  CounterTotals totals_;
 };
 
 }  // namespace simm::control

@@ -42,26 +42,6 @@ Expected<Wanted> wanted_of(std::string_view argument) {
   return Wanted{ms, static_cast<std::uint32_t>(one_in), number("seed", 0)};
 }
 
-const char* opcode_name(std::uint8_t opcode) noexcept {
-  switch (static_cast<ipc::Opcode>(opcode)) {
-    case ipc::Opcode::noop:
-      return "noop";
-    case ipc::Opcode::get:
-      return "get";
-    case ipc::Opcode::put:
-      return "put";
-    case ipc::Opcode::exists:
-      return "exists";
-    case ipc::Opcode::remove:
-      return "remove";
-    case ipc::Opcode::pin:
-      return "pin";
-    case ipc::Opcode::unpin:
-      return "unpin";
-  }
-  return "unknown";
-}
-
 std::uint64_t loaded(const std::atomic<std::uint64_t>& counter) noexcept {
   return counter.load(std::memory_order_relaxed);
 }
@@ -183,7 +163,7 @@ std::string TraceRecorder::report() const {
     records.push_back({{"agent", agent},
                        {"request", record.is_request},
                        {"id", record.id},
-                       {"op", opcode_name(record.opcode)},
+                       {"op", base::operation_name(record.opcode)},
                        {"tenant", names_.tenant(record.tenant)},
                        {"pages", record.pages},
                        {"pages_ok", record.pages_ok},

@@ -3,6 +3,8 @@
 // Thread: registrar and adopter, see RegionOpener.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -27,16 +29,31 @@ public:
                      base::CounterSet& counters);
 
   control::RegionAnswer open(control::RegionRequest request) override;
+  Expected<std::unique_ptr<memory::GpuLease>> lend(const memory::GpuUuid& uuid,
+                                                   base::TenantId tenant,
+                                                   std::uint64_t bytes) override {
+    if (!gpus_) return RegionOpener::lend(uuid, tenant, bytes);
+    return gpus_->lend(uuid, tenant.value, bytes, lend_bytes_max_);
+  }
   void maintain() override { registrar_.maintain(); }
 
   // GPUs that clients have memory on, or had. Thread: any.
   [[nodiscard]] std::vector<memory::GpuView> gpus() const {
     return gpus_ ? gpus_->views() : std::vector<memory::GpuView>();
   }
+  // How large the tier of that GPU may be from now on, or of all GPUs. False: there is no such GPU.
+  // Thread: any.
+  [[nodiscard]] bool resize_gpu_tier(std::optional<std::size_t> gpu, std::uint64_t bytes) {
+    if (!gpus_) return false;
+    if (gpu) return gpus_->resize_tier(*gpu, bytes);
+    gpus_->resize_tiers(bytes);
+    return true;
+  }
 
 private:
   std::optional<memory::AdoptClient> helper_;
   std::optional<memory::GpuDevices> gpus_;
+  const std::uint64_t lend_bytes_max_;  // of a tenant and a GPU
   memory::RegionRegistrar registrar_;
 };
 

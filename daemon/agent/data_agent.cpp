@@ -19,8 +19,18 @@ std::uint32_t local_requests_max(const base::Config& config) {
   return transport::LocalMeshConfig{}.credits_of(agents) * agents;
 }
 
-shared_reads::SharedReadConfig shared_read_config(const base::Config& config) {
+// Who names objects: shards of the pool from 1 on, those of shared reads beyond them.
+constexpr std::uint32_t origin_of_pool_shard(std::uint32_t agent) {
+  return 1 + agent;
+}
+constexpr std::uint32_t origin_of_shared_reads(std::uint32_t agent) {
+  return origin_of_pool_shard(base::kDataAgentsMax) + agent;
+}
+
+shared_reads::SharedReadConfig shared_read_config(const base::Config& config,
+                                                  std::uint32_t agent = 0) {
   shared_reads::SharedReadConfig result;
+  result.origin = origin_of_shared_reads(agent);
   result.requests_max = local_requests_max(config);
   result.linger_ns = config.node.cache_linger_ms * base::kNsPerMs;
   return result;
@@ -28,7 +38,8 @@ shared_reads::SharedReadConfig shared_read_config(const base::Config& config) {
 
 engine::EngineConfig engine_config(const base::Config& config, bool has_shared_reads) {
   engine::EngineConfig result;
-  result.fetches = has_shared_reads ? shared_read_config(config).fetches_max : 0;
+  result.fetches = moves::SlotMover::kOperationsMax;
+  if (has_shared_reads) result.fetches += shared_read_config(config).operations();
   result.operations = config.engine.operations_max + result.fetches;
   result.requests = result.operations * 4;
   result.fence_budget_percent = config.engine.fence_budget_percent;
@@ -38,9 +49,10 @@ engine::EngineConfig engine_config(const base::Config& config, bool has_shared_r
   return result;
 }
 
-server::ServerConfig server_config(const base::Config& config, bool has_network,
-                                   const base::TenantWeights& weights) {
+server::ServerConfig server_config(const base::Config& config, std::uint32_t agent,
+                                   bool has_network, const base::TenantWeights& weights) {
   server::ServerConfig result;
+  result.origin = origin_of_pool_shard(agent);
   result.weights = weights;
   // All credits of all engines of this process, and of all connections, may meet at one shard.
   result.requests_max = local_requests_max(config);
@@ -50,6 +62,16 @@ server::ServerConfig server_config(const base::Config& config, bool has_network,
   result.scrub_bytes_per_s = (config.store.scrub_bytes_per_s + config.threading.data_agents - 1) /
                              config.threading.data_agents;
   result.verify = config.store.verify;
+  if (has_network) result.arrival_window_ns = config.cluster.move_window_ms * base::kNsPerMs;
+  return result;
+}
+
+moves::MoverConfig mover_config(const base::Config& config, std::uint32_t shard) {
+  moves::MoverConfig result;
+  result.bytes_per_s = std::max<std::uint64_t>(
+      config.cluster.move_bytes_per_s / config.threading.data_agents, 1'000'000);
+  result.window_ns = config.cluster.move_window_ms * base::kNsPerMs;
+  result.teller.shard = shard;
   return result;
 }
 
@@ -86,11 +108,11 @@ DataAgent::DataAgent(const DataAgentShared& shared, std::uint32_t index, Parts p
                 session::SessionCounters(shared.counters, base::numbered("session", index))) {
   const bool has_network = parts.network_io != nullptr;
   if (store_ != nullptr) {
-    server_.emplace(server_config(shared.config, has_network, shared.weights), *store_, clock_,
-                    server::ServerCounters(shared.counters, base::numbered("server", index)),
-                    server::StoreCounters(shared.counters, base::numbered("store", index)),
-                    server::ScrubCounters(shared.counters, base::numbered("scrub", index)),
-                    &shared.errors);
+    server_.emplace(
+        server_config(shared.config, index, has_network, shared.weights), *store_, clock_,
+        server::ServerCounters(shared.counters, base::numbered("server", index)),
+        server::StoreCounters(shared.counters, base::numbered("store", index)),
+        server::ScrubCounters(shared.counters, base::numbered("scrub", index)), &shared.errors);
     if (parts.recovers) server_->close_until(recovered_);
     server_->trace_with(sessions_.tracer());
     responders_.add(parts.mesh.responder(index));
@@ -100,6 +122,10 @@ DataAgent::DataAgent(const DataAgentShared& shared, std::uint32_t index, Parts p
     network_.emplace(shared.config, shared.weights, clock_, std::move(parts.network_io),
                      parts.mover, parts.waiter, shared.counters, index, shared.has_clients,
                      store_ != nullptr);
+    if (server_ && shared.config.cluster.move_bytes_per_s > 0) {
+      mover_.emplace(mover_config(shared.config, index), *store_, *server_, engine_, clock_,
+                     moves::MoverCounters(shared.counters, base::numbered("moves", index)));
+    }
   } else {
     use_own_slots(shared.placement, static_cast<std::uint16_t>(index));
   }
@@ -126,7 +152,7 @@ Outcome DataAgent::add_rdma(const DataAgentShared& shared, std::uint32_t index,
 Outcome DataAgent::add_shared_reads(const DataAgentShared& shared, std::uint32_t index,
                                     const SharedReadParts& parts) {
   auto made = shared_reads::SharedReadServer::create(
-      shared_read_config(shared.config),
+      shared_read_config(shared.config, index),
       {engine_, clock_, parts.marks, parts.memory, parts.keys,
        shared_reads::SharedReadCounters(shared.counters, base::numbered("shared_reads", index))});
   if (!made) return std::move(made).error();
@@ -152,8 +178,9 @@ void DataAgent::use_own_slots(const engine::Placement& placement, std::uint16_t 
 }
 
 int DataAgent::take_maps() noexcept {
-  return network_->maps().agent_take([this](const cluster::AgentMap& map) {
-    if (server_) server_->use_map(map.ownership);
+  return network_->take_maps([this](const cluster::AgentMap& map) {
+    if (server_) server_->use_map(map.ownership, mover_ ? map.departures.get() : nullptr);
+    if (mover_) mover_->on_map();
     engine_.use_placement(*map.placement);
   });
 }
@@ -183,6 +210,7 @@ int DataAgent::do_work() noexcept {
     work += shared_reads_->do_work();
     work += shared_read_responder_->run_moves();
   }
+  if (mover_) work += mover_->do_work();
   work += engine_.do_work();
   if (network_) has_news = network_->take_news() || has_news;
   if (has_news) control_.wake_control();
@@ -193,8 +221,10 @@ base::TimeNs DataAgent::next_deadline_ns() const noexcept {
   base::TimeNs next_ns = std::min({sessions_.next_deadline_ns(), engine_.next_deadline_ns(),
                                    requesters_.next_deadline_ns(), responders_.next_deadline_ns()});
   if (server_) next_ns = std::min(next_ns, server_->next_deadline_ns());
+  if (mover_) next_ns = std::min(next_ns, mover_->next_deadline_ns());
   if (shared_reads_ != nullptr) {
-    next_ns = std::min(next_ns, shared_read_responder_->next_deadline_ns());
+    next_ns = std::min(
+        {next_ns, shared_read_responder_->next_deadline_ns(), shared_reads_->next_deadline_ns()});
   }
   return next_ns;
 }

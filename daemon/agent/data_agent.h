@@ -22,6 +22,7 @@
 #include "daemon/engine/engine.h"
 #include "daemon/engine/requester_table.h"
 #include "daemon/engine/write_marks.h"
+#include "daemon/moves/slot_mover.h"
 #include "daemon/server/server.h"
 #include "daemon/session/session_mail.h"
 #include "daemon/session/session_set.h"
@@ -98,6 +99,14 @@ public:
   [[nodiscard]] store::TenantTables* tenants() noexcept {
     return server_ ? &server_->tenants() : nullptr;
   }
+  // Null: the same.
+  [[nodiscard]] base::HotTables* hot_keys() noexcept {
+    return server_ ? &server_->hot_keys() : nullptr;
+  }
+  // Null: the same.
+  [[nodiscard]] base::KeyEventTap* key_events() noexcept {
+    return store_ ? &store_->key_events() : nullptr;
+  }
   // Ordered by the control thread.
   [[nodiscard]] base::Tracer& tracer() noexcept { return sessions_.tracer(); }
   // Only where there are other daemons.
@@ -116,6 +125,7 @@ private:
   std::optional<server::Server> server_;
   engine::PeerRequesters requesters_;
   engine::Engine engine_;
+  std::optional<moves::SlotMover> mover_;  // none: what loses its slot is dropped
   transport::Responder* shared_read_responder_ = nullptr;
   std::unique_ptr<shared_reads::SharedReadServer>
       shared_reads_;  // null: every read goes to its owner

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "daemon/transport/payload_progress.h"
+
 namespace simm {
 namespace {
 
@@ -11,12 +13,14 @@ namespace {
 constexpr std::size_t kLinkMessages = 2 * DataAgentNetwork::kLinksMax;
 
 transport::TcpRequesterConfig requester_config(const base::Config& config,
-                                               const base::TenantWeights& weights) {
+                                               const base::TenantWeights& weights,
+                                               bool has_responder) {
   transport::TcpRequesterConfig result;
   result.links_max = DataAgentNetwork::kLinksMax;
   result.credits = DataAgentNetwork::kCredits;
   result.peer_detection_ns = config.cluster.detection_ms * base::kNsPerMs;
   result.weights = weights;
+  result.is_io_polled = has_responder;
   return result;
 }
 
@@ -25,9 +29,9 @@ transport::TcpResponderConfig responder_config(const base::Config& config,
   transport::TcpResponderConfig result;
   result.links_max = DataAgentNetwork::kLinksMax;
   result.credits = DataAgentNetwork::kCredits;
-  // Who asks is patient with us, so are we with him: nothing waits for this but our own memory.
-  result.peer_silence_ns =
-      std::max(result.peer_silence_ns, 3 * config.cluster.detection_ms * base::kNsPerMs);
+  // Nothing waits for this but our own memory.
+  const base::TimeNs detection_ns = config.cluster.detection_ms * base::kNsPerMs;
+  result.peer_silence_ns = std::max(result.peer_silence_ns, transport::silence_after(detection_ns));
   result.weights = weights;
   return result;
 }
@@ -44,6 +48,7 @@ DataAgentNetwork::DataAgentNetwork(const base::Config& config, const base::Tenan
       clock_(clock),
       mover_(mover),
       waiter_(waiter),
+      asks_(asks),
       io_(std::move(io)),
       own_roster_(kLinksMax + DataAgentRdma::kRdmaLinksMax),
       requester_rosters_(kLinksMax + DataAgentRdma::kRdmaLinksMax),
@@ -51,8 +56,8 @@ DataAgentNetwork::DataAgentNetwork(const base::Config& config, const base::Tenan
       incoming_(kLinkMessages, &waiter),
       maps_(&waiter) {
   const transport::TcpCounters counted(counters, base::numbered("tcp", index));
-  if (asks) {
-    requester_.emplace(requester_config(config, weights), clock, *io_, mover, own_roster_,
+  if (asks || serves) {
+    requester_.emplace(requester_config(config, weights, serves), clock, *io_, mover, own_roster_,
                        outgoing_, counted);
   }
   if (serves) {
@@ -66,7 +71,7 @@ Outcome DataAgentNetwork::add_rdma(const RdmaRails& rails, base::CounterSet& cou
   auto made = DataAgentRdma::make(
       {config_, weights_, clock_, rails.devices(), rails.traits(), rails, mover_, waiter_,
        transport::RdmaCounters(counters, base::numbered("rdma", index)), own_roster_,
-       requester_rosters_, requester_ ? &*requester_ : nullptr, responder_.has_value()});
+       requester_rosters_, asks_ ? &*requester_ : nullptr, responder_.has_value()});
   if (!made) return std::move(made).error();
   rdma_ = std::move(*made);
   return Done{};

@@ -33,8 +33,8 @@ public:
   static constexpr std::uint32_t kPeersMax = 2 * cluster::kMembersMax;
 
   // `asks`: it has clients, whose pages may lie on other daemons. `serves`: other daemons may ask
-  // for its shard. `mover` is the agent's, `clock` its turns'; of `counters` it writes those of its
-  // `index`.
+  // for its shard; what it holds may move to other daemons with its slots. `mover` is the agent's,
+  // `clock` its turns'; of `counters` it writes those of its `index`.
   DataAgentNetwork(const base::Config& config, const base::TenantWeights& weights,
                    const base::Clock& clock, std::unique_ptr<transport::SocketIo> io,
                    transport::Mover& mover, base::Waiter& waiter, base::CounterSet& counters,
@@ -49,14 +49,23 @@ public:
   }
   // Of other daemons' ways to this agent; empty: it serves no shard.
   [[nodiscard]] std::vector<transport::Responder*> responders();
-  [[nodiscard]] cluster::MapMailbox& maps() noexcept { return maps_; }
+  // Calls use(const AgentMap&) for each map that has come; how many that were. Whom a map names can
+  // be asked before the map is used: the control thread sends the links to new members first, and a
+  // request that waits for the map goes on at once.
+  template <typename Use>
+  int take_maps(Use&& use) noexcept {
+    return maps_.agent_take([this, &use](const cluster::AgentMap& map) {
+      if (requester_) requester_->take_links();
+      use(map);
+    });
+  }
 
   // The control thread has to be told of what happened since the last call.
   [[nodiscard]] bool take_news() noexcept;
 
   // The control thread's ends.
   [[nodiscard]] control::AgentPresence presence() noexcept {
-    return {{requester_ ? &outgoing_ : nullptr, responder_ ? &incoming_ : nullptr},
+    return {{requester_ ? &outgoing_ : nullptr, responder_ ? &incoming_ : nullptr, !asks_},
             &maps_,
             rdma_ != nullptr ? rdma_->queue_pairs() : control::AgentQueuePairs{}};
   }
@@ -67,6 +76,7 @@ private:
   const base::Clock& clock_;
   transport::Mover& mover_;
   base::Waiter& waiter_;
+  const bool asks_;
   const std::unique_ptr<transport::SocketIo> io_;
   transport::OwnRoster own_roster_;
   transport::RequesterRosters requester_rosters_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/transport/payload_progress.h"
+
 namespace simm {
 namespace {
 
@@ -27,10 +29,9 @@ transport::RdmaResponderConfig rdma_responder_config(const base::Config& config,
   transport::RdmaResponderConfig result;
   result.links_max = DataAgentRdma::kRdmaLinksMax;
   result.credits = DataAgentRdma::kCredits;
-  // As patient as those who ask are.
-  result.peer_silence_ns =
-      std::max(result.peer_silence_ns, 3 * config.cluster.detection_ms * base::kNsPerMs);
-  result.payload_time_ns_max = config.cluster.detection_ms * base::kNsPerMs / 12;
+  const base::TimeNs detection_ns = config.cluster.detection_ms * base::kNsPerMs;
+  result.peer_silence_ns = std::max(result.peer_silence_ns, transport::silence_after(detection_ns));
+  result.payload_time_ns_max = detection_ns / 12;
   result.inline_page_bytes = config.rdma.inline_bytes;
   result.weights = weights;
   return result;

@@ -253,6 +253,21 @@ std::vector<store::TenantTables*> DataAgents::tenants() {
   return all;
 }
 
+std::vector<base::HotTables*> DataAgents::hot_keys() {
+  std::vector<base::HotTables*> all;
+  for (const auto& agent : agents_) all.push_back(agent->hot_keys());
+  return all;
+}
+
+std::vector<control::KeyShard> DataAgents::key_events() {
+  std::vector<control::KeyShard> all;
+  for (std::size_t i = 0; i < agents_.size(); ++i) {
+    base::KeyEventTap* const tap = agents_[i]->key_events();
+    if (tap != nullptr) all.push_back({tap, &group_->waiter(i)});
+  }
+  return all;
+}
+
 std::vector<control::AgentPresence> DataAgents::presence() {
   std::vector<control::AgentPresence> all;
   for (const auto& agent : agents_) all.push_back(agent->presence());

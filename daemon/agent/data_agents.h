@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/admin/key_feed.h"
 #include "daemon/admin/trace_recorder.h"
 #include "daemon/agent/data_agent.h"
 #include "daemon/agent/local_placement.h"
@@ -82,6 +83,10 @@ public:
   [[nodiscard]] std::vector<control::AgentTracing> tracing();
   // Of each shard.
   [[nodiscard]] std::vector<store::TenantTables*> tenants();
+  // By data agent; null: it serves no shard.
+  [[nodiscard]] std::vector<base::HotTables*> hot_keys();
+  // Of each shard.
+  [[nodiscard]] std::vector<control::KeyShard> key_events();
   // Only when clustered.
   [[nodiscard]] std::vector<control::AgentPresence> presence();
   [[nodiscard]] std::uint64_t pool_bytes() const noexcept {

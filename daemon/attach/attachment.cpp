@@ -36,7 +36,8 @@ Attachment::Attachment(AttachServices services, AttachmentOwner& owner, std::uin
       listener_(listener),
       readable_(services.environment.io),
       process_exit_(services.environment.io),
-      deadline_(services.environment.io) {}
+      deadline_(services.environment.io),
+      leases_(services.environment, services.adopter, services.opener, tenant, session_id) {}
 
 void Attachment::start() {
   const auto self = shared_from_this();
@@ -147,6 +148,16 @@ void Attachment::handle(ipc::ClientMessage message, std::vector<ipc::UniqueFd> f
     if (const auto* wanted = std::get_if<ipc::DeregisterRegion>(&message)) {
       return on_deregister_region(*wanted);
     }
+    if (const auto* wanted = std::get_if<ipc::GpuLend>(&message)) {
+      return leases_.lend(*wanted, lease_answer());
+    }
+    if (const auto* wanted = std::get_if<ipc::GpuReclaim>(&message)) {
+      return leases_.reclaim(*wanted, lease_answer());
+    }
+    const auto* question = std::get_if<ipc::FollowKeys>(&message);
+    if (question != nullptr && services_.key_followers != nullptr) {
+      return reply(services_.key_followers->follow(session_id_, tenant_, *question));
+    }
   }
   // A message out of its place. (In `opening` and `busy` nothing is read.)
   close("message_out_of_place", ipc::PoisonReason::bad_message);
@@ -221,7 +232,9 @@ bool Attachment::make_memory(std::uint32_t lanes, std::uint32_t layout, bool is_
 std::uint32_t Attachment::granted_extensions() const noexcept {
   const ipc::DeathMark* const mark = services_.reach.death_mark;
   const std::uint32_t marked = mark != nullptr && mark->is_complete() ? ipc::kDeathMark : 0;
-  const std::uint32_t here = marked | (services_.takes_pages ? ipc::kClientMemory : 0);
+  const std::uint32_t here = marked | ipc::kGpuLeases |
+                             (services_.takes_pages ? ipc::kClientMemory : 0u) |
+                             (services_.key_followers != nullptr ? ipc::kKeyNews : 0u);
   if (!services_.reach.outlives_socket) return here;
   // A pidfd lets a process of the daemon's own user do what that user may do to the daemon. Where
   // such a client can not name the daemon's process, it does not get a name for it here.
@@ -319,7 +332,9 @@ void Attachment::on_open_name_space(const ipc::OpenNamespace& wanted) {
     }
     name_spaces_.insert(name_space.value);
   }
-  services_.plane.open_name_space(session_id_, name_space);
+  const bool is_immutable =
+      wanted.immutable || services_.tenants.is_immutable(tenant_.id, wanted.name);
+  services_.plane.open_name_space(session_id_, {name_space, is_immutable});
 }
 
 void Attachment::on_name_space(Status status, std::uint16_t id) {
@@ -375,10 +390,12 @@ void Attachment::end(const char* cause, ipc::PoisonReason poison, bool client_wa
   readable_.stop();
   process_exit_.stop();
   deadline_.cancel();
+  leases_.end();
   state_ = State::draining;
   end_cause_ = cause;
   poison_ = poison;
   if (!running) return finish();
+  if (services_.key_followers != nullptr) services_.key_followers->leave_all(session_id_);
   leave_handshake();
   if (poison != ipc::PoisonReason::none) send(ipc::Poisoned{poison});
   const bool is_expelled = poison != ipc::PoisonReason::none;

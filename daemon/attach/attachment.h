@@ -22,8 +22,10 @@
 #include <vector>
 
 #include "daemon/attach/closers.h"
+#include "daemon/attach/key_followers.h"
 #include "daemon/attach/region_opener.h"
 #include "daemon/attach/session_control.h"
+#include "daemon/attach/session_leases.h"
 #include "daemon/attach/session_memory.h"
 #include "daemon/attach/session_memory_budget.h"
 #include "daemon/attach/tenant_account.h"
@@ -67,6 +69,7 @@ struct AttachServices {
   SessionMemoryBudget& session_memory;
   ReachEnd reach = {};
   bool takes_pages = SessionPages::stay();  // of clients, as session memory
+  KeyFollowers* key_followers = nullptr;    // null: there is no pool
 };
 
 class Attachment : public std::enable_shared_from_this<Attachment> {
@@ -147,6 +150,8 @@ private:
   void on_register_region(const ipc::RegisterRegion& wanted, std::vector<ipc::UniqueFd> fds);
   void on_region_ready(RegionAnswer answer);
   void on_deregister_region(const ipc::DeregisterRegion& wanted);
+  // Answers a request about a lease.
+  [[nodiscard]] SessionLeases::Answer lease_answer();
   void refuse(Status status, const std::string& reason);
   void meet(base::Limit limit);
   bool send(const ipc::DaemonMessage& message, std::span<const int> fds = {});
@@ -187,6 +192,7 @@ private:
   std::optional<SessionMemory> memory_;
   SessionRemains remains_;
   std::map<std::uint64_t, RegionView> regions_;
+  SessionLeases leases_;
   std::set<std::uint64_t> name_spaces_;  // ids of those open here, the default one not
   // The request that `busy` is about.
   std::uint64_t request_id_ = 0;

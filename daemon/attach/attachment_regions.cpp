@@ -1,4 +1,4 @@
-// The requests of an attachment that are about memory regions.
+// The requests of an attachment that are about memory regions, and about what is lent of GPUs.
 #include <memory>
 #include <utility>
 
@@ -66,6 +66,7 @@ void Attachment::on_region_ready(RegionAnswer answer) {
   adding_region_ = region.id;
   RegionView view{ipc::kNoRegion, region.length, region.can_fault,        request_gpu_,
                   answer.kind,    request_name_, std::move(answer.reason)};
+  if (!request_gpu_.empty()) leases_.on_region(request_gpu_);
   const bool fresh = regions_.emplace(region.id, std::move(view)).second;
   SIMM_CHECK(fresh);
   services_.plane.add_region(session_id_, std::move(answer.memory));
@@ -100,6 +101,13 @@ void Attachment::on_region_removed(std::unique_ptr<memory::RegionMemory> region)
   if (region != nullptr) regions_.erase(region->region().id);
   free_region(std::move(region));
   if (state_ == State::busy) reply(ipc::DeregisterReply{request_id_, status});
+}
+
+SessionLeases::Answer Attachment::lease_answer() {
+  state_ = State::busy;
+  return [self = shared_from_this()](const ipc::LeaseReply& answer) {
+    if (self->state_ == State::busy) self->reply(answer);
+  };
 }
 
 void Attachment::free_region(std::unique_ptr<memory::RegionMemory> region) {

@@ -24,7 +24,8 @@ void MailboxSessionControl::open_session(const SessionStart& start) {
   session::SessionConfig config;
   config.id = start.session_id;
   config.tenant = start.tenant->id;
-  config.default_name_space = tenants_.namespace_id("");
+  config.default_name_space = {tenants_.namespace_id(""),
+                               tenants_.is_immutable(start.tenant->id, "")};
   config.lane_count = start.memory->lanes;
   config.tenant_bytes_max = start.tenant->in_flight_bytes_max;
   config.tenant_operations_max = config_.engine.operations_max;
@@ -46,7 +47,7 @@ void MailboxSessionControl::open_session(const SessionStart& start) {
 }
 
 void MailboxSessionControl::open_name_space(std::uint64_t session_id,
-                                            base::NamespaceId name_space) {
+                                            session::OpenNameSpace name_space) {
   SessionCommand command;
   command.kind = SessionCommand::Kind::open_name_space;
   command.name_space = name_space;

@@ -37,7 +37,7 @@ public:
   void deliver();
 
   void open_session(const SessionStart& start) override;
-  void open_name_space(std::uint64_t session_id, base::NamespaceId name_space) override;
+  void open_name_space(std::uint64_t session_id, session::OpenNameSpace name_space) override;
   void add_region(std::uint64_t session_id, std::unique_ptr<memory::RegionMemory> region) override;
   void remove_region(std::uint64_t session_id, ipc::RegionHandle handle) override;
   void close_session(std::uint64_t session_id, ipc::PoisonReason poison,

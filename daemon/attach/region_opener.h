@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "daemon/base/ids.h"
+#include "daemon/memory/gpu/gpu_lease.h"
 #include "daemon/memory/pin_budget.h"
 #include "daemon/memory/region_memory.h"
 #include "daemon/memory/region_registrar.h"
@@ -60,6 +61,12 @@ public:
   [[nodiscard]] static bool asks_helper(const ipc::RegisterRegion& wanted) noexcept {
     if (wanted.kind == ipc::RegionRequestKind::gpu) return true;
     return !wanted.has_fd && wanted.kind != ipc::RegionRequestKind::staged;
+  }
+  // Memory of a GPU that a client lends (session_leases.h). Thread: the adopter.
+  virtual Expected<std::unique_ptr<memory::GpuLease>> lend(const memory::GpuUuid&, base::TenantId,
+                                                           std::uint64_t /*bytes*/) {
+    return Error{Status::unsupported,
+                 "gpu.enabled is off in this daemon's configuration: nothing to lend to"};
   }
   // Called now and then on the adopter when helpers copy (memory.foreign, gpu.enabled).
   virtual void maintain() {}

@@ -12,6 +12,7 @@
 #include "daemon/attach/tenant_rules.h"
 #include "daemon/base/ids.h"
 #include "daemon/memory/region_memory.h"
+#include "daemon/session/name_space_table.h"
 #include "ipc/bell_socket.h"
 #include "ipc/layout.h"
 #include "simm/status.h"
@@ -60,7 +61,7 @@ class SessionControl {
 public:
   virtual ~SessionControl() = default;
   virtual void open_session(const SessionStart& start) = 0;
-  virtual void open_name_space(std::uint64_t session_id, base::NamespaceId name_space) = 0;
+  virtual void open_name_space(std::uint64_t session_id, session::OpenNameSpace name_space) = 0;
   virtual void add_region(std::uint64_t session_id,
                           std::unique_ptr<memory::RegionMemory> region) = 0;
   // Answered when no operation uses it any more; new ones are refused at once.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ipc/text_list.h"
+
 namespace simm::control {
 namespace {
 
@@ -11,6 +13,11 @@ std::uint64_t name_id(const base::KeyHasher& hasher, std::string_view kind, std:
 }
 
 }  // namespace
+
+bool Tenant::may_lend(std::string_view gpu) const noexcept {
+  return std::any_of(gpu_lend.begin(), gpu_lend.end(),
+                     [gpu](const std::string& named) { return named == gpu || named == "all"; });
+}
 
 TenantRules::TenantRules(const base::Config& config, const base::KeyHasher& hasher)
     : hasher_(hasher) {
@@ -33,6 +40,10 @@ TenantRules::TenantRules(const base::Config& config, const base::KeyHasher& hash
       add({socket.tenant, {}, {}, 100, 1, base::kInFlightBytesDefault, 0});
     }
   }
+  for (const base::NamespaceConfig& name_space : config.namespaces) {
+    if (!name_space.immutable) continue;
+    immutable_.push_back({{name_id(hasher_, "tenant", name_space.tenant)}, name_space.name});
+  }
   const bool is_default_used =
       configured_default != config.tenants.end() ||
       std::any_of(config.sockets.begin(), config.sockets.end(),
@@ -51,7 +62,8 @@ std::size_t TenantRules::add(const base::TenantConfig& config) {
                       config.quota_percent,
                       config.weight,
                       config.in_flight_bytes_max,
-                      config.bandwidth_max_bytes_per_s});
+                      config.bandwidth_max_bytes_per_s,
+                      ipc::text_list(config.gpu_lend)});
   return tenants_.size() - 1;
 }
 
@@ -82,6 +94,18 @@ std::vector<std::uint64_t> TenantRules::ids() const {
   std::vector<std::uint64_t> all;
   for (const Tenant& tenant : tenants_) all.push_back(tenant.id.value);
   return all;
+}
+
+const Tenant* TenantRules::find(base::TenantId id) const noexcept {
+  const auto found = std::find_if(tenants_.begin(), tenants_.end(),
+                                  [id](const Tenant& tenant) { return tenant.id == id; });
+  return found == tenants_.end() ? nullptr : &*found;
+}
+
+bool TenantRules::is_immutable(base::TenantId tenant, std::string_view name) const noexcept {
+  return std::any_of(immutable_.begin(), immutable_.end(), [&](const Immutable& known) {
+    return known.tenant == tenant && known.name == name;
+  });
 }
 
 base::NamespaceId TenantRules::namespace_id(std::string_view name) const noexcept {

@@ -24,6 +24,9 @@ struct Tenant {
   std::uint32_t weight = 1;
   std::uint64_t in_flight_bytes_max = 0;
   std::uint64_t bandwidth_max_bytes_per_s = 0;  // 0: no limit
+  std::vector<std::string> gpu_lend = {};       // GPUs whose memory it may lend; "all": every one
+
+  [[nodiscard]] bool may_lend(std::string_view gpu) const noexcept;
 };
 
 class TenantRules {
@@ -35,8 +38,14 @@ public:
                                       gid_t gid) const noexcept;
   [[nodiscard]] base::NamespaceId namespace_id(std::string_view name) const noexcept;
 
+  // By the configuration: a key of that namespace has one value for ever. "": the default one.
+  [[nodiscard]] bool is_immutable(base::TenantId tenant, std::string_view name) const noexcept;
+
   // All tenants, the default one first.
   [[nodiscard]] const std::vector<Tenant>& tenants() const noexcept { return tenants_; }
+
+  // Null: no tenant of this daemon's configuration has that id.
+  [[nodiscard]] const Tenant* find(base::TenantId id) const noexcept;
 
   // Of tenants().
   [[nodiscard]] base::TenantWeights weights() const;
@@ -56,6 +65,11 @@ private:
   base::KeyHasher hasher_;
   std::vector<Tenant> tenants_;
   std::vector<Rule> rules_;  // uids before gids
+  struct Immutable {
+    base::TenantId tenant;
+    std::string name;
+  };
+  std::vector<Immutable> immutable_;
   bool are_several_ = false;
 };
 

@@ -37,6 +37,10 @@ inline constexpr std::string_view kHugepageNames = "off|try|require";
 enum class RestartMode : std::uint8_t { keep, fresh, require };
 inline constexpr std::string_view kRestartNames = "keep|fresh|require";
 
+// What may be told of single keys to those who administer the daemon.
+enum class KeyEventsMode : std::uint8_t { off, hashes };
+inline constexpr std::string_view kKeyEventsNames = "off|hashes";
+
 // Whether bytes move by RDMA: where both ends can; never; or not at all without it.
 enum class RdmaMode : std::uint8_t { automatic, off, require };
 inline constexpr std::string_view kRdmaNames = "auto|off|require";

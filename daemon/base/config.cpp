@@ -17,6 +17,8 @@
 #include "daemon/base/limits.h"
 #include "daemon/base/nic_name.h"
 #include "daemon/base/sanitize.h"
+#include "ipc/cuda/gpu_name.h"
+#include "ipc/text_list.h"
 
 namespace simm::base {
 namespace {
@@ -98,6 +100,14 @@ std::string checked_text(const json& value, const KeySpec& key, const std::strin
     throw Mistake{path, shown(value),
                   "write an RDMA device, such as \"mlx5_0\", or a port of one, \"mlx5_0/1\"; "
                   "simmctl nics names those that there are"};
+  }
+  if (key.path == "tenants[].gpu_lend") {
+    for (const std::string& name : ipc::text_list(text)) {
+      if (name == "all" || ipc::parse_gpu_name(name)) continue;
+      throw Mistake{path, shown(json(name)),
+                    "write GPUs as nvidia-smi -L names them, "
+                    "\"GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf\", or \"all\""};
+    }
   }
   if (key.path == "nics[].gpu") {
     const auto address = parse_pci_address(text);
@@ -268,6 +278,21 @@ void check_together(const Config& config) {
     throw Mistake{"manager.member_timeout_ms", std::to_string(config.manager.member_timeout_ms),
                   "write at most manager.rejoin_grace_ms"};
   }
+  const std::pair<const char*, const std::string*> of_readers[] = {
+      {"metrics.token_file", &config.metrics.token_file},
+      {"metrics.host_names", &config.metrics.host_names}};
+  for (const auto& [key, value] : of_readers) {
+    if (value->empty() || !config.metrics.listen.empty()) continue;
+    throw Mistake{key, *value, "set metrics.listen as well: without it nothing is shown"};
+  }
+  if (config.trace.endpoint.empty() && !config.trace.ca_file.empty()) {
+    throw Mistake{"trace.ca_file", config.trace.ca_file,
+                  "set trace.endpoint as well: without it nobody is told of traces"};
+  }
+  if (config.trace.endpoint.empty() && config.trace.one_in != 0) {
+    throw Mistake{"trace.one_in", std::to_string(config.trace.one_in),
+                  "set trace.endpoint as well: without it nobody is told of traces"};
+  }
   std::set<std::string> names;
   for (const TenantConfig& tenant : config.tenants) {
     if (!names.insert(tenant.name).second) {
@@ -277,6 +302,13 @@ void check_together(const Config& config) {
     if (bandwidth != 0 && bandwidth < kBandwidthBytesMin) {
       throw Mistake{"tenants[].bandwidth_max of " + tenant.name, std::to_string(bandwidth),
                     "write at least 64KiB, or 0 for no limit"};
+    }
+  }
+  std::set<std::pair<std::string, std::string>> name_spaces;
+  for (const NamespaceConfig& name_space : config.namespaces) {
+    if (!name_spaces.insert({name_space.tenant, name_space.name}).second) {
+      throw Mistake{"namespaces", name_space.name,
+                    "name each namespace of tenant " + name_space.tenant + " once"};
     }
   }
   std::set<std::string> owners;
@@ -319,6 +351,7 @@ Config config_of(const json& root) {
   }
   read_list(config, config.sockets, root, "sockets", kSocketsMax);
   read_list(config, config.tenants, root, "tenants", kTenantsMax);
+  read_list(config, config.namespaces, root, "namespaces", kNamespacesConfiguredMax);
   read_list(config, config.nics, root, "nics", kNicsConfiguredMax);
   read_list(config, config.owners, root, "owners", kOwnersListedMax);
   check_together(config);

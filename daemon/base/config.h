@@ -39,6 +39,14 @@ struct TenantConfig {
   std::uint32_t weight = 1;         // of its fair share
   std::uint64_t in_flight_bytes_max = 0;
   std::uint64_t bandwidth_max_bytes_per_s = 0;  // 0: no limit
+  std::string gpu_lend = {};                    // GPUs whose memory it may lend, see text_list.h
+};
+
+// What holds for all clients of a namespace of a tenant at this daemon.
+struct NamespaceConfig {
+  std::string name;  // empty: the tenant's default one
+  std::string tenant;
+  bool immutable = false;  // a key has one value for ever
 };
 
 // A daemon that may own slots, as the manager is told.
@@ -81,6 +89,7 @@ struct Config {
   } wait;
   std::vector<SocketConfig> sockets;
   std::vector<TenantConfig> tenants;
+  std::vector<NamespaceConfig> namespaces;
   std::vector<NicConfig> nics;      // empty: all that are found
   std::vector<OwnerConfig> owners;  // empty: every daemon of the cluster may own slots
   std::string run_directory;
@@ -154,6 +163,9 @@ struct Config {
   } memory;
   struct {
     bool enabled = false;
+    std::uint64_t tier_bytes = 0;     // of each GPU
+    std::uint64_t reserve_bytes = 0;  // of its memory
+    std::uint64_t lend_bytes_max = 0;
   } gpu;
   // What daemons of one cluster say about it, all of them the same but for listen, advertise and
   // node_name.
@@ -166,6 +178,8 @@ struct Config {
     std::string node_name;    // empty: the host's
     std::uint32_t detection_ms = 0;
     std::uint32_t connections_per_shard = 0;
+    std::uint64_t move_bytes_per_s = 0;  // 0: objects of a slot that moves are dropped
+    std::uint32_t move_window_ms = 0;
   } cluster;
   struct {
     std::string listen;
@@ -180,8 +194,19 @@ struct Config {
     std::uint32_t member_timeout_ms = 0;
   } manager;
   struct {
-    std::string listen;  // for HTTP; empty: nowhere
+    std::string listen;      // for HTTP; empty: nowhere
+    std::string token_file;  // of the status page, @name: a credential; empty: loopback only
+    std::string host_names;  // see text_list.h
   } metrics;
+  struct {
+    std::string endpoint;      // of a receiver of OTLP over HTTP; empty: nobody is told
+    std::string ca_file;       // empty: the system's authorities
+    std::uint32_t one_in = 0;  // of operations that are part of no trace; 0: none
+    std::uint32_t per_second = 0;
+  } trace;
+  struct {
+    KeyEventsMode keys = KeyEventsMode::off;
+  } events;
   struct {
     LogLevel level = LogLevel::info;
     LogFormat format = LogFormat::text;

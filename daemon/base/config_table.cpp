@@ -67,6 +67,20 @@ constexpr KeySpec kKeys[] = {
      "Bytes a second that this tenant's clients may get and put through this daemon, from its own "
      "pool and from others together; at least 64KiB, 0: no limit; what is above waits.",
      [](C& c, N i, V& v) { c.tenants.at(i).bandwidth_max_bytes_per_s = v.share.bytes; }},
+    {"tenants[].gpu_lend", KeyType::texts, "\"\"", 0, 4000, "",
+     "GPUs whose memory this tenant's clients may lend to the tier of that GPU, as nvidia-smi -L "
+     "names them: GPU-..., or a list; all: every GPU; empty: none.",
+     [](C& c, N i, V& v) { c.tenants.at(i).gpu_lend = v.text; }},
+    {"namespaces[].name", KeyType::text, "", 0, 255, "",
+     "A namespace that clients open; \"\": the one of those that open none.",
+     [](C& c, N i, V& v) { c.namespaces.at(i).name = v.text; }},
+    {"namespaces[].tenant", KeyType::text, "\"default\"", 1, 64, "", "The tenant that it is of.",
+     [](C& c, N i, V& v) { c.namespaces.at(i).tenant = v.text; }},
+    {"namespaces[].immutable", KeyType::boolean, "false", 0, 0, "",
+     "Its keys are hashes of the values, so a key has one value for ever: copies on this node do "
+     "not become too old, and a put of a key that is there leaves the old value; say the same on "
+     "all nodes.",
+     [](C& c, N i, V& v) { c.namespaces.at(i).immutable = v.flag; }},
     {"owners[].name", KeyType::text, "", 1, 64, "",
      "The cluster.node_name of a daemon that may own slots, for the manager; without a list every "
      "daemon of the cluster may, with one no others.",
@@ -244,6 +258,18 @@ constexpr KeySpec kKeys[] = {
     {"gpu.enabled", KeyType::boolean, "false", 0, 0, "",
      "Let clients register memory of GPUs; a helper process for each GPU copies it.",
      [](C& c, N, V& v) { c.gpu.enabled = v.flag; }},
+    {"gpu.tier_bytes", KeyType::bytes, "\"0\"", 0, 1LL << 50, "",
+     "Memory of each GPU that its helper may take for copies of objects that clients get into that "
+     "GPU again and again, in whole extents of 64MiB; 0: none.",
+     [](C& c, N, V& v) { c.gpu.tier_bytes = v.share.bytes; }},
+    {"gpu.reserve_bytes", KeyType::bytes, "\"1GiB\"", 0, 1LL << 50, "",
+     "Free memory of each GPU that gpu.tier_bytes leaves to others; when there is less, the helper "
+     "gives memory back.",
+     [](C& c, N, V& v) { c.gpu.reserve_bytes = v.share.bytes; }},
+    {"gpu.lend_bytes_max", KeyType::bytes, "\"64GiB\"", 0, 1LL << 50, "",
+     "Memory of one GPU that the clients of one tenant may lend to its tier, all together; 0: "
+     "none; tenants[].gpu_lend says who may.",
+     [](C& c, N, V& v) { c.gpu.lend_bytes_max = v.share.bytes; }},
     {"rdma.mode", KeyType::choice, "\"auto\"", 0, 0, kRdmaNames,
      "auto: pages move by RDMA to and from daemons that have it, too, else over TCP; off: never; "
      "require: fail without an RDMA port, and never move pages over TCP.",
@@ -317,6 +343,14 @@ constexpr KeySpec kKeys[] = {
     {"cluster.connections_per_shard", KeyType::integer, "2", 1, 8, "",
      "Connections from each data agent to each shard of each other daemon.",
      [](C& c, N, V& v) { c.cluster.connections_per_shard = u32(v); }},
+    {"cluster.move_bytes_per_s", KeyType::bytes, "\"512MiB\"", 0, 1LL << 40, "",
+     "How fast a daemon sends the objects of slots that it has lost to their new owners, in bytes "
+     "per second; 0: they are dropped.",
+     [](C& c, N, V& v) { c.cluster.move_bytes_per_s = v.share.bytes; }},
+    {"cluster.move_window_ms", KeyType::integer, "300000", 100, 3'600'000, "",
+     "For so long objects follow their slot to its new owner, in milliseconds; what is left then "
+     "is dropped.",
+     [](C& c, N, V& v) { c.cluster.move_window_ms = u32(v); }},
     {"manager.listen", KeyType::text, "\"127.0.0.1:30001\"", 1, 64, "",
      "Numeric address and port of the manager for the daemons of the cluster.",
      [](C& c, N, V& v) { c.manager.listen = v.text; }},
@@ -349,10 +383,41 @@ constexpr KeySpec kKeys[] = {
      "A daemon that the manager has not heard for so long is away, in milliseconds.",
      [](C& c, N, V& v) { c.manager.member_timeout_ms = u32(v); }},
     {"metrics.listen", KeyType::text, "\"\"", 0, 64, "",
-     "Where numbers are shown over HTTP (/metrics for Prometheus, /healthz, /readyz): a numeric "
-     "address and port, or a port alone, which is one of 127.0.0.1; port 0: a free one, which "
-     "simmctl status names; empty: nowhere.",
+     "Where numbers are shown over HTTP (/ for people, /metrics for Prometheus, /healthz, "
+     "/readyz): a numeric address and port, or a port alone, which is one of 127.0.0.1; port 0: a "
+     "free one, "
+     "which simmctl status names; empty: nowhere.",
      [](C& c, N, V& v) { c.metrics.listen = v.text; }},
+    {"metrics.token_file", KeyType::text, "\"\"", 0, 4000, "",
+     "File with the token that readers of the status page give, mode 0600, with letters, digits "
+     "and -._~+/= alone; @name for a credential handed over by the service manager; empty: the "
+     "page is for readers on this host, and names no tenant.",
+     [](C& c, N, V& v) { c.metrics.token_file = v.text; }},
+    {"metrics.host_names", KeyType::texts, "\"\"", 0, 1000, "",
+     "Names by which browsers reach the status page, besides localhost and the address that it is "
+     "at: a name, or a list of names.",
+     [](C& c, N, V& v) { c.metrics.host_names = v.text; }},
+    {"trace.endpoint", KeyType::text, "\"\"", 0, 400, "",
+     "Receiver of OpenTelemetry traces, as http://host:4318 or https://host:4318, which is told of "
+     "operations of clients by OTLP/HTTP in JSON; empty: nobody is.",
+     [](C& c, N, V& v) { c.trace.endpoint = v.text; }},
+    {"trace.ca_file", KeyType::text, "\"\"", 0, 4000, "",
+     "PEM file with the authorities that may sign the receiver's certificate; empty: those of the "
+     "system.",
+     [](C& c, N, V& v) { c.trace.ca_file = v.text; }},
+    {"trace.one_in", KeyType::integer, "0", 0, 1'000'000'000, "",
+     "Of the operations that their client calls part of no trace, the receiver is told of one of "
+     "so "
+     "many; 0: of none.",
+     [](C& c, N, V& v) { c.trace.one_in = u32(v); }},
+    {"trace.per_second", KeyType::integer, "10", 1, 10'000, "",
+     "The most operations of a tenant that the receiver is told of in a second, by each data "
+     "agent, whatever clients ask for.",
+     [](C& c, N, V& v) { c.trace.per_second = u32(v); }},
+    {"events.keys", KeyType::choice, "\"off\"", 0, 0, kKeyEventsNames,
+     "Whether those who administer the daemon may follow which keys are stored and removed, as "
+     "hashes (simmctl events --keys); and clients, those of their own tenant.",
+     [](C& c, N, V& v) { c.events.keys = static_cast<KeyEventsMode>(v.choice); }},
     {"log.level", KeyType::choice, "\"info\"", 0, 0, kLogLevelNames,
      "The least important lines that are written.",
      [](C& c, N, V& v) { c.log.level = static_cast<LogLevel>(v.choice); }},

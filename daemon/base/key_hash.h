@@ -11,7 +11,7 @@ namespace simm::base {
 struct KeyHash {
   std::uint64_t low = 0;
   std::uint64_t high = 0;
-  auto operator<=>(const KeyHash&) const = default;
+  auto operator<=>(const KeyHash&) const = default;  // NOLINT(modernize-use-nullptr): of a "0 <"
 };
 
 }  // namespace simm::base

@@ -40,6 +40,10 @@ public:
     SIMM_CHECK(index < size_);
     return objects_[index];
   }
+  // All objects are zeros again, and their memory goes back.
+  void forget() noexcept {
+    if (objects_ != nullptr) ::madvise(objects_, size_ * sizeof(T), MADV_DONTNEED);
+  }
   // The index of an object of this array.
   [[nodiscard]] std::size_t index_of(const T& object) const noexcept {
     const auto index = static_cast<std::size_t>(&object - objects_);

@@ -21,14 +21,17 @@ inline constexpr std::uint32_t kOwnersListedMax = 1024;  // daemons named by `ow
 // Those, the default one, and one for each socket that names its own. Every table of tenants has
 // this size, so none is full while a tenant can still come.
 inline constexpr std::uint32_t kTenantsServedMax = 1 + kTenantsMax + kSocketsMax;
-inline constexpr std::uint32_t kNicsConfiguredMax = 64;        // listed in the configuration
-inline constexpr std::uint32_t kNamespacesPerTenantMax = 256;  // open in any of its sessions
-inline constexpr std::uint32_t kUnauthenticatedMax = 64;       // per listening socket, in handshake
-inline constexpr std::uint32_t kHellosMax = 512;               // per cluster port, under way
+inline constexpr std::uint32_t kNicsConfiguredMax = 64;          // listed in the configuration
+inline constexpr std::uint32_t kNamespacesConfiguredMax = 1024;  // by `namespaces`
+inline constexpr std::uint32_t kNamespacesPerTenantMax = 256;    // open in any of its sessions
+inline constexpr std::uint32_t kUnauthenticatedMax = 64;  // per listening socket, in handshake
+inline constexpr std::uint32_t kHellosMax = 512;          // per cluster port, under way
 inline constexpr std::uint32_t kDataAgentsMax = 64;
 inline constexpr std::uint32_t kMailboxMessages = 1024;   // between two agents
 inline constexpr std::uint32_t kRegistrarJobsMax = 1024;  // waiting for a registrar thread
 inline constexpr std::uint32_t kAdminConnectionsMax = 16;
+inline constexpr std::uint32_t kKeySubscribersMax = 8;       // of key events, by the admin socket
+inline constexpr std::uint32_t kKeyFollowersMax = 16;        // the same in sessions, of one tenant
 inline constexpr std::uint32_t kMetricsConnectionsMax = 32;  // to metrics.listen
 inline constexpr std::uint32_t kDistinctErrorsMax = 256;
 inline constexpr std::uint32_t kErrorsOfSiteMax = 32;  // of these, that one place may take
@@ -47,15 +50,16 @@ enum class Limit : std::uint8_t {
   descriptors,
   metrics_connections,
   session_memory_bytes,
+  key_subscribers,
 };
-inline constexpr std::size_t kLimitCount = 11;
+inline constexpr std::size_t kLimitCount = 12;
 
 inline constexpr std::string_view limit_name(Limit limit) noexcept {
   constexpr std::array<std::string_view, kLimitCount> kNames = {
       "sessions_per_socket", "unauthenticated_per_socket", "hellos_per_port",
       "regions_per_session", "region_pin_bytes",           "namespaces_per_tenant",
       "registrar_jobs",      "admin_connections",          "descriptors",
-      "metrics_connections", "session_memory_bytes"};
+      "metrics_connections", "session_memory_bytes",       "key_subscribers"};
   return kNames[static_cast<std::size_t>(limit)];
 }
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "ipc/fd.h"
@@ -103,6 +104,27 @@ Expected<std::string> read_secret_file(const std::string& path,
   if (fits) return text;
   ::explicit_bzero(text.data(), text.size());
   return Error{fits.status(), path + " " + fits.error().context};
+}
+
+std::string credentials_directory() {
+  const char* const given = std::getenv("CREDENTIALS_DIRECTORY");
+  return given == nullptr ? "" : given;
+}
+
+Expected<std::string> secret_path(const std::string& key, const std::string& file) {
+  if (file.front() != '@') return file;
+  const auto wrong = [&key, &file](const std::string& remedy) {
+    return Error{Status::invalid_argument, key + " = " + file + ": " + remedy};
+  };
+  const std::string name = file.substr(1);
+  if (name.empty() || name.find('/') != std::string::npos) {
+    return wrong("write @ and the name of a credential, or a path");
+  }
+  const std::string credentials = credentials_directory();
+  const std::string path = credentials + "/" + name;
+  if (!credentials.empty() && ::access(path.c_str(), F_OK) == 0) return path;
+  return wrong("the service manager handed over no such credential; write LoadCredential=" + name +
+               ":/etc/simm/" + name + " into the unit, or a path");
 }
 
 Outcome create_secret_file(const std::string& path) {

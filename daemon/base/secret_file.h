@@ -1,5 +1,6 @@
-// The file that holds the secret of a cluster: reading it under the rules that keep it one, and
-// making a new one. What is done with the secret is in daemon/cluster/hello/secret.h.
+// A file that holds a secret, of a cluster or of the readers of the status page: reading it under
+// the rules that keep it one, and making a new one. What is done with the secret of a cluster is in
+// daemon/cluster/hello/secret.h, with a reader's token in daemon/metrics/reader_rules.h.
 // Thread: any.
 #pragma once
 
@@ -29,6 +30,13 @@ Outcome check_secret_text(std::string_view text);
 // shows up there.
 Expected<std::string> read_secret_file(const std::string& path,
                                        std::string_view credentials_directory = {});
+
+// $CREDENTIALS_DIRECTORY; empty: the service manager filled none.
+std::string credentials_directory();
+
+// Where the secret lies that the configuration names: "@name" is the credential `name` of the
+// service manager, anything else a path. Errors name `key`, the value and the remedy.
+Expected<std::string> secret_path(const std::string& key, const std::string& file);
 
 // Writes a new secret of 256 bits from the kernel, as 64 hex digits and a line end. The file is
 // new, has mode 0600, and is on the disk when this returns. Status::exists: there is one, and it

@@ -18,6 +18,9 @@ using SlotSet = std::bitset<kSlotCount>;
 
 struct SlotOwnership {
   Epoch epoch = 0;  // of the map
+  // The map says which one it follows. So the owners before may tell what they have of the slots
+  // that are new here.
+  bool has_former_owners = false;
   // 0: not owned. Else the epoch of the first of the unbroken row of maps, up to this one, that
   // give the slot to this server.
   std::array<Epoch, kSlotCount> since{};

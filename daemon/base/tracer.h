@@ -11,54 +11,17 @@
 // control thread as its receiver; everything else the agent's.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 #include "daemon/base/clock.h"
 #include "daemon/base/mailbox.h"
+#include "daemon/base/mix.h"
+#include "daemon/base/trace_export.h"
+#include "daemon/base/trace_record.h"
 
 namespace simm::base {
-
-// Stages are told apart by when they end. An operation at the node that its client asked.
-enum class OperationStamp : std::uint8_t {
-  begun,      // out of its ring
-  admitted,   // a place for it was free
-  validated,  // its descriptors and keys are copied and checked
-  queued,     // its tenant's bytes had room: it is with the engine
-  grouped,    // its pages are hashed and sorted by owner
-  sent,       // a transport has taken its first message
-  answered,   // the last answer is there
-  completed,  // the client has its results
-};
-// A request at the shard that owns its pages.
-enum class RequestStamp : std::uint8_t {
-  arrived,  // off the wire, or out of a mailbox
-  turn,     // its first page was begun
-  stored,   // its last page was looked up, or has its room
-  moved,    // no bytes are under way any more
-  replied,  // the answer is on its way
-};
-inline constexpr std::size_t kTraceStampsMax = 8;
-
-struct TraceRecord {
-  std::uint64_t id = 0;  // travels with every message of an operation, to all daemons
-  std::uint64_t tenant = 0;
-  std::uint64_t bytes = 0;
-  std::uint32_t pages = 0;
-  std::uint32_t pages_ok = 0;
-  std::int32_t status = 0;  // simm::Status: of the whole, or of the first page that was not ok
-  std::uint32_t peer = 0;   // of an operation: whom its first message went to
-  std::uint8_t opcode = 0;  // ipc::Opcode
-  bool is_request = false;  // stamped by RequestStamp, not OperationStamp
-  std::array<TimeNs, kTraceStampsMax> stamps_ns{};  // 0: that stage was left out
-
-  template <typename Stamp>
-  void stamp(Stamp at, TimeNs now_ns) noexcept {
-    stamps_ns[static_cast<std::size_t>(at)] = now_ns;
-  }
-};
 
 struct TraceRun {
   struct Wish {
@@ -83,6 +46,10 @@ class Tracer {
 public:
   // ---- agent
   [[nodiscard]] bool on() const noexcept { return run_ != nullptr; }
+  // Or operations are exported: each that begins is looked at.
+  [[nodiscard]] bool watches() const noexcept { return watches_; }
+  // nullptr: nothing is exported.
+  [[nodiscard]] TraceExport* exports() const noexcept { return export_; }
 
   // Once in a turn. Off, it is a load and two comparisons: no look at the clock.
   void take_orders(const Clock& clock) noexcept {
@@ -94,6 +61,7 @@ public:
       used_.store(wanted, std::memory_order_release);
     }
     if (run_ != nullptr && clock.now_ns() >= run_->wish.until_ns) run_ = nullptr;
+    watches_ = run_ != nullptr || export_ != nullptr;
   }
 
   // While on(): the id of an operation that begins, 0 when it is not chosen.
@@ -118,6 +86,11 @@ public:
   }
 
   // ---- control
+  // Before the agent runs. `to` outlives it.
+  void export_to(TraceExport& to) noexcept {
+    export_ = &to;
+    watches_ = true;
+  }
   // nullptr: off. A run stays the caller's.
   void order(TraceRun* run) noexcept { wanted_.store(run, std::memory_order_release); }
   [[nodiscard]] bool is_using(const TraceRun* run) const noexcept {
@@ -131,14 +104,9 @@ private:
     counter.store(before + 1, std::memory_order_relaxed);
     return before;
   }
-  // The finaliser of SplitMix64 (Steele, Lea and Flood, 2014).
-  static std::uint64_t mix(std::uint64_t value) noexcept {
-    value += 0x9e3779b97f4a7c15;
-    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
-    value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
-    return value ^ (value >> 31);
-  }
 
+  bool watches_ = false;
+  TraceExport* export_ = nullptr;
   TraceRun* run_ = nullptr;    // null: off, or its time is over
   TraceRun* taken_ = nullptr;  // the last order
   std::atomic<TraceRun*> wanted_{nullptr};

@@ -120,6 +120,7 @@ MapLife read_life(Reader from) {
 
 void write(schema::SlotMap::Builder to, const SlotMap& map) {
   to.setEpoch(map.epoch());
+  to.setFollows(map.follows());
   write_life(to, map.life());
   auto members = to.initMembers(static_cast<unsigned>(map.members().size()));
   for (unsigned i = 0; i < members.size(); ++i) write(members[i], map.members()[i]);
@@ -169,8 +170,8 @@ SlotMapPtr read(schema::SlotMap::Reader from) {
     if (tenure >= tenures.size()) refuse("slot of tenure " + std::to_string(tenure));
     owners[slot] = tenures[tenure];
   }
-  auto made =
-      SlotMap::make(from.getEpoch(), std::move(members), std::move(owners), read_life(from));
+  auto made = SlotMap::make(from.getEpoch(), std::move(members), std::move(owners), read_life(from),
+                            from.getFollows());
   if (!made) packet::refuse(made.status(), made.error().context);
   return std::move(made).value();
 }
@@ -180,6 +181,7 @@ void write(schema::MapDelta::Builder to, const MapDelta& delta) {
   to.setBaseDigest(delta.base_digest);
   to.setEpoch(delta.epoch);
   to.setDigest(delta.digest);
+  to.setFollows(delta.follows);
   write_life(to, delta.life);
   auto members = to.initMembers(static_cast<unsigned>(delta.members.size()));
   for (unsigned i = 0; i < members.size(); ++i) members.set(i, delta.members[i]);
@@ -225,6 +227,7 @@ MapDelta read(schema::MapDelta::Reader from) {
   delta.epoch = from.getEpoch();
   delta.digest = from.getDigest();
   delta.life = read_life(from);
+  delta.follows = from.getFollows();
   for (const std::uint16_t member : from.getMembers()) delta.members.push_back(member);
   for (const auto member : from.getFresh()) delta.fresh.push_back(read(member));
   const auto tenures = from.getTenures();
@@ -245,12 +248,18 @@ void write(schema::Question::Builder to, const Question& question) {
   to.setId(question.id);
   to.setKind(static_cast<std::uint8_t>(question.topic));
   to.setTarget(packet::text_of("target", question.target, kTargetBytesMax));
+  to.setDeadlineMs(question.deadline_ms);
+  to.setIsNamed(question.is_named);
 }
 
 Question read(schema::Question::Reader from) {
   if (from.getKind() >= kTopicCount) refuse("question " + std::to_string(from.getKind()));
+  if (from.getDeadlineMs() > kDrainMsMax) {
+    refuse("a drain of " + std::to_string(from.getDeadlineMs()) + " ms");
+  }
   return Question{from.getId(), static_cast<Topic>(from.getKind()),
-                  line("target", from.getTarget(), kTargetBytesMax)};
+                  line("target", from.getTarget(), kTargetBytesMax), from.getDeadlineMs(),
+                  from.getIsNamed()};
 }
 
 void write(schema::Answer::Builder to, const Answer& answer) {
@@ -324,6 +333,31 @@ std::optional<MemberSet> read_reached(capnp::Data::Reader from) {
   }
 }
 
+// A newer daemon may say more than is known here.
+void read_load(schema::Heartbeat::Reader from, Heartbeat& heartbeat) {
+  heartbeat.load_ms = from.getLoadMs();
+  const auto fields = from.getLoad();
+  for (unsigned i = 0; i < std::min<std::size_t>(fields.size(), base::kLoadFields.size()); ++i) {
+    heartbeat.load.*base::kLoadFields[i].sum = fields[i];
+  }
+  const auto buckets = from.getBatchNs();
+  for (unsigned i = 0; i < std::min<std::size_t>(buckets.size(), base::Load::kBuckets); ++i) {
+    heartbeat.load.batch_ns[i] = buckets[i];
+  }
+}
+
+void write_load(schema::Heartbeat::Builder to, const Heartbeat& heartbeat) {
+  to.setLoadMs(heartbeat.load_ms);
+  auto fields = to.initLoad(static_cast<unsigned>(base::kLoadFields.size()));
+  for (unsigned i = 0; i < fields.size(); ++i) {
+    fields.set(i, heartbeat.load.*base::kLoadFields[i].sum);
+  }
+  std::size_t used = base::Load::kBuckets;
+  while (used > 0 && heartbeat.load.batch_ns[used - 1] == 0) --used;
+  auto buckets = to.initBatchNs(static_cast<unsigned>(used));
+  for (unsigned i = 0; i < used; ++i) buckets.set(i, heartbeat.load.batch_ns[i]);
+}
+
 struct MemberEncoder {
   schema::MemberMessage::Builder root;
 
@@ -350,6 +384,8 @@ struct MemberEncoder {
     if (heartbeat.reached) write_reached(to, *heartbeat.reached);
     to.setMapDigest(heartbeat.map_digest);
     to.setWantsMap(heartbeat.wants_map);
+    to.setDraining(heartbeat.draining);
+    if (heartbeat.load_ms != 0) write_load(to, heartbeat);
   }
   void operator()(const MapReport& report) { write(root.initMapReport(), *report.map); }
   void operator()(const Leave&) { root.setLeave(); }
@@ -411,9 +447,12 @@ MemberMessage read_member_message(schema::MemberMessage::Reader root) {
       return read(root.getJoin());
     case schema::MemberMessage::HEARTBEAT: {
       const auto from = root.getHeartbeat();
-      return Heartbeat{from.getSequence(),  from.getMapEpoch(),   from.getObjects(),
-                       from.getUsedBytes(), from.getRecovering(), read_reached(from.getReached()),
-                       from.getMapDigest(), from.getWantsMap()};
+      Heartbeat heartbeat{
+          from.getSequence(),  from.getMapEpoch(),   from.getObjects(),
+          from.getUsedBytes(), from.getRecovering(), read_reached(from.getReached()),
+          from.getMapDigest(), from.getWantsMap(),   from.getDraining()};
+      read_load(from, heartbeat);
+      return heartbeat;
     }
     case schema::MemberMessage::MAP_REPORT:
       return MapReport{read(root.getMapReport())};

@@ -7,6 +7,12 @@
 #include "simm/check.h"
 
 namespace simm::cluster {
+namespace {
+
+// For people who watch; a heartbeat may come many times as often.
+constexpr base::TimeNs kLoadIntervalNs = base::kNsPerSecond;
+
+}  // namespace
 
 const char* link_state_name(LinkState state) noexcept {
   switch (state) {
@@ -32,7 +38,8 @@ ClusterMember::ClusterMember(const MemberConfig& config, const base::Clock& cloc
       clock_(clock),
       link_(link),
       events_(events),
-      state_since_ns_(clock.now_ns()) {}
+      state_since_ns_(clock.now_ns()),
+      wanted_bytes_(config.weight_bytes) {}
 
 void ClusterMember::enter(LinkState state, std::string reason) {
   reason_ = std::move(reason);
@@ -49,15 +56,21 @@ void ClusterMember::send(const MemberMessage& message) {
 
 // ---- the link ----
 
-void ClusterMember::on_connected() {
+void ClusterMember::on_connected(std::uint64_t features) {
   if (state_ == LinkState::expelled) return link_.close("this daemon has been expelled");
   connected_ = true;
+  features_ = features;
   connected_ns_ = heard_ns_ = clock_.now_ns();
   enter(LinkState::joining, "");
+  send_join();
+}
+
+void ClusterMember::send_join() {
+  said_ = wish();
   Join join{config_.address,
             config_.port,
             config_.shards,
-            config_.weight_bytes,
+            wanted_bytes_,
             epoch(),
             draining_,
             events_.load().recovering,
@@ -100,10 +113,11 @@ void ClusterMember::take(const Joined& joined) {
   heartbeat_ns_ = joined.heartbeat_ns;
   note_version(joined.cluster_version);
   next_heartbeat_ns_ = clock_.now_ns() + heartbeat_ns_;
+  load_due_ns_ = 0;
   refusal_.clear();
   enter(LinkState::joined, "");
-  // It may have been told to stop while the Join was under way.
-  if (draining_) send(Leave{});
+  // It may want something else since the Join.
+  say_wish();
 }
 
 // The managers of a list are asked in turn. What the one that leads has against this daemon must
@@ -176,8 +190,15 @@ void ClusterMember::take(const Answer& answer) {
 // ---- time ----
 
 void ClusterMember::send_heartbeat() {
-  next_heartbeat_ns_ = clock_.now_ns() + heartbeat_ns_;
+  const base::TimeNs now_ns = clock_.now_ns();
+  next_heartbeat_ns_ = now_ns + heartbeat_ns_;
   Heartbeat heartbeat = events_.load();
+  if (now_ns < load_due_ns_) {
+    heartbeat.load_ms = 0;
+    heartbeat.load = {};
+  } else {
+    load_due_ns_ = now_ns + kLoadIntervalNs;
+  }
   heartbeat.sequence = ++sequence_;
   heartbeat.map_epoch = epoch();
   heartbeat.map_digest = map_ == nullptr ? 0 : map_->digest();
@@ -214,8 +235,33 @@ base::TimeNs ClusterMember::patience_ns() const noexcept {
 }
 
 void ClusterMember::drain() {
-  if (std::exchange(draining_, true)) return;
-  if (connected_ && state_ == LinkState::joined) send(Leave{});
+  draining_ = true;
+  say_wish();
+}
+
+void ClusterMember::want_weight(std::uint64_t weight_bytes) {
+  draining_ = weight_bytes == 0;
+  if (!draining_) wanted_bytes_ = std::min(weight_bytes, config_.weight_bytes);
+  say_wish();
+}
+
+// A Join on a connection that has joined says what the member is from now on. Managers of earlier
+// releases take it as well.
+void ClusterMember::say_wish() {
+  if (!connected_ || state_ != LinkState::joined || said_ == wish()) return;
+  if (!draining_) return send_join();
+  said_ = wish();
+  send(Leave{});
+}
+
+std::uint64_t ClusterMember::weight_in_map() const noexcept {
+  const auto me = map_ == nullptr ? std::nullopt : map_->find(config_.identity.incarnation);
+  return me ? map_->members()[*me].weight_bytes : 0;
+}
+
+void ClusterMember::report_load() {
+  load_due_ns_ = 0;
+  if (connected_ && state_ == LinkState::joined) send_heartbeat();
 }
 
 bool ClusterMember::owns_nothing() const noexcept {

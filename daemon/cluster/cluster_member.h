@@ -47,7 +47,7 @@ public:
   // The manager has refused this daemon for ever: its place is another one's. It must stop.
   virtual void on_expelled(const std::string& reason) = 0;
   // Content of the next heartbeat; sequence and map_epoch do not count. Asked by on_connected()
-  // too.
+  // too. Its load is told once a second.
   virtual Heartbeat load() = 0;
   // JSON for a question about this daemon.
   virtual Answer answer(const Question& question) = 0;
@@ -70,8 +70,9 @@ public:
   ClusterMember(const MemberConfig& config, const base::Clock& clock, MemberLink& link,
                 MemberEvents& events);
 
-  // The link. A new connection is used at once, in place of the former one.
-  void on_connected();
+  // The link. A new connection is used at once, in place of the former one. `features`: the bits of
+  // its hello that both ends know.
+  void on_connected(std::uint64_t features = 0);
   void on_message(std::span<const std::byte> message);
   void on_closed();
 
@@ -81,6 +82,17 @@ public:
   // This daemon is about to stop: from now on it wants no slots.
   void drain();
   [[nodiscard]] bool draining() const noexcept { return draining_; }
+  // Of the configured weight this daemon wants slots for so much from now on; 0: for none, as with
+  // drain(). Another manager hears the same.
+  void want_weight(std::uint64_t weight_bytes);
+  // What the newest map gives it slots for; 0: it is not in there.
+  [[nodiscard]] std::uint64_t weight_in_map() const noexcept;
+  // Tells the manager now what load() says.
+  void report_load();
+  // The manager passes drains on, and its maps say what they follow.
+  [[nodiscard]] bool manager_knows_drains() const noexcept {
+    return state_ == LinkState::joined && (features_ & kFeatureDrains) != 0;
+  }
   // There is a map, and this daemon is not in it.
   [[nodiscard]] bool owns_nothing() const noexcept;
 
@@ -120,6 +132,16 @@ private:
   void take(const Question& question);
   void take(const Answer& answer);
 
+  // What the manager has been told.
+  struct Wish {
+    std::uint64_t weight_bytes = 0;
+    bool draining = false;
+    bool operator==(const Wish&) const = default;
+  };
+  [[nodiscard]] Wish wish() const noexcept { return {wanted_bytes_, draining_}; }
+  void say_wish();
+  void send_join();
+
   void send(const MemberMessage& message);
   void enter(LinkState state, std::string reason);
   void lose_link(std::string reason);
@@ -140,9 +162,13 @@ private:
   base::TimeNs state_since_ns_;
   bool connected_ = false;
   bool draining_ = false;
+  std::uint64_t wanted_bytes_;  // of the weight
+  Wish said_;
+  std::uint64_t features_ = 0;  // of the connection
   base::TimeNs connected_ns_ = 0;
   base::TimeNs heartbeat_ns_ = 0;       // interval, as the manager wants it
   base::TimeNs next_heartbeat_ns_ = 0;  // when
+  base::TimeNs load_due_ns_ = 0;        // from when on a heartbeat has the whole load again
   base::TimeNs heard_ns_ = 0;
   std::uint64_t sequence_ = 0;
   std::uint16_t cluster_version_ = kHelloVersionMin;

@@ -10,6 +10,7 @@
 #include <string>
 #include <variant>
 
+#include "daemon/base/load.h"
 #include "daemon/cluster/map_delta.h"
 #include "daemon/cluster/slot_map.h"
 #include "simm/status.h"
@@ -25,10 +26,21 @@ inline constexpr std::uint32_t kNodesPageMax = 512;  // daemons in one answer ab
 inline constexpr std::size_t kNodesPageBytesMax = kAnswerBytesMax - 4096;
 inline constexpr std::size_t kReasonBytesMax = 1024;  // longer ones are cut
 
-// What simmctl can ask about the cluster. The manager answers nodes, slots, and with an empty
-// target stats; peers and stats of a daemon are passed on to it. The numbers are part of the wire.
-enum class Topic : std::uint8_t { nodes = 0, slots = 1, peers = 2, stats = 3 };
-inline constexpr std::uint8_t kTopicCount = 4;
+// What simmctl can ask of the cluster. The manager answers nodes, slots, and with an empty
+// target stats; peers, stats and moves of a daemon are passed on to it, and so are drains. The
+// numbers are part of the wire. Those from drain on are for ends with kFeatureDrains only.
+enum class Topic : std::uint8_t {
+  nodes = 0,
+  slots = 1,
+  peers = 2,
+  stats = 3,
+  drain = 4,         // hand your slots over
+  cancel_drain = 5,  // and no more: take them back
+  moves = 6,
+};
+inline constexpr std::uint8_t kTopicCount = 7;
+// The longest time that a drain may be given.
+inline constexpr std::uint32_t kDrainMsMax = 24 * 3'600'000;
 
 struct Question {
   std::uint64_t id = 0;  // the requester's own
@@ -36,7 +48,10 @@ struct Question {
   // Full name of a daemon ("storage/a"), or its plain name. Of nodes: "+" and the full name behind
   // which a page of kNodesPageMax begins; empty: all that an answer holds. An answer with "next" is
   // not all, and has the name of the next page. A manager of an older release always answers all.
+  // With "=" in place of "+" each daemon has its load; an older manager leaves that out.
   std::string target;
+  std::uint32_t deadline_ms = 0;  // of a drain; 0: none
+  bool is_named = false;          // of a drain: a person has named the daemon
   bool operator==(const Question&) const = default;
 };
 struct Answer {
@@ -75,6 +90,11 @@ struct Heartbeat {
   std::optional<MemberSet> reached = std::nullopt;
   std::uint64_t map_digest = 0;  // as in Join
   bool wants_map = false;        // the last MapDelta was about another map: send the whole one
+  bool draining = false;         // it hands its slots over, step by step, or has done so
+  // What the daemon has done, and when that was so by its own clock. 0 ms: not in this heartbeat;
+  // once a second is enough.
+  std::uint64_t load_ms = 0;
+  base::Load load = {};
   bool operator==(const Heartbeat&) const = default;
 };
 // Answer to MapWanted.

@@ -1,7 +1,7 @@
 // CopiedCoordinator: a Coordinator whose states also go into a second one. The first decides.
 // Where the first begins empty, it begins with the copy's state. So a cluster goes from a file to
-// etcd and back with the same epochs.
-// A copy that can not be written changes nothing else. Thread: the control thread.
+// etcd and back with the same epochs. A copy of another cluster's life is refused: it would be
+// lost. A copy that can not be written changes nothing else. Thread: the control thread.
 #pragma once
 
 #include <functional>

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "daemon/cluster/cluster_codec.h"
+#include "daemon/cluster/drain_rules.h"
 #include "daemon/cluster/slot_map_builder.h"
 #include "simm/check.h"
 
@@ -79,6 +80,7 @@ void Manager::on_connected(ConnectionId connection, const DaemonIdentity& identi
   added.identity = identity;
   added.version = version;
   added.takes_deltas = (features & kFeatureMapDeltas) != 0;
+  added.knows_drains = (features & kFeatureDrains) != 0;
   added.since_ns = clock_.now_ns();
   unjoined_.push_back(connection);
 }
@@ -257,17 +259,17 @@ void Manager::take(ConnectionId from, const Question& question) {
   const bool mine = question.topic == Topic::nodes || question.topic == Topic::slots ||
                     (question.topic == Topic::stats && question.target.empty());
   if (mine) return answer(from, question.id, Status::ok, report(question.topic, question.target));
-  const ConnectionId asked = connection_of(question.target);
-  if (asked == 0) {
-    return answer(from, question.id, Status::not_found,
-                  "no daemon '" + question.target + "' is connected to the manager");
-  }
+  const auto asked = addressee_of(question);
+  if (!asked) return answer(from, question.id, asked.status(), asked.error().context);
   if (forwarded_.size() >= config_.questions_max) {
     return answer(from, question.id, Status::out_of_memory, "too many questions are under way");
   }
   const std::uint64_t id = ++forwarded_ids_;
-  forwarded_[id] = {from, question.id, asked, clock_.now_ns() + config_.answer_timeout_ns};
-  send(asked, Question{id, question.topic, question.target});
+  forwarded_[id] = {from, question.id, *asked, clock_.now_ns() + config_.answer_timeout_ns,
+                    question.topic};
+  Question passed_on = question;
+  passed_on.id = id;
+  send(*asked, passed_on);
 }
 
 void Manager::take(ConnectionId from, const Answer& answered) {
@@ -287,13 +289,26 @@ void Manager::answer(ConnectionId to, std::uint64_t id, Status status, std::stri
   send(to, Answer{id, status, std::move(text)});
 }
 
-ConnectionId Manager::connection_of(const std::string& target) const {
-  for (const auto& [name, member] : membership_.members()) {
-    if (member.connection != 0 && (name == target || member.identity.name == target)) {
-      return member.connection;
-    }
+Expected<ConnectionId> Manager::addressee_of(const Question& question) const {
+  const auto target = find_target(membership_, question.target);
+  if (!target) return target.error();
+  const ConnectionId asked = target.value()->connection;
+  if (question.topic < Topic::drain) return asked;
+  if (!connections_.at(asked).knows_drains) {
+    return Error{Status::incompatible,
+                 full_name(target.value()->identity) +
+                     " is of an earlier release, which does not drain on request: stop it "
+                     "(SIGTERM), or upgrade it first"};
   }
-  return 0;
+  if (question.topic == Topic::moves) return asked;
+  std::set<ConnectionId> on_their_way;
+  for (const auto& [id, forwarded] : forwarded_) {
+    if (forwarded.topic == Topic::drain) on_their_way.insert(forwarded.asked);
+  }
+  if (Outcome allowed = may_drain(membership_, *target.value(), question, on_their_way); !allowed) {
+    return allowed.error();
+  }
+  return asked;
 }
 
 // ---- time and maps ----
@@ -309,7 +324,11 @@ void Manager::note_changes() {
   if (changed_ns_ != 0 && clock_.now_ns() < map_due_ns()) return;
   is_noted_ = true;
   noted_ = revision;
-  const bool due = reported_ != nullptr || !same_members(map_.get(), membership_.owners());
+  // A store of which nobody said that it went well may still happen, also when the change that it
+  // was for has been taken back. Only the next one that goes well rules that out.
+  const bool is_in_doubt = !store_error_.empty();
+  const bool due =
+      is_in_doubt || reported_ != nullptr || !same_members(map_.get(), membership_.owners());
   if (!due) changed_ns_ = 0;
   if (due && changed_ns_ == 0) changed_ns_ = clock_.now_ns();
 }
@@ -347,6 +366,15 @@ MapLife Manager::next_life() {
   return life;
 }
 
+// The map in force, if nobody can have had another one behind it: objects move on along this row.
+// A manager whose state was lost may not have been brought the newest map yet.
+std::uint64_t Manager::followed() const {
+  if (map_ == nullptr || reported_ != nullptr || contested_) return 0;
+  const bool had_predecessor = !map_->life().ancestors.empty();
+  if (had_predecessor && clock_.now_ns() < strangers_until_ns_) return 0;
+  return map_->digest();
+}
+
 Expected<SlotMapPtr> Manager::next_map() {
   const base::Epoch reported = reported_ == nullptr ? 0 : reported_->epoch();
   const base::Epoch next = std::max(epoch(), reported) + 1;
@@ -356,7 +384,7 @@ Expected<SlotMapPtr> Manager::next_map() {
   const bool is_fork = reported_ != nullptr && (issued_ || reported <= epoch());
   const SlotMap* current = is_fork ? map_.get() : nullptr;
   if (contested_) previous = current = nullptr;
-  return build_slot_map(next, membership_.owners(), previous, current, next_life());
+  return build_slot_map(next, membership_.owners(), previous, current, next_life(), followed());
 }
 
 bool Manager::publish() {
@@ -373,8 +401,10 @@ bool Manager::publish() {
   if (!message) return put_off(message.error());
   const Outcome stored = coordinator_.store(stored_, StoredState{next, std::move(*bytes)});
   if (!stored) {
-    put_off(stored.error());
+    store_error_ = stored.error().context;
     take_over_stored();
+    // Both may have taken their time, and other work has waited.
+    store_again_ns_ = clock_.now_ns() + config_.store_retry_ns;
     return false;
   }
   store_error_.clear();

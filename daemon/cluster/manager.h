@@ -103,6 +103,7 @@ private:
     base::TimeNs since_ns = 0;
     bool joined = false;
     bool takes_deltas = false;
+    bool knows_drains = false;
     // The map that it has, or will have when it has read what was sent.
     base::Epoch has_epoch = 0;
     std::uint64_t has_digest = 0;  // 0: it does not say
@@ -114,6 +115,7 @@ private:
     std::uint64_t requester_id = 0;
     ConnectionId asked = 0;
     base::TimeNs until_ns = 0;
+    Topic topic = Topic::peers;
   };
 
   // With what all reports begin.
@@ -139,7 +141,8 @@ private:
   void note_pushed(Connection& connection, bool is_delta);
   void note_delta(const SlotMap& now);
   void answer(ConnectionId to, std::uint64_t id, Status status, std::string text);
-  [[nodiscard]] ConnectionId connection_of(const std::string& target) const;
+  // Whom to pass it on to; else the answer.
+  [[nodiscard]] Expected<ConnectionId> addressee_of(const Question& question) const;
   [[nodiscard]] base::Epoch epoch() const noexcept { return map_ == nullptr ? 0 : map_->epoch(); }
 
   // Maps.
@@ -149,6 +152,7 @@ private:
   [[nodiscard]] bool takes_strangers() const;
   [[nodiscard]] std::string stranger_text(const Lineage& lineage, base::Epoch epoch) const;
   [[nodiscard]] MapLife next_life();
+  [[nodiscard]] std::uint64_t followed() const;
   [[nodiscard]] Expected<SlotMapPtr> next_map();
   [[nodiscard]] bool map_is_due() const;
   [[nodiscard]] base::TimeNs map_due_ns() const;

@@ -28,7 +28,7 @@ Json describe(const KnownMember& member, const SlotMap* map, const Unreached& un
   out["name"] = member.identity.name;
   out["role"] = role_name(member.identity.role);
   const bool recovers = member.state == MemberState::live && member.last.recovering;
-  out["state"] = recovers ? "recovering" : member_state_name(member.state);
+  out["state"] = recovers ? "recovering" : member_state_name(shown_state(member));
   out["incarnation"] = member.identity.incarnation.text();
   if (member.version == 0) {
     out["protocol"] = nullptr;  // known from a map only
@@ -47,6 +47,26 @@ Json describe(const KnownMember& member, const SlotMap* map, const Unreached& un
   out["unreached_by"] = unreached_by;
   out["heard_ms"] = ms_since(member.heard_ns, now_ns);
   if (member.state == MemberState::away) out["away_ms"] = ms_since(member.away_ns, now_ns);
+  return out;
+}
+
+// What rates are made of: two such moments. The counters are those of a daemon with one agent,
+// which has done it all; zeros are left out. Null: the daemon is of an older release.
+Json describe_load(const Heartbeat& last) {
+  if (last.load_ms == 0) return nullptr;
+  Json out;
+  out["taken_ms"] = last.load_ms;
+  Json& counters = out["counters"] = Json::object();
+  const auto tell = [&counters](std::string_view section, std::string_view name,
+                                std::uint64_t sum) {
+    if (sum != 0) counters[std::string(section) + ".0." + std::string(name)] = sum;
+  };
+  for (const base::LoadField& field : base::kLoadFields) {
+    tell(field.section, field.name, last.load.*field.sum);
+  }
+  for (std::size_t i = 0; i < base::Load::kBuckets; ++i) {
+    tell("engine", std::string(base::kBatchBucket) + std::to_string(i), last.load.batch_ns[i]);
+  }
   return out;
 }
 
@@ -77,14 +97,16 @@ Json describe_slots(const SlotMap& map) {
 std::string Manager::nodes_report(const std::string& page, std::string head) const {
   const std::size_t count_max = page.empty() ? kDaemonsMax : kNodesPageMax;
   const std::string after = page.empty() ? page : page.substr(1);
+  const bool with_load = page.starts_with('=');
   const Unreached unreached = map_ == nullptr ? Unreached() : membership_.unreached(*map_);
   std::string nodes;
   std::string next;
   std::size_t count = 0;
   const auto& members = membership_.members();
   for (auto at = members.upper_bound(after); at != members.end(); ++at) {
-    const std::string node =
-        base::json_text(describe(at->second, map_.get(), unreached, clock_.now_ns()));
+    Json described = describe(at->second, map_.get(), unreached, clock_.now_ns());
+    if (with_load) described["load"] = describe_load(at->second.last);
+    const std::string node = base::json_text(described);
     if (count == count_max || nodes.size() + node.size() > kNodesPageBytesMax) {
       next = std::prev(at)->first;
       break;

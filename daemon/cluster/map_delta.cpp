@@ -6,7 +6,7 @@
 namespace simm::cluster {
 namespace {
 
-Error bad(std::string what) {
+Error bad_delta(std::string what) {
   return Error{Status::invalid_argument, "map delta: " + std::move(what)};
 }
 
@@ -19,8 +19,15 @@ SlotOwner carried(const SlotOwner& owner, const std::vector<MemberIndex>& moved)
 }  // namespace
 
 MapDelta delta_of(const SlotMap& before, const SlotMap& now) {
-  MapDelta delta{
-      before.epoch(), before.digest(), now.epoch(), now.digest(), now.life(), {}, {}, {}};
+  MapDelta delta{before.epoch(),
+                 before.digest(),
+                 now.epoch(),
+                 now.digest(),
+                 now.life(),
+                 now.follows(),
+                 {},
+                 {},
+                 {}};
   std::map<Incarnation, MemberIndex> known;
   for (std::size_t i = 0; i < before.members().size(); ++i) {
     known[before.members()[i].identity.incarnation] = static_cast<MemberIndex>(i);
@@ -55,9 +62,10 @@ Expected<SlotMapPtr> apply(const MapDelta& delta, const SlotMap& before) {
   auto fresh = delta.fresh.begin();
   for (const MemberIndex index : delta.members) {
     if (index != kNoMember && index >= before.members().size()) {
-      return bad("member " + std::to_string(index) + " of the base");
+      return bad_delta("member " + std::to_string(index) + " of the base");
     }
-    if (index == kNoMember && fresh == delta.fresh.end()) return bad("a member that is not there");
+    if (index == kNoMember && fresh == delta.fresh.end())
+      return bad_delta("a member that is not there");
     if (index != kNoMember) moved[index] = static_cast<MemberIndex>(members.size());
     members.push_back(index == kNoMember ? *fresh++ : before.members()[index]);
   }
@@ -65,12 +73,13 @@ Expected<SlotMapPtr> apply(const MapDelta& delta, const SlotMap& before) {
   owners.reserve(before.owners().size());
   for (const SlotOwner& owner : before.owners()) owners.push_back(carried(owner, moved));
   for (const SlotChange& change : delta.slots) {
-    if (change.slot >= owners.size()) return bad("slot " + std::to_string(change.slot));
+    if (change.slot >= owners.size()) return bad_delta("slot " + std::to_string(change.slot));
     owners[change.slot] = change.owner;
   }
-  auto made = SlotMap::make(delta.epoch, std::move(members), std::move(owners), delta.life);
+  auto made =
+      SlotMap::make(delta.epoch, std::move(members), std::move(owners), delta.life, delta.follows);
   if (!made) return std::move(made).error();
-  if (made.value()->digest() != delta.digest) return bad("its result is another map");
+  if (made.value()->digest() != delta.digest) return bad_delta("its result is another map");
   return made;
 }
 

@@ -27,6 +27,7 @@ struct MapDelta {
   base::Epoch epoch = 0;          // of the new map; so are all that follow
   std::uint64_t digest = 0;
   MapLife life;
+  std::uint64_t follows = 0;  // SlotMap::follows()
   // Of each member of the new map: its index in the base; kNoMember: it is the next one of `fresh`.
   std::vector<MemberIndex> members;
   std::vector<MapMember> fresh;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "daemon/base/mailbox.h"
+#include "daemon/base/slot_departures.h"
 #include "daemon/base/slot_ownership.h"
 #include "daemon/base/waiter.h"
 #include "daemon/engine/placement.h"
@@ -18,8 +19,9 @@ namespace simm::cluster {
 
 // A map as one data agent sees it. Immutable.
 struct AgentMap {
-  std::shared_ptr<const engine::Placement> placement;  // shared by all agents
-  base::SlotOwnership ownership;                       // of the agent's own shard
+  std::shared_ptr<const engine::Placement> placement;      // shared by all agents
+  base::SlotOwnership ownership;                           // of the agent's own shard
+  std::unique_ptr<const base::SlotDepartures> departures;  // of that shard; null: there are none
 };
 
 // Thread: control_* by the control thread, agent_* by the data agent. Made and destroyed on the

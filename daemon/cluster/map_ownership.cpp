@@ -5,6 +5,7 @@ namespace simm::cluster {
 void fill_ownership(base::SlotOwnership& ownership, const SlotMap& map, const Incarnation& self,
                     std::uint16_t shard) {
   ownership.epoch = map.epoch();
+  ownership.has_former_owners = map.follows() != 0;
   const std::optional<MemberIndex> me = map.find(self);
   for (std::uint32_t i = 0; i < base::kSlotCount; ++i) {
     const auto slot = static_cast<base::Slot>(i);

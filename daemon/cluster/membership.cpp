@@ -1,6 +1,7 @@
 #include "daemon/cluster/membership.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 namespace simm::cluster {
@@ -9,6 +10,13 @@ namespace {
 MapMember as_map_member(const DaemonIdentity& identity, const Join& join) {
   return MapMember{identity,    join.address,      join.port,
                    join.shards, join.weight_bytes, std::min(join.grace_ms, kMemberGraceMsMax)};
+}
+
+// Not every heartbeat has the load: the last one counts.
+void keep_load(const Heartbeat& before, Heartbeat& now) {
+  if (now.load_ms != 0) return;
+  now.load_ms = before.load_ms;
+  now.load = before.load;
 }
 
 // Of the next map.
@@ -31,6 +39,11 @@ const char* member_state_name(MemberState state) noexcept {
       return "gone";
   }
   return "unknown";
+}
+
+MemberState shown_state(const KnownMember& member) noexcept {
+  const bool hands_over = member.state == MemberState::live && member.last.draining;
+  return hands_over ? MemberState::draining : member.state;
 }
 
 Membership::Membership(const MembershipConfig& config, const base::Clock& clock)
@@ -100,12 +113,13 @@ bool Membership::is_retired(const DaemonIdentity& identity) const {
 }
 
 void Membership::retire_replaced(const SlotMap& before, const SlotMap& now) {
+  std::unordered_map<std::string, const DaemonIdentity*> named;
+  for (const MapMember& member : now.members()) {
+    named.emplace(full_name(member.identity), &member.identity);
+  }
   for (const MapMember& former : before.members()) {
-    const bool is_replaced =
-        std::any_of(now.members().begin(), now.members().end(), [&](const MapMember& member) {
-          return full_name(member.identity) == full_name(former.identity) &&
-                 member.identity != former.identity;
-        });
+    const auto namesake = named.find(full_name(former.identity));
+    const bool is_replaced = namesake != named.end() && *namesake->second != former.identity;
     if (is_replaced && !is_retired(former.identity)) retire(former.identity);
   }
 }
@@ -248,6 +262,9 @@ JoinVerdict Membership::join(ConnectionId connection, const DaemonIdentity& iden
   lost_.erase(name);
   names_.erase(member.identity.incarnation);
   names_[identity.incarnation] = name;
+  // Steps of a drain are Joins on the connection that there is.
+  const bool on_its_connection = member.connection == connection;
+  const bool drains_on = on_its_connection && member.last.draining;
   const MapMember before = as_map_member(member.identity, member.joined);
   member.identity = identity;
   member.joined = join;
@@ -259,7 +276,10 @@ JoinVerdict Membership::join(ConnectionId connection, const DaemonIdentity& iden
   if (member.owns_slots() ? !is_same : owned) ++owners_revision_;
   member.connection = connection;
   member.heard_ns = clock_.now_ns();
-  member.last = Heartbeat{0, join.map_epoch, 0, 0, join.recovering};
+  Heartbeat first{0, join.map_epoch, 0, 0, join.recovering};
+  first.draining = drains_on;
+  if (on_its_connection) keep_load(member.last, first);
+  member.last = first;
   settle_version(lowest_version());
   return verdict;
 }
@@ -269,7 +289,8 @@ bool Membership::heard(ConnectionId connection, const Heartbeat& heartbeat) {
   KnownMember* member = find_mutable(connection);
   if (member == nullptr) return false;
   member->heard_ns = clock_.now_ns();
-  member->last = heartbeat;
+  const Heartbeat before = std::exchange(member->last, heartbeat);
+  keep_load(before, member->last);
   if (!heartbeat.recovering && member->owns_later && has_room_for_an_owner()) {
     member->owns_later = false;
     ++owners_revision_;

@@ -97,6 +97,9 @@ struct KnownMember {
   [[nodiscard]] bool owns_slots() const noexcept { return joined.weight_bytes > 0; }
 };
 
+// For people: who hands its slots over step by step drains as well.
+MemberState shown_state(const KnownMember& member) noexcept;
+
 // What becomes of an attempt to join.
 struct JoinVerdict {
   enum class Kind : std::uint8_t { accepted, refused, refused_for_ever } kind = Kind::accepted;

@@ -119,7 +119,8 @@ Outcome check_members(const std::vector<MapMember>& members) {
 }
 
 Expected<SlotMapPtr> SlotMap::make(base::Epoch epoch, std::vector<MapMember> members,
-                                   std::vector<SlotOwner> owners, MapLife life) {
+                                   std::vector<SlotOwner> owners, MapLife life,
+                                   std::uint64_t follows) {
   if (epoch == 0 || epoch > kEpochMax) return bad("epoch " + std::to_string(epoch));
   if (Outcome checked = check_members(members); !checked) return std::move(checked).error();
   if (Outcome checked = check_life(life); !checked) return std::move(checked).error();
@@ -134,14 +135,16 @@ Expected<SlotMapPtr> SlotMap::make(base::Epoch epoch, std::vector<MapMember> mem
       return bad("a slot owned since epoch " + std::to_string(owner.since));
     }
   }
-  return SlotMapPtr(new SlotMap(epoch, std::move(members), std::move(owners), std::move(life)));
+  return SlotMapPtr(
+      new SlotMap(epoch, std::move(members), std::move(owners), std::move(life), follows));
 }
 
 SlotMap::SlotMap(base::Epoch epoch, std::vector<MapMember> members, std::vector<SlotOwner> owners,
-                 MapLife life)
+                 MapLife life, std::uint64_t follows)
     : epoch_(epoch),
       life_(std::move(life)),
       digest_(digest_of(epoch, members, owners)),
+      follows_(follows),
       members_(std::move(members)),
       owners_(std::move(owners)),
       slot_counts_(members_.size()),

@@ -63,12 +63,16 @@ public:
   static Expected<std::shared_ptr<const SlotMap>> make(base::Epoch epoch,
                                                        std::vector<MapMember> members,
                                                        std::vector<SlotOwner> owners,
-                                                       MapLife life = {});
+                                                       MapLife life = {},
+                                                       std::uint64_t follows = 0);
 
   [[nodiscard]] base::Epoch epoch() const noexcept { return epoch_; }
   [[nodiscard]] const MapLife& life() const noexcept { return life_; }
   // Of epoch, members and owners; never 0. Two maps of one epoch that differ are told apart by it.
   [[nodiscard]] std::uint64_t digest() const noexcept { return digest_; }
+  // Digest of the map that was in force until this one, so that nobody owned a slot in between; 0:
+  // its manager can not say. Like the lineage it is no part of what digest() covers.
+  [[nodiscard]] std::uint64_t follows() const noexcept { return follows_; }
   [[nodiscard]] const std::vector<MapMember>& members() const noexcept { return members_; }
   [[nodiscard]] const std::vector<SlotOwner>& owners() const noexcept { return owners_; }
 
@@ -91,15 +95,18 @@ public:
   [[nodiscard]] bool routes_as(const SlotMap& other) const {
     return epoch_ == other.epoch_ && members_ == other.members_ && owners_ == other.owners_;
   }
-  bool operator==(const SlotMap& other) const { return routes_as(other) && life_ == other.life_; }
+  bool operator==(const SlotMap& other) const {
+    return routes_as(other) && life_ == other.life_ && follows_ == other.follows_;
+  }
 
 private:
   SlotMap(base::Epoch epoch, std::vector<MapMember> members, std::vector<SlotOwner> owners,
-          MapLife life);
+          MapLife life, std::uint64_t follows);
 
   base::Epoch epoch_;
   MapLife life_;
   std::uint64_t digest_;
+  std::uint64_t follows_;
   std::vector<MapMember> members_;
   std::vector<SlotOwner> owners_;
   std::vector<std::uint32_t> slot_counts_;   // by member

@@ -209,7 +209,8 @@ private:
 }  // namespace
 
 Expected<SlotMapPtr> build_slot_map(base::Epoch epoch, std::vector<MapMember> members,
-                                    const SlotMap* previous, const SlotMap* current, MapLife life) {
+                                    const SlotMap* previous, const SlotMap* current, MapLife life,
+                                    std::uint64_t follows) {
   // Before the work: its sums and indices rely on it.
   if (Outcome checked = check_members(members); !checked) return std::move(checked).error();
   std::sort(members.begin(), members.end(), [](const MapMember& a, const MapMember& b) {
@@ -226,7 +227,7 @@ Expected<SlotMapPtr> build_slot_map(base::Epoch epoch, std::vector<MapMember> me
     const bool broken = current != nullptr && now.since(owner[i], slot) == 0;
     owners[i] = {owner[i], since == 0 || broken ? epoch : since};
   }
-  return SlotMap::make(epoch, std::move(members), std::move(owners), std::move(life));
+  return SlotMap::make(epoch, std::move(members), std::move(owners), std::move(life), follows);
 }
 
 }  // namespace simm::cluster

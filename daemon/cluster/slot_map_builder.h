@@ -32,10 +32,10 @@ namespace simm::cluster {
 // the slots of its former incarnation); null: none. A slot stays owned without a break when its
 // owner is the same incarnation in `previous` and in `current`; `current` is the map in force,
 // where that is another one than `previous` (a manager that has lost its state takes over an older
-// map). `life`: that of the new map. An error: what SlotMap::make() refuses, members that are no
-// such ones among it.
+// map). `life`: that of the new map; `follows`: see SlotMap. An error: what SlotMap::make()
+// refuses, members that are no such ones among it.
 Expected<SlotMapPtr> build_slot_map(base::Epoch epoch, std::vector<MapMember> members,
                                     const SlotMap* previous, const SlotMap* current,
-                                    MapLife life = {});
+                                    MapLife life = {}, std::uint64_t follows = 0);
 
 }  // namespace simm::cluster

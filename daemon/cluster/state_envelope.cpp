@@ -57,8 +57,10 @@ Expected<StoredState> open_state(std::span<const std::byte> sealed, const std::s
     return untrusted(Status::incompatible, "is no manager's state (another magic)");
   }
   if (header.version != kVersion) {
-    return untrusted(Status::incompatible, "has format version " + std::to_string(header.version) +
-                                               ", this is version " + std::to_string(kVersion));
+    return Error{Status::incompatible, where + " has format version " +
+                                           std::to_string(header.version) +
+                                           ", this release knows " + std::to_string(kVersion) +
+                                           ": run the release that wrote it, or a newer one"};
   }
   if (header.header_digest != header.own_digest() || header.zero != 0) {
     return untrusted(Status::corrupt, "has a damaged header");

@@ -22,6 +22,10 @@ public:
   // Calls `answer` once: in here, or within some seconds. `command` is one that this scope answers.
   virtual void report(base::AdminCommand command, std::string_view argument,
                       AdminAnswer answer) = 0;
+  // For readers who have shown no token: the answer to `status` or `events`, without the names of
+  // tenants, clients and keys. invalid_argument: of other commands there is no such answer.
+  [[nodiscard]] virtual Expected<std::string> report_without_names(base::AdminCommand command,
+                                                                   std::string_view argument) = 0;
 };
 
 }  // namespace simm::control

@@ -67,7 +67,10 @@ Operation* Engine::allocate_fetch() noexcept {
 }
 
 void Engine::release(Operation& operation) noexcept {
-  operation.header.trace_id = 0;
+  if (operation.header.trace_id != 0) {
+    operation.header.trace_id = 0;
+    operation.header.trace = {};
+  }
   if (operation.is_fetch) --fetches_lent_;
   operations_.release(operation);
 }
@@ -145,6 +148,7 @@ void Engine::start(Progress& progress, SubRequest& entry) noexcept {
 void Engine::hash_some(SubRequest& request) noexcept {
   Progress& progress = progress_of(request);
   Operation& operation = *progress.operation;
+  if (operation.has_hashes) return void(request.stage = Stage::unrouted);
   const auto scope = hasher_.scope(operation.header.tenant, operation.header.name_space);
   auto pages = std::span(operation.pages).subspan(request.first, request.end - request.first);
   pages = PageHasher::hash_first(scope, pages, config_.key_bytes_hashed_max);
@@ -224,14 +228,14 @@ void Engine::post(SubRequest& request) noexcept {
   Progress& progress = progress_of(request);
   Operation& operation = *progress.operation;
   request.request.header = operation.header;
-  request.request.header.epoch = request.epoch;
+  if (!operation.header.is_moved) request.request.header.epoch = request.epoch;
   request.request.pages = std::span(operation.pages).subspan(request.first, request.count);
   const RouteShares::Held held = shares_.of(operation.header.tenant, request.route);
   if (!held.has_room_for(request.lookup_key_bytes, config_.lookup_key_bytes_max)) {
     counters_.no_credit.add();
     return wait(request);
   }
-  request.request.credits_keep = held.keep();
+  request.request.credits_keep = std::max(held.keep(), operation.has_hashes ? 1u : 0u);
   transport::Requester* requester = requesters_.find(request.route.peer);
   const RequestToken token = requests_.new_token(request);
   if (operation.header.trace_id != 0 && !progress.accepted) {
@@ -475,11 +479,11 @@ void Engine::on_timer(Progress& progress) noexcept {
       timers_.arm(progress, deadline_ns + config_.fence_grace_ns);
       return reset_open(progress);
     case Phase::resetting:
-      // A transport that does not fence is broken. Completing now would let the client reuse memory
-      // that may still be written: a late completion is the smaller evil.
       progress.phase = Phase::overdue;
-      return counters_.fences_overdue.add();
+      counters_.fences_overdue.add();
+      [[fallthrough]];
     case Phase::overdue:
+      return tell_overdue(progress);
     case Phase::finished:
       return;
   }

@@ -82,6 +82,11 @@ public:
     marks_ = &marks;
   }
 
+  // Where requests for that slot go now.
+  [[nodiscard]] transport::Route route_of(base::Slot slot) const noexcept {
+    return placement_->route(slot);
+  }
+
   // OperationSink.
   Operation* allocate() noexcept override;
   void release(Operation& operation) noexcept override;
@@ -173,6 +178,7 @@ private:
   void cancel_request(SubRequest& request) noexcept;
   void abandon_open(Progress& progress) noexcept;
   void reset_open(Progress& progress) noexcept;
+  void tell_overdue(Progress& progress) noexcept;
 
   void finish(Progress& progress) noexcept;
   int complete_finished() noexcept;

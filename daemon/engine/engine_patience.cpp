@@ -11,6 +11,8 @@ namespace {
 // over before the first one.
 constexpr base::TimeNs kLooksPerPatience = 4;
 constexpr base::TimeNs kLookMinNs = base::kNsPerMs;
+// A client takes a daemon for dead that says nothing for a second.
+constexpr base::TimeNs kOverdueLookNs = 200 * base::kNsPerMs;
 
 }  // namespace
 
@@ -76,6 +78,14 @@ bool Engine::goes_on(Progress& progress) noexcept {
   if (operation.cancel_ns <= now_ns) return false;
   timers_.arm(progress, next_look_ns(progress, now_ns));
   return true;
+}
+
+// A transport that does not fence is broken, or a helper process gets no CPU. Completing now would
+// let the client reuse memory that may still be written: a late completion is the smaller evil.
+void Engine::tell_overdue(Progress& progress) noexcept {
+  Operation& operation = *progress.operation;
+  operation.owner->on_overdue(operation);
+  timers_.arm(progress, clock_.now_ns() + kOverdueLookNs);
 }
 
 // What is given up already, or waits for its completion, ends by itself.

@@ -32,8 +32,12 @@ struct Operation {
   std::array<transport::PageReply, ipc::kPagesPerSubmissionMax> replies;
   std::array<char, ipc::kKeyArenaBytes> key_bytes;  // what pages[i].key points into
 
-  // A fetch for others, made by the shared reads of this daemon: it goes to the owner itself.
+  // Made by this daemon itself: a fetch for others (it goes to the owner), or a put of what moves
+  // with its slot (header.is_moved).
   bool is_fetch = false;
+  // Its pages have their hashes and groups already. It may be answered late (a call of
+  // moves/move_teller.h), so it takes nobody's last credit.
+  bool has_hashes = false;
 
   // The engine's own state.
   base::TimeNs cancel_ns = 0;       // the deadline that it has now minus fence budget
@@ -44,7 +48,8 @@ struct Operation {
   // When its stages ended, by OperationStamp. Of a sampled one (header.trace_id) the session fills
   // what it knows, the engine the rest; of others they mean nothing.
   std::array<base::TimeNs, base::kTraceStampsMax> stamps_ns{};
-  base::PeerId first_peer;  // whom the first message that was accepted went to
+  base::TraceMark trace_mark;  // of a sampled one: the session's
+  base::PeerId first_peer;     // whom the first message that was accepted went to
 
   base::TimeNs& stamp_ns(base::OperationStamp stamp) noexcept {
     return stamps_ns[static_cast<std::size_t>(stamp)];
@@ -58,6 +63,9 @@ public:
   virtual void on_complete(Operation& operation) noexcept = 0;
   // Something of it has moved, and it has more time than was known before (patience_ns).
   virtual void on_progress(Operation&) noexcept {}
+  // Its time is over, and what copies for it has not let go of its memory: again and again, so that
+  // whoever waits knows that this daemon lives.
+  virtual void on_overdue(Operation&) noexcept {}
 };
 
 // What a session sees of the engine.

@@ -19,7 +19,7 @@ Operation* OperationPool::allocate() noexcept {
   operation.client_token = 0;
   operation.page_count = 0;
   operation.page_first = 0;
-  operation.is_fetch = false;
+  operation.is_fetch = operation.has_hashes = false;
   operation.cancel_ns = 0;
   operation.requests_open = 0;
   operation.status = Status::ok;

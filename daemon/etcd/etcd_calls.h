@@ -16,6 +16,7 @@ struct EtcdValue {
   std::string bytes;
   std::int64_t created = 0;  // revisions
   std::int64_t modified = 0;
+  std::int64_t lease = 0;  // 0: none
 };
 
 // What must be so for a transaction to happen.

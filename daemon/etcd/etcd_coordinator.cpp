@@ -35,6 +35,14 @@ void EtcdCoordinator::start(std::function<void()> on_change) {
   thread_ = std::thread([this] { work(); });
 }
 
+void EtcdCoordinator::give_way() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    gives_way_ = true;
+  }
+  changed_.notify_all();
+}
+
 void EtcdCoordinator::stop() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -60,9 +68,15 @@ void EtcdCoordinator::work() {
   std::unique_lock<std::mutex> lock(mutex_);
   while (!is_stopping_) {
     const auto now = std::chrono::steady_clock::now();
-    if (now >= look_at) {
+    if (gives_way_ || now >= look_at) {
+      const bool gives_way = std::exchange(gives_way_, false);
       lock.unlock();
-      const base::TimeNs pause_ns = election_.step();
+      base::TimeNs pause_ns = kGiveWayNs;
+      if (gives_way) {
+        election_.resign();
+      } else {
+        pause_ns = election_.step();
+      }
       lock.lock();
       look_at = now + std::chrono::nanoseconds(pause_ns);
       const bool is_other = leadership_ != election_.leadership();
@@ -88,23 +102,27 @@ void EtcdCoordinator::work() {
   election_.resign();
 }
 
-bool EtcdCoordinator::run(std::function<void()> work) {
+Outcome EtcdCoordinator::run(std::function<void()> work) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kAnswerNs);
   std::unique_lock<std::mutex> lock(mutex_);
+  // The caller would wait for what the election has just waited for in vain.
+  if (!leadership_.trouble.empty()) return Error{Status::unreachable, leadership_.trouble};
   const auto is_free = [this] { return is_stopping_ || job_ == nullptr || job_->is_done; };
-  if (!changed_.wait_until(lock, until, is_free) || is_stopping_) return false;
+  if (!changed_.wait_until(lock, until, is_free) || is_stopping_) return late();
   const auto job = std::make_shared<Job>();
   job->run = std::move(work);
   job_ = job;
   changed_.notify_all();
-  return changed_.wait_until(lock, until, [&] { return is_stopping_ || job->is_done; }) &&
-         job->is_done;
+  changed_.wait_until(lock, until, [&] { return is_stopping_ || job->is_done; });
+  if (!job->is_done) return late();
+  return Done{};
 }
 
 Expected<std::optional<cluster::StoredState>> EtcdCoordinator::load() {
   using Loaded = Expected<std::optional<cluster::StoredState>>;
   const auto answer = std::make_shared<std::optional<Loaded>>();
-  if (!run([this, answer] { answer->emplace(state_.load()); })) return late();
+  Outcome ran = run([this, answer] { answer->emplace(state_.load()); });
+  if (!ran) return std::move(ran).error();
   return std::move(**answer);
 }
 
@@ -112,9 +130,9 @@ Outcome EtcdCoordinator::store(base::Epoch expected, const cluster::StoredState&
   if (Outcome sound = cluster::check_state(expected, state); !sound) return sound;
   const auto answer = std::make_shared<std::optional<Outcome>>();
   const auto kept = std::make_shared<cluster::StoredState>(state);
-  if (!run([this, expected, kept, answer] { answer->emplace(state_.store(expected, *kept)); })) {
-    return late();
-  }
+  Outcome ran =
+      run([this, expected, kept, answer] { answer->emplace(state_.store(expected, *kept)); });
+  if (!ran) return ran;
   return std::move(**answer);
 }
 

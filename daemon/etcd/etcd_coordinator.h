@@ -23,6 +23,8 @@ namespace simm::etcd {
 
 // A store is two calls.
 inline constexpr base::TimeNs kAnswerNs = 2 * kCallNs + 200 * base::kNsPerMs;
+// Longer than others need to be elected.
+inline constexpr base::TimeNs kGiveWayNs = 3 * base::kNsPerSecond;
 
 class EtcdCoordinator final : public cluster::Coordinator {
 public:
@@ -34,6 +36,9 @@ public:
   // Stands for election from now on. `on_change` is called by the worker after leadership() has
   // changed; it must not wait.
   void start(std::function<void()> on_change);
+  // Resigns, and stands for no election for kGiveWayNs: this manager can not use the state that is
+  // there, and another one may.
+  void give_way();
   // Resigns. Idempotent; waits for a call that is under way.
   void stop();
 
@@ -53,8 +58,8 @@ private:
   };
 
   void work();
-  // False: no answer in time.
-  bool run(std::function<void()> work);
+  // Fails without an answer in time, and at once while etcd does not answer the election.
+  Outcome run(std::function<void()> work);
 
   const std::unique_ptr<EtcdGateway> gateway_;
   EtcdElection election_;  // the worker's, and so is state_
@@ -65,6 +70,7 @@ private:
   std::shared_ptr<Job> job_;  // waits, or is under way
   Leadership leadership_;
   base::TimeNs led_until_ns_ = 0;
+  bool gives_way_ = false;
   bool is_stopping_ = false;
   std::thread thread_;
 };

@@ -44,7 +44,9 @@ void EtcdElection::campaign() {
   const auto there = calls_.get(key_);
   if (!there) return stand_by(std::move(now_.leader), there.error().context, now_.term);
   if (there->has_value()) {
-    return stand_by(base::sanitize(there->value().bytes), "", there->value().created);
+    const std::string holder = base::sanitize(there->value().bytes);
+    return stand_by(holder, there->value().lease != 0 ? "" : foreign(holder),
+                    there->value().created);
   }
   const base::TimeNs asked_ns = clock_.now_ns();
   const auto lease = calls_.grant(times_.lease_s);
@@ -58,6 +60,11 @@ void EtcdElection::campaign() {
   created_ = *made;
   renewed_until_ns_ = asked_ns + lease_ns();
   now_ = {true, self_, "", created_};
+}
+
+std::string EtcdElection::foreign(const std::string& holder) const {
+  return "etcd's " + key_ + " = \"" + holder.substr(0, 40) +
+         "\" has no lease, so no manager made it: remove it by `etcdctl del " + key_ + "`";
 }
 
 void EtcdElection::stand_by(std::string leader, std::string trouble, std::int64_t term) {

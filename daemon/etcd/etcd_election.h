@@ -56,6 +56,8 @@ private:
   void campaign();
   void renew();
   void stand_by(std::string leader, std::string trouble, std::int64_t term = 0);
+  // What is wrong with a leader's key that never ends.
+  [[nodiscard]] std::string foreign(const std::string& holder) const;
   [[nodiscard]] base::TimeNs lease_ns() const noexcept {
     return times_.lease_s * base::kNsPerSecond;
   }

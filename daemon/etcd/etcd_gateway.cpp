@@ -21,7 +21,7 @@ constexpr base::TimeNs kEndpointNsMin = 250 * base::kNsPerMs;
 // Codes of gRPC, which the gateway passes on.
 constexpr int kUnauthenticated = 16;
 constexpr int kPermissionDenied = 7;
-constexpr int kInvalidArgument = 3;
+constexpr int kResourceExhausted = 8;
 
 // A 64-bit number is a string in the gateway's JSON, and absent where it is 0.
 std::int64_t number_of(const json& object, const char* name) {
@@ -44,19 +44,18 @@ Error unclear(const std::string& path) {
   return {Status::incompatible, "etcd's answer to " + path + " has not the form of etcd 3.4's"};
 }
 
-Error refused(const std::string& said, int code) {
-  const std::string text = "etcd says: " + base::sanitize(said);
-  if (code == kPermissionDenied) {
-    return {Status::permission_denied,
-            text + ": give the user of manager.etcd_user a role that reads and writes /simm/"};
-  }
-  if (code == kUnauthenticated || code == kInvalidArgument) {
-    return {Status::permission_denied,
-            text +
-                ": set manager.etcd_user and manager.etcd_password_file; etcd does not take "
-                "the name in a certificate through its gateway"};
-  }
-  return {Status::unreachable, text};
+// A key of the configuration and what it says.
+std::string value_of(const char* key, const std::string& value) {
+  return std::string("manager.") + key + " = " + (value.empty() ? "\"\"" : value);
+}
+
+bool has(const std::string& text, const char* words) {
+  return text.find(words) != std::string::npos;
+}
+
+// A token ends by itself, with etcd's process, and with each change of a user or a role.
+bool is_of_token(const std::string& said, int code) {
+  return code == kUnauthenticated || has(said, "auth token") || has(said, "auth store is old");
 }
 
 }  // namespace
@@ -68,8 +67,92 @@ EtcdGateway::~EtcdGateway() = default;
 Expected<std::unique_ptr<EtcdGateway>> EtcdGateway::make(EtcdConfig config) {
   SIMM_CHECK(!config.endpoints.empty());
   auto client = http::HttpClient::make(config.tls);
-  if (!client) return std::move(client).error();
+  if (!client) {
+    const std::string& why = client.error().context;  // begins with a file
+    const auto is_of = [&why](const std::string& file) { return why.rfind(file + ": ", 0) == 0; };
+    const char* const key = is_of(config.tls.authorities)   ? "ca"
+                            : is_of(config.tls.certificate) ? "cert"
+                                                            : "key";
+    return Error{client.status(), std::string("manager.etcd_") + key + "_file = " + why};
+  }
   return std::unique_ptr<EtcdGateway>(new EtcdGateway(std::move(config), std::move(*client)));
+}
+
+std::string EtcdGateway::unreached(const http::HttpEndpoint& endpoint,
+                                   const http::HttpFailure& failure) const {
+  const std::string at = endpoint.text();
+  const std::string why = " (" + base::sanitize(failure.error.context) + ")";
+  switch (failure.cause) {
+    case http::HttpCause::untrusted:
+      return value_of("etcd_ca_file", config_.tls.authorities) + " does not vouch for " + at + why +
+             ": name the authority of etcd's certificate";
+    case http::HttpCause::another_name:
+      return "manager.etcd = " + at + ": its certificate is another host's" + why +
+             ": write a name that it has";
+    case http::HttpCause::refused:
+      return value_of("etcd_cert_file", config_.tls.certificate) + " is refused by " + at + why +
+             ": name a certificate that etcd's --trusted-ca-file has signed";
+    case http::HttpCause::no_tls:
+      return "manager.etcd = " + at + why + ": if it does not speak TLS, write http://";
+    case http::HttpCause::hung_up:
+      return "manager.etcd = " + at + ": it hangs up: if it speaks TLS, write https://";
+    case http::HttpCause::other:
+      break;
+  }
+  return "manager.etcd = " + at + why + ": start etcd there, or name where it is";
+}
+
+Error EtcdGateway::no_json(const std::string& path, const std::string& body) const {
+  // An etcd with users takes no certificate with a name here: it could not tell whose word counts.
+  if (!has(body, "CommonName")) return unclear(path);
+  return {Status::permission_denied,
+          "manager.etcd_cert_file = " + config_.tls.certificate +
+              " has a common name, which an etcd with users refuses: make one without CN in its "
+              "subject"};
+}
+
+Error EtcdGateway::refused(const std::string& said, int code) const {
+  const std::string user = value_of("etcd_user", config_.user) + ": ";
+  const std::string text = "etcd says: " + base::sanitize(said);
+  if (has(said, "is not enabled")) {
+    return {Status::permission_denied, user + text + ": take the key out, or enable users in etcd"};
+  }
+  const bool is_denied = code == kPermissionDenied;
+  const bool is_nameless = is_denied || has(said, "user name is empty") || is_of_token(said, code);
+  if (config_.user.empty() && is_nameless) {
+    return {Status::permission_denied,
+            user + text +
+                ": write it and manager.etcd_password_file; a certificate's name is not "
+                "enough for etcd's gateway"};
+  }
+  if (is_denied) {
+    return {Status::permission_denied,
+            user + text + ": give it a role that reads and writes /simm/"};
+  }
+  if (has(said, "authentication failed") || is_of_token(said, code)) {
+    return {Status::permission_denied,
+            user + text + ": mend it, or what manager.etcd_password_file holds"};
+  }
+  if (code == kResourceExhausted && has(said, "space exceeded")) {
+    return {Status::unreachable,
+            text + ": make room by `etcdctl compact` and `defrag`, then `alarm disarm`"};
+  }
+  return {Status::unreachable, text};
+}
+
+bool EtcdGateway::post(const http::HttpEndpoint& endpoint, const http::HttpRequest& request,
+                       base::TimeNs until_ns, http::HttpAnswer& answer,
+                       http::HttpFailure& failure) {
+  const base::RealClock clock;
+  const base::TimeNs now_ns = clock.now_ns();
+  const base::TimeNs limit_ns = std::max(until_ns, now_ns) - now_ns;
+  if (client_->post(endpoint, request, limit_ns, answer, failure)) return true;
+  failure.error.context = unreached(endpoint, failure);
+  const bool is_of_files =
+      failure.cause == http::HttpCause::untrusted || failure.cause == http::HttpCause::refused;
+  // For the next call, if the files have been mended.
+  if (is_of_files) (void)client_->read_again();
+  return false;
 }
 
 Expected<json> EtcdGateway::call(const std::string& path, const json& body, bool is_write) {
@@ -84,7 +167,7 @@ Expected<json> EtcdGateway::call(const std::string& path, const json& body, bool
     const std::size_t at = (next_ + i) % count;
     bool is_final = is_write;
     auto answer =
-        ask(config_.endpoints[at], path, body, std::min(until_ns - now_ns, each_ns), is_final);
+        ask(config_.endpoints[at], path, body, std::min(until_ns, now_ns + each_ns), is_final);
     if (answer) {
       next_ = at;
       return answer;
@@ -99,28 +182,30 @@ Expected<json> EtcdGateway::call(const std::string& path, const json& body, bool
 }
 
 Expected<json> EtcdGateway::ask(const http::HttpEndpoint& endpoint, const std::string& path,
-                                const json& body, base::TimeNs limit_ns, bool& is_final) {
+                                const json& body, base::TimeNs until_ns, bool& is_final) {
   const bool is_write = std::exchange(is_final, false);
   for (bool is_second = false;; is_second = true) {
     if (!config_.user.empty() && token_.empty()) {
-      if (Outcome done = log_in(endpoint, limit_ns); !done) return std::move(done).error();
+      if (Outcome done = log_in(endpoint, until_ns); !done) return std::move(done).error();
     }
     http::HttpRequest request{path, base::json_text(body), {{"Grpc-Metadata-hasleader", "true"}}};
     if (!token_.empty()) request.headers.emplace_back("Authorization", token_);
     http::HttpAnswer answer;
     http::HttpFailure failure;
-    if (!client_->post(endpoint, request, limit_ns, answer, failure)) {
+    if (!post(endpoint, request, until_ns, answer, failure)) {
       is_final = is_write && failure.is_sent;
       return failure.error;
     }
     json said = json::parse(answer.body, nullptr, false);
-    if (said.is_discarded() || !said.is_object()) return unclear(path);
+    if (said.is_discarded() || !said.is_object()) {
+      is_final = is_write;
+      return no_json(path, answer.body);
+    }
     if (answer.status == 200) return said;
     const int code = static_cast<int>(number_of(said, "code"));
     const std::string text = text_of(said, "error");
-    // A token ends by itself.
-    const bool is_token = code == kUnauthenticated || text.find("auth token") != std::string::npos;
-    if (is_token && !is_second && !config_.user.empty()) {
+    // Nothing was done: etcd asks for the token first.
+    if (is_of_token(text, code) && !is_second && !config_.user.empty()) {
       token_.clear();
       continue;
     }
@@ -132,19 +217,32 @@ Expected<json> EtcdGateway::ask(const http::HttpEndpoint& endpoint, const std::s
   }
 }
 
-Outcome EtcdGateway::log_in(const http::HttpEndpoint& endpoint, base::TimeNs limit_ns) {
+Outcome EtcdGateway::log_in(const http::HttpEndpoint& endpoint, base::TimeNs until_ns) {
+  Outcome done = ask_token(endpoint, until_ns);
+  if (done || done.status() != Status::permission_denied || !config_.read_password) return done;
+  // The password may have been changed, in etcd and then in its file.
+  auto password = config_.read_password();
+  if (!password) return std::move(password).error();
+  if (*password == config_.password) return done;
+  config_.password = std::move(*password);
+  return ask_token(endpoint, until_ns);
+}
+
+Outcome EtcdGateway::ask_token(const http::HttpEndpoint& endpoint, base::TimeNs until_ns) {
   const json body = {{"name", config_.user}, {"password", config_.password}};
   http::HttpAnswer answer;
   http::HttpFailure failure;
-  if (!client_->post(endpoint, {"/v3/auth/authenticate", base::json_text(body), {}}, limit_ns,
-                     answer, failure)) {
+  if (!post(endpoint, {"/v3/auth/authenticate", base::json_text(body), {}}, until_ns, answer,
+            failure)) {
     return failure.error;
   }
   const json said = json::parse(answer.body, nullptr, false);
-  if (said.is_discarded() || !said.is_object()) return unclear("/v3/auth/authenticate");
+  if (said.is_discarded() || !said.is_object()) {
+    return no_json("/v3/auth/authenticate", answer.body);
+  }
   token_ = text_of(said, "token");
   if (!token_.empty()) return Done{};
-  return refused(text_of(said, "error"), kUnauthenticated);
+  return refused(text_of(said, "error"), static_cast<int>(number_of(said, "code")));
 }
 
 Expected<std::optional<EtcdValue>> EtcdGateway::get(const std::string& key) {
@@ -159,7 +257,7 @@ Expected<std::optional<EtcdValue>> EtcdGateway::get(const std::string& key) {
   auto bytes = http::from_base64(text_of(entry, "value"));
   if (!bytes) return unclear("/v3/kv/range");
   return std::optional(EtcdValue{std::move(*bytes), number_of(entry, "create_revision"),
-                                 number_of(entry, "mod_revision")});
+                                 number_of(entry, "mod_revision"), number_of(entry, "lease")});
 }
 
 Expected<std::int64_t> EtcdGateway::put_if(const std::vector<EtcdCondition>& conditions,

@@ -6,10 +6,14 @@
 // a second. A write is tried at another endpoint only while no endpoint can have heard of it. Each
 // request says that the member must have a leader: else one that is cut off answers nothing.
 //
+// Errors name the key of the configuration, its value, and what to do. Certificates and passwords
+// may be replaced: after a refusal their files are read again.
+//
 // Owned by whoever keeps something in etcd. Thread: one, which may wait.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -28,8 +32,10 @@ inline constexpr base::TimeNs kCallNs = base::kNsPerSecond;
 struct EtcdConfig {
   std::vector<http::HttpEndpoint> endpoints;  // at least one
   http::TlsFiles tls;
-  std::string user;  // empty: etcd asks nobody who he is
+  std::string user;  // empty: etcd has no users
   std::string password;
+  // Reads the password anew, after etcd has refused the one that was there; may be empty.
+  std::function<Expected<std::string>()> read_password;
 };
 
 class EtcdGateway final : public EtcdCalls {
@@ -54,10 +60,18 @@ private:
                                               bool is_write);
   [[nodiscard]] Expected<nlohmann::json> ask(const http::HttpEndpoint& endpoint,
                                              const std::string& path, const nlohmann::json& body,
-                                             base::TimeNs limit_ns, bool& is_final);
-  Outcome log_in(const http::HttpEndpoint& endpoint, base::TimeNs limit_ns);
+                                             base::TimeNs until_ns, bool& is_final);
+  Outcome log_in(const http::HttpEndpoint& endpoint, base::TimeNs until_ns);
+  // One try, with the password that is known.
+  Outcome ask_token(const http::HttpEndpoint& endpoint, base::TimeNs until_ns);
+  bool post(const http::HttpEndpoint& endpoint, const http::HttpRequest& request,
+            base::TimeNs until_ns, http::HttpAnswer& answer, http::HttpFailure& failure);
+  [[nodiscard]] std::string unreached(const http::HttpEndpoint& endpoint,
+                                      const http::HttpFailure& failure) const;
+  [[nodiscard]] Error no_json(const std::string& path, const std::string& body) const;
+  [[nodiscard]] Error refused(const std::string& said, int code) const;
 
-  const EtcdConfig config_;
+  EtcdConfig config_;
   const std::unique_ptr<http::HttpClient> client_;
   std::size_t next_ = 0;  // the endpoint that is asked first
   std::string token_;

@@ -1,6 +1,8 @@
 #include "daemon/http/http_client.h"
 
+#include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509_vfy.h>
 
 #include <chrono>
 #include <optional>
@@ -61,10 +63,11 @@ struct HttpClient::Tls {
   boost::asio::ssl::context context{boost::asio::ssl::context::tls_client};
 };
 
-HttpClient::HttpClient(std::unique_ptr<Tls> tls) : tls_(std::move(tls)) {}
+HttpClient::HttpClient(TlsFiles files, std::unique_ptr<Tls> tls)
+    : files_(std::move(files)), tls_(std::move(tls)) {}
 HttpClient::~HttpClient() = default;
 
-Expected<std::unique_ptr<HttpClient>> HttpClient::make(const TlsFiles& files) {
+Expected<std::unique_ptr<HttpClient::Tls>> HttpClient::read(const TlsFiles& files) {
   auto tls = std::make_unique<Tls>();
   Code failed;
   const auto wrong = [&failed](const std::string& file) {
@@ -81,12 +84,62 @@ Expected<std::unique_ptr<HttpClient>> HttpClient::make(const TlsFiles& files) {
     tls->context.use_certificate_chain_file(files.certificate, failed);
     if (failed) return wrong(files.certificate);
     tls->context.use_private_key_file(files.key, boost::asio::ssl::context::pem, failed);
-    if (failed) return wrong(files.key.empty() ? "the key of " + files.certificate : files.key);
+    if (failed) return wrong(files.key);
   }
-  return std::unique_ptr<HttpClient>(new HttpClient(std::move(tls)));
+  return tls;
+}
+
+Expected<std::unique_ptr<HttpClient>> HttpClient::make(const TlsFiles& files) {
+  auto tls = read(files);
+  if (!tls) return std::move(tls).error();
+  return std::unique_ptr<HttpClient>(new HttpClient(files, std::move(*tls)));
+}
+
+Outcome HttpClient::read_again() {
+  auto tls = read(files_);
+  if (!tls) return std::move(tls).error();
+  tls_ = std::move(*tls);
+  return Done{};
 }
 
 namespace {
+
+// What the other side says of a handshake.
+bool is_alert(const Code& failed) {
+  return failed.category() == boost::asio::error::get_ssl_category() &&
+         ERR_GET_REASON(static_cast<unsigned long>(failed.value())) > SSL_AD_REASON_OFFSET;
+}
+
+HttpCause cause_of(const Code& failed, const SSL* stream) {
+  if (is_alert(failed)) return HttpCause::refused;
+  switch (SSL_get_verify_result(stream)) {
+    case X509_V_OK:
+      break;
+    case X509_V_ERR_HOSTNAME_MISMATCH:
+    case X509_V_ERR_IP_ADDRESS_MISMATCH:
+      return HttpCause::another_name;
+    default:
+      return HttpCause::untrusted;
+  }
+  // A server that does not understand the first message of TLS hangs up. What it said before is
+  // lost when the rest of that message meets its closed socket.
+  const bool is_end = failed == boost::asio::ssl::error::stream_truncated ||
+                      failed == boost::asio::error::connection_reset;
+  if (is_end && SSL_is_init_finished(stream) == 0) return HttpCause::no_tls;
+  if (failed.category() != boost::asio::error::get_ssl_category()) return HttpCause::other;
+  const int reason = ERR_GET_REASON(static_cast<unsigned long>(failed.value()));
+  const bool is_foreign = reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST;
+  return is_foreign ? HttpCause::no_tls : HttpCause::other;
+}
+
+// The name, or the address, that the server's certificate must have.
+bool expect_name(SSL* stream, const std::string& host) {
+  Code is_name;
+  boost::asio::ip::make_address(host, is_name);
+  if (!is_name) return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(stream), host.c_str()) == 1;
+  return SSL_set1_host(stream, host.c_str()) == 1 &&
+         SSL_set_tlsext_host_name(stream, host.c_str()) == 1;
+}
 
 template <typename Stream>
 Code talk(Exchange& exchange, Stream& stream, const HttpEndpoint& to, const HttpRequest& asked,
@@ -99,15 +152,16 @@ Code talk(Exchange& exchange, Stream& stream, const HttpEndpoint& to, const Http
   request.body() = asked.body;
   request.prepare_payload();
   is_sent = true;
-  Code failed = exchange.wait(
+  const Code unwritten = exchange.wait(
       [&](auto handler) { beast::http::async_write(stream, request, std::move(handler)); });
-  if (failed) return failed;
+  if (unwritten == boost::asio::error::timed_out) return unwritten;
+  // A server that takes nothing may have said why.
   beast::flat_buffer buffer;
   beast::http::response_parser<beast::http::string_body> parser;
   parser.body_limit(kAnswerBytesMax);
-  failed = exchange.wait(
+  const Code failed = exchange.wait(
       [&](auto handler) { beast::http::async_read(stream, buffer, parser, std::move(handler)); });
-  if (failed) return failed;
+  if (failed) return unwritten && !is_alert(failed) ? unwritten : failed;
   answer.status = parser.get().result_int();
   answer.body = std::move(parser.get().body());
   return {};
@@ -140,23 +194,31 @@ Code reach(Exchange& exchange, const HttpEndpoint& to) {
 bool HttpClient::post(const HttpEndpoint& to, const HttpRequest& request, base::TimeNs limit_ns,
                       HttpAnswer& answer, HttpFailure& failure) {
   Exchange exchange(std::chrono::steady_clock::now() + std::chrono::nanoseconds(limit_ns));
-  failure.is_sent = false;
+  failure = {};
   Code failed = reach(exchange, to);
+  std::string words;
   if (!failed && to.tls) {
     boost::asio::ssl::stream<beast::tcp_stream&> stream(exchange.stream(), tls_->context);
-    SSL_set_tlsext_host_name(stream.native_handle(), to.host.c_str());
-    stream.set_verify_callback(boost::asio::ssl::host_name_verification(to.host));
-    failed = exchange.wait([&](auto handler) {
-      stream.async_handshake(boost::asio::ssl::stream_base::client, std::move(handler));
-    });
+    SSL* const end = stream.native_handle();
+    if (!expect_name(end, to.host)) failed = boost::asio::error::no_memory;
+    if (!failed) {
+      failed = exchange.wait([&](auto handler) {
+        stream.async_handshake(boost::asio::ssl::stream_base::client, std::move(handler));
+      });
+    }
     if (!failed) failed = talk(exchange, stream, to, request, answer, failure.is_sent);
+    failure.cause = failed ? cause_of(failed, end) : HttpCause::other;
+    // OpenSSL keeps apart what went wrong, and why no certificate was good enough.
+    const long verified = SSL_get_verify_result(end);
+    if (verified != X509_V_OK) words = X509_verify_cert_error_string(verified);
   } else if (!failed) {
     failed = talk(exchange, exchange.stream(), to, request, answer, failure.is_sent);
+    if (failed == beast::http::error::end_of_stream) failure.cause = HttpCause::hung_up;
   }
   if (!failed) return true;
   const bool is_late = failed == boost::asio::error::timed_out;
-  failure.error = {is_late ? Status::timeout : Status::unreachable,
-                   to.text() + ": " + (is_late ? "no answer in time" : failed.message())};
+  if (words.empty()) words = is_late ? "no answer in time" : failed.message();
+  failure.error = {is_late ? Status::timeout : Status::unreachable, std::move(words)};
   return false;
 }
 

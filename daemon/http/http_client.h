@@ -5,6 +5,7 @@
 // because a look-up of a name can not be broken off.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -33,15 +34,26 @@ struct HttpAnswer {
   std::string body;
 };
 
+// Why a request has no answer, as far as somebody can mend it.
+enum class HttpCause : std::uint8_t {
+  other,         // not reached, late, or it broke off
+  untrusted,     // the server's certificate has no known authority, or is out of date
+  another_name,  // the server's certificate is for another host
+  refused,       // the server does not take our certificate, or wants one
+  hung_up,       // http://, and no word came: a server that speaks TLS does so
+  no_tls,        // https://, and what came is no TLS, or the end
+};
+
 // What is to be known of a request that has no answer.
 struct HttpFailure {
   Error error;
+  HttpCause cause = HttpCause::other;
   bool is_sent = false;  // the server may have done what was asked
 };
 
 class HttpClient {
 public:
-  // invalid_argument names the file that can not be used. Files are read once.
+  // invalid_argument begins with the file that can not be used.
   static Expected<std::unique_ptr<HttpClient>> make(const TlsFiles& files);
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
@@ -51,11 +63,15 @@ public:
   // `limit_ns` together.
   bool post(const HttpEndpoint& to, const HttpRequest& request, base::TimeNs limit_ns,
             HttpAnswer& answer, HttpFailure& failure);
+  // Reads the files anew, which may have been replaced. On an error nothing changes.
+  Outcome read_again();
 
 private:
   struct Tls;
-  explicit HttpClient(std::unique_ptr<Tls> tls);
+  HttpClient(TlsFiles files, std::unique_ptr<Tls> tls);
+  static Expected<std::unique_ptr<Tls>> read(const TlsFiles& files);
 
+  const TlsFiles files_;
   std::unique_ptr<Tls> tls_;
 };
 

@@ -29,7 +29,7 @@ bool is_port(std::string_view text) {
 Expected<HttpEndpoint> HttpEndpoint::parse(std::string_view text) {
   const Error wrong{Status::invalid_argument,
                     base::sanitize(std::string(text)) +
-                        " is no endpoint: write http://10.0.0.7:2379 or https://host:2379"};
+                        " is no endpoint: write http://HOST:PORT or https://HOST:PORT"};
   HttpEndpoint result;
   constexpr std::string_view kPlain = "http://";
   constexpr std::string_view kTls = "https://";

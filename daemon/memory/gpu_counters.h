@@ -69,6 +69,48 @@ struct GpuCounters : base::CounterGroup {
                "or all were in use.",
                "cause=share"});
   base::Counter full_waits = counter("full_waits", {"simm_gpu_slot_waits_total", {}, "cause=full"});
+  base::Counter leases = counter(
+      "leases", {"simm_gpu_leases", "Leases of memory of the GPU, by which clients lend it."});
+  base::Counter lent_bytes = counter(
+      "lent_bytes", {"simm_gpu_lent_bytes", "Memory of the GPU that its tier may have by those."});
+  base::Counter tier_bytes =
+      counter("tier_bytes", {"simm_gpu_tier_bytes", "Memory of the GPU that its tier has."});
+  base::Counter tier_used_bytes = counter(
+      "tier_used_bytes", {"simm_gpu_tier_used_bytes", "Of that, bytes of copies of objects."});
+  base::Counter tier_hits =
+      counter("tier_hits", {"simm_gpu_tier_hits_total",
+                            "Pieces of gets that were copied within the GPU, out of its tier."});
+  base::Counter tier_hit_bytes =
+      counter("tier_hit_bytes", {"simm_gpu_tier_hit_bytes_total",
+                                 "Bytes of those, which did not cross the bus of the host."});
+  base::Counter tier_peer_hits = counter(
+      "tier_peer_hits",
+      {"simm_gpu_tier_other_hits_total",
+       "Pieces for memory of one GPU that the tier of another one had. peer: that one, which is "
+       "named here, pushed them. host: they came from the host, without access between the two.",
+       "path=peer"});
+  base::Counter tier_host_hits =
+      counter("tier_host_hits", {"simm_gpu_tier_other_hits_total", {}, "path=host"});
+  base::Counter tier_peer_hit_bytes =
+      counter("tier_peer_hit_bytes",
+              {"simm_gpu_tier_other_hit_bytes_total", "Bytes of those pieces.", "path=peer"});
+  base::Counter tier_host_hit_bytes =
+      counter("tier_host_hit_bytes", {"simm_gpu_tier_other_hit_bytes_total", {}, "path=host"});
+  base::Counter tier_admitted = counter(
+      "tier_admitted", {"simm_gpu_tier_admitted_total", "Pieces that the tier took a copy of."});
+  base::Counter tier_evicted =
+      counter("tier_evicted",
+              {"simm_gpu_tier_evicted_total", "Copies in the tier that made way for others."});
+  base::Counter tier_refused =
+      counter("tier_refused",
+              {"simm_gpu_tier_refused_total",
+               "Times that the GPU had no memory to spare for its tier, which stays smaller."});
+  base::Counter tier_revoked_bytes =
+      counter("tier_revoked_bytes",
+              {"simm_gpu_tier_revoked_bytes_total", "Memory of the GPU that its tier gave back."});
+  base::Counter tier_revoke_ns =
+      counter("tier_revoke_ns", {"simm_gpu_tier_revoke_seconds",
+                                 "How long the tier took the last time that it gave memory back."});
 
   void show(const GpuView& view) noexcept {
     is_running.set(view.state == GpuState::running ? 1 : 0);
@@ -83,6 +125,21 @@ struct GpuCounters : base::CounterGroup {
     lost.set(view.lost);
     share_waits.set(view.share_waits);
     full_waits.set(view.full_waits);
+    leases.set(view.leases);
+    lent_bytes.set(view.lent_bytes);
+    tier_bytes.set(view.tier_bytes);
+    tier_used_bytes.set(view.tier_used_bytes);
+    tier_hits.set(view.tier_hits);
+    tier_hit_bytes.set(view.tier_hit_bytes);
+    tier_peer_hits.set(view.tier_peer_hits);
+    tier_peer_hit_bytes.set(view.tier_peer_hit_bytes);
+    tier_host_hits.set(view.tier_host_hits);
+    tier_host_hit_bytes.set(view.tier_host_hit_bytes);
+    tier_admitted.set(view.tier_admitted);
+    tier_evicted.set(view.tier_evicted);
+    tier_refused.set(view.tier_refused);
+    tier_revoked_bytes.set(view.tier_revoked_bytes);
+    tier_revoke_ns.set(view.tier_revoke_ns);
   }
 };
 

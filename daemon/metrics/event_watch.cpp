@@ -22,6 +22,8 @@ constexpr std::array kRows = {
     Row{"simm_store_lost_in_lease_total", EventKind::lost_in_lease},
     Row{"simm_store_quarantined_total", EventKind::damaged},
     Row{"simm_store_moved_total", EventKind::compaction},
+    Row{"simm_gpu_tier_refused_total", EventKind::gpu_tier_small},
+    Row{"simm_gpu_tier_revoked_bytes_total", EventKind::gpu_tier_revoked},
     Row{"simm_engine_fences_overdue_total", EventKind::fence_overdue},
 };
 

@@ -1,5 +1,6 @@
 // MetricsEndpoint: everything that a daemon needs to show its numbers (metrics.listen): the pages,
-// the watch over the data threads that they tell about, and the server, if there is to be one.
+// the watch over the data threads that they tell about, and the server, if there is to be one. What
+// the status page shows is somebody else's (StatusSource).
 // Owned by the composition root. Thread: control.
 #pragma once
 
@@ -21,6 +22,11 @@ public:
       : watch_(io, clock, counters),
         page_(clock, counters, watch_, source, std::move(role)),
         server_(io, counters, limits, page_, {}) {}
+
+  // At set-up: people may look at a status page, see MetricsServer::show_status().
+  void show_status(ReaderRules rules, StatusSource& source) {
+    server_.show_status(std::move(rules), source);
+  }
 
   // `where` is the value of metrics.listen; empty: nowhere.
   Outcome listen(const std::string& where, base::Log& log) {

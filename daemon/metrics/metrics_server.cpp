@@ -1,5 +1,6 @@
 #include "daemon/metrics/metrics_server.h"
 
+#include <algorithm>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -9,6 +10,9 @@
 #include <boost/beast/http/read.hpp>
 #include <string_view>
 #include <utility>
+#include <vector>
+
+#include "daemon/metrics/page_files.h"
 
 namespace simm::control {
 namespace {
@@ -40,32 +44,36 @@ Answer yes_or(const std::string& why_not, const char* yes) {
   return {503, "Service Unavailable", {}, "text/plain; charset=utf-8", line(why_not)};
 }
 
+Answer refused(const ReaderRules::Refusal& why) {
+  return {why.code, why.reason, why.more, "text/plain; charset=utf-8", line(why.text)};
+}
+
 Answer refusal(unsigned code, std::string_view reason, const std::string& text,
                std::string_view more = {}) {
   return {code, reason, more, "text/plain; charset=utf-8", line(text)};
 }
 
-// A page of a foreign site can name this host by a name of its own, and then a browser here would
-// read the answer out to that site. It can not choose an address, nor "localhost".
-bool is_said_here(std::string_view host) {
-  const std::size_t port = host.rfind(':');
-  const bool has_port = port != host.npos && host.find(']', port) == host.npos;
-  host = host.substr(0, has_port ? port : host.size());
-  if (host == "localhost") return true;
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
-  error_code failed;
-  (void)boost::asio::ip::make_address(std::string(host), failed);
-  return !failed;
+constexpr std::string_view kStatusPath = "/status.json";
+
+// Null: it is none of the files of the status page.
+const PageFile* page_file(std::string_view path) {
+  const std::vector<PageFile>& files = page_files();
+  const auto found = std::find_if(files.begin(), files.end(),
+                                  [path](const PageFile& file) { return file.path == path; });
+  return found == files.end() ? nullptr : &*found;
 }
 
-Answer answer_to(MetricsPage& page, std::string_view target) {
-  const std::string_view path = target.substr(0, target.find('?'));
+Answer answer_to(MetricsPage& page, std::string_view path) {
   if (path == "/metrics") return {200, "OK", {}, kMetricsContentType, page.metrics()};
   if (path == "/healthz") return yes_or(page.not_alive(), "alive");
   if (path == "/readyz") return yes_or(page.not_ready(), "ready");
-  return refusal(404, "Not Found", "there are /metrics, /healthz and /readyz");
+  return refusal(404, "Not Found", "there are /, /metrics, /healthz and /readyz");
+}
+
+// A port of all addresses shows those of IPv4 as a part of IPv6.
+boost::asio::ip::address plain(const boost::asio::ip::address& address) {
+  if (!address.is_v6() || !address.to_v6().is_v4_mapped()) return address;
+  return boost::asio::ip::make_address_v4(boost::asio::ip::v4_mapped, address.to_v6());
 }
 
 std::string head_of(const Answer& answer, bool keep_alive) {
@@ -160,10 +168,13 @@ private:
     if (request.version() >= 11 && request.count(http::field::host) != 1) {
       return last(refusal(400, "Bad Request", "one Host header, please"));
     }
-    error_code unknown;
-    const bool is_local = socket_.local_endpoint(unknown).address().is_loopback();
-    const auto host = request[http::field::host];
-    if (is_local && !host.empty() && !is_said_here({host.data(), host.size()})) {
+    const std::string_view target = view(request.target());
+    const std::string_view path = target.substr(0, target.find('?'));
+    const PageFile* const file = page_file(path);
+    const bool is_of_page = server_->rules_ && (file != nullptr || path == kStatusPath);
+    const std::string_view host = view(request[http::field::host]);
+    const bool is_strange = here().is_loopback() && !host.empty() && !is_address_or_localhost(host);
+    if (is_strange && !is_of_page) {
       return last(
           refusal(400, "Bad Request", "on loopback the Host header is an address or localhost"));
     }
@@ -171,8 +182,50 @@ private:
     if (request.method() != http::verb::get && !is_head) {
       return last(refusal(405, "Method Not Allowed", "GET or HEAD", "Allow: GET, HEAD\r\n"));
     }
-    const auto target = request.target();
-    send(answer_to(server_->page_, {target.data(), target.size()}), request.keep_alive(), is_head);
+    if (is_of_page) return show(file, request.keep_alive(), is_head);
+    send(answer_to(server_->page_, path), request.keep_alive(), is_head);
+  }
+
+  // A file of the status page, or what the page shows: null.
+  void show(const PageFile* file, bool keep_alive, bool is_head) {
+    const Reader reader = who_reads();
+    const auto why_not = file != nullptr ? server_->rules_->refuse_page(reader)
+                                         : server_->rules_->refuse_status(reader);
+    if (why_not) return send(refused(*why_not), keep_alive, is_head);
+    if (file != nullptr) {
+      return send({200, "OK", kPageHeaders, file->type, file->body}, keep_alive, is_head);
+    }
+    limit(server_->times_.write_ns);
+    server_->status_->tell([self = shared_from_this(), keep_alive, is_head](auto text) {
+      if (self->server_ == nullptr) return;
+      self->send({200, "OK", kPageHeaders, "application/json", std::move(text)}, keep_alive,
+                 is_head);
+    });
+  }
+
+  [[nodiscard]] Reader who_reads() const {
+    const auto& request = parser_->get();
+    error_code unknown;
+    Reader reader;
+    reader.host = view(request[http::field::host]);
+    reader.origin = view(request[http::field::origin]);
+    reader.site = view(request["Sec-Fetch-Site"]);
+    reader.authorization = view(request[http::field::authorization]);
+    reader.address = here().to_string();
+    const auto there = socket_.remote_endpoint(unknown);
+    reader.is_local = here().is_loopback() && !unknown && plain(there.address()).is_loopback();
+    return reader;
+  }
+
+  [[nodiscard]] boost::asio::ip::address here() const {
+    error_code unknown;
+    return plain(socket_.local_endpoint(unknown).address());
+  }
+
+  // Boost's view of a text as the standard's.
+  template <typename View>
+  static std::string_view view(const View& text) {
+    return {text.data(), text.size()};
   }
 
   // After a request that is wrong nobody knows where the next one begins.
@@ -251,6 +304,11 @@ MetricsServer::Answers MetricsServer::answers(base::CounterSet& counters) {
 
 MetricsServer::~MetricsServer() {
   stop();
+}
+
+void MetricsServer::show_status(ReaderRules rules, StatusSource& source) {
+  rules_ = std::move(rules);
+  status_ = &source;
 }
 
 Outcome MetricsServer::listen(const std::string& where) {

@@ -1,7 +1,8 @@
-// MetricsServer: HTTP/1.1 for those who read numbers: GET (or HEAD) /metrics, /healthz and /readyz.
-// It asks nobody who they are, so it listens where its configuration says and nowhere by default;
-// nobody can do more than read, and what reading costs does not grow with the number of readers
-// (MetricsPage).
+// MetricsServer: HTTP/1.1 for those who read numbers: GET (or HEAD) /metrics, /healthz and /readyz,
+// and for people the status page: / with its files, and /status.json. The numbers are for anybody,
+// so it listens where its configuration says and nowhere by default; the page has ReaderRules.
+// Nobody can do more than read, and what reading costs does not grow with the number of readers
+// (MetricsPage, StatusSource).
 //
 // Bounded: kConnectionsMax connections, of which the one that was idle for the longest goes when
 // another one comes, so that slow or silent ones keep nobody out; a request of kHeaderBytesMax
@@ -21,6 +22,8 @@
 #include "daemon/control/deadline.h"
 #include "daemon/control/readiness.h"
 #include "daemon/metrics/metrics_page.h"
+#include "daemon/metrics/reader_rules.h"
+#include "daemon/metrics/status_source.h"
 #include "daemon/peers/tcp_socket.h"
 
 namespace simm::control {
@@ -45,6 +48,10 @@ public:
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;
 
+  // At set-up: there is a status page, and `source`, which outlives the server, tells what it
+  // shows.
+  void show_status(ReaderRules rules, StatusSource& source);
+
   // `where` is the value of metrics.listen and not empty: an address with a port, or a port alone,
   // which is one of 127.0.0.1.
   Outcome listen(const std::string& where);
@@ -57,7 +64,8 @@ public:
 
 private:
   class Connection;
-  static constexpr std::array<unsigned, 8> kCodes = {0, 200, 400, 404, 405, 413, 431, 503};
+  static constexpr std::array<unsigned, 10> kCodes = {0,   200, 400, 401, 403,
+                                                      404, 405, 413, 431, 503};
 
   void accept_when_possible();
   void accept_one();
@@ -69,6 +77,8 @@ private:
   boost::asio::io_context& io_;
   base::LimitCounters& limits_;
   MetricsPage& page_;
+  std::optional<ReaderRules> rules_;  // of the status page; nothing: there is none
+  StatusSource* status_ = nullptr;    // the same
   const Times times_;
   ipc::UniqueFd socket_;
   std::optional<cluster::SocketAddress> address_;

@@ -36,6 +36,7 @@ std::string NodeMetrics::not_ready() const {
 void NodeMetrics::write_metrics(MetricsText& text) {
   write_clients(text);
   if (store_tenants_ != nullptr) store_tenants_->write_metrics(text);
+  if (hot_keys_ != nullptr) hot_keys_->write_metrics(text);
   if (cluster_ == nullptr) return;
   write_cluster(text);
   write_peers(text);
@@ -97,6 +98,15 @@ void NodeMetrics::write_cluster(MetricsText& text) const {
              "Daemons that own slots of the newest map.");
   text.gauge("simm_cluster_slots", cluster_->slots_here(),
              "Slots of the newest map that this daemon owns.");
+  const SlotHandover& handover = cluster_->handover();
+  text.gauge("simm_drain_state", static_cast<std::uint64_t>(handover.course().state()),
+             "Drain on request; 0: none, 1: under way, 2: done, 3: cut short by its deadline.");
+  const SlotHandover::Left left = handover.left();
+  text.gauge("simm_moves_left_objects", left.objects,
+             "Objects that have yet to leave with their slots; in a drain all, else an estimate.");
+  text.gauge("simm_moves_left_bytes", left.bytes, "Bytes of those.");
+  text.gauge("simm_drain_lost_objects", handover.lost().objects,
+             "Objects that the deadline of the last drain has left behind.");
 }
 
 void NodeMetrics::write_peers(MetricsText& text) const {

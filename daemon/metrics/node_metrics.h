@@ -10,6 +10,7 @@
 
 #include "daemon/attach/attach_server.h"
 #include "daemon/attach/tenant_rules.h"
+#include "daemon/metrics/hot_report.h"
 #include "daemon/metrics/metrics_source.h"
 #include "daemon/metrics/store_tenants.h"
 #include "daemon/peers/cluster_presence.h"
@@ -27,6 +28,9 @@ public:
 
   // At set-up; it outlives the metrics. Without it nothing is said of the store by tenant.
   void show_tenants(const StoreTenants& tenants) noexcept { store_tenants_ = &tenants; }
+
+  // At set-up, the same of hot keys.
+  void show_hot_keys(const HotReport& hot_keys) noexcept { hot_keys_ = &hot_keys; }
 
   // At set-up: asked whether the pool is still being recovered. Not ready for so long.
   void show_recovery(std::function<bool()> recovers) { recovers_ = std::move(recovers); }
@@ -46,6 +50,7 @@ private:
   const TenantRules& tenants_;
   const ClusterPresence* const cluster_;
   const StoreTenants* store_tenants_ = nullptr;
+  const HotReport* hot_keys_ = nullptr;
   std::function<bool()> recovers_;
   bool stopping_ = false;
 };

@@ -84,10 +84,8 @@ std::string text_of(base::TenantId tenant) {
 }  // namespace
 
 std::string StoreTenants::name_of(base::TenantId tenant) const {
-  for (const Tenant& known : rules_.tenants()) {
-    if (known.id == tenant) return known.name;
-  }
-  return {};
+  const Tenant* const known = rules_.find(tenant);
+  return known == nullptr ? std::string() : known->name;
 }
 
 std::vector<StoreTenants::Row> StoreTenants::rows() const {

@@ -39,7 +39,7 @@ ClusterLinks::ClusterLinks(ClusterAccess& access, std::vector<AgentLinks> agents
 
 // ---- members ----
 
-void ClusterLinks::use(const cluster::SlotMap& map) {
+void ClusterLinks::use(const cluster::SlotMap& map, const MovesTo& moves_to) {
   const cluster::PeerTable::Change change = peers_.use(map);
   for (const base::PeerId peer : change.removed) leave(peer, map.epoch());
   for (const base::PeerId peer : change.added) {
@@ -49,6 +49,10 @@ void ClusterLinks::use(const cluster::SlotMap& map) {
     asked.places.assign(agents_.size(),
                         std::vector<std::uint64_t>(asked.shards * connections_per_shard_));
   }
+  for (auto& [number, asked] : asked_) {
+    const cluster::MapMember& member = *peers_.who(base::PeerId{number});
+    asked.is_moved_to = moves_to && moves_to(member.identity.incarnation);
+  }
   for (std::size_t agent = 0; agent < agents_.size(); ++agent) {
     if (asks(agent)) share(agent);
   }
@@ -56,16 +60,26 @@ void ClusterLinks::use(const cluster::SlotMap& map) {
   release_peers();
 }
 
+void ClusterLinks::end_moves() {
+  for (auto& [number, asked] : asked_) asked.is_moved_to = false;
+  for (std::size_t agent = 0; agent < agents_.size(); ++agent) {
+    if (asks(agent) && agents_[agent].only_moves) share(agent);
+  }
+}
+
 // The places of an agent that asks. All shards of a peer have a connection before one has a second.
 void ClusterLinks::share(std::size_t agent) {
   std::vector<std::size_t> wanted;
-  for (const auto& [number, asked] : asked_) wanted.push_back(asked.places[agent].size());
+  for (const auto& [number, asked] : asked_) {
+    if (is_wanted(agent, asked)) wanted.push_back(asked.places[agent].size());
+  }
   const std::size_t most = share_links(std::move(wanted), agents_[agent].outgoing->control_room());
   for (auto& [number, asked] : asked_) {
     std::vector<std::uint64_t>& places = asked.places[agent];
+    const std::size_t places_max = is_wanted(agent, asked) ? most : 0;
     for (std::size_t place = 0; place < places.size(); ++place) {
-      if (place >= most && places[place] != 0) retire(std::exchange(places[place], 0));
-      if (place < most && places[place] == 0) dial(base::PeerId{number}, agent, place);
+      if (place >= places_max && places[place] != 0) retire(std::exchange(places[place], 0));
+      if (place < places_max && places[place] == 0) dial(base::PeerId{number}, agent, place);
     }
   }
 }
@@ -156,7 +170,11 @@ void ClusterLinks::on_dialled(ClusterDialer& dialer, ipc::UniqueFd socket,
                               const cluster::HelloResult& result) {
   const std::uint64_t id = dialer.target().request.link;
   Link& link = links_.at(id);
-  if ((result.features & cluster::kFeatureQueuePairs) != 0) {
+  link.takes_moved = (result.features & cluster::kFeatureMovedPuts) != 0;
+  link.takes_tells = (result.features & cluster::kFeatureMovedTells) != 0;
+  link.takes_traces = (result.features & cluster::kFeatureTraces) != 0;
+  const bool has_ports = (result.features & cluster::kFeatureQueuePairs) != 0;
+  if (has_ports && !agents_[link.agent].only_moves) {
     queue_pairs_.reach(link.peer, *peers_.who(link.peer), link.shard, link.agent);
   }
   link.socket = std::move(socket);
@@ -185,7 +203,9 @@ void ClusterLinks::on_dial_failed(ClusterDialer& dialer, const Error& error) {
 }
 
 void ClusterLinks::hand_over(std::uint64_t id, Link& link) {
-  transport::TcpLink finished{std::move(link.socket), link.peer, link.shard, id, {}, link.keys};
+  transport::TcpLink finished{
+      std::move(link.socket), link.peer,         link.shard,      id, {}, link.keys,
+      link.takes_moved,       link.takes_traces, link.takes_tells};
   if (agents_[link.agent].outgoing->control_add(finished)) {
     link.state = State::open;
     note_open(link, 1);
@@ -251,7 +271,8 @@ void ClusterLinks::take(ipc::UniqueFd socket, const cluster::HelloResult& hello)
                           shard,
                           id,
                           owned->owner,
-                          link_keys(hello, access_.secret)};
+                          link_keys(hello, access_.secret),
+                          false};
   // Not taken: closed, and dialled again after a while.
   if (!agents_[shard].incoming->control_add(link)) return counters_.refused.add();
   const std::string name = cluster::full_name(hello.peer);
@@ -386,8 +407,9 @@ void ClusterLinks::stop() {
 // ---- what is known ----
 
 std::optional<cluster::MemberSet> ClusterLinks::reached(const cluster::SlotMap& map) const {
-  const bool asks = std::any_of(agents_.begin(), agents_.end(),
-                                [](const AgentLinks& agent) { return agent.outgoing != nullptr; });
+  const bool asks = std::any_of(agents_.begin(), agents_.end(), [](const AgentLinks& agent) {
+    return agent.outgoing != nullptr && !agent.only_moves;
+  });
   if (!asks) return std::nullopt;
   cluster::MemberSet reached;
   for (std::size_t i = 0; i < map.members().size(); ++i) {
@@ -407,8 +429,10 @@ bool ClusterLinks::is_reached(base::PeerId peer) const {
 }
 
 bool ClusterLinks::is_reaching_out() const noexcept {
-  return std::any_of(links_.begin(), links_.end(), [](const auto& entry) {
-    return entry.second.state == State::dialling && entry.second.trouble.empty();
+  return std::any_of(links_.begin(), links_.end(), [this](const auto& entry) {
+    const Link& link = entry.second;
+    const bool is_first_try = link.state == State::dialling && link.trouble.empty();
+    return is_first_try && !agents_[link.agent].only_moves;
   });
 }
 

@@ -16,6 +16,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -39,6 +40,7 @@ namespace simm::control {
 struct AgentLinks {
   transport::TcpLinkMailbox* outgoing = nullptr;  // to its TcpRequester; null: it asks nobody
   transport::TcpLinkMailbox* incoming = nullptr;  // to its TcpResponder; null: it serves no shard
+  bool only_moves = false;  // it asks nobody but those whom it sends objects that move
 };
 
 class ClusterLinks final : private ClusterDialerEvents {
@@ -50,7 +52,11 @@ public:
 
   // A newer map. Its members have numbers afterwards and are being dialled; connections to those
   // that it does not name any more end.
-  void use(const cluster::SlotMap& map);
+  // `moves_to`: whether objects move on from here to that member.
+  using MovesTo = std::function<bool(const cluster::Incarnation&)>;
+  void use(const cluster::SlotMap& map, const MovesTo& moves_to = {});
+  // Nothing moves any more.
+  void end_moves();
   // Every data agent routes by this map, or a newer one.
   void on_agents_use(base::Epoch epoch);
   [[nodiscard]] const cluster::PeerTable& peers() const noexcept { return peers_; }
@@ -111,6 +117,9 @@ private:
     bool is_given_back = false;             // the agent is to end it, and could not be told yet
     std::uint16_t version = 0;              // of the protocol, as the last hello has agreed
     transport::LinkKeys keys;               // of the last hello
+    bool takes_moved = false;               // the same
+    bool takes_traces = false;              // the same
+    bool takes_tells = false;               // the same
     std::unique_ptr<ClusterDialer> dialer;  // none: its peer has left, or its place is another's
     ipc::UniqueFd socket;                   // waiting
     std::string trouble;                    // why there was no connection the last time
@@ -118,6 +127,7 @@ private:
   enum class Told : std::uint8_t { nothing, link_lost, peer_lost };
   // Whom this daemon asks.
   struct Peer {
+    bool is_moved_to = false;
     Told told = Told::nothing;  // by an event that is not over
     std::size_t shards = 0;
     std::uint64_t looking = 0;               // the link whose dialer looks often while it is away
@@ -149,6 +159,9 @@ private:
   void on_dial_failed(ClusterDialer& dialer, const Error& error) override;
 
   [[nodiscard]] bool asks(std::size_t agent) const { return agents_[agent].outgoing != nullptr; }
+  [[nodiscard]] bool is_wanted(std::size_t agent, const Peer& peer) const {
+    return !agents_[agent].only_moves || peer.is_moved_to;
+  }
   void share(std::size_t agent);
   void dial(base::PeerId peer, std::size_t agent, std::size_t place);
   void retire(std::uint64_t id);

@@ -16,6 +16,7 @@ namespace {
 constexpr base::TimeNs kAnswerTimeNs = 3 * base::kNsPerSecond;
 constexpr std::size_t kQuestionsMax = 64;
 constexpr base::TimeNs kDrainLookNs = 10 * base::kNsPerMs;
+constexpr base::TimeNs kMovesLookNs = 50 * base::kNsPerMs;
 constexpr base::TimeNs kDialTimeNs = 200 * base::kNsPerMs;
 constexpr base::TimeNs kDialLookNs = 2 * base::kNsPerMs;
 
@@ -52,6 +53,11 @@ ClusterPresence::ClusterPresence(Setup setup)
       listener_(access_, *this),
       survey_(access_),
       spread_timer_(access_.io),
+      departures_(access_.self.incarnation),
+      moves_timer_(access_.io),
+      load_sum_(access_.counters),
+      handover_(access_, handover_hooks(), std::min(setup_.pool_bytes, cluster::kWeightBytesMax),
+                setup_.environment.config.cluster.move_bytes_per_s),
       drain_timer_(access_.io) {}
 
 Outcome ClusterPresence::join() {
@@ -96,6 +102,8 @@ void ClusterPresence::stop() {
   queue_pairs_.stop();
   drain_timer_.cancel();
   spread_timer_.cancel();
+  moves_timer_.cancel();
+  handover_.stop();
   when_drained_ = nullptr;
   while (!asked_.empty()) {
     end_question(asked_.begin()->first, Error{Status::unreachable, "this daemon is stopping"});
@@ -110,7 +118,14 @@ void ClusterPresence::on_map(const cluster::SlotMapPtr& map, const cluster::Slot
     tell_members(base::EventKind::member_gone, *before, *map);
     tell_members(base::EventKind::member_joined, *map, *before);
   }
-  links_.use(*map);
+  const bool moves = setup_.pool_bytes > 0 &&
+                     setup_.environment.config.cluster.move_bytes_per_s > 0 &&
+                     departures_.use(*map, before.get());
+  if (handover_.course().is_late()) departures_.clear();
+  links_.use(*map, [this, &map](const cluster::Incarnation& member) {
+    return departures_.has_target(*map, member);
+  });
+  if (moves && departures_.slots() > 0) begin_moves();
   held_ = map;
   held_until_ns_ = access_.clock.now_ns() + kDialTimeNs;
   spread_map();
@@ -140,6 +155,8 @@ void ClusterPresence::spread_map() {
     agent_map->placement = placement;
     cluster::fill_ownership(agent_map->ownership, *map, access_.self.incarnation,
                             static_cast<std::uint16_t>(shard));
+    agent_map->departures = departures_.of_shard(static_cast<std::uint16_t>(shard),
+                                                 static_cast<std::uint16_t>(setup_.agents.size()));
     setup_.agents[shard].maps->control_send(std::move(agent_map));
   }
   const auto me = map->find(access_.self.incarnation);
@@ -147,6 +164,64 @@ void ClusterPresence::spread_map() {
                       {{"epoch", map->epoch()},
                        {"members", map->members().size()},
                        {"slots_here", me ? map->slot_count(*me) : std::uint64_t{0}}});
+}
+
+// ---- objects that move with their slots ----
+
+std::uint64_t ClusterPresence::sum(const char* section, const char* name) const {
+  std::uint64_t sum = 0;
+  for (std::size_t shard = 0; shard < setup_.agents.size(); ++shard) {
+    sum += access_.counters.value(std::string(section) + '.' + std::to_string(shard) + '.' + name);
+  }
+  return sum;
+}
+
+SlotHandover::Hooks ClusterPresence::handover_hooks() {
+  return {[this](const char* section, const char* name) { return sum(section, name); },
+          [this] { return slots_here(); },
+          [this] { return departures_.slots(); },
+          [this] { return manager_->member().weight_in_map(); },
+          [this] { return has_moved_all(); },
+          [this](std::uint64_t weight_bytes) {
+            manager_->want_weight(weight_bytes);
+            manager_->report_load();
+          },
+          [this] { drop_departures(); }};
+}
+
+// The agents hear of it as of a map: what is on its way goes nowhere any more.
+void ClusterPresence::drop_departures() {
+  if (departures_.slots() == 0) return;
+  departures_.clear();
+  if (held_ == nullptr) held_ = manager_->member().map();
+  spread_map();
+}
+
+std::string ClusterPresence::moves() const {
+  return base::json_text(handover_.report());
+}
+
+// Every agent knows of the departures, and is through with them.
+bool ClusterPresence::has_moved_all() const {
+  if (departures_.slots() == 0) return true;
+  return agents_epoch() >= manager_->member().epoch() && sum("moves", "departing_slots") == 0;
+}
+
+void ClusterPresence::begin_moves() {
+  access_.events.tell(base::EventKind::move_begun, {{"slots", departures_.slots()}});
+  handover_.begin_moves();
+  moves_timer_.after(kMovesLookNs, [this] { look_at_moves(); });
+}
+
+void ClusterPresence::look_at_moves() {
+  if (!has_moved_all()) return moves_timer_.after(kMovesLookNs, [this] { look_at_moves(); });
+  departures_.clear();
+  links_.end_moves();
+  const SlotHandover::Moved moved = handover_.end_moves();
+  access_.events.tell(base::EventKind::move_ended, {{"objects", moved.objects},
+                                                    {"bytes", moved.bytes},
+                                                    {"refused", moved.refused},
+                                                    {"cold_slots", moved.cold_slots}});
 }
 
 void ClusterPresence::deliver() {
@@ -188,11 +263,11 @@ void ClusterPresence::on_expelled(const std::string& reason) {
 cluster::Heartbeat ClusterPresence::load() {
   cluster::Heartbeat heartbeat;
   heartbeat.recovering = setup_.recovers && setup_.recovers();
-  for (std::size_t shard = 0; shard < setup_.agents.size(); ++shard) {
-    const std::string store = "store." + std::to_string(shard);
-    heartbeat.objects += access_.counters.value(store + ".objects");
-    heartbeat.used_bytes += access_.counters.value(store + ".extent_bytes");
-  }
+  heartbeat.draining = handover_.course().is_on();
+  heartbeat.load = load_sum_.now();
+  heartbeat.load_ms = access_.clock.now_ns() / base::kNsPerMs;
+  heartbeat.objects = heartbeat.load.objects;
+  heartbeat.used_bytes = heartbeat.load.used_bytes;
   if (const cluster::SlotMapPtr& map = manager_->member().map()) {
     heartbeat.reached = links_.reached(*map);
   }
@@ -201,6 +276,7 @@ cluster::Heartbeat ClusterPresence::load() {
 
 void ClusterPresence::drain(std::function<void()> when_done) {
   when_drained_ = std::move(when_done);
+  handover_.stop();
   manager_->drain();
   look_at_drain();
 }
@@ -208,7 +284,7 @@ void ClusterPresence::drain(std::function<void()> when_done) {
 void ClusterPresence::look_at_drain() {
   const cluster::ClusterMember& member = manager_->member();
   const bool is_over = setup_.pool_bytes == 0 || member.state() != cluster::LinkState::joined ||
-                       member.owns_nothing();
+                       (member.owns_nothing() && has_moved_all());
   if (!is_over) return drain_timer_.after(kDrainLookNs, [this] { look_at_drain(); });
   // Not from in here: the caller may not be ready for it.
   boost::asio::post(access_.io, std::exchange(when_drained_, nullptr));
@@ -216,19 +292,25 @@ void ClusterPresence::look_at_drain() {
 
 // ---- questions ----
 
-void ClusterPresence::ask(cluster::Topic topic, const std::string& target, AdminAnswer answer) {
+void ClusterPresence::ask(cluster::Question question, AdminAnswer answer) {
   if (asked_.size() >= kQuestionsMax) {
     return answer(Error{Status::out_of_memory, "too many questions are under way"});
   }
-  cluster::Question question;
+  const cluster::ClusterMember& member = manager_->member();
+  const bool is_new = question.topic >= cluster::Topic::drain;
+  if (is_new && member.state() == cluster::LinkState::joined && !member.manager_knows_drains()) {
+    return answer(Error{Status::incompatible,
+                        "the manager is of an earlier release, which passes no drains on: upgrade "
+                        "the manager first"});
+  }
+  if (is_new && question.target.empty())
+    question.target = cluster::full_name(member.config().identity);
   question.id = ++questions_;
-  question.topic = topic;
-  question.target = target;
   const Status sent = manager_->ask(question);
   if (sent != Status::ok) {
     return answer(Error{sent, sent == Status::unreachable
                                   ? "no manager to ask: " + manager_->status()
-                                  : "'" + target + "' is no name of a daemon"});
+                                  : "'" + question.target + "' is no name of a daemon"});
   }
   Asked& asked = asked_[question.id];
   asked.answer = std::move(answer);
@@ -261,6 +343,11 @@ cluster::Answer ClusterPresence::answer(const cluster::Question& question) {
       return {0, Status::ok, peers()};
     case cluster::Topic::stats:
       return {0, Status::ok, stats_text(access_.counters, "")};
+    case cluster::Topic::moves:
+      return {0, Status::ok, moves()};
+    case cluster::Topic::drain:
+    case cluster::Topic::cancel_drain:
+      return handover_.take(question);
     case cluster::Topic::nodes:
     case cluster::Topic::slots:
       break;
@@ -290,6 +377,7 @@ nlohmann::ordered_json ClusterPresence::membership() const {
   out["common_protocol"] = member.cluster_version();
   out["agents_epoch"] = agents_epoch();
   out["slots"] = slots_here();
+  out["departing_slots"] = departures_.slots();
   return out;
 }
 

@@ -16,15 +16,18 @@
 #include <string>
 #include <vector>
 
+#include "daemon/cluster/departure_book.h"
 #include "daemon/cluster/map_mailbox.h"
 #include "daemon/control/admin_source.h"
 #include "daemon/control/environment.h"
 #include "daemon/peers/cluster_links.h"
 #include "daemon/peers/cluster_listener.h"
 #include "daemon/peers/cluster_settings.h"
+#include "daemon/peers/load_sum.h"
 #include "daemon/peers/manager_link.h"
 #include "daemon/peers/manager_survey.h"
 #include "daemon/peers/queue_pair_links.h"
+#include "daemon/peers/slot_handover.h"
 
 namespace simm::control {
 
@@ -62,7 +65,8 @@ public:
 
   void start();
   // Wants no slots any more. `when_done` is called once: when it has none according to the newest
-  // map, or, without a manager that could take them, at once.
+  // map and their objects are with the new owners, or, without a manager that could take them, at
+  // once.
   void drain(std::function<void()> when_done);
   // Talks to nobody any more. What is still asked is answered with an error.
   void stop();
@@ -71,10 +75,17 @@ public:
   void deliver();
 
   // Asks the manager, or through it the daemon `target`; the answer comes within some seconds.
-  void ask(cluster::Topic topic, const std::string& target, AdminAnswer answer);
+  void ask(cluster::Topic topic, const std::string& target, AdminAnswer answer) {
+    ask({0, topic, target}, std::move(answer));
+  }
+  // The same of a question that is more than that. Without a target it is about this daemon.
+  void ask(cluster::Question question, AdminAnswer answer);
   // What each manager of cluster.manager says of itself; also while none of them leads.
   void ask_managers(AdminAnswer answer);
   [[nodiscard]] std::string peers() const { return links_.report(); }
+  // What leaves this daemon with its slots (JSON).
+  [[nodiscard]] std::string moves() const;
+  [[nodiscard]] const SlotHandover& handover() const noexcept { return handover_; }
   // "unknown" when it has left the map.
   [[nodiscard]] std::string peer_name(base::PeerId peer) const;
   // What this daemon is in its cluster, and how it stands with the manager.
@@ -111,6 +122,13 @@ private:
   void tell_members(base::EventKind kind, const cluster::SlotMap& here,
                     const cluster::SlotMap& not_here);
   void spread_map();
+  // Of all shards: "moves", "objects".
+  [[nodiscard]] std::uint64_t sum(const char* section, const char* name) const;
+  [[nodiscard]] SlotHandover::Hooks handover_hooks();
+  void drop_departures();
+  [[nodiscard]] bool has_moved_all() const;
+  void begin_moves();
+  void look_at_moves();
   void end_question(std::uint64_t id, Expected<std::string> text);
   void look_at_drain();
 
@@ -124,6 +142,10 @@ private:
   cluster::SlotMapPtr held_;  // the newest map, while its new members are dialled
   base::TimeNs held_until_ns_ = 0;
   Deadline spread_timer_;
+  cluster::DepartureBook departures_;
+  Deadline moves_timer_;
+  LoadSum load_sum_;
+  SlotHandover handover_;
   std::uint64_t questions_ = 0;
   std::map<std::uint64_t, Asked> asked_;
   std::function<void()> when_drained_;

@@ -3,10 +3,10 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdlib>
 #include <string>
 #include <utility>
 
+#include "daemon/base/secret_file.h"
 #include "daemon/cluster/membership.h"
 #include "ipc/text_list.h"
 
@@ -36,25 +36,12 @@ Expected<std::string> name_of_daemon(const base::Config& config) {
                "the name of this host is not fit for a daemon's; " + remedy);
 }
 
-// "@name" is the credential `name` of the service manager, as "@name" of a socket is the one that
-// it listens on for us.
 Expected<cluster::ClusterSecret> secret_of(const base::Config& config) {
   const std::string& file = config.cluster.secret_file;
   if (file.empty()) return cluster::ClusterSecret::none();
-  const char* given = std::getenv("CREDENTIALS_DIRECTORY");
-  const std::string credentials = given == nullptr ? "" : given;
-  if (file.front() != '@') return cluster::ClusterSecret::load(file, credentials);
-  const std::string name = file.substr(1);
-  if (name.empty() || name.find('/') != std::string::npos) {
-    return wrong("cluster.secret_file", file, "write @ and the name of a credential, or a path");
-  }
-  const std::string path = credentials + "/" + name;
-  if (credentials.empty() || ::access(path.c_str(), F_OK) != 0) {
-    return wrong("cluster.secret_file", file,
-                 "the service manager handed over no such credential; write LoadCredential=" +
-                     name + ":/etc/simm/cluster.secret into the unit, or a path");
-  }
-  return cluster::ClusterSecret::load(path, credentials);
+  const auto path = base::secret_path("cluster.secret_file", file);
+  if (!path) return path.error();
+  return cluster::ClusterSecret::load(*path, base::credentials_directory());
 }
 
 }  // namespace
@@ -87,9 +74,10 @@ Expected<ClusterSettings> ClusterSettings::make(const base::Config& config,
   settings.self.process = static_cast<std::uint32_t>(random.next() >> (64 - cluster::kProcessBits));
   settings.self.role = role;
   settings.self.shards = shards;
-  settings.self.features = cluster::kFeatureFrameTags | cluster::kFeatureRailPlaces |
-                           cluster::kFeaturePathProof | cluster::kFeatureLongPings |
-                           cluster::kFeatureMapDeltas;
+  settings.self.features =
+      cluster::kFeatureFrameTags | cluster::kFeatureRailPlaces | cluster::kFeaturePathProof |
+      cluster::kFeatureLongPings | cluster::kFeatureMapDeltas | cluster::kFeatureMovedPuts |
+      cluster::kFeatureDrains | cluster::kFeatureTraces | cluster::kFeatureMovedTells;
   settings.self.hash_seed_fingerprint = settings.secret.fingerprint_of(settings.hash_seed);
   return settings;
 }

@@ -23,6 +23,11 @@ void ManagerLink::drain() {
   turn();
 }
 
+void ManagerLink::want_weight(std::uint64_t weight_bytes) {
+  member_.want_weight(weight_bytes);
+  turn();
+}
+
 void ManagerLink::stop() {
   dialer_.stop();
   timer_.cancel();
@@ -82,7 +87,7 @@ void ManagerLink::on_dialled(ClusterDialer&, ipc::UniqueFd socket,
   trouble_.clear();
   ClusterChannelEvents& events = *this;
   channel_ = std::make_unique<ClusterChannel>(access_, std::move(socket), result, events);
-  member_.on_connected();
+  member_.on_connected(result.features);
   turn();
 }
 

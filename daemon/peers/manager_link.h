@@ -35,6 +35,9 @@ public:
   // From now on this daemon wants no slots; the connection stays, so that it hears when it has
   // none.
   void drain();
+  // See ClusterMember.
+  void want_weight(std::uint64_t weight_bytes);
+  void report_load() { member_.report_load(); }
   void stop();
 
   // To ask, and to look at.

@@ -33,11 +33,11 @@ void MemberWatch::look_at(const std::string& name, const cluster::KnownMember& m
   const Seen before = seen;
   const bool is_another = is_new || before.incarnation != member.identity.incarnation;
   seen.incarnation = member.identity.incarnation;
-  seen.state = member.state;
+  seen.state = cluster::shown_state(member);
   seen.is_there = true;
-  if (!is_another && before.state == member.state) return;
+  if (!is_another && before.state == seen.state) return;
   const std::string life = member.identity.incarnation.text();
-  switch (member.state) {
+  switch (seen.state) {
     case MemberState::live:
       return events_.tell(is_another ? EventKind::member_joined : EventKind::member_returned,
                           {{"daemon", name}, {"incarnation", life}});

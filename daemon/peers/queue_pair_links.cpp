@@ -459,8 +459,8 @@ void QueuePairLinks::on_connected(std::uint64_t id, Link& link, Made made) {
   finished->owner = link.owned.owner;
   finished->keys = link.keys;
   finished->takes_long_pings = (link.features & cluster::kFeatureLongPings) != 0;
-  const QueuePairMessage answer =
-      encode_answer({QueuePairRefusal::none, finished->queue_pair->address()});
+  finished->takes_traces = (link.features & cluster::kFeatureTraces) != 0;
+  const auto answer = encode_answer({QueuePairRefusal::none, finished->queue_pair->address()});
   if (link.channel == nullptr || !mailbox(link)->control_add(finished)) {
     discard(std::move(finished));
     return give_up(id, "the data agent takes no more connections now");

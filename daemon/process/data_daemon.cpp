@@ -10,6 +10,7 @@
 
 #include "daemon/admin/admin_reports.h"
 #include "daemon/admin/admin_server.h"
+#include "daemon/admin/status_report.h"
 #include "daemon/agent/client_region_opener.h"
 #include "daemon/agent/data_agents.h"
 #include "daemon/agent/pool_counters.h"
@@ -31,6 +32,8 @@
 #include "daemon/metrics/store_tenants.h"
 #include "daemon/peers/cluster_presence.h"
 #include "daemon/peers/cluster_settings.h"
+#include "daemon/process/pool_log.h"
+#include "daemon/traces/trace_exporter.h"
 #include "daemon/transport/rdma/device/nic_choice.h"
 #include "daemon/transport/rdma/device/sysfs_nics.h"
 #include "ipc/peer_identity.h"
@@ -108,34 +111,6 @@ Expected<Pool> open_pool(NodeOptions& options, MaybeSettings& settings, base::Ra
     options.service.keep_file(file.name, file.fd.get());
   }
   return pool;
-}
-
-void log_pool(base::Log& log, base::EventLog& events, const store::PoolMemory& pool) {
-  if (!pool.payload().note().empty()) {
-    // A large pool of small pages takes long to be let go of when this process ends.
-    constexpr std::uint64_t kLargeBytes = std::uint64_t{1} << 30;
-    const bool is_large = pool.payload().bytes().size() >= kLargeBytes;
-    const std::string what = pool.payload().note() + ", normal ones are used";
-    if (is_large) {
-      log.warning("pool", what);
-    } else {
-      log.info("pool", what);
-    }
-  }
-  if (!pool.payload().place_note().empty()) {
-    log.warning("pool", "not every shard prefers the NUMA node of its CPU",
-                {{"placed", pool.payload().parts_placed()}, {"why", pool.payload().place_note()}});
-  }
-  if (!pool.why_fresh().empty()) {
-    events.tell(base::EventKind::pool_not_kept, {{"why", pool.why_fresh()}});
-  }
-  const store::PoolLife& last = pool.last_life();
-  events.tell(base::EventKind::pool, {{"kind", store::pool_kind_name(pool.kind())},
-                                      {"contents", pool.is_kept() ? "kept" : "fresh"},
-                                      {"lives_before", pool.is_kept() ? last.lives : 0},
-                                      {"last_ended", !pool.is_kept()   ? "never"
-                                                     : last.is_running ? "killed"
-                                                                       : "stopped"}});
 }
 
 // What the configuration says of NICs and this host has not: without them bytes move all the same.
@@ -224,18 +199,22 @@ struct DataDaemon::Parts {
   boost::asio::steady_timer maintenance;
   control::TenantAccounts accounts;
   control::SessionMemoryBudget session_memory;
-  std::unique_ptr<RdmaRails> rails;  // null: no RDMA ports
+  std::unique_ptr<RdmaRails> rails;                 // null: no RDMA ports
+  std::unique_ptr<traces::TraceExporter> exporter;  // null: nobody is told; outlives the agents
   std::unique_ptr<DataAgents> data;
   std::unique_ptr<control::MailboxSessionControl> plane;
   std::unique_ptr<ClientRegionOpener> opener;
+  std::unique_ptr<control::KeyFeed> key_feed;  // null: there is no pool
   std::unique_ptr<control::AttachServer> server;
   std::unique_ptr<control::ClusterPresence> presence;  // null: in no cluster
   std::unique_ptr<control::TraceRecorder> tracing;
   std::unique_ptr<control::StoreTenants> store_tenants;
+  std::unique_ptr<control::HotReport> hot_keys;
   std::unique_ptr<control::NodeMetrics> numbers;
   std::unique_ptr<control::MetricsEndpoint> metrics;
   std::unique_ptr<control::EventWatch> event_watch;
   std::unique_ptr<control::AdminReports> reports;
+  std::unique_ptr<control::StatusReport> status_report;
   std::unique_ptr<control::AdminServer> admin;
   bool stopping = false;
   bool expelled = false;
@@ -254,10 +233,8 @@ control::TraceRecorder::Names trace_names(const Parts& p) {
   std::string self = role_text(p.options.role);
   if (p.settings) self += " " + p.settings->self.name;
   const auto tenant = [&p](std::uint64_t id) -> std::string {
-    for (const control::Tenant& known : p.tenants.tenants()) {
-      if (known.id.value == id) return known.name;
-    }
-    return "unknown";
+    const control::Tenant* const known = p.tenants.find({id});
+    return known == nullptr ? "unknown" : known->name;
   };
   const auto peer = [&p](std::uint32_t number) -> std::string {
     const base::PeerId id{number};
@@ -275,7 +252,9 @@ control::AdminReports::Setup reports_setup(Parts& p) {
                                      p.data->pool_bytes()};
   setup.cluster = p.presence.get();
   setup.tracing = p.tracing.get();
+  setup.key_feed = p.key_feed.get();
   setup.tenants = p.store_tenants.get();
+  setup.hot_keys = p.hot_keys.get();
   setup.metrics = p.metrics.get();
   if (p.pool != nullptr) {
     setup.pool = {store::pool_kind_name(p.pool->kind()), p.pool->is_kept(), p.pool->why_fresh()};
@@ -283,6 +262,9 @@ control::AdminReports::Setup reports_setup(Parts& p) {
   setup.recovery_percent = [&p] { return p.data->recovery_percent(); };
   if (p.rails != nullptr) setup.rails = [&p] { return p.rails->progress(); };
   setup.gpus = [&p] { return p.opener->gpus(); };
+  setup.resize_gpu_tiers = [&p](const control::TierOrder& order) {
+    return p.opener->resize_gpu_tier(order.gpu, order.bytes);
+  };
   return setup;
 }
 
@@ -341,21 +323,35 @@ Expected<std::unique_ptr<DataDaemon>> DataDaemon::create(NodeOptions options) {
   p.opener = std::make_unique<ClientRegionOpener>(
       p.options.config, p.tenants, std::move(p.options.helper), std::move(p.options.gpu_keeper),
       p.data->foreign_arena(), p.rails ? &p.rails->regions() : nullptr, *p.counters);
+  p.key_feed = control::KeyFeed::make(p.environment, p.random, p.tenants, p.data->key_events());
   if (p.rails != nullptr) p.process = ipc::own_pidfd();
   const control::ReachEnd reach{p.rails != nullptr, p.process.get(), p.data->death_mark()};
-  const control::AttachServices services{p.environment,    *p.plane,  *p.opener, p.tenants,
-                                         p.accounts,       p.closers, p.sealers, p.adopter,
-                                         p.session_memory, reach};
+  control::AttachServices services{p.environment,    *p.plane,  *p.opener, p.tenants,
+                                   p.accounts,       p.closers, p.sealers, p.adopter,
+                                   p.session_memory, reach};
+  services.key_followers = p.key_feed.get();
   p.server = std::make_unique<control::AttachServer>(
       services, p.random.below(kSessionIdSpan) * kSessionIdSpan + 1);
   p.plane->connect(*p.server);
 
-  Outcome done = made->join_cluster();
+  Outcome done = made->export_traces();
+  if (done) done = made->join_cluster();
   if (done) done = p.data->start();
   if (done && p.rails != nullptr) done = p.rails->start([&p] { p.bell.wake_control(); });
   if (done) done = made->listen();
   if (!done) return std::move(done).error();
   return made;
+}
+
+// Before the agents run.
+Outcome DataDaemon::export_traces() {
+  Parts& p = *parts_;
+  auto exporter = traces::TraceExporter::make(
+      {p.io, p.clock, p.random, *p.counters, p.log, p.options.config, trace_names(p)});
+  if (!exporter) return std::move(exporter).error();
+  p.exporter = std::move(*exporter);
+  if (p.exporter != nullptr) p.exporter->watch(p.data->tracing());
+  return Done{};
 }
 
 Outcome DataDaemon::join_cluster() {
@@ -405,8 +401,7 @@ bool DataDaemon::take_map(const cluster::SlotMap& map) {
   const bool is_first = !std::exchange(p.has_map, true);
   const bool is_strange = is_first && map.is_of_another_life(lineage, last.epoch);
   if (!is_strange && map.epoch() >= last.epoch) {
-    const cluster::Lineage& now = map.life().lineage;
-    p.pool->note_map(map.epoch(), now.high, now.low);
+    p.pool->note_map(map.epoch(), map.life().lineage.high, map.life().lineage.low);
     return true;
   }
   give_up("the cluster is at epoch " + std::to_string(map.epoch()) + " of lineage " +
@@ -421,14 +416,18 @@ Outcome DataDaemon::listen() {
                                                        trace_names(p),
                                                        p.options.role == base::Role::storage);
   p.store_tenants = std::make_unique<control::StoreTenants>(p.data->tenants(), p.tenants);
+  p.hot_keys = std::make_unique<control::HotReport>(p.data->hot_keys(), p.tenants,
+                                                    p.settings ? p.settings->self.name : "self");
   p.numbers = std::make_unique<control::NodeMetrics>(*p.server, p.tenants, p.presence.get());
   p.numbers->show_tenants(*p.store_tenants);
+  p.numbers->show_hot_keys(*p.hot_keys);
   p.numbers->show_recovery([&p] { return p.data->recovers(); });
   p.metrics = std::make_unique<control::MetricsEndpoint>(p.io, p.clock, *p.counters, p.limits,
                                                          *p.numbers, role_text(p.options.role));
   p.event_watch = std::make_unique<control::EventWatch>(p.io, p.clock, *p.counters, p.events);
   p.event_watch->start();
   p.reports = std::make_unique<control::AdminReports>(reports_setup(p));
+  p.status_report = std::make_unique<control::StatusReport>(p.io, p.clock, *p.reports);
   p.admin = std::make_unique<control::AdminServer>(p.io, p.limits, *p.reports);
   const bool is_rung = p.bell.start([&p] {
     p.plane->deliver();
@@ -441,6 +440,7 @@ Outcome DataDaemon::listen() {
   p.sealers.start();
   Outcome done = p.data->recovers() ? Outcome(Done{}) : listen_for_clients();
   if (done) done = p.admin->listen(p.options.config.admin_socket);
+  if (done) done = p.status_report->serve(p.options.config, *p.metrics);
   if (done) done = p.metrics->listen(p.options.config.metrics.listen, p.log);
   return done;
 }
@@ -470,8 +470,10 @@ bool DataDaemon::run() {
     say_ready();
   }
   if (p.presence != nullptr) p.presence->start();
+  if (p.exporter != nullptr) p.exporter->start();
   p.io.run();
   p.data->stop();
+  if (p.exporter != nullptr) p.exporter->stop();
   if (p.pool != nullptr) p.pool->end_life();
   p.log.info("control", "stopped");
   return !p.expelled && !p.failed;

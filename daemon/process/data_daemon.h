@@ -44,6 +44,7 @@ public:
 private:
   struct Parts;
   explicit DataDaemon(std::unique_ptr<Parts> parts);
+  Outcome export_traces();
   Outcome join_cluster();
   Outcome listen();
   Outcome listen_for_clients();

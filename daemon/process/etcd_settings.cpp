@@ -6,6 +6,7 @@
 
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "ipc/fd.h"
 #include "ipc/text_list.h"
@@ -36,6 +37,27 @@ Expected<std::string> password_of(const std::string& path) {
   return password;
 }
 
+Outcome check_tls(const decltype(base::Config::manager)& keys,
+                  const std::vector<http::HttpEndpoint>& endpoints) {
+  if (keys.etcd_cert_file.empty() != keys.etcd_key_file.empty()) {
+    const bool has_file = !keys.etcd_cert_file.empty();
+    return Error{Status::invalid_argument,
+                 has_file ? "manager.etcd_cert_file = " + keys.etcd_cert_file +
+                                ": name its key in manager.etcd_key_file too"
+                          : "manager.etcd_key_file = " + keys.etcd_key_file +
+                                ": name its certificate in manager.etcd_cert_file too"};
+  }
+  if (keys.etcd_ca_file.empty() && keys.etcd_cert_file.empty()) return Done{};
+  for (const http::HttpEndpoint& endpoint : endpoints) {
+    if (endpoint.tls) continue;
+    return Error{Status::invalid_argument,
+                 "manager.etcd = " + endpoint.text() +
+                     ": the files of TLS are for https:// only: write that, or no "
+                     "manager.etcd_ca_file and manager.etcd_cert_file"};
+  }
+  return Done{};
+}
+
 }  // namespace
 
 Expected<etcd::EtcdConfig> etcd_settings(const base::Config& config) {
@@ -53,6 +75,9 @@ Expected<etcd::EtcdConfig> etcd_settings(const base::Config& config) {
   }
   result.tls = {config.manager.etcd_ca_file, config.manager.etcd_cert_file,
                 config.manager.etcd_key_file};
+  if (Outcome fits = check_tls(config.manager, result.endpoints); !fits) {
+    return std::move(fits).error();
+  }
   result.user = config.manager.etcd_user;
   if (result.user.empty() != config.manager.etcd_password_file.empty()) {
     return Error{Status::invalid_argument,
@@ -63,6 +88,7 @@ Expected<etcd::EtcdConfig> etcd_settings(const base::Config& config) {
   auto password = password_of(config.manager.etcd_password_file);
   if (!password) return std::move(password).error();
   result.password = std::move(*password);
+  result.read_password = [path = config.manager.etcd_password_file] { return password_of(path); };
   return result;
 }
 

@@ -6,6 +6,7 @@
 
 #include "daemon/admin/admin_server.h"
 #include "daemon/admin/manager_reports.h"
+#include "daemon/admin/status_report.h"
 #include "daemon/base/real_clock.h"
 #include "daemon/cluster/copied_coordinator.h"
 #include "daemon/cluster/file_coordinator.h"
@@ -69,6 +70,7 @@ struct ManagerDaemon::Parts {
         numbers(clock, service),
         metrics(io, clock, *counters, limits, numbers, "manager"),
         reports({access, service, metrics, config, log, [this] { return election(); }}),
+        status_report(io, clock, reports),
         admin(io, limits, reports),
         signals(io, SIGTERM, SIGINT),
         watchdog(io, supervisor, [] { return true; }),
@@ -81,6 +83,7 @@ struct ManagerDaemon::Parts {
     return copied == nullptr ? static_cast<cluster::Coordinator&>(*file) : *copied;
   }
   [[nodiscard]] control::ElectionReport election() const;
+  void note_trouble(const std::string& now);
   void follow_election();
   void lead();
 
@@ -102,12 +105,15 @@ struct ManagerDaemon::Parts {
   control::ManagerMetrics numbers;
   control::MetricsEndpoint metrics;
   control::ManagerReports reports;
+  control::StatusReport status_report;
   control::AdminServer admin;
   boost::asio::signal_set signals;
   control::ServiceManager supervisor;
   control::WatchdogFeeder watchdog;
   control::Deadline again;
-  std::string said;  // the last line about the election
+  std::string said;      // the last line about the election
+  std::string unusable;  // why the state that is in etcd can not be used
+  std::string trouble;   // of etcd, when it was last heard of
 };
 
 control::ElectionReport ManagerDaemon::Parts::election() const {
@@ -115,18 +121,29 @@ control::ElectionReport ManagerDaemon::Parts::election() const {
   const etcd::Leadership now = etcd->leadership();
   const base::TimeNs until_ns = etcd->led_until_ns();
   const base::TimeNs now_ns = clock.now_ns();
-  return {true, now.leader, now.trouble, now.term,
+  return {true, now.leader, now.trouble.empty() ? unusable : now.trouble, now.term,
           until_ns > now_ns ? (until_ns - now_ns) / base::kNsPerMs : 0};
+}
+
+void ManagerDaemon::Parts::note_trouble(const std::string& now) {
+  if (now == trouble) return;
+  const bool begins = trouble.empty();
+  trouble = now;
+  if (trouble.empty()) return log.info("manager.etcd", "etcd answers again");
+  const bool is_new = errors.record("manager.etcd", Status::unreachable, trouble);
+  if (begins || is_new) log.warning("manager.etcd", trouble);
 }
 
 // Who leads is for etcd to say; this is what becomes of it here.
 void ManagerDaemon::Parts::follow_election() {
   const etcd::Leadership now = etcd->leadership();
+  note_trouble(now.trouble);
   if (now.leads) {
     if (!service.leads()) lead();
     return;
   }
   again.cancel();
+  if (!now.leader.empty()) unusable.clear();  // another one can
   const bool has_led = service.leads();
   const std::string leader =
       now.leader.empty() ? "no manager leads just now" : now.leader + " leads";
@@ -140,11 +157,17 @@ void ManagerDaemon::Parts::follow_election() {
 
 void ManagerDaemon::Parts::lead() {
   if (const Outcome started = service.lead(); !started) {
-    errors.record("manager.etcd", started.error().status, started.error().context);
+    unusable = started.error().context;
+    errors.record("manager.etcd", started.error().status, unusable);
     service.stand_by("this manager, " + settings.self.name +
-                     ", was elected, but can not use the state: " + started.error().context);
+                     ", was elected, but can not use the state: " + unusable);
+    const bool is_foreign =
+        started.status() == Status::incompatible || started.status() == Status::corrupt;
+    // Another manager, of a newer release, may be able to.
+    if (is_foreign) return etcd->give_way();
     return again.after(base::kNsPerSecond, [this] { follow_election(); });
   }
+  unusable.clear();
   said.clear();
   const cluster::SlotMapPtr& map = service.manager().map();
   events.tell(base::EventKind::leads,
@@ -167,7 +190,7 @@ Expected<std::unique_ptr<ManagerDaemon>> ManagerDaemon::create(base::Config conf
     auto of_etcd = etcd_settings(config);
     if (!of_etcd) return std::move(of_etcd).error();
     auto made = etcd::EtcdGateway::make(std::move(*of_etcd));
-    if (!made) return Error{made.status(), "manager.etcd_*_file: " + made.error().context};
+    if (!made) return std::move(made).error();
     gateway = std::move(*made);
   }
   auto parts = std::make_unique<Parts>(std::move(config), std::move(*settings),
@@ -177,6 +200,7 @@ Expected<std::unique_ptr<ManagerDaemon>> ManagerDaemon::create(base::Config conf
   Outcome done = p.etcd == nullptr ? p.service.lead() : Outcome(Done{});
   if (done) done = p.service.listen(p.config.manager.listen);
   if (done) done = p.admin.listen(p.config.admin_socket);
+  if (done) done = p.status_report.serve(p.config, p.metrics);
   if (done) done = p.metrics.listen(p.config.metrics.listen, p.log);
   if (!done) return std::move(done).error();
   return std::unique_ptr<ManagerDaemon>(new ManagerDaemon(std::move(parts)));

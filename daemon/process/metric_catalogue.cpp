@@ -9,12 +9,14 @@
 #include "daemon/memory/gpu_counters.h"
 #include "daemon/metrics/counter_metrics.h"
 #include "daemon/metrics/metrics_server.h"
+#include "daemon/moves/mover_counters.h"
 #include "daemon/peers/peer_counters.h"
 #include "daemon/server/scrubber.h"
 #include "daemon/server/server_counters.h"
 #include "daemon/server/store_counters.h"
 #include "daemon/session/session_counters.h"
 #include "daemon/shared_reads/shared_read_counters.h"
+#include "daemon/traces/exporter_counters.h"
 #include "daemon/transport/rdma/device/rail_counters.h"
 #include "daemon/transport/rdma/rdma_counters.h"
 #include "daemon/transport/tcp/tcp_counters.h"
@@ -30,6 +32,7 @@ std::string metric_catalogue() {
   (void)server::StoreCounters(set, "store.0");
   (void)server::ScrubCounters(set, "scrub.0");
   (void)shared_reads::SharedReadCounters(set, "shared_reads.0");
+  (void)moves::MoverCounters(set, "moves.0");
   (void)transport::TcpCounters(set, "tcp.0");
   (void)transport::RdmaCounters(set, "rdma.0");
   (void)transport::RailCounters(set, 0);
@@ -45,6 +48,7 @@ std::string metric_catalogue() {
   (void)memory::GpuRefusedCounters(set);
   (void)memory::GpuCounters(set, 0);
   (void)PoolCounters(set);
+  (void)traces::ExporterCounters(set);
   control::MetricsText text;
   control::CounterMetrics(set).write(text);
   return text.take();

@@ -35,17 +35,20 @@ struct Job : base::ListLink<JobTag> {
   transport::Incoming* incoming = nullptr;  // null: free
   JobPages* pages = nullptr;                // its own, for life
   bool waits_for_space = false;
-  bool stopped = false;  // no more moves: cancelled or out of time
+  bool waits_for_arrival = false;  // its next page is with the former owner of its slot
+  bool stopped = false;            // no more moves: cancelled or out of time
   bool cancelled = false;
-  bool is_small = false;    // asks for few bytes: may pass large requests
-  std::uint32_t turns = 0;  // in the fair queue
-  std::uint32_t next = 0;   // the first page that was not started
+  bool is_small = false;     // asks for few bytes: may pass large requests
+  std::uint32_t turns = 0;   // in the fair queue
+  std::uint32_t next = 0;    // the first page that was not started
+  std::uint32_t waited = 0;  // pages before this one have waited for their arrival, or need not
   std::uint32_t moves = 0;
   std::uint64_t move_bytes = 0;
   std::uint64_t evicted_bytes = 0;  // for the page that waits for room
   base::Epoch epoch = 0;
   base::TimeNs deadline_ns = 0;
-  base::TimeNs space_deadline_ns = 0;  // until when a put waits for room
+  base::TimeNs space_deadline_ns = 0;    // until when a put waits for room
+  base::TimeNs arrival_deadline_ns = 0;  // until when a read waits for objects on their way
   // By RequestStamp, of a request with a trace id.
   std::array<base::TimeNs, base::kTraceStampsMax> stamps_ns;
 

@@ -110,6 +110,10 @@ PageServer::Started PageServer::start_get(Job& job, std::uint16_t page,
   store::ReadPin pin;
   Status status = store_.begin_read(key_of(incoming.header, request),
                                     incoming.header.lease_ms * base::kNsPerMs, now_ns, pin, order);
+  if (status == Status::not_found && awaits(job, page, now_ns)) {
+    return {Started::What::arriving, 0};
+  }
+  note_end_of_wait(job, page, status == Status::ok);
   if (status != Status::ok) {
     answer(job, page, status, 0);
     return {};
@@ -130,7 +134,55 @@ PageServer::Started PageServer::start_get(Job& job, std::uint16_t page,
   job.pages->replies[page].bytes = bytes;
   incoming.responder->push(incoming, page, pin.bytes.subspan(request.object_offset, bytes),
                            work.verify);
+  if (request.slice.is_reached_by(memory::Reach::helper)) {
+    incoming.responder->name_pushed(incoming,
+                                    {config_.origin, pin.generation, request.object_offset});
+  }
   return {Started::What::moving, bytes};
+}
+
+// ---- what is on its way from a former owner ----
+
+bool PageServer::ask_for(const transport::Incoming& incoming, base::TimeNs now_ns) noexcept {
+  bool awaits_one = false;
+  for (const transport::PageRequest& page : incoming.pages) {
+    if (!slots_.serves(incoming.header.epoch, page.group)) continue;
+    awaits_one |=
+        expected_.awaits(base::slot_of(page.group), page.hash, incoming.header.tenant, now_ns);
+  }
+  return awaits_one;
+}
+
+bool PageServer::awaits(Job& job, std::uint16_t page, base::TimeNs now_ns) noexcept {
+  if (now_ns >= job.arrival_deadline_ns || !expected_.has_any(now_ns)) return false;
+  const transport::PageRequest& request = job.incoming->pages[page];
+  const bool does = expected_.awaits(base::slot_of(request.group), request.hash,
+                                     job.incoming->header.tenant, now_ns);
+  if (does) job.waited = page + 1u;
+  return does;
+}
+
+void PageServer::note_end_of_wait(Job& job, std::uint16_t page, bool is_hit) noexcept {
+  if (job.waited != page + 1u) return;
+  job.waited = 0;
+  (is_hit ? counters_.read_through_hits : counters_.read_through_misses).add();
+}
+
+PageServer::Started PageServer::start_exists(Job& job, std::uint16_t page,
+                                             base::TimeNs now_ns) noexcept {
+  const transport::RequestHeader& header = job.incoming->header;
+  const transport::PageRequest& request = job.incoming->pages[page];
+  transport::PageReply& reply = job.pages->replies[page];
+  if (!slots_.serves(job.epoch, request.group)) {
+    answer(job, page, Status::wrong_epoch, 0);
+    return {};
+  }
+  const std::uint64_t length =
+      store_.exists(key_of(header, request), header.lease_ms * base::kNsPerMs, now_ns);
+  if (length == 0 && awaits(job, page, now_ns)) return {Started::What::arriving, 0};
+  note_end_of_wait(job, page, length > 0);
+  reply = {length > 0 ? Status::ok : Status::not_found, length};
+  return {};
 }
 
 void PageServer::end_get(Job& job, std::uint16_t page, transport::MoveResult result) noexcept {
@@ -151,9 +203,30 @@ void PageServer::end_get(Job& job, std::uint16_t page, transport::MoveResult res
   if (status != Status::ok) return;
   counters_.get_pages.add();
   counters_.get_bytes.add(bytes);
+  hot_keys_.note_bytes(job.incoming->header, job.incoming->pages[page], bytes);
 }
 
 // ---- put ----
+
+// An object that moved is of the tenure before the one that its request names, and nobody has
+// written or removed its key since.
+Status PageServer::may_arrive(const Job& job, const transport::PageRequest& page) noexcept {
+  arrivals_.look_at_time(clock_.now_ns());
+  const base::Slot slot = base::slot_of(page.group);
+  if (!slots_.serves(job.epoch, page.group)) return Status::invalid_state;
+  return arrivals_.may_arrive(slot, page.hash, job.epoch) ? Status::ok : Status::invalid_state;
+}
+
+void PageServer::refuse_moved(Job& job, std::uint16_t page, Status status) noexcept {
+  const transport::PageRequest& request = job.incoming->pages[page];
+  const base::Slot slot = base::slot_of(request.group);
+  // What broke on its way is offered again.
+  const bool comes_again =
+      status == Status::transfer_failed || status == Status::timeout || status == Status::cancelled;
+  if (!comes_again && arrivals_.is_open(slot, job.epoch)) expected_.end(slot, request.hash);
+  counters_.moved_in_refused.add();
+  answer(job, page, status, 0);
+}
 
 PageServer::Started PageServer::start_put(Job& job, std::uint16_t page,
                                           base::TimeNs now_ns) noexcept {
@@ -164,9 +237,20 @@ PageServer::Started PageServer::start_put(Job& job, std::uint16_t page,
     answer(job, page, Status::invalid_argument, 0);
     return {};
   }
-  if (!slots_.serves(job.epoch, request.group)) {
-    answer(job, page, Status::wrong_epoch, 0);
-    return {};
+  if (incoming.header.is_moved) {
+    Status status = may_arrive(job, request);
+    const bool has_room = store_.has_spare_room(incoming.header.tenant, length);
+    if (status == Status::ok && !has_room) status = Status::no_space;
+    if (status != Status::ok) {
+      refuse_moved(job, page, status);
+      return {};
+    }
+  } else {
+    if (!slots_.serves(job.epoch, request.group)) {
+      answer(job, page, Status::wrong_epoch, 0);
+      return {};
+    }
+    note_write(request.group, request.hash);
   }
   store::WriteRequest write;
   write.key = key_of(incoming.header, request);
@@ -181,6 +265,7 @@ PageServer::Started PageServer::start_put(Job& job, std::uint16_t page,
     case store::WriteStart::reserved:
       break;
     case store::WriteStart::already_present:
+      if (incoming.header.is_moved) expected_.end(base::slot_of(request.group), request.hash);
       answer(job, page, Status::ok, result.present_length);
       return {};
     case store::WriteStart::wait:
@@ -201,7 +286,11 @@ void PageServer::end_put(Job& job, std::uint16_t page, transport::MoveResult res
   const store::Reservation& reservation = job.pages->work[page].reservation;
   Status status = result.status;
   if (status == Status::ok && job.cancelled) status = Status::cancelled;
-  if (status == Status::ok && !slots_.serves(job.epoch, job.incoming->pages[page].group)) {
+  const transport::PageRequest& request = job.incoming->pages[page];
+  const bool is_moved = job.incoming->header.is_moved;
+  if (status == Status::ok && is_moved) {
+    status = result.digest == request.digest ? may_arrive(job, request) : Status::corrupt;
+  } else if (status == Status::ok && !slots_.serves(job.epoch, request.group)) {
     status = Status::wrong_epoch;
   }
   // A daemon that was stopped in the middle of the copy may have read what its client wrote after
@@ -211,11 +300,14 @@ void PageServer::end_put(Job& job, std::uint16_t page, transport::MoveResult res
   if (status == Status::ok && now_ns >= job.deadline_ns) status = Status::timeout;
   if (status != Status::ok) {
     store_.abandon(reservation);
+    if (is_moved) return refuse_moved(job, page, status);
     answer(job, page, status, 0);
     return;
   }
-  counters_.put_pages.add();
-  counters_.put_bytes.add(reservation.extent.size());
+  (is_moved ? counters_.moved_in_objects : counters_.put_pages).add();
+  (is_moved ? counters_.moved_in_bytes : counters_.put_bytes).add(reservation.extent.size());
+  if (!is_moved) hot_keys_.note_bytes(job.incoming->header, request, reservation.extent.size());
+  if (is_moved) expected_.end(base::slot_of(request.group), request.hash);
   const std::uint64_t length = store_.publish(reservation, result.digest, job.epoch, now_ns);
   answer(job, page, Status::ok, length);
 }

@@ -19,6 +19,14 @@ base::TraceRecord record_of(const transport::Incoming& incoming) noexcept {
   return record;
 }
 
+// The requester's operation is the span that the work here is a part of.
+base::TraceMark mark_of(const transport::Incoming& incoming) noexcept {
+  const transport::RequestHeader& header = incoming.header;
+  return {incoming.is_recorded,
+          header.trace.is_set(),
+          {header.trace.high, header.trace.low, header.trace_id}};
+}
+
 }  // namespace
 
 Server::Server(const ServerConfig& config, store::Store& store, const base::Clock& clock,
@@ -30,7 +38,11 @@ Server::Server(const ServerConfig& config, store::Store& store, const base::Cloc
       counters_(std::move(counters)),
       store_counters_(std::move(store_counters)),
       tenants_(store.tenant_table()),
-      pages_(config_, store, clock, slots_, counters_),
+      departures_(std::make_unique<base::SlotDepartures>()),
+      arrivals_(config.arrival_keys_max, config.arrival_window_ns),
+      expected_(config_, arrivals_, counters_),
+      hot_keys_(slots_),
+      pages_(config_, store, clock, slots_, arrivals_, expected_, hot_keys_, counters_),
       scrubber_(config.scrub_bytes_per_s, store, std::move(scrub_counters), errors),
       jobs_(std::make_unique<Job[]>(config.requests_max)),
       job_pages_(config.requests_max),
@@ -47,15 +59,33 @@ Server::~Server() {
   SIMM_CHECK(jobs_busy_ == 0);
 }
 
-void Server::use_map(const base::SlotOwnership& map) noexcept {
+void Server::use_map(const base::SlotOwnership& map,
+                     const base::SlotDepartures* departures) noexcept {
+  if (map.epoch < slots_.epoch()) return;
+  arrivals_.use(slots_.map(), map, clock_.now_ns());
+  expected_.use_map(slots_.map(), map, clock_.now_ns());
+  counters_.arriving_slots.set(arrivals_.open_slots());
+  // A slot that departs may have come back: what is there of it is old.
+  const bool had_departures = departures_->slots > 0;
+  if (departures != nullptr) {
+    *departures_ = *departures;
+  } else if (had_departures) {
+    *departures_ = {};
+  }
   const bool has_lost = slots_.use(map);
-  if (has_lost && is_open()) store_.keep_slots(slots_.map());
+  if ((has_lost || had_departures) && is_open()) store_.keep_slots(slots_.map(), departures_.get());
+}
+
+void Server::end_departures() noexcept {
+  if (departures_->slots == 0) return;
+  *departures_ = {};
+  if (is_open()) store_.keep_slots(slots_.map(), departures_.get());
 }
 
 bool Server::open_if_recovered() noexcept {
   if (!recovered_->load(std::memory_order_acquire)) return false;
   recovered_ = nullptr;
-  if (slots_.epoch() != 0) store_.keep_slots(slots_.map());
+  if (slots_.epoch() != 0) store_.keep_slots(slots_.map(), departures_.get());
   publish();
   return true;
 }
@@ -67,9 +97,15 @@ Status Server::refusal_of(const transport::Incoming& incoming) const noexcept {
   if (incoming.pages.empty() || incoming.pages.size() > ipc::kPagesPerSubmissionMax) {
     return Status::invalid_argument;
   }
+  if (header.is_moved && header.opcode != ipc::Opcode::put && !is_tell(incoming)) {
+    return Status::invalid_argument;
+  }
   switch (header.opcode) {
     case ipc::Opcode::put:
       if (header.put_mode != ipc::PutMode::if_absent && header.put_mode != ipc::PutMode::replace) {
+        return Status::invalid_argument;
+      }
+      if (header.is_moved && header.put_mode != ipc::PutMode::if_absent) {
         return Status::invalid_argument;
       }
       break;
@@ -93,7 +129,10 @@ Status Server::refusal_of(const transport::Incoming& incoming) const noexcept {
 
 void Server::on_request(transport::Incoming& incoming) noexcept {
   counters_.requests.add();
-  if (tracer_ != nullptr && tracer_->on()) return trace_request(incoming);
+  has_changed_ = true;
+  const bool may_trace =
+      tracer_ != nullptr && !is_tell(incoming) && (tracer_->on() || incoming.header.trace.is_set());
+  if (may_trace) return trace_request(incoming);
   incoming.header.trace_id = 0;
   serve_request(incoming);
 }
@@ -109,7 +148,12 @@ void Server::serve_request(transport::Incoming& incoming) noexcept {
     answer_all(incoming, refusal);
     return;
   }
-  if (incoming.header.opcode == ipc::Opcode::exists) return answer_exists(incoming);
+  if (is_tell(incoming)) return expected_.take(incoming, clock_.now_ns(), scratch_);
+  if (!incoming.header.is_moved) hot_keys_.note_request(incoming.header, incoming.pages);
+  const bool is_read = transport::is_read(incoming.header.opcode);
+  const bool may_wait =
+      is_read && expected_.has_any(clock_.now_ns()) && pages_.ask_for(incoming, clock_.now_ns());
+  if (incoming.header.opcode == ipc::Opcode::exists && !may_wait) return answer_exists(incoming);
   if (incoming.header.opcode == ipc::Opcode::remove) return answer_remove(incoming);
   if (incoming.header.opcode == ipc::Opcode::pin) return answer_pin(incoming);
   if (incoming.header.opcode == ipc::Opcode::unpin) return answer_pin(incoming);
@@ -151,6 +195,7 @@ void Server::answer_remove(transport::Incoming& incoming) noexcept {
   scan_reversed(store_, incoming.header, incoming.pages,
                 [&](std::size_t page, const store::ObjectKey& key) {
                   if (!slots_.serves(incoming.header.epoch, key.group)) return refuse_slot(page);
+                  pages_.note_write(key.group, key.hash);
                   const bool was_there = store_.remove(key, now_ns);
                   scratch_[page] = {was_there ? Status::ok : Status::not_found, 0};
                 });
@@ -176,8 +221,9 @@ void Server::start_job(transport::Incoming& incoming, base::TimeNs now_ns) noexc
   ++jobs_busy_;
   incoming.server_data = &job;
   job.incoming = &incoming;
-  job.stopped = job.cancelled = job.waits_for_space = false;
+  job.stopped = job.cancelled = job.waits_for_space = job.waits_for_arrival = false;
   job.next = 0;
+  job.waited = 0;
   job.moves = 0;
   job.move_bytes = 0;
   job.evicted_bytes = 0;
@@ -185,6 +231,7 @@ void Server::start_job(transport::Incoming& incoming, base::TimeNs now_ns) noexc
   job.deadline_ns = header.deadline_ns;
   job.space_deadline_ns =
       header.deadline_ns > now_ns ? now_ns + (header.deadline_ns - now_ns) / 2 : now_ns;
+  job.arrival_deadline_ns = std::min(job.space_deadline_ns, now_ns + config_.arrival_wait_ns);
   queue_.enter(job, header.tenant);
   if (job.is_traced()) begin_trace(job);
   // Pages move from the first to the last: what is there when the time is over is a prefix. The
@@ -204,6 +251,7 @@ void Server::on_moved(transport::Incoming& incoming, std::uint16_t page,
   // SAFETY: on_request() put the job there; it stays until reply() or on_aborted().
   Job& job = *static_cast<Job*>(incoming.server_data);
   SIMM_CHECK(job.incoming == &incoming && job.moves > 0);
+  has_changed_ = true;
   const PageWork& work = job.pages->work[page];
   const bool is_get = incoming.header.opcode == ipc::Opcode::get;
   const std::uint64_t bytes =
@@ -223,18 +271,24 @@ void Server::on_moved(transport::Incoming& incoming, std::uint16_t page,
   finish_if_over(job);
 }
 
-// Of a put that waits for room, this is what its requester wants to know.
+// Of a put that waits for room, this is what its requester wants to know; of a read that waits for
+// an object on its way, that this one is a miss.
 void Server::on_cancel(transport::Incoming& incoming) noexcept {
+  if (is_tell(incoming)) return expected_.end_call(incoming, true);
   // SAFETY: as in on_moved().
   Job& job = *static_cast<Job*>(incoming.server_data);
   SIMM_CHECK(job.incoming == &incoming);
   counters_.cancels.add();
+  if (job.waits_for_arrival) {
+    pages_.answer(job, static_cast<std::uint16_t>(job.next++), Status::not_found, 0);
+  }
   job.cancelled = true;
   stop(job, job.waits_for_space ? Status::no_space : Status::cancelled);
   finish_if_over(job);
 }
 
 void Server::on_aborted(transport::Incoming& incoming) noexcept {
+  if (is_tell(incoming)) return expected_.end_call(incoming, false);
   // SAFETY: as in on_moved().
   Job& job = *static_cast<Job*>(incoming.server_data);
   SIMM_CHECK(job.incoming == &incoming && job.moves == 0);
@@ -245,6 +299,7 @@ void Server::on_aborted(transport::Incoming& incoming) noexcept {
 
 // Answers the pages that were not started; those that move end by themselves.
 void Server::stop(Job& job, Status status) noexcept {
+  has_changed_ = true;
   job.stopped = true;
   const auto count = static_cast<std::uint32_t>(job.incoming->pages.size());
   for (std::uint32_t page = job.next; page < count; ++page) {
@@ -256,6 +311,9 @@ void Server::stop(Job& job, Status status) noexcept {
     waiting_.remove(job);
     --waiting_count_;
     job.waits_for_space = false;
+  } else if (job.waits_for_arrival) {
+    arriving_.remove(job);
+    job.waits_for_arrival = false;
   } else {
     queue_.remove(job);
   }
@@ -278,10 +336,23 @@ void Server::finish_if_over(Job& job) noexcept {
 
 // ---- tracing ----
 
+// Leaves a trace id in those that somebody is told of, and a trace in those of OpenTelemetry.
+void Server::choose_traces(transport::Incoming& incoming) noexcept {
+  transport::RequestHeader& header = incoming.header;
+  base::TraceExport* const exports = tracer_->exports();
+  const bool is_exported = header.trace.is_set() && exports != nullptr &&
+                           exports->choose_request(header.tenant.value, clock_.now_ns());
+  if (!is_exported) header.trace = {};
+  const std::uint64_t recorded = tracer_->on() ? tracer_->choose_request(header.trace_id) : 0;
+  incoming.is_recorded = recorded != 0;
+  if (!is_exported) header.trace_id = recorded;
+}
+
 void Server::trace_request(transport::Incoming& incoming) noexcept {
-  incoming.header.trace_id = tracer_->choose_request(incoming.header.trace_id);
+  choose_traces(incoming);
   if (incoming.header.trace_id == 0) return serve_request(incoming);
   base::TraceRecord record = record_of(incoming);
+  const base::TraceMark mark = mark_of(incoming);
   const base::TimeNs now_ns = clock_.fresh_ns();
   record.stamp(base::RequestStamp::arrived, now_ns);
   record.stamp(base::RequestStamp::turn, now_ns);
@@ -292,7 +363,7 @@ void Server::trace_request(transport::Incoming& incoming) noexcept {
     const base::TimeNs served_ns = clock_.fresh_ns();
     record.stamp(base::RequestStamp::stored, served_ns);
     record.stamp(base::RequestStamp::moved, served_ns);
-    push_trace(record,
+    push_trace(record, mark,
                std::span(scratch_).first(std::min<std::size_t>(record.pages, scratch_.size())));
   }
 }
@@ -308,12 +379,13 @@ void Server::reply_traced(Job& job, std::span<const transport::PageReply> replie
   job.stamp(base::RequestStamp::moved, clock_.fresh_ns());
   base::TraceRecord record = record_of(incoming);
   record.stamps_ns = job.stamps_ns;
+  const base::TraceMark mark = mark_of(incoming);
   release(job);
   incoming.responder->reply(incoming, replies);
-  push_trace(record, replies);
+  push_trace(record, mark, replies);
 }
 
-void Server::push_trace(base::TraceRecord record,
+void Server::push_trace(base::TraceRecord record, const base::TraceMark& mark,
                         std::span<const transport::PageReply> replies) noexcept {
   record.stamp(base::RequestStamp::replied, clock_.fresh_ns());
   for (const transport::PageReply& reply : replies) {
@@ -324,7 +396,10 @@ void Server::push_trace(base::TraceRecord record,
       record.status = static_cast<std::int32_t>(reply.status);
     }
   }
-  tracer_->push(record);
+  if (mark.is_recorded) tracer_->push(record);
+  if (!mark.is_exported) return;
+  record.id = tracer_->exports()->new_id();
+  tracer_->exports()->push({record, mark.parent});
 }
 
 void Server::release(Job& job) noexcept {

@@ -38,13 +38,16 @@
 
 #include "daemon/base/agent.h"
 #include "daemon/base/lazy_array.h"
+#include "daemon/server/expected_objects.h"
 #include "daemon/server/fair_queue.h"
+#include "daemon/server/hot_keys.h"
 #include "daemon/server/job.h"
 #include "daemon/server/owned_slots.h"
 #include "daemon/server/page_server.h"
 #include "daemon/server/scrubber.h"
 #include "daemon/server/server_config.h"
 #include "daemon/server/server_counters.h"
+#include "daemon/server/slot_arrivals.h"
 #include "daemon/server/store_counters.h"
 #include "daemon/store/store.h"
 #include "daemon/transport/transport.h"
@@ -61,13 +64,23 @@ public:
 
   // At set-up: until `recovered`, which outlives it, is true, another thread works on the store,
   // and nothing is asked of it. Objects whose slots were lost meanwhile are missed from then on.
-  void close_until(const std::atomic<bool>& recovered) noexcept { recovered_ = &recovered; }
+  void close_until(const std::atomic<bool>& recovered) noexcept {
+    recovered_ = &recovered;
+    arrivals_.had_earlier_life();
+  }
   [[nodiscard]] bool is_open() const noexcept { return recovered_ == nullptr; }
 
   // The slots of this server from now on; copied. Objects of a slot that was lost, or that was lost
   // and has come back, are missed at once, puts into it that are under way are not published, and
   // its memory is freed bit by bit in later turns. A map older than the last one is ignored.
-  void use_map(const base::SlotOwnership& map) noexcept;
+  // `departures`: of these, what may move on to the new owners stays in the store, and is served to
+  // nobody; null: nothing does.
+  void use_map(const base::SlotOwnership& map,
+               const base::SlotDepartures* departures = nullptr) noexcept;
+  // What may move on now. It stays where it is, and changes with maps.
+  [[nodiscard]] const base::SlotDepartures& departures() const noexcept { return *departures_; }
+  // Nothing more will move on.
+  void end_departures() noexcept;
   // Nothing of lost slots is left.
   [[nodiscard]] bool has_dropped_lost_slots() const noexcept {
     return is_open() && !store_.dropping_slots();
@@ -85,22 +98,26 @@ public:
   // Starts moves, lets waiting puts try again, and gives the store and the scrubber their turns.
   int do_work() noexcept override;
   base::TimeNs next_deadline_ns() const noexcept override;
-  // Publishes counters and tenants: nobody will for as long as it sleeps.
-  bool prepare_sleep() noexcept override;
   const char* name() const noexcept override { return "server"; }
 
-  [[nodiscard]] std::uint32_t requests_under_way() const noexcept { return jobs_busy_; }
+  [[nodiscard]] std::uint32_t requests_under_way() const noexcept {
+    return jobs_busy_ + expected_.calls();
+  }
   [[nodiscard]] std::uint32_t moves_under_way() const noexcept { return queue_.moves(); }
   // What each tenant has of the store, for the control thread: as old as the counters.
   [[nodiscard]] store::TenantTables& tenants() noexcept { return tenants_; }
+  // The keys that it is asked for most, for the control thread: as old as the counters.
+  [[nodiscard]] base::HotTables& hot_keys() noexcept { return hot_keys_.tables(); }
   [[nodiscard]] const FairQueue& queue() const noexcept { return queue_; }
 
 private:
   // Tracing.
+  void choose_traces(transport::Incoming& incoming) noexcept;
   void trace_request(transport::Incoming& incoming) noexcept;
   void begin_trace(Job& job) noexcept;
   void reply_traced(Job& job, std::span<const transport::PageReply> replies) noexcept;
-  void push_trace(base::TraceRecord record, std::span<const transport::PageReply> replies) noexcept;
+  void push_trace(base::TraceRecord record, const base::TraceMark& mark,
+                  std::span<const transport::PageReply> replies) noexcept;
 
   // Requests.
   void serve_request(transport::Incoming& incoming) noexcept;
@@ -110,6 +127,9 @@ private:
   void answer_exists(transport::Incoming& incoming) noexcept;
   void answer_remove(transport::Incoming& incoming) noexcept;
   void answer_pin(transport::Incoming& incoming) noexcept;
+  [[nodiscard]] static bool is_tell(const transport::Incoming& incoming) noexcept {
+    return incoming.header.is_moved && incoming.header.opcode == ipc::Opcode::exists;
+  }
   void start_job(transport::Incoming& incoming, base::TimeNs now_ns) noexcept;
   void stop(Job& job, Status status) noexcept;
   void finish_if_over(Job& job) noexcept;
@@ -119,6 +139,8 @@ private:
   [[nodiscard]] bool open_if_recovered() noexcept;
   void publish() noexcept;
   int retry_waiting() noexcept;
+  void retry_arriving(base::TimeNs now_ns) noexcept;
+  void park(Job& job, JobList& list, bool Job::*waits) noexcept;
   int start_moves(base::TimeNs now_ns) noexcept;
   // One page of the job whose turn it is.
   void start_page(Job& job, base::TimeNs now_ns) noexcept;
@@ -132,6 +154,10 @@ private:
   store::TenantTables tenants_;
   base::Tracer* tracer_ = nullptr;
   OwnedSlots slots_;
+  const std::unique_ptr<base::SlotDepartures> departures_;
+  SlotArrivals arrivals_;
+  ExpectedObjects expected_;
+  HotKeys hot_keys_;
   PageServer pages_;
 
   Scrubber scrubber_;
@@ -142,10 +168,13 @@ private:
   JobList free_jobs_;
   JobList waiting_;  // for space
   std::uint32_t waiting_count_ = 0;
+  JobList arriving_;  // that wait for objects on their way
+  base::TimeNs arriving_looked_ns_ = 0;
   FairQueue queue_;
   std::uint32_t jobs_busy_ = 0;
   base::TimeNs turn_ns_ = 0;     // of the last do_work()
-  base::TimeNs publish_ns_ = 0;  // when that is published next
+  base::TimeNs publish_ns_ = 0;  // when counters, tenants and hot keys are published next
+  bool has_changed_ = false;     // since they were
   std::array<transport::PageReply, ipc::kPagesPerSubmissionMax> scratch_;  // answers without a job
 };
 

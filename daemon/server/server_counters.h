@@ -47,6 +47,38 @@ struct ServerCounters : base::CounterGroup {
   base::Counter invalid_pages =
       counter("invalid_pages",
               {"simm_server_invalid_pages_total", "Pages with something that no engine sends."});
+  base::Counter moved_in_objects =
+      counter("moved_in_objects", {"simm_server_moved_in_objects_total",
+                                   "Objects that came from the former owner of their slot."});
+  base::Counter moved_in_bytes =
+      counter("moved_in_bytes", {"simm_server_moved_in_bytes_total", "Bytes of those."});
+  base::Counter moved_in_refused = counter(
+      "moved_in_refused",
+      {"simm_server_moved_in_refused_total",
+       "Objects of a former owner that were not taken: their key was written or removed since, "
+       "their slot takes none, or there was no spare room."});
+  base::Counter arrivals_ended =
+      counter("arrivals_ended",
+              {"simm_server_arrivals_ended_total",
+               "Slots that took no more objects of their former owner, for want of memory."});
+  base::Counter arriving_slots = counter(
+      "arriving_slots",
+      {"simm_server_arriving_slots", "Slots that may still get objects of their former owner."});
+  base::Counter read_through_asked =
+      counter("read_through_asked",
+              {"simm_server_read_through_asked_total",
+               "Objects that a former owner was asked to send at once: a client waits for them."});
+  base::Counter read_through_hits = counter(
+      "read_through_hits",
+      {"simm_server_read_through_pages_total",
+       "Pages to get or to look for that waited until their object came from the former owner of "
+       "its slot.",
+       "result=hit"});
+  base::Counter read_through_misses =
+      counter("read_through_misses", {"simm_server_read_through_pages_total", "", "result=miss"});
+  base::Counter read_through_late = counter(
+      "read_through_late", {"simm_server_read_through_late_total",
+                            "Objects that a former owner was asked for and did not send in time."});
   base::Counter failed_moves = counter(
       "failed_moves", {"simm_server_failed_moves_total", "Payloads that could not be moved."});
   base::Counter cancels =

@@ -10,41 +10,46 @@ namespace {
 
 // How often a put that waits for room asks again, when nothing else wakes the agent.
 constexpr base::TimeNs kSpaceRetryNs = base::kNsPerMs;
+// Counters, tenants and hot keys are as old as that at most. To publish before each sleep would
+// cost a sixth of a small get.
 constexpr base::TimeNs kPublishNs = 100 * base::kNsPerMs;
 
 }  // namespace
 
 int Server::do_work() noexcept {
-  if (!is_open() && !open_if_recovered()) return 0;
   const base::TimeNs now_ns = clock_.now_ns();
   turn_ns_ = now_ns;
+  if (!is_open() && !open_if_recovered()) return 0;
   int work = store_.do_work(now_ns);
   if (!waiting_.empty()) work += retry_waiting();
+  work += expected_.do_work(now_ns);
+  if (!arriving_.empty()) retry_arriving(now_ns);
   queue_.begin_turn(now_ns);
   if (!queue_.empty()) work += start_moves(now_ns);
   work += scrubber_.do_work(now_ns, jobs_busy_ > 0);
-  if (now_ns >= publish_ns_) {
-    publish_ns_ = now_ns + kPublishNs;
-    publish();
-  }
+  has_changed_ = has_changed_ || work > 0;
+  if (now_ns >= publish_ns_) publish();
   return work;
 }
 
 base::TimeNs Server::next_deadline_ns() const noexcept {
   if (!is_open()) return base::kNoDeadline;
-  const base::TimeNs retry_ns = waiting_count_ == 0 ? base::kNoDeadline : turn_ns_ + kSpaceRetryNs;
-  return std::min({retry_ns, queue_.next_deadline_ns(), scrubber_.next_deadline_ns()});
-}
-
-bool Server::prepare_sleep() noexcept {
-  if (is_open()) publish();
-  return true;
+  const bool waits = waiting_count_ > 0 || !arriving_.empty();
+  const base::TimeNs retry_ns = waits ? turn_ns_ + kSpaceRetryNs : base::kNoDeadline;
+  const base::TimeNs publish_ns = has_changed_ ? publish_ns_ : base::kNoDeadline;
+  return std::min({retry_ns, publish_ns, queue_.next_deadline_ns(), scrubber_.next_deadline_ns(),
+                   expected_.next_deadline_ns()});
 }
 
 void Server::publish() noexcept {
+  publish_ns_ = turn_ns_ + kPublishNs;
+  has_changed_ = false;
+  arrivals_.look_at_time(turn_ns_);
+  counters_.arriving_slots.set(arrivals_.open_slots());
   store_counters_.publish(store_.stats());
   store_.tell_tenants(tenants_.back());
   tenants_.publish();
+  hot_keys_.publish(turn_ns_);
 }
 
 // Lets some of those that wait for room try again, behind everybody who is at it.
@@ -57,6 +62,18 @@ int Server::retry_waiting() noexcept {
     queue_.push(job);
   }
   return 0;  // asking is no work: the thread may idle between two attempts
+}
+
+// All of them, where something has come or will not. Deadlines are looked at as often as those of
+// puts that wait for room.
+void Server::retry_arriving(base::TimeNs now_ns) noexcept {
+  const bool is_late = now_ns >= arriving_looked_ns_ + kSpaceRetryNs;
+  if (!expected_.take_news() && !is_late) return;
+  arriving_looked_ns_ = now_ns;
+  while (Job* const job = arriving_.pop_front()) {
+    job->waits_for_arrival = false;
+    queue_.push(*job);
+  }
 }
 
 bool Server::window_open(const Job& job) const noexcept {
@@ -79,6 +96,13 @@ int Server::start_moves(base::TimeNs now_ns) noexcept {
   return work;
 }
 
+// Puts it on that list, of those that wait for something else than their turn.
+void Server::park(Job& job, JobList& list, bool Job::*waits) noexcept {
+  queue_.remove(job);
+  list.push_back(job);
+  job.*waits = true;
+}
+
 void Server::start_page(Job& job, base::TimeNs now_ns) noexcept {
   transport::Incoming& incoming = *job.incoming;
   if (now_ns >= job.deadline_ns) {
@@ -98,11 +122,11 @@ void Server::start_page(Job& job, base::TimeNs now_ns) noexcept {
       return;
     }
     counters_.space_waits.add();
-    queue_.remove(job);
-    waiting_.push_back(job);
     ++waiting_count_;
-    job.waits_for_space = true;
-    return;
+    return park(job, waiting_, &Job::waits_for_space);
+  }
+  if (started.what == PageServer::Started::What::arriving) {
+    return park(job, arriving_, &Job::waits_for_arrival);
   }
   ++job.next;
   if (started.what == PageServer::Started::What::moving) {

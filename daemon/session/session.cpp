@@ -61,6 +61,7 @@ Session::~Session() {
 void Session::begin(SessionContext& context, TenantShare& share) noexcept {
   context_ = &context;
   share_ = &share;
+  if (context.tracer.exports() != nullptr) words_.take_traces();
   words_.publish_state(ipc::SessionState::open);
 }
 
@@ -102,7 +103,7 @@ Session::Step Session::take_from(std::uint32_t lane_index) noexcept {
   lane.held.submission = submission;
   lane.held.taken_ns = context_->clock.now_ns();
   lane.held.trace_id = 0;
-  if (context_->tracer.on()) begin_trace(lane.held);
+  if (context_->tracer.watches()) begin_trace(lane);
   lane.held.deadline_ns = deadline_of(submission, config_.limits, lane.held.taken_ns);
   lane.held.tell_ns = tell_time(submission, lane.held.taken_ns);
   ++held_count_;
@@ -172,7 +173,12 @@ Session::Step Session::submit(std::uint32_t lane_index) noexcept {
   // Its patience begins anew.
   if (held.waited && held.tell_ns != base::kNoDeadline) words_.tell_progress();
   operation.header.trace_id = held.trace_id;
-  if (held.trace_id != 0) operation.stamps_ns = held.stamps_ns;
+  if (held.trace_id != 0) {
+    operation.stamps_ns = held.stamps_ns;
+    operation.trace_mark = held.trace_mark;
+    const base::TraceParent& parent = held.trace_mark.parent;
+    if (held.trace_mark.is_exported) operation.header.trace = {parent.trace_high, parent.trace_low};
+  }
   operation.owner = this;
   operation.owner_data = pack(lane_index, held.slice_bytes);
   share_->bytes += held.slice_bytes;
@@ -212,8 +218,32 @@ Session::Step Session::blocked(Held& held, HeldFor what) noexcept {
 
 // ---- tracing ----
 
-void Session::begin_trace(Held& held) noexcept {
-  held.trace_id = context_->tracer.choose();
+// Of most operations nobody is told.
+void Session::begin_trace(Lane& lane) noexcept {
+  base::TraceExport* const exported = context_->tracer.exports();
+  const bool says_trace = (lane.held.submission.flags & ipc::kFlagTraced) != 0;
+  const bool is_next = exported != nullptr && !says_trace && !exported->passes_over();
+  if (is_next || says_trace || context_->tracer.on()) sample(lane, says_trace, is_next);
+}
+
+void Session::sample(Lane& lane, bool says_trace, bool is_next) noexcept {
+  Held& held = lane.held;
+  base::Tracer& tracer = context_->tracer;
+  base::TraceExport* const exported = tracer.exports();
+  base::TraceParent parent;
+  if (says_trace) {
+    const ipc::TraceContext said = lane.end.copy_trace();
+    parent = {said.trace_high, said.trace_low, said.parent};
+    // One of zeros is none, so it is as rarely chosen as any other.
+    is_next = exported != nullptr && (parent.is_set() || !exported->passes_over());
+  }
+  if (tracer.on()) held.trace_id = tracer.choose();
+  held.trace_mark = {.is_recorded = held.trace_id != 0, .parent = {}};
+  if (is_next && exported->choose(parent, share_->traces, held.taken_ns)) {
+    held.trace_mark.is_exported = true;
+    held.trace_mark.parent = parent;
+    if (held.trace_id == 0) held.trace_id = exported->new_id();
+  }
   if (held.trace_id == 0) return;
   held.stamps_ns = {};
   held.stamp(base::OperationStamp::begun, context_->clock.fresh_ns());
@@ -229,7 +259,7 @@ void Session::end_trace(const Held& held, Status status) noexcept {
   record.opcode = held.submission.opcode;
   record.stamps_ns = held.stamps_ns;
   record.stamp(base::OperationStamp::completed, context_->clock.fresh_ns());
-  context_->tracer.push(record);
+  tell_trace(record, held.trace_mark);
 }
 
 void Session::end_trace(engine::Operation& operation, std::uint32_t pages_ok) noexcept {
@@ -244,7 +274,12 @@ void Session::end_trace(engine::Operation& operation, std::uint32_t pages_ok) no
   record.opcode = static_cast<std::uint8_t>(operation.header.opcode);
   record.stamps_ns = operation.stamps_ns;
   record.stamp(base::OperationStamp::completed, context_->clock.fresh_ns());
-  context_->tracer.push(record);
+  tell_trace(record, operation.trace_mark);
+}
+
+void Session::tell_trace(const base::TraceRecord& record, const base::TraceMark& mark) noexcept {
+  if (mark.is_recorded) context_->tracer.push(record);
+  if (mark.is_exported) context_->tracer.exports()->push({record, mark.parent});
 }
 
 void Session::on_complete(engine::Operation& operation) noexcept {

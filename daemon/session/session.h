@@ -41,7 +41,7 @@ namespace simm::session {
 struct SessionConfig {
   std::uint64_t id = 0;  // unique in this daemon's life
   base::TenantId tenant;
-  base::NamespaceId default_name_space;
+  OpenNameSpace default_name_space;
   std::uint32_t lane_count = 1;
   std::uint64_t tenant_bytes_max = 0;  // the same for all sessions of a tenant
   std::uint32_t tenant_operations_max = 0;
@@ -106,6 +106,7 @@ public:
   // OperationEvents. Results, completion, wake.
   void on_complete(engine::Operation& operation) noexcept override;
   void on_progress(engine::Operation&) noexcept override { words_.tell_progress(); }
+  void on_overdue(engine::Operation&) noexcept override { words_.tell_progress(); }
   // FdWatch: the bell. What to look at is decided by the turn that follows.
   void on_fd_ready(std::uint32_t epoll_events) noexcept override;
 
@@ -140,6 +141,7 @@ private:
     std::uint64_t slice_bytes = 0;
     std::uint64_t trace_id = 0;                                 // 0: not sampled
     std::array<base::TimeNs, base::kTraceStampsMax> stamps_ns;  // when it is
+    base::TraceMark trace_mark;                                 // when it is
 
     void stamp(base::OperationStamp stamp, base::TimeNs now_ns) noexcept {
       stamps_ns[static_cast<std::size_t>(stamp)] = now_ns;
@@ -154,9 +156,12 @@ private:
   Step take_from(std::uint32_t lane_index) noexcept;
   Step advance(std::uint32_t lane_index) noexcept;
   void tell_if_due(Held& held, base::TimeNs now_ns) noexcept;
-  void begin_trace(Held& held) noexcept;
+  void begin_trace(Lane& lane) noexcept;
+  // One that `says_trace`, or `is_next` to be told of, or begins while simmctl trace looks.
+  void sample(Lane& lane, bool says_trace, bool is_next) noexcept;
   void end_trace(const Held& held, Status status) noexcept;
   void end_trace(engine::Operation& operation, std::uint32_t pages_ok) noexcept;
+  void tell_trace(const base::TraceRecord& record, const base::TraceMark& mark) noexcept;
   Step decode(Lane& lane) noexcept;
   Step submit(std::uint32_t lane_index) noexcept;
   void give_back(Held& held) noexcept;

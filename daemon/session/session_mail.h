@@ -28,7 +28,7 @@ struct SessionCommand {
   ipc::RegionHandle handle = ipc::kNoRegion;
   Session* session = nullptr;
   memory::RegionMemory* region = nullptr;
-  base::NamespaceId name_space;
+  OpenNameSpace name_space;
   std::uint64_t cookie = 0;
 };
 

@@ -54,7 +54,11 @@ Decoded SubmissionDecoder::decode(ipc::Submission submission, const ipc::DaemonL
   operation.header.exact_size = (submission.flags & ipc::kFlagExactSize) != 0;
   operation.header.ranged = (submission.flags & ipc::kFlagRanged) != 0;
   operation.header.shared_read = (submission.flags & ipc::kFlagShared) != 0;
-  operation.header.name_space = name_spaces_.at(submission.name_space);
+  const OpenNameSpace name_space = name_spaces_.at(submission.name_space);
+  operation.header.name_space = name_space.id;
+  operation.header.immutable = name_space.immutable;
+  // A key has one value: what is there is what would be put.
+  if (name_space.immutable) operation.header.put_mode = ipc::PutMode::if_absent;
   operation.header.ttl_ms = submission.ttl_ms;
   operation.header.lease_ms = submission.lease_ms;
   operation.client_token = submission.token;

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "daemon/base/ids.h"
+#include "daemon/base/trace_export.h"
 #include "daemon/session/tenant_bandwidth.h"
 
 namespace simm::session {
@@ -36,6 +37,7 @@ struct TenantShare {
   std::uint64_t bytes = 0;       // of slices under way
   std::int64_t credit = kQuantum;
   BandwidthTurn bandwidth_turn;  // of a tenant with a limit
+  base::TraceAllowance traces;   // that a receiver is told of
 
   // Of operations of which `unused` are free. What is lent comes back late, so a tenant that has
   // some may have kShareFactor times what then stays free: whoever comes later finds some.

@@ -42,6 +42,11 @@ struct SharedRead {
   std::uint32_t share;  // of its tenant
 
   base::TimeNs begun_ns;         // of the fetch: what it returns is not older
+  base::TimeNs confirmed_ns;     // the same, or later: the owner had an object of that key then
+  base::TimeNs used_ns;          // somebody was served
+  std::uint64_t serial;          // of all shared reads of the shard, this one's; never again
+  bool confirming;               // its owner is being asked
+  bool immutable;                // somebody asked who knows that the key has one value for ever
   base::TimeNs deadline_ns;      // the last one of its waiters
   base::TimeNs patience_ns;      // the longest one of its waiters
   std::uint32_t mark;            // of this node's writes when the fetch began
@@ -54,6 +59,7 @@ struct SharedRead {
   store::Link order;             // in the list of its state: queued, being served, or idle
   store::Link idle_of_share;     // among the idle ones of its tenant
   store::Link age;               // among all that were fetched, the oldest fetch first
+  store::Link confirmable;       // among the immutable ones that the confirmer looks after
   store::IndexList<Waiter, &Waiter::link> waiters;
   char key[ipc::kKeyBytesMax];
 };

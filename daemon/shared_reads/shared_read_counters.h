@@ -29,6 +29,11 @@ struct SharedReadCounters : base::CounterGroup {
   base::Counter outdated = counter(
       "outdated",
       {"simm_node_cache_outdated_total", "Pages that were there, but too old or written since."});
+  base::Counter confirmed =
+      counter("confirmed", {"simm_node_cache_confirmed_total",
+                            "Copies of immutable namespaces that their owners had still."});
+  base::Counter refuted = counter(
+      "refuted", {"simm_node_cache_refuted_total", "Of such copies, those that they had not."});
   base::Counter failed = counter("failed", {"simm_node_cache_failed_fetches_total",
                                             "Fetches of a page that ended without an object."});
   base::Counter declined =

@@ -109,6 +109,7 @@ void SharedReadServer::land(std::uint32_t number, Status status, std::uint64_t b
   shared_read.state = status == Status::ok ? SharedReadState::ready : SharedReadState::failed;
   if (status == Status::ok) {
     counters_.fetched_bytes.add(bytes);
+    room_.watch(number);
   } else {
     counters_.failed.add();
     room_.forget(number);

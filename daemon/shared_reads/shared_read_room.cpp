@@ -41,10 +41,12 @@ std::uint32_t SharedReadRoom::find(const transport::RequestHeader& header,
   });
 }
 
-// Whether what it holds, or will hold, may be given to somebody who asks now.
-bool SharedReadRoom::is_current(const SharedRead& shared_read) const noexcept {
+// Whether what it holds, or will hold, may be given to somebody who asks now. That the owner has an
+// object of the key says nothing of its value, but to one who knows that there is only one.
+bool SharedReadRoom::is_current(const SharedRead& shared_read, bool immutable) const noexcept {
   if (shared_read.state == SharedReadState::queued) return true;
-  return clock_.now_ns() - shared_read.begun_ns <= config_.linger_ns &&
+  const base::TimeNs known_ns = immutable ? shared_read.confirmed_ns : shared_read.begun_ns;
+  return clock_.now_ns() - known_ns <= config_.linger_ns &&
          marks_.of(shared_read.hash) == shared_read.mark;
 }
 
@@ -53,7 +55,7 @@ std::uint32_t SharedReadRoom::joinable(const transport::RequestHeader& header,
   const std::uint32_t number = find(header, page);
   if (number == kNone) return kNone;
   const SharedRead& shared_read = shared_reads_[number];
-  const bool current = is_current(shared_read);
+  const bool current = is_current(shared_read, header.immutable);
   const bool fits = shared_read.state == SharedReadState::ready ||
                     page.slice.length <= shared_read.capacity_bytes;
   if (current && fits && lease_is_enough(shared_read.lease_ms, header.lease_ms)) return number;
@@ -84,6 +86,8 @@ std::uint32_t SharedReadRoom::start(const SharedReadJob& job,
   shared_read.key_bytes = page.key_bytes;
   shared_read.depth = page.depth;
   shared_read.lease_ms = header.lease_ms;
+  shared_read.immutable = header.immutable;
+  shared_read.serial = ++serials_;
   shared_read.share = job.share;
   shared_read.block = block;
   shared_read.extent_offset = extents_.block(block).offset;
@@ -118,7 +122,9 @@ std::uint32_t SharedReadRoom::make_room(std::uint32_t share, std::uint64_t bytes
 std::uint32_t SharedReadRoom::choose_victim(std::uint32_t share, std::uint64_t bytes) noexcept {
   while (by_age_.front() != kNone) {
     const std::uint32_t oldest = by_age_.front();
-    if (clock_.now_ns() - shared_reads_[oldest].begun_ns <= config_.linger_ns) break;
+    const SharedRead& read = shared_reads_[oldest];
+    const base::TimeNs known_ns = read.immutable ? read.confirmed_ns : read.begun_ns;
+    if (clock_.now_ns() - known_ns <= config_.linger_ns) break;
     if (is_idle(shared_reads_[oldest])) return oldest;
     by_age_.remove(shared_reads_, oldest);  // in use: it ends when it is not any more
   }
@@ -144,22 +150,52 @@ void SharedReadRoom::begin_fetch(std::uint32_t number) noexcept {
   unqueue(number);
   shared_read.state = SharedReadState::fetching;
   shared_read.begun_ns = clock_.now_ns();
+  shared_read.confirmed_ns = shared_read.begun_ns;
+  shared_read.used_ns = shared_read.begun_ns;
   shared_read.mark = marks_.of(shared_read.hash);  // before the owner can be asked
   const bool is_again = shared_read.age.next != kNone;
   if (is_again) by_age_.remove(shared_reads_, number);
   by_age_.push_back(shared_reads_, number);
 }
 
+void SharedReadRoom::note_immutable(std::uint32_t number) noexcept {
+  shared_reads_[number].immutable = true;
+  watch(number);
+}
+
+void SharedReadRoom::watch(std::uint32_t number) noexcept {
+  const SharedRead& shared_read = shared_reads_[number];
+  const bool is_there = shared_read.state == SharedReadState::ready && shared_read.indexed;
+  if (!shared_read.immutable || !is_there || shared_read.confirming) return;
+  if (shared_read.confirmable.next == kNone) confirmable_.push_back(shared_reads_, number);
+}
+
+void SharedReadRoom::confirm(std::uint32_t number, base::TimeNs asked_ns) noexcept {
+  SharedRead& shared_read = shared_reads_[number];
+  shared_read.confirmed_ns = asked_ns;
+  if (shared_read.age.next != kNone) by_age_.remove(shared_reads_, number);
+  by_age_.push_back(shared_reads_, number);
+}
+
+void SharedReadRoom::refute(std::uint32_t number) noexcept {
+  if (!is_idle(shared_reads_[number])) return forget(number);
+  wake(number);
+  discard(number);
+}
+
 void SharedReadRoom::forget(std::uint32_t number) noexcept {
   SharedRead& shared_read = shared_reads_[number];
   if (!shared_read.indexed) return;
   shared_read.indexed = false;
+  if (shared_read.confirmable.next != kNone) confirmable_.remove(shared_reads_, number);
   index_.remove(shared_read.hash.low, number);
 }
 
 void SharedReadRoom::rest(std::uint32_t number) noexcept {
   const SharedRead& shared_read = shared_reads_[number];
-  if (!shared_read.indexed || !is_current(shared_read)) return discard(number);
+  if (!shared_read.indexed || !is_current(shared_read, shared_read.immutable)) {
+    return discard(number);
+  }
   shares_.let_go(shared_read.share, extent_bytes(shared_read));
   idle_.push_back(shared_reads_, number);
   shares_[shared_read.share].idle.push_back(shared_reads_, number);

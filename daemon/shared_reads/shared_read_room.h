@@ -55,6 +55,18 @@ public:
   // The fetch of one that was queued begins now.
   void begin_fetch(std::uint32_t shared_read) noexcept;
 
+  // A reader knows that the key has one value for ever.
+  void note_immutable(std::uint32_t shared_read) noexcept;
+  // Its owner had an object of that key at `asked_ns` still.
+  void confirm(std::uint32_t shared_read, base::TimeNs asked_ns) noexcept;
+  // Its owner has no such object: nobody is given the copy any more.
+  void refute(std::uint32_t shared_read) noexcept;
+  using ConfirmList = store::IndexList<SharedRead, &SharedRead::confirmable>;
+  // Copies of immutable namespaces, about in the order in which they were confirmed.
+  [[nodiscard]] ConfirmList& confirmable() noexcept { return confirmable_; }
+  // It is there and immutable: its owner is to be asked about it from time to time.
+  void watch(std::uint32_t shared_read) noexcept;
+
   void forget(std::uint32_t shared_read) noexcept;
   // Nobody uses it now, and it is on no list of its state: it rests, or is gone when nobody could
   // join it.
@@ -91,7 +103,7 @@ public:
 private:
   [[nodiscard]] std::uint32_t find(const transport::RequestHeader& header,
                                    const transport::PageRequest& page) noexcept;
-  [[nodiscard]] bool is_current(const SharedRead& shared_read) const noexcept;
+  [[nodiscard]] bool is_current(const SharedRead& shared_read, bool immutable) const noexcept;
   [[nodiscard]] std::uint32_t make_room(std::uint32_t share, std::uint64_t bytes) noexcept;
   [[nodiscard]] std::uint32_t choose_victim(std::uint32_t share, std::uint64_t bytes) noexcept;
 
@@ -106,9 +118,11 @@ private:
   store::HashIndex index_;
   store::ExtentAllocator extents_;
   TenantShares shares_;
-  SharedReadList idle_;       // ready and indexed, without users and waiters, the oldest use first
-  AgeList by_age_;            // those that may be too old are looked for here
+  SharedReadList idle_;  // ready and indexed, without users and waiters, the oldest use first
+  AgeList by_age_;       // those that may be too old are looked for here
+  ConfirmList confirmable_;
   std::uint32_t queued_ = 0;  // shared reads
+  std::uint64_t serials_ = 0;
 };
 
 }  // namespace simm::shared_reads

@@ -76,6 +76,7 @@ SharedReadServer::SharedReadServer(const SharedReadConfig& config, const Setup& 
       room_(config_, clock_, setup.marks, counters_, tables.room, setup.memory.size()),
       shared_reads_(room_.table()),
       shares_(room_.shares()),
+      confirmer_(config_, engine_, clock_, room_, counters_),
       pages_(config.requests_max),
       fetched_(std::make_unique<std::uint32_t[]>(std::size_t{config.fetches_max} *
                                                  config.fetch_pages_max)),
@@ -100,6 +101,7 @@ int SharedReadServer::do_work() noexcept {
   if (!serving_.empty()) work += serve_landed();
   if (arrived_ > 0) work += take_pages();
   if (room_.queued() > 0) work += start_fetches();
+  if (!room_.confirmable().empty()) work += confirmer_.do_work();
   return work;
 }
 
@@ -166,6 +168,7 @@ void SharedReadServer::take_page(SharedReadJob& job, std::uint16_t page) noexcep
   if (has_room) {
     if (number != kNone) {
       (is_here ? counters_.hits : counters_.joined).add();
+      if (job.incoming->header.immutable) room_.note_immutable(number);
     } else {
       number = room_.start(job, request);
     }
@@ -232,10 +235,15 @@ void SharedReadServer::serve(std::uint32_t number, SharedReadJob& job,
   if (status != Status::ok) return answer(job, page, {status, 0});
   ++job.moves;
   ++shared_read.users;
+  shared_read.used_ns = clock_.now_ns();
   pages_[job.number - 1].shared_reads[page] = number;
   // Always from our own memory, for whoever made the fetch too: its buffer is its client's.
   incoming.responder->push(
       incoming, page, extents_memory_.subspan(shared_read.extent_offset, shared_read.bytes), false);
+  // What a shared read holds never changes: a new fetch is a new shared read.
+  if (incoming.pages[page].slice.is_reached_by(memory::Reach::helper)) {
+    incoming.responder->name_pushed(incoming, {config_.origin, shared_read.serial, 0});
+  }
 }
 
 void SharedReadServer::on_moved(transport::Incoming& incoming, std::uint16_t page,

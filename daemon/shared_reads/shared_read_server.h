@@ -13,6 +13,10 @@
 // it from the fetch, so it ends up to linger_ns early for those who are served by a copy; one who
 // asks for a longer lease than the fetch did gets a fetch of its own.
 //
+// A key of an immutable namespace has one value for ever (RequestHeader::immutable). Its copy does
+// not become too old while it is used: CopyConfirmer asks the owner in the background whether the
+// object is there still, and no reader waits for that.
+//
 // Fetches go through the engine of this agent: its deadlines, fences, maps and its transports'
 // checks of what arrives are theirs too. A fetch goes on when its requesters have given up: it
 // touches no client's memory. It is made anew when somebody joined it whose deadline is later.
@@ -36,6 +40,7 @@
 #include "daemon/engine/engine.h"
 #include "daemon/engine/write_marks.h"
 #include "daemon/memory/region.h"
+#include "daemon/shared_reads/copy_confirmer.h"
 #include "daemon/shared_reads/shared_read.h"
 #include "daemon/shared_reads/shared_read_config.h"
 #include "daemon/shared_reads/shared_read_counters.h"
@@ -50,7 +55,7 @@ class SharedReadServer final : public transport::ResponderEvents,
                                public base::Agent {
 public:
   struct Setup {
-    engine::Engine& engine;  // its EngineConfig::fetches is at least fetches_max
+    engine::Engine& engine;  // its EngineConfig::fetches is at least the config's operations()
     const base::Clock& clock;
     const engine::WriteMarks& marks;
     std::span<std::byte> memory;  // this shard's part of node.cache_bytes
@@ -74,6 +79,7 @@ public:
   // Looks at pages, starts fetches and copies. Its turn comes after that of its responder, and
   // before those of the moves and of the engine.
   int do_work() noexcept override;
+  base::TimeNs next_deadline_ns() const noexcept override { return confirmer_.next_deadline_ns(); }
   const char* name() const noexcept override { return "shared reads"; }
 
   [[nodiscard]] std::uint32_t requests_under_way() const noexcept { return jobs_.used(); }
@@ -126,6 +132,7 @@ private:
   SharedReadRoom room_;
   store::Table<SharedRead>& shared_reads_;  // of the room
   TenantShares& shares_;                    // the same
+  CopyConfirmer confirmer_;
   base::LazyArray<SharedReadPages> pages_;  // of job n at n - 1
 
   SharedReadList serving_;       // landed, with waiters

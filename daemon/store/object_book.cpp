@@ -44,7 +44,7 @@ std::uint32_t ObjectBook::find(const ObjectKey& key, base::TimeNs now_ns) noexce
   }
   if (record.expires_ns == 0 || now_ns < record.expires_ns) return found;
   ++counts.expired;
-  drop(found);
+  drop(found, base::KeyEventKind::expired);
   return kNone;
 }
 
@@ -55,15 +55,17 @@ void ObjectBook::count_lease_loss(const Record& record, LeaseLoss cause,
   ++counts.lost_in_lease[static_cast<std::size_t>(cause)];
 }
 
-void ObjectBook::keep_slots(const base::SlotOwnership& slots) noexcept {
+void ObjectBook::keep_slots(const base::SlotOwnership& slots,
+                            const base::SlotDepartures* leaving) noexcept {
   ownership = &slots;
+  departures = leaving;
   sweep_next = 1;
 }
 
 void ObjectBook::drop_disowned(std::uint32_t number, base::TimeNs now_ns) noexcept {
   ++counts.disowned;
   count_lease_loss(records[number], LeaseLoss::slot_lost, now_ns);
-  drop(number);
+  drop(number, base::KeyEventKind::moved);
 }
 
 // Records made behind the sweep are younger than the map, so one pass finds everything. It costs
@@ -98,7 +100,21 @@ void ObjectBook::count_out(const Record& record) noexcept {
   tally.payload_bytes -= record.length;
 }
 
-void ObjectBook::drop(std::uint32_t number) noexcept {
+base::KeyEvent ObjectBook::event_of(const Record& record, base::KeyEventKind kind) const noexcept {
+  base::KeyEvent event{0, record.hash, record.tenant, record.name_space, record.length, kind};
+  event.token = key_events.token_of(key_of(record));
+  return event;
+}
+
+// A damaged record is told of nobody: its tenant may be another one's by now. Its listeners see a
+// gap.
+void ObjectBook::tell_listener(const Record& record, base::KeyEventKind kind) noexcept {
+  if (!is_sealed(record)) return key_events.lose();
+  key_events.tell(event_of(record, kind));
+}
+
+void ObjectBook::drop(std::uint32_t number, base::KeyEventKind why) noexcept {
+  tell(records[number], why);  // while its seal is there
   index.remove(records[number].hash.low, number);
   detach(number);
 }
@@ -152,7 +168,7 @@ std::uint32_t ObjectBook::evict_from(std::uint32_t group, bool breaks_lease, bas
     if (breaks_lease) count_lease_loss(records[member], LeaseLoss::lease_budget, now_ns);
     count_eviction(records[member]);
     counts.spectrum.note_eviction(now_ns - std::min(g.used_ns, now_ns), g.uses);
-    drop(member);
+    drop(member, base::KeyEventKind::evicted);
     ++evicted;
   }
   return evicted;

@@ -16,6 +16,8 @@
 #include <string_view>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/key_event_tap.h"
+#include "daemon/base/slot_departures.h"
 #include "daemon/base/slot_ownership.h"
 #include "daemon/store/eviction/eviction_policy.h"
 #include "daemon/store/eviction/expiry_wheel.h"
@@ -56,11 +58,20 @@ struct ObjectBook {
   // An object that is visible now.
   void count_in(const Record& record) noexcept;
   void count_eviction(const Record& record) noexcept;
+  void tell(const Record& record, base::KeyEventKind kind) noexcept {
+    if (key_events.on()) [[unlikely]] {
+      tell_listener(record, kind);
+    }
+  }
+  // Of a sealed record.
+  [[nodiscard]] base::KeyEvent event_of(const Record& record,
+                                        base::KeyEventKind kind) const noexcept;
   void count_lease_loss(const Record& record, LeaseLoss cause, base::TimeNs now_ns) noexcept;
 
   // Live to dead or, without pins, to nothing. The index entry is the caller's.
   void detach(std::uint32_t record) noexcept;
-  void drop(std::uint32_t record) noexcept;  // detach and remove from the index
+  // Detaches it, removes it from the index, and tells why.
+  void drop(std::uint32_t record, base::KeyEventKind why) noexcept;
   void free_record(std::uint32_t record) noexcept;
   // Evicts some members of a group, `first` (unless kNone) before the others; returns how many.
   std::uint32_t evict_from(std::uint32_t group, bool breaks_lease, base::TimeNs now_ns,
@@ -77,8 +88,9 @@ struct ObjectBook {
   // Of one extent, which was pinned for it: it has its new place (unless kNone) or stays.
   void end_move(std::uint32_t block, std::uint32_t place, bool done) noexcept;
 
-  // Drops, bit by bit, every object whose slot is not owned since the object was published.
-  void keep_slots(const base::SlotOwnership& slots) noexcept;
+  // Drops, bit by bit, every object whose slot is not owned since the object was published, unless
+  // it may move on with its slot (null: none may).
+  void keep_slots(const base::SlotOwnership& slots, const base::SlotDepartures* leaving) noexcept;
   // A bounded part of that, while `ownership` is set; returns how many records it looked at.
   int sweep_slots(base::TimeNs now_ns) noexcept;
 
@@ -97,17 +109,22 @@ struct ObjectBook {
   GroupBook groups;
   ExpiryWheel<Record, &Record::ttl> ttl_wheel;
   StoreStats counts;
+  base::KeyEventTap key_events;
   std::uint64_t fixed_bytes = 0;                   // extents that may not move: not live, or pinned
   std::uint64_t generation = 0;                    // of the last publish
   const base::SlotOwnership* ownership = nullptr;  // while a sweep for lost slots is under way
-  std::uint32_t sweep_next = 0;                    // the record that the sweep looks at next
+  const base::SlotDepartures* departures = nullptr;  // the same; what that keeps, for now
+  std::uint32_t sweep_next = 0;                      // the record that the sweep looks at next
 
 private:
   // Its slot was lost after it had been published. Asked only while `ownership` is set: it reads a
   // cache line that a look-up does not need otherwise.
   [[nodiscard]] bool disowned(const Record& record) const noexcept {
-    return !ownership->owns_since(base::slot_of(record.group_hash), record.epoch);
+    const base::Slot slot = base::slot_of(record.group_hash);
+    if (ownership->owns_since(slot, record.epoch)) return false;
+    return departures == nullptr || !departures->covers(slot, record.epoch);
   }
+  void tell_listener(const Record& record, base::KeyEventKind kind) noexcept;
   void drop_disowned(std::uint32_t record, base::TimeNs now_ns) noexcept;
   void count_out(const Record& record) noexcept;
   [[nodiscard]] const char* audit_tallies() const noexcept;

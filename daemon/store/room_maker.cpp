@@ -102,7 +102,7 @@ bool RoomMaker::drop_replaced(const WriteRequest& request, base::TimeNs now_ns) 
   if (old == kNone || book_.records[old].pins > 0) return false;
   book_.count_lease_loss(book_.records[old], LeaseLoss::replaced, now_ns);
   book_.count_eviction(book_.records[old]);
-  book_.drop(old);
+  book_.drop(old, base::KeyEventKind::evicted);
   return true;
 }
 

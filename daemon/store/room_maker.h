@@ -37,6 +37,8 @@ public:
   void note_place(std::uint32_t record) noexcept { compactor_.note_place(record); }
 
   int do_work(base::TimeNs now_ns) noexcept;
+  // How many bytes are kept free in the background.
+  [[nodiscard]] const Stock& stock_bytes() const noexcept { return stocks_.bytes(); }
 
   // Extents in use, but of no record.
   [[nodiscard]] std::uint64_t held_bytes() const noexcept {

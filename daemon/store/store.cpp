@@ -34,7 +34,7 @@ Status Store::begin_read(const ObjectKey& key, base::TimeNs lease_ns, base::Time
     ++book_.counts.damaged_records;
     ++book_.counts.quarantined;
     book_.count_lease_loss(record, LeaseLoss::corrupt, now_ns);
-    book_.drop(number);
+    book_.drop(number, base::KeyEventKind::damaged);
     return Status::corrupt;
   }
   if (lease_ns != kNoLease && order == UseOrder::youngest) {
@@ -77,7 +77,7 @@ void Store::quarantine(const ReadPin& pin, base::TimeNs now_ns) noexcept {
   if (record.state != RecordState::live) return;  // another reader was faster
   ++book_.counts.quarantined;
   book_.count_lease_loss(record, LeaseLoss::corrupt, now_ns);
-  book_.drop(pin.record);
+  book_.drop(pin.record, base::KeyEventKind::damaged);
 }
 
 ObjectLength Store::exists(const ObjectKey& key, base::TimeNs lease_ns,
@@ -102,7 +102,7 @@ bool Store::remove(const ObjectKey& key, base::TimeNs now_ns) noexcept {
   if (number == kNone) return false;
   ++book_.counts.removed;
   book_.count_lease_loss(book_.records[number], LeaseLoss::removed, now_ns);
-  book_.drop(number);
+  book_.drop(number, base::KeyEventKind::removed);
   return true;
 }
 
@@ -258,6 +258,7 @@ ObjectLength Store::publish(const Reservation& reservation, std::uint64_t digest
     book_.groups.unpin(group, now_ns);
     ++book_.counts.pins_outgrown;
   }
+  book_.tell(record, base::KeyEventKind::stored);
   --book_.counts.reserved;
   ++book_.counts.published;
   book_.count_in(record);
@@ -282,10 +283,20 @@ int Store::do_work(base::TimeNs now_ns) noexcept {
           return;
         }
         ++book_.counts.expired;
-        book_.drop(number);
+        book_.drop(number, base::KeyEventKind::expired);
       });
   if (book_.ownership != nullptr) work += book_.sweep_slots(now_ns);
-  return work + room_.do_work(now_ns);
+  return work + room_.do_work(now_ns) + walker_.do_work(now_ns);
+}
+
+bool Store::has_spare_room(base::TenantId tenant, std::uint64_t length) noexcept {
+  const std::uint32_t account = book_.groups.accounts().account_of(tenant);
+  if (account == kNone) return false;
+  const std::uint64_t extent_bytes = ExtentAllocator::rounded(length);
+  const std::uint64_t free_bytes = book_.extents.free_bytes();
+  const std::uint64_t kept_free_bytes = room_.stock_bytes().low;
+  return !book_.records.full() && !book_.over_quota(account, extent_bytes) &&
+         extent_bytes <= free_bytes && kept_free_bytes <= free_bytes - extent_bytes;
 }
 
 // Scrubbing.
@@ -319,7 +330,7 @@ bool Store::drop_damaged(std::uint32_t number, base::TimeNs now_ns) noexcept {
   if (entry == kNone) return false;
   ++book_.counts.quarantined;
   book_.count_lease_loss(record, LeaseLoss::corrupt, now_ns);
-  book_.drop(number);
+  book_.drop(number, base::KeyEventKind::damaged);
   return true;
 }
 
@@ -347,8 +358,8 @@ bool Store::end_scrub(const ScrubObject& object, bool sound, base::TimeNs now_ns
   return true;
 }
 
-StoreStats Store::stats() const noexcept {
-  StoreStats s = book_.counts;
+const StoreStats& Store::stats() noexcept {
+  StoreStats& s = book_.counts;
   s.groups = book_.groups.groups().used();
   s.arena_bytes = book_.extents.arena_bytes();
   s.extent_bytes = book_.extents.extent_bytes();

@@ -25,15 +25,19 @@
 #include <vector>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/slot_departures.h"
 #include "daemon/base/slot_ownership.h"
+#include "daemon/store/departing_objects.h"
 #include "daemon/store/eviction/object_key.h"
 #include "daemon/store/eviction/record.h"
 #include "daemon/store/eviction/store_config.h"
 #include "daemon/store/eviction/tenant_use.h"
+#include "daemon/store/key_walker.h"
 #include "daemon/store/object_book.h"
 #include "daemon/store/pool/record_seal.h"
 #include "daemon/store/pool/recovery_crew.h"
 #include "daemon/store/pool/shard_memory.h"
+#include "daemon/store/read_pin.h"
 #include "daemon/store/room_maker.h"
 #include "daemon/store/scrub_object.h"
 #include "daemon/store/store_stats.h"
@@ -41,15 +45,6 @@
 #include "simm/expected.h"
 
 namespace simm::store {
-
-// A pinned object. `record` is the store's own name of it.
-struct ReadPin {
-  std::uint32_t record = kNone;
-  std::span<const std::byte> bytes;  // the whole payload
-  std::uint64_t digest = 0;          // xxh3-64 it was published with
-  std::uint64_t generation = 0;
-  bool unverified = false;  // of an earlier life: compare before a byte of it is believed
-};
 
 // An object's length; 0: not there (no object is empty).
 using ObjectLength = std::uint64_t;
@@ -122,11 +117,20 @@ public:
   // Makes the object's group the youngest. kNoLease: without a lease (for puts).
   void touch(const ObjectKey& key, base::TimeNs lease_ns, base::TimeNs now_ns) noexcept;
 
-  // Drops, bit by bit, every object whose slot is not owned since the object was published.
-  // `ownership` outlives the store; later maps may be written to it between two calls of the store.
-  void keep_slots(const base::SlotOwnership& ownership) noexcept { book_.keep_slots(ownership); }
+  // Drops, bit by bit, every object whose slot is not owned since the object was published, unless
+  // it may move on with its slot (`departures`; null: none may). Both outlive the store; later maps
+  // may be written to them between two calls of the store.
+  void keep_slots(const base::SlotOwnership& ownership,
+                  const base::SlotDepartures* departures = nullptr) noexcept {
+    book_.keep_slots(ownership, departures);
+  }
   // Objects of lost slots may still hold memory.
   [[nodiscard]] bool dropping_slots() const noexcept { return book_.ownership != nullptr; }
+
+  // Objects that follow their slots to other owners. A pin of theirs ends with end_read().
+  [[nodiscard]] DepartingObjects departing() noexcept { return DepartingObjects(book_); }
+  // Whether an object of that tenant may come without that another one has to leave.
+  [[nodiscard]] bool has_spare_room(base::TenantId tenant, std::uint64_t length) noexcept;
 
   // Scrubbing. Looks at the record of that number, and quarantines it when it is damaged.
   [[nodiscard]] ScrubLook look_at(std::uint32_t record, base::TimeNs now_ns,
@@ -135,6 +139,9 @@ public:
   [[nodiscard]] std::span<const std::byte> bytes_of(const ScrubObject& object) const noexcept;
   // All its bytes were read. False: they are not `sound`, and it was there, and is quarantined.
   [[nodiscard]] bool end_scrub(const ScrubObject& object, bool sound, base::TimeNs now_ns) noexcept;
+  // What becomes of objects, for a listener.
+  [[nodiscard]] base::KeyEventTap& key_events() noexcept { return book_.key_events; }
+  [[nodiscard]] std::span<std::byte> arena() const noexcept { return book_.arena; }
   // Numbers of records are 1 .. this.
   [[nodiscard]] std::uint32_t records_highest() const noexcept { return book_.records.highest(); }
   [[nodiscard]] std::uint64_t objects() const noexcept { return book_.counts.objects; }
@@ -165,7 +172,8 @@ public:
     book_.groups.prefetch_neighbours(book_.records[record].group);
   }
 
-  [[nodiscard]] StoreStats stats() const noexcept;
+  // True until the next call. No copy: the server asks before each of its agent's sleeps.
+  [[nodiscard]] const StoreStats& stats() noexcept;
   // What each tenant has of it. Rows for all that there may be are there at set-up.
   [[nodiscard]] TenantTable tenant_table() const {
     return {std::vector<TenantUse>(book_.groups.accounts().end() - 1), 0};
@@ -208,6 +216,7 @@ private:
 
   ObjectBook book_;
   RoomMaker room_;
+  KeyWalker walker_;
 };
 
 }  // namespace simm::store

@@ -102,7 +102,9 @@ Outcome Store::recover(const ShardMemory& memory, RecoveryCrew& crew) {
 Store::Store(const StoreConfig& config, std::span<std::byte> arena, ReservedMemory memory,
              const StoreTables& tables, const MetaTable& meta,
              std::unique_ptr<EvictionPolicy> policy)
-    : book_(config, arena, std::move(memory), tables, meta, std::move(policy)), room_(book_) {}
+    : book_(config, arena, std::move(memory), tables, meta, std::move(policy)),
+      room_(book_),
+      walker_(book_) {}
 
 Store::~Store() = default;
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "daemon/memory/helper/object_part.h"
 #include "daemon/memory/region.h"
 #include "simm/status.h"
 
@@ -29,6 +30,7 @@ struct Move {
   std::uint64_t ticket = 0;               // the mover's own, of a copy that is made elsewhere
   std::uint64_t copied = 0;               // the mover's own: by such copies, before the digest
   base::PayloadDigest* stream = nullptr;  // for a move of several steps
+  memory::ObjectPart object;              // out: what the private bytes are called
   std::uint16_t page = 0;
   MoveDirection direction = MoveDirection::in;
   bool digest_wanted = false;

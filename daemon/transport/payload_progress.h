@@ -12,6 +12,12 @@
 
 namespace simm::transport {
 
+// For so long a server bears with silent peers, where requesters notice dead ones after
+// `detection_ns`: who asks is patient with the server, so is the server with who asks.
+constexpr base::TimeNs silence_after(base::TimeNs detection_ns) noexcept {
+  return 3 * detection_ns;
+}
+
 class PayloadProgress {
 public:
   // A new link.

@@ -52,10 +52,12 @@ memory::PieceState post_piece(Move& move) noexcept {
   memory::Copier& copier = *move.slice.region->copier;
   const std::uint64_t address = move.slice.region->client_address + move.slice.offset + move.copied;
   // SAFETY: copied < length, which both sides have.
-  const Status posted =
-      move.direction == MoveDirection::in
-          ? copier.post_read(address, piece_bytes(move), move.ticket)
-          : copier.post_write(address, move.memory + move.copied, piece_bytes(move), move.ticket);
+  memory::ObjectPart part = move.object;
+  part.offset += move.copied;
+  const Status posted = move.direction == MoveDirection::in
+                            ? copier.post_read(address, piece_bytes(move), move.ticket)
+                            : copier.post_object(address, part, move.memory + move.copied,
+                                                 piece_bytes(move), move.ticket);
   const bool is_on = posted == Status::ok || posted == Status::no_space;
   return is_on ? memory::PieceState::pending : memory::PieceState::lost;
 }
@@ -70,7 +72,8 @@ memory::PieceState take_piece(Move& move) noexcept {
   const memory::PieceState state = copier.poll(move.ticket, is_read ? own : nullptr, bytes);
   if (state != memory::PieceState::pending) move.ticket = 0;
   if (state == memory::PieceState::ok) move.copied += bytes;
-  return state;
+  // The next step posts it again.
+  return state == memory::PieceState::retry ? memory::PieceState::pending : state;
 }
 
 // Gets the move to where there are bytes that are copied and not counted yet, or not.

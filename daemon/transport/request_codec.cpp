@@ -2,15 +2,25 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "simm/check.h"
 
 namespace simm::transport {
+namespace {
+
+// Before the entries.
+constexpr std::size_t fixed_bytes(bool is_traced) noexcept {
+  return sizeof(wire::RequestBody) + (is_traced ? sizeof(wire::TraceBody) : 0);
+}
+
+}  // namespace
 
 // ---- request ----
 
-std::uint32_t request_body_bytes(std::span<const PageRequest> pages) noexcept {
-  std::uint64_t bytes = sizeof(wire::RequestBody) + pages.size() * sizeof(wire::PageEntry);
+std::uint32_t request_body_bytes(const RequestHeader& header,
+                                 std::span<const PageRequest> pages) noexcept {
+  std::uint64_t bytes = fixed_bytes(header.trace.is_set()) + pages.size() * sizeof(wire::PageEntry);
   for (const PageRequest& page : pages) bytes += page.key_bytes;
   SIMM_CHECK(bytes <= wire::kRequestBodyBytesMax - wire::kInlineBytesMax);
   return static_cast<std::uint32_t>(bytes);
@@ -23,9 +33,10 @@ void encode_request(const RequestHeader& header, std::uint64_t remaining_ns,
   body.page_count = static_cast<std::uint16_t>(pages.size());
   body.opcode = static_cast<std::uint8_t>(header.opcode);
   body.put_mode = static_cast<std::uint8_t>(header.put_mode);
-  body.flags = (header.exact_size ? wire::kFlagExactSize : 0) |
-               (header.ranged ? wire::kFlagRanged : 0) |
-               (header.shared_read ? wire::kFlagSharedRead : 0);
+  body.flags =
+      (header.exact_size ? wire::kFlagExactSize : 0) | (header.ranged ? wire::kFlagRanged : 0) |
+      (header.shared_read ? wire::kFlagSharedRead : 0) | (header.is_moved ? wire::kFlagMoved : 0) |
+      (header.trace.is_set() ? wire::kFlagTraced : 0);
   body.tenant = header.tenant.value;
   body.name_space = header.name_space.value;
   body.epoch = header.epoch;
@@ -33,8 +44,13 @@ void encode_request(const RequestHeader& header, std::uint64_t remaining_ns,
   body.ttl_ms = header.ttl_ms;
   body.lease_ms = header.lease_ms;
   body.trace_id = header.trace_id;
-  // SAFETY: `to` has request_body_bytes(pages) bytes: this body, an entry and a key for each page.
-  std::byte* entry_at = to + sizeof body;
+  // SAFETY: `to` has request_body_bytes(header, pages) bytes: this body, its trace, an entry and a
+  // key for each page.
+  if (header.trace.is_set()) {
+    const wire::TraceBody trace{header.trace.high, header.trace.low};
+    std::memcpy(to + sizeof body, &trace, sizeof trace);
+  }
+  std::byte* entry_at = to + fixed_bytes(header.trace.is_set());
   std::byte* key_at = entry_at + pages.size() * sizeof(wire::PageEntry);
   for (std::size_t i = 0; i < pages.size(); ++i) {
     const PageRequest& page = pages[i];
@@ -43,7 +59,7 @@ void encode_request(const RequestHeader& header, std::uint64_t remaining_ns,
     entry.hash_high = page.hash.high;
     entry.group = page.group;
     entry.slice_bytes = page.slice.length;
-    entry.object_offset = page.object_offset;
+    entry.object_offset = header.is_moved ? page.digest : page.object_offset;
     entry.key_bytes = page.key_bytes;
     entry.depth = page.depth;
     if (inline_pages[i] != 0) entry.payload_bytes = static_cast<std::uint32_t>(page.slice.length);
@@ -71,6 +87,10 @@ bool decode_request_header(const wire::RequestBody& body, DecodedRequest& reques
   header.exact_size = (body.flags & wire::kFlagExactSize) != 0;
   header.ranged = (body.flags & wire::kFlagRanged) != 0;
   header.shared_read = (body.flags & wire::kFlagSharedRead) != 0;
+  header.is_moved = (body.flags & wire::kFlagMoved) != 0;
+  const bool may_be_moved =
+      header.opcode == ipc::Opcode::put || header.opcode == ipc::Opcode::exists;
+  if (header.is_moved && !may_be_moved) return false;
   header.tenant = {body.tenant};
   header.name_space = {body.name_space};
   header.epoch = body.epoch;
@@ -80,6 +100,15 @@ bool decode_request_header(const wire::RequestBody& body, DecodedRequest& reques
   header.trace_id = body.trace_id;
   request.page_count = body.page_count;
   return true;
+}
+
+// Behind the fixed part, where its flags say so.
+bool decode_trace(std::span<const std::byte> body, RequestHeader& header) noexcept {
+  wire::TraceBody trace;
+  if (body.size() < sizeof(wire::RequestBody) + sizeof trace) return false;
+  std::memcpy(&trace, body.data() + sizeof(wire::RequestBody), sizeof trace);
+  header.trace = {trace.trace_high, trace.trace_low};
+  return header.trace.is_set() && header.trace_id != 0;
 }
 
 bool entry_fits(const wire::PageEntry& entry, ipc::Opcode opcode) noexcept {
@@ -96,9 +125,13 @@ bool decode_request(std::span<const std::byte> body, DecodedRequest& request,
   if (body.size() < sizeof fixed) return false;
   std::memcpy(&fixed, body.data(), sizeof fixed);
   if (!decode_request_header(fixed, request)) return false;
+  const bool is_traced = (fixed.flags & wire::kFlagTraced) != 0;
+  request.header.trace = {};
+  if (is_traced && !decode_trace(body, request.header)) return false;
   // All sums stay far below 2^32: counts and the lengths of keys and payloads are bounded.
   const std::uint64_t entries = std::uint64_t{fixed.page_count} * sizeof(wire::PageEntry);
-  const std::uint64_t keys_from = sizeof fixed + entries;
+  const std::uint64_t entries_from = fixed_bytes(is_traced);
+  const std::uint64_t keys_from = entries_from + entries;
   const std::uint64_t payloads_from = keys_from + fixed.key_bytes;
   if (body.size() != payloads_from + fixed.payload_bytes) return false;
 
@@ -107,7 +140,7 @@ bool decode_request(std::span<const std::byte> body, DecodedRequest& request,
   for (std::size_t i = 0; i < fixed.page_count; ++i) {
     wire::PageEntry entry;
     // SAFETY: the body holds page_count entries, as was checked above.
-    std::memcpy(&entry, body.data() + sizeof fixed + i * sizeof entry, sizeof entry);
+    std::memcpy(&entry, body.data() + entries_from + i * sizeof entry, sizeof entry);
     if (!entry_fits(entry, request.header.opcode)) return false;
     if (entry.key_bytes > payloads_from - key_at) return false;
     if (entry.payload_bytes > body.size() - payload_at) return false;
@@ -125,6 +158,11 @@ bool decode_request(std::span<const std::byte> body, DecodedRequest& request,
     inline_at[i] = entry.payload_bytes == 0 ? 0 : static_cast<std::uint32_t>(payload_at);
     key_at += entry.key_bytes;
     payload_at += entry.payload_bytes;
+  }
+  if (request.header.is_moved) {
+    for (PageRequest& page : pages.first(fixed.page_count)) {
+      page.digest = std::exchange(page.object_offset, 0);
+    }
   }
   return key_at == payloads_from && payload_at == body.size();
 }

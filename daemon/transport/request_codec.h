@@ -17,10 +17,11 @@ namespace simm::transport {
 // ---- request ----
 
 // Bytes of the body without inline payloads.
-[[nodiscard]] std::uint32_t request_body_bytes(std::span<const PageRequest> pages) noexcept;
+[[nodiscard]] std::uint32_t request_body_bytes(const RequestHeader& header,
+                                               std::span<const PageRequest> pages) noexcept;
 
 // Writes the body up to the inline payloads, `request_body_bytes` long. inline_pages[i] != 0: page
-// i's payload will follow (in page order).
+// i's payload will follow (in page order). A trace is left out for ends that do not know one.
 void encode_request(const RequestHeader& header, std::uint64_t remaining_ns,
                     std::span<const PageRequest> pages, std::span<const std::uint8_t> inline_pages,
                     std::byte* to) noexcept;

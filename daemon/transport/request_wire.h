@@ -21,7 +21,10 @@ inline constexpr std::uint32_t kRosterLinksMax = 24;         // of one requester
 inline constexpr std::uint32_t kFlagExactSize = 1;
 inline constexpr std::uint32_t kFlagRanged = 2;
 inline constexpr std::uint32_t kFlagSharedRead = 4;
-inline constexpr std::uint32_t kRequestFlagsKnown = 7;
+// A put, or an exists (MovedNote): to an end that has said that it knows this.
+inline constexpr std::uint32_t kFlagMoved = 8;
+inline constexpr std::uint32_t kFlagTraced = 16;  // a TraceBody; to an end that has said the same
+inline constexpr std::uint32_t kRequestFlagsKnown = 31;
 
 inline constexpr std::uint64_t kNoDeadline = ~std::uint64_t{0};
 
@@ -54,12 +57,20 @@ static_assert(offsetof(RequestBody, key_bytes) == 48);
 static_assert(offsetof(RequestBody, payload_bytes) == 52);
 static_assert(offsetof(RequestBody, trace_id) == 56);
 
+// Directly behind the RequestBody where its flags say so: the trace that trace_id is a span of.
+struct TraceBody {
+  std::uint64_t trace_high;  // not both zero
+  std::uint64_t trace_low;
+};
+static_assert(sizeof(TraceBody) == 16);
+static_assert(offsetof(TraceBody, trace_low) == 8);
+
 struct PageEntry {
   std::uint64_t hash_low;
   std::uint64_t hash_high;
   std::uint64_t group;
   std::uint64_t slice_bytes;    // put: length of the object; get: room of the slice
-  std::uint64_t object_offset;  // get: first byte wanted
+  std::uint64_t object_offset;  // get: first byte wanted; moved: PageRequest::digest
   std::uint32_t key_bytes;      // 1 .. ipc::kKeyBytesMax
   std::uint32_t depth;
   std::uint32_t payload_bytes;  // put: all of the page (slice_bytes) when it is inline, else zero
@@ -98,8 +109,8 @@ static_assert(offsetof(RosterBody, count) == 24);
 static_assert(offsetof(RosterBody, links) == 32);
 
 inline constexpr std::uint32_t kRequestBodyBytesMax =
-    sizeof(RequestBody) + ipc::kPagesPerSubmissionMax * (sizeof(PageEntry) + ipc::kKeyBytesMax) +
-    kInlineBytesMax;
+    sizeof(RequestBody) + sizeof(TraceBody) +
+    ipc::kPagesPerSubmissionMax * (sizeof(PageEntry) + ipc::kKeyBytesMax) + kInlineBytesMax;
 inline constexpr std::uint32_t kReplyBodyBytesMax =
     ipc::kPagesPerSubmissionMax * sizeof(ReplyEntry);
 

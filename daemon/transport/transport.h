@@ -33,6 +33,7 @@
 #include <span>
 
 #include "daemon/base/agent.h"
+#include "daemon/memory/helper/object_part.h"
 #include "daemon/transport/request.h"
 
 namespace simm::transport {
@@ -71,7 +72,7 @@ public:
   virtual void connect(RequesterEvents& events, RegionFaults* faults) noexcept = 0;
   // ok: accepted, exactly one of on_reply/on_fenced follows. no_space: no credit, or none but those
   // that Request::credits_keep leaves to others; nothing happened.
-  // unreachable: no path to that peer now, nothing happened.
+  // unreachable: no path to that peer now. unsupported: the peer does not know such a request.
   virtual Status post(Route route, RequestToken token, const Request& request) noexcept = 0;
   virtual void cancel(Route route, RequestToken token) noexcept = 0;
   // Behind cancel(): nobody waits for the answer any more. A transport that can lets go of this
@@ -101,6 +102,7 @@ struct Incoming {
   RequestHeader header;                // deadline_ns is on the serving daemon's clock here
   std::span<const PageRequest> pages;  // slices: only `length` means anything to the server
   void* server_data = nullptr;
+  bool is_recorded = false;  // the server's: simmctl trace is told of it
   // The daemon that asks: its requests share its part of what the server has under way, over
   // whichever links they come. 0: this daemon itself.
   std::uint64_t requester_id = 0;
@@ -135,6 +137,9 @@ public:
   // also compute the xxh3-64 of `bytes` while they pass.
   virtual void push(Incoming& incoming, std::uint16_t page, std::span<const std::byte> bytes,
                     bool whole_digest) noexcept = 0;
+  // Of the push that was ordered last, if its slice is reached by a helper: the bytes have this
+  // name. That helper may have a copy of them. Others have no use for it.
+  virtual void name_pushed(Incoming&, const memory::ObjectPart&) noexcept {}
   // True: every push of a whole slice takes the digest, asked for or not, because it travels along.
   [[nodiscard]] virtual bool always_digests() const noexcept { return false; }
   // Something is done for this request that the requester does not see: it shows in moved(), where

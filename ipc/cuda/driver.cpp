@@ -25,6 +25,7 @@ const char* bind(void* library, Driver& driver) {
   find("cuDeviceGetUuid_v2", driver.device_get_uuid);
   find("cuDeviceGetName", driver.device_get_name);
   find("cuDeviceGetAttribute", driver.device_get_attribute);
+  find("cuDeviceCanAccessPeer", driver.device_can_access_peer);
   find("cuDevicePrimaryCtxRetain", driver.primary_context_retain);
   find("cuCtxSetCurrent", driver.context_set_current);
   find("cuCtxPushCurrent_v2", driver.context_push);
@@ -47,11 +48,15 @@ const char* bind(void* library, Driver& driver) {
   find("cuMemHostRegister_v2", driver.host_register);
   find("cuMemcpyHtoDAsync_v2", driver.copy_to_device);
   find("cuMemcpyDtoHAsync_v2", driver.copy_from_device);
+  find("cuMemcpyDtoDAsync_v2", driver.copy_on_device);
+  find("cuMemsetD8Async", driver.fill);
+  find("cuMemGetInfo_v2", driver.memory_get_info);
   find("cuStreamCreate", driver.stream_create);
   find("cuStreamSynchronize", driver.stream_synchronize);
   find("cuEventCreate", driver.event_create);
   find("cuEventRecord", driver.event_record);
   find("cuEventQuery", driver.event_query);
+  find("cuEventDestroy_v2", driver.event_destroy);
   return missing;
 }
 

@@ -31,6 +31,7 @@ struct Driver {
   Result (*device_get_uuid)(Uuid*, Device);
   Result (*device_get_name)(char* name, int bytes, Device);
   Result (*device_get_attribute)(int*, int attribute, Device);
+  Result (*device_can_access_peer)(int*, Device, Device peer);
   Result (*primary_context_retain)(Context*, Device);
   Result (*context_set_current)(Context);
   Result (*context_push)(Context);
@@ -57,11 +58,15 @@ struct Driver {
   Result (*host_register)(void*, std::size_t bytes, unsigned flags);
   Result (*copy_to_device)(DevicePointer, const void*, std::size_t bytes, Stream);
   Result (*copy_from_device)(void*, DevicePointer, std::size_t bytes, Stream);
+  Result (*copy_on_device)(DevicePointer to, DevicePointer from, std::size_t bytes, Stream);
+  Result (*fill)(DevicePointer, unsigned char value, std::size_t bytes, Stream);
+  Result (*memory_get_info)(std::size_t* free_bytes, std::size_t* bytes);  // of the current device
   Result (*stream_create)(Stream*, unsigned flags);
   Result (*stream_synchronize)(Stream);
   Result (*event_create)(Event*, unsigned flags);
   Result (*event_record)(Event, Stream);
   Result (*event_query)(Event);
+  Result (*event_destroy)(Event);
 };
 
 }  // namespace simm::cuda

@@ -15,6 +15,9 @@ struct ClientMessage {
     registerRegion @4 :RegisterRegion;
     deregisterRegion @5 :DeregisterRegion;
     goodbye @6 :Void;
+    gpuLend @7 :GpuLend;        # only where Welcome grants the extension for it
+    gpuReclaim @8 :GpuReclaim;
+    followKeys @9 :FollowKeys;
   }
 }
 
@@ -34,6 +37,7 @@ struct OpenNamespace {
   name @1 :Text;
   exactSize @2 :Bool;
   shared @3 :Bool;
+  immutable @4 :Bool;         # a daemon that does not know it takes the namespace for a mutable one
 }
 
 struct RegisterRegion {
@@ -53,6 +57,28 @@ struct DeregisterRegion {
   handle @1 :UInt32;
 }
 
+struct GpuLend {
+  requestId @0 :UInt64;
+  uuid @1 :Data;              # of the GPU, 16 bytes
+  bytes @2 :UInt64;           # of its memory
+  noticeMs @3 :UInt32;        # how long the answer to a reclaim may take
+}
+
+struct GpuReclaim {
+  requestId @0 :UInt64;
+  lease @1 :UInt64;           # of LeaseReply
+}
+
+struct FollowKeys {
+  requestId @0 :UInt64;
+  follower @1 :UInt64;        # 0: a new one
+  nameSpace @2 :Text;         # of a new one; empty: the default namespace
+  since @3 :UInt64;           # the last event that was read
+  presents @4 :UInt64;        # how many present keys were read
+  begins @5 :Bool;            # tell all keys that are present, from the first one
+  ends @6 :Bool;              # it follows no more
+}
+
 struct DaemonMessage {
   union {
     none @0 :Void;
@@ -63,6 +89,8 @@ struct DaemonMessage {
     regionReply @5 :RegionReply;
     deregisterReply @6 :DeregisterReply;
     poisoned @7 :Poisoned;
+    leaseReply @8 :LeaseReply;
+    keyEventsReply @9 :KeyEventsReply;
   }
 }
 
@@ -112,6 +140,27 @@ struct DeregisterReply {
   status @1 :Int32;
 }
 
+struct LeaseReply {
+  requestId @0 :UInt64;
+  status @1 :Int32;
+  lease @2 :UInt64;           # to GpuLend, when status is ok
+  reason @3 :Text;
+}
+
 struct Poisoned {
   reason @0 :UInt32;          # PoisonReason
+}
+
+struct KeyEventsReply {
+  requestId @0 :UInt64;
+  status @1 :Int32;
+  reason @2 :Text;
+  follower @3 :UInt64;
+  salt @4 :UInt64;            # of the tokens
+  next @5 :UInt64;            # the question's `since`, next time
+  presents @6 :UInt64;        # the same
+  missed @7 :UInt64;          # events that were overwritten before these
+  isLast @8 :Bool;            # nothing more is there now
+  isComplete @9 :Bool;        # all keys that were present have been told
+  events @10 :Data;           # of 32 bytes each: key_news.h
 }

@@ -2,6 +2,7 @@
 
 #include "python/native/arguments.h"
 #include "python/native/connection.h"
+#include "python/native/gil_release.h"
 #include "python/native/registration.h"
 
 namespace simm::python {
@@ -23,7 +24,7 @@ CallOptions call_options(py::handle timeout_ms, bool if_absent, py::handle ttl_m
 }
 
 std::shared_ptr<Connection> open(const std::string& socket, const std::string& manager,
-                                 const std::string& name_space, bool exact_size,
+                                 const std::string& name_space, bool exact_size, bool immutable,
                                  std::uint32_t sync_timeout_ms, std::uint32_t async_timeout_ms,
                                  std::uint64_t floor_bytes_per_s, py::object report,
                                  py::object warn_taken_back) {
@@ -33,7 +34,7 @@ std::shared_ptr<Connection> open(const std::string& socket, const std::string& m
   options.sync_timeout_ms = sync_timeout_ms;
   options.async_timeout_ms = async_timeout_ms;
   options.floor_bytes_per_s = floor_bytes_per_s;
-  return std::make_shared<Connection>(options, name_space, exact_size, std::move(report),
+  return std::make_shared<Connection>(options, name_space, exact_size, immutable, std::move(report),
                                       std::move(warn_taken_back));
 }
 
@@ -45,6 +46,15 @@ std::shared_ptr<Registration> allocate(Connection& self, std::uint64_t bytes, bo
   options.prefault = prefault;
   if (wait_if_stopped) options.stopped_daemon = StoppedDaemon::wait;
   return self.allocate(bytes, options);
+}
+
+void reclaim(GpuLease& lease) {
+  Outcome over = Done{};
+  {
+    const GilRelease released;
+    over = lease.reclaim();
+  }
+  if (!over) throw std::runtime_error(over.error().context);
 }
 
 // run() of a Connection and start() of a Channel take the same arguments; start() has more.
@@ -80,10 +90,11 @@ void bind_connection(py::module_& module) {
   py::class_<Connection, std::shared_ptr<Connection>> connection(module, "Connection");
   connection
       .def(py::init(&open), py::kw_only(), py::arg("socket"), py::arg("manager"),
-           py::arg("name_space"), py::arg("exact_size"), py::arg("sync_timeout_ms"),
-           py::arg("async_timeout_ms"), py::arg("floor_bytes_per_s"), py::arg("report"),
-           py::arg("warn_taken_back"))
+           py::arg("name_space"), py::arg("exact_size"), py::arg("immutable"),
+           py::arg("sync_timeout_ms"), py::arg("async_timeout_ms"), py::arg("floor_bytes_per_s"),
+           py::arg("report"), py::arg("warn_taken_back"))
       .def("open_channel", &Connection::open_channel)
+      .def("follow_keys", &Connection::follow_keys, py::arg("present") = false)
       .def("allocate", &allocate, py::arg("bytes"), py::kw_only(), py::arg("huge_pages") = false,
            py::arg("numa_node") = -1, py::arg("prefault") = false,
            py::arg("wait_if_stopped") = false)
@@ -93,11 +104,16 @@ void bind_connection(py::module_& module) {
             return self.ping(milliseconds(timeout_ms, "timeout_ms"));
           },
           py::arg("timeout_ms") = 0)
+      .def("lend_gpu", &Connection::lend_gpu, py::arg("gpu"), py::arg("bytes"),
+           py::arg("notice_ms"))
       .def("facts", &Connection::facts)
       .def("close", &Connection::close)
       .def_property_readonly("attached", &Connection::attached)
       .def_property_readonly("closed", &Connection::closed);
   bind_call(connection, "run", call<Connection>(&Connection::run));
+  py::class_<GpuLease, HeldLease>(module, "GpuLease")
+      .def("reclaim", &reclaim)
+      .def_property_readonly("bytes", &GpuLease::bytes);
   py::class_<Channel, std::shared_ptr<Channel>> channel(module, "Channel");
   channel.def("drain", &Channel::drain)
       .def("take_completed", &Channel::take_completed)

@@ -14,7 +14,7 @@ namespace simm::python {
 namespace py = pybind11;
 
 Connection::Connection(const ClientOptions& options, const std::string& name_space, bool exact_size,
-                       py::object report, py::object warn_taken_back)
+                       bool immutable, py::object report, py::object warn_taken_back)
     : options_(options),
       exact_size_(exact_size),
       report_(std::move(report)),
@@ -29,7 +29,8 @@ Connection::Connection(const ClientOptions& options, const std::string& name_spa
       client_ = std::make_shared<Client>(std::move(*client));
       session_ = client_->socket_path() + '\n' + options.manager_address;
       if (!name_space.empty()) {
-        Expected<Namespace> opened = client_->open_namespace(name_space);
+        Expected<Namespace> opened = immutable ? client_->open_immutable_namespace(name_space)
+                                               : client_->open_namespace(name_space);
         if (opened) name_space_ = *opened;
         if (!opened) trouble = "namespace " + name_space + ": " + opened.error().context;
       }
@@ -122,11 +123,33 @@ std::shared_ptr<Channel> Connection::open_channel() {
   return std::make_shared<Channel>(shared_from_this(), std::move(mine));
 }
 
+std::shared_ptr<FollowedKeys> Connection::follow_keys(bool present) {
+  const std::shared_ptr<Client> client = client_;
+  if (client == nullptr) throw std::runtime_error("the Store is closed: make another");
+  Expected<KeyFollower> follower = client->follow_keys(name_space_, {present});
+  if (!follower) throw std::runtime_error(follower.error().context);
+  return std::make_shared<FollowedKeys>(client, std::move(*follower));
+}
+
 std::shared_ptr<Registration> Connection::allocate(std::uint64_t bytes,
                                                    const AllocateOptions& options) {
   const std::shared_ptr<Client> client = client_;
   if (client == nullptr) throw std::runtime_error("the Store is closed: make another");
   return RegistrationBook::instance().allocate(session_, client, bytes, options);
+}
+
+HeldLease Connection::lend_gpu(const std::string& gpu, std::uint64_t bytes,
+                               std::uint32_t notice_ms) {
+  const std::shared_ptr<Client> client = client_;
+  if (client == nullptr) throw std::runtime_error("the Store is closed: make another");
+  Expected<GpuLease> made = [&] {
+    const GilRelease released;
+    return client->lend_gpu(gpu, bytes, notice_ms);
+  }();
+  LogNotes::instance().tell();
+  if (made) return HeldLease(new GpuLease(std::move(*made)));
+  if (made.status() == Status::invalid_argument) throw py::value_error(made.error().context);
+  throw std::runtime_error(made.error().context);
 }
 
 int Connection::ping(std::uint32_t timeout_ms) {

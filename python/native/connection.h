@@ -18,12 +18,23 @@
 #include <vector>
 
 #include "python/native/batch.h"
+#include "python/native/followed_keys.h"
+#include "python/native/gil_release.h"
 #include "python/native/registration.h"
 #include "simm/client.h"
 
 namespace simm::python {
 
 class Channel;
+
+// The end of a lease is a reclaim, which may take the lease's notice: other threads go on.
+struct LeaseEnd {
+  void operator()(GpuLease* lease) const noexcept {
+    const GilRelease released;
+    delete lease;
+  }
+};
+using HeldLease = std::unique_ptr<GpuLease, LeaseEnd>;
 
 class Connection : public std::enable_shared_from_this<Connection> {
 public:
@@ -32,7 +43,7 @@ public:
   // told when shared memory of the process has become private. Throws RuntimeError with what is
   // wrong and the remedy.
   Connection(const ClientOptions& options, const std::string& name_space, bool exact_size,
-             pybind11::object report, pybind11::object warn_taken_back);
+             bool immutable, pybind11::object report, pybind11::object warn_taken_back);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
   ~Connection() { close(); }
@@ -41,7 +52,11 @@ public:
                      const pybind11::object& views, const pybind11::object& offsets,
                      CallOptions options);
   std::shared_ptr<Channel> open_channel();
+  // Of its namespace. Throws RuntimeError.
+  std::shared_ptr<FollowedKeys> follow_keys(bool present);
   std::shared_ptr<Registration> allocate(std::uint64_t bytes, const AllocateOptions& options);
+  // Throws ValueError or RuntimeError, with what is wrong and the remedy.
+  HeldLease lend_gpu(const std::string& gpu, std::uint64_t bytes, std::uint32_t notice_ms);
   // Later calls answer invalid_state; calls of other threads end as they would. Safe twice.
   void close() noexcept;
   [[nodiscard]] bool closed() const noexcept { return client_ == nullptr; }

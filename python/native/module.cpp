@@ -6,10 +6,13 @@
 #include <string>
 
 #include "python/native/connection.h"
+#include "python/native/followed_keys.h"
 #include "python/native/log_notes.h"
 #include "python/native/mr_ext.h"
 #include "python/native/results.h"
+#include "simm/batch.h"
 #include "simm/simm.h"
+#include "simm/trace.h"
 
 namespace py = pybind11;
 
@@ -25,6 +28,10 @@ std::string library_path() {
   return about.dli_fname;
 }
 
+void set_trace_parent(const std::string& trace_parent) {
+  if (simm::set_trace_parent(trace_parent) != Status::ok) throw py::value_error(last_error());
+}
+
 }  // namespace
 }  // namespace simm::python
 
@@ -32,8 +39,10 @@ PYBIND11_MODULE(_native, module) {
   module.doc() = "The native half of simm: see simm.kv.";
   simm::python::load_result_types();
   simm::python::bind_memory(module);
+  simm::python::bind_followed_keys(module);
   simm::python::bind_connection(module);
   simm::python::bind_log(module);
+  module.def("set_trace_parent", &simm::python::set_trace_parent, py::arg("trace_parent"));
   module.def("version", &simm_version, "Version of libsimm.");
   module.def("library_path", &simm::python::library_path, "The file of libsimm.");
   module.def("status_name", &simm_status_name, py::arg("code"), "\"timeout\" for -1002.");

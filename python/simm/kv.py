@@ -13,15 +13,17 @@ README.md of the package is the guide.
 from simm import flexkv
 from simm._native import Block, BlockView, MrExt, Views
 from simm.flags import set_flag
+from simm.key_follower import KeyChange, KeyEvent, KeyFollower
 from simm.log import set_log
 from simm.memory import deregister_mr, register_mr
 from simm.sglang.repair import install
 from simm.store import Store
+from simm.trace import set_trace_parent
 
 
 # SGLang's own backend imports this module just before it defines its class, FlexKV's client too.
 install()
 flexkv.repair()
 
-__all__ = ["Block", "BlockView", "MrExt", "Store", "Views", "deregister_mr", "register_mr",
-           "set_flag", "set_log"]
+__all__ = ["Block", "BlockView", "KeyChange", "KeyEvent", "KeyFollower", "MrExt", "Store", "Views",
+           "deregister_mr", "register_mr", "set_flag", "set_log", "set_trace_parent"]

@@ -26,7 +26,7 @@ _REPEAT_AFTER_S = 60.0
 _TAKEN_BACK = (
     "a daemon did not run when a call's time was over: the call's pages of shared memory are "
     "private now, and copied. Other processes that map them no longer see what this one writes. "
-    "The regions stay so (MrExt.pieces, stats()['taken_back']): register the memory with "
+    "These pages stay so (MrExt.pieces, stats()['taken_back']): register the memory with "
     "wait_if_stopped=True where it has to stay shared, and look why the daemon stood still "
     "(stopped, a frozen cgroup, no processor)")
 

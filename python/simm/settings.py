@@ -7,6 +7,7 @@ environment, in that order.
 | socket | | socket | SIMM_SOCKET (comes first) |
 | namespace | | namespace | SIMM_NAMESPACE (comes first) |
 | exact size | | exact_size | SIMM_EXACT_SIZE (comes first; 0 or 1) |
+| immutable namespace | | immutable (default false) | SIMM_IMMUTABLE (comes first; 0 or 1) |
 | profile | | enable_profile (default false) | SIMM_PROFILE (comes first; 0 or 1) |
 
 Above all of them stand the `overrides` of a caller that has a configuration of its own, with the
@@ -41,6 +42,7 @@ class Settings:
     socket: str  # path, or empty: libsimm looks for it
     name_space: str  # empty: the default namespace
     exact_size: bool  # a get whose view has another size than the value is a miss
+    immutable: bool  # keys of the namespace are hashes of the values: one value for ever
     enable_profile: bool  # a line in the log for each call that moves bytes
     sync_timeout_ms: int
     async_timeout_ms: int
@@ -61,11 +63,16 @@ class Settings:
                 exact_size=first.get("exact_size") is True
                 or _truth(config, "exact_size", "SIMM_EXACT_SIZE",
                           bool(config) or _names_no_model()),
+                immutable=first.get("immutable") is True
+                or _truth(config, "immutable", "SIMM_IMMUTABLE", False),
                 enable_profile=_truth(config, "enable_profile", "SIMM_PROFILE", False),
                 sync_timeout_ms=flag_number("clnt_sync_req_timeout_ms"),
                 async_timeout_ms=flag_number("clnt_async_req_timeout_ms"),
                 floor_bytes_per_s=flag_number("clnt_floor_bytes_per_s"),
             )
+            if settings.immutable and not settings.name_space:
+                raise ValueError("immutable = true without a namespace: name one (namespace or "
+                                 "SIMM_NAMESPACE), or let the daemon's namespaces[] say so")
             for what in ("manager", "socket", "name_space"):
                 _check_unicode(what.replace("_", ""), getattr(settings, what))
             return settings

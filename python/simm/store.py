@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Type, Union
 from simm import _native
 from simm.cuda import register
 from simm.events import EventChannel, OnPage, ToldPages
+from simm.key_follower import KeyFollower
 from simm.log import logger, report_failure, warn_taken_back
 from simm.profile import ProfiledChannel, profiled
 from simm.results import (INVALID_ARGUMENT, INVALID_STATE, NOT_FOUND, UNREACHABLE, Code,
@@ -55,6 +56,7 @@ def _connect(settings: Settings, sync_timeout_ms: int) -> _native.Connection:
         manager=settings.manager,
         name_space=settings.name_space,
         exact_size=settings.exact_size,
+        immutable=settings.immutable,
         sync_timeout_ms=sync_timeout_ms,
         async_timeout_ms=settings.async_timeout_ms,
         floor_bytes_per_s=settings.floor_bytes_per_s,
@@ -107,6 +109,11 @@ class Store:
             lambda size: self._connection.allocate(size, wait_if_stopped=True))
         self._channels: "weakref.WeakKeyDictionary[Any, EventChannel]" = (
             weakref.WeakKeyDictionary())
+
+    def _lend_gpu_memory(self, size: int, device: Union[int, str],
+                         notice_ms: int) -> _native.GpuLease:
+        """What simm.gpu.lend() calls. The lease keeps the session open, also without this Store."""
+        return self._connection.lend_gpu(str(device), size, notice_ms)
 
     # --- memory ---------------------------------------------------------------------------------
 
@@ -351,22 +358,33 @@ class Store:
         thread at a time. RuntimeError: closed, or no daemon."""
         return self._connection.open_channel()
 
+    def follow_keys(self, present: bool = False) -> KeyFollower:
+        """What becomes of the keys of this Store's namespace, in this node's part of the pool.
+        present: the keys that are there are told first. Asks nothing yet: its read() does.
+        RuntimeError: closed."""
+        return KeyFollower(self._connection.follow_keys(present))
+
     def _events(self) -> Any:
         loop = asyncio.get_running_loop()
         channel = self._channels.get(loop)
         if channel is None:
-            if self._connection.closed:
-                return _WithoutChannel(self._connection)
-            try:
-                channel = EventChannel(self._connection, loop, functools.partial(
-                    _connect, self._settings, self._settings.async_timeout_ms))
-            except RuntimeError:
-                # A daemon that has just died refuses before its session is known to be over.
-                if self._connection.attached and self._connection.ping(_LIFE_SIGN_MS) == 0:
-                    raise
+            channel = None if self._connection.closed else self._new_events(loop)
+            if channel is None:
                 return _WithoutChannel(self._connection)
             self._channels[loop] = channel
         return ProfiledChannel(channel.call) if self._settings.enable_profile else channel
+
+    def _new_events(self, loop: asyncio.AbstractEventLoop) -> Optional[EventChannel]:
+        """None: no daemon at the moment."""
+        connect = functools.partial(_connect, self._settings, self._settings.async_timeout_ms)
+        try:
+            return EventChannel(self._connection, loop, connect)
+        except RuntimeError:
+            # A daemon that has just died refuses before its session is known to be over.
+            if not self._connection.attached or self._connection.ping(_LIFE_SIGN_MS) != 0:
+                return None
+        # The one that answers may have been started after the one before had refused.
+        return EventChannel(self._connection, loop, connect)
 
     # --- about ------------------------------------------------------------------------------------
 
@@ -376,6 +394,7 @@ class Store:
         facts["manager"] = self._settings.manager
         facts["namespace"] = self._settings.name_space
         facts["exact_size"] = self._settings.exact_size
+        facts["immutable"] = self._settings.immutable
         facts["pid"] = os.getpid()
         return facts
 

@@ -70,7 +70,7 @@ int main(int argc, char** argv) {
   spec.length = ipc::kPageSlots * kPageBytes;
   auto region = memory::RegionMemory::copied(spec, memory::PinCharge(), nullptr);
   memory::RegionTable regions(1);
-  const session::NameSpaceTable name_spaces(1, base::NamespaceId{});
+  const session::NameSpaceTable name_spaces(1, {});
   const session::SubmissionDecoder decoder(regions, name_spaces);
   if (!fill_lane(client, regions.insert(region), key_bytes)) return 2;
 

@@ -16,11 +16,13 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from free_port import free_port  # noqa: E402
 
 BIN = pathlib.Path(sys.argv[1]).resolve()
 BUDGET = pathlib.Path(__file__).with_name("budget.json")
@@ -159,12 +161,6 @@ class Profile:
         return sum(calls for name, calls in self._calls.items() if re.fullmatch(pattern, name))
 
 
-def free_address():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
-
-
 class World:
     """Daemons and one client. `profiled` are the roles that run under callgrind; where all parts
     were slow, two of them would race for who sleeps first."""
@@ -195,7 +191,7 @@ class World:
         secret = self.directory / "secret"
         secret.write_text("a secret of this program, nobody else's")
         secret.chmod(0o600)
-        address = free_address()
+        address = f"127.0.0.1:{free_port()}"
         cluster = {"manager": address, "secret_file": str(secret), "detection_ms": 60000}
         self.daemon("manager", "manager", {
             "cluster": {"secret_file": str(secret), "node_name": "m"},

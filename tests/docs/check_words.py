@@ -11,7 +11,8 @@ import statistics
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CHECKED = ("CONTRIBUTING.md", "README.md", "daemon/ARCHITECTURE.md", "daemon/LIMITS.md",
+CHECKED = ("CONTRIBUTING.md", "README.md", "config/kubernetes/KUBERNETES.md",
+           "daemon/ARCHITECTURE.md", "daemon/LIMITS.md",
            "daemon/OBSERVABILITY.md", "daemon/PROMISES.md", "daemon/SECURITY.md",
            "daemon/TRACING.md", "daemon/TROUBLESHOOTING.md", "daemon/cluster/CLUSTER.md",
            "daemon/cluster/HELLO.md", "daemon/store/STORE.md",

@@ -36,7 +36,25 @@ cuda::Driver driver_of_this_test() {
     *bytes = kGranuleBytes;
     return cuda::kSuccess;
   };
-  // Descriptors: 0 is of nothing, 1 of another GPU.
+  // Three GPUs: this one, one whose memory this one may reach, and one whose it may not.
+  driver.device_get_count = [](int* count) {
+    *count = 3;
+    return cuda::kSuccess;
+  };
+  driver.device_get = [](cuda::Device* device, int ordinal) {
+    *device = ordinal;
+    return cuda::kSuccess;
+  };
+  driver.device_get_uuid = [](cuda::Uuid* uuid, cuda::Device device) {
+    *uuid = {};
+    uuid->bytes[0] = static_cast<unsigned char>(device);
+    return cuda::kSuccess;
+  };
+  driver.device_can_access_peer = [](int* can, cuda::Device, cuda::Device peer) {
+    *can = peer == 1 ? 1 : 0;
+    return cuda::kSuccess;
+  };
+  // Descriptors: 0 is of nothing, 1 of the second GPU.
   driver.memory_import = [](cuda::AllocationHandle* handle, void* descriptor, int) {
     *handle = static_cast<cuda::AllocationHandle>(reinterpret_cast<std::intptr_t>(descriptor));
     if (*handle == 0) return cuda::kInvalidValue;
@@ -129,7 +147,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check_reply(reply);
   if (size % 2 == 0) job.import %= 4;
 
-  GpuImports imports(driver, 0);
+  GpuImports imports(driver, 0, {});
   std::map<std::uint32_t, std::uint64_t> known;  // what there is, and how long
   GpuControl control;
   while (bytes.take(control)) {
@@ -138,7 +156,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::uint32_t number = size % 2 == 0 ? control.import % 4 : control.import;
     if (is_import) {
       const int descriptor = static_cast<int>(static_cast<std::uint32_t>(control.op) >> 1 & 7);
-      const bool took = imports.import(number, descriptor, control.allocation_bytes).has_value();
+      GpuUuid home{};
+      home[0] = control.home[0] % 4;  // the last one is not there
+      const bool took =
+          imports.import(number, descriptor, control.allocation_bytes, home).has_value();
+      // Where the descriptor says, on a GPU that can be reached.
+      SIMM_CHECK(!took || home[0] == (descriptor == 1 ? 1 : 0));
+      SIMM_CHECK(!took || imports.is_of_peer(number) == (descriptor == 1));
       SIMM_CHECK(!took || known.emplace(number, control.allocation_bytes).second);
     } else {
       SIMM_CHECK(imports.release(number).has_value() == (known.erase(number) == 1));

@@ -334,6 +334,7 @@ Bytes some_request(Reader& in, wire::Envelope& envelope) {
   }
   RequestHeader header;
   header.opcode = static_cast<ipc::Opcode>(1 + (shape >> 3) % (ipc::kOpcodeCount - 1));
+  if (twist % 2 == 1) header.trace = {header.trace_id = twist, length};
   const bool is_put = header.opcode == ipc::Opcode::put;
   const bool moves = length > 0 && (is_put || header.opcode == ipc::Opcode::get);
   const std::vector<std::uint8_t> is_inline(count, is_put && length < 3000 && shape % 8 != 7);
@@ -349,7 +350,7 @@ Bytes some_request(Reader& in, wire::Envelope& envelope) {
   if (twist > 220 && !targets.empty()) targets[0].address = ~std::uint64_t{0} - in.byte();
   Bytes body(targets.size() * sizeof(wire::RemoteTarget));
   if (!body.empty()) std::memcpy(body.data(), targets.data(), body.size());
-  Bytes rest(request_body_bytes(pages));
+  Bytes rest(request_body_bytes(header, pages));
   encode_request(header, wire::kNoDeadline, pages, is_inline, rest.data());
   body.insert(body.end(), rest.begin(), rest.end());
   if (is_inline[0] != 0) body.insert(body.end(), count * length, kPattern);

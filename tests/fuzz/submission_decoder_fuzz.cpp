@@ -21,7 +21,7 @@ struct LaneBytes {
 };
 
 struct Rig {
-  Rig() : regions(4), name_spaces(4, {1}), lane(std::make_unique<LaneBytes>()) {
+  Rig() : regions(4), name_spaces(4, {{1}}), lane(std::make_unique<LaneBytes>()) {
     memory::RegionMemory::Spec spec;
     spec.kind = memory::RegionKind::foreign;
     spec.length = kRegionBytes;

@@ -230,9 +230,10 @@ std::vector<std::byte> honest_request(std::uint8_t shape, std::uint64_t length) 
   }
   RequestHeader header;
   header.opcode = static_cast<ipc::Opcode>(1 + (shape >> 1) % (ipc::kOpcodeCount - 1));
+  if ((shape & 16) != 0) header.trace = {header.trace_id = shape, length};
   const auto asked = std::span<const PageRequest>(pages).first(1 + (shape >> 5) % kPages);
   const std::array<std::uint8_t, kPages> is_inline{};
-  std::vector<std::byte> body(request_body_bytes(asked));
+  std::vector<std::byte> body(request_body_bytes(header, asked));
   encode_request(header, wire::kNoDeadline, asked, is_inline, body.data());
   return body;
 }

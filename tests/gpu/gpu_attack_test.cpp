@@ -4,9 +4,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <span>
 #include <string>
+#include <thread>
 #include <variant>
+#include <vector>
 
 #include "ipc/control_message.h"
 #include "tests/gpu/gpu_world.h"
@@ -100,4 +103,60 @@ TEST_CASE("gpu: forged registrations are refused, and harm nobody") {
   CHECK(eventually([&] { return world.helper() == helper; }));
   CHECK(victim.put("page", simm::View(*region, 0, kBytes)).status == Status::ok);
   CHECK(victim.get("page", simm::View(*region, 0, kBytes)).status == Status::ok);
+}
+
+TEST_CASE("gpu: a client whose gets have no time does not cost others their helper") {
+  using namespace gpu_attack_test;
+  const GpuWorld world;
+  simm::Client victim = world.connect();
+  const GpuBuffer buffer(kBytes);
+  const auto region = victim.register_region(buffer.pointer(), kBytes);
+  REQUIRE(region.has_value());
+  for (std::uint64_t i = 0; i < kBytes; ++i) buffer.seen()[i] = pattern(3, i);
+  REQUIRE(victim.put("page", simm::View(*region, 0, kBytes)).status == Status::ok);
+  const pid_t helper = world.helper();
+  // So many pieces that the last one waits for longer than a piece may take that hangs.
+  constexpr std::uint64_t kPieces = 120;
+  constexpr std::uint64_t kPieceBytes = kBytes / 128;
+  simm::Client attacker = world.connect();
+  const GpuBuffer much(kBytes);
+  const auto theirs = attacker.register_region(much.pointer(), kBytes);
+  REQUIRE(theirs.has_value());
+  const std::vector<simm::Item> items = pieces_of_page(*theirs, kPieces, kPieceBytes);
+  world.break_driver("slow=10000");
+  std::atomic<bool> stop{false};
+  std::atomic<std::uint64_t> given_up{0};
+  std::thread flood([&] {
+    std::vector<std::array<simm::PageResult, 1>> results(kPieces);
+    simm::CallOptions hurried;
+    hurried.timeout_ms = 50;
+    hurried.ranged = true;
+    while (!stop) {
+      for (std::uint64_t piece = 0; piece < kPieces; ++piece) {
+        (void)attacker.get_async(std::span(items).subspan(piece, 1), results[piece], hurried);
+      }
+      while (attacker.pending() > 0) {
+        std::array<simm::Completed, kPieces> completed;
+        attacker.wait_at_least(kPieces, 1000);
+        (void)attacker.drain(completed);
+      }
+      for (const auto& result : results) given_up += result[0].ok() ? 0 : 1;
+    }
+  });
+  simm::CallOptions patient;
+  patient.timeout_ms = 60'000;
+  std::uint64_t failed = 0;
+  std::uint64_t wrong = 0;
+  for (int round = 0; round < 10 || given_up < 5 * kPieces; ++round) {
+    buffer.fill(std::byte{0xcd});
+    failed += victim.get("page", simm::View(*region, 0, kBytes), patient).status != Status::ok;
+    for (std::uint64_t i = 0; i < kBytes; ++i) wrong += buffer.seen()[i] != pattern(3, i);
+  }
+  stop = true;
+  flood.join();
+  CHECK(failed == 0);
+  CHECK(wrong == 0);
+  CHECK(world.daemon.report("gpus").at(0).at("last_error") == "");
+  CHECK(world.helper() == helper);
+  CHECK(world.daemon.report("gpus").at(0).at("restarts") == 0);
 }

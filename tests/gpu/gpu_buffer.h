@@ -34,12 +34,13 @@ inline const Driver& driver() {
 class GpuBuffer {
 public:
   // Whole granules, all 0xcd. `handle_types`: 0 as of somebody who does not export.
-  explicit GpuBuffer(std::uint64_t bytes, int handle_types = simm::cuda::kHandlePosixDescriptor)
+  explicit GpuBuffer(std::uint64_t bytes, int handle_types = simm::cuda::kHandlePosixDescriptor,
+                     int device = 0)
       : bytes_(bytes) {
     simm::cuda::AllocationProperties wanted{};
     wanted.type = simm::cuda::kAllocationPinned;
     wanted.requested_handle_types = handle_types;
-    wanted.location = {simm::cuda::kLocationDevice, 0};
+    wanted.location = {simm::cuda::kLocationDevice, device};
     REQUIRE(driver().memory_create(&handle_, bytes_, &wanted, 0) == simm::cuda::kSuccess);
     REQUIRE(driver().address_reserve(&address_, bytes_, 0, 0, 0) == simm::cuda::kSuccess);
     REQUIRE(driver().memory_map(address_, bytes_, 0, handle_, 0) == simm::cuda::kSuccess);

@@ -112,16 +112,13 @@ TEST_CASE("gpu: pages that other daemons hold, over TCP") {
   node->set_environment("SIMM_TEST_GPU_FAULTS", none / "no faults");
   REQUIRE(storage->start());
   REQUIRE(node->start());
-  simm::ClientOptions options;
-  options.socket_path = node->socket();
-  auto client = simm::Client::connect(options);
-  REQUIRE(client.has_value());
+  simm::Client client = patient_client(node->socket());
   // The map is everywhere a moment after all are ready.
-  auto host = client->allocate_region(4096);
+  auto host = client.allocate_region(4096);
   REQUIRE(host.has_value());
   REQUIRE(
-      eventually([&] { return client->put("first", View(*host, 0, 4096)).status == Status::ok; }));
-  compare(*client);
+      eventually([&] { return client.put("first", View(*host, 0, 4096)).status == Status::ok; }));
+  compare(client);
 }
 
 TEST_CASE("gpu: a batch of hits and misses, and ranges of an object") {

@@ -5,11 +5,15 @@
 #include <doctest/doctest.h>
 #include <sys/types.h>
 
+#include <algorithm>
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "simm/client.h"
 #include "tests/gpu/gpu_buffer.h"
@@ -22,56 +26,98 @@ using simm::Status;
 using simm::test_support::DaemonProcess;
 using simm::test_support::eventually;
 
-// The value of a field of /proc/PID/stat's beginning: "PID (COMM) STATE PPID".
+// Of /proc/PID/stat: "PID (COMM) STATE PPID ...", where the 22nd is the time of its start.
 struct ProcessFacts {
   std::string name;
   pid_t parent = 0;
-  char state = '?';  // 'T': stopped
+  char state = '?';  // 'T': stopped, 'Z': dead
+  std::uint64_t start = 0;
 };
-inline ProcessFacts facts_of(const std::string& pid) {
-  std::ifstream file("/proc/" + pid + "/stat");
+// `folder`: of a process, or of one of its threads.
+inline ProcessFacts facts_of(const std::string& folder) {
+  std::ifstream file(folder + "/stat");
   std::string line;
   std::getline(file, line);
   const auto open = line.find('(');
   const auto close = line.rfind(')');
   if (open == std::string::npos || close == std::string::npos) return {};
-  ProcessFacts facts{line.substr(open + 1, close - open - 1), 0, '?'};
-  if (line.size() > close + 4) {
-    facts.state = line[close + 2];
-    facts.parent = std::stoi(line.substr(close + 4));
-  }
+  ProcessFacts facts;
+  facts.name = line.substr(open + 1, close - open - 1);
+  std::istringstream rest(line.substr(close + 1));
+  rest >> facts.state >> facts.parent;
+  std::string skipped;
+  for (int field = 5; field < 22; ++field) rest >> skipped;
+  rest >> facts.start;
   return facts;
 }
 
-// The newest child of that name; -1: there is none.
+// The youngest child of that name that is not dead; -1: there is none. Numbers of processes begin
+// anew at some time, so the largest one says nothing.
 inline pid_t child_of(pid_t parent, const std::string& name) {
-  pid_t found = -1;
+  std::pair<std::uint64_t, pid_t> found{0, -1};
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const std::string pid = entry.path().filename();
     if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
-    const ProcessFacts facts = facts_of(pid);
-    if (facts.parent == parent && facts.name == name) found = std::max(found, std::stoi(pid));
+    const ProcessFacts facts = facts_of(entry.path());
+    if (facts.parent != parent || facts.name != name || facts.state == 'Z') continue;
+    found = std::max(found, {facts.start, std::stoi(pid)});
   }
-  return found;
+  return found.second;
+}
+
+// Until all its threads have stopped, so that nothing it did before comes later, and none of them
+// waits for a CPU, which would excuse it.
+inline void stop_process(pid_t pid) {
+  REQUIRE(::kill(pid, SIGSTOP) == 0);
+  const auto has_stopped = [pid] {
+    const std::filesystem::directory_iterator threads("/proc/" + std::to_string(pid) + "/task");
+    return std::all_of(begin(threads), end(threads),
+                       [](const auto& thread) { return facts_of(thread.path()).state == 'T'; });
+  };
+  REQUIRE(eventually(has_stopped));
+}
+
+// Gets of the first pieces of the object "page", each to its own place in the region: for calls
+// with `ranged`.
+inline std::vector<simm::Item> pieces_of_page(const simm::Region& region, std::uint64_t count,
+                                              std::uint64_t piece_bytes) {
+  std::vector<simm::Item> items;
+  for (std::uint64_t piece = 0; piece < count; ++piece) {
+    const std::uint64_t at = piece * piece_bytes;
+    items.push_back({"page", simm::View(region, at, piece_bytes), at, 0});
+  }
+  return items;
+}
+
+// Beside other tests: none of its calls ends because a daemon gets no CPU for a second.
+inline simm::Client patient_client(const std::string& socket) {
+  constexpr std::uint32_t kPatienceMs = 60'000;
+  simm::ClientOptions options;
+  options.socket_path = socket;
+  options.sync_timeout_ms = kPatienceMs;
+  options.async_timeout_ms = kPatienceMs;
+  options.connect_timeout_ms = kPatienceMs;
+  auto client = simm::Client::connect(options);
+  INFO((client ? std::string() : client.error().context));
+  REQUIRE(client.has_value());
+  return std::move(*client);
 }
 
 class GpuWorld {
 public:
-  explicit GpuWorld(bool enabled = true, const std::string& keys = "")
-      : daemon(std::string(R"("gpu": {"enabled": )") + (enabled ? "true" : "false") +
-               R"(}, "node": {"hugepages": "off", "pool_bytes": "128MiB"})" + keys) {
+  // `gpu_keys`: more of gpu.*. `fault`: of the driver from the start on.
+  explicit GpuWorld(bool enabled = true, const std::string& keys = "",
+                    const std::string& gpu_keys = "", const std::string& fault = "")
+      : daemon(std::string(R"("gpu": {"enabled": )") + (enabled ? "true" : "false") + gpu_keys +
+               R"(}, "node": {"hugepages": "off", "pool_bytes": "128MiB"},
+                   "session": {"handshake_ms": 60000})" +
+               keys) {
     daemon.set_environment("SIMM_TEST_GPU_FAULTS", faults_path());
-    heal();
+    break_driver(fault);
     REQUIRE(daemon.start());
   }
 
-  [[nodiscard]] simm::Client connect() const {
-    simm::ClientOptions options;
-    options.socket_path = daemon.socket();
-    auto client = simm::Client::connect(options);
-    REQUIRE(client.has_value());
-    return std::move(*client);
-  }
+  [[nodiscard]] simm::Client connect() const { return patient_client(daemon.socket()); }
 
   // What goes wrong in the helper from now on, see driver/libcuda.cpp.
   void break_driver(const std::string& line) const {

@@ -42,6 +42,7 @@ nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>
 
 cat >"$work/simm.json" <<END
 {"run_directory": "$work", "gpu": {"enabled": true},
+ "tenants": [{"name": "default", "gpu_lend": "all"}],
  "node": {"pool_bytes": "${SIMM_REAL_POOL:-4GiB}", "hugepages": "off"}}
 END
 "$bin/simmd" all --config "$work/simm.json" 2>"$work/log" &
@@ -53,6 +54,24 @@ done
 
 # Bytes, figures, and what is refused.
 timeout 300 "$bin/gpu_real" "$work/simm.sock" || failed=1
+
+# The tier: objects that are read again stay on the GPU, until the memory is taken back.
+ctl() { "$bin/simmctl" --admin "$work/admin.sock" "$@" >/dev/null; }
+ctl gpus 1GiB || failed=1
+timeout 120 "$bin/gpu_real" "$work/simm.sock" --tier || failed=1
+hits=$(field tier_hits)
+[ "${hits:-0}" -ge 64 ] && verdict=ok || verdict=FAILED
+row "pieces that came out of the tier" "${hits:-0}, $(field tier_bytes) bytes" "$verdict"
+ctl gpus 0 || failed=1
+if await tier_bytes 0 >/dev/null; then
+  row "memory of the tier is taken back" "$(field tier_revoke_us) us" ok
+else
+  row "memory of the tier is taken back" "not within a minute" FAILED
+fi
+
+# Leases: how long a lender waits for its memory while others get all they can. For these figures
+# alone: gpu_real SOCKET --revoke.
+timeout 300 "$bin/gpu_real" "$work/simm.sock" --revoke || failed=1
 
 # A client that is killed: its memory is free within a second.
 timeout 60 "$bin/gpu_real" "$work/simm.sock" --stay >"$work/stay" &

@@ -49,9 +49,11 @@ queue_pairs() { # EXPECTED: of all peers of the node
 print(sum(p["queue_pairs_open"] for p in json.load(sys.stdin)["peers"]))')" = "$1" ]
 }
 replay() { # WHAT
-  local out
-  if out=$("$bin/simm-bench" replay --daemon "$run/node/simm.sock" --model deepseek-r1 \
-    --scale 64 --requests "${2:-12}" --processes 2 --pool-bytes $((96 << 20)) 2>&1); then
+  local out is_done=0
+  out=$("$bin/simm-bench" replay --daemon "$run/node/simm.sock" --model deepseek-r1 \
+    --scale 64 --requests "${2:-12}" --processes 2 --pool-bytes $((96 << 20)) 2>&1) && is_done=1
+  await_unrest
+  if [ $is_done = 1 ]; then
     if tail -1 <<<"$out" | grep -q '"bytes_wrong": *0[,}]'; then
       ok "$1: $(tail -1 <<<"$out" | cut -c1-300)"
       return
@@ -80,11 +82,18 @@ configure node "\"cluster\": {$cluster, \"node_name\": \"node\", \"detection_ms\
 start node node
 trap 'kill $(cat $run/*.pid) 2>/dev/null; [ $failures = 0 ] || tail -n 30 $run/*/log' EXIT
 
-# unrest SECONDS COMMAND: runs it when the replay that follows is under way.
+# unrest SECONDS COMMAND: runs it when the replay that follows is under way. The replay waits for
+# its end; a command that fails is a failure.
+unrest=
 unrest() {
   local after=$1
   shift
   (sleep "$after" && "$@") &
+  unrest="$! $*"
+}
+await_unrest() {
+  [ -z "$unrest" ] || wait "${unrest%% *}" || bad "unrest: ${unrest#* }"
+  unrest=
 }
 cables() { # up|down DEVICE...
   local state=$1 device
@@ -133,15 +142,26 @@ gid_index() { # ADDRESS: where rxe0 has it
   hex=$(printf '%02x%02x:%02x%02x' ${1//./ })
   grep -l "ffff:$hex$" /sys/class/infiniband/rxe0/ports/1/gids/* | head -1 | xargs -r basename
 }
+until_gid() { # ADDRESS STATE: the kernel follows its addresses a little later
+  local until=$((SECONDS + patience_s)) state=
+  while [ "$state" != "$2" ]; do
+    [ $SECONDS -lt $until ] || { echo "the GID of $1 is not $2"; return 1; }
+    state=absent
+    [ -z "$(gid_index "$1")" ] || state=present
+  done
+}
 move_gid() { # of rxe0, to another index
   local before
   before=$(gid_index 10.77.0.1)
   ip address del 10.77.0.1/24 dev veth0
+  until_gid 10.77.0.1 absent || return 1
   ip address add 10.77.9.1/24 dev veth0
+  until_gid 10.77.9.1 present || return 1
   ip address add 10.77.0.1/24 dev veth0
+  until_gid 10.77.0.1 present || return 1
   ip address del 10.77.9.1/24 dev veth0
   ip route replace 10.77.0.2 dev veth0 src 10.77.0.1 table 101
-  [ "$(gid_index 10.77.0.1)" != "$before" ] || bad "the GID of 10.77.0.1 stays at $before"
+  [ "$(gid_index 10.77.0.1)" != "$before" ] || { echo "the GID stays at $before"; return 1; }
   blink 2 veth0
   ip route replace 10.77.0.2 dev veth0 src 10.77.0.1 table 101
 }

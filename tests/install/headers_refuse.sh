@@ -34,7 +34,7 @@ refuses() { # words of the remedy, header, options
   fi
 }
 
-for header in client.h batch.h region.h error_code.h log.h expected.h status.h; do
+for header in client.h batch.h region.h error_code.h log.h trace.h expected.h status.h; do
   works "$header" -std=c++20
   refuses '-std=c++20' "$header" -std=c++17
   refuses '-D_GLIBCXX_USE_CXX11_ABI=1' "$header" -std=c++20 -D_GLIBCXX_USE_CXX11_ABI=0

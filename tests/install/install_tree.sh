@@ -91,8 +91,12 @@ done
 DESTDIR=$work/root "$cmake" --install "$build" --prefix /usr >/dev/null
 for file in bin/simmd bin/simmctl bin/simm-bench bin/simm-demo "$libdir/libsimm.so.$version" \
   "$libdir/pkgconfig/simm.pc" include/simm/client.h share/simm/simm.schema.json \
-  share/doc/simm/README.md; do
+  share/doc/simm/README.md share/doc/simm/config/simm-alerts.yml \
+  share/doc/simm/config/grafana/provisioning/dashboards/simm.yml; do
   has "$work/root/usr/$file"
+done
+for file in "$sources"/config/grafana/*.json; do
+  has "$work/root/usr/share/simm/grafana/$(basename "$file")"
 done
 check_system() { # ROOT PREFIX SYSCONFDIR: systemd's files and the configuration
   local root=$1 file name

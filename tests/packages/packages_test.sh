@@ -31,27 +31,19 @@ mkdir -p "$root"
 mount -t tmpfs -o "size=${memory_mib}m,mode=755" tmpfs "$root"
 step() { printf 'packages: %s (%d s)\n' "$1" "$SECONDS"; }
 
-# What apt here has of the distribution itself, as lines of a sources.list.
-sources() {
-  # shellcheck disable=SC2016  # apt expands them
-  apt-get indextargets --format 'deb $(REPO_URI) $(RELEASE) $(COMPONENT) #$(ORIGIN)' \
-    'Created-By: Packages' | grep -i "#$ID\$" | sed 's/ #.*//' | sort -u
-}
-[ -n "$(sources)" ] || apt-get update -q
-[ -n "$(sources)" ] || { echo "packages: apt has no source of $ID" >&2; exit 1; }
-
 if [ ! -e "$base" ]; then
   step "a bare $suite"
   mkdir "$root/tmp"
   TMPDIR=$PWD/$root/tmp mmdebstrap --quiet --format=tar --variant=apt \
     --aptopt='Acquire::Languages "none"' \
-    --dpkgopt=force-unsafe-io "$suite" "$base.new" - < <(sources)
+    --dpkgopt=force-unsafe-io "$suite" "$base.new" - < <(scripts/debian_sources.sh)
   rm -rf "$root/tmp"
   mv "$base.new" "$base"
 fi
 tar -C "$root" -xf "$base" --exclude='./dev/*'
-# The system's own devices, without its disks.
-mount -t tmpfs tmpfs "$root/dev"
+# The system's own devices, without its disks. In a /dev that all may write to, a user may not open
+# a device of another one for writing: apt could not even write to /dev/null.
+mount -t tmpfs -o mode=755 tmpfs "$root/dev"
 for device in null zero full random urandom tty; do
   touch "$root/dev/$device"
   mount --bind "/dev/$device" "$root/dev/$device"

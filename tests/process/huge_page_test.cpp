@@ -123,7 +123,7 @@ TEST_CASE("a stopped daemon keeps huge pages that can not be exchanged, and the 
   CHECK((ended == Status::timeout || ended == Status::ok));
   CHECK(all(region.data(), region.size(), 0x31));
   std::memset(region.data(), 0, region.size());
-  // The region went over to staging when taking back was tried; it goes on working.
+  // The page is copied since taking back was tried; it goes on working.
   CHECK(eventually([&] { return client.get("kept", View(region, 0, 4096)).status == Status::ok; }));
   CHECK(all(region.data(), 4096, 0x31));
 }

@@ -21,8 +21,8 @@ if "torch" in sys.modules:
     collect_ignore += ["vllm_tier", "hicache/test_exact_size.py", "hicache/test_repair.py"]
     collect_ignore += [f"test_{what}.py" for what in (
         "async", "bad_input", "breaker", "bytes", "data_calls", "deregister", "descriptors", "fork",
-        "gpu", "lifetimes", "log", "pages", "profile", "readme", "run_pytest", "settings",
-        "signals", "small_pools", "stopped", "untouched")]
+        "gpu", "key_follower", "lifetimes", "log", "pages", "profile", "readme", "run_pytest",
+        "settings", "signals", "small_pools", "stopped", "traces", "untouched")]
 
 SIMMD = os.environ.get("SIMM_TEST_SIMMD", "simmd")
 
@@ -70,12 +70,16 @@ class Daemon:
             self._process.wait(60)
             self._process = None
 
-    def stats(self, part: str) -> dict:
-        """Its counters whose names begin with the part's."""
+    def tell(self, *command: str) -> dict:
+        """What simmctl prints about it."""
         printed = subprocess.run(
             [re.sub("simmd$", "simmctl", SIMMD), "--admin", str(self.directory / "admin.sock"),
-             "--json", "stats", part], check=True, capture_output=True, timeout=60).stdout
+             "--json", *command], check=True, capture_output=True, timeout=60).stdout
         return json.loads(printed)
+
+    def stats(self, part: str) -> dict:
+        """Its counters whose names begin with the part's."""
+        return self.tell("stats", part)
 
     def stop(self) -> None:
         """Returns when none of its threads runs any more."""
@@ -118,6 +122,12 @@ def storages():
 
 
 @pytest.fixture
+def sections():
+    """What the config of each daemon of a cluster, but the manager's, has besides."""
+    return {}
+
+
+@pytest.fixture
 def stingy(tmp_path, monkeypatch, clean_settings):
     """One that makes next to nothing of its clients' untouched memory present."""
     text = CONFIG.strip()[:-1] + ', "memory": {"touch_budget_bytes": "8KiB"}}'
@@ -128,9 +138,9 @@ def stingy(tmp_path, monkeypatch, clean_settings):
 
 
 @pytest.fixture
-def cluster(tmp_path, monkeypatch, clean_settings, detection_ms, storages):
+def cluster(tmp_path, monkeypatch, clean_settings, detection_ms, storages, sections):
     from real_cluster import Cluster
-    running = Cluster(tmp_path, detection_ms, storages)
+    running = Cluster(tmp_path, detection_ms, storages, sections)
     monkeypatch.setenv("SIMM_SOCKET", running.socket)
     try:
         running.start().wait_until_whole()

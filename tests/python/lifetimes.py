@@ -450,7 +450,7 @@ def state() -> dict:
 def run(directory: str, options: argparse.Namespace) -> None:
     steps = LONG_STEPS if options.long else options.steps
     print(f"seed {options.seed}: lifetimes.py --seed {options.seed} --steps {steps}", flush=True)
-    until_s = time.monotonic() + LONG_S
+    until_s = time.monotonic() + (LONG_S if options.long else float("inf"))
     os.environ["SIMM_SOCKET"] = os.path.join(directory, "simm.sock")
     watchdog = Watchdog()
     watchdog.start()

@@ -1,39 +1,30 @@
 """A cluster on loopback: a manager, storage daemons and a node, each a process that the test
 may kill and start again."""
 
+import json
 import pathlib
-import random
 import signal
-import socket
+import sys
 import time
 import urllib.request
 
 from conftest import Daemon
 from simm import kv
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from free_port import free_ports  # noqa: E402
+
 
 def free_addresses(count: int) -> list:
-    """Different ones, free now. Each has to stay free while its daemon is away: no port that the
-    kernel gives to outgoing connections (ip_local_port_range)."""
-    held, first_of_kernel = [], 32768
-    while len(held) < count:
-        one = socket.socket()
-        try:
-            one.bind(("127.0.0.1", random.SystemRandom().randrange(10_000, first_of_kernel)))
-            held.append(one)
-        except OSError:  # somebody has it
-            one.close()
-    addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in held]
-    for one in held:
-        one.close()
-    return addresses
+    return [f"127.0.0.1:{port}" for port in free_ports(count)]
 
 
 class Cluster:
     """A storage daemon that dies loses its pages; it has its slots again when it is back."""
 
-    def __init__(self, directory: pathlib.Path, detection_ms: int = 300,
-                 storages: int = 2) -> None:
+    def __init__(self, directory: pathlib.Path, detection_ms: int, storages: int,
+                 sections: dict) -> None:
+        """The sections are part of the config of each daemon but the manager."""
         secret = directory / "secret"
         secret.write_text("a secret of these tests, nobody else's")
         secret.chmod(0o600)
@@ -41,14 +32,16 @@ class Cluster:
         common = f'"cluster": {{"secret_file": "{secret}", "node_name": "%s"%s}}'
         at = f', "manager": "{self.manager_address}"'
         detection = f', "detection_ms": {detection_ms}'  # of a storage daemon that is silent
+        more = "".join(f', "{name}": {json.dumps(of)}' for name, of in sections.items())
         roles = {
             "manager": ("manager", f'{common % ("m", "")}, "manager": {{"listen": '
                         f'"{self.manager_address}", "rejoin_grace_ms": 60000}}'),
-            **{name: ("storage", f'{common % (name, at)}, "node": {{"pool_bytes": "64MiB"}}')
+            **{name: ("storage", f'{common % (name, at)}, "node": {{"pool_bytes": "64MiB"}}'
+                       f'{more}')
                for name in "abcd"[:storages]},
             "node": ("node", f'{common % ("n", at + detection)}, "node": {{"pool_bytes": "0", '
                      '"cache_linger_ms": 60000}, "session": {"handshake_ms": 60000}, '
-                     f'"metrics": {{"listen": "{self._metrics}"}}')}
+                     f'"metrics": {{"listen": "{self._metrics}"}}{more}')}
         self.daemons = {}
         for name, (role, config) in roles.items():
             (directory / name).mkdir()
@@ -61,8 +54,13 @@ class Cluster:
         return self
 
     def wait_until_whole(self) -> None:
-        """Until the node reaches every storage daemon. SIMM_SOCKET names the node."""
+        """Until every storage daemon has slots, all daemons know the same map, and the node reaches
+        every storage daemon. SIMM_SOCKET names the node."""
         end = time.monotonic() + 60
+        while not self._has_one_map():
+            assert time.monotonic() < end, (
+                self.daemons["manager"].directory / "log").read_text(encoding="utf-8")
+            time.sleep(0.02)
         keys = [f"whole{time.monotonic_ns()}.{i}" for i in range(64)]
         with self._store(end) as store:
             block = store.allocate(1)
@@ -71,6 +69,12 @@ class Cluster:
                 assert time.monotonic() < end, (
                     self.daemons["node"].directory / "log").read_text(encoding="utf-8")
                 time.sleep(0.02)
+
+    def _has_one_map(self) -> bool:
+        told = self.daemons["manager"].tell("nodes")
+        return len(told["nodes"]) == len(self.daemons) - 1 and all(
+            each["map_epoch"] == told["epoch"] and (each["slots"] > 0 or each["role"] == "node")
+            for each in told["nodes"])
 
     @staticmethod
     def _store(end: float) -> kv.Store:

@@ -269,6 +269,33 @@ def test_the_first_call_of_a_loop_just_when_the_daemon_has_died(own_daemon, key)
         assert asyncio.run(store.get_async(key, view)) == UNREACHABLE
 
 
+class RestartedMeanwhile(DiedUnnoticed):
+    """The connection of a daemon that dies before the first channel, and is back behind that."""
+
+    def __init__(self, connection, daemon):
+        super().__init__(connection)
+        self._daemon = daemon
+
+    def open_channel(self):
+        daemon, self._daemon = self._daemon, None
+        if daemon is None:
+            return self._connection.open_channel()
+        daemon.kill()
+        try:
+            return self._connection.open_channel()
+        finally:
+            daemon.start()
+            while self._connection.ping(60_000) != 0:
+                time.sleep(0.01)
+
+
+def test_the_first_call_of_a_loop_while_the_daemon_is_restarted(own_daemon, key):
+    with kv.Store() as store:
+        view = store.allocate(8).view()
+        store._connection = RestartedMeanwhile(store._connection, own_daemon)
+        assert asyncio.run(store.get_async(key, view)) == NOT_FOUND
+
+
 @pytest.fixture
 def roomy(tmp_path, monkeypatch, clean_settings):
     """A Store whose daemon has room for all that a test puts."""

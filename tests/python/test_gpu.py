@@ -1,9 +1,14 @@
 """Memory of a GPU in Python, on the driver of the tests: it stands for NVIDIA's in this process and
 in the daemon's helper."""
 
+import contextlib
 import ctypes
 import os
+import pathlib
 import random
+import re
+import signal
+import threading
 import types
 
 import pytest
@@ -17,6 +22,7 @@ from simm.results import NOT_FOUND
 DRIVER = os.environ.get("SIMM_TEST_CUDA_DRIVER", "")
 pytestmark = pytest.mark.skipif(not DRIVER, reason="no driver of the tests")
 PAGE = 100_000
+README = pathlib.Path(__file__).resolve().parents[2] / "python/README.md"
 
 
 @pytest.fixture(scope="module")
@@ -240,3 +246,133 @@ def test_a_torch_without_pools_says_what_to_do(torch_is, torch, text):
     torch_is(torch)
     with pytest.raises(RuntimeError, match=text):
         simm.gpu.pool()
+
+
+@pytest.fixture
+def lender(gpu, tmp_path, monkeypatch, clean_settings):
+    """A daemon that takes leases; this process has a region on its GPU."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", os.path.dirname(DRIVER))
+    text = CONFIG.strip()[:-1] + """, "gpu": {"enabled": true, "reserve_bytes": "64MiB"},
+        "tenants": [{"name": "default", "gpu_lend": "all"}]}"""
+    running = Daemon(tmp_path, config=text).start()
+    monkeypatch.setenv("SIMM_SOCKET", running.socket)
+    with kv.Store() as opened:
+        allocation = Allocation(gpu)
+        mr = kv.register_mr(DeviceArray(allocation.ptr, (allocation.size,)))
+        yield running, opened, mr, allocation
+        kv.deregister_mr(mr)
+    running.kill()
+
+
+def gpu_figures(running):
+    return running.tell("gpus")[0]
+
+
+def test_an_engine_lends_while_it_sleeps(lender, key):
+    """The sleep of an engine: what it frees is lent, and free again before it wakes."""
+    running, store, mr, allocation = lender
+    view = kv.BlockView.from_buffer(allocation.ptr, PAGE, mr)
+    allocation.seen[:PAGE] = bytes(i % 251 for i in range(PAGE))
+    assert store.put(key, view) == 0
+    with simm.gpu.lend(64 << 20, device=0) as lease:
+        assert lease.bytes == 64 << 20 and "67108864" in repr(lease)
+        for _ in range(3):
+            assert store.get(key, view) == PAGE
+        assert gpu_figures(running)["tier_hits"] == 1
+        assert gpu_figures(running)["lent_bytes"] == 64 << 20
+    assert lease.bytes == 0
+    assert gpu_figures(running)["tier_bytes"] == gpu_figures(running)["leases"] == 0
+    lease.reclaim()
+    # What nobody keeps is reclaimed.
+    simm.gpu.lend(64 << 20, device="GPU-a0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a000")
+    assert gpu_figures(running)["leases"] == 0
+
+
+class SleepingEngine:
+    """The calls of vLLM and of SGLang that the manual's hooks make. An engine has its memory until
+    it sleeps, and takes it again when it wakes: nobody may have it then."""
+
+    def __init__(self, running):
+        self.running, self.calls = running, []
+
+    def note(self, name):
+        figures = gpu_figures(self.running)
+        self.calls.append((name, figures["leases"], figures["tier_bytes"]))
+
+    def sleep(self, level):
+        self.note(f"sleep {level}")
+
+    def wake_up(self):
+        self.note("wake_up")
+
+    def release_memory_occupation(self):
+        self.note("release")
+
+    def resume_memory_occupation(self):
+        self.note("resume")
+
+
+@pytest.mark.parametrize("hooks, calls", [(("sleep", "wake"), ("sleep 1", "wake_up")),
+                                          (("release", "resume"), ("release", "resume"))])
+def test_the_hooks_of_the_manual_lend_and_reclaim(lender, key, hooks, calls):
+    """The functions of README.md, with engines that do nothing else."""
+    running, store, mr, allocation = lender
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    manual = {"simm": simm}
+    exec(next(block for block in blocks if "def sleep(llm" in block), manual)
+    view = kv.BlockView.from_buffer(allocation.ptr, PAGE, mr)
+    assert store.put(key, view) == 0
+    engine = SleepingEngine(running)
+    lease = manual[hooks[0]](engine, 64 << 20)
+    assert gpu_figures(running)["lent_bytes"] == 64 << 20
+    for _ in range(3):
+        assert store.get(key, view) == PAGE
+    assert gpu_figures(running)["tier_hits"] == 1
+    manual[hooks[1]](engine, lease)
+    # Nothing is lent before the engine has freed it, and nothing when the engine takes it again.
+    assert engine.calls == [(call, 0, 0) for call in calls]
+
+
+def test_other_threads_go_on_while_a_lease_ends(lender):
+    """The end of a lease waits for a helper that is stopped. A thread lets the helper go on as soon
+    as the lease is over: without that the daemon kills the helper, after a second of silence."""
+    running = lender[0]
+
+    def awake(helper: int) -> None:
+        while gpu_figures(running)["leases"] != 0:
+            pass
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(helper, signal.SIGCONT)
+
+    for _ in range(5):  # beside other tests a thread may come too late
+        while gpu_figures(running)["helper"] < 0:
+            pass
+        lease = simm.gpu.lend(64 << 20, notice_ms=10_000)
+        helper = gpu_figures(running)["helper"]
+        os.kill(helper, signal.SIGSTOP)
+        thread = threading.Thread(target=awake, args=(helper,))
+        thread.start()
+        del lease
+        thread.join()
+        if gpu_figures(running)["helper"] == helper:
+            return
+    pytest.fail("no thread ran while a lease ended")
+
+
+@pytest.mark.parametrize("size, options, kind, text", [
+    (1 << 20, {}, ValueError, "bytes = 1048576: lend from 67108864 bytes"),
+    (-1, {}, ValueError, "size = -1"),
+    ("much", {}, TypeError, "size = 'much'"),
+    (64 << 20, {"notice_ms": 0}, ValueError, "notice_ms = 0: from 1 to 10000"),
+    (64 << 20, {"device": "cuda"}, ValueError, 'gpu = "cuda"'),
+    (64 << 20, {"device": 5}, ValueError, "gpu = 5: this process has no such GPU"),
+    (1 << 50, {}, ValueError, "gpu.lend_bytes_max = 68719476736"),
+])
+def test_what_can_not_be_lent(lender, size, options, kind, text):
+    with pytest.raises(kind, match=text):
+        simm.gpu.lend(size, **options)
+
+
+def test_a_daemon_that_takes_no_leases_says_why(gpu_daemon, store):
+    with pytest.raises(RuntimeError, match="name it in tenants.*gpu_lend"):
+        simm.gpu.lend(64 << 20)

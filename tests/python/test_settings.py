@@ -99,6 +99,19 @@ def test_sglangs_file_asks_for_exact_sizes(tmp_path, monkeypatch):
     assert Settings.read().exact_size is False
 
 
+def test_an_immutable_namespace_has_a_name(tmp_path, monkeypatch):
+    assert Settings.read().immutable is False
+    path = write(tmp_path / "c.json", namespace="hashes", immutable=True)
+    monkeypatch.setenv("SGLANG_HICACHE_SIMM_CONFIG_PATH", path)
+    assert Settings.read().immutable is True
+    monkeypatch.setenv("SIMM_IMMUTABLE", "0")
+    assert Settings.read().immutable is False
+    monkeypatch.delenv("SGLANG_HICACHE_SIMM_CONFIG_PATH")
+    monkeypatch.setenv("SIMM_IMMUTABLE", "1")
+    with pytest.raises(RuntimeError, match="without a namespace: name one"):
+        Settings.read()
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"socket": 7}', '{"exact_size": "yes"}'])
 def test_a_file_that_makes_no_sense(tmp_path, monkeypatch, text):
     (tmp_path / "s.json").write_text(text)

@@ -51,7 +51,7 @@ in_suite() {
     mv "$base.new" "$base"
   fi
   tar -C "$root" -xf "$base" --exclude='./dev/*'
-  mount -t tmpfs tmpfs "$root/dev"
+  mount -t tmpfs -o mode=755 tmpfs "$root/dev"
   for device in null zero full random urandom tty; do
     touch "$root/dev/$device"
     mount --bind "/dev/$device" "$root/dev/$device"

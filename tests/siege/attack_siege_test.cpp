@@ -52,7 +52,7 @@ TEST_CASE("a cluster: whatever a client does, a client of another tenant is serv
   const bool has_started = node->start();
   REQUIRE_MESSAGE(has_started, node->log());
   REQUIRE(eventually(
-      [&] { return uses_the_map_of(*node, cluster.manager) && sees_members(*node, 1); }, 30'000));
+      [&] { return uses_the_map_of(*node, cluster.manager) && sees_members(*node, 1); }));
   const Place place(*node, {storage->pid()});
   Siege siege("cluster", place);
   for (const Named& one : kAttacks) siege.endure(one.name, one.attack);

@@ -17,7 +17,7 @@
 namespace simm::siege {
 namespace {
 
-constexpr int kPatienceMs = 5'000;
+constexpr int kPatienceMs = 60'000;
 
 cluster::DaemonIdentity node_of(const std::string& name) {
   base::SystemRandom random;

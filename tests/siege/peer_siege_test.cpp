@@ -34,10 +34,6 @@ using test_support::NetworkRelay;
 using test_support::RelayTrouble;
 using test_support::RelayWay;
 
-void wait_a_little() {
-  std::this_thread::sleep_for(std::chrono::milliseconds(1));
-}
-
 // A manager, a storage daemon, and the victim's node.
 struct Besieged {
   Besieged() {
@@ -45,8 +41,8 @@ struct Besieged {
     REQUIRE(storage->start());
     const bool has_started = node->start();
     REQUIRE_MESSAGE(has_started, node->log());
-    REQUIRE(eventually([&] { return uses_the_map_of(*node, cluster.manager); }, 30'000));
-    REQUIRE(eventually([&] { return sees_members(*node, 1); }, 30'000));
+    REQUIRE(eventually([&] { return uses_the_map_of(*node, cluster.manager); }));
+    REQUIRE(eventually([&] { return sees_members(*node, 1); }));
     address = node->report("peers")["peers"][0]["address"];
   }
   [[nodiscard]] KnownDaemon known() const {
@@ -119,8 +115,7 @@ void attack_by_wrong_frames(const KnownDaemon& daemon, const Until& until) {
     KnownPeer peer(daemon, "wrong", link);
     CHECK(peer.is_welcome());
     CHECK(peer.say_garbage(64 << 10) > 0);
-    for (int tries = 0; tries < 5'000 && !peer.is_over(); ++tries) wait_a_little();
-    if (!peer.is_over()) FAIL("the daemon listens on");
+    REQUIRE_MESSAGE(eventually([&] { return peer.is_over(); }), "the daemon listens on");
   }
 }
 
@@ -251,7 +246,7 @@ TEST_CASE("between machines: members that say the impossible or nothing hold up 
                [&](const Place&, const Until& until) { attack_by_silent_shards(manager, until); });
   CHECK(besieged.storage->alive());
   CHECK(besieged.cluster.manager.alive());
-  CHECK(eventually([&] { return sees_members(*besieged.node, 1); }, 30'000));
+  CHECK(eventually([&] { return sees_members(*besieged.node, 1); }));
 }
 
 TEST_CASE("between machines: strangers and peers with the secret hold up no other daemon") {
@@ -355,21 +350,21 @@ TEST_CASE("between machines: a daemon behind a bad network holds up no other one
   other->enter_network(network.path(0));
   const bool has_started = other->start();
   REQUIRE_MESSAGE(has_started, other->log());
-  REQUIRE(eventually([&] { return sees_members(*other, 1); }, 30'000));
+  REQUIRE(eventually([&] { return sees_members(*other, 1); }));
   const Place place(*besieged.node, {besieged.storage->pid()});
   Siege siege("peers", place);
   for (const Trouble& trouble : troubles()) {
     siege.endure(trouble.name, [&](const Place&, const Until& until) {
       const Hammer one(other->socket());
       const Hammer two(other->socket());
-      for (int tries = 0; tries < 10'000 && one.calls() + two.calls() < 4; ++tries) wait_a_little();
+      (void)eventually([&] { return one.calls() + two.calls() >= 4; });
       to_storage.conceal_ends(trouble.conceals);
       to_storage.make(RelayWay::to_server, trouble.to_server);
       to_storage.make(RelayWay::to_caller, trouble.to_caller);
       const std::uint64_t damages = to_storage.damages();
       if (trouble.to_server.forges_rosters) {
         to_storage.reset();
-        CHECK(eventually([&] { return to_storage.damages() > damages; }, 30'000));
+        CHECK(eventually([&] { return to_storage.damages() > damages; }));
       }
       while (!until.is_over()) {
         if (trouble.resets) to_storage.reset();
@@ -378,13 +373,13 @@ TEST_CASE("between machines: a daemon behind a bad network holds up no other one
       to_storage.mend();
       // Nothing that was forged counts: the next link is taken.
       if (trouble.to_server.forges_rosters) {
-        CHECK(eventually([&] { return sees_members(*other, 1); }, 30'000));
+        CHECK(eventually([&] { return sees_members(*other, 1); }));
       }
     });
   }
   CHECK(besieged.storage->alive());
   CHECK(besieged.cluster.manager.alive());
-  CHECK(eventually([&] { return sees_members(*other, 1); }, 30'000));
+  CHECK(eventually([&] { return sees_members(*other, 1); }));
 }
 
 }  // namespace peer_siege

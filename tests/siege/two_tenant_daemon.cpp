@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kTwoTenants = R"(
   "sockets": [{"path": "$DIR/red.sock", "tenant": "red", "mode": "0666"},
               {"path": "$DIR/blue.sock", "tenant": "blue", "mode": "0666"}],
-  "tenants": [{"name": "red"}, {"name": "blue"}])";
+  "tenants": [{"name": "red", "gpu_lend": "all"}, {"name": "blue"}])";
 
 }  // namespace
 

@@ -64,6 +64,7 @@ void Victim::run(const std::string& socket_path, const std::vector<pid_t>& daemo
   options.socket_path = socket_path;
   options.name = "victim";
   options.sync_timeout_ms = 10'000;
+  options.connect_timeout_ms = 60'000;
   auto client = Client::connect(options);
   auto region = client ? client->allocate_region(2 * kPages * kPageBytes)
                        : Expected<Region>(Error{client.status(), "no client"});

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "daemon/session/session.h"
@@ -24,7 +25,9 @@ struct ClientLink {
   std::vector<ipc::ClientLane> lanes;
   ipc::RegionHandle handle = ipc::kNoRegion;
   std::uint16_t other_name_space = 0;  // id of the second namespace
-  std::function<void()> on_activity;   // the node has done something: there may be completions
+  std::uint32_t node = 0;
+  std::span<const std::byte> shared_reads;  // memory of the node's; empty: it has none
+  std::function<void()> on_activity;        // the node has done something: there may be completions
 };
 
 }  // namespace simm::sim

@@ -17,12 +17,16 @@ Cluster::Cluster(const Scenario& scenario, LogMode log_mode)
       log_(loop_, log_mode),
       dice_(scenario.seed, 2),
       delta_dice_(scenario.seed, 5),
+      hand_over_dice_(scenario.seed, 15),
+      pool_dice_(scenario.seed, 17),
+      aim_dice_(scenario.seed, 18),
       network_(loop_, Dice(scenario.seed, 3), log_, report_),
       control_(loop_, Dice(scenario.seed, 4), network_.conditions),
       history_(loop_, report_, maps_),
       etcd_(loop_, Dice(scenario.seed, 6), report_),
       managers_(scenario.etcd.managers),
       servers_(scenario.servers),
+      pools_(scenario.servers),
       holders_(scenario.servers),
       nodes_(scenario.nodes) {
   network_.conditions = scenario_.conditions;
@@ -32,27 +36,16 @@ Cluster::Cluster(const Scenario& scenario, LogMode log_mode)
   network_.sockets().has_forger = scenario_.conditions.forge_per_mille > 0;
   network_.rdma().device_config = scenario_.rdma.device;
   etcd_.doubtful_per_mille = scenario_.etcd.doubtful_per_mille;
-  network_.on_queue_pair_answer = [this](const WireRequest& request) {
-    RdmaNetwork& rdma = network_.rdma();
-    if (!storming_ || !rdma.dice().per_mille(scenario_.rdma.lost_answers_per_mille)) return;
-    rdma.pull_cable_of(request.node);
-  };
   network_.on_devices_gone = [this](Serial node) {
     for (const auto& client : clients_) client->on_devices_gone(node);
   };
-  network_.on_posted = [this](const WireRequest& request) {
-    if (request.header.opcode == ipc::Opcode::put) crash_if_doomed(request.node);
-  };
-  // Devices go on moving its bytes when it is dead.
-  network_.on_queue_pair_move = [this](const WireRequest& request) {
-    crash_if_doomed(request.node);
-    stall_in_a_put(request);
-  };
+  set_aims();
   control_.version_of = [this](Serial serial) { return version_of(serial); };
   control_.loses_delta = [this] {
     return storming_ && delta_dice_.percent(scenario_.lost_deltas_percent);
   };
   history_.lease_losses = [this] { return lease_losses(); };
+  history_.moves = scenario_.moves;
   maps_.may_lose_slots = [this](Serial serial, bool replaced) {
     const cluster::MembershipConfig& rules = scenario_.manager.membership;
     // It was heard last up to a heartbeat, by a clock of half the speed, before its trouble began.
@@ -134,13 +127,6 @@ std::uint16_t Cluster::version_of(Serial serial) const {
                                                      : cluster::kHelloVersionMax;
 }
 
-void Cluster::crash_if_doomed(std::uint32_t node) {
-  if (doomed_node_ != node) return;
-  doomed_node_.reset();
-  loop_.after(network_.sockets().dice().between(1 * kUs, 10 * kUs),
-              [this, node] { crash_node(node); });
-}
-
 void Cluster::start_manager(std::size_t place) {
   if (log_.on()) log_.line("manager %zu starts", place);
   const SimManager::Place at{control_, place};
@@ -171,13 +157,34 @@ bool Cluster::has_leader() {
   return manager != nullptr && manager->leads();
 }
 
+bool Cluster::take_pool(std::uint32_t server) {
+  std::shared_ptr<KeptPool>& pool = pools_[server];
+  if (pool == nullptr || !pool->is_frozen()) {
+    const auto config = member_config(cluster::ClusterRole::storage, server + 1);
+    pool = std::make_shared<KeptPool>(scenario_, config);
+    return false;
+  }
+  if (pool_dice_.percent(scenario_.damaged_percent)) pool->damage(pool_dice_);
+  pool->thaw();
+  return true;
+}
+
 void Cluster::start_server(std::uint32_t server) {
-  const auto config = member_config(cluster::ClusterRole::storage, server + 1);
-  const auto serial = static_cast<Serial>(config.identity.incarnation.low);
-  if (log_.on()) log_.line("server %u of place %u starts", serial, server + 1);
-  troubles_.give_up(std::exchange(holders_[server], serial));
+  const bool is_kept = take_pool(server);
+  const auto serial = static_cast<Serial>(pools_[server]->config().identity.incarnation.low);
+  if (log_.on()) {
+    log_.line("server %u of place %u starts%s", serial, server + 1, is_kept ? " again" : "");
+  }
+  const Serial former = std::exchange(holders_[server], serial);
+  if (is_kept) {
+    ++dead_lease_losses_;  // its objects are there, their leases are not
+    troubles_.end(serial);
+  } else {
+    troubles_.give_up(former);
+  }
+  const base::TimeNs recovery_ns = is_kept ? pool_dice_.skewed(1 * kUs, 300 * kMs) : 0;
   servers_[server] = std::make_unique<SimServer>(
-      scenario_, network_, control_, dice_, maps_, config, [this, serial] {
+      scenario_, network_, control_, dice_, maps_, pools_[server], recovery_ns, [this, serial] {
         // Not inside the call.
         loop_.after(1, [this, serial] { expel_server(serial); });
       });
@@ -185,7 +192,11 @@ void Cluster::start_server(std::uint32_t server) {
 
 void Cluster::end_server(SimServer& server, bool silent) {
   if (log_.on()) log_.line("server %u dies", server.serial());
+  if (server.paused()) troubles_.end(server.serial());
   troubles_.begin(server.serial());
+  network_.stopped(server.serial(), false);
+  // With its host its memory is gone.
+  if (scenario_.keeps_pools && !silent) server.pool().freeze();
   for (const auto& shard : server.shards()) {
     shard->check_books(report_);
     dead_lease_losses_ += shard->lease_losses();
@@ -204,6 +215,7 @@ void Cluster::expel_server(Serial serial) {
   if (expelled == nullptr) return;
   if (log_.on()) log_.line("server %u is expelled", serial);
   end_server(*expelled, false);
+  expelled->pool().discard();
   std::erase_if(sleepers_, [&](const auto& server) { return server.get() == expelled; });
   for (std::uint32_t server = 0; server < scenario_.servers; ++server) {
     if (servers_[server].get() != expelled) continue;
@@ -274,6 +286,7 @@ bool Cluster::storm() {
 bool Cluster::recovery() {
   if (log_.on()) log_.line("the storm is over");
   storming_ = false;
+  doomed_node_.reset();
   network_.conditions = Conditions{};
   network_.heal_all();
   control_.heal_all();
@@ -286,6 +299,10 @@ bool Cluster::recovery() {
   for (const auto& sleeper : sleepers_) end_server(*sleeper, false);
   sleepers_.clear();
   for (std::uint32_t server = 0; server < scenario_.servers; ++server) {
+    if (servers_[server] != nullptr && servers_[server]->hands_over()) {
+      servers_[server]->resume();
+      servers_[server]->cancel_drain();
+    }
     if (servers_[server] != nullptr && servers_[server]->member().member().draining()) {
       kill_server(server);
     }
@@ -344,142 +361,8 @@ void Cluster::check_versions() {
   }
 }
 
-// Some daemons and the manager do not hear each other, for longer than the grace by any clock.
-// Everybody else hears everybody.
-bool Cluster::live_without_manager(const std::vector<Serial>& lonely, const char* who) {
-  const base::Epoch before = maps_.newest();
-  if (log_.on()) log_.line("the manager does not hear %s", who);
-  for (const Serial serial : lonely) control_.cut(serial, true, true);
-  if (!step(5 * scenario_.manager.membership.rejoin_grace_ns / 2 + 1 * kSecond)) return false;
-  for (const Serial serial : lonely) control_.cut(serial, false, false);
-  if (!step(2 * kSecond)) return false;
-  if (maps_.newest() != before) {
-    report_.violation("P8", "map %llu comes after map %llu because the manager did not hear %s",
-                      static_cast<unsigned long long>(maps_.newest()),
-                      static_cast<unsigned long long>(before), who);
-  }
-  check_unity();
-  return report_.clean();
-}
-
-// A second daemon of a server's name asks for its place, and the manager hears nobody for a while.
-bool Cluster::live_with_a_stranger(bool manager_dies) {
-  const Serial holder = servers_[0]->serial();
-  const base::Epoch before = maps_.newest();
-  auto config = member_config(cluster::ClusterRole::storage, 1);
-  if (log_.on()) log_.line("a stranger has the name of server %u", holder);
-  auto stranger =
-      std::make_unique<SimServer>(scenario_, network_, control_, dice_, maps_, config, [] {});
-  if (!step(500 * kMs)) return false;
-  const std::size_t place = leading_place();
-  if (manager_dies) {
-    kill_manager(place);
-  } else {
-    managers_[place]->pause();
-  }
-  // Longer than any member waits for an answer.
-  if (!step(2 * kSecond)) return false;
-  if (manager_dies) {
-    start_manager(place);
-  } else {
-    managers_[place]->resume();
-  }
-  if (!step(2 * kSecond)) return false;
-  if (servers_[0]->serial() != holder || maps_.newest() != before) {
-    report_.violation("P8", "map %llu follows map %llu: a stranger took the place of server %u",
-                      static_cast<unsigned long long>(maps_.newest()),
-                      static_cast<unsigned long long>(before), holder);
-  }
-  network_.server_crashed(stranger->serial(), false);
-  stranger.reset();
-  check_unity();
-  return report_.clean();
-}
-
-// Another one leads soon, and no slot moves for that.
-bool Cluster::live_with_a_leader_without_etcd() {
-  const std::size_t place = leading_place();
-  const base::Epoch before = maps_.newest();
-  if (log_.on()) log_.line("manager %zu, which leads, does not reach etcd", place);
-  managers_[place]->cut(true);
-  if (!step(4 * kSecond)) return false;
-  if (!has_leader() || leading_place() == place) {
-    report_.violation("P8", "nobody leads in the place of manager %zu, which etcd does not hear",
-                      place);
-  }
-  managers_[place]->cut(false);
-  if (!step(2 * kSecond)) return false;
-  if (maps_.newest() != before) {
-    report_.violation("P8", "map %llu follows map %llu because another manager leads",
-                      static_cast<unsigned long long>(maps_.newest()),
-                      static_cast<unsigned long long>(before));
-  }
-  check_unity();
-  return report_.clean();
-}
-
-// Another manager leads, and the former one, which may not know that yet, reaches etcd again.
-void Cluster::lose_lease_of_leader() {
-  const std::size_t place = leading_place();
-  const Serial former = etcd_.leader();
-  managers_[place]->cut(true);
-  const base::TimeNs end_ns = loop_.now_ns() + 3 * kSecond;
-  while ((etcd_.leader() == former || etcd_.leader() == 0) && loop_.now_ns() < end_ns) {
-    if (!step(5 * kMs)) break;
-  }
-  managers_[place]->cut(false);
-}
-
-// Who drains loses its slots at once, who is dead after the grace. A manager that has lost its
-// lease just then stores nothing.
-bool Cluster::live_without_server(bool drains) {
-  const Serial leaving = servers_[0]->serial();
-  base::TimeNs wait_ns = 5 * scenario_.manager.membership.rejoin_grace_ns + 2 * kSecond;
-  if (drains) {
-    if (scenario_.etcd.is_used) lose_lease_of_leader();
-    troubles_.give_up(leaving);
-    servers_[0]->member().member().drain();
-    wait_ns = scenario_.etcd.is_used ? 4 * kSecond : 500 * kMs;
-  } else {
-    kill_server(0);
-  }
-  if (!step(wait_ns)) return false;
-  for (std::uint32_t slot = 0; slot < base::kSlotCount; ++slot) {
-    if (maps_.owner(maps_.newest(), static_cast<base::Slot>(slot)) != leaving) continue;
-    report_.violation("live", "server %u keeps slot %u, though it has gone", leaving, slot);
-    return false;
-  }
-  if (drains) kill_server(0);
-  start_server(0);
-  if (!step(2 * kSecond)) return false;
-  check_unity();
-  return report_.clean();
-}
-
-// Each scene in three of four runs: they cost a third of the time. A long grace costs many events,
-// and shows nothing that a short one does not.
-bool Cluster::calm() {
-  Dice dice(scenario_.seed, 12);
-  const auto is_left_out = [&dice] { return dice.percent(25); };
-  if (!is_left_out() && !live_with_a_stranger(false)) return false;
-  if (!is_left_out() && !live_with_a_stranger(true)) return false;
-  if (scenario_.etcd.is_used && !live_with_a_leader_without_etcd()) return false;
-  if (!is_left_out() && !live_without_server(true)) return false;
-  if (scenario_.manager.membership.rejoin_grace_ns > 1 * kSecond) return true;
-  const Serial reached = servers_[0]->serial();
-  if (!is_left_out() && !live_without_manager({reached}, "a server that all nodes reach")) {
-    return false;
-  }
-  if (scenario_.servers > 1 && !is_left_out() && !live_without_server(false)) return false;
-  if (scenario_.servers < 3 || is_left_out()) return true;
-  std::vector<Serial> lonely;
-  for (std::uint32_t i = 1; i < scenario_.servers; ++i) lonely.push_back(servers_[i]->serial());
-  for (const auto& node : nodes_) lonely.push_back(node->member().serial());
-  return live_without_manager(lonely, "anybody but one server");
-}
-
-bool Cluster::sweep(SimClient& client, ipc::Opcode opcode, std::uint32_t name_space) {
-  client.sweep(opcode, name_space);
+bool Cluster::sweep(SimClient& client, ipc::Opcode opcode, std::uint32_t name_space, SweptPut put) {
+  client.sweep(opcode, name_space, put);
   const base::TimeNs end_ns = loop_.now_ns() + 3 * kSecond;
   while (!client.idle() && loop_.now_ns() < end_ns) {
     if (!step(5 * kMs)) return false;

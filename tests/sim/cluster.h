@@ -50,6 +50,8 @@ private:
   [[nodiscard]] std::size_t draw_manager();
   void start_server(std::uint32_t server);
   void kill_server(std::uint32_t server);
+  // With the pool of the last one of that place, if there is one that may be taken.
+  [[nodiscard]] bool take_pool(std::uint32_t server);
   void end_server(SimServer& server, bool silent);
   // Somebody else has taken its place.
   void expel_server(Serial serial);
@@ -65,16 +67,13 @@ private:
   void repeat(base::TimeNs every_ns, void (Cluster::*fault)());
   [[nodiscard]] base::TimeNs draw_absence(base::TimeNs longest_ns);
   void crash_some_server();
-  void crash_some_node();
   void crash_node(std::uint32_t node);
-  void crash_if_doomed(std::uint32_t node);
   void pause_some_node();
   void pause_some_server();
   void resume_server(Serial serial);
-  void stall_in_a_put(const WireRequest& request);
-  void stall_when_read(Serial serial, std::uint64_t read_bytes);
   void start_successor(std::uint32_t server, Serial paused);
   void drain_some_server();
+  void hand_over_some_server();
   void break_some_path() { network_.break_some_path(); }
   void pull_some_cable() { network_.rdma().pull_some_cable(); }
   void hold_some_way() { network_.rdma().hold_some_way(); }
@@ -87,6 +86,17 @@ private:
   void cut_some_manager();
   void cut_all_managers();
 
+  // Faults that wait for the moment at which they do most harm.
+  enum class Doom : std::uint8_t { put_posted, put_sent, bytes_move };
+  void set_aims();
+  void crash_some_node();
+  void crash_if_doomed(std::uint32_t node, Doom moment);
+  void crash_with_last_words(const WireRequest& put);
+  [[nodiscard]] bool is_doomed(std::uint32_t node, Doom moment);
+  void stall_in_a_put(const WireRequest& request);
+  void stall_when_read(Serial serial, std::uint64_t read_bytes);
+  void hold_a_move(const WireRequest& moved);
+
   // Phases. False: a promise was broken.
   bool step(base::TimeNs for_ns);
   bool assemble();
@@ -96,12 +106,24 @@ private:
   void check_versions();
   bool calm();
   bool live_with_a_stranger(bool manager_dies);
+  bool mislead_holder(std::size_t stopped);
   bool live_with_a_leader_without_etcd();
   void lose_lease_of_leader();
   bool live_without_server(bool drains);
+  enum class HandOver : std::uint8_t { alone, manager_dies, while_joining };
+  bool live_with_a_hand_over(HandOver kind);
+  bool begin_drain_while_joining(SimServer& server);
   bool live_without_manager(const std::vector<Serial>& lonely, const char* who);
+  bool live_with_a_dead_node();
+  bool live_with_a_put_given_up();
+  bool live_with_a_late_move();
+  [[nodiscard]] bool are_told_apart() const;
+  bool live_with_reads_in_a_move();
+  bool remove_meanwhile();
+  bool give_and_take_back_meanwhile();
+  bool step_until(const std::function<bool()>& is_over, base::TimeNs longest_ns);
   bool sweep_all();
-  bool sweep(SimClient& client, ipc::Opcode opcode, std::uint32_t name_space);
+  bool sweep(SimClient& client, ipc::Opcode opcode, std::uint32_t name_space, SweptPut put = {});
   void check_quota(const SimClient& client, std::uint64_t bytes);
 
   const Scenario scenario_;
@@ -109,7 +131,10 @@ private:
   Report report_{loop_};
   EventLog log_;
   Dice dice_;
-  Dice delta_dice_;  // of its own, so that all other draws stay what they were
+  Dice delta_dice_;      // of its own, so that all other draws stay what they were
+  Dice hand_over_dice_;  // likewise
+  Dice pool_dice_;       // likewise
+  Dice aim_dice_;        // likewise
   Network network_;
   ControlNetwork control_;
   MapBook maps_{report_};
@@ -122,11 +147,26 @@ private:
   std::vector<std::unique_ptr<SimManager>> managers_;  // by place; null: dead
   std::vector<std::unique_ptr<SimClient>> clients_;
   std::vector<std::unique_ptr<SimServer>> servers_;   // by number; null: dead
+  std::vector<std::shared_ptr<KeptPool>> pools_;      // likewise, also of the dead
   std::vector<Serial> holders_;                       // of the places of servers_, the last ones
   std::vector<std::unique_ptr<SimServer>> sleepers_;  // paused while another one took their place
   std::vector<std::unique_ptr<SimNode>> nodes_;
   std::uint64_t dead_lease_losses_ = 0;
   std::optional<std::uint32_t> doomed_node_;
+  Doom doom_ = Doom::put_posted;
+  bool in_scene_ = false;  // with a fault of its own
+  // An object that follows its slot, and waits on its way.
+  struct HeldMove {
+    std::uint32_t node = 0;
+    Serial server = 0;
+    base::TenantId tenant;
+    std::uint32_t name_space = 0;
+  };
+  bool holds_next_move_ = false;
+  std::optional<HeldMove> held_move_;
+  bool stalls_next_put_ = false;
+  Serial stalled_server_ = 0;  // in a scene: until that lets it go on
+  Serial wishes_at_join_ = 0;  // a server that drains as soon as it has said its next Join
   bool storming_ = false;
   bool slow_ = false;
 };

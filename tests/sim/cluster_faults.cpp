@@ -22,6 +22,7 @@ void Cluster::start_faults() {
   repeat(scenario_.rdma.cable_every_ns, &Cluster::pull_some_cable);
   repeat(scenario_.rdma.hold_every_ns, &Cluster::hold_some_way);
   repeat(scenario_.rdma.slow_fences_every_ns, &Cluster::delay_some_fences);
+  repeat(scenario_.hand_over_every_ns, &Cluster::hand_over_some_server);
 }
 
 void Cluster::repeat(base::TimeNs every_ns, void (Cluster::*fault)()) {
@@ -64,37 +65,6 @@ void Cluster::pause_some_server() {
               [this, serial] { resume_server(serial); });
 }
 
-void Cluster::stall_in_a_put(const WireRequest& request) {
-  const bool is_striped = std::any_of(
-      request.pages.begin(), request.pages.end(), [this](const transport::PageRequest& page) {
-        return page.slice.length > scenario_.rdma.requester.stripe_bytes_min;
-      });
-  if (!storming_ || request.header.opcode != ipc::Opcode::put || !is_striped) return;
-  if (network_.rdma().dice().per_mille(scenario_.rdma.stalls_per_mille)) {
-    stall_when_read(request.to.peer.value, 0);
-  }
-}
-
-// Between the last READ of a put and its digest. Its requester gives it up meanwhile, and may ask
-// for another put, which waits at the server.
-void Cluster::stall_when_read(Serial serial, std::uint64_t read_bytes) {
-  if (!storming_) return;
-  RdmaNetwork& rdma = network_.rdma();
-  const std::uint64_t now_bytes = rdma.read_bytes();
-  if (read_bytes == 0 || now_bytes != read_bytes) {
-    loop_.after(20 * kUs, [this, serial, now_bytes] { stall_when_read(serial, now_bytes); });
-    return;
-  }
-  SimServer* const server = find_server(serial);
-  if (server == nullptr || server->paused()) return;
-  if (log_.on()) log_.line("server %u is paused in a put", serial);
-  troubles_.begin(serial);
-  server->pause();
-  const base::TimeNs for_ns = rdma.dice().between(60 * kMs, 300 * kMs);
-  rdma.delay_fences_of_server(serial, for_ns + 20 * kMs);
-  loop_.after(for_ns, [this, serial] { resume_server(serial); });
-}
-
 void Cluster::resume_server(Serial serial) {
   SimServer* server = find_server(serial);
   if (server == nullptr || !server->paused()) return;
@@ -109,10 +79,29 @@ void Cluster::start_successor(std::uint32_t server, Serial paused) {
   loop_.after(dice_.between(1, silent_ns), [this, server, paused] {
     if (!storming_ || servers_[server] == nullptr || servers_[server]->serial() != paused) return;
     sleepers_.push_back(std::move(servers_[server]));
+    pools_[server] = nullptr;
     start_server(server);
   });
   loop_.after(silent_ns + dice_.between(1 * kMs, 500 * kMs),
               [this, paused] { resume_server(paused); });
+}
+
+// The next one of the same server ends it.
+void Cluster::hand_over_some_server() {
+  Dice& dice = hand_over_dice_;
+  const std::uint32_t at = dice.between32(0, scenario_.servers - 1);
+  SimServer* const server = servers_[at].get();
+  if (server == nullptr || server->paused() || server->has_left()) return;
+  if (server->takes_back()) return;
+  if (server->hands_over()) {
+    if (log_.on()) log_.line("server %u ends its drain", server->serial());
+    return server->cancel_drain();
+  }
+  if (log_.on()) log_.line("server %u drains on request", server->serial());
+  troubles_.give_up(server->serial());
+  const base::TimeNs ends_ns =
+      dice.percent(30) ? loop_.now_ns() + dice.between(5, 150) * kMs : base::kNoDeadline;
+  server->begin_drain(dice.between32(1, 4), ends_ns);
 }
 
 void Cluster::drain_some_server() {
@@ -122,7 +111,7 @@ void Cluster::drain_some_server() {
   if (log_.on()) log_.line("server %u drains", serial);
   troubles_.give_up(serial);
   if (dice_.percent(50)) slow_down();  // then copies are under way when the slots move
-  servers_[server]->member().member().drain();
+  servers_[server]->leave();
   loop_.after(dice_.between(20, 200) * kMs, [this, server, serial] {
     if (!storming_ || servers_[server] == nullptr || servers_[server]->serial() != serial) return;
     const cluster::ClusterMember& member = servers_[server]->member().member();
@@ -140,17 +129,10 @@ void Cluster::drain_some_server() {
 
 // ---- nodes and the network ----
 
-void Cluster::crash_some_node() {
-  const std::uint32_t node = dice_.between32(0, scenario_.nodes - 1);
-  if (nodes_[node] == nullptr) return;
-  if (!scenario_.tcp.is_used) return crash_node(node);
-  // In the middle of a put: its bytes may come when the node has a successor.
-  doomed_node_ = node;
-}
-
 void Cluster::crash_node(std::uint32_t node) {
-  if (nodes_[node] == nullptr || !storming_) return;
+  if (nodes_[node] == nullptr || !(storming_ || in_scene_)) return;
   kill_node(node);
+  if (in_scene_) return;
   loop_.after(dice_.skewed(1 * kMs, 200 * kMs), [this, node] {
     if (nodes_[node] == nullptr) start_node(node);
   });

@@ -36,7 +36,7 @@ struct Conditions {
   std::uint32_t forge_per_mille = 0;        // likewise: somebody sends other frames behind it
   std::uint32_t late_percent = 0;           // of closed sockets: what they have sent waits long
   std::uint32_t corrupt_per_mille = 0;      // of steps: a byte flips, the transport notices
-  std::uint32_t silent_flip_per_mille = 0;  // of digested pushes: a byte flips, nobody notices
+  std::uint32_t silent_flip_per_mille = 0;  // of digested pushes and moved puts: a byte flips
 };
 
 }  // namespace simm::sim

@@ -33,6 +33,7 @@ void ControlNetwork::dial(SimMember& member) {
     links_.push_back(link);
     manager->on_accepted(link, member.identity());
     member.on_dialled(link);
+    on_connected(link->serial, *manager);
   });
 }
 
@@ -83,6 +84,16 @@ void ControlNetwork::close_manager_end(const ControlLinkPtr& link) {
   go_down(link, [link] {
     if (SimMember* member = std::exchange(link->member, nullptr)) member->on_closed(link);
   });
+}
+
+void ControlNetwork::send_to(Serial serial, std::size_t place) {
+  while ((serial + dials_[serial]) % managers_.size() != place) ++dials_[serial];
+  for (const auto& weak : links_) {
+    const ControlLinkPtr link = weak.lock();
+    if (link == nullptr || link->serial != serial) continue;
+    if (SimMember* member = std::exchange(link->member, nullptr)) member->on_closed(link);
+    if (SimManager* manager = std::exchange(link->manager, nullptr)) manager->on_closed(link);
+  }
 }
 
 void ControlNetwork::cut(Serial serial, bool up, bool down) {

@@ -51,6 +51,9 @@ public:
   // comes, or the connection ends.
   std::function<bool()> loses_delta = [] { return false; };
 
+  // A daemon has a connection to a manager, and has said its Join if it does not sleep.
+  std::function<void(Serial, const SimManager&)> on_connected = [](Serial, const SimManager&) {};
+
   // How many addresses of managers daemons know.
   void set_places(std::size_t places) { managers_.resize(places); }
   // Who listens at one; null: nobody.
@@ -64,6 +67,8 @@ public:
   void close_member_end(const ControlLinkPtr& link);
   void close_manager_end(const ControlLinkPtr& link);
 
+  // Its connection breaks, if it has one, and the next manager that it asks is that one.
+  void send_to(Serial serial, std::size_t place);
   // Cuts or heals one direction, or both, between a daemon and whatever manager there is.
   void cut(Serial serial, bool up, bool down);
   void heal_all();

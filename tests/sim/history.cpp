@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tests/sim/sim_mover.h"
+
 namespace simm::sim {
 namespace {
 
@@ -64,7 +66,7 @@ void History::end_put(PutIndex put, Status status) {
   ++puts_done_;
   if (ended.replace) {
     keys_[ended.key].superseders.push_back(
-        {ended.from_ns, ended.to_ns, put, ended.tenure, ended.node});
+        {ended.from_ns, ended.to_ns, put, ended.tenure, ended.node, true});
   }
 }
 
@@ -83,8 +85,8 @@ void History::end_remove(KeyIndex key, std::size_t removal, Status status) {
                              describe(key).c_str());
   }
   if (ambiguous(key, ended.from_ns, *answer)) return;
-  keys_[key].superseders.push_back(
-      {ended.from_ns, ended.to_ns, kNoPut, answer->tenure, node_of(key, ended.from_ns, *answer)});
+  keys_[key].superseders.push_back({ended.from_ns, ended.to_ns, kNoPut, answer->tenure,
+                                    node_of(key, ended.from_ns, *answer), true});
 }
 
 // ---- the wire ----
@@ -95,6 +97,7 @@ Tenure History::tenure_of(const WireRequest& request, std::size_t page) const {
 }
 
 void History::on_posted(std::uint32_t, const WireRequest& request) {
+  if (request.header.is_moved) return;  // what matters is who takes it
   for (const transport::PageRequest& page : request.pages) {
     const Serial owner = maps_.owner(request.header.epoch, base::slot_of(page.group));
     if (owner == request.to.peer.value) continue;
@@ -137,10 +140,23 @@ void History::on_asked_again(const WireRequest& request) {
 }
 
 void History::on_answered(const WireRequest& request, std::span<const transport::PageReply> pages) {
+  if (request.header.is_moved) {
+    if (request.header.opcode != ipc::Opcode::put) return;  // it is told of them only
+    for (std::size_t page = 0; page < pages.size(); ++page) {
+      if (pages[page].status == Status::ok) {
+        check_moved(request, page);
+      } else {
+        ++not_moved_;
+      }
+    }
+    return;
+  }
   for (std::size_t page = 0; page < pages.size(); ++page) {
     if (pages[page].status == Status::ok || pages[page].status == Status::not_found) {
       check_served(request, page);
     }
+    const bool is_get = request.header.opcode == ipc::Opcode::get;
+    if (is_get && pages[page].status == Status::not_found) ++owner_misses_;
   }
   if (request.header.opcode == ipc::Opcode::put) {
     const std::vector<PutIndex>& puts = put_requests_.at(request.serial);
@@ -172,6 +188,22 @@ void History::check_served(const WireRequest& request, std::size_t page) {
   }
   report_.violation("P7", "server %u with map %llu serves slot %u for a request under map %llu",
                     request.to.peer.value, ull(has), slot, ull(asked));
+}
+
+// An object that moves goes from one tenure into the next, and is taken by who has that one.
+void History::check_moved(const WireRequest& request, std::size_t page) {
+  const base::Slot slot = base::slot_of(request.pages[page].group);
+  const base::Epoch into = request.header.epoch;
+  const base::Epoch has = request.server_epochs[page];
+  ++moved_;
+  const bool is_taken_by_owner =
+      maps_.owner(has, slot) == request.to.peer.value && maps_.tenure(has, slot) == into;
+  const Serial sender = SimMover::server_of(request.node);
+  if (is_taken_by_owner && maps_.owner_before(into, slot) == sender) return;
+  report_.violation("P7",
+                    "server %u with map %llu takes an object of slot %u from server %u for the "
+                    "tenure since %llu",
+                    request.to.peer.value, ull(has), slot, sender, ull(into));
 }
 
 const History::Answer* History::answer_to(KeyIndex key, base::TimeNs from_ns, ipc::Opcode opcode,
@@ -230,17 +262,42 @@ bool History::expired(const Put& put, base::TimeNs read_from_ns) const {
   return put.ttl_ns != 0 && by_ns != kNever && read_from_ns > by_ns + put.ttl_ns;
 }
 
-const History::Superseder* History::superseder_of(PutIndex put, base::TimeNs read_from_ns) const {
+// All tenures of a slot are one row. What an owner has left may have moved on along the row.
+bool History::may_show(const Put& put, const Tenure& reader) const {
+  return put.tenure == reader || (moves && put.tenure.since < reader.since);
+}
+
+template <typename Counts>
+const History::Superseder* History::find_superseder(PutIndex put, const Tenure& reader,
+                                                    Counts counts) const {
   const Put& ended = puts_[put];
   const base::TimeNs by_ns = effect_by(ended);
   if (!ended.over) return nullptr;
   for (const Superseder& other : keys_[ended.key].superseders) {
-    if (other.put == put || !(other.tenure == ended.tenure)) continue;
+    if (other.put == put) continue;
+    const bool is_of_row =
+        ended.tenure.since <= other.tenure.since && other.tenure.since <= reader.since &&
+        (other.tenure.since != ended.tenure.since || other.tenure == ended.tenure);
+    if (!is_of_row) continue;
     // What its node asks for later is done behind it, or it is not done at all.
     const base::TimeNs last_ns = other.node == ended.node ? std::min(by_ns, ended.over_ns) : by_ns;
-    if (other.from_ns > last_ns && other.to_ns < read_from_ns) return &other;
+    if (other.from_ns > last_ns && counts(other)) return &other;
   }
   return nullptr;
+}
+
+const History::Superseder* History::superseder_of(PutIndex put, const Tenure& reader,
+                                                  base::TimeNs read_from_ns) const {
+  return find_superseder(put, reader,
+                         [&](const Superseder& other) { return other.to_ns < read_from_ns; });
+}
+
+const History::Superseder* History::superseder_of_copy(PutIndex put, const Tenure& reader,
+                                                       const PageRead& read) const {
+  return find_superseder(put, reader, [&](const Superseder& other) {
+    const bool is_own = other.is_write && other.node == read.node;
+    return other.to_ns + (is_own ? 0 : read.linger_ns) < read.when.from_ns;
+  });
 }
 
 PutIndex History::find_put(const PageRead& read, std::span<const std::byte> bytes) const {
@@ -249,6 +306,17 @@ PutIndex History::find_put(const PageRead& read, std::span<const std::byte> byte
     if (bytes.size() + read.object_offset > puts_[*put].length) continue;
     if (payload(*put).matches(bytes, read.object_offset)) return *put;
   }
+  return kNoPut;
+}
+
+PutIndex History::put_seen(const PageRead& read, std::span<const std::byte> bytes) {
+  const PutIndex seen = find_put(read, bytes);
+  if (seen == kNoPut) check_bytes_of_nobody(read, bytes);
+  if (seen == kNoPut || bytes.size() < kTellingBytes) return kNoPut;
+  check_length(read, puts_[seen], bytes.size());
+  if (!refused(puts_[seen])) return seen;
+  report_.violation("P4", "%s: sees put %u, which its owner did not store",
+                    describe(read.key).c_str(), seen);
   return kNoPut;
 }
 
@@ -286,6 +354,7 @@ void History::end_get(const PageRead& read, Status status, std::span<const std::
   if (status != Status::ok && status != Status::not_found) return;
   const Answer* answer =
       answer_to(read.key, read.when.from_ns, ipc::Opcode::get, status, bytes.data());
+  if (answer == nullptr && read.linger_ns > 0) return end_copied_get(read, status, bytes);
   if (status == Status::not_found) return check_miss(read, answer);
   ++hits_;
   if (bytes.empty()) {
@@ -295,16 +364,10 @@ void History::end_get(const PageRead& read, Status status, std::span<const std::
     return report_.violation("P1", "%s: a hit that no owner has answered",
                              describe(read.key).c_str());
   }
-  const PutIndex seen = find_put(read, bytes);
-  if (seen == kNoPut) return check_bytes_of_nobody(read, bytes);
-  if (bytes.size() < kTellingBytes) return;
+  const PutIndex seen = put_seen(read, bytes);
+  if (seen == kNoPut) return;
   Put& put = puts_[seen];
-  check_length(read, put, bytes.size());
-  if (refused(put)) {
-    return report_.violation("P4", "%s: sees put %u, which its owner did not store",
-                             describe(read.key).c_str(), seen);
-  }
-  if (!(put.tenure == answer->tenure)) {
+  if (!may_show(put, answer->tenure)) {
     return report_.violation(
         "P7", "%s: sees put %u of server %u, owner since %llu, from server %u, owner since %llu",
         describe(read.key).c_str(), seen, put.tenure.owner, ull(put.tenure.since),
@@ -314,16 +377,75 @@ void History::end_get(const PageRead& read, Status status, std::span<const std::
     return report_.violation("P4", "%s: sees put %u after its TTL", describe(read.key).c_str(),
                              seen);
   }
-  if (const Superseder* later = superseder_of(seen, read.when.from_ns)) {
+  if (const Superseder* later = superseder_of(seen, answer->tenure, read.when.from_ns)) {
     return report_.violation("P4", "%s: sees put %u (effect by %llu us) after %s at %llu..%llu us",
                              describe(read.key).c_str(), seen, us(effect_by(put)),
                              later->put == kNoPut ? "a remove" : "another value",
                              us(later->from_ns), us(later->to_ns));
   }
   keys_[read.key].superseders.push_back(
-      {read.when.from_ns, loop_.now_ns(), seen, put.tenure, answer->node});
+      {read.when.from_ns, loop_.now_ns(), seen, answer->tenure, answer->node});
   put.first_seen_ns = std::min(put.first_seen_ns, loop_.now_ns());
-  note_lease(read, put.tenure);
+  note_lease(read, answer->tenure);
+}
+
+// Answers to fetches of that node that may have become the copy.
+std::vector<const History::Answer*> History::fetches_for(const PageRead& read,
+                                                         Status status) const {
+  std::vector<const Answer*> found;
+  const std::byte* const end = read.copies.data() + read.copies.size();
+  const std::vector<Answer>& answers = keys_[read.key].answers;
+  for (auto at = answers.rbegin(); at != answers.rend(); ++at) {
+    if (at->at_ns + read.linger_ns < read.when.from_ns) break;
+    const bool is_fetch = at->opcode == ipc::Opcode::get && at->node == read.node &&
+                          at->slice >= read.copies.data() && at->slice < end;
+    if (is_fetch && at->status == status) found.push_back(&*at);
+  }
+  return found;
+}
+
+void History::end_copied_get(const PageRead& read, Status status,
+                             std::span<const std::byte> bytes) {
+  const std::vector<const Answer*> fetches = fetches_for(read, status);
+  if (status == Status::not_found) {
+    // A fetch from before the lease says nothing about it.
+    const bool is_later = !fetches.empty() && fetches.back()->at_ns >= read.when.from_ns &&
+                          fetches.back()->posted_ns > keys_[read.key].lease.when.to_ns;
+    return check_miss(read, is_later ? fetches.front() : nullptr);
+  }
+  ++hits_;
+  ++copied_;
+  if (fetches.empty()) {
+    return report_.violation("P4", "%s: a copy that is older than %llu us, or of no fetch",
+                             describe(read.key).c_str(), ull(read.linger_ns / kUs));
+  }
+  const PutIndex seen = put_seen(read, bytes);
+  if (seen == kNoPut) return;
+  Put& put = puts_[seen];
+  const base::TimeNs from_ns = read.when.from_ns - read.linger_ns;
+  if (expired(put, from_ns)) {
+    return report_.violation("P4", "%s: a copy is put %u, long after its TTL",
+                             describe(read.key).c_str(), seen);
+  }
+  const Superseder* later = nullptr;
+  for (const Answer* fetch : fetches) {
+    if (!may_show(put, fetch->tenure)) continue;
+    later = superseder_of_copy(seen, fetch->tenure, read);
+    if (later != nullptr) continue;
+    keys_[read.key].superseders.push_back(
+        {from_ns, loop_.now_ns(), seen, fetch->tenure, fetch->node});
+    put.first_seen_ns = std::min(put.first_seen_ns, loop_.now_ns());
+    return;
+  }
+  if (later == nullptr) {
+    return report_.violation("P7", "%s: a copy is put %u of server %u, owner since %llu",
+                             describe(read.key).c_str(), seen, put.tenure.owner,
+                             ull(put.tenure.since));
+  }
+  report_.violation("P4", "%s: a copy is put %u (effect by %llu us) after %s at %llu..%llu us",
+                    describe(read.key).c_str(), seen, us(effect_by(put)),
+                    later->put == kNoPut ? "a remove" : "another value", us(later->from_ns),
+                    us(later->to_ns));
 }
 
 void History::end_exists(const PageRead& read, Status status, std::uint64_t length) {
@@ -340,9 +462,10 @@ void History::end_exists(const PageRead& read, Status status, std::uint64_t leng
   const std::vector<PutIndex>& puts = keys_[read.key].puts;
   const bool possible = std::any_of(puts.begin(), puts.end(), [&](PutIndex put) {
     return puts_[put].length == length && !refused(puts_[put]) &&
-           (unknown || puts_[put].tenure == answer->tenure) &&
+           (unknown || may_show(puts_[put], answer->tenure)) &&
            !expired(puts_[put], read.when.from_ns) &&
-           superseder_of(put, read.when.from_ns) == nullptr;
+           superseder_of(put, unknown ? puts_[put].tenure : answer->tenure, read.when.from_ns) ==
+               nullptr;
   });
   if (!possible) {
     return report_.violation("P4", "%s: exists with %llu bytes, but no such object can be there",

@@ -1,10 +1,11 @@
 // History: what clients did and saw, key by key, and the promises that this has to keep.
 //
 // Each key is a register in every tenure of its slot (an owner, and since when it has owned the
-// slot without a break): it may lose its value (a miss) but may never return a wrong one, and what
-// one tenure has stored no other one ever shows. Which tenure an operation belongs to follows from
-// the epoch of its request and the row of maps (MapBook). Every put writes a value of its own, so a
-// read tells which put it saw. Checked at every completion:
+// slot without a break): it may lose its value (a miss) but may never return a wrong one. A tenure
+// may take over the value that the tenure before has left, and nothing else of another one. Which
+// tenure an operation belongs to follows from the epoch of its request and the row of maps
+// (MapBook). Every put writes a value of its own, so a read tells which put it saw. Checked at
+// every completion:
 //
 //  P1  a hit is, byte for byte, one put of that key in that tenant and namespace
 //  P3  inside a lease a miss of the owner has a cause; what happens to other daemons is none
@@ -13,9 +14,15 @@
 //      last request for it (the network knows), so a later remove or replace ends it for good;
 //      what a node has given up is ended by whatever that node, or its successor, asks for later,
 //      though its bytes may still be on their way;
-//      it is posted again only when its owner has said that it did not store it
+//      it is posted again only when its owner has said that it did not store it.
+//      A node may keep a copy of what it has fetched. For `linger_ns` the copy may miss what other
+//      nodes did. It never misses what its own node had written when the read began.
+//  P2  (a scene) a get of an object on its way to its slot's new owner, with time and room, is a
+//      hit
 //  P7  a request goes to who owns the slot under its epoch, and is served only by who has owned it
-//      ever since; a hit was stored in the tenure that answers it
+//      ever since; a hit was stored in the tenure that answers it, or moved there: then it was
+//      stored in an earlier one, and nothing has superseded it in either of them or in between;
+//      an object moves only from the owner before into the tenure that follows directly
 // Thread: the one simulated thread.
 #pragma once
 
@@ -66,6 +73,11 @@ struct PageRead {
   std::uint64_t object_offset = 0;  // of a ranged get
   bool ranged = false;
   bool exact_size = false;
+  // Of one that its node may answer from a copy of its own: how old that copy may be, whose it is,
+  // and where copies lie there. 0: the owner is asked.
+  base::TimeNs linger_ns = 0;
+  std::uint32_t node = 0;
+  std::span<const std::byte> copies;
 };
 
 class History final : public NetworkTap {
@@ -80,6 +92,7 @@ public:
   // Causes of misses that stores count.
   std::function<std::uint64_t()> lease_losses = [] { return std::uint64_t{0}; };
   [[nodiscard]] Interval begin() const;
+  bool moves = false;  // objects move on with their slots in this run
 
   // `source`: where its bytes lie; requests for it are known by that.
   PutIndex begin_put(KeyIndex key, bool replace, std::uint64_t length, std::uint64_t ttl_ns,
@@ -101,7 +114,15 @@ public:
 
   [[nodiscard]] std::uint64_t hits() const { return hits_; }
   [[nodiscard]] std::uint64_t misses() const { return misses_; }
+  // Hits that nodes have answered from copies of their own.
+  [[nodiscard]] std::uint64_t copied() const { return copied_; }
   [[nodiscard]] std::uint64_t puts_done() const { return puts_done_; }
+  // Objects that a new owner has taken, or had.
+  [[nodiscard]] std::uint64_t moved() const { return moved_; }
+  // And those that a new owner has refused, or had no answer to.
+  [[nodiscard]] std::uint64_t not_moved() const { return not_moved_; }
+  // Pages of gets that an owner has answered with a miss.
+  [[nodiscard]] std::uint64_t owner_misses() const { return owner_misses_; }
 
 private:
   static constexpr PutIndex kNoPut = ~PutIndex{0};
@@ -130,7 +151,8 @@ private:
     base::TimeNs to_ns;
     PutIndex put;
     Tenure tenure;
-    std::uint32_t node;  // that has asked; kNoNode: nobody knows
+    std::uint32_t node;     // that has asked; kNoNode: nobody knows
+    bool is_write = false;  // else somebody has seen it
   };
   // What a server has answered for one page, when it did. The node may not have got it.
   struct Answer {
@@ -167,6 +189,7 @@ private:
   [[nodiscard]] bool refused(const Put& put) const;
   [[nodiscard]] Tenure tenure_of(const WireRequest& request, std::size_t page) const;
   void check_served(const WireRequest& request, std::size_t page);
+  void check_moved(const WireRequest& request, std::size_t page);
   // The last answer to that operation: since `from_ns`, of that kind, for that slice if it has one.
   [[nodiscard]] const Answer* answer_to(KeyIndex key, base::TimeNs from_ns, ipc::Opcode opcode,
                                         Status status, const std::byte* slice) const;
@@ -175,10 +198,24 @@ private:
   // Whose that answer was; kNoNode: there is another one like it of another node.
   [[nodiscard]] std::uint32_t node_of(KeyIndex key, base::TimeNs from_ns,
                                       const Answer& answer) const;
-  [[nodiscard]] const Superseder* superseder_of(PutIndex put, base::TimeNs read_from_ns) const;
+  // In the tenures from the put's to the reader's.
+  [[nodiscard]] const Superseder* superseder_of(PutIndex put, const Tenure& reader,
+                                                base::TimeNs read_from_ns) const;
+  // The same for a read of a copy: what others did may be missing in it for a while, what its own
+  // node wrote may not.
+  [[nodiscard]] const Superseder* superseder_of_copy(PutIndex put, const Tenure& reader,
+                                                     const PageRead& read) const;
+  template <typename Counts>
+  [[nodiscard]] const Superseder* find_superseder(PutIndex put, const Tenure& reader,
+                                                  Counts counts) const;
+  [[nodiscard]] bool may_show(const Put& put, const Tenure& reader) const;
   [[nodiscard]] bool expired(const Put& put, base::TimeNs read_from_ns) const;
   PutIndex find_put(const PageRead& read, std::span<const std::byte> bytes) const;
+  // Which put a hit shows; kNoPut: nobody can say, or a promise was broken and that was told.
+  PutIndex put_seen(const PageRead& read, std::span<const std::byte> bytes);
   void check_bytes_of_nobody(const PageRead& read, std::span<const std::byte> bytes);
+  void end_copied_get(const PageRead& read, Status status, std::span<const std::byte> bytes);
+  [[nodiscard]] std::vector<const Answer*> fetches_for(const PageRead& read, Status status) const;
   void check_length(const PageRead& read, const Put& put, std::uint64_t bytes);
   void check_miss(const PageRead& read, const Answer* answer);
   [[nodiscard]] bool loss_is_explained(const Key& key) const;
@@ -195,7 +232,11 @@ private:
   std::map<std::uint64_t, std::vector<PutIndex>> put_requests_;  // by serial
   std::uint64_t hits_ = 0;
   std::uint64_t misses_ = 0;
+  std::uint64_t copied_ = 0;
   std::uint64_t puts_done_ = 0;
+  std::uint64_t moved_ = 0;
+  std::uint64_t not_moved_ = 0;
+  std::uint64_t owner_misses_ = 0;
 };
 
 }  // namespace simm::sim

@@ -1,6 +1,7 @@
 #include "tests/sim/map_book.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "daemon/cluster/cluster_codec.h"
 
@@ -120,6 +121,21 @@ Serial MapBook::owner(base::Epoch epoch, base::Slot slot) const {
   if (found == pages_.end()) return 0;
   const cluster::MapMember* owner = found->second.map->owner_of(slot);
   return owner == nullptr ? 0 : static_cast<Serial>(owner->identity.incarnation.low);
+}
+
+Serial MapBook::owner_before(base::Epoch epoch, base::Slot slot) const {
+  const auto found = pages_.find(epoch);
+  if (found == pages_.end() || found == pages_.begin()) return 0;
+  return owner(std::prev(found)->first, slot);
+}
+
+bool MapBook::is_in_since(base::Epoch epoch, Serial serial) const {
+  return std::any_of(pages_.upper_bound(epoch), pages_.end(), [serial](const auto& page) {
+    const std::vector<cluster::MapMember>& members = page.second.map->members();
+    return std::any_of(members.begin(), members.end(), [serial](const auto& member) {
+      return member.identity.incarnation.low == serial;
+    });
+  });
 }
 
 base::Epoch MapBook::tenure(base::Epoch epoch, base::Slot slot) const {

@@ -43,6 +43,10 @@ public:
   [[nodiscard]] std::string describe_newest() const;
   // Who owns the slot in the map of that epoch; 0: nobody, or there is no such map.
   [[nodiscard]] Serial owner(base::Epoch epoch, base::Slot slot) const;
+  // Who owned the slot in the map before that one.
+  [[nodiscard]] Serial owner_before(base::Epoch epoch, base::Slot slot) const;
+  // That process is a member of a map that came after the one of that epoch.
+  [[nodiscard]] bool is_in_since(base::Epoch epoch, Serial serial) const;
   // The epoch since which that owner has owned it without a break; 0 as above.
   [[nodiscard]] base::Epoch tenure(base::Epoch epoch, base::Slot slot) const;
 

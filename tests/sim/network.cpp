@@ -30,6 +30,7 @@ void Network::set_rdma_node(std::uint32_t node, RdmaNodePart* part) {
 RequestBook::Hooks Network::book_hooks() {
   RequestBook::Hooks hooks;
   hooks.done = [this](WireRequest& request) { server_done(request); };
+  hooks.sent = [this](const WireRequest& request) { on_sent(request); };
   hooks.asked_again = [this](const WireRequest& request) {
     if (tap != nullptr) tap->on_asked_again(request);
   };

@@ -39,8 +39,10 @@ public:
   std::function<void(const WireRequest&)> on_queue_pair_answer = [](const WireRequest&) {};
   // A server begins to move bytes of that, over a queue pair.
   std::function<void(const WireRequest&)> on_queue_pair_move = [](const WireRequest&) {};
-  // A node has posted that, over a production transport.
+  // A node, or who moves objects, has posted that.
   std::function<void(const WireRequest&)> on_posted = [](const WireRequest&) {};
+  // It has been given to a socket to its last byte, and none of that has arrived yet.
+  std::function<void(const WireRequest&)> on_sent = [](const WireRequest&) {};
 
   [[nodiscard]] EventLoop& loop() noexcept { return loop_; }
   [[nodiscard]] Dice& dice() noexcept { return dice_; }

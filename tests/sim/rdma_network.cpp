@@ -114,6 +114,13 @@ void RdmaNetwork::pull_cable_of(std::uint32_t node) {
   if (!all.empty()) pull_cable(*all[dice_.between(0, all.size() - 1)]);
 }
 
+void RdmaNetwork::fail_all_of(std::uint32_t node) {
+  for (const Device& one : devices_) {
+    if (one.is_node && one.number == node) one.device->fail_all_queue_pairs();
+  }
+  kick();
+}
+
 void RdmaNetwork::pull_cable(SimRdmaDevice& device) {
   fabric_.cut(device);
   loop_.after(dice_.skewed(100 * kUs, 50 * kMs), [this, pulled = &device] {

@@ -56,6 +56,8 @@ public:
   void pull_some_cable();
   // One of that node: what its servers answer just now is lost.
   void pull_cable_of(std::uint32_t node);
+  // All queue pairs of a node fail.
+  void fail_all_of(std::uint32_t node);
   void delay_some_fences();
   // By all devices, since the beginning.
   [[nodiscard]] std::uint64_t read_bytes() const { return fabric_.counters().read_bytes; }

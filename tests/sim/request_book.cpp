@@ -129,6 +129,7 @@ void RequestBook::end_frame(Stream& stream) {
                              static_cast<unsigned long long>(serial));
   }
   found->second.is_sent = true;
+  hooks_.sent(*found->second.wire);
   if (stream.is_over) return end(serial);
   stream.requests.push_back(serial);
 }

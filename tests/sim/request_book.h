@@ -25,6 +25,8 @@ public:
   struct Hooks {
     // Called once for each request.
     std::function<void(WireRequest&)> done;
+    // The last byte of it has been given to a socket, and none of that has arrived yet.
+    std::function<void(const WireRequest&)> sent;
     // A server begins with a request that had come before.
     std::function<void(const WireRequest&)> asked_again;
     // The queue pairs over which a request of that node may come now.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "daemon/transport/payload_progress.h"
 #include "tests/sim/dice.h"
 
 namespace simm::sim {
@@ -100,12 +101,15 @@ void draw_tcp(Scenario& s) {
   tcp.buffer_bytes = dice.percent(50) ? 64 * 1024 : dice.between(256, 8 * 1024);
   tcp.requester.credits = tcp.responder.credits = s.conditions.credits;
   tcp.requester.peer_detection_ns = dice.between(30, 300) * kMs;
-  tcp.responder.peer_silence_ns = 4 * tcp.requester.peer_detection_ns;
+  tcp.responder.peer_silence_ns = transport::silence_after(tcp.requester.peer_detection_ns);
   tcp.requester.inline_page_bytes = dice.percent(50) ? 16 * 1024 : dice.between(0, 2048);
   if (dice.percent(50)) s.conditions.loss_per_mille = dice.between32(1, 30);
   s.conditions.late_percent = dice.between32(0, 100);
   if (dice.percent(30)) s.conditions.forge_per_mille = dice.between32(1, 20);
   if (dice.percent(40)) s.node_crash_every_ns = dice.between(50 * kMs, 500 * kMs);
+  // Where servers fetch the bytes of puts, so that these are often the damaged ones.
+  const bool are_pulled = tcp.requester.inline_page_bytes < 2048;
+  if (are_pulled && dice.percent(40)) s.conditions.corrupt_per_mille = dice.between32(20, 60);
 }
 
 // Pages that are cut into stripes: few of them.
@@ -170,6 +174,84 @@ void draw_deltas(Scenario& s) {
   s.lost_deltas_percent = dice.percent(50) ? dice.between32(5, 60) : 0;
 }
 
+// Likewise: in half of all runs. Memory for what was written is short in some of them.
+void draw_moves(Scenario& s) {
+  Dice dice(s.seed, 13);
+  s.moves = dice.percent(50);
+  if (!s.moves) return;
+  s.server.arrival_window_ns = dice.between(50, 800) * kMs;
+  s.server.arrival_keys_max = dice.percent(40) ? 2 : 1024;
+  s.mover.window_ns = dice.between(50, 800) * kMs;
+  if (dice.percent(70)) s.drain_every_ns = dice.between(20, 150) * kMs;
+  s.mover.bytes_per_s = dice.percent(40) ? 1 << 30 : dice.between(20, 1'000) * 1'000;
+  s.mover.offer_ns = dice.between(10, 300) * kMs;
+  s.mover.pause_min_ns = dice.between(1, 20) * kMs;
+  s.mover.vain_rounds_max = dice.between32(1, 10);
+  s.mover.records_per_turn = dice.percent(50) ? 256 : 3;
+  s.mover.batch_bytes_max = dice.percent(50) ? 4'096 : 1 << 20;
+}
+
+// Likewise: reads that wait for objects on their way. Half of the runs have the time for that.
+void draw_tells(Scenario& s) {
+  s.server.expected_objects_max = 256;
+  if (!s.moves) return;
+  Dice dice(s.seed, 19);
+  s.mover.teller.tell_ns = s.mover.offer_ns;
+  s.mover.teller.pause_ns = s.mover.pause_min_ns;
+  s.mover.teller.records_per_turn = s.mover.records_per_turn;
+  const bool is_short = dice.percent(50);
+  if (is_short) s.server.expected_objects_max = 2;
+  const auto wait_ns = [&] { return is_short ? dice.between(1, 50) * kMs : 400 * kMs; };
+  s.server.told_wait_ns = wait_ns();
+  s.server.arrival_wait_ns = wait_ns();
+  s.server.want_ns = wait_ns();
+  s.server.silent_ns = dice.between(1, 100) * kMs;
+  s.reads_wait = !is_short && s.server.arrival_keys_max > s.keys && s.conditions.credits > 1;
+  if (is_short) return;
+  s.server.arrival_window_ns = s.mover.window_ns = 2 * kSecond;
+}
+
+// Likewise. Damage is to be found because nobody has looked at an object in this life, not by luck.
+void draw_kept_pools(Scenario& s) {
+  Dice dice(s.seed, 16);
+  s.keeps_pools = !s.rdma.is_used && dice.percent(30);
+  if (!s.keeps_pools) return;
+  if (dice.percent(80)) s.server_crash_every_ns = dice.between(50, 500) * kMs;
+  s.damaged_percent = dice.percent(50) ? dice.between32(10, 100) : 0;
+  if (!s.tcp.is_used) s.conditions.silent_flip_per_mille = 0;
+  s.server.verify = base::VerifyMode::never;
+}
+
+// Likewise: in a quarter of all runs.
+void draw_hand_overs(Scenario& s) {
+  Dice dice(s.seed, 14);
+  if (dice.percent(25)) s.hand_over_every_ns = dice.between(10, 150) * kMs;
+}
+
+// Likewise: in a third of all runs. Room and numbers are short in many of them.
+void draw_shared_reads(Scenario& s) {
+  Dice dice(s.seed, 20);
+  SharedReadScenario& shared = s.shared_reads;
+  shared.is_used = dice.percent(33);
+  if (!shared.is_used) return;
+  shared.memory_bytes = s.frame_bytes * dice.between(1, 12);
+  shared.credits = dice.between32(1, 32);
+  shared.bytes_per_request = dice.percent(50) ? 256 : 256 * 1024;
+  shared_reads::SharedReadConfig& config = shared.config;
+  config.requests_max = shared.credits;
+  config.shared_reads_max = dice.percent(50) ? dice.between32(1, 4) : 64;
+  config.waiters_max = dice.percent(30) ? dice.between32(1, 4) : 256;
+  config.tenants_max = 8;
+  config.fetches_max = dice.between32(1, 4);
+  config.fetch_pages_max = dice.between32(1, 8);
+  config.linger_ns = dice.percent(50) ? dice.between(1, 20) * kMs : dice.between(20, 500) * kMs;
+  config.pages_per_turn = dice.percent(30) ? 1 : 512;
+  config.serves_per_turn = dice.percent(30) ? 1 : 256;
+  s.engine.fetches = config.operations();
+  s.engine.operations += s.engine.fetches;
+  s.engine.requests += 4 * s.engine.fetches;
+}
+
 }  // namespace
 
 base::TenantId tenant_id(std::uint32_t tenant) {
@@ -209,6 +291,11 @@ Scenario Scenario::draw(std::uint64_t seed) {
   draw_rdma(s);
   draw_etcd(s);
   draw_deltas(s);
+  draw_moves(s);
+  draw_tells(s);
+  draw_hand_overs(s);
+  draw_kept_pools(s);
+  draw_shared_reads(s);
   return s;
 }
 

@@ -6,7 +6,9 @@
 
 #include "daemon/cluster/manager.h"
 #include "daemon/engine/engine_config.h"
+#include "daemon/moves/slot_mover.h"
 #include "daemon/server/server_config.h"
+#include "daemon/shared_reads/shared_read_config.h"
 #include "daemon/store/eviction/store_config.h"
 #include "daemon/transport/rdma/rdma_config.h"
 #include "daemon/transport/tcp/tcp_config.h"
@@ -50,6 +52,15 @@ struct EtcdScenario {
   base::TimeNs down_every_ns = 0;  // no manager does
 };
 
+// In some runs reads that clients call shared are fetched once for all clients of a node.
+struct SharedReadScenario {
+  bool is_used = false;
+  std::uint64_t memory_bytes = 0;  // of each node
+  std::uint32_t credits = 1;       // on the way from its engine to them
+  std::uint64_t bytes_per_request = 256 * 1024;
+  shared_reads::SharedReadConfig config;
+};
+
 struct Scenario {
   static Scenario draw(std::uint64_t seed);
 
@@ -85,7 +96,17 @@ struct Scenario {
   // The manager. Its clock may run at up to twice the speed, or at half of it.
   cluster::ManagerConfig manager;
 
+  // A server that is killed leaves its pool to the next one.
+  bool keeps_pools = false;
+  std::uint32_t damaged_percent = 0;  // of these pools: bytes of theirs go wrong meanwhile
+
+  // Objects follow their slots to new owners.
+  bool moves = false;
+  bool reads_wait = false;  // long enough for objects on their way
+  moves::MoverConfig mover;
+
   EtcdScenario etcd;
+  SharedReadScenario shared_reads;
 
   TcpScenario tcp;
   RdmaScenario rdma;
@@ -101,6 +122,7 @@ struct Scenario {
   base::TimeNs partition_every_ns = 0;
   base::TimeNs slow_every_ns = 0;
   base::TimeNs drain_every_ns = 0;
+  base::TimeNs hand_over_every_ns = 0;  // drains on request, and their cancels
   base::TimeNs manager_crash_every_ns = 0;
   base::TimeNs manager_pause_every_ns = 0;
   base::TimeNs control_cut_every_ns = 0;

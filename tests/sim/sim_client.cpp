@@ -143,7 +143,7 @@ ClientBatch SimClient::draw() {
                              : ipc::Opcode::remove;
   batch.replace = dice_.percent(50);
   batch.exact_size = dice_.percent(30);
-  batch.shared = dice_.percent(20);
+  batch.shared = dice_.percent(scenario_.shared_reads.is_used ? 80 : 20);
   batch.ranged = batch.opcode == ipc::Opcode::get && dice_.percent(25);
   batch.name_space = dice_.percent(80) ? 0 : 1;
   if (dice_.percent(15)) batch.ttl_ms = dice_.between32(1, 2'000);
@@ -228,9 +228,10 @@ void SimClient::submit(ClientBatch batch) {
               batch.replace ? " replace" : "", batch.pages.size(),
               static_cast<unsigned long long>(batch.timeout_ns / kUs));
     for (const ClientPage& page : batch.pages) {
-      log_.line("    '%s' put %u, %llu bytes at %llu", history_.name(page.key).text.c_str(),
-                page.put, static_cast<unsigned long long>(page.length),
-                static_cast<unsigned long long>(page.object_offset));
+      log_.line("    '%s' put %u, %llu bytes at %llu, page %u",
+                history_.name(page.key).text.c_str(), page.put,
+                static_cast<unsigned long long>(page.length),
+                static_cast<unsigned long long>(page.object_offset), page.frame);
     }
   }
   batches_.push_back(std::move(batch));
@@ -340,6 +341,7 @@ void SimClient::complete_page(const ClientBatch& batch, const ClientPage& page, 
   read.object_offset = page.object_offset;
   read.ranged = batch.ranged;
   read.exact_size = batch.exact_size;
+  if (batch.opcode == ipc::Opcode::get && batch.shared && !batch.ranged) read_copies(read);
   switch (batch.opcode) {
     case ipc::Opcode::put:
       if (!page.payload.matches(frames_.bytes(page.frame, page.length))) {
@@ -367,20 +369,27 @@ void SimClient::complete_page(const ClientBatch& batch, const ClientPage& page, 
   if (page.length > 0) frames_.give_back(page.frame, page.length, report_);
 }
 
-void SimClient::sweep(ipc::Opcode opcode, std::uint32_t name_space) {
+void SimClient::read_copies(PageRead& read) const {
+  if (link_->shared_reads.empty()) return;
+  read.linger_ns = scenario_.shared_reads.config.linger_ns;
+  read.node = link_->node;
+  read.copies = link_->shared_reads;
+}
+
+void SimClient::sweep(ipc::Opcode opcode, std::uint32_t name_space, SweptPut put) {
   ClientBatch batch;
   batch.opcode = opcode;
   batch.name_space = name_space;
   batch.replace = true;
   batch.lease_ms = 1;
-  batch.timeout_ns = 2 * kSecond;
+  batch.timeout_ns = put.timeout_ns;
   const bool moves = opcode == ipc::Opcode::put || opcode == ipc::Opcode::get;
-  batch.pages.resize(moves ? 1 : scenario_.keys);
+  batch.pages.resize(moves ? put.pages : scenario_.keys);
   for (std::uint32_t i = 0; i < batch.pages.size(); ++i) {
     batch.pages[i].key = key_of(name_space, i);
     if (!moves) continue;
     batch.pages[i].frame = frames_.take(report_);
-    batch.pages[i].length = opcode == ipc::Opcode::put ? 64 : scenario_.frame_bytes;
+    batch.pages[i].length = opcode == ipc::Opcode::put ? put.bytes : scenario_.frame_bytes;
   }
   submit(std::move(batch));
 }

@@ -47,6 +47,13 @@ struct ClientBatch {
   std::vector<ClientPage> pages;
 };
 
+// What a put of a sweep writes.
+struct SweptPut {
+  std::uint64_t bytes = 64;  // of each page
+  std::uint32_t pages = 1;
+  base::TimeNs timeout_ns = 2 * kSecond;
+};
+
 class SimClient {
 public:
   SimClient(const Scenario& scenario, std::uint32_t number, std::uint32_t tenant, EventLoop& loop,
@@ -67,8 +74,9 @@ public:
   [[nodiscard]] bool done() const { return submitted_ >= scenario_.batches && idle(); }
   [[nodiscard]] bool idle() const { return batches_.empty() && bereft_.empty(); }
 
-  // One batch on every key of its tenant and namespace, for the end of a run.
-  void sweep(ipc::Opcode opcode, std::uint32_t name_space);
+  // One batch on every key of its tenant and namespace, or on the first ones where bytes are moved:
+  // for single scenes, and for the end of a run.
+  void sweep(ipc::Opcode opcode, std::uint32_t name_space, SweptPut put = {});
   // How many pages of the last sweep were answered ok, and the bytes that they have in a store.
   [[nodiscard]] std::uint32_t sweep_ok() const { return sweep_ok_; }
   [[nodiscard]] std::uint64_t sweep_bytes() const { return sweep_bytes_; }
@@ -76,6 +84,12 @@ public:
   void check_pages() const { frames_.check_free(report_); }
 
 private:
+  // Over sockets a client comes back to keys whose puts have failed: it puts them again, and then
+  // looks at them for a while.
+  struct Doubt {
+    KeyIndex key = 0;
+    bool is_put_again = false;
+  };
   void give_up(const std::vector<ClientBatch>& batches);
   void think();
   void step();
@@ -93,6 +107,7 @@ private:
   void complete(const ClientBatch& batch, const ipc::Completion& completion);
   void complete_page(const ClientBatch& batch, const ClientPage& page, Status status,
                      std::uint64_t bytes);
+  void read_copies(PageRead& read) const;
   void check_answer(const ClientBatch& batch, Status status);
   void watch(ClientBatch& batch);
   void check_in_time(std::uint64_t token, const ClientLink* link);
@@ -115,13 +130,7 @@ private:
   std::vector<std::uint32_t> next_page_;               // of each lane
   std::uint32_t submitted_ = 0;
   std::uint64_t token_ = 0;
-  // Over sockets a client comes back to keys whose puts have failed: it puts them again, and then
-  // looks at them for a while. Its own dice, so that the other seeds stay what they were.
-  struct Doubt {
-    KeyIndex key = 0;
-    bool is_put_again = false;
-  };
-  Dice doubts_;
+  Dice doubts_;                  // of its own, so that the other seeds stay what they were
   std::vector<Doubt> doubtful_;  // the last ones
   std::uint32_t sweep_ok_ = 0;
   std::uint64_t sweep_bytes_ = 0;

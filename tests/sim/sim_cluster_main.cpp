@@ -34,6 +34,8 @@ struct Totals {
   std::uint64_t misses = 0;
   std::uint64_t puts = 0;
   std::uint64_t maps = 0;
+  std::uint64_t moved = 0;
+  std::uint64_t copied = 0;
 };
 
 bool run_seed(std::uint64_t seed, LogMode mode, Totals& totals) {
@@ -45,6 +47,8 @@ bool run_seed(std::uint64_t seed, LogMode mode, Totals& totals) {
   totals.misses += cluster.history().misses();
   totals.puts += cluster.history().puts_done();
   totals.maps += cluster.maps();
+  totals.moved += cluster.history().moved();
+  totals.copied += cluster.history().copied();
   if (mode == LogMode::everything) {
     std::printf("fingerprint %016llx\n", static_cast<unsigned long long>(cluster.fingerprint()));
   }
@@ -124,9 +128,12 @@ int main(int argc, char** argv) {
     return 0;
   }
   std::printf(
-      "%llu seeds: %llu events, %llu maps, %llu puts, %llu hits, %llu misses; no promise broken\n",
+      "%llu seeds: %llu events, %llu maps, %llu puts, %llu hits, %llu misses, %llu copies, "
+      "%llu objects moved; no promise broken\n",
       static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(totals.events),
       static_cast<unsigned long long>(totals.maps), static_cast<unsigned long long>(totals.puts),
-      static_cast<unsigned long long>(totals.hits), static_cast<unsigned long long>(totals.misses));
+      static_cast<unsigned long long>(totals.hits), static_cast<unsigned long long>(totals.misses),
+      static_cast<unsigned long long>(totals.copied),
+      static_cast<unsigned long long>(totals.moved));
   return 0;
 }

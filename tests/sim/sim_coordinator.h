@@ -19,6 +19,7 @@ enum class DiskOutcome : std::uint8_t {
 struct SimDisk {
   std::optional<cluster::StoredState> state;
   std::function<DiskOutcome()> next_write = [] { return DiskOutcome::written; };
+  std::function<void()> on_read = [] {};
   std::function<void(const cluster::StoredState&)> on_written = [](const auto&) {};
   std::uint64_t writes = 0;
 };
@@ -27,7 +28,10 @@ class SimCoordinator final : public cluster::Coordinator {
 public:
   explicit SimCoordinator(SimDisk& disk) : disk_(disk) {}
 
-  Expected<std::optional<cluster::StoredState>> load() override { return disk_.state; }
+  Expected<std::optional<cluster::StoredState>> load() override {
+    disk_.on_read();
+    return disk_.state;
+  }
 
   Outcome store(base::Epoch expected, const cluster::StoredState& state) override {
     if (state.epoch <= expected || state.bytes.size() > cluster::kStateBytesMax) {

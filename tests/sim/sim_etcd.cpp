@@ -80,7 +80,7 @@ std::int64_t SimEtcd::put_if(Serial by, const std::vector<EtcdCondition>& condit
   }
   key.value.modified = revision_;
   key.value.bytes = put.bytes;
-  key.lease = put.lease;
+  key.value.lease = key.lease = put.lease;
   return revision_;
 }
 

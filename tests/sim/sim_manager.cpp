@@ -59,6 +59,8 @@ Outcome SimManager::lead(cluster::Coordinator& coordinator) {
   auto manager = std::make_unique<cluster::Manager>(config_, clock_, random_, coordinator, links);
   if (Outcome started = manager->start(); !started) return started;
   manager_ = std::move(manager);
+  made_ns_.clear();
+  made_ = manager_->map();
   return Done{};
 }
 
@@ -159,6 +161,22 @@ void SimManager::check_version() {
   }
 }
 
+// After a burst there is one map in each interval, on the average of all that followed each other.
+void SimManager::check_pace() {
+  if (manager_->map() == made_) return;
+  made_ = manager_->map();
+  made_ns_.push_back(clock_.now_ns());
+  constexpr std::size_t kKept = 16;
+  if (made_ns_.size() > kKept) made_ns_.pop_front();
+  for (std::size_t i = 0; i + config_.map_burst < made_ns_.size(); ++i) {
+    const std::size_t beyond = made_ns_.size() - i - config_.map_burst;
+    const base::TimeNs took_ns = made_ns_.back() - made_ns_[i];
+    if (took_ns >= beyond * config_.map_interval_ns) continue;
+    return report_.violation("P8", "a manager makes %zu maps within %llu us", made_ns_.size() - i,
+                             static_cast<unsigned long long>(took_ns / kUs));
+  }
+}
+
 void SimManager::turn() {
   if (paused_) return;
   if (network_.loop().now_ns() < busy_until_ns_) return plan_turn();
@@ -171,6 +189,7 @@ void SimManager::turn() {
   if (leads()) {
     manager_->do_work();
     check_version();
+    check_pace();
   }
   wait_for_etcd();
   plan_turn();

@@ -62,6 +62,7 @@ private:
   void turn();
   void plan_turn();
   void check_version();
+  void check_pace();
 
   ControlNetwork& network_;
   const std::size_t place_;
@@ -73,6 +74,8 @@ private:
   base::SeededRandom random_;                  // no two managers draw the same
   std::unique_ptr<cluster::Manager> manager_;  // null: it does not lead
   std::map<cluster::ConnectionId, ControlLinkPtr> links_;
+  std::deque<base::TimeNs> made_ns_;  // by its own clock: when its last maps were made
+  cluster::SlotMapPtr made_;          // the last one
   std::deque<std::function<void()>> inbox_;
   bool paused_ = false;
   base::TimeNs look_ns_ = 0;                 // by its own clock: at the election

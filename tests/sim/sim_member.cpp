@@ -91,6 +91,7 @@ cluster::Heartbeat SimMember::load() {
   cluster::Heartbeat heartbeat;
   if (hooks_.reached && member_.map() != nullptr)
     heartbeat.reached = hooks_.reached(*member_.map());
+  heartbeat.recovering = hooks_.recovers && hooks_.recovers();
   return heartbeat;
 }
 

@@ -20,6 +20,8 @@ public:
     std::function<void()> on_expelled;
     // Whom of the map it reaches; empty: it does not say.
     std::function<cluster::MemberSet(const cluster::SlotMap&)> reached;
+    // It reads back its pool; empty: it has none.
+    std::function<bool()> recovers = {};
   };
 
   SimMember(ControlNetwork& network, Dice& dice, MapBook& maps, Report& report,

@@ -1,27 +1,14 @@
 #include "tests/sim/sim_node.h"
 
 #include <cstring>
-#include <deque>
 
 #include "simm/check.h"
+#include "tests/sim/nowhere.h"
 #include "tests/sim/sim_requester.h"
 #include "tests/sim/tcp_node_end.h"
 
 namespace simm::sim {
 namespace {
-
-// Newer than all before; nobody owns anything.
-class NowherePlacement final : public engine::Placement {
-public:
-  explicit NowherePlacement(base::Epoch epoch) : epoch_(epoch) {}
-  [[nodiscard]] base::Epoch epoch() const noexcept override { return epoch_; }
-  [[nodiscard]] transport::Route route(base::Slot) const noexcept override {
-    return {cluster::kNoPeer, 0};
-  }
-
-private:
-  const base::Epoch epoch_;
-};
 
 template <typename T>
 std::vector<T> vector_of_one(T only) {
@@ -29,6 +16,9 @@ std::vector<T> vector_of_one(T only) {
   made.push_back(std::move(only));
   return made;
 }
+
+// More than the devices of a dead process go on.
+constexpr base::TimeNs kDevicesGoneNs = 1 * kSecond;
 
 }  // namespace
 
@@ -50,19 +40,16 @@ SimNode::SimNode(const Scenario& scenario, Network& network, ControlNetwork& con
       sessions_({16, 8}, engine_, clock_, waiter_, commands_, events_, control_),
       process_(
           network.loop(), dice, clock_, [this] { return turn(); },
-          [this] {
-            return std::min({engine_.next_deadline_ns(), sessions_.next_deadline_ns(),
-                             requester_->next_deadline_ns()});
-          }),
+          [this] { return next_deadline_ns(); }),
       member_(control, dice, maps, network.report(), config,
               {[this](const cluster::SlotMapPtr& map) { take_map(map); }, [] {},
                [this](const cluster::SlotMap& map) { return reached(map); }}) {
   requester_->connect(engine_, nullptr);
   requester_->wake = [this] { process_.wake(); };
-  requester_->resolve = [this](base::PeerId peer) {
-    const auto found = serials_.find(peer);
-    return found == serials_.end() ? Serial{0} : found->second;
-  };
+  peers_.serve(*requester_);
+  if (!scenario.shared_reads.is_used) return;
+  shared_reads_ = std::make_unique<SimSharedReads>(scenario, engine_, clock_, requesters_);
+  requester_->add_memory(*shared_reads_->memory());
 }
 
 std::unique_ptr<NodeEnd> SimNode::make_requester(const Scenario& scenario, Network& network,
@@ -76,15 +63,8 @@ std::unique_ptr<NodeEnd> SimNode::make_requester(const Scenario& scenario, Netwo
 // ---- maps ----
 
 void SimNode::take_map(const cluster::SlotMapPtr& map) {
-  const cluster::PeerTable::Change change = peers_.use(*map);
-  for (const base::PeerId peer : change.added) {
-    const cluster::MapMember& member = *peers_.who(peer);
-    serials_[peer] = static_cast<Serial>(member.identity.incarnation.low);
-    requester_->add_peer(peer, member.shards);
-  }
-  for (const base::PeerId peer : change.removed) requester_->drop_peer(peer);
-  removed_.insert(removed_.end(), change.removed.begin(), change.removed.end());
-  newest_ = std::make_unique<cluster::MapPlacement>(*map, peers_);
+  peers_.use(*map);
+  newest_ = std::make_unique<cluster::MapPlacement>(*map, peers_.table());
   use_newest_soon();
 }
 
@@ -120,26 +100,16 @@ void SimNode::use_newest() {
   if (newest_ == nullptr) return;  // another event was faster
   placements_.push_back(std::move(newest_));
   engine_.use_placement(*placements_.back());
-  release_peers();
+  peers_.release();
   process_.wake();
-}
-
-// The numbers of peers that are in no map any more, once nothing is under way to them.
-void SimNode::release_peers() {
-  std::vector<base::PeerId> busy;
-  for (const base::PeerId peer : removed_) {
-    if (!requester_->is_rid_of(peer)) {
-      busy.push_back(peer);
-      continue;
-    }
-    serials_.erase(peer);
-    peers_.release(peer);
-  }
-  removed_ = std::move(busy);
 }
 
 SimNode::~SimNode() {
   requester_->crash();
+  if (shared_reads_ != nullptr) {
+    shared_reads_->crash();
+    network_.loop().after(kDevicesGoneNs, [memory = shared_reads_->memory()] {});
+  }
   for (const auto& link : links_) {
     link->on_activity = [] {};
     session::SessionCommand leave;
@@ -149,33 +119,35 @@ SimNode::~SimNode() {
   }
   // Its objects insist on being idle when they are destroyed: with everything fenced they soon are,
   // when what waits for a map gets one. Time stands still here.
-  std::deque<NowherePlacement> nowhere;
-  session::SessionEvent event;
-  for (int turns = 0; sessions_.sessions() > 0 || engine_.in_flight() > 0; ++turns) {
-    if (turns == 100'000) {
-      network_.report().violation("live", "node %u: %u operations stay after all was fenced",
-                                  number_, engine_.in_flight());
-      return;
-    }
-    if (turns % 1'000 == 0) {
-      engine_.use_placement(
-          nowhere.emplace_back(~base::Epoch{0} - 100 + static_cast<base::Epoch>(turns / 1'000)));
-    }
-    turn();
-    while (events_.try_pop(event)) take_back(event);
-  }
+  end_engine(
+      engine_, network_.report(), number_,
+      [this] { return sessions_.sessions() == 0 && engine_.in_flight() == 0; },
+      [this] {
+        turn();
+        session::SessionEvent event;
+        while (events_.try_pop(event)) take_back(event);
+      });
 }
 
 void SimNode::take_back(const session::SessionEvent& event) {
   if (event.kind == session::SessionEvent::Kind::region_removed) delete event.region;
 }
 
+base::TimeNs SimNode::next_deadline_ns() {
+  const base::TimeNs own_ns = std::min(
+      {engine_.next_deadline_ns(), sessions_.next_deadline_ns(), requester_->next_deadline_ns()});
+  return shared_reads_ == nullptr ? own_ns : std::min(own_ns, shared_reads_->next_deadline_ns());
+}
+
 int SimNode::turn() {
+  const auto serve = [this] { return shared_reads_ == nullptr ? 0 : shared_reads_->do_work(); };
   int work = 0;
   if (dice_.percent(50)) {
     work += sessions_.do_work();
+    work += serve();
     work += engine_.do_work();
   } else {
+    work += serve();
     work += engine_.do_work();
     work += sessions_.do_work();
   }
@@ -214,11 +186,13 @@ ClientLink& SimNode::attach(base::TenantId tenant, std::span<std::byte> pages) {
       static_cast<std::byte*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096)));
   std::memset(link.memory.get(), 0, bytes);
   link.on_activity = [] {};
+  link.node = number_;
+  if (shared_reads_ != nullptr) link.shared_reads = *shared_reads_->memory();
 
   session::SessionConfig config;
   config.id = links_.size();
   config.tenant = tenant;
-  config.default_name_space = name_space_id(0);
+  config.default_name_space = {name_space_id(0)};
   config.lane_count = scenario_.lanes;
   config.tenant_bytes_max = scenario_.tenant_bytes_max;
   config.tenant_operations_max = scenario_.tenant_operations_max;
@@ -236,7 +210,7 @@ ClientLink& SimNode::attach(base::TenantId tenant, std::span<std::byte> pages) {
   ask.region = make_region(pages).release();
   link.handle = command(ask).handle;
   ask.kind = session::SessionCommand::Kind::open_name_space;
-  ask.name_space = name_space_id(1);
+  ask.name_space = {name_space_id(1)};
   link.other_name_space = static_cast<std::uint16_t>(command(ask).name_space_id);
   return link;
 }
@@ -246,6 +220,7 @@ void SimNode::check_idle(Report& report) const {
     report.violation("live", "node %u: %u operations, %zu requests under way", number_,
                      engine_.in_flight(), requester_->outstanding());
   }
+  if (shared_reads_ != nullptr) shared_reads_->check_idle(report, number_);
   for (const auto& link : links_) {
     if (link->session->phase() != session::Session::Phase::active) {
       report.violation("live", "node %u: a session is poisoned for reason %u", number_,

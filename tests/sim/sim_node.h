@@ -18,6 +18,8 @@
 #include "tests/sim/process.h"
 #include "tests/sim/scenario.h"
 #include "tests/sim/sim_member.h"
+#include "tests/sim/sim_peers.h"
+#include "tests/sim/sim_shared_reads.h"
 
 namespace simm::sim {
 
@@ -63,11 +65,11 @@ private:
                                                  const cluster::MemberConfig& config,
                                                  const ProcessClock& clock);
   int turn();
+  [[nodiscard]] base::TimeNs next_deadline_ns();
   void take_map(const cluster::SlotMapPtr& map);
   void use_newest_soon();
   void use_newest();
   [[nodiscard]] cluster::MemberSet reached(const cluster::SlotMap& map) const;
-  void release_peers();
   [[nodiscard]] std::unique_ptr<memory::RegionMemory> make_region(std::span<std::byte> pages) const;
   static void take_back(const session::SessionEvent& event);
   session::SessionEvent command(const session::SessionCommand& command);
@@ -77,14 +79,13 @@ private:
   Dice& dice_;
   std::uint32_t number_;
   ProcessClock clock_;
-  cluster::PeerTable peers_;
-  std::map<base::PeerId, Serial> serials_;         // of peers, until they are released
-  std::vector<base::PeerId> removed_;              // not released yet
-  std::unique_ptr<cluster::MapPlacement> newest_;  // not in use yet
+  SimPeers peers_;
+  std::unique_ptr<cluster::MapPlacement> newest_;                   // not in use yet
   std::vector<std::unique_ptr<cluster::MapPlacement>> placements_;  // that were ever in use
   const std::unique_ptr<NodeEnd> requester_;
-  engine::SoleRequester requesters_;
+  NodeRequesters requesters_;
   engine::Engine engine_;
+  std::unique_ptr<SimSharedReads> shared_reads_;
   NoWaiter waiter_;
   NoControl control_;
   session::SessionCommands commands_;

@@ -59,6 +59,7 @@ Status SimRequester::post(transport::Route asked, transport::RequestToken token,
   open_.insert(wire);
   if (network_.tap != nullptr) network_.tap->on_posted(node_, *wire);
   network_.log_post(*wire);
+  network_.on_posted(*wire);
   network_.to_server(path, [path, wire] {
     if (path->responder != nullptr) path->responder->on_arrival(path, wire);
   });

@@ -217,6 +217,9 @@ void SimResponder::pull(transport::Incoming& incoming, std::uint16_t page,
   move->to = extent.data();
   move->from = active->wire->addresses[page];
   move->length = extent.size();
+  // Objects that move are few: of their bytes more are flipped.
+  move->flip = incoming.header.is_moved &&
+               network_.dice().per_mille(10 * network_.conditions.silent_flip_per_mille);
   start(*active, page, std::move(move));
 }
 

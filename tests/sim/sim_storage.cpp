@@ -8,8 +8,8 @@
 namespace simm::sim {
 
 std::unique_ptr<store::Store> SimStorage::make_store(const Scenario& scenario,
-                                                     std::span<std::byte> arena) {
-  auto made = store::Store::create(scenario.store, arena);
+                                                     const store::ShardMemory& memory) {
+  auto made = store::Store::create(scenario.store, memory);
   SIMM_CHECK(made.has_value());
   return std::move(made).value();
 }
@@ -23,37 +23,49 @@ std::unique_ptr<ServerEnd> SimStorage::make_responder(const Scenario& scenario, 
 }
 
 SimStorage::SimStorage(const Scenario& scenario, Network& network, Dice& dice,
-                       transport::Route route)
-    : clock_(network.loop(), dice.between(0, 500) * kSecond),
+                       transport::Route route, const cluster::DaemonIdentity& self, KeptPool& pool,
+                       const std::atomic<bool>* recovered)
+    : clock_(network.loop(), pool.ahead_ns(route.shard, dice)),
       dice_(dice),
-      arena_(scenario.arena_bytes),
-      store_(make_store(scenario, arena_)),
+      store_(make_store(scenario, pool.memory(route.shard, clock_.now_ns()))),
       server_(scenario.server, *store_, clock_),
-      responder_(make_responder(scenario, network, route, clock_, arena_)),
+      responder_(make_responder(scenario, network, route, clock_, store_->arena())),
       route_(route),
       process_(
           network.loop(), dice, clock_, [this] { return turn(); },
-          [this] { return std::min(server_.next_deadline_ns(), responder_->next_deadline_ns()); }) {
+          [this] {
+            const base::TimeNs moves_ns = mover_ ? mover_->next_deadline_ns() : base::kNoDeadline;
+            return std::min({server_.next_deadline_ns(), responder_->next_deadline_ns(), moves_ns});
+          }) {
+  if (recovered != nullptr) server_.close_until(*recovered);
+  if (scenario.moves) {
+    mover_.emplace(scenario, network, clock_, self, route.shard, *store_, server_);
+    mover_->on_wake([this] { process_.wake(); });
+  }
   responder_->connect(server_);
   responder_->wake = [this] { process_.wake(); };
 }
 
-void SimStorage::use_map(const cluster::SlotMap& map, const cluster::Incarnation& self) {
+void SimStorage::use_map(const cluster::SlotMap& map, const cluster::Incarnation& self,
+                         const base::SlotDepartures* departures) {
   const auto slots = std::make_unique<base::SlotOwnership>();
   cluster::fill_ownership(*slots, map, self, route_.shard);
-  server_.use_map(*slots);
+  server_.use_map(*slots, mover_ ? departures : nullptr);
+  if (mover_) mover_->use_map(map);
   responder_->map_epoch = map.epoch();
   process_.wake();
 }
 
 // The server checks in its destructor that it has no request: so they end first.
 SimStorage::~SimStorage() {
+  mover_.reset();
   responder_->crash();
 }
 
 int SimStorage::turn() {
-  if (dice_.percent(50)) return responder_->do_work() + server_.do_work();
-  const int work = server_.do_work();
+  const int moves = mover_ ? mover_->do_work() : 0;
+  if (dice_.percent(50)) return moves + responder_->do_work() + server_.do_work();
+  const int work = moves + server_.do_work();
   return work + responder_->do_work();
 }
 
@@ -70,7 +82,8 @@ void SimStorage::check_books(Report& report) const {
 }
 
 void SimStorage::check_dropped(Report& report) const {
-  const bool busy = server_.requests_under_way() + server_.moves_under_way() > 0;
+  const bool busy = server_.requests_under_way() + server_.moves_under_way() > 0 ||
+                    server_.departures().slots > 0 || (mover_ && mover_->is_busy());
   if (busy || !server_.has_dropped_lost_slots() || store_->stats().objects == 0) return;
   report.violation("P7", "server %u.%u owns no slots and holds %llu objects", route_.peer.value,
                    route_.shard, static_cast<unsigned long long>(store_->stats().objects));

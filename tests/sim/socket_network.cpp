@@ -113,9 +113,13 @@ std::int32_t SocketNetwork::receive(const Place& place,
 // A packet that is lost is sent again after a while, and all that comes behind it waits.
 base::TimeNs SocketNetwork::draw_delay_ns() {
   if (dice_.per_mille(conditions_.loss_per_mille)) {
-    return dice_.between(conditions_.repeat_low_ns, conditions_.repeat_high_ns);
+    return draw_repeat_ns();
   }
   return dice_.skewed(conditions_.delay_low_ns, conditions_.delay_high_ns);
+}
+
+base::TimeNs SocketNetwork::draw_repeat_ns() {
+  return dice_.between(conditions_.repeat_low_ns, conditions_.repeat_high_ns);
 }
 
 base::TimeNs SocketNetwork::draw_notice_ns() {
@@ -187,20 +191,27 @@ void SocketNetwork::shut_down(const Place& place) {
     watcher->on_server_end(place.connection->id);
   }
   if (end.has_ended) return;
-  const bool is_whole = dice_.percent(50);
+  const bool is_kept = last_words_after_ns > 0;
+  const bool is_whole = is_kept || dice_.percent(50);
   if (!is_whole) lose_tail(end);
-  if (dice_.percent(conditions_.late_percent)) hold_back(place.connection, place.end);
+  if (is_kept) {
+    hold_back(place.connection, place.end, last_words_after_ns);
+  } else if (dice_.percent(conditions_.late_percent)) {
+    hold_back(place.connection, place.end, draw_repeat_ns());
+  }
   if (!is_whole) return send_reset(place.connection, place.end);
   end.has_ended = true;
   Segment last;
   last.kind = Segment::Kind::end;
-  fly(place.connection, place.end, std::move(last), draw_notice_ns());
+  // Who finds it right behind what is kept looks at nothing of that.
+  const base::TimeNs kept_ns = is_kept ? last_words_after_ns + 1 * kMs : 0;
+  fly(place.connection, place.end, std::move(last), kept_ns + draw_notice_ns());
 }
 
 // The network lets all that it has not delivered wait, though its sender has gone.
-void SocketNetwork::hold_back(const ConnectionPtr& connection, std::size_t from) {
+void SocketNetwork::hold_back(const ConnectionPtr& connection, std::size_t from,
+                              base::TimeNs more_ns) {
   SocketEnd& end = connection->ends[from];
-  const base::TimeNs more_ns = dice_.between(conditions_.repeat_low_ns, conditions_.repeat_high_ns);
   for (Segment& segment : end.flying) {
     segment.due_ns = std::max(segment.due_ns, loop_.now_ns()) + more_ns;
     end.last_due_ns = std::max(end.last_due_ns, segment.due_ns);
@@ -249,7 +260,7 @@ void SocketNetwork::break_connection(const ConnectionPtr& connection) {
   for (std::size_t end = 0; end < connection->ends.size(); ++end) {
     SocketEnd& other = connection->ends[1 - end];
     lose_tail(other);
-    if (dice_.percent(conditions_.late_percent)) hold_back(connection, 1 - end);
+    if (dice_.percent(conditions_.late_percent)) hold_back(connection, 1 - end, draw_repeat_ns());
     const base::TimeNs last_ns = other.flying.empty() ? 0 : other.flying.back().due_ns;
     loop_.at(std::max(last_ns, loop_.now_ns()) + draw_notice_ns(), [connection, end] {
       SocketEnd& broken = connection->ends[end];

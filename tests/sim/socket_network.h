@@ -30,6 +30,8 @@ public:
   // Of each direction: what waits to be acknowledged, and what waits to be read.
   std::size_t send_buffer_bytes = 64 * 1024;
   std::size_t receive_buffer_bytes = 64 * 1024;
+  // What the next processes that die have sent arrives, to its end, and so much later.
+  base::TimeNs last_words_after_ns = 0;  // 0: as the dice say
   // Somebody on the way sends frames again that passed there (Conditions).
   bool has_forger = false;
 
@@ -85,7 +87,8 @@ private:
   // False: it waits.
   bool deliver(const ConnectionPtr& connection, std::size_t from, Segment& segment);
   void lose_tail(SocketEnd& end);
-  void hold_back(const ConnectionPtr& connection, std::size_t from);
+  void hold_back(const ConnectionPtr& connection, std::size_t from, base::TimeNs more_ns);
+  [[nodiscard]] base::TimeNs draw_repeat_ns();
   void send_reset(const ConnectionPtr& connection, std::size_t from);
   void set_cut(SimConnection& connection, Cut cut);
   void forget_if_over(const ConnectionPtr& connection);

@@ -19,7 +19,8 @@ constexpr base::TimeNs kDevicesOutliveNs = 90 * kMs;
 }  // namespace
 
 TcpNodeEnd::TcpNodeEnd(const Scenario& scenario, Network& network, std::uint32_t node,
-                       const cluster::DaemonIdentity& self, const ProcessClock& clock)
+                       const cluster::DaemonIdentity& self, const ProcessClock& clock,
+                       bool may_have_devices)
     : network_(network),
       node_(node),
       self_(self),
@@ -31,7 +32,7 @@ TcpNodeEnd::TcpNodeEnd(const Scenario& scenario, Network& network, std::uint32_t
       mail_(kLinkMessages),
       requester_(scenario.tcp.requester, clock, io_, mover_, *roster_, mail_) {
   io_.wake = [this] { wake(); };
-  if (!scenario.rdma.is_used) return;
+  if (!scenario.rdma.is_used || !may_have_devices) return;
   rdma_ = std::make_unique<RdmaNodePart>(scenario.rdma, network, node, clock, roster_);
   rdma_->wake = [this] { wake(); };
   choice_.emplace(rdma_->requester(), requester_, true);
@@ -162,6 +163,7 @@ void TcpNodeEnd::take_link(transport::Route route, const ConnectionPtr& connecti
   link.shard = route.shard;
   link.link = connection->id;
   link.keys = support::requester_keys(connection->id);
+  link.takes_moved = link.takes_tells = true;
   connections_[connection->id] = connection;
   SIMM_CHECK(mail_.control_add(link));
   // It was dropped while the hello was under way.

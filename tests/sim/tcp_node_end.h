@@ -27,7 +27,8 @@ class TcpServerEnd;
 class TcpNodeEnd final : public NodeEnd, private transport::RequesterEvents {
 public:
   TcpNodeEnd(const Scenario& scenario, Network& network, std::uint32_t node,
-             const cluster::DaemonIdentity& self, const ProcessClock& clock);
+             const cluster::DaemonIdentity& self, const ProcessClock& clock,
+             bool may_have_devices = true);
   ~TcpNodeEnd() override;
 
   void crash() override;

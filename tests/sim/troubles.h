@@ -22,7 +22,7 @@ public:
   }
   void end(Serial serial) {
     Trouble& trouble = troubles_[serial];
-    if (--trouble.count == 0) trouble.ended_ns = loop_.now_ns();
+    if (trouble.count > 0 && --trouble.count == 0) trouble.ended_ns = loop_.now_ns();
   }
   // It wants to lose its slots, or is meant to be replaced.
   void give_up(Serial serial) { troubles_[serial].gave_up = true; }

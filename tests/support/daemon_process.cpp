@@ -53,7 +53,9 @@ DaemonProcess::DaemonProcess(const std::string& keys, std::string role) : role_(
   for (std::size_t at = 0; (at = expanded.find("$DIR", at)) != std::string::npos;) {
     expanded.replace(at, 4, directory());
   }
+  // A client of a busy machine may need longer to say hello than one in production may take.
   nlohmann::json config = {{"run_directory", directory()},
+                           {"session", {{"handshake_ms", 10'000}}},
                            {"log", {{"level", "debug"}}},
                            {"node", {{"pool_bytes", "64MiB"}, {"hugepages", "off"}}},
                            {"store", {{"verify", "always"}}}};
@@ -193,16 +195,17 @@ std::uint64_t DaemonProcess::counter(const std::string& name) const {
 }
 
 std::string DaemonProcess::ask(const std::string& command, const std::string& argument) const {
-  auto socket = ipc::FdSocket::connect(admin_socket(), 1'000'000'000);
+  constexpr std::uint64_t kPatienceNs = 60'000'000'000;
+  auto socket = ipc::FdSocket::connect(admin_socket(), kPatienceNs);
   REQUIRE(socket.has_value());
   std::string text;
   ipc::AdminRequest request{1, command, argument, 0};
   do {
     const auto packet = ipc::encode(request);
     REQUIRE(packet.has_value());
-    CHECK(socket->send(*packet, {}, 1'000'000'000) == ipc::SocketResult::done);
+    CHECK(socket->send(*packet, {}, kPatienceNs) == ipc::SocketResult::done);
     std::vector<std::byte> buffer(ipc::kControlMessageBytesMax);
-    const ipc::Received received = socket->receive(buffer, 60'000'000'000);
+    const ipc::Received received = socket->receive(buffer, kPatienceNs);
     REQUIRE(received.result == ipc::SocketResult::done);
     const auto reply = ipc::decode_admin_reply(std::span(buffer.data(), received.bytes));
     REQUIRE(reply.has_value());

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ipc/fd.h"
+#include "tests/support/eventually.h"
 #include "tests/support/temporary_directory.h"
 
 namespace simm::test_support {
@@ -51,7 +52,7 @@ public:
   void signal(int number) const;
   // Its exit status, or 1000 + the signal that ended it; -1: it has not ended in time (it is killed
   // then).
-  int wait(int wait_ms = 10'000);
+  int wait(int wait_ms = 60'000);
 
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
   [[nodiscard]] const std::string& directory() const noexcept { return directory_.path(); }
@@ -89,23 +90,4 @@ private:
   pid_t pid_ = -1;
 };
 
-// Polls until `done`, for so long that only a defect is ever late, on a busy machine too.
-template <typename Done>
-bool eventually(Done&& done, int wait_ms = 60'000);
-
 }  // namespace simm::test_support
-
-#include <unistd.h>
-
-#include <chrono>
-
-template <typename Done>
-bool simm::test_support::eventually(Done&& done, int wait_ms) {
-  // By the clock, because a look may take long itself.
-  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(wait_ms);
-  while (std::chrono::steady_clock::now() < until) {
-    if (done()) return true;
-    ::usleep(5000);
-  }
-  return done();
-}

@@ -87,6 +87,7 @@ public:
     asking.value()->rail = rail;
     asking.value()->was_heard = was_heard;
     asking.value()->takes_long_pings = true;
+    asking.value()->takes_traces = takes_traces;
     serving.value()->peer = simm::base::PeerId{77};
     serving.value()->owner = owner;
     asking.value()->shard = serving.value()->shard = route.shard;
@@ -142,6 +143,7 @@ public:
   }
 
   int steps_per_turn;
+  bool takes_traces = false;  // of links that are dialled from now on, as the server's hello says
   simm::base::ManualClock clock;
   simm::base::CounterSet counters;
   simm::transport::RegionMover own_mover;

@@ -67,6 +67,7 @@ public:
     const std::uint64_t name = relays.size();
     simm::transport::TcpLink asking{relay.take_left(), route.peer, route.shard, name};
     simm::transport::TcpLink serving{relay.take_right(), {77}, route.shard, name, owner};
+    asking.takes_traces = takes_traces;
     if (has_keys) {
       asking.keys = requester_keys(name);
       serving.keys = server_keys(name);
@@ -87,19 +88,25 @@ public:
     responder.do_work();
     network_turn();
   }
-  // Until `reached`; whether it was. Turns take no time, and the kernel takes its own: `turns` of
-  // them are not enough before ten seconds have passed.
+  // Until `reached`; whether it was. Turns take no time, and the kernel takes its own: what was
+  // sent without copies comes back late on a busy machine. `turns` are not enough before ten
+  // seconds have passed.
   template <typename Reached>
   bool turn_until(Reached&& reached, int turns = 5000) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    for (int i = 0; !reached(); ++i) {
-      if (i >= turns && std::chrono::steady_clock::now() >= end) return false;
-      turn();
-    }
-    return true;
+    return steps_until(reached, turns, [this] { turn(); });
+  }
+  // The same by turns of one end, while the network moves nothing.
+  template <typename Reached>
+  bool requester_works_until(Reached&& reached) {
+    return steps_until(reached, 100, [this] { requester.do_work(); });
+  }
+  template <typename Reached>
+  bool responder_works_until(Reached&& reached) {
+    return steps_until(reached, 100, [this] { responder.do_work(); });
   }
 
-  bool has_keys = false;  // links that are dialled from now on
+  bool has_keys = false;      // links that are dialled from now on
+  bool takes_traces = false;  // the same, as the hello of the server says
   simm::base::ManualClock clock;
   simm::base::CounterSet counters;
   simm::transport::RegionMover own_mover;
@@ -112,6 +119,17 @@ public:
   simm::transport::TcpRequester requester;
   simm::transport::TcpResponder responder;
   std::vector<std::unique_ptr<TcpRelay>> relays;
+
+private:
+  template <typename Reached, typename Step>
+  static bool steps_until(Reached&& reached, int steps, Step&& step) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    for (int i = 0; !reached(); ++i) {
+      if (i >= steps && std::chrono::steady_clock::now() >= end) return false;
+      step();
+    }
+    return true;
+  }
 };
 
 }  // namespace support

@@ -14,12 +14,12 @@ import time
 import unittest
 
 BIN = pathlib.Path(sys.argv[1])
-REPORTS = ["status", "sessions", "regions", "sockets", "tenants", "nics", "gpus", "store",
+REPORTS = ["status", "sessions", "regions", "sockets", "tenants", "nics", "gpus", "store", "hot",
            "cache", "stats", "limits", "errors", "events", "log", "config show"]
 NO_NIC = "simm_cli_test_0"  # of which no host has one
 OF_A_MANAGER = ["status", "stats", "limits", "config show", "errors", "events", "log", "nodes",
                 "slots", "managers"]
-CLUSTER_ONLY = ["nodes", "slots", "peers", "managers"]
+CLUSTER_ONLY = ["nodes", "slots", "peers", "managers", "moves"]
 
 
 class Daemon:
@@ -92,8 +92,8 @@ class OfAManager(unittest.TestCase):
             for report in ("sessions", "regions", "sockets", "tenants", "nics", "peers"):
                 done = manager.ctl(report)
                 self.assertEqual(done.returncode, 2, report)
-                self.assertIn(b"known: status, stats, limits, config, errors, events, log, nodes, "
-                              b"slots, managers", done.stderr)
+                self.assertIn(b"known: status, stats, totals, limits, config, errors, events, log, "
+                              b"nodes, slots, managers", done.stderr)
             own = manager.json("managers")["managers"]
             self.assertEqual([(row["state"], row["kept_in"]) for row in own], [("leads", "file")])
         finally:
@@ -145,6 +145,21 @@ class Ctl(unittest.TestCase):
         self.assertEqual(limits["pool"]["reached"], 0)
         self.assertGreater(self.store()["arena_bytes"], 1 << 25)
 
+    def test_hot_keys_are_hashes(self):
+        key = "a name that nobody else may read"
+        asked = 0
+        while not self.daemon.json("hot")["keys"]:  # about one page in 64 is a sample
+            self.daemon.ctl("exists", key)
+            asked += 1
+            self.assertLess(asked, 2000)
+        told = self.daemon.json("hot")
+        self.assertEqual({row["owner"] for row in told["shards"] + told["keys"]}, {"self"})
+        for row in told["keys"]:
+            self.assertRegex(row["key_hash"], "^[0-9a-f]{32}$")
+            self.assertLessEqual(row["requests_percent_min"], row["requests_percent"])
+            self.assertIn(row["tenant"], ("default", "blue"))
+        self.assertNotIn(key.encode(), self.daemon.ctl("hot").stdout)
+
     def test_configuration_in_effect(self):
         keys = {row["key"]: row for row in self.daemon.json("config", "show")}
         self.assertEqual((keys["node.pool_bytes"]["value"], keys["node.pool_bytes"]["from"]),
@@ -183,6 +198,10 @@ class Ctl(unittest.TestCase):
         self.assertEqual(self.daemon.json("log", "debug")["level"], "debug")
         self.assertEqual(self.daemon.json("log", "info")["level"], "info")
         self.assertEqual(self.code("log", "loud"), 2)
+
+    def test_the_size_of_tiers_is_a_size_of_a_gpu_that_there_is(self):
+        self.assertEqual(self.code("gpus", "much"), 2)
+        self.assertEqual(self.code("gpus", "3=0"), 2)
 
     def test_ended_sessions_are_remembered(self):
         self.assertEqual(self.code("exists", "nothing"), 1)
@@ -260,7 +279,7 @@ class Ctl(unittest.TestCase):
         done = self.daemon.ctl("top", "--once", "--interval", "0.1")
         self.assertEqual((done.returncode, done.stderr), (0, b""))
         self.assertNotIn(b"\033", done.stdout)
-        for word in (b"simmd all", b"batches/s", b"hits", b"64.0 MiB"):
+        for word in (b"simmd all", b"batches/s", b"hits", b"of 64.0M"):
             self.assertIn(word, done.stdout)
         done = self.daemon.ctl("--json", "top", "--count", "2", "--interval", "0.1")
         lines = [json.loads(line) for line in done.stdout.splitlines()]

@@ -5,12 +5,14 @@ import json
 import math
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from free_port import free_port  # noqa: E402
 
 BIN = pathlib.Path(sys.argv[1])
 OPERATION = ["pick up", "validate", "queue", "group", "send", "wait for owner", "complete"]
@@ -83,12 +85,6 @@ class World:
                 process.kill()
                 process.wait()
         self.home.cleanup()
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class Events:

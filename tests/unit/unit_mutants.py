@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Bugs that a unit test has to see: what of RDMA no simulated cluster runs through.
+"""Bugs that a unit test has to see: what of RDMA no simulated cluster runs through, what is too
+rare there, and the rules of the status page.
 
 usage: unit_mutants.py --check          each `from` of mutants.json occurs once in its file
        unit_mutants.py JOBS [NAME...]   all mutants, or those named: each has to fail its test case
@@ -8,6 +9,7 @@ A mutant changes a copy of the sources in build/unit_mutants, and builds the pro
 there.
 """
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -49,8 +51,10 @@ def build(program, jobs):
 
 def failed_cases(program):
     """Names of the test cases with a failed check, or in which it died."""
+    # Where there are tests of GPUs, their driver is that of the tests.
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(COPY / "build/release/test_cuda_driver")}
     done = subprocess.run([COPY / "build/release/bin" / program], capture_output=True, text=True,
-                          timeout=TIMEOUT_S, check=False)
+                          timeout=TIMEOUT_S, check=False, env=environment)
     start = "TEST CASE:"
     return {line[len(start):].strip() for line in done.stdout.splitlines()
             if line.startswith(start)}

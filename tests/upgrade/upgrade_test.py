@@ -7,19 +7,23 @@ A client of each release at a daemon of the other, and a cluster whose daemons a
 one, in two orders, and one of them downgraded again. Every byte is compared, and no object may get
 lost: storage daemons keep their pools in a directory that outlives them. No slot changes its owner
 meanwhile. The manager shows which protocol each daemon speaks, and tells all what they have in
-common.
+common. A trace goes only to daemons that know one.
 """
+import http.server
 import json
 import os
 import pathlib
 import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from free_port import free_port  # noqa: E402
 
 PREVIOUS, CURRENT = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
 OBJECTS = 24
@@ -79,6 +83,47 @@ def bytes_of(number):
     return random.Random(number).randbytes(OBJECT_BYTES)
 
 
+class Receiver:
+    """Of OpenTelemetry traces: which daemon has told of spans of which name."""
+
+    def __init__(self):
+        self.spans, self.changed = set(), threading.Condition()
+        receiver = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                with receiver.changed:
+                    for resource in body["resourceSpans"]:
+                        about = {each["key"]: each["value"]["stringValue"]
+                                 for each in resource["resource"]["attributes"]}
+                        receiver.spans |= {
+                            (about["service.instance.id"].split()[-1], span["name"])
+                            for scope in resource["scopeSpans"] for span in scope["spans"]}
+                    receiver.changed.notify_all()
+                self.send_response(200)
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.endpoint = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def wait_for(self, is_so):
+        with self.changed:
+            if not self.changed.wait_for(lambda: is_so(self.spans), PATIENCE_S):
+                raise AssertionError(self.spans)
+            return set(self.spans)
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
 class Upgrade(unittest.TestCase):
     def setUp(self):
         # Memory: the pools of storage daemons outlive them there.
@@ -124,8 +169,7 @@ class Upgrade(unittest.TestCase):
 
         add("manager", "manager", {}, {"manager": {"listen": "127.0.0.1:0"}})
         # Others have to find the manager again when it comes back.
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         programs["manager"].config.write_text(json.dumps({
             "run_directory": str(programs["manager"].path),
             "cluster": {"secret_file": str(secret)},
@@ -207,6 +251,29 @@ class Upgrade(unittest.TestCase):
         self.restart(programs, "storage-1", PREVIOUS)
         self.restart(programs, "storage-1", CURRENT)
         self.assertEqual(self.tenures(programs), tenures)
+
+    def test_owners_of_both_releases_serve_requests_of_traces(self):
+        """One of them knows no traces: it is sent none, and its pages come all the same."""
+        receiver = Receiver()
+        self.addCleanup(receiver.close)
+        programs = self.start_cluster("traced", PREVIOUS)
+        self.put_all(programs, PREVIOUS)
+        for member in ("manager", "storage-2", "node"):
+            programs[member].kill()
+            config = json.loads(programs[member].config.read_text())
+            if member != "manager":
+                config["trace"] = {"endpoint": receiver.endpoint, "one_in": 1, "per_second": 1000}
+            programs[member].config.write_text(json.dumps(config))
+            programs[member].start(CURRENT)
+        self.check(programs, CURRENT)
+        daemons = receiver.wait_for(lambda spans: any(
+            name.endswith("at owner") for _, name in spans))
+        self.assertEqual({who for who, name in daemons if name == "simm get"}, {"node"})
+        self.assertEqual({who for who, name in daemons if name == "simm get at owner"},
+                         {"storage-2"})
+        for peer in programs["node"].ask(CURRENT, "peers")["peers"]:
+            self.assertEqual(peer["open"], peer["connections"], peer)
+            self.assertEqual(peer["trouble"], "", peer)
 
     def test_a_cluster_is_upgraded_manager_first(self):
         self.upgrade("first", ["manager", "storage-1", "storage-2", "node"])

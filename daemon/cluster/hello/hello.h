@@ -50,6 +50,14 @@ inline constexpr std::uint64_t kFeaturePathProof = 1 << 3;
 inline constexpr std::uint64_t kFeatureLongPings = 1 << 4;
 // It takes a new map as the difference to the one that it has (cluster/map_delta.h).
 inline constexpr std::uint64_t kFeatureMapDeltas = 1 << 5;
+// Its servers take objects that move on with their slot (moves/slot_mover.h).
+inline constexpr std::uint64_t kFeatureMovedPuts = 1 << 6;
+// It knows drains on request: a daemon takes them, a manager passes them on.
+inline constexpr std::uint64_t kFeatureDrains = 1 << 7;
+// Its servers take the trace that a request is part of (wire::TraceBody).
+inline constexpr std::uint64_t kFeatureTraces = 1 << 8;
+// Its servers hear what a former owner still has of slots that move (moves/move_teller.h).
+inline constexpr std::uint64_t kFeatureMovedTells = 1 << 9;
 
 // What the dialer wants.
 struct HelloRequest {

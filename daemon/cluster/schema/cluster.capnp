@@ -44,6 +44,7 @@ struct SlotMap {
   slots @3 :List(UInt16);          # index into tenures; 0xffff: nobody owns it
   lineage @4 :Lineage;             # zero: unknown
   ancestors @5 :List(Ancestor);    # latest first
+  follows @6 :UInt64;              # digest of the map before it, without a gap; 0: not said
 }
 
 # What a map has that the one before it has not. Slots are those whose tenure differs.
@@ -59,6 +60,7 @@ struct MapDelta {
   tenures @8 :List(Tenure);        # with indices of the new map
   slots @9 :List(UInt16);          # their numbers, and beside them:
   owners @10 :List(UInt16);        # index into tenures; 0xffff: nobody owns it
+  follows @11 :UInt64;             # as in SlotMap
 }
 
 struct Retired {
@@ -76,6 +78,8 @@ struct Question {
   id @0 :UInt64;
   kind @1 :UInt8;
   target @2 :Text;                 # name of a daemon; empty: the manager
+  deadlineMs @3 :UInt32;           # of a drain; 0: none
+  isNamed @4 :Bool;                # a person has named the daemon that shall drain
 }
 
 struct Answer {
@@ -106,6 +110,10 @@ struct Heartbeat {
   reached @5 :Data;                # bit i: member i of that map; empty: it does not say
   mapDigest @6 :UInt64;            # 0: not said
   wantsMap @7 :Bool;               # it could not use the last mapDelta
+  loadMs @8 :UInt64;               # when load was so, by the member's clock; 0: not said
+  load @9 :List(UInt64);           # as kLoadFields of base/load.h; what is left out is 0
+  batchNs @10 :List(UInt64);       # batches by log2 of their ns; without the zeros at the end
+  draining @11 :Bool;               # it hands its slots over, step by step
 }
 
 struct Joined {

@@ -40,6 +40,9 @@ struct GpuFigures {
   // Times that a piece had to wait: its tenant had its share of slots, or all slots were in use.
   Number share_waits{0};
   Number full_waits{0};
+  // Pieces that the tier of another GPU had, and that came from the host all the same: no access.
+  Number host_hits{0};
+  Number host_hit_bytes{0};
 };
 
 struct GpuView {
@@ -58,6 +61,25 @@ struct GpuView {
   std::uint64_t share_waits = 0;
   std::uint64_t full_waits = 0;
   std::uint64_t restarts = 0;
+  std::uint64_t leases = 0;
+  std::uint64_t lent_bytes = 0;
+  // Of the tier (gpu_protocol.h, GpuTierCounts).
+  std::uint64_t tier_bytes_max = 0;  // what is lent included
+  std::uint64_t tier_bytes = 0;
+  std::uint64_t tier_used_bytes = 0;
+  std::uint64_t tier_pieces = 0;
+  std::uint64_t tier_hits = 0;
+  std::uint64_t tier_hit_bytes = 0;
+  std::uint64_t tier_peer_hits = 0;
+  std::uint64_t tier_peer_hit_bytes = 0;
+  std::uint64_t tier_host_hits = 0;
+  std::uint64_t tier_host_hit_bytes = 0;
+  std::uint64_t tier_admitted = 0;
+  std::uint64_t tier_evicted = 0;
+  std::uint64_t tier_refused = 0;
+  std::uint64_t tier_revoked_bytes = 0;
+  std::uint64_t tier_revoke_ns = 0;
+  std::uint64_t tier_revoke_max_ns = 0;
   std::string last_error;  // of its helpers
 };
 

@@ -1,11 +1,13 @@
 #include "daemon/memory/gpu/gpu_imports.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 
 namespace simm::memory {
 
-GpuImports::GpuImports(const cuda::Driver& driver, int ordinal)
-    : driver_(driver), ordinal_(ordinal), imports_(kGpuImportsMax) {
+GpuImports::GpuImports(const cuda::Driver& driver, int ordinal, const GpuUuid& uuid)
+    : driver_(driver), ordinal_(ordinal), uuid_(uuid), imports_(kGpuImportsMax) {
   cuda::AllocationProperties wanted{};
   wanted.type = cuda::kAllocationPinned;
   wanted.requested_handle_types = cuda::kHandlePosixDescriptor;
@@ -23,7 +25,27 @@ Error GpuImports::failed(const char* what, cuda::Result result) const {
   return {status, std::string(what) + ": " + driver_.error_name(result)};
 }
 
-Outcome GpuImports::import(std::uint32_t number, int descriptor, std::uint64_t allocation_bytes) {
+Expected<int> GpuImports::reachable(const GpuUuid& home) const {
+  if (home == uuid_) return ordinal_;
+  cuda::Device own = 0;
+  int count = 0;
+  (void)driver_.device_get(&own, ordinal_);
+  (void)driver_.device_get_count(&count);
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    cuda::Device device = 0;
+    cuda::Uuid uuid{};
+    if (driver_.device_get(&device, ordinal) != cuda::kSuccess) continue;
+    if (driver_.device_get_uuid(&uuid, device) != cuda::kSuccess) continue;
+    if (!std::equal(home.begin(), home.end(), std::begin(uuid.bytes))) continue;
+    int can_access = 0;
+    (void)driver_.device_can_access_peer(&can_access, own, device);
+    if (can_access != 0) return ordinal;
+  }
+  return Error{Status::unsupported, "this GPU has no access to memory of the other one"};
+}
+
+Outcome GpuImports::import(std::uint32_t number, int descriptor, std::uint64_t allocation_bytes,
+                           const GpuUuid& home) {
   if (number >= imports_.size() || imports_[number].address != 0) {
     return Error{Status::invalid_argument, "the import's number is in use"};
   }
@@ -33,6 +55,8 @@ Outcome GpuImports::import(std::uint32_t number, int descriptor, std::uint64_t a
                  "allocation_bytes = " + std::to_string(allocation_bytes) + ": a multiple of " +
                      std::to_string(granularity_bytes_) + ", as cuMemCreate takes it"};
   }
+  const Expected<int> home_ordinal = reachable(home);
+  if (!home_ordinal) return home_ordinal.error();
   cuda::AllocationHandle handle = 0;
   const auto as_pointer = reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor));
   if (const cuda::Result result =
@@ -40,19 +64,19 @@ Outcome GpuImports::import(std::uint32_t number, int descriptor, std::uint64_t a
       result != cuda::kSuccess) {
     return failed("the descriptor is of no allocation of a GPU", result);
   }
-  Import import{0, allocation_bytes};
-  const Outcome mapped = map(import, handle);
+  Import import{0, allocation_bytes, *home_ordinal != ordinal_};
+  const Outcome mapped = map(import, handle, *home_ordinal);
   // The mapping keeps the allocation.
   (void)driver_.memory_release(handle);
   if (mapped) imports_[number] = import;
   return mapped;
 }
 
-Outcome GpuImports::map(Import& import, cuda::AllocationHandle handle) {
+Outcome GpuImports::map(Import& import, cuda::AllocationHandle handle, int home) {
   cuda::AllocationProperties properties{};
   cuda::Result result = driver_.memory_get_properties(&properties, handle);
   if (result != cuda::kSuccess) return failed("properties of the allocation", result);
-  if (properties.location.type != cuda::kLocationDevice || properties.location.id != ordinal_) {
+  if (properties.location.type != cuda::kLocationDevice || properties.location.id != home) {
     return Error{Status::invalid_argument,
                  "the allocation lies on another GPU than the one that the request names"};
   }

@@ -18,7 +18,8 @@ namespace simm::memory {
 
 namespace {
 
-constexpr std::uint64_t kKeeperNs = 1'000'000'000;
+// As long as a helper may take for an answer: on a busy host a process waits a second for a CPU.
+constexpr std::uint64_t kKeeperNs = 5'000'000'000;
 constexpr int kReapEveryMs = 100;
 
 void answer_daemon(ipc::FdSocket& socket, const KeeperReply& reply, std::span<const int> fds) {
@@ -93,17 +94,24 @@ Expected<StartedGpuWorker> GpuKeeper::start(const GpuUuid& uuid, const GpuWorker
   request.arena_bytes = files.arena_bytes;
   request.pins_arena = files.pins_arena ? 1 : 0;
   const std::array<int, 4> fds{files.control, files.jobs, files.file, files.arena};
-  const Error gone{Status::unreachable, "the keeper of GPU helpers has gone: restart simmd"};
-  const auto sent = std::span(fds).first(files.arena_bytes > 0 ? 4 : 3);
-  if (socket_.send(std::as_bytes(std::span(&request, 1)), sent, kKeeperNs) !=
-      ipc::SocketResult::done) {
-    return gone;
-  }
+  const auto trouble = [](ipc::SocketResult result) {
+    return Error{Status::unreachable,
+                 result == ipc::SocketResult::would_block
+                     ? "the keeper of GPU helpers did not answer for 5 seconds: has this host CPU "
+                       "time to spare?"
+                     : "the keeper of GPU helpers has gone: restart simmd"};
+  };
+  const auto given = std::span(fds).first(files.arena_bytes > 0 ? 4 : 3);
+  const ipc::SocketResult sent =
+      socket_.send(std::as_bytes(std::span(&request, 1)), given, kKeeperNs);
+  if (sent != ipc::SocketResult::done) return trouble(sent);
   for (;;) {
     KeeperReply reply;
     ipc::Received received =
         socket_.receive(std::as_writable_bytes(std::span(&reply, 1)), kKeeperNs);
-    if (received.result != ipc::SocketResult::done || received.bytes != sizeof reply) return gone;
+    if (received.result != ipc::SocketResult::done || received.bytes != sizeof reply) {
+      return trouble(received.result);
+    }
     if (reply.number != request.number) continue;  // of a request that was given up
     if (received.fd_count != 1) {
       return Error{static_cast<Status>(reply.status), "the keeper of GPU helpers can not fork"};

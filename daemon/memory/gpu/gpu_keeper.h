@@ -35,12 +35,12 @@ struct StartedGpuWorker {
   pid_t pid = -1;
 };
 
-// The daemon's end. Thread: one at a time; start() waits for the keeper, a second at most.
+// The daemon's end. Thread: one at a time; start() waits for the keeper, five seconds at most.
 class GpuKeeper {
 public:
   explicit GpuKeeper(ipc::FdSocket socket) noexcept : socket_(std::move(socket)) {}
 
-  // unreachable when the keeper has gone.
+  // unreachable when the keeper has gone, or does not answer in time.
   Expected<StartedGpuWorker> start(const GpuUuid& uuid, const GpuWorkerFiles& files);
 
 private:

@@ -9,9 +9,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 
+#include "daemon/memory/gpu/each_tenant.h"
 #include "daemon/memory/gpu/gpu_protocol.h"
 
 namespace simm::memory {
@@ -59,13 +59,7 @@ public:
   }
 
   // Thread: the adopter.
-  std::shared_ptr<Held> of(std::uint64_t tenant) {
-    std::erase_if(tenants_, [](const auto& entry) { return entry.second.expired(); });
-    std::weak_ptr<Held>& known = tenants_[tenant];
-    std::shared_ptr<Held> held = known.lock();
-    if (held == nullptr) known = held = std::make_shared<Held>();
-    return held;
-  }
+  std::shared_ptr<Held> of(std::uint64_t tenant) { return tenants_.of(tenant); }
 
 private:
   static constexpr std::array<std::uint32_t, 3> kSlots = {
@@ -78,7 +72,7 @@ private:
   }
 
   Held all_;
-  std::map<std::uint64_t, std::weak_ptr<Held>> tenants_;  // that have imports
+  EachTenant<Held> tenants_;  // that have imports
 };
 
 }  // namespace simm::memory

@@ -2,16 +2,20 @@
 
 #include <poll.h>
 #include <seccomp.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "daemon/memory/gpu/gpu_imports.h"
+#include "daemon/memory/gpu/gpu_tier.h"
 #include "daemon/memory/helper/system_call_filter.h"
 #include "ipc/cuda/driver.h"
 #include "ipc/mapping.h"
@@ -49,6 +53,13 @@ constexpr int kDenied[] = {SCMP_SYS(execve),
                            SCMP_SYS(unshare),
                            SCMP_SYS(pidfd_getfd),
                            SCMP_SYS(userfaultfd)};
+
+std::uint64_t monotonic_ns() {
+  timespec now{};
+  (void)::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
 
 struct OpenedGpu {
   const cuda::Driver* driver = nullptr;
@@ -106,7 +117,8 @@ public:
       : setup_(std::move(setup)),
         driver_(*gpu.driver),
         name_(gpu.name),
-        imports_(driver_, gpu.ordinal),
+        ordinal_(gpu.ordinal),
+        imports_(driver_, gpu.ordinal, setup_.uuid),
         file_(std::move(file)),
         arena_(std::move(arena)) {
     int can_pin = 0;
@@ -130,7 +142,12 @@ public:
 private:
   struct Direction {
     cuda::Stream stream = nullptr;
-    std::deque<std::uint32_t> slots;  // whose copies are under way, in the order of the stream
+    std::deque<GpuJob> waiting;  // not begun yet
+    std::deque<GpuJob> begun;    // whose copies are under way, in the order of the stream
+    std::uint64_t begun_bytes = 0;
+    std::size_t pieces_max = 4 * kGpuQueuedPiecesMin;  // that are begun
+    bool has_more = false;                             // than may be begun
+    [[nodiscard]] bool is_idle() const noexcept { return waiting.empty() && begun.empty(); }
   };
 
   // Whether a call of the driver did what it should. After one that did not the helper ends.
@@ -145,20 +162,34 @@ private:
         return Error{Status::unsupported, "the driver makes no stream"};
       }
     }
+    tier_.emplace(driver_, ordinal_, directions_[1].stream, gpu_tier_counts(file_.data()),
+                  gpu_names(file_.data()), monotonic_ns);
     return Done{};
   }
 
+  // In each turn, because a stream of jobs may never end: also orders and controls.
   bool turn() {
-    if (!finish_copies()) return false;
-    const bool is_idle = directions_[0].slots.empty() && directions_[1].slots.empty();
+    take_order();
+    if (!finish_copies() || !begin_copies() || !tier_->do_work()) return false;
+    const bool is_idle =
+        directions_[0].is_idle() && directions_[1].is_idle() && !tier_->is_giving_back();
     std::array<pollfd, 2> ready{{{setup_.control.fd(), POLLIN, 0}, {setup_.jobs.fd(), POLLIN, 0}}};
     const bool pins = is_idle && pinned_bytes_ < arena_.bytes();
     const timespec none{};
     (void)::ppoll(ready.data(), ready.size(), pins ? &none : is_idle ? &kIdle : &kCopying, nullptr);
-    if (ready[1].revents != 0) return take_jobs();
+    if (ready[1].revents != 0 && !take_jobs()) return false;
     if (ready[0].revents != 0) return take_control();
-    if (pins) pin_more();
+    if (pins && ready[1].revents == 0) pin_more();
     return true;
+  }
+
+  void take_order() {
+    const GpuTierOrder& order = gpu_tier_order(file_.data());
+    const std::uint64_t number = order.number.load(std::memory_order_acquire);
+    if (number == last_order_) return;
+    last_order_ = number;
+    tier_->resize(order.bytes.load(std::memory_order_relaxed),
+                  order.reserve_bytes.load(std::memory_order_relaxed), number);
   }
 
   bool take_jobs() {
@@ -168,28 +199,78 @@ private:
           setup_.jobs.try_receive(std::as_writable_bytes(std::span(&job, 1)));
       if (received.result == ipc::SocketResult::would_block) return true;
       if (received.result != ipc::SocketResult::done || received.bytes != sizeof job) return false;
-      if (!is_gpu_job_sound(job, arena_.bytes()) || !begin(job)) return false;
+      if (job.slot == kGpuWakeSlot) continue;
+      if (!is_gpu_job_sound(job, arena_.bytes())) return false;
+      directions_[gpu_direction(job.slot)].waiting.push_back(job);
     }
     return true;
+  }
+
+  bool begin_copies() {
+    for (Direction& direction : directions_) {
+      const bool ran_dry = direction.has_more && direction.begun.empty();
+      if (ran_dry)
+        direction.pieces_max = std::min<std::size_t>(2 * direction.pieces_max, kGpuSlots);
+      while (!direction.waiting.empty() && direction.begun_bytes < kGpuQueuedBytesMax &&
+             direction.begun.size() < direction.pieces_max) {
+        const GpuJob job = direction.waiting.front();
+        direction.waiting.pop_front();
+        const bool is_wanted =
+            !gpu_given_up(file_.data(), job.slot).load(std::memory_order_relaxed);
+        if (!is_wanted) {
+          settle(job, PieceSlotState::failed);
+        } else if (!begin(job)) {
+          return false;
+        }
+      }
+      direction.has_more = !direction.waiting.empty();
+    }
+    return true;
+  }
+
+  void settle(const GpuJob& job, PieceSlotState state) {
+    gpu_beat(file_.data()).ended[gpu_direction(job.slot)].fetch_add(1, std::memory_order_relaxed);
+    gpu_slot(file_.data(), job.slot).settle(state);
   }
 
   // False: the driver refuses a copy of sound ranges.
   bool begin(const GpuJob& job) {
     const bool is_write = is_gpu_write_slot(job.slot);
-    Direction& direction = directions_[is_write ? 1 : 0];
+    Direction& direction = directions_[gpu_direction(job.slot)];
     const cuda::DevicePointer address = imports_.find(job.import, job.offset, job.length);
     if (address == 0) {
-      gpu_slot(file_.data(), job.slot).settle(PieceSlotState::failed);
+      settle(job, PieceSlotState::failed);
       return true;
     }
-    if (!queue_copy(address, job, direction.stream)) return false;
+    const GpuTier::Place place = is_write ? place_of(job) : GpuTier::Place{};
+    if (place.address == 0) {
+      if (!queue_copy(address, job, direction.stream)) return false;
+    } else if (!copy_by_tier(address, place, job, direction.stream)) {
+      return false;
+    }
     cuda::Event& event = events_[job.slot];
     if (event == nullptr && !worked(driver_.event_create(&event, cuda::kEventDisableTiming))) {
       return false;
     }
     if (!worked(driver_.event_record(event, direction.stream))) return false;
-    direction.slots.push_back(job.slot);
+    direction.begun.push_back(job);
+    direction.begun_bytes += job.length;
     return true;
+  }
+
+  GpuTier::Place place_of(const GpuJob& job) {
+    const ObjectPart part{job.object_origin, job.object_serial, job.object_offset};
+    const std::uint64_t tenant = tenants_[job.import];
+    return imports_.is_of_peer(job.import)
+               ? tier_->find_for_peer(part, job.length, tenant)
+               : tier_->find(part, job.length, tenant, job.takes_in != 0);
+  }
+
+  // Never out of memory of the client, which the client may change at any time.
+  bool copy_by_tier(cuda::DevicePointer address, const GpuTier::Place& place, const GpuJob& job,
+                    cuda::Stream stream) {
+    if (!place.is_filled && !queue_copy(place.address, job, stream)) return false;
+    return worked(driver_.copy_on_device(address, place.address, job.length, stream));
   }
 
   // SAFETY: is_gpu_job_sound() made sure that the bytes lie inside.
@@ -215,14 +296,18 @@ private:
 
   bool finish_copies() {
     for (Direction& direction : directions_) {
-      while (!direction.slots.empty()) {
-        const std::uint32_t slot = direction.slots.front();
-        const cuda::Result result = driver_.event_query(events_[slot]);
+      const std::size_t begun = direction.begun.size();
+      while (!direction.begun.empty()) {
+        const GpuJob job = direction.begun.front();
+        const cuda::Result result = driver_.event_query(events_[job.slot]);
         if (result == cuda::kNotReady) break;
         if (!worked(result)) return false;
-        direction.slots.pop_front();
-        gpu_slot(file_.data(), slot).settle(PieceSlotState::ok);
+        direction.begun.pop_front();
+        direction.begun_bytes -= job.length;
+        settle(job, PieceSlotState::ok);
       }
+      const bool is_slow = begun > 0 && direction.begun.size() == begun;
+      if (is_slow && direction.pieces_max > kGpuQueuedPiecesMin) --direction.pieces_max;
     }
     return true;
   }
@@ -233,11 +318,14 @@ private:
         setup_.control.try_receive(std::as_writable_bytes(std::span(&wanted, 1)));
     if (received.result == ipc::SocketResult::would_block) return true;
     if (received.result != ipc::SocketResult::done || received.bytes != sizeof wanted) return false;
+    gpu_beat(file_.data()).controls.fetch_add(1, std::memory_order_release);
     switch (wanted.op) {
       case GpuControlOp::import:
+        if (wanted.import < tenants_.size()) tenants_[wanted.import] = wanted.tenant;
         say(setup_.control,
             received.fd_count == 1
-                ? imports_.import(wanted.import, received.fds[0].get(), wanted.allocation_bytes)
+                ? imports_.import(wanted.import, received.fds[0].get(), wanted.allocation_bytes,
+                                  wanted.home)
                 : Error{Status::invalid_argument, "an import comes with one descriptor"});
         return true;
       case GpuControlOp::release:
@@ -263,12 +351,16 @@ private:
   GpuWorkerSetup setup_;
   const cuda::Driver& driver_;
   const std::string name_;
+  const int ordinal_;
   cuda::Result failure_ = cuda::kSuccess;
   GpuImports imports_;
+  std::vector<std::uint64_t> tenants_ = std::vector<std::uint64_t>(kGpuImportsMax);  // by import
   ipc::Mapping file_;
   ipc::Mapping arena_;
   std::array<Direction, 2> directions_;  // from the GPU, to the GPU
   std::array<cuda::Event, kGpuSlots> events_{};
+  std::optional<GpuTier> tier_;     // copies by the stream to the GPU
+  std::uint64_t last_order_ = 0;    // of the tier
   std::uint64_t pinned_bytes_ = 0;  // of the arena, or all of it when no more shall be
 };
 

@@ -7,6 +7,7 @@
 // way on this GPU, and nothing else.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "daemon/memory/gpu/gpu_protocol.h"
@@ -14,6 +15,14 @@
 #include "ipc/fd_socket.h"
 
 namespace simm::memory {
+
+// What is queued at the driver, each way: enough until the next turn. Whatever comes behind it,
+// such as memory of the tier that has to go back, waits for no more than that. The other pieces
+// wait here, where they can be given up.
+inline constexpr std::uint64_t kGpuQueuedBytesMax = 16 << 20;
+// How many pieces that is depends on the driver: twice as many when it ran dry between two turns,
+// one less when a turn finds none of them done.
+inline constexpr std::size_t kGpuQueuedPiecesMin = 8;
 
 struct GpuWorkerSetup {
   GpuUuid uuid{};

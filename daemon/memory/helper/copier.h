@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "daemon/memory/helper/object_part.h"
 #include "simm/status.h"
 
 namespace simm::memory {
@@ -27,6 +28,7 @@ enum class PieceState : std::uint8_t {
   ok,
   failed,  // the client's memory is not there
   lost,    // the other process was killed, because of another piece perhaps
+  retry,   // the same of one that had the bytes nearer: post the piece again
 };
 
 class Copier {
@@ -46,7 +48,14 @@ public:
   virtual Status post_write(std::uint64_t client_address, const std::byte* own,
                             std::uint64_t length, Ticket& ticket) noexcept = 0;
 
-  // What became of a piece. After ok, failed or lost the ticket is used up; of a read that is ok
+  // The same of bytes that have a name. A copier that has copies of objects nearer to the client's
+  // memory may write one of those.
+  virtual Status post_object(std::uint64_t client_address, const ObjectPart&, const std::byte* own,
+                             std::uint64_t length, Ticket& ticket) noexcept {
+    return post_write(client_address, own, length, ticket);
+  }
+
+  // What became of a piece. After all but pending the ticket is used up; of a read that is ok
   // the bytes are in `own` (null for a write, or when they do not matter any more).
   virtual PieceState poll(Ticket ticket, std::byte* own, std::uint64_t length) noexcept = 0;
 

@@ -28,6 +28,11 @@ struct alignas(64) PieceSlot {
     state.store(static_cast<std::uint32_t>(outcome), std::memory_order_release);
   }
   void release() noexcept { settle(PieceSlotState::free); }
+  // The other process has not ended the piece. Thread: any.
+  [[nodiscard]] bool is_under_way() const noexcept {
+    return state.load(std::memory_order_relaxed) ==
+           static_cast<std::uint32_t>(PieceSlotState::claimed);
+  }
 
   // Of a claimed slot. `is_alive`: the other process, asked before this: what a dead one has
   // written before its death is visible then. Whoever sees anything but pending releases the slot.

@@ -21,8 +21,9 @@ public:
   [[nodiscard]] std::uint32_t threads() const noexcept { return threads_; }
 
   // Calls `work` once with each number below `parts`, on up to threads() threads, the caller's
-  // among them. Returns when all calls have. `work` does not throw. Where no thread can be had the
-  // caller does their work too.
+  // among them. Returns when all calls have. Where no thread can be had the caller does their work
+  // too. What a call throws first (memory may end on any thread) is thrown here; parts that were
+  // not begun by then are left out.
   void run(std::size_t parts, const std::function<void(std::size_t part)>& work);
 
   // Steps of the whole recovery; 0: not known yet.

@@ -37,10 +37,7 @@ const char* wait_name(WaitMode wait) {
 
 // Microseconds of the median call.
 Expected<double> p50_us(const BenchOptions& options, std::size_t calls, const WorkerBody& body) {
-  const auto samples = run_workers({options.processes, options.threads, calls, true}, body);
-  if (!samples) return samples.error();
-  std::vector<std::uint64_t> all = merge(*samples);
-  return static_cast<double>(sample_at(all, 0.5)) / 1e3;
+  return measured_us({options.processes, options.threads, calls, true}, 0.5, body);
 }
 
 Outcome exists_128(const BenchOptions& options, const std::string& socket_path,

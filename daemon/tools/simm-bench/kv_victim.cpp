@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "daemon/tools/simm-bench/bell_storm.h"
+#include "daemon/tools/simm-bench/kv_latency.h"
 #include "daemon/tools/simm-bench/kv_session.h"
 #include "daemon/tools/simm-bench/page_pattern.h"
 #include "daemon/tools/simm-bench/pinning.h"
@@ -13,7 +14,6 @@
 namespace simm::bench {
 namespace {
 
-constexpr std::uint64_t kPageBytes = 4'096;
 constexpr std::size_t kKeys = 1'024;
 
 // Sleeps between its calls' submission and completion, as a client does that shares its CPU.
@@ -21,9 +21,9 @@ Outcome get_pages(Worker& worker, const std::string& socket_path, std::size_t ca
   Expected<KvSession> session = KvSession::connect(socket_path, WaitMode::event);
   if (!session) return session.error();
   const std::vector<std::string> keys = bench_keys("victim", kKeys * worker.index(), kKeys);
-  const Outcome stored = session->put_patterns(keys, kPageBytes);
+  const Outcome stored = session->put_patterns(keys, kSmallPageBytes);
   if (!stored) return stored;
-  Expected<Region> region = session->client().allocate_region(kPageBytes);
+  Expected<Region> region = session->client().allocate_region(kSmallPageBytes);
   if (!region) return region.error();
   CallOptions patient;  // a shared machine may stall for seconds
   patient.timeout_ms = 30'000;
@@ -32,10 +32,10 @@ Outcome get_pages(Worker& worker, const std::string& socket_path, std::size_t ca
   for (std::size_t i = 0; i < warm_up + calls; ++i) {
     const std::string& key = keys[i % keys.size()];
     const auto start = std::chrono::steady_clock::now();
-    const PageResult got = session->client().get(key, View(*region, 0, kPageBytes), patient);
+    const PageResult got = session->client().get(key, View(*region, 0, kSmallPageBytes), patient);
     const std::chrono::nanoseconds spent = std::chrono::steady_clock::now() - start;
     if (!got.ok()) return Error{got.status, std::string("victim: ") + simm::last_error()};
-    if (count_wrong_bytes(key, region->data(), kPageBytes) != 0) {
+    if (count_wrong_bytes(key, region->data(), kSmallPageBytes) != 0) {
       return Error{Status::corrupt, "victim: wrong bytes"};
     }
     if (i >= warm_up) worker.record(static_cast<std::uint64_t>(spent.count()));
@@ -45,12 +45,8 @@ Outcome get_pages(Worker& worker, const std::string& socket_path, std::size_t ca
 
 Expected<double> p99_us(const BenchOptions& options, const std::string& socket_path) {
   const std::size_t calls = options.quick ? 1'000 : 50'000;
-  const auto samples =
-      run_workers({options.processes, options.threads, calls, true},
-                  [&](Worker& worker) { return get_pages(worker, socket_path, calls); });
-  if (!samples) return samples.error();
-  std::vector<std::uint64_t> all = merge(*samples);
-  return static_cast<double>(sample_at(all, 0.99)) / 1e3;
+  return measured_us({options.processes, options.threads, calls, true}, 0.99,
+                     [&](Worker& worker) { return get_pages(worker, socket_path, calls); });
 }
 
 Outcome victim(const BenchOptions& options, const MeasuredDaemon& daemon,
@@ -74,7 +70,7 @@ Outcome victim(const BenchOptions& options, const MeasuredDaemon& daemon,
   const bool shares_cpu = storm_cpu == worker_cpu(0);
   printer.print(
       rounds.result("kv.victim_p99", "us",
-                    {{"page_bytes", kPageBytes},
+                    {{"page_bytes", kSmallPageBytes},
                      {"wait", "event"},
                      {"attacker_priority", priority == StormPriority::idle ? "idle" : "normal"},
                      {"attacker_on_victims_cpu", shares_cpu},

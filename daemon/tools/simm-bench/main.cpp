@@ -9,7 +9,9 @@
 #include "daemon/tools/simm-bench/bench_options.h"
 #include "daemon/tools/simm-bench/fanout_benchmark.h"
 #include "daemon/tools/simm-bench/ipc_benchmark.h"
+#include "daemon/tools/simm-bench/kv_async.h"
 #include "daemon/tools/simm-bench/kv_bandwidth.h"
+#include "daemon/tools/simm-bench/kv_crowd.h"
 #include "daemon/tools/simm-bench/kv_latency.h"
 #include "daemon/tools/simm-bench/kv_victim.h"
 #include "daemon/tools/simm-bench/manager_benchmark.h"
@@ -34,6 +36,8 @@ struct BenchCase {
 };
 constexpr BenchCase kKvCases[] = {{"latency", simm::bench::run_kv_latency},
                                   {"bandwidth", simm::bench::run_kv_bandwidth},
+                                  {"async", simm::bench::run_kv_async},
+                                  {"crowd", simm::bench::run_kv_crowd},
                                   {"victim", simm::bench::run_kv_victim},
                                   {"node", simm::bench::run_node_benchmark},
                                   {"allocations", simm::bench::run_allocation_benchmark}};

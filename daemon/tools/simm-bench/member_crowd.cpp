@@ -16,6 +16,10 @@ namespace simm::bench {
 namespace {
 
 constexpr std::uint64_t kWeightBytes = 1ull << 30;
+// Of a busy daemon, whose batches take microseconds to milliseconds.
+constexpr std::uint64_t kBatchesPerBeat = 10'000;
+constexpr std::size_t kFirstBucket = 11;
+constexpr std::size_t kLastBucket = 23;
 
 base::Epoch epoch_of(const cluster::SlotMapPtr& map) {
   return map == nullptr ? 0 : map->epoch();
@@ -180,8 +184,19 @@ private:
       // As of a node that uses the whole cluster.
       heartbeat.reached = ~cluster::MemberSet{} >> (cluster::kMembersMax - map_->members().size());
     }
+    add_load(heartbeat);
     send(heartbeat);
     timer_.after(interval_ns_, [this] { beat(); });
+  }
+  // As a real member does: each number once a second.
+  void add_load(cluster::Heartbeat& heartbeat) {
+    const base::TimeNs now_ns = shared_.clock.now_ns();
+    if (now_ns < load_due_ns_) return;
+    load_due_ns_ = now_ns + base::kNsPerSecond;
+    heartbeat.load_ms = now_ns / base::kNsPerMs;
+    const std::uint64_t done = sequence_ * kBatchesPerBeat;
+    for (const base::LoadField& field : base::kLoadFields) heartbeat.load.*field.sum = done;
+    for (std::size_t i = kFirstBucket; i < kLastBucket; ++i) heartbeat.load.batch_ns[i] = done;
   }
   void send(const cluster::MemberMessage& message) {
     const auto bytes = cluster::encode(message);
@@ -202,6 +217,7 @@ private:
   std::unique_ptr<control::ClusterChannel> channel_;
   cluster::SlotMapPtr map_;
   base::TimeNs interval_ns_ = base::kNsPerSecond;
+  base::TimeNs load_due_ns_ = 0;
   std::uint64_t sequence_ = 0;
   bool has_joined_ = false;
   bool is_draining_ = false;

@@ -86,6 +86,14 @@ Expected<std::vector<std::vector<std::uint64_t>>> run_workers(const WorkerPoolOp
   return results;
 }
 
+Expected<double> measured_us(const WorkerPoolOptions& options, double rank,
+                             const WorkerBody& body) {
+  const auto samples = run_workers(options, body);
+  if (!samples) return samples.error();
+  std::vector<std::uint64_t> all = merge(*samples);
+  return static_cast<double>(sample_at(all, rank)) / 1e3;
+}
+
 std::uint64_t sample_at(std::vector<std::uint64_t>& samples, double rank) {
   if (samples.empty()) return 0;
   const auto index = static_cast<std::ptrdiff_t>(rank * static_cast<double>(samples.size() - 1));

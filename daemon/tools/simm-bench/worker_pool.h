@@ -52,6 +52,9 @@ using WorkerBody = std::function<Outcome(Worker&)>;
 Expected<std::vector<std::vector<std::uint64_t>>> run_workers(const WorkerPoolOptions& options,
                                                               const WorkerBody& body);
 
+// Microseconds at a rank between 0 and 1 of all nanoseconds that all workers recorded.
+Expected<double> measured_us(const WorkerPoolOptions& options, double rank, const WorkerBody& body);
+
 // The value at a rank between 0 and 1; sorts `samples`. Zero of nothing.
 std::uint64_t sample_at(std::vector<std::uint64_t>& samples, double rank);
 

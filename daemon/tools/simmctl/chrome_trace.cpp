@@ -10,17 +10,15 @@
 #include <string>
 #include <utility>
 
-#include "daemon/base/tracer.h"
+#include "daemon/base/trace_record.h"
 
 namespace simm::ctl {
 namespace {
 
 using nlohmann::ordered_json;
 
-// The stage that ends at each stamp but the first (base/tracer.h).
-constexpr std::array<const char*, 8> kOperationStages = {
-    "", "pick up", "validate", "queue", "group", "send", "wait for owner", "complete"};
-constexpr std::array<const char*, 5> kRequestStages = {"", "receive", "store", "copy", "reply"};
+using base::kOperationStages;
+using base::kRequestStages;
 
 struct Span {
   std::uint64_t from_ns;

@@ -1,6 +1,7 @@
 #include "daemon/tools/simmctl/command_line.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "daemon/base/event_kind.h"
 #include "daemon/tools/simmctl/file_command.h"
 #include "daemon/tools/simmctl/output.h"
+#include "daemon/tools/simmctl/top_view.h"
 #include "daemon/tools/simmctl/version_command.h"
 #include "simm/version.h"
 
@@ -28,6 +30,12 @@ std::vector<std::string> event_kind_names() {
   std::vector<std::string> names;
   for (const base::EventKindRow& row : base::kEventKinds) names.emplace_back(row.name);
   return names;
+}
+
+std::vector<std::string> top_sort_words() {
+  std::vector<std::string> words;
+  for (const TopSort& sort : top_sorts()) words.emplace_back(sort.word);
+  return words;
 }
 
 constexpr const char* kExitCodes =
@@ -50,6 +58,7 @@ CommandLine::CommandLine() : app_("Looks into SiMM daemons and administers them.
   add_reports();
   add_events();
   add_top();
+  add_drain();
   add_trace();
   add_objects();
   add_files();
@@ -93,14 +102,70 @@ void CommandLine::add_events() {
   events->add_option("--since", events_.since, "Only events with larger numbers");
   events->add_option("--kind", events_.kind, "Only events of this kind")
       ->check(CLI::IsMember(event_kind_names()));
+  add_key_events(*events);
+}
+
+void CommandLine::add_key_events(CLI::App& events) {
+  CLI::Option* const keys =
+      events.add_flag("--keys", of_keys_,
+                      "Keys that are stored and removed from now on, as hashes, until interrupted");
+  for (const char* const other : {"--follow", "--since", "--kind"}) {
+    keys->excludes(events.get_option(other));
+  }
+  const auto only = [&events](const std::string& name, std::optional<std::string>& value,
+                              const std::string& help) {
+    events.add_option_function<std::string>(
+        name, [&value](const std::string& given) { value = given; }, help);
+  };
+  only("--tenant", key_events_.tenant, "With --keys: of this tenant alone");
+  only("--namespace", key_events_.name_space,
+       "With --keys: of this namespace alone; empty: the default one");
+  events.add_flag("--present", key_events_.present,
+                  "With --keys or --publish: first the keys that are there");
+  CLI::Option* const publish =
+      events.add_option("--publish", publish_.address,
+                        "Send the events of one namespace to routers: tcp://127.0.0.1:PORT or "
+                        "ipc://PATH, as a ZeroMQ publisher");
+  publish->excludes(events.get_option("--follow"));
+  events.add_option("--replay", publish_.replay, "Where subscribers ask for earlier messages")
+      ->needs(publish);
+  events
+      .add_option("--wire", publish_.wire,
+                  "How messages are written: vLLM's events as maps or arrays, or a pool's")
+      ->check(CLI::IsMember(base::choice_list("maps|arrays|pool")))
+      ->needs(publish);
+  events.add_option("--topic", publish_.topic, "Topic of the messages; default: empty")
+      ->needs(publish);
+  events
+      .add_option("--curve", publish_.curve,
+                  "Directory with server.key_secret and the public keys of subscribers in clients")
+      ->needs(publish);
 }
 
 void CommandLine::add_top() {
-  CLI::App* const top = app_.add_subcommand("top", "What the daemon does now: rates, latencies");
+  CLI::App* const top =
+      app_.add_subcommand("top", "What the daemon or the cluster does now: rates, latencies");
   top->add_option("--interval", top_.interval_s, "Seconds between two looks")
       ->check(CLI::Range(0.05, 3600.0));
   top->add_option("--count", top_.count, "End after so many intervals; 0: when interrupted");
   top->add_flag("--once", top_once_, "One interval, then end");
+  top->add_flag("--cluster", top_.of_cluster, "Of all daemons, as its manager hears of them");
+  top->add_option("--sort", top_.sort, "Of what the rows are sorted by; keys change it")
+      ->check(CLI::IsMember(top_sort_words()));
+}
+
+void CommandLine::add_drain() {
+  CLI::App* const drain = add_command(app_, base::AdminCommand::drain);
+  drain->add_option("daemon", drain_.daemon,
+                    "This daemon of the cluster; default: the one that is asked");
+  CLI::Option* const deadline = drain->add_option(
+      "--deadline", drain_.deadline,
+      "So long (90s, 10m) objects may take; what is left then is dropped; default: no end");
+  CLI::Option* const wait =
+      drain->add_flag("--wait", drain_.wait, "Wait for the end; exit status 0: nothing was left");
+  drain->add_flag("--cancel", drain_.cancel, "End the drain: the daemon gets its slots back")
+      ->excludes(deadline)
+      ->excludes(wait);
 }
 
 void CommandLine::add_trace() {
@@ -175,8 +240,21 @@ int CommandLine::carry_out() {
   const CLI::App* const command = app_.get_subcommands().front();
   const std::string name = command->get_name();
   if (name == "version") return run_version(admin_);
+  if (name == "events" && !publish_.address.empty()) {
+    return run_publish(admin_, key_events_, publish_);
+  }
+  const bool is_for_keys = key_events_.tenant || key_events_.name_space || key_events_.present;
+  if (name == "events" && is_for_keys && !of_keys_) {
+    return failed({Status::invalid_argument,
+                   "--tenant, --namespace and --present are of events of keys: add --keys"});
+  }
+  if (name == "events" && of_keys_) return run_key_events(admin_, key_events_);
   if (name == "events") return run_events(admin_, events_);
-  if (name == "top") return carry_out_top();
+  if (name == "top") {
+    if (top_once_) top_.count = 1;
+    return run_top(top_, admin_);
+  }
+  if (name == "drain") return run_drain(admin_, drain_);
   if (name == "trace") return run_trace(admin_, trace_);
   if (name == "get" || name == "put" || name == "exists" || name == "delete" || name == "pin" ||
       name == "unpin") {
@@ -186,15 +264,6 @@ int CommandLine::carry_out() {
   if (name == "secret" && command->got_subcommand("create")) return create_secret(file_);
   if (name == "secret") return check_secret(file_);
   return run_report(name, admin_, report_);
-}
-
-int CommandLine::carry_out_top() {
-  auto client = reach(admin_);
-  if (!client) return failed(client.error());
-  top_.json = admin_.json;
-  if (top_once_) top_.count = 1;
-  return run_top(top_,
-                 [&client](const std::string& command) { return ask_json(*client, command); });
 }
 
 int CommandLine::carry_out_object(const std::string& verb) {

@@ -95,7 +95,7 @@ int follow(EventReader& reader, ordered_json page, bool json) {
   bool is_there = true;
   while (true) {
     if (const int code = write_out(lines_of(page, has_restarted, json)); code != kDone) return code;
-    if (page.value("is_last", true)) sleep_for(kLookSeconds);
+    if (page.value("is_last", true)) wait_for(kLookSeconds);
     while (true) {
       if (is_interrupted() || !has_reader()) return kDone;
       auto next = reader.next();
@@ -108,7 +108,7 @@ int follow(EventReader& reader, ordered_json page, bool json) {
       if (std::exchange(is_there, false)) {
         std::fprintf(stderr, "simmctl: %s; waiting\n", next.error().context.c_str());
       }
-      sleep_for(kLookSeconds);
+      wait_for(kLookSeconds);
     }
   }
 }

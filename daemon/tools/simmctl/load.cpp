@@ -1,60 +1,16 @@
 #include "daemon/tools/simmctl/load.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <cstdio>
-#include <iterator>
-#include <string>
-#include <string_view>
-
-#include "daemon/base/byte_size.h"
-#include "daemon/tools/simmctl/agent_counter.h"
+#include <cstddef>
 
 namespace simm::ctl {
 namespace {
 
 using nlohmann::ordered_json;
 
-struct Field {
-  std::string_view section;
-  std::string_view name;
-  std::uint64_t Load::*sum;
-};
-constexpr Field kFields[] = {{"session", "attached", &Load::sessions},
-                             {"engine", "batches", &Load::batches},
-                             {"engine", "pages", &Load::pages},
-                             {"engine", "bytes_moved", &Load::bytes},
-                             {"engine", "timeouts", &Load::timeouts},
-                             {"engine", "unreachable", &Load::unreachable},
-                             {"server", "get_pages", &Load::get_pages},
-                             {"server", "get_bytes", &Load::get_bytes},
-                             {"server", "misses", &Load::get_misses},
-                             {"server", "put_pages", &Load::put_pages},
-                             {"server", "put_bytes", &Load::put_bytes},
-                             {"store", "exists_hits", &Load::exists_hits},
-                             {"store", "exists_misses", &Load::exists_misses},
-                             {"store", "evicted", &Load::evicted},
-                             {"store", "objects", &Load::objects},
-                             {"store", "extent_bytes", &Load::used_bytes},
-                             {"store", "arena_bytes", &Load::arena_bytes},
-                             {"store", "leased_bytes", &Load::leased_bytes}};
-constexpr std::string_view kLost = "lost_in_lease.";
-constexpr std::string_view kBucket = "complete_ns.log2_";
-
-void add(Load& load, const AgentCounter& counter, std::uint64_t value) {
-  for (const Field& field : kFields) {
-    if (counter.section == field.section && counter.name == field.name) load.*field.sum += value;
-  }
-  if (counter.section == "store" && counter.name.compare(0, kLost.size(), kLost) == 0) {
-    load.lost_in_lease += value;
-  }
-  if (counter.section == "engine" && counter.name.compare(0, kBucket.size(), kBucket) == 0) {
-    const std::size_t bucket = std::stoul(std::string(counter.name.substr(kBucket.size())));
-    if (bucket < Load::kBuckets) load.batch_ns[bucket] += value;
-  }
-}
-
-// Of a daemon that has been restarted `before` is nothing.
+// Of a daemon that was restarted `before` is nothing.
 std::uint64_t grown(std::uint64_t before, std::uint64_t after) {
   return after >= before ? after - before : after;
 }
@@ -83,25 +39,14 @@ ordered_json share_percent(std::uint64_t hits, std::uint64_t misses) {
   return rounded(100 * static_cast<double>(hits) / static_cast<double>(hits + misses));
 }
 
-std::string number_cell(const ordered_json& value) {
-  if (value.is_null()) return "-";
-  if (!value.is_number_float()) return value.dump();
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f", value.get<double>());
-  return text.data();
-}
-
-std::string bytes_cell(const ordered_json& value) {
-  return base::format_bytes(static_cast<std::uint64_t>(value.get<double>()));
-}
-
 }  // namespace
 
 Load load_of(const ordered_json& counters) {
   Load load;
   for (const auto& [name, value] : counters.items()) {
-    const auto counter = agent_counter(name);
-    if (counter && value.is_number_integer()) add(load, *counter, value.get<std::uint64_t>());
+    if (!value.is_number_integer()) continue;
+    const auto sum = value.get<std::uint64_t>();
+    base::with_load_cell(load, name, [sum](std::uint64_t& cell) { cell += sum; });
   }
   return load;
 }
@@ -122,6 +67,12 @@ ordered_json rates_of(const Load& before, const Load& after, double seconds) {
                     {"bytes_per_s", rate(&Load::bytes)},
                     {"timeouts_per_s", rate(&Load::timeouts)},
                     {"unreachable_per_s", rate(&Load::unreachable)},
+                    {"got_bytes_per_s", rate(&Load::got_bytes)},
+                    {"put_bytes_per_s", rate(&Load::stored_bytes)},
+                    {"hit_pages_per_s", rate(&Load::hit_pages)},
+                    {"missed_pages_per_s", rate(&Load::missed_pages)},
+                    {"hit_percent", share_percent(grown(before.hit_pages, after.hit_pages),
+                                                  grown(before.missed_pages, after.missed_pages))},
                     {"batch_p50_us", percentile_us(batch_ns, 0.5)},
                     {"batch_p99_us", percentile_us(batch_ns, 0.99)},
                     {"batch_max_us", percentile_us(batch_ns, 1.0)}};
@@ -141,6 +92,10 @@ ordered_json rates_of(const Load& before, const Load& after, double seconds) {
       {"used_bytes", after.used_bytes},
       {"leased_bytes", after.leased_bytes},
       {"arena_bytes", after.arena_bytes}};
+  out["network"] = {{"tcp_in_bytes_per_s", rate(&Load::tcp_in_bytes)},
+                    {"tcp_out_bytes_per_s", rate(&Load::tcp_out_bytes)},
+                    {"rdma_in_bytes_per_s", rate(&Load::rdma_in_bytes)},
+                    {"rdma_out_bytes_per_s", rate(&Load::rdma_out_bytes)}};
   return out;
 }
 
@@ -162,47 +117,6 @@ ordered_json tenant_rates_of(const ordered_json& before, const ordered_json& aft
                    {"held_per_s", rate("held")}});
   }
   return all;
-}
-
-std::string text_of(const ordered_json& rates) {
-  const ordered_json& clients = rates["clients"];
-  const ordered_json& pool = rates["pool"];
-  std::string text;
-  const auto line = [&text](const char* name, const std::string& what) {
-    std::array<char, 16> column{};
-    std::snprintf(column.data(), column.size(), "%-10s", name);
-    text += column.data() + what + "\n";
-  };
-  line("clients", number_cell(clients["sessions"]) + " sessions, " +
-                      number_cell(clients["batches_per_s"]) + " batches/s, " +
-                      number_cell(clients["pages_per_s"]) + " pages/s, " +
-                      bytes_cell(clients["bytes_per_s"]) + "/s");
-  line("batches", "p50 < " + number_cell(clients["batch_p50_us"]) + " us, p99 < " +
-                      number_cell(clients["batch_p99_us"]) + " us, max < " +
-                      number_cell(clients["batch_max_us"]) + " us; " +
-                      number_cell(clients["timeouts_per_s"]) + " timeouts/s, " +
-                      number_cell(clients["unreachable_per_s"]) + " unreachable/s");
-  const ordered_json tenants = rates.value("tenants", ordered_json::array());
-  for (std::size_t i = 0; tenants.size() > 1 && i < tenants.size(); ++i) {
-    line("tenant", tenants[i]["tenant"].get<std::string>() + ": " +
-                       bytes_cell(tenants[i]["got_bytes_per_s"]) + "/s got, " +
-                       bytes_cell(tenants[i]["put_bytes_per_s"]) + "/s put, " +
-                       number_cell(tenants[i]["held_per_s"]) + " waits/s");
-  }
-  if (pool["arena_bytes"] == 0) return text;
-  line("gets", number_cell(pool["get_pages_per_s"]) + " pages/s, " +
-                   bytes_cell(pool["get_bytes_per_s"]) + "/s, " +
-                   number_cell(pool["get_hit_percent"]) + " % hits");
-  line("exists", number_cell(pool["exists_per_s"]) + " pages/s, " +
-                     number_cell(pool["exists_hit_percent"]) + " % hits");
-  line("puts", number_cell(pool["put_pages_per_s"]) + " pages/s, " +
-                   bytes_cell(pool["put_bytes_per_s"]) + "/s");
-  line("pool", number_cell(pool["objects"]) + " objects, " + bytes_cell(pool["used_bytes"]) +
-                   " of " + bytes_cell(pool["arena_bytes"]) + ", " +
-                   bytes_cell(pool["leased_bytes"]) + " leased; " +
-                   number_cell(pool["evicted_per_s"]) + " evicted/s, " +
-                   number_cell(pool["lost_in_lease_per_s"]) + " lost in a lease/s");
-  return text;
 }
 
 }  // namespace simm::ctl

@@ -1,7 +1,7 @@
 #include "daemon/tools/simmctl/report_command.h"
 
 #include "daemon/base/counters.h"
-#include "daemon/tools/simmctl/agent_counter.h"
+#include "daemon/tools/simmctl/agent_table.h"
 #include "daemon/tools/simmctl/histograms.h"
 #include "daemon/tools/simmctl/output.h"
 
@@ -46,22 +46,6 @@ Expected<ordered_json> store_report(AdminClient& client) {
   return report;
 }
 
-// Page by page: a large cluster does not fit into one answer. A daemon of an older release gives
-// all at once.
-Expected<ordered_json> all_nodes(AdminClient& client) {
-  auto all = ask_json(client, "nodes", "+");
-  while (all && all->contains("next")) {
-    const std::string behind = (*all)["next"].get<std::string>();
-    all->erase("next");
-    auto page = ask_json(client, "nodes", "+" + behind);
-    if (!page) return page;
-    ordered_json& more = (*page)["nodes"];
-    for (ordered_json& node : more) (*all)["nodes"].push_back(std::move(node));
-    if (page->contains("next")) (*all)["next"] = (*page)["next"];
-  }
-  return all;
-}
-
 Expected<ordered_json> answer(const std::string& command, const AdminWishes& admin,
                               const ReportWishes& wishes) {
   if (command == "stats" && !wishes.counters_file.empty()) return read_counters(wishes);
@@ -69,7 +53,7 @@ Expected<ordered_json> answer(const std::string& command, const AdminWishes& adm
   if (!client) return std::move(client).error();
   if (command == "store") return store_report(*client);
   if (command == "cache") return by_agent(*client, "shared_reads");
-  if (command == "nodes") return all_nodes(*client);
+  if (command == "nodes") return all_nodes(*client, '+');
   if (wishes.daemon.empty()) return ask_json(*client, command, wishes.argument);
   auto all = ask_json(*client, "daemon_stats", wishes.daemon);
   if (!all) return all;
@@ -92,6 +76,21 @@ Expected<ordered_json> ask_json(AdminClient& client, const std::string& command,
     return Error{Status::incompatible, "the daemon's answer is not JSON: " + text->substr(0, 200)};
   }
   return value;
+}
+
+// A large cluster does not fit into one answer. A manager of an older release gives all at once.
+Expected<ordered_json> all_nodes(AdminClient& client, char sign) {
+  auto all = ask_json(client, "nodes", std::string(1, sign));
+  while (all && all->contains("next")) {
+    const std::string behind = (*all)["next"].get<std::string>();
+    all->erase("next");
+    auto page = ask_json(client, "nodes", sign + behind);
+    if (!page) return page;
+    ordered_json& more = (*page)["nodes"];
+    for (ordered_json& node : more) (*all)["nodes"].push_back(std::move(node));
+    if (page->contains("next")) (*all)["next"] = (*page)["next"];
+  }
+  return all;
 }
 
 Expected<std::string> data_socket_of(const AdminWishes& admin) {

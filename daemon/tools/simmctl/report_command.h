@@ -30,6 +30,10 @@ Expected<AdminClient> reach(const AdminWishes& admin);
 Expected<nlohmann::ordered_json> ask_json(AdminClient& client, const std::string& command,
                                           const std::string& argument = "");
 
+// All daemons of the cluster, page by page. `sign`: '+', or '=' to have the load of each
+// (cluster_message.h).
+Expected<nlohmann::ordered_json> all_nodes(AdminClient& client, char sign);
+
 // The data socket of that daemon, for who names its admin socket only; unreachable: it has none.
 Expected<std::string> data_socket_of(const AdminWishes& admin);
 

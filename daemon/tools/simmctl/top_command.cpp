@@ -2,65 +2,150 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <optional>
 #include <utility>
 
 #include "daemon/tools/simmctl/interrupts.h"
-#include "daemon/tools/simmctl/load.h"
 #include "daemon/tools/simmctl/output.h"
+#include "daemon/tools/simmctl/terminal.h"
+#include "daemon/tools/simmctl/top_source.h"
+#include "daemon/tools/simmctl/top_view.h"
 
 namespace simm::ctl {
 namespace {
 
-using nlohmann::ordered_json;
-using Seconds = std::chrono::duration<double>;
+using Clock = std::chrono::steady_clock;
 
-std::string title_of(const ordered_json& status) {
-  return "simmd " + status.value("role", "?") + ", pid " + std::to_string(status.value("pid", 0)) +
-         ", up " + std::to_string(status.value("uptime_ms", std::uint64_t{0}) / 1000) +
-         " s, version " + status.value("version", "?") + "\n";
-}
+constexpr std::size_t kStreamColumns = 120;
+constexpr double kFirstSeconds = 0.5;        // on a terminal, until there are first rates
+constexpr std::uint32_t kPatienceMs = 1000;  // of keys, while the daemon does not answer
 
-// A daemon without data agents has no tenants.
-ordered_json tenants_of(const std::function<Expected<ordered_json>(const std::string&)>& ask) {
-  auto tenants = ask("tenants");
-  return tenants ? std::move(*tenants) : ordered_json::array();
-}
+// One run of the command.
+class Top {
+public:
+  Top(const TopWishes& wishes, const AdminWishes& admin)
+      : wishes_(wishes),
+        is_json_(admin.json),
+        source_(admin, wishes.of_cluster),
+        view_(wishes.sort) {}
+
+  int run(const AdminWishes& admin) {
+    watch_interrupts();
+    auto first = source_.look();
+    if (!first) return failed(first.error());
+    look_ = std::move(*first);
+    if (!is_json_ && Terminal::is_there()) {
+      terminal_.emplace();
+      source_.set_timeout_ms(std::min(admin.timeout_ms, kPatienceMs));
+      if (const int code = draw(true); code != kDone) return code;
+    }
+    for (std::uint32_t shown = 0; wishes_.count == 0 || shown < wishes_.count;) {
+      const bool is_first = terminal_ && shown == 0;
+      if (!wait(is_first ? std::min(kFirstSeconds, wishes_.interval_s) : wishes_.interval_s)) break;
+      auto next = source_.look();
+      if (!next) {
+        if (wishes_.count != 0) return given_up(next.error());
+        if (const int code = say_away(next.error()); code != kDone) return code;
+        continue;
+      }
+      is_away_ = false;
+      view_.set_trouble("");
+      look_ = std::move(*next);
+      if (const int code = show(shown++ > 0); code != kDone) return code;
+    }
+    return code_;
+  }
+
+private:
+  // False: it is time to end.
+  bool wait(double seconds) {
+    const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+    while (true) {
+      const double left_s = std::chrono::duration<double>(end - Clock::now()).count();
+      switch (wait_for(std::max(left_s, 0.0), terminal_ ? STDIN_FILENO : -1)) {
+        case Woken::time:
+          return true;
+        case Woken::interrupted:
+        case Woken::reader_gone:
+          return false;
+        case Woken::resized:
+          if (terminal_ && !is_drawn(true)) return false;
+          break;
+        case Woken::input:
+          if (!take_keys()) return false;
+          break;
+      }
+    }
+  }
+
+  // False: the user wants no more.
+  bool take_keys() {
+    std::string keys;
+    if (!terminal_->read_keys(keys)) return false;
+    bool has_changed = false;
+    for (const char key : keys) {
+      if (key == 'q' || key == 'Q') return false;
+      has_changed = view_.on_key(key, Terminal::size()) || has_changed;
+    }
+    return !has_changed || is_drawn(false);
+  }
+
+  bool is_drawn(bool anew) {
+    code_ = draw(anew);
+    return code_ == kDone;
+  }
+
+  int draw(bool anew) {
+    const ScreenSize size = Terminal::size();
+    return terminal_->draw(view_.screen(look_, size), size, anew);
+  }
+
+  int show(bool has_shown) {
+    if (terminal_) return draw(false);
+    if (is_json_) {
+      return write_out(look_.dump(-1, ' ', false, TopLook::error_handler_t::replace) + "\n");
+    }
+    std::string text = has_shown ? "\n" : "";
+    for (const Line& line : view_.lines(look_, kStreamColumns)) {
+      text += text_of_line(line, kStreamColumns, false) + "\n";
+    }
+    return write_out(text);
+  }
+
+  int say_away(const Error& error) {
+    if (terminal_) {
+      view_.set_trouble(error.context);
+      return draw(false);
+    }
+    if (!std::exchange(is_away_, true)) {
+      std::fprintf(stderr, "simmctl: %s; waiting\n", error.context.c_str());
+    }
+    return kDone;
+  }
+
+  // The terminal first, so that the words are on the shell's screen.
+  int given_up(const Error& error) {
+    terminal_.reset();
+    return failed(error);
+  }
+
+  const TopWishes& wishes_;
+  const bool is_json_;
+  TopSource source_;
+  TopView view_;
+  TopLook look_;
+  std::optional<Terminal> terminal_;
+  bool is_away_ = false;
+  int code_ = kDone;
+};
 
 }  // namespace
 
-int run_top(const TopWishes& wishes,
-            const std::function<Expected<ordered_json>(const std::string&)>& ask) {
-  constexpr const char* kHome = "\033[H\033[J";
-  const bool on_terminal = !wishes.json && ::isatty(STDOUT_FILENO) != 0;
-  watch_interrupts();
-  auto stats = ask("stats");
-  if (!stats) return failed(stats.error());
-  Load before = load_of(*stats);
-  ordered_json tenants_before = tenants_of(ask);
-  auto since = std::chrono::steady_clock::now();
-  for (std::uint32_t shown = 0; wishes.count == 0 || shown < wishes.count; ++shown) {
-    sleep_for(wishes.interval_s);
-    if (is_interrupted()) break;
-    const auto status = ask("status");
-    if (!status) return failed(status.error());
-    stats = ask("stats");
-    if (!stats) return failed(stats.error());
-    const auto now = std::chrono::steady_clock::now();
-    const Load after = load_of(*stats);
-    const double seconds = Seconds(now - since).count();
-    ordered_json rates = rates_of(before, after, seconds);
-    ordered_json tenants = tenants_of(ask);
-    rates["tenants"] = tenant_rates_of(tenants_before, tenants, seconds);
-    std::string text = wishes.json ? rates.dump() + "\n" : title_of(*status) + text_of(rates);
-    if (on_terminal) text = kHome + text;
-    if (!on_terminal && !wishes.json && shown > 0) text = "\n" + text;
-    if (const int code = write_out(text); code != kDone) return code;
-    before = after;
-    tenants_before = std::move(tenants);
-    since = now;
-  }
-  return kDone;
+int run_top(const TopWishes& wishes, const AdminWishes& admin) {
+  return Top(wishes, admin).run(admin);
 }
 
 }  // namespace simm::ctl

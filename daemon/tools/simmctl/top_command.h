@@ -1,26 +1,24 @@
-// `simmctl top`: what a daemon does right now, anew in every interval. On a terminal the same place
-// is written again; elsewhere each interval is a block of lines, or one line of JSON.
+// `simmctl top`: what a daemon or its cluster does right now, anew in every interval. A terminal
+// shows one screen, which follows keys and its size. Elsewhere each interval is a block of lines,
+// or one line of JSON. Ends when nobody reads any more; a daemon that goes away is waited for.
 // Thread: the main thread.
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 
-#include "simm/expected.h"
+#include "daemon/tools/simmctl/report_command.h"
 
 namespace simm::ctl {
 
 struct TopWishes {
   double interval_s = 2;
   std::uint32_t count = 0;  // intervals; 0: until it is interrupted
-  bool json = false;
+  bool of_cluster = false;
+  std::string sort = "name";  // a word of top_sorts()
 };
 
-// `ask` answers "status" and "stats" of the daemon. Returns the exit code.
-[[nodiscard]] int run_top(
-    const TopWishes& wishes,
-    const std::function<Expected<nlohmann::ordered_json>(const std::string& command)>& ask);
+// Returns the exit code. With a count a daemon that goes away is a failure.
+[[nodiscard]] int run_top(const TopWishes& wishes, const AdminWishes& admin);
 
 }  // namespace simm::ctl

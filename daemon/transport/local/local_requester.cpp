@@ -38,6 +38,7 @@ Status LocalRequester::post(Route route, RequestToken token, const Request& requ
   posted = {token, use, true, false, false};
   LocalRequest& slot = lane->channel->slot(index);
   slot.header = request.header;
+  slot.header.trace = {};  // this daemon's own span of the operation says it all
   slot.pages = request.pages;
   lane->channel->requester_push({LocalCommand::Kind::post, index, use});
   return Status::ok;

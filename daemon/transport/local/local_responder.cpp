@@ -182,6 +182,14 @@ void LocalResponder::push(Incoming& incoming, std::uint16_t page, std::span<cons
   add_move(request_of(incoming), move);
 }
 
+// No turn has passed since the push: its move is the last one, and has not begun.
+void LocalResponder::name_pushed(Incoming& incoming, const memory::ObjectPart& object) noexcept {
+  LocalRequest& request = request_of(incoming);
+  SIMM_CHECK(request.move_count > 0);
+  const std::size_t last = (request.move_first + request.move_count - 1u) % request.moves.size();
+  request.moves[last].object = object;
+}
+
 void LocalResponder::add_move(LocalRequest& request, const Move& move) noexcept {
   SIMM_CHECK(request.move_count < request.moves.size());
   const std::size_t at = (request.move_first + request.move_count) % request.moves.size();

@@ -36,6 +36,7 @@ public:
   void pull(Incoming& incoming, std::uint16_t page, std::span<std::byte> extent) noexcept override;
   void push(Incoming& incoming, std::uint16_t page, std::span<const std::byte> bytes,
             bool whole_digest) noexcept override;
+  void name_pushed(Incoming& incoming, const memory::ObjectPart& object) noexcept override;
   void note_progress(Incoming& incoming) noexcept override;
   void reply(Incoming& incoming, std::span<const PageReply> pages) noexcept override;
   void drop_all() noexcept override { is_dropping_ = true; }

@@ -23,6 +23,8 @@ public:
     second_.connect(events, faults);
   }
   Status post(Route route, RequestToken token, const Request& request) noexcept override {
+    // What moves with its slot lies in the pool, which no device may read.
+    if (request.header.is_moved) return second_.post(route, token, request);
     const Status status = better_.post(route, token, request);
     const bool is_passed_on = status == Status::unreachable || status == Status::unsupported;
     if (!is_passed_on) return status;

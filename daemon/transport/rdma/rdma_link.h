@@ -36,6 +36,7 @@ struct RdmaLink {
   LinkLoss loss = LinkLoss::closed;
   bool was_heard = false;         // of the other end, over this link
   bool takes_long_pings = false;  // the other end (of a server, as the hello says)
+  bool takes_traces = false;      // the same
 
   [[nodiscard]] LinkLost lost() const noexcept { return {link, peer, shard, loss}; }
 };

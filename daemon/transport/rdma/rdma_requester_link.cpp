@@ -97,13 +97,15 @@ bool RdmaRequesterLink::encode(RdmaPosted& posted, const Request& request) noexc
   const std::uint32_t payload_bytes = copy_inline_pages(posted, request, payloads);
   if (!name_targets(posted, request)) return false;
   const std::size_t targets_bytes = shared_.target_count * sizeof(wire::RemoteTarget);
-  const std::uint32_t fixed_bytes = request_body_bytes(request.pages);
+  RequestHeader header = request.header;
+  if (!channel_.link().takes_traces) header.trace = {};
+  const std::uint32_t fixed_bytes = request_body_bytes(header, request.pages);
   std::byte* const fixed = posted.body.data() + targets_bytes;
   if (targets_bytes > 0) std::memcpy(posted.body.data(), shared_.targets.data(), targets_bytes);
   // SAFETY: body has room for all targets, all keys and all inline payloads there can be; the
   // payloads lie at its very end, so that they are moved down, if at all.
   std::memmove(fixed + fixed_bytes, payloads, payload_bytes);
-  encode_request(request.header, wire::kNoDeadline, request.pages, shared_.is_inline, fixed);
+  encode_request(header, wire::kNoDeadline, request.pages, shared_.is_inline, fixed);
   posted.targets = static_cast<std::uint16_t>(shared_.target_count);
   posted.body_bytes = static_cast<std::uint32_t>(targets_bytes) + fixed_bytes + payload_bytes;
   return true;

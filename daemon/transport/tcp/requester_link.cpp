@@ -48,6 +48,7 @@ void RequesterLink::post(RequestToken token, const Request& request) noexcept {
   posted.in_use = true;
   posted.is_encoded = posted.is_cancelling = posted.is_culprit = posted.is_moving = false;
   posted.header = request.header;
+  if (!connection_.link().takes_traces) posted.header.trace = {};
   posted.pages = request.pages;
   posted.page_count = static_cast<std::uint16_t>(request.pages.size());
   posted.pull_first = posted.pull_count = 0;
@@ -202,7 +203,7 @@ RequesterLink::Step RequesterLink::step(std::uint32_t slot) noexcept {
 
 RequesterLink::Step RequesterLink::encode(std::uint32_t slot) noexcept {
   TcpPosted& posted = slots_[slot];
-  const std::uint32_t fixed_bytes = request_body_bytes(posted.pages);
+  const std::uint32_t fixed_bytes = request_body_bytes(posted.header, posted.pages);
   const bool is_put = posted.header.opcode == ipc::Opcode::put;
   const std::uint32_t room =
       fixed_bytes + (is_put ? wire::kInlineBytesMax : 0) + std::uint32_t{sizeof(FrameHeader)};

@@ -16,6 +16,8 @@ struct TcpRequesterConfig {
   // A put's pages of at most this length travel inside the request; others when they are pulled.
   std::uint64_t inline_page_bytes = 16 * 1024;
   base::TenantWeights weights;  // of turns on a link
+  // A responder has the same io, and polls it in its turns: without links the requester need not.
+  bool is_io_polled = false;
 };
 
 struct TcpResponderConfig {

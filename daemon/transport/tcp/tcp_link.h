@@ -29,6 +29,9 @@ struct TcpLink {
   std::uint64_t link = 0;   // the control thread's own name of this connection
   LinkOwner owner{};        // responder
   LinkKeys keys{};
+  bool takes_moved = false;   // requester: the other end knows puts that are moved
+  bool takes_traces = false;  // the same of the trace that a request is part of
+  bool takes_tells = false;   // the same of what is told of objects that move
 };
 
 // How the control thread makes what a link lives in at the agent, and how many there may be.
@@ -66,7 +69,7 @@ public:
     if (needs_place && spare_ == nullptr) spare_ = places_.make(places_.shared);
     void* const place = needs_place ? spare_ : nullptr;
     if (!push({Kind::add, link.socket.get(), link.peer, link.shard, link.link, link.owner,
-               link.keys, place})) {
+               link.keys, place, link.takes_moved, link.takes_traces, link.takes_tells})) {
       return false;
     }
     if (needs_place) {
@@ -108,7 +111,8 @@ public:
       } else {
         if (command.place != nullptr) grow(command.place);
         add(TcpLink{ipc::UniqueFd(command.socket), command.peer, command.shard, command.link,
-                    command.owner, command.keys});
+                    command.owner, command.keys, command.takes_moved, command.takes_traces,
+                    command.takes_tells});
       }
     }
     return taken;
@@ -133,6 +137,9 @@ private:
     LinkOwner owner;
     LinkKeys keys;
     void* place = nullptr;  // of LinkPlaces
+    bool takes_moved = false;
+    bool takes_traces = false;
+    bool takes_tells = false;
   };
   bool push(const Command& command) noexcept {
     if (!commands_.try_push(command)) return false;

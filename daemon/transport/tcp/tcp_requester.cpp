@@ -41,6 +41,11 @@ Status TcpRequester::post(Route route, RequestToken token, const Request& reques
   bool is_reachable = false;
   RequesterLink* const link = least_loaded(route, request.credits_keep, is_reachable);
   if (link == nullptr) return is_reachable ? Status::no_space : Status::unreachable;
+  if (request.header.is_moved) {
+    const TcpLink& to = link->path().link();
+    const bool is_put = request.header.opcode == ipc::Opcode::put;
+    if (!(is_put ? to.takes_moved : to.takes_tells)) return Status::unsupported;
+  }
   link->post(token, request);
   has_posted_ = true;
   return Status::ok;
@@ -78,8 +83,12 @@ std::uint64_t TcpRequester::moved(Route route) const noexcept {
 int TcpRequester::do_work() noexcept {
   has_posted_ = false;
   const base::TimeNs now_ns = shared_.clock.now_ns();
-  int work = shared_.mover.do_work();
-  work += links_.take_mail([](const TcpLink&) {});
+  int work = take_links();
+  if (work == 0 && links_.used().empty() && config_.is_io_polled) {
+    turn_ns_ = now_ns;
+    return links_.finish_closing();
+  }
+  work += shared_.mover.do_work();
   work += links_.run(now_ns);
   check_lives(now_ns);
   return work + links_.finish_closing();

@@ -38,6 +38,12 @@ public:
   // lost (refused).
   void add_link(TcpLink link) { links_.add_here(std::move(link)); }
 
+  // Those that the control thread has handed over can be asked from here on; do_work() takes them
+  // as well. How many messages that were.
+  int take_links() noexcept {
+    return links_.take_mail([](const TcpLink&) {});
+  }
+
   Status post(Route route, RequestToken token, const Request& request) noexcept override;
   void cancel(Route route, RequestToken token) noexcept override;
   void abandon(Route route, RequestToken token) noexcept override;

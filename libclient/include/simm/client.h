@@ -42,6 +42,8 @@
 
 #include "simm/batch.h"
 #include "simm/expected.h"
+#include "simm/gpu_lease.h"
+#include "simm/key_follower.h"
 #include "simm/region.h"
 
 namespace simm {
@@ -132,9 +134,31 @@ public:
   Expected<Region> register_fd(int fd, std::uint64_t offset, std::uint64_t bytes,
                                void* address = nullptr, const RegisterOptions& options = {});
 
+  // Lends memory of a GPU on which this process has, or had, a region. The caller has freed it:
+  // what is not free is not lent. `gpu`: "GPU-..." as nvidia-smi -L says, or a number as this
+  // process counts them. bytes: 64 MiB at least. notice_ms: how long a reclaim may take, 1 to
+  // 10,000. permission_denied: the daemon's configuration does not name the GPU for this tenant.
+  // out_of_memory: so much is not free, or gpu.lend_bytes_max. unsupported: an older daemon, or
+  // gpu.enabled is off. The lease ends with the session, and is not made again after a restart of
+  // the daemon.
+  Expected<GpuLease> lend_gpu(std::string_view gpu, std::uint64_t bytes,
+                              std::uint32_t notice_ms = 1000);
+
   // name: 1 to 255 bytes, a line of text. The same name gives the same namespace; options are the
   // handle's own.
   Expected<Namespace> open_namespace(std::string_view name, const NamespaceOptions& options = {});
+  // One whose keys are hashes of the values, so that a key has one value for ever. Then a copy on
+  // this node does not become too old: reads are served without asking the owner. A put of a key
+  // that is there leaves the old value and succeeds, with PutMode::replace too. All who use the
+  // namespace should open it so, or their daemons say so (namespaces[].immutable). A daemon of an
+  // older release takes the namespace for a mutable one.
+  Expected<Namespace> open_immutable_namespace(std::string_view name,
+                                               const NamespaceOptions& options = {});
+
+  // What becomes of the keys of a namespace, by default the default one (simm/key_follower.h). Asks
+  // nothing yet: KeyFollower::read() does.
+  Expected<KeyFollower> follow_keys(const Namespace& name_space = {},
+                                    const FollowOptions& options = {});
 
   // ---- one page ----
   // get and exists: not_found when the key is absent. put: no_space, unreachable, ...

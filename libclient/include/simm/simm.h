@@ -58,6 +58,11 @@ const char* simm_last_error(void);
 /* Version of the library at run time, for instance "0.1.0". Static storage. */
 const char* simm_version(void);
 
+/* The trace that this thread's calls are part of from now on: "00-<trace>-<span>-<flags>", what the
+ * caller's tracing library has as `traceparent` (W3C Trace Context). NULL or "": none. As
+ * simm::set_trace_parent(), whose header (simm/trace.h) says more. */
+int simm_set_trace_parent(const char* trace_parent);
+
 enum simm_log_level { SIMM_LOG_INFO = 0, SIMM_LOG_WARNING = 1 };
 typedef void (*simm_log_callback)(void* context, int level, const char* text);
 /* What no call returns: that a session is lost, another one attached, memory copied from now on.
@@ -176,11 +181,54 @@ void simm_region_free(simm_region* region);
 
 #define SIMM_EXACT_SIZE 1u   /* gets: a stored length other than the view's is not found */
 #define SIMM_SHARED_READS 2u /* gets: other processes of this node read the same keys */
+#define SIMM_IMMUTABLE 8u    /* namespaces only: keys are hashes of the values (batch.h) */
 #define SIMM_RANGED 4u       /* gets: a view takes what it holds of a longer object (calls only) */
 
 int simm_namespace_open(simm_client* client, const char* name, uint32_t flags,
                         simm_namespace** out);
 void simm_namespace_free(simm_namespace* name_space);
+
+/* --- what becomes of keys -----------------------------------------------------------------------
+ */
+
+/* As simm::KeyChange of simm/key_follower.h, which says more. */
+enum simm_key_change {
+  SIMM_KEY_STORED = 0,
+  SIMM_KEY_REMOVED = 1,
+  SIMM_KEY_EVICTED = 2,
+  SIMM_KEY_EXPIRED = 3,
+  SIMM_KEY_MOVED = 4,
+  SIMM_KEY_DAMAGED = 5,
+  SIMM_KEY_PRESENT = 6,
+  SIMM_KEY_UNSURE = 7,   /* of no key: nothing is certain any more */
+  SIMM_KEY_COMPLETE = 8, /* of no key: all keys that are there have been told */
+};
+typedef struct simm_key_token {
+  uint64_t low;
+  uint64_t high;
+} simm_key_token;
+typedef struct simm_key_event {
+  uint32_t change; /* enum simm_key_change */
+  uint32_t zero;
+  simm_key_token token; /* of the key, which is never told itself */
+  uint64_t bytes;       /* of the object */
+} simm_key_event;
+typedef struct simm_key_follower simm_key_follower;
+
+#define SIMM_FOLLOW_PRESENT 1u /* behind each SIMM_KEY_UNSURE all keys that are there are told */
+/* Follows the keys of a namespace (NULL: the default one) of this tenant. Asks nothing yet. */
+int simm_follow_keys(simm_client* client, const simm_namespace* name_space, uint32_t flags,
+                     simm_key_follower** out);
+/* The next events: *got of them, at most `count`. Waits for the first one, at most timeout_ms; 0:
+ * for nothing. SIMM_UNREACHABLE: no daemon now. SIMM_UNSUPPORTED: an older one. SIMM_INVALID_STATE:
+ * its events.keys is off. A later call tries again. Thread: one at a time. */
+int simm_key_follower_read(simm_key_follower* follower, simm_key_event* events, size_t count,
+                           uint32_t timeout_ms, size_t* got);
+/* Of a key, until SIMM_KEY_UNSURE is read. SIMM_INVALID_STATE: nothing was read yet. */
+int simm_key_follower_token(const simm_key_follower* follower, const void* key, size_t key_bytes,
+                            simm_key_token* out);
+/* It follows no more. NULL is nothing. */
+void simm_key_follower_free(simm_key_follower* follower);
 
 /* --- data --------------------------------------------------------------------------------------
  */
@@ -317,6 +365,18 @@ void* simm_gpu_malloc(size_t bytes, int device, void* stream);
  * queued on any stream. A region of the memory keeps it until it is deregistered. A wrong address
  * frees nothing, and simm_last_error() says so; NULL is fine. */
 void simm_gpu_free(void* address, size_t bytes, int device, void* stream);
+
+/* As Client::lend_gpu: lends memory of a GPU that the caller has freed. `gpu`: "GPU-...", or a
+ * number as this process counts them. notice_ms: 0 stands for 1,000. */
+typedef struct simm_gpu_lease simm_gpu_lease;
+int simm_gpu_lend(simm_client* client, const char* gpu, uint64_t bytes, uint32_t notice_ms,
+                  simm_gpu_lease** out);
+/* As GpuLease::reclaim: the memory is free again. Safe twice. */
+int simm_gpu_reclaim(simm_gpu_lease* lease);
+/* 0: the lease is over. */
+uint64_t simm_gpu_lease_bytes(const simm_gpu_lease* lease);
+/* Reclaims it as well. NULL is fine. */
+void simm_gpu_lease_free(simm_gpu_lease* lease);
 
 #ifdef __cplusplus
 }

@@ -28,7 +28,7 @@ from simm.sglang.pools import KV, HostPool
 
 # Between exists and get SGLang synchronises its ranks and makes room: 30 s is its own longest wait.
 LEASE_MS = 30_000
-OPTIONS = ("manager_address", "socket", "namespace")
+OPTIONS = ("manager_address", "socket", "namespace", "immutable")
 _MARKERS = 64  # generations looked for at once
 _MARK_PAUSE_S = 1.0
 _BATCHES_KEPT = 1024
@@ -77,7 +77,7 @@ class HiCacheSimm(HiCacheStorage):
     """SGLang's storage interface: tensors, v1 (pages of the host pool) and v2 (several pools).
 
     storage_config: SGLang's HiCacheStorageConfig; of its extra_config are read: manager_address,
-    socket, namespace (else flags, JSON file and environment decide: simm/settings.py),
+    socket, namespace, immutable (else flags, JSON file and environment decide: simm/settings.py),
     extra_backend_tag, lease_ms, interface_v1, enable_profile, draft_is_replicated.
     RuntimeError: the configuration makes no sense. No daemon is no error: all is a miss then.
     Thread: any; attach and detach are SGLang's control thread.

@@ -13,6 +13,7 @@ from simm import _native
 from simm.vllm.batches import Batches
 from simm.vllm.figures import Figures
 from simm.vllm.identity import key_of
+from simm.vllm.news import News
 from simm.vllm.options import Options
 
 KEYS_MAX = 1 << 17  # in the table; what is asked for beyond is a miss
@@ -39,12 +40,13 @@ class Lookups:
     """Thread: one at a time. Nothing raises."""
 
     def __init__(self, batches: Batches, prefix: str, row_bytes: int, options: Options,
-                 figures: Figures) -> None:
+                 figures: Figures, news: News) -> None:
         self._batches = batches
         self._prefix = prefix
         self._row_bytes = row_bytes
         self._options = options
         self._figures = figures
+        self._news = news
         self._hit_s = options.lease_ms / 1000 * _LEASE_BELIEVED
         self._late_s = options.lookup_ms / 1000
         self._budget_s = options.step_budget_us / 1e6
@@ -111,6 +113,8 @@ class Lookups:
             for (_, entry), length in zip(asked, results):
                 entry.found = length == self._row_bytes
                 entry.until_s = now_s + (self._hit_s if entry.found else _MISS_S)
+            self._news.there(key for key, entry in asked if entry.found)
+            self._news.gone(key for key, entry in asked if not entry.found)
 
         self._batches.start(_native.Operation.length, keys, None, done,
                             lease_ms=self._options.lease_ms,
@@ -127,6 +131,7 @@ class Lookups:
 
     def note_failed(self, keys: Sequence[bytes]) -> None:
         """They could not be loaded."""
+        self._news.gone(keys)
         now_s = time.monotonic()
         if len(self._failed) + len(keys) > _FAILED_MAX:
             self._failed = {key: until_s for key, until_s in self._failed.items()
@@ -136,6 +141,7 @@ class Lookups:
 
     def note_stored(self, keys: Sequence[bytes]) -> None:
         """They are there now."""
+        self._news.there(keys)
         for key in keys:
             self._failed.pop(key, None)
             entry = self._entries.get(key)

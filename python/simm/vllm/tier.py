@@ -13,9 +13,11 @@ from simm.link import Link
 from simm.log import logger, report_failure
 from simm.results import INVALID_STATE
 from simm.vllm.batches import Batches
+from simm.vllm.departures import Departures
 from simm.vllm.figures import Figures
-from simm.vllm.identity import identity_of, prefix_of
+from simm.vllm.identity import identity_of, key_of, prefix_of
 from simm.vllm.lookups import Lookups
+from simm.vllm.news import News
 from simm.vllm.options import Options
 from simm.vllm.rows import Rows
 from simm.vllm.transfers import Transfers
@@ -26,6 +28,11 @@ _RESULT = getattr(_offload, "LookupResult", None)
 _HIT: Any = True if _RESULT is None else _RESULT.HIT
 _MISS: Any = False if _RESULT is None else _RESULT.MISS
 _RETRY: Any = None if _RESULT is None else _RESULT.RETRY
+# Of those that publish what is stored and removed.
+_EVENT = getattr(_offload, "OffloadingEvent", None)
+_MEDIUM: Any = getattr(getattr(_offload, "Medium", None), "STORAGE", "STORAGE")
+_EVENT_FIELDS = frozenset() if _EVENT is None else frozenset(
+    field.name for field in dataclasses.fields(_EVENT))
 _JOB_FIELDS = frozenset(field.name for field in dataclasses.fields(JobResult))
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -64,6 +71,8 @@ class SimmTier(SecondaryTierManager):
     that it does not understand. Thread: one at a time, as vLLM guarantees.
     """
 
+    medium = _MEDIUM  # by which requests may leave tiers out
+
     def __init__(self, offloading_spec: Any, primary_kv_view: memoryview,
                  tier_type: str = "SimmTier", **options: Any) -> None:
         super().__init__(offloading_spec, primary_kv_view, tier_type)
@@ -71,15 +80,18 @@ class SimmTier(SecondaryTierManager):
         self._figures = Figures(read.log_interval_s)
         self._rows = Rows(offloading_spec, primary_kv_view)
         identity = identity_of(offloading_spec, self._rows.row_bytes)
+        prefix = prefix_of(identity)
         self._link = Link("SimmTier", read.settings)
+        self._departures = Departures(self._link)
+        self._news = News(lambda key: self._departures.token_of(key_of(prefix, key)))
         self._batches = Batches(self._link)
-        self._lookups = Lookups(self._batches, prefix_of(identity), self._rows.row_bytes, read,
-                                self._figures)
+        self._lookups = Lookups(self._batches, prefix, self._rows.row_bytes, read,
+                                self._figures, self._news)
         self._look = self._lookups.look
         self._transfers = Transfers(self._batches, self._rows, self._lookups, read, self._figures)
         self._closed = False
         logger.info("SimmTier: keys of this engine begin with %s, which stands for %s",
-                    prefix_of(identity), identity)
+                    prefix, identity)
         if os.environ.get("PYTHONHASHSEED", "random") == "random":
             logger.warning("SimmTier: PYTHONHASHSEED is not set: vLLM's hashes are of this process "
                            "only, and no other engine finds its chunks: set it to 0 everywhere")
@@ -125,6 +137,7 @@ class SimmTier(SecondaryTierManager):
         """Those that have ended since the last call. vLLM calls it once in each step."""
         self._lookups.end_step()
         self._batches.poll()
+        self._departures.poll(self._news)
         self._figures.log()
         return self._results()
 
@@ -139,6 +152,20 @@ class SimmTier(SecondaryTierManager):
             results.append(JobResult(**{name: value for name, value in facts.items()
                                         if name in _JOB_FIELDS}))
         return results
+
+    @_never_raises(list)
+    def take_events(self, **_more: Any) -> Iterable[Any]:
+        """Chunks that were stored or found, and those that were missed or have left the pool, since
+        the last call. The latter where the daemon tells it (departures.py)."""
+        if _EVENT is None:
+            return []
+        events = []
+        for is_there, keys in self._news.take():
+            facts = {"keys": keys, "medium": _MEDIUM, "removed": not is_there,
+                     "locality": getattr(self, "locality", None)}
+            events.append(_EVENT(**{name: value for name, value in facts.items()
+                                    if name in _EVENT_FIELDS}))
+        return events
 
     @_never_raises(_nothing)
     def on_schedule_end(self, *_context: Any, **_more: Any) -> None:
@@ -163,6 +190,7 @@ class SimmTier(SecondaryTierManager):
         if self._closed:
             return
         self._closed = True
+        self._departures.close()
         self._batches.close()
         self._rows.close()
         self._link.close()

@@ -33,8 +33,9 @@ DeviceMemory& DeviceMemory::of_process() {
   return *memory;
 }
 
-AllocationHandle DeviceMemory::add(int file, std::size_t bytes, int device, int handle_types) {
-  allocations_[next_] = {file, bytes, device, handle_types, 1};
+AllocationHandle DeviceMemory::add(int file, std::size_t bytes, int device, int handle_types,
+                                   bool is_import) {
+  allocations_[next_] = {file, bytes, device, handle_types, is_import, 1};
   return next_++;
 }
 
@@ -59,7 +60,7 @@ Result DeviceMemory::create(AllocationHandle& handle, std::size_t bytes,
     return kOutOfMemory;
   }
   const std::lock_guard lock(mutex_);
-  handle = add(file, bytes, wanted.location.id, wanted.requested_handle_types);
+  handle = add(file, bytes, wanted.location.id, wanted.requested_handle_types, false);
   return kSuccess;
 }
 
@@ -95,7 +96,7 @@ Result DeviceMemory::import_descriptor(AllocationHandle& handle, int descriptor)
   const int file = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
   if (file < 0) return kOutOfMemory;
   const std::lock_guard lock(mutex_);
-  handle = add(file, static_cast<std::size_t>(about.st_size), device, kHandlePosixDescriptor);
+  handle = add(file, static_cast<std::size_t>(about.st_size), device, kHandlePosixDescriptor, true);
   return kSuccess;
 }
 
@@ -168,11 +169,12 @@ Result DeviceMemory::unmap_locked(DevicePointer address, std::size_t bytes) {
 }
 
 Result DeviceMemory::set_access(DevicePointer address, std::size_t bytes,
-                                const AccessDescription& access) {
+                                const AccessDescription& access, bool from_others) {
   const std::lock_guard lock(mutex_);
   const auto found = mapped_.find(address);
   if (found == mapped_.end() || found->second.bytes != bytes) return kInvalidValue;
-  if (access.location.id != allocations_.at(found->second.allocation).device) return kInvalidValue;
+  const int device = allocations_.at(found->second.allocation).device;
+  if (access.location.id != device && !from_others) return kInvalidValue;
   found->second.has_access = access.flags == kAccessReadWrite;
   return kSuccess;
 }
@@ -217,6 +219,15 @@ std::byte* DeviceMemory::find(DevicePointer address, std::size_t bytes) {
   if (found == mapped_.end() || !found->second.has_access) return nullptr;
   const std::size_t offset = address - found->first;
   return bytes <= found->second.bytes - offset ? found->second.shadow + offset : nullptr;
+}
+
+std::size_t DeviceMemory::created_bytes() {
+  const std::lock_guard lock(mutex_);
+  std::size_t sum = 0;
+  for (const auto& [handle, allocation] : allocations_) {
+    sum += allocation.is_import ? 0 : allocation.bytes;
+  }
+  return sum;
 }
 
 DeviceMemory::Facts DeviceMemory::facts(DevicePointer address) {

@@ -33,7 +33,9 @@ public:
   Result free_range(DevicePointer address, std::size_t bytes);
   Result map(DevicePointer address, std::size_t bytes, AllocationHandle handle);
   Result unmap(DevicePointer address, std::size_t bytes);
-  Result set_access(DevicePointer address, std::size_t bytes, const AccessDescription& access);
+  // `from_others`: a device may have access to memory of another one.
+  Result set_access(DevicePointer address, std::size_t bytes, const AccessDescription& access,
+                    bool from_others);
 
   // As cudaMalloc: memory without a handle.
   Result allocate(DevicePointer& address, std::size_t bytes, int device);
@@ -50,6 +52,8 @@ public:
     bool is_legacy = false;
   };
   Facts facts(DevicePointer address);
+  // Of what this process has made and somebody of it still has.
+  std::size_t created_bytes();
 
 private:
   struct Allocation {
@@ -57,6 +61,7 @@ private:
     std::size_t bytes = 0;
     int device = 0;
     int handle_types = 0;
+    bool is_import = false;
     unsigned uses = 0;  // handles and mappings
   };
   struct Mapped {
@@ -67,7 +72,7 @@ private:
     bool is_legacy = false;
   };
   void drop(AllocationHandle handle);
-  AllocationHandle add(int file, std::size_t bytes, int device, int handle_types);
+  AllocationHandle add(int file, std::size_t bytes, int device, int handle_types, bool is_import);
   // The mapping with the address; end(): none.
   std::map<DevicePointer, Mapped>::iterator mapping_of(DevicePointer address);
   Result map_locked(DevicePointer address, std::size_t bytes, AllocationHandle handle);

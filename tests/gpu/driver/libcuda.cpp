@@ -3,12 +3,21 @@
 //
 // Environment: SIMM_TEST_GPUS, how many GPUs there are (1); SIMM_TEST_GPU_SEED, of the delays (1);
 // SIMM_TEST_GPU_DESCRIPTORS, whether GPUs export memory as descriptors (1);
+// SIMM_TEST_GPU_PEERS, whether a GPU has access to memory of another one (1);
 // SIMM_TEST_GPU_FAULTS, a file that is read at each point where something can go wrong. Its lines:
 //   init=CODE  create=CODE  import=CODE  register=CODE  copy=CODE  query=CODE
-// CODE is what the function returns; `hang` instead of a number: the function never returns. An
-// error of a copy sticks: all later copies and queries of the process return it as well.
+//   event=CODE
+// CODE is what the function returns; `hang` instead of a number: the function never returns;
+// `wait`: not before the line has gone. An error of a copy sticks: all later copies and queries of
+// the process return it as well.
+//   slow=MICROSECONDS: that each copy takes longer.
+//   copies=N: so many copies and fills are done from then on, the next ones wait until the line has
+//     gone or says another number.
+//   memory=BYTES: of each GPU, 1 TiB without that line. What other processes made is not counted.
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -46,17 +55,67 @@ int device_count() {
   return static_cast<int>(number_from("SIMM_TEST_GPUS", 1));
 }
 
-Result fault_at(const std::string& point) {
+// Of the faults that are set now, the one at that point; empty: none.
+std::string fault_code(const std::string& point) {
   const char* const path = std::getenv("SIMM_TEST_GPU_FAULTS");
-  if (path == nullptr) return kSuccess;
+  if (path == nullptr) return {};
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
-    if (line.rfind(point + "=", 0) != 0) continue;
-    const std::string code = line.substr(point.size() + 1);
-    while (code == "hang") ::pause();
-    return std::atoi(code.c_str());
+    if (line.rfind(point + "=", 0) == 0) return line.substr(point.size() + 1);
   }
-  return kSuccess;
+  return {};
+}
+
+// Each device has access to memory of the others.
+bool devices_meet() {
+  return number_from("SIMM_TEST_GPU_PEERS", 1) != 0;
+}
+
+Result fault_at(const std::string& point) {
+  constexpr unsigned kLookUs = 1000;
+  std::string code = fault_code(point);
+  while (code == "hang") ::pause();
+  while (code == "wait") {
+    ::usleep(kLookUs);
+    code = fault_code(point);
+  }
+  return code.empty() ? kSuccess : std::atoi(code.c_str());
+}
+
+// Waits until one more copy may be done.
+void await_permit() {
+  constexpr unsigned kLookUs = 1000;
+  static std::mutex mutex;
+  static std::string last;
+  static std::uint64_t done = 0;
+  for (;; ::usleep(kLookUs)) {
+    const std::string most = fault_code("copies");
+    const std::lock_guard lock(mutex);
+    if (std::exchange(last, most) != most) done = 0;
+    if (!most.empty() && done >= std::stoull(most)) continue;
+    ++done;
+    return;
+  }
+}
+
+// What goes wrong with a copy, when it is its turn.
+Result copy_fault() {
+  await_permit();
+  const std::string slow = fault_code("slow");
+  if (!slow.empty()) ::usleep(static_cast<useconds_t>(std::atoi(slow.c_str())));
+  return fault_at("copy");
+}
+
+std::size_t memory_bytes() {
+  std::size_t bytes = std::size_t{1} << 40;
+  const char* const path = std::getenv("SIMM_TEST_GPU_FAULTS");
+  if (path == nullptr) return bytes;
+  std::ifstream file(path);
+  const std::string name = "memory=";
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(name, 0) == 0) bytes = std::stoull(line.substr(name.size()));
+  }
+  return bytes;
 }
 
 std::atomic<Result> sticky{kSuccess};
@@ -118,7 +177,7 @@ Result copy(DevicePointer device, const void* from, void* to, std::size_t bytes,
   if (crosses_registration(from != nullptr ? from : to, bytes)) return kInvalidValue;
   if (memory().find(device, bytes) == nullptr) return kInvalidValue;
   stream_of(stream).queue([=] {
-    if (const Result fault = fault_at("copy"); fault != kSuccess) {
+    if (const Result fault = copy_fault(); fault != kSuccess) {
       sticky = fault;
       return;
     }
@@ -129,6 +188,38 @@ Result copy(DevicePointer device, const void* from, void* to, std::size_t bytes,
     }
     if (from != nullptr) std::memcpy(at, from, bytes);
     if (to != nullptr) std::memcpy(to, at, bytes);
+  });
+  return kSuccess;
+}
+
+// A device zeroes its memory at its own speed, 64 MiB in less than 0.1 ms. The CPU would need a
+// hundred milliseconds for pages that it sees for the first time: the file gets a hole instead.
+void fill_memory(std::byte* at, unsigned char value, std::size_t bytes) {
+  constexpr std::size_t kPageBytes = 4096;
+  if (value == 0 && bytes % kPageBytes == 0 && ::madvise(at, bytes, MADV_REMOVE) == 0) return;
+  std::memset(at, value, bytes);
+}
+
+// A piece of work within the device: on [at, at + bytes), and where it is not 0 on those of `from`.
+Result work_on_device(DevicePointer at, DevicePointer from, std::size_t bytes, unsigned char value,
+                      Stream stream) {
+  if (current == nullptr) return kNotInitialized;
+  if (sticky != kSuccess) return sticky;
+  if (memory().find(at, bytes) == nullptr) return kInvalidValue;
+  if (from != 0 && memory().find(from, bytes) == nullptr) return kInvalidValue;
+  stream_of(stream).queue([=] {
+    if (const Result fault = copy_fault(); fault != kSuccess) {
+      sticky = fault;
+      return;
+    }
+    std::byte* const to = memory().find(at, bytes);
+    const std::byte* const source = from == 0 ? to : memory().find(from, bytes);
+    if (to == nullptr || source == nullptr) {  // unmapped meanwhile: a fault of the device
+      sticky = kIllegalAddress;
+      return;
+    }
+    if (from == 0) return fill_memory(to, value, bytes);
+    std::memcpy(to, source, bytes);
   });
   return kSuccess;
 }
@@ -184,6 +275,10 @@ Result cuDeviceGetAttribute(int* value, int attribute, Device) {
   *value = attribute == kDevicePosixDescriptors
                ? static_cast<int>(number_from("SIMM_TEST_GPU_DESCRIPTORS", 1))
                : 1;
+  return kSuccess;
+}
+Result cuDeviceCanAccessPeer(int* can, Device, Device) {
+  *can = devices_meet() ? 1 : 0;
   return kSuccess;
 }
 Result cuDevicePrimaryCtxRetain(Context* context, Device) {
@@ -288,7 +383,8 @@ Result cuMemUnmap(DevicePointer address, std::size_t bytes) {
 }
 Result cuMemSetAccess(DevicePointer address, std::size_t bytes, const AccessDescription* access,
                       std::size_t count) {
-  return count == 1 ? memory().set_access(address, bytes, *access) : kInvalidValue;
+  if (count != 1) return kInvalidValue;
+  return memory().set_access(address, bytes, *access, devices_meet());
 }
 Result cuMemHostRegister_v2(void* address, std::size_t bytes, unsigned) {
   if (const Result fault = fault_at("register"); fault != kSuccess) return fault;
@@ -304,6 +400,19 @@ Result cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, std::size_t byte
 Result cuMemcpyDtoHAsync_v2(void* to, DevicePointer from, std::size_t bytes, Stream stream) {
   return copy(from, nullptr, to, bytes, stream);
 }
+Result cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, std::size_t bytes,
+                            Stream stream) {
+  return from == 0 ? kInvalidValue : work_on_device(to, from, bytes, 0, stream);
+}
+Result cuMemsetD8Async(DevicePointer at, unsigned char value, std::size_t bytes, Stream stream) {
+  return work_on_device(at, 0, bytes, value, stream);
+}
+Result cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* bytes) {
+  if (current == nullptr) return kNotInitialized;
+  *bytes = memory_bytes();
+  *free_bytes = *bytes - std::min(*bytes, memory().created_bytes());
+  return kSuccess;
+}
 Result cuStreamCreate(Stream* stream, unsigned) {
   *stream = make_stream();
   return kSuccess;
@@ -314,6 +423,7 @@ Result cuStreamSynchronize(Stream stream) {
   return sticky;
 }
 Result cuEventCreate(Event* event, unsigned) {
+  if (const Result fault = fault_at("event"); fault != kSuccess) return fault;
   *event = new EventType;
   return kSuccess;
 }
@@ -326,6 +436,10 @@ Result cuEventQuery(Event event) {
   if (const Result fault = fault_at("query"); fault != kSuccess) return fault;
   if (sticky != kSuccess) return sticky;
   return event->stream == nullptr || event->stream->is_done(event->piece) ? kSuccess : kNotReady;
+}
+Result cuEventDestroy_v2(Event event) {
+  delete event;
+  return kSuccess;
 }
 Result cuMemAlloc_v2(DevicePointer* address, std::size_t bytes) {
   if (const Result fault = fault_at("create"); fault != kSuccess) return fault;

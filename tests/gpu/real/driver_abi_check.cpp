@@ -18,6 +18,11 @@ static_assert(sizeof(CUuuid) == sizeof(Uuid));
 static_assert(sizeof(CUdeviceptr) == sizeof(DevicePointer));
 static_assert(sizeof(CUmemGenericAllocationHandle) == sizeof(AllocationHandle));
 static_assert(std::is_same_v<CUdevice, Device>);
+static_assert(std::is_same_v<decltype(&cuMemGetInfo_v2), CUresult (*)(std::size_t*, std::size_t*)>);
+static_assert(std::is_same_v<decltype(&cuMemcpyDtoDAsync_v2),
+                             CUresult (*)(CUdeviceptr, CUdeviceptr, std::size_t, CUstream)>);
+static_assert(std::is_same_v<decltype(&cuMemsetD8Async),
+                             CUresult (*)(CUdeviceptr, unsigned char, std::size_t, CUstream)>);
 
 static_assert(CUDA_SUCCESS == kSuccess);
 static_assert(CUDA_ERROR_INVALID_VALUE == kInvalidValue);

@@ -6,10 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ipc/cuda/driver.h"
@@ -190,6 +193,121 @@ void measure(Rig& rig, std::uint64_t bytes, std::uint64_t count) {
       is_fine);
 }
 
+// Objects that are got again and again, with a tier on the GPU: the same bytes, and how fast.
+void measure_tier(Rig& rig) {
+  constexpr std::uint64_t kBytes = 2 << 20;
+  constexpr std::uint64_t kCount = 64;
+  std::vector<std::string> keys;
+  for (std::uint64_t i = 0; i < kCount; ++i) keys.push_back("tier/" + std::to_string(i));
+  std::vector<std::byte> own(kBytes * kCount);
+  for (std::uint64_t i = 0; i < own.size(); ++i) own[i] = pattern(i / kBytes + 7, i % kBytes);
+  rig.to_gpu(0, own.data(), own.size());
+  std::vector<Item> items;
+  for (std::uint64_t i = 0; i < kCount; ++i) {
+    items.push_back({keys[i], View(rig.gpu, i * kBytes, kBytes), 0, 0});
+  }
+  std::vector<PageResult> results(kCount);
+  bool is_fine = true;
+  const auto is_all_there = [&] {
+    return std::all_of(results.begin(), results.end(), [](const PageResult& r) { return r.ok(); });
+  };
+  (void)rig.client.put(items, results, {});
+  is_fine &= is_all_there();
+  // Out of the pool, into the tier, and out of the tier.
+  for (int time = 0; time < 3; ++time) {
+    const std::vector<std::byte> canary(own.size(), std::byte{0xcd});
+    rig.to_gpu(0, canary.data(), canary.size());
+    (void)rig.client.get(items, results, {});
+    std::vector<std::byte> seen(own.size());
+    rig.from_gpu(seen.data(), 0, seen.size());
+    is_fine &= is_all_there() && seen == own;
+  }
+  const double get_s = best_seconds([&] {
+    (void)rig.client.get(items, results, {});
+    is_fine &= is_all_there();
+  });
+  row("get 64 x 2048 KiB out of the tier",
+      text("%.2f GB/s", static_cast<double>(own.size()) / 1e9 / get_s), is_fine);
+}
+
+// Gets all its objects again and again, one batch after the other.
+class Reader {
+public:
+  static constexpr std::uint64_t kBytes = 1 << 20;
+  static constexpr std::uint64_t kCount = 48;
+
+  Reader(const char* socket, int number) : client_(connect(socket)) {
+    void* const memory = simm_gpu_malloc(kBytes * kCount, 0, nullptr);
+    if (memory == nullptr) give_up(simm_last_error());
+    auto region = client_.register_region(memory, kBytes * kCount);
+    if (!region) give_up(region.error().context);
+    region_ = std::move(*region);
+    for (std::uint64_t i = 0; i < kCount; ++i) {
+      keys_.push_back("reader/" + std::to_string(number) + "/" + std::to_string(i));
+    }
+    for (std::uint64_t i = 0; i < kCount; ++i) {
+      items_.push_back({keys_[i], View(region_, i * kBytes, kBytes), 0, 0});
+    }
+    results_.resize(kCount);
+    (void)client_.put(items_, results_, {});
+  }
+  void read_until(const std::atomic<bool>& stop, std::atomic<std::uint64_t>& bytes,
+                  std::atomic<std::uint64_t>& failed) {
+    while (!stop) {
+      (void)client_.get(items_, results_, {});
+      for (const PageResult& result : results_) {
+        (result.ok() ? bytes : failed) += result.ok() ? kBytes : 1;
+      }
+    }
+  }
+
+private:
+  Client client_;
+  Region region_;
+  std::vector<std::string> keys_;
+  std::vector<Item> items_;
+  std::vector<PageResult> results_;
+};
+
+// How long a reclaim takes while clients get as much as they can, out of the tier and past it.
+void measure_revocation(Rig& rig, const char* socket) {
+  constexpr std::uint64_t kLent = 128 << 20;
+  constexpr int kReaders = 4;
+  std::vector<std::unique_ptr<Reader>> readers;
+  for (int i = 0; i < kReaders; ++i) readers.push_back(std::make_unique<Reader>(socket, i));
+  std::atomic<bool> stop{false};
+  std::atomic<std::uint64_t> bytes{0};
+  std::atomic<std::uint64_t> failed{0};
+  std::vector<std::thread> threads;
+  for (auto& reader : readers) {
+    threads.emplace_back([&] { reader->read_until(stop, bytes, failed); });
+  }
+  std::vector<double> times;
+  bool is_fine = true;
+  const auto began = Clock::now();
+  for (int round = 0; round < 100 * rounds(); ++round) {
+    auto lease = rig.client.lend_gpu("0", kLent, 10'000);
+    if (!lease) give_up(lease.error().context);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the tier fills
+    const auto asked = Clock::now();
+    is_fine &= lease->reclaim().has_value();
+    times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - asked).count());
+  }
+  const double seconds = std::chrono::duration<double>(Clock::now() - began).count();
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  std::sort(times.begin(), times.end());
+  const auto at = [&](std::size_t percent) { return times[(times.size() - 1) * percent / 100]; };
+  row("reclaims of 128 MiB beside 4 readers",
+      std::to_string(times.size()) + ", of " + std::to_string(std::thread::hardware_concurrency()) +
+          " CPUs",
+      is_fine && failed == 0);
+  row("  a reclaim took", text("p50 %.2f ms, p90 %.2f ms", at(50), at(90)), true);
+  row("  and at most", text("p99 %.2f ms, %.2f ms", at(99), at(100)), true);
+  row("  the readers got meanwhile", text("%.2f GB/s", static_cast<double>(bytes) / 1e9 / seconds),
+      bytes > 0);
+}
+
 void measure_short_get(Rig& rig) {
   bool is_fine = rig.client.put("short", View(rig.gpu, 0, 4096)).status == Status::ok;
   std::vector<double> times;
@@ -234,10 +352,20 @@ void refuse_cuda_malloc(Rig& rig) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: gpu_real SOCKET [--stay]\n");
+    std::fprintf(stderr, "usage: gpu_real SOCKET [--stay|--tier|--revoke]\n");
     return 2;
   }
   Rig rig = make_rig(argv[1]);
+  if (argc > 2 && std::string(argv[2]) == "--tier") {
+    measure_tier(rig);
+    std::fflush(stdout);
+    std::_Exit(all_fine ? 0 : 1);
+  }
+  if (argc > 2 && std::string(argv[2]) == "--revoke") {
+    measure_revocation(rig, argv[1]);
+    std::fflush(stdout);
+    std::_Exit(all_fine ? 0 : 1);
+  }
   if (argc > 2) {
     (void)rig.client.put("stay", View(rig.gpu, 0, 1 << 20));
     std::printf("ready\n");

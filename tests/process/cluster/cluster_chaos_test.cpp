@@ -32,7 +32,7 @@ struct Crowd {
     return {&cluster.manager, a.get(), b.get(), node.get(), other.get()};
   }
 
-  ClusterProcesses cluster;
+  ClusterProcesses cluster{30'000, "", 300};
   std::unique_ptr<DaemonProcess> a = cluster.storage("a");
   std::unique_ptr<DaemonProcess> b = cluster.storage("b");
   std::unique_ptr<DaemonProcess> node = cluster.node("n", "0", kEngineKeys);

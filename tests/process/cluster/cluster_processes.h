@@ -45,9 +45,12 @@ private:
 
 struct ClusterProcesses {
   // `grace_ms`: how long a dead daemon keeps its slots. `keys`: more of the manager's
-  // configuration.
-  explicit ClusterProcesses(int grace_ms = 30'000, const std::string& keys = "")
-      : address(free_address()),
+  // configuration. `silence_ms`: how long a connection may be silent, of daemons that are made
+  // from here on. Users have 300 ms; then a busy machine alone may end connections.
+  explicit ClusterProcesses(int grace_ms = 30'000, const std::string& keys = "",
+                            int silence_ms = 5'000)
+      : detection_ms(silence_ms),
+        address(free_address()),
         manager("\"cluster\": {\"secret_file\": \"" + secret.path() +
                     "\", \"node_name\": \"m\"}, \"manager\": {\"listen\": \"" + address +
                     "\", \"member_timeout_ms\": " + std::to_string(std::min(grace_ms, 1000)) +
@@ -70,12 +73,12 @@ struct ClusterProcesses {
   [[nodiscard]] std::string member_keys(const std::string& name) const {
     return "\"cluster\": {\"manager\": \"" + address + "\", \"secret_file\": \"" + secret.path() +
            "\", \"node_name\": \"" + name +
-           "\", \"detection_ms\": " + std::to_string(detection_ms) + "}";
+           "\", \"detection_ms\": " + std::to_string(detection_ms) +
+           (moves_objects ? "" : ", \"move_bytes_per_s\": 0") + "}";
   }
 
-  // How long a connection may be silent, of daemons that are made from here on. By default as
-  // users have it, and then a busy machine alone may end connections.
-  int detection_ms = 300;
+  int detection_ms;
+  bool moves_objects = true;  // with their slots; of daemons that are made from here on
   SecretFile secret;
   std::string address;
   DaemonProcess manager;

@@ -32,7 +32,8 @@ bool are_live(const nlohmann::json& report, std::size_t count) {
 }
 
 struct FourProcesses {
-  explicit FourProcesses(int grace_ms = 30'000) : cluster(grace_ms) {
+  explicit FourProcesses(int grace_ms = 30'000, int detection_ms = 5'000)
+      : cluster(grace_ms, "", detection_ms) {
     REQUIRE(cluster.manager.start());
     REQUIRE(a->start());
     REQUIRE(b->start());
@@ -103,7 +104,7 @@ TEST_CASE("a killed storage daemon is a miss, the other one serves on, and it co
 
 TEST_CASE(
     "a stopped storage daemon costs its detection time once, and goes on when it is continued") {
-  FourProcesses world;
+  FourProcesses world(30'000, 300);
   Checker checker(*world.node);
   REQUIRE(checker.put_all(kPages, Status::ok) == kPages);
   const int on_a = static_cast<int>(world.a->counter("server.0.put_pages"));

@@ -64,8 +64,8 @@ public:
     CHECK(findings.puts > 0);
     CHECK(findings.longest_ms <= VersionedPages::kTimeoutMs + kFenceGraceMs);
     MESSAGE("puts " << findings.puts.load() << ", hits " << findings.hits.load() << ", misses "
-                    << findings.misses.load() << ", failed " << findings.failed.load()
-                    << ", longest call " << findings.longest_ms.load() << " ms");
+                    << findings.misses.load() << ", failed: " << findings.failures_text()
+                    << "; longest call " << findings.longest_ms.load() << " ms");
   }
 
   Findings findings;

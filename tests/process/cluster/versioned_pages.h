@@ -23,14 +23,30 @@ struct Findings {
     const std::lock_guard<std::mutex> guard(mutex);
     if (wrong.size() < 20) wrong.push_back(what);
   }
+  void add_failure(const char* call, simm::Status status) {
+    ++failed;
+    const std::lock_guard<std::mutex> guard(mutex);
+    ++failures[std::string(call) + ": " + std::string(simm::status_name(status))];
+  }
+  // "none", or each kind with its number.
+  std::string failures_text() {
+    const std::lock_guard<std::mutex> guard(mutex);
+    std::string text;
+    for (const auto& [kind, count] : failures) {
+      text += (text.empty() ? "" : ", ") + kind + " " + std::to_string(count);
+    }
+    return text.empty() ? "none" : text;
+  }
   std::atomic<std::uint64_t> hits{0};
   std::atomic<std::uint64_t> misses{0};
   std::atomic<std::uint64_t> puts{0};
   std::atomic<std::uint64_t> failed{0};  // calls with another result than those
+  std::atomic<std::uint64_t> failed_gets{0};
   // Of one call, in milliseconds.
   std::atomic<std::int64_t> longest_ms{0};
   std::mutex mutex;
   std::vector<std::string> wrong;
+  std::map<std::string, std::uint64_t> failures;
 };
 
 class VersionedPages {
@@ -64,8 +80,12 @@ public:
     const auto start = Clock::now();
     const auto result = client_.put(key(page), simm::View(region_, 0, page_bytes_), options);
     took(start);
-    ++(result.ok() ? findings_.puts : findings_.failed);
-    if (result.ok()) known.completed = version;
+    if (result.ok()) {
+      ++findings_.puts;
+      known.completed = version;
+    } else {
+      findings_.add_failure("put", result.status);
+    }
     return result.ok();
   }
   // A page of this writer: the last version whose put has completed, or a later one.
@@ -112,7 +132,8 @@ private:
       return;
     }
     if (!got.ok()) {
-      ++findings_.failed;
+      ++findings_.failed_gets;
+      findings_.add_failure("get", got.status);
       return;
     }
     ++findings_.hits;

@@ -31,13 +31,13 @@ class Pool:
 @pytest.fixture
 def scene(monkeypatch):
     interface.install()
-    from simm.vllm import figures, lookups
+    from simm.vllm import figures, lookups, news
     now = types.SimpleNamespace(s=1000.0)
     monkeypatch.setattr(lookups, "time", types.SimpleNamespace(monotonic=lambda: now.s))
     pool = Pool()
     options = types.SimpleNamespace(lease_ms=10_000, lookup_ms=100, step_budget_us=200)
     figures_ = figures.Figures(0)
-    table = lookups.Lookups(pool, "p/", 64, options, figures_)
+    table = lookups.Lookups(pool, "p/", 64, options, figures_, news.News())
     yield types.SimpleNamespace(now=now, pool=pool, table=table, figures=figures_,
                                 module=lookups)
     interface.forget()

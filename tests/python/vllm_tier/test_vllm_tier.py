@@ -1,8 +1,10 @@
 """simm.vllm.SimmTier, driven as vLLM's scheduler drives a tier, against real daemons."""
 
+import importlib
 import logging
 import random
 import signal
+import time
 
 import pytest
 
@@ -112,6 +114,121 @@ def test_a_chunk_that_is_gone_before_its_load_is_a_miss_from_then_on(here):
         assert engine.steps([keys[2]], "next") == [False]
         assert engine.store([keys[2]], [2]).success
         assert engine.steps([keys[2]], "last") == [True]
+
+
+def told(engine):
+    """What the tier tells of chunks: (is removed, keys) in their order."""
+    events = list(engine.tier.take_events())
+    assert all(event.medium is interface.Medium.STORAGE for event in events)
+    return [(event.removed, event.keys) for event in events]
+
+
+def test_routers_hear_of_what_is_stored_and_of_what_is_missed(here):
+    keys = keys_of("told", 4)
+    with Engine() as engine, Engine() as other:
+        assert engine.store(keys_of("before", 1), [9]).success
+        assert told(engine) == []  # nobody had asked
+        engine.fill(range(4), 3)
+        assert engine.store(keys, range(4)).success
+        assert told(engine) == [(False, keys)]
+        assert engine.store(keys, range(4)).success
+        assert engine.steps(keys) == [True] * 4
+        assert told(engine) == []  # known
+        with Store() as store:
+            assert store.delete(engine.tier._lookups.text_of(keys[1])) == 0
+        engine.finish()
+        assert engine.steps(keys, "next") == [True, False, True, True]
+        assert told(engine) == [(True, [keys[1]])]
+        with Store() as store:
+            assert store.delete(engine.tier._lookups.text_of(keys[2])) == 0
+        assert not engine.load([keys[2]], [5]).success
+        assert told(engine) == [(True, [keys[2]])]
+        # Stored by one engine, found by another: both tell.
+        assert told(other) == []
+        assert other.store([keys[1]], [1]).success
+        assert told(other) == [(False, [keys[1]])]
+        engine.finish("next")
+        time.sleep(1.1)  # a miss is believed for a second
+        assert engine.steps([keys[1]], "last") == [True]
+        assert told(engine) == [(False, [keys[1]])]
+
+
+def test_an_evicted_chunk_is_told_as_removed(tmp_path, monkeypatch):
+    running = Daemon(tmp_path, config='{"node": {"pool_bytes": "16MiB"}, '
+                     '"session": {"handshake_ms": 60000}}').start()
+    monkeypatch.setenv("SIMM_SOCKET", running.socket)
+    try:
+        with Engine(row_bytes=64 << 10) as engine:
+            assert told(engine) == []
+            keys = keys_of("evicted", 16)
+            assert engine.store(keys, range(16)).success
+            assert told(engine) == [(False, keys)]
+            # Which objects leave first is the policy's: sixty times the pool.
+            for i in range(64):
+                engine.store(keys_of(f"pressure{i}", 200), range(20, 220))
+            told(engine)
+            found = engine.steps(keys)
+            assert not all(found)
+            missed = [key for key, is_there in zip(keys, found) if not is_there]
+            assert told(engine) == [(True, missed)]
+    finally:
+        running.kill()
+
+
+def test_an_evicted_chunk_is_told_without_anybody_who_looks_for_it(tmp_path, monkeypatch):
+    running = Daemon(tmp_path, config='{"node": {"pool_bytes": "16MiB"}, '
+                     '"session": {"handshake_ms": 60000}, "events": {"keys": "hashes"}}').start()
+    monkeypatch.setenv("SIMM_SOCKET", running.socket)
+    try:
+        with Engine(row_bytes=64 << 10) as engine, Engine(row_bytes=64 << 10) as other:
+            assert told(engine) == []
+            engine.take()
+            keys = keys_of("evicted", 16)
+            assert engine.store(keys, range(16)).success
+            assert told(engine) == [(False, keys)]
+            gone = set()
+            deadline = time.monotonic() + 60
+            number = 0
+            while gone != set(keys):  # by another engine, until none is left
+                assert time.monotonic() < deadline, len(gone)
+                other.store(keys_of(f"pressure{number}", 200), range(20, 220))
+                number += 1
+                engine.take()
+                for is_removed, of in told(engine):
+                    assert is_removed
+                    gone.update(of)
+            assert engine.steps(keys) == [False] * 16
+            # The daemon's end: nothing is certain any more.
+            assert engine.store(keys, range(16)).success
+            assert (False, keys) in told(engine)
+            running.kill()
+            removed = []
+            while not removed:
+                assert time.monotonic() < deadline
+                engine.take()
+                removed = [key for is_removed, of in told(engine) if is_removed for key in of]
+            assert set(removed) == set(keys)
+    finally:
+        running.kill()
+
+
+def test_news_are_bounded_and_end_when_nobody_takes_them(monkeypatch):
+    news = importlib.import_module("simm.vllm.news")
+    monkeypatch.setattr(news, "KEYS_MAX", 4)
+    keys = [bytes([i]) for i in range(20)]
+    made = news.News()
+    made.there(keys)
+    assert made.take() == []
+    made.there(keys[:6])  # two more than are known
+    assert made.take() == [(True, keys[2:5]), (False, keys[:1]), (True, keys[5:6]),
+                           (False, keys[1:2])]
+    made.gone(keys[2:6])
+    made.there(keys[2:3])
+    assert made.take() == [(False, keys[3:6]), (True, keys[2:3])]
+    made.there(keys)  # more than anybody takes
+    assert made.take() == []
+    made.there(keys[:2])
+    assert made.take() == [(True, keys[:2])]
 
 
 def test_a_leased_chunk_outlives_the_pressure_on_the_pool(tmp_path, monkeypatch):

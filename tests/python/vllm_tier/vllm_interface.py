@@ -33,6 +33,19 @@ class RequestOffloadingContext:
     policy: str = "chunk_level"
 
 
+class Medium(enum.Enum):
+    CPU = "CPU"
+    STORAGE = "STORAGE"
+
+
+@dataclasses.dataclass
+class OffloadingEvent:
+    keys: list
+    medium: Medium
+    removed: bool
+    locality: object = None
+
+
 @dataclasses.dataclass
 class ReqContext:
     req_id: str
@@ -173,6 +186,8 @@ def install(new=True):
     base.RequestOffloadingContext = RequestOffloadingContext
     if new:
         base.LookupResult = LookupResult
+        base.Medium = Medium
+        base.OffloadingEvent = OffloadingEvent
     tiering.SecondaryTierManager = NewTier if new else OldTier
     tiering.JobResult = NewResult if new else OldResult
     SecondaryTierFactory.registry = {}

@@ -123,6 +123,10 @@ void SimRdmaDevice::fail_some_queue_pair() {
   std::next(queue_pairs_.begin(), static_cast<std::ptrdiff_t>(which))->second->fail();
 }
 
+void SimRdmaDevice::fail_all_queue_pairs() {
+  for (const auto& [number, queue_pair] : queue_pairs_) queue_pair->fail();
+}
+
 void SimRdmaDevice::refuse_posts(std::uint32_t number, std::size_t works) {
   queue_pair(number).posts_left_ = works;
 }

@@ -58,6 +58,7 @@ public:
   void fail_queue_pair(std::uint32_t number);
   // The same of one that is drawn; of none when there is none.
   void fail_some_queue_pair();
+  void fail_all_queue_pairs();
   // A queue pair takes `works` more works, no receive, and then nothing until allow_posts().
   void refuse_posts(std::uint32_t number, std::size_t works = 0);
   void allow_posts(std::uint32_t number);

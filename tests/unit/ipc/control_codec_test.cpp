@@ -24,7 +24,7 @@ const std::vector<ClientMessage>& client_messages() {
       Hello{7, 3, "0.1.0", "sglang rank 3", 16, "10.0.0.1:30001"},
       Hello{},
       Mapped{},
-      OpenNamespace{11, "llama-70b", true, true},
+      OpenNamespace{11, "llama-70b", true, true, true},
       RegisterRegion{12,
                      RegionRequestKind::gpu,
                      0x7f00'0000'0000,
@@ -36,6 +36,9 @@ const std::vector<ClientMessage>& client_messages() {
                      128ull << 30},
       DeregisterRegion{13, make_region_handle(5, 9)},
       Goodbye{},
+      GpuLend{14, {0xa0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0xff}, 40ull << 30, 500},
+      GpuReclaim{15, 7},
+      FollowKeys{14, 1ull << 50, "llama-70b", 99, 7, true, true},
   };
   return all;
 }
@@ -51,6 +54,18 @@ const std::vector<DaemonMessage>& daemon_messages() {
                   "anonymous shared mapping"},
       DeregisterReply{13, Status::invalid_state},
       Poisoned{PoisonReason::region_fault},
+      LeaseReply{14, Status::out_of_memory, 7, "so much is not free"},
+      KeyEventsReply{14,
+                     Status::ok,
+                     "why",
+                     1ull << 50,
+                     0xfeed,
+                     105,
+                     8,
+                     3,
+                     false,
+                     true,
+                     {{{1, 2}, 4096, KeyNewsKind::evicted}, {{0, 0}, 77, KeyNewsKind::gap}}},
   };
   return all;
 }
@@ -167,7 +182,7 @@ TEST_CASE("a message kind of a newer version is incompatible, not malformed") {
   using namespace control_codec_test;
   Packet packet = encode(ClientMessage(Goodbye{})).value();
   REQUIRE(decode_client_message(packet));
-  for (const std::uint16_t tag : {std::uint16_t{0}, std::uint16_t{7}, std::uint16_t{0xffff}}) {
+  for (const std::uint16_t tag : {std::uint16_t{0}, std::uint16_t{10}, std::uint16_t{0xffff}}) {
     set_tag(packet, tag);
     CHECK(decode_client_message(packet).status() == Status::incompatible);
   }

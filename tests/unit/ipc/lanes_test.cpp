@@ -14,6 +14,29 @@ using shared_lane::SharedSession;
 using shared_lane::submission;
 using simm::Status;
 
+TEST_CASE("a trace context is that of its submission, across the end of the ring") {
+  SharedSession memory;
+  DaemonLane daemon(memory.lane());
+  ClientLane client(memory.lane());
+  for (std::uint64_t i = 0; i < 3 * kSubmissionSlots; i += 2) {
+    for (std::uint64_t token : {i, i + 1}) {
+      client.write_trace({token, token + 1, token + 2, 0});
+      REQUIRE(client.push(submission(token)) == Status::ok);
+    }
+    for (std::uint64_t token : {i, i + 1}) {
+      Submission taken{};
+      REQUIRE(daemon.poll_submission(taken) == Poll::taken);
+      const TraceContext trace = daemon.copy_trace();
+      CHECK(trace.trace_high == token);
+      CHECK(trace.trace_low == token + 1);
+      CHECK(trace.parent == token + 2);
+      REQUIRE(daemon.publish_completion(completion(token)) == Wake::none);
+      Completion done{};
+      REQUIRE(client.poll_completion(done) == Poll::taken);
+    }
+  }
+}
+
 TEST_CASE("submissions and completions arrive whole, in order, across the end of the rings") {
   SharedSession memory;
   DaemonLane daemon(memory.lane());

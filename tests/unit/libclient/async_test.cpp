@@ -91,7 +91,7 @@ TEST_CASE("wait() calls the callbacks of what is done, without a poll()") {
     REQUIRE(world.client
                 ->exists_async({&key, 1}, {&results[0], 1}, {}, [&](const Completed&) { ++called; })
                 .has_value());
-    for (int i = 0; i < 100 && called == 0; ++i) world.client->wait(100);
+    for (int i = 0; i < 1000 && called == 0; ++i) world.client->wait(100);
     CHECK(called == 1);
     CHECK(world.client->pending() == 0);
     // One without a callback stays for drain().
@@ -353,9 +353,9 @@ TEST_CASE("two Clients have completions of their own") {
 TEST_CASE("wait() ends when another thread takes the last batch") {
   World world(simm::WaitMode::event);
   constexpr std::uint32_t kLongMs = 120'000;
-  const auto start = std::chrono::steady_clock::now();
   const std::string_view key = "absent";
   for (int round = 0; round < 300; ++round) {
+    const auto start = std::chrono::steady_clock::now();
     world.daemon->stop();
     PageResult result;
     CallOptions patient;
@@ -374,8 +374,9 @@ TEST_CASE("wait() ends when another thread takes the last batch") {
     }
     sleeper.join();
     CHECK(world.client->pending() == 0);
+    // Who was forgotten slept for so long.
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::milliseconds(kLongMs));
   }
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::milliseconds(kLongMs / 2));
 }
 
 TEST_CASE("starting checks its arguments, a callback may start the next batch") {

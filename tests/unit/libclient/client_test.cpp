@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "fake_daemon.h"
+#include "tests/support/eventually.h"
 
 namespace client_test {
 
@@ -27,6 +28,7 @@ using simm::Item;
 using simm::PageResult;
 using simm::Status;
 using simm::View;
+using simm::test_support::eventually;
 
 ClientOptions options_for(const SocketPlace& place) {
   ClientOptions options;
@@ -97,9 +99,7 @@ TEST_CASE("a daemon that takes memory of clients gets the session's whole, and s
     daemon.reset();
     fake.takes_memory = takes;
     daemon = std::make_unique<FakeDaemon>(fake);
-    PageResult result{};
-    for (int i = 0; i < 100 && !result.ok(); ++i) result = client.put("b", View(region, 0, 4096));
-    CHECK(result.ok());
+    CHECK(eventually([&] { return client.put("b", View(region, 0, 4096)).ok(); }));
     CHECK(daemon->counts().taken == (takes ? 1 : 0));
   }
 }
@@ -414,10 +414,7 @@ TEST_CASE("several Clients are one session, which ends with the last handle") {
     Client moved = std::move(first);
     CHECK(moved.get("k", View(region, 0, 10)).ok());
   }
-  for (int i = 0; i < 1000 && daemon.counts().sessions != 0; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  CHECK(daemon.counts().sessions == 0);
+  CHECK(eventually([&] { return daemon.counts().sessions == 0; }));
   Client again = Client::connect(options_for(place)).value();
   CHECK(again.exists("k").ok());
   CHECK(daemon.counts().hellos == 2);

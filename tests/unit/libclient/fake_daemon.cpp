@@ -20,10 +20,12 @@
 #include "ipc/mapping.h"
 #include "ipc/memory_file.h"
 #include "ipc/session_words.h"
+#include "tests/support/eventually.h"
 
 namespace libclient_test {
 namespace ipc = simm::ipc;
 using simm::Status;
+using simm::test_support::eventually;
 
 struct FakeRegion {
   ipc::Mapping mapping;
@@ -104,17 +106,11 @@ FakeDaemon::~FakeDaemon() {
 }
 
 bool FakeDaemon::wait_until_holding(std::uint32_t submissions) const {
-  for (int i = 0; i < 5000 && counts_.holding < submissions; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return counts_.holding >= submissions;
+  return eventually([&] { return counts_.holding >= submissions; });
 }
 
 bool FakeDaemon::wait_until_idle() const {
-  for (int i = 0; i < 5000 && counts_.holding != 0; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return counts_.holding == 0;
+  return eventually([&] { return counts_.holding == 0; });
 }
 
 ipc::Submission FakeDaemon::last_submission() const {
@@ -261,6 +257,9 @@ void FakeDaemon::Loop::answer(Session& session, const ipc::ClientMessage& messag
                 ipc::NamespaceReply{name_space->request_id, Status::ok,
                                     static_cast<std::uint16_t>(session.namespaces.size()), ""});
   }
+  if (const auto* question = std::get_if<ipc::FollowKeys>(&message)) {
+    return send(session, daemon.store_->answer(*question));
+  }
   session.gone = true;  // Goodbye
 }
 
@@ -312,6 +311,7 @@ void FakeDaemon::Loop::welcome(Session& session, const ipc::Hello& hello) {
     if (reply.extensions != 0) fds.push_back(daemon.options_.process_fd);
   }
   if (brings_memory) reply.extensions |= ipc::kClientMemory;
+  if (daemon.options_.tells_keys) reply.extensions |= hello.extensions & ipc::kKeyNews;
   send(session, reply, fds);
 }
 
@@ -326,11 +326,10 @@ void FakeDaemon::Loop::take_memory(Session& session, ipc::Received& received) {
 
 void FakeDaemon::Loop::use_memory(Session& session) {
   session.memory = ipc::Mapping::map(session.file->fd(), 0, session.file->bytes()).value();
-  if (daemon.options_.knows_patience) {
-    // SAFETY: the memory begins with the header.
-    reinterpret_cast<ipc::SessionHeader*>(session.memory.data())->progress.word =
-        ipc::kProgressBegin;
-  }
+  // SAFETY: the memory begins with the header.
+  auto& header = *reinterpret_cast<ipc::SessionHeader*>(session.memory.data());
+  if (daemon.options_.knows_patience) header.progress.word = ipc::kProgressBegin;
+  if (daemon.options_.takes_traces) header.traces.word = 1;
   session.words.emplace(reinterpret_cast<ipc::SessionHeader*>(session.memory.data()));
   for (std::uint32_t i = 0; i < session.lane_count; ++i) {
     session.lanes.emplace_back(ipc::LaneMemory(ipc::lane_base(session.memory.data(), i)));

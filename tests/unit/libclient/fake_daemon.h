@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "ipc/control_message.h"
 #include "ipc/layout.h"
 #include "tests/support/temporary_directory.h"
 
@@ -29,6 +31,7 @@ struct FakeOptions {
   std::string refuses;                // not empty: every hello, with this reason
   std::string manager_address;
   bool knows_patience = false;
+  bool takes_traces = false;
   bool silent = false;             // accepts and never answers
   std::string late;                // not empty: pages whose keys begin so get no answer in time
   bool is_older = false;           // then it says of the whole submission that it was late
@@ -38,19 +41,41 @@ struct FakeOptions {
   bool takes_memory = false;  // the session memory is the client's
   // Makes no absent page of a region present, as a daemon whose budget is used up.
   bool checks_presence = false;
+  bool tells_keys = false;    // answers FollowKeys with what FakeStore::key_replies has
   bool maps_in_vain = false;  // says so of every page that is not in staging memory
 };
 
 // What is stored: outlives the daemons that serve it one after the other.
 struct FakeStore {
   std::mutex mutex;
-  std::map<std::string, std::string> objects;  // by "<namespace>/<key>"
-  std::set<std::string> pinned;                // of their names
+  std::map<std::string, std::string> objects;         // by "<namespace>/<key>"
+  std::set<std::string> pinned;                       // of their names
+  std::deque<simm::ipc::KeyEventsReply> key_replies;  // to the next questions; then: nothing is new
+  std::vector<simm::ipc::FollowKeys> questions;
 
   std::string value(const std::string& key) {  // "(none)" when there is none
     const std::lock_guard lock(mutex);
     const auto found = objects.find(key);
     return found == objects.end() ? "(none)" : found->second;
+  }
+  simm::ipc::KeyEventsReply answer(const simm::ipc::FollowKeys& question) {
+    const std::lock_guard lock(mutex);
+    questions.push_back(question);
+    simm::ipc::KeyEventsReply reply;
+    reply.next = question.since;
+    reply.presents = question.presents;
+    reply.follower = question.follower == 0 ? 7 : question.follower;
+    reply.salt = 5;
+    if (!key_replies.empty() && !question.ends) {
+      reply = key_replies.front();
+      key_replies.pop_front();
+    }
+    reply.request_id = question.request_id;
+    return reply;
+  }
+  std::vector<simm::ipc::FollowKeys> asked() {
+    const std::lock_guard lock(mutex);
+    return questions;
   }
   std::size_t size() {
     const std::lock_guard lock(mutex);

@@ -8,6 +8,7 @@
 
 #include "fake_daemon.h"
 #include "simm/client.h"
+#include "tests/support/eventually.h"
 
 namespace fault_test {
 
@@ -24,6 +25,7 @@ using simm::Region;
 using simm::RegionKind;
 using simm::Status;
 using simm::View;
+using simm::test_support::eventually;
 using Clock = std::chrono::steady_clock;
 
 struct World {
@@ -40,11 +42,7 @@ struct World {
   void come_back() { daemon = std::make_unique<FakeDaemon>(fake, store); }
   // Calls until the daemon is there again, as a program would.
   bool wait_until_back() {
-    for (int i = 0; i < 500; ++i) {
-      if (client->ping() == Status::ok) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return false;
+    return eventually([&] { return client->ping() == Status::ok; });
   }
 
   SocketPlace place;

@@ -113,6 +113,24 @@ TEST_CASE("a client of another cluster is refused, one that names none or this o
   CHECK(refused->reason.find("10.0.0.1:30001") != std::string::npos);
 }
 
+TEST_CASE("a namespace is immutable if its client or the configuration says so, of that tenant") {
+  World world([](base::Config& config) {
+    config.namespaces = {{"hashes", "default", true}, {"plain", "default", false}};
+  });
+  ipc::FdSocket mine = world.attach();
+  ipc::FdSocket blue = world.attach(1);
+  const auto opened = [&](ipc::FdSocket& socket, const std::string& name, bool immutable) {
+    World::send(socket, ipc::OpenNamespace{1, name, false, false, immutable});
+    (void)world.receive(socket);
+    return world.plane.name_spaces.back().immutable;
+  };
+  CHECK(opened(mine, "hashes", false));
+  CHECK_FALSE(opened(mine, "plain", false));
+  CHECK(opened(mine, "plain", true));
+  CHECK_FALSE(opened(mine, "other", false));
+  CHECK_FALSE(opened(blue, "hashes", false));
+}
+
 TEST_CASE("namespaces are limited for a tenant, over all its sessions, while they are open") {
   World world;
   constexpr std::uint32_t kNamed = base::kNamespacesPerTenantMax - 1;  // beside the default one
@@ -196,7 +214,7 @@ TEST_CASE("a session that the data agent poisons is closed, and nobody else noti
 }
 
 TEST_CASE("who does not finish the handshake in time is closed") {
-  World world([](base::Config& config) { config.session.handshake_ms = 30; });
+  World world([](base::Config& config) { config.session.handshake_ms = 2'000; });
   ipc::FdSocket silent = world.connect();
   ipc::FdSocket half = world.connect();
   World::send(half, ipc::Hello{});

@@ -36,7 +36,7 @@ public:
     opened.push_back(start.session_id);
     answer([this, id = start.session_id] { events->on_session_opened(id, open_status); });
   }
-  void open_name_space(std::uint64_t id, base::NamespaceId name_space) override {
+  void open_name_space(std::uint64_t id, session::OpenNameSpace name_space) override {
     name_spaces.push_back(name_space);
     const auto local = static_cast<std::uint16_t>(name_spaces.size());
     answer([this, id, local] { events->on_name_space_opened(id, Status::ok, local); });
@@ -82,7 +82,7 @@ public:
   std::vector<std::uint64_t> opened, closed;
   std::vector<ipc::PoisonReason> poisons;
   std::vector<bool> waits;  // whether the client waits for what is in flight
-  std::vector<base::NamespaceId> name_spaces;
+  std::vector<session::OpenNameSpace> name_spaces;
   std::vector<std::unique_ptr<memory::RegionMemory>> regions;
 };
 

@@ -132,8 +132,18 @@ TEST_CASE("an error names the file, the key, the value and the remedy") {
   CHECK(holds(error_of(R"({"tenants": [{"name": "a"}, {"uids": [1]}]})"), "tenants[1].name"));
   CHECK(holds(error_of(R"({"tenants": [{"name": "a"}, {"name": "a"}]})"), "once"));
   CHECK(holds(error_of(R"({"owners": [{"name": "a"}, {"name": "a"}]})"), "owners"));
+  CHECK(holds(error_of(R"({"namespaces": [{"name": "a"}, {"name": "a", "immutable": true}]})"),
+              "namespaces"));
+  CHECK(holds(error_of(R"({"namespaces": [{"immutable": true}]})"), "namespaces[0].name"));
   CHECK(holds(error_of(R"({"owners": [{"pool_bytes_max": 1073741824}]})"), "owners[0].name"));
   CHECK(holds(error_of(R"({"tenants": [{"name": "a", "uids": [-1]}]})"), "tenants[0].uids[0]"));
+  for (const char* const gpu : {"0", "GPU-", "GPU-a0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a0"}) {
+    CAPTURE(gpu);
+    const std::string of_tenant =
+        std::string(R"({"tenants": [{"name": "a", "gpu_lend": ["all", ")") + gpu + R"("]}]})";
+    CHECK(holds(error_of(of_tenant), "tenants[0].gpu_lend"));
+    CHECK(holds(error_of(of_tenant), "as nvidia-smi -L names them"));
+  }
   CHECK(holds(error_of(R"({"tenants": [{"name": "a", "bandwidth_max": 1000}]})"), "64KiB"));
   CHECK(holds(error_of(R"({"sockets": [{"path": "/a", "mode": "0999"}]})"), "octal"));
   CHECK(holds(error_of(R"({"node": {"pool_bytes": "lots"}})"), "\\x22lots\\x22"));

@@ -9,6 +9,7 @@
 #include "daemon/base/mailbox.h"
 #include "daemon/base/manual_clock.h"
 #include "daemon/base/real_clock.h"
+#include "tests/support/eventually.h"
 
 namespace runner_test {
 
@@ -129,7 +130,7 @@ TEST_CASE("a group knows whether all of its threads come round, also those that 
 
   slow.hang = true;
   // A turn may have been under way, and one more begins with the wake-up.
-  for (int i = 0; i < 100 && (*group)->have_all_turned(); ++i) ::usleep(1000);
+  REQUIRE(simm::test_support::eventually([&] { return !(*group)->have_all_turned(); }));
   for (int i = 0; i < 100; ++i) {
     CHECK_FALSE((*group)->have_all_turned());
     ::usleep(100);

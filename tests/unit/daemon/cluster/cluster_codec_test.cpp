@@ -1,10 +1,13 @@
 #include "daemon/cluster/cluster_codec.h"
 
 #include <capnp/dynamic.h>
+#include <capnp/message.h>
+#include <capnp/serialize.h>
 #include <doctest/doctest.h>
 
 #include <cstring>
 #include <set>
+#include <span>
 #include <string>
 
 #include "cluster.capnp.h"
@@ -26,7 +29,7 @@ SlotMapPtr sample_map() {
   more[0].identity.role = ClusterRole::node;
   more[0].grace_ms = 120'000;
   return build_slot_map(9, more, first.get(), first.get(),
-                        {{21, 22}, {{{23, 24}, 6}, {{25, 26}, kEpochMax}}})
+                        {{21, 22}, {{{23, 24}, 6}, {{25, 26}, kEpochMax}}}, first->digest())
       .value();
 }
 
@@ -37,7 +40,18 @@ MapDelta sample_delta() {
   others.erase(others.begin() + 1);
   MapDelta delta = delta_of(*map, *slot_map_of(10, others, map.get(), map.get()));
   delta.slots.push_back({base::kSlotCount - 1, {}});
+  delta.follows = map->digest();
   return delta;
+}
+
+// With something in each field of its load; `buckets`: how many of the histogram's are sent.
+Heartbeat loaded_heartbeat(std::size_t buckets) {
+  Heartbeat heartbeat{4, 17, 1000, 2 * kGiB};
+  heartbeat.load_ms = 77;
+  std::uint64_t value = 100;
+  for (const base::LoadField& field : base::kLoadFields) heartbeat.load.*field.sum = value++;
+  if (buckets > 0) heartbeat.load.batch_ns[buckets - 1] = value;
+  return heartbeat;
 }
 
 std::vector<MemberMessage> member_messages() {
@@ -50,10 +64,16 @@ std::vector<MemberMessage> member_messages() {
       Heartbeat{4, 17, 1000, 2 * kGiB, true, MemberSet{}.set()},
       Heartbeat{4, 17, 1000, 2 * kGiB, true, MemberSet{0x80'0001} << 321 | MemberSet{6}},
       Heartbeat{4, 17, 1000, 2 * kGiB, true, std::nullopt, 99, true},
+      loaded_heartbeat(0),
+      loaded_heartbeat(13),
+      loaded_heartbeat(base::Load::kBuckets),
+      Heartbeat{4, 17, 1000, 2 * kGiB, false, std::nullopt, 99, false, true},
       MapReport{sample_map()},
       MapReport{slot_map_of(1, {}, nullptr, nullptr)},
       Leave{},
       Question{3, Topic::peers, "storage/a"},
+      Question{4, Topic::drain, "storage/a", kDrainMsMax, true},
+      Question{5, Topic::cancel_drain, "a"},
       Answer{3, Status::not_found, "{\n \"a\": 1\n}"},
   };
 }
@@ -70,6 +90,7 @@ std::vector<ManagerMessage> manager_messages() {
       MapDelta{},
       MapWanted{},
       Question{3, Topic::stats, ""},
+      Question{6, Topic::drain, "storage/a", 60'000, true},
       Answer{3, Status::ok, "{}"},
   };
 }
@@ -171,6 +192,25 @@ TEST_CASE("each field of the format is sent by a sample of this test") {
   }
   add_said<schema::ManagerState>(encode(sample_state()).value(), said);
   for (const std::string& name : all) CHECK_MESSAGE(said.contains(name), name);
+}
+
+TEST_CASE("of a load that a newer daemon sends what is known here is taken") {
+  using namespace cluster_codec_test;
+  capnp::MallocMessageBuilder builder;
+  auto to = builder.initRoot<schema::MemberMessage>().initHeartbeat();
+  to.setLoadMs(5);
+  constexpr auto kKnown = static_cast<unsigned>(base::kLoadFields.size());
+  auto fields = to.initLoad(kKnown + 3);
+  for (unsigned i = 0; i < fields.size(); ++i) fields.set(i, i + 1);
+  auto buckets = to.initBatchNs(static_cast<unsigned>(base::Load::kBuckets) + 5);
+  for (unsigned i = 0; i < buckets.size(); ++i) buckets.set(i, 9);
+  const auto words = capnp::messageToFlatArray(builder);
+  const auto bytes = words.asBytes();
+  const auto message =
+      decode_member_message(std::as_bytes(std::span(bytes.begin(), bytes.size()))).value();
+  const base::Load& load = std::get<Heartbeat>(message).load;
+  for (unsigned i = 0; i < kKnown; ++i) CHECK(load.*base::kLoadFields[i].sum == i + 1);
+  for (const std::uint64_t count : load.batch_ns) CHECK(count == 9);
 }
 
 TEST_CASE("the largest map there can be fits a message and a manager's state") {

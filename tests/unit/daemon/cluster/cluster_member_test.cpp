@@ -84,6 +84,39 @@ TEST_CASE("a manager that accepts a connection and says nothing is given up") {
   CHECK(a.member.state() == LinkState::waiting);
 }
 
+TEST_CASE(
+    "a heartbeat has the load once a second, and at once when it is asked for or has joined") {
+  using namespace cluster_member_test;
+  Rig rig;
+  Daemon& a = rig.add("a", 1);
+  const auto told_ms = [&] {
+    return rig.manager->membership().members().at("storage/a").last.load_ms;
+  };
+  const auto changes = [&](base::TimeNs for_ns) {
+    int count = 0;
+    for (std::uint64_t before = told_ms(); for_ns > 0; for_ns -= 10 * kNsPerMs) {
+      rig.run(10 * kNsPerMs);
+      count += std::exchange(before, told_ms()) == told_ms() ? 0 : 1;
+    }
+    return count;
+  };
+  rig.run(1 * kNsPerSecond);
+  CHECK(told_ms() > 0);
+  const int loads = a.loads;
+  const int changed = changes(10 * kNsPerSecond);
+  CHECK(changed >= 9);
+  CHECK(changed <= 10);
+  CHECK(a.loads - loads > 2 * changed);  // so many heartbeats came
+  a.member.report_load();
+  rig.run(10 * kNsPerMs);
+  CHECK(told_ms() >= a.clock_ms() - 20);
+  // A manager that knows nothing of it yet.
+  rig.kill_manager();
+  rig.start_manager();
+  rig.run(rig.config.heartbeat_ns + 100 * kNsPerMs);
+  CHECK(told_ms() >= a.clock_ms() - 200);
+}
+
 TEST_CASE("garbage from the manager closes the connection, no more") {
   using namespace cluster_member_test;
   Rig rig;

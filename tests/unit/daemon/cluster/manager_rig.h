@@ -43,7 +43,7 @@ public:
   void on_expelled(const std::string& reason) override { expelled = reason; }
   Heartbeat load() override {
     ++loads;
-    return {0, 0, 12, 3456, false, reached};
+    return {0, 0, 12, 3456, false, reached, 0, false, drains, clock_ms(), {}};
   }
   Answer answer(const Question& question) override {
     asked.push_back(question);
@@ -52,16 +52,18 @@ public:
   void on_answer(const Answer& answer) override { answers.push_back(answer); }
 
   [[nodiscard]] base::Epoch epoch() const { return member.epoch(); }
+  [[nodiscard]] std::uint64_t clock_ms() const;
 
   Rig& rig;
   ClusterMember member;
   ConnectionId connection = 0;  // 0: not connected
   bool reachable = true;        // false: messages of either way are lost, nobody notices
   std::uint16_t version = kHelloVersionMax;  // that its hello agrees on
-  std::uint64_t features = kFeatureMapDeltas;
+  std::uint64_t features = kFeatureMapDeltas | kFeatureDrains;
   bool frozen = false;  // it does nothing
   std::optional<MemberSet> reached;
-  int loads = 0;  // how often it was asked: for each Join and each heartbeat
+  bool drains = false;  // it hands its slots over
+  int loads = 0;        // how often it was asked: for each Join and each heartbeat
   std::deque<Bytes> to_manager;
   std::deque<Bytes> to_member;
   std::vector<SlotMapPtr> maps;
@@ -180,7 +182,7 @@ private:
       daemon.connection = ++connections_;
       manager->on_connected(daemon.connection, daemon.member.config().identity, daemon.version,
                             daemon.version == kHelloVersionMin ? 0 : daemon.features);
-      daemon.member.on_connected();
+      daemon.member.on_connected(daemon.features);
     }
     while (manager != nullptr && !daemon.to_manager.empty()) {
       const Bytes message = std::exchange(daemon.to_manager.front(), {});
@@ -194,6 +196,10 @@ private:
 
   ConnectionId connections_ = 0;
 };
+
+inline std::uint64_t Daemon::clock_ms() const {
+  return rig.clock.now_ns() / kNsPerMs;
+}
 
 inline Daemon::Daemon(Rig& the_rig, const MemberConfig& config)
     : rig(the_rig), member(config, the_rig.clock, *this, *this) {}

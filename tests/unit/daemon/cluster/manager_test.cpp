@@ -13,7 +13,6 @@ namespace manager_test {
 
 using namespace manager_rig;
 using simm::Status;
-using simm::sim::DiskOutcome;
 
 // Slots that `number` owns in `b` without a break since `a`.
 std::uint32_t kept_slots(const SlotMap& a, const SlotMap& b, std::uint64_t number) {
@@ -213,53 +212,6 @@ TEST_CASE("the last daemon may drain too: slots are nobody's until the next one 
   Daemon& b = rig.add("b", 2);
   rig.run(1 * kNsPerSecond);
   CHECK(rig.slots_of(b) == base::kSlotCount);
-}
-
-TEST_CASE("a map is stored before anybody sees it") {
-  using namespace manager_test;
-  Rig rig;
-  Daemon& a = rig.add("a", 1);
-  rig.run(3 * kNsPerSecond);
-  DiskOutcome outcome = DiskOutcome::failed;
-  SUBCASE("the disk does not take it") {
-    outcome = DiskOutcome::failed;
-  }
-  SUBCASE("the disk takes it and says that it failed") {
-    outcome = DiskOutcome::written_late;
-  }
-  rig.disk.next_write = [&] { return outcome; };
-  Daemon& b = rig.add("b", 2);
-  rig.run(400 * kNsPerMs);
-  CHECK(rig.epoch() == 1);
-  CHECK(a.epoch() == 1);
-  CHECK(b.epoch() == 1);
-  CHECK(rig.manager->report(Topic::stats).find("the disk failed") != std::string::npos);
-  const base::Epoch there = rig.disk.state->epoch;
-  rig.disk.next_write = [] { return DiskOutcome::written; };
-  rig.run(2 * kNsPerSecond);
-  CHECK(rig.epoch() == there + 1);
-  CHECK(rig.disk.state->epoch == rig.epoch());
-  CHECK(rig.everybody_has_the_map());
-}
-
-TEST_CASE("a manager dies right after its write: the next one goes on from there") {
-  using namespace manager_test;
-  Rig rig;
-  Daemon& a = rig.add("a", 1);
-  rig.run(3 * kNsPerSecond);
-  // The write succeeds, and the manager dies before it has pushed anything.
-  rig.disk.next_write = [&] { return DiskOutcome::written_late; };
-  rig.add("b", 2);
-  rig.run(300 * kNsPerMs);
-  CHECK(rig.disk.state->epoch == 2);
-  CHECK(a.epoch() == 1);
-  rig.kill_manager();
-  rig.disk.next_write = [] { return DiskOutcome::written; };
-  rig.start_manager();
-  CHECK(rig.epoch() == 2);
-  rig.run(3 * kNsPerSecond);
-  CHECK(rig.epoch() == 2);
-  CHECK(rig.everybody_has_the_map());
 }
 
 TEST_CASE("a manager whose state is lost takes the newest map that a daemon brings") {

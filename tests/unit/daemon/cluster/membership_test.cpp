@@ -244,6 +244,31 @@ TEST_CASE("whom half of the daemons reach is not declared gone, heard or not") {
   }
 }
 
+TEST_CASE("a load counts until the next one, also while its member joins again on its connection") {
+  using namespace membership_test;
+  Fixture f;
+  const DaemonIdentity member = storage("a", 1);
+  const auto load = [&] { return f.membership.members().at("storage/a").last; };
+  f.join(1, member);
+  CHECK(load().load_ms == 0);
+  Heartbeat full;
+  full.load_ms = 7;
+  full.load.objects = 5;
+  f.membership.heard(1, full);
+  Heartbeat brief;
+  brief.objects = 6;
+  f.membership.heard(1, brief);
+  CHECK(load().objects == 6);
+  CHECK(load().load_ms == 7);
+  CHECK(load().load.objects == 5);
+  f.join(1, member);
+  CHECK(load().load_ms == 7);
+  // On a new one it says the whole again.
+  f.membership.disconnected(1);
+  CHECK(f.join(2, member) == Kind::accepted);
+  CHECK(load().load_ms == 0);
+}
+
 TEST_CASE("a manager that was stopped for long blames nobody") {
   using namespace membership_test;
   Fixture f;

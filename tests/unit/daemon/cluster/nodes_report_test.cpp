@@ -24,6 +24,7 @@ struct LastSent final : ManagerLinks {
 struct Scene {
   static constexpr ConnectionId kOwners = 1000;
   static constexpr ConnectionId kDaemons = 3000;
+  static constexpr ConnectionId kOld = 3;
 
   Scene() {
     REQUIRE(manager.start());
@@ -36,7 +37,7 @@ struct Scene {
     }
     for (int turn = 0; turn < 15; ++turn) {
       clock.advance_ns(100 * kNsPerMs);
-      for (ConnectionId id = 1; id <= kDaemons; ++id) say(id, Heartbeat{});
+      for (ConnectionId id = 1; id <= kDaemons; ++id) say(id, heartbeat(id));
       manager.do_work();
     }
     REQUIRE(manager.map() != nullptr);
@@ -44,6 +45,17 @@ struct Scene {
   static std::string name(ConnectionId id) {
     std::string number = std::to_string(id);
     return "a-daemon-of-a-large-cluster-" + std::string(36 - number.size(), '0') + number;
+  }
+  // The largest loads that there can be, but of one daemon of an older release.
+  static Heartbeat heartbeat(ConnectionId id) {
+    Heartbeat heartbeat;
+    if (id == kOld) return heartbeat;
+    heartbeat.load_ms = ~std::uint64_t{0};
+    for (const base::LoadField& field : base::kLoadFields) {
+      heartbeat.load.*field.sum = ~std::uint64_t{0};
+    }
+    heartbeat.load.batch_ns.fill(~std::uint64_t{0});
+    return heartbeat;
   }
   void say(ConnectionId id, const MemberMessage& message) {
     manager.on_message(id, encode(message).value());
@@ -83,6 +95,34 @@ TEST_CASE("three thousand daemons are told in pages, each of them once") {
   CHECK(pages == 6);
   CHECK(told == Scene::kDaemons);
   CHECK(names.size() == Scene::kDaemons);
+}
+
+TEST_CASE("with their loads they are told in more pages, each of them once") {
+  Scene scene;
+  std::set<std::string> names;
+  std::size_t told = 0;
+  std::size_t without = 0;
+  for (std::string behind, sign = "="; sign == "=" || !behind.empty(); sign = "") {
+    const json page = scene.ask("=" + behind);
+    for (const json& node : page["nodes"]) {
+      names.insert(node["name"]);
+      ++told;
+      if (node["load"].is_null()) {
+        ++without;
+        CHECK(node["name"] == Scene::name(Scene::kOld));
+        continue;
+      }
+      CHECK(node["load"]["taken_ms"] == ~std::uint64_t{0});
+      CHECK(node["load"]["counters"]["engine.0.op.get.pages.ok"] == ~std::uint64_t{0});
+      CHECK(node["load"]["counters"].size() == base::kLoadFields.size() + base::Load::kBuckets);
+    }
+    behind = page.value("next", "");
+  }
+  CHECK(told == Scene::kDaemons);
+  CHECK(names.size() == Scene::kDaemons);
+  CHECK(without == 1);
+  // Without being asked for they are not there.
+  CHECK_FALSE(scene.ask("+")["nodes"].front().contains("load"));
 }
 
 TEST_CASE(

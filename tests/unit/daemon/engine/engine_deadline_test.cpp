@@ -57,12 +57,24 @@ TEST_CASE("however short a deadline is, a peer has half of the grace to answer t
 TEST_CASE("nothing completes before its fence, however long that takes") {
   World world;
   world.submit(Opcode::get, 1, 100 * kNsPerMs);
-  world.pass(10'000 * kNsPerMs);
+  world.pass(250 * kNsPerMs);
+  CHECK(world.overdue_told == 1);
   CHECK(world.outcomes.empty());
+  // Until then its owner hears of it, several times a second.
+  for (std::uint64_t second = 1; second <= 10; ++second) {
+    world.pass(1000 * kNsPerMs);
+    CHECK(world.overdue_told >= 1 + 4 * second);
+    CHECK(world.overdue_told <= 1 + 5 * second);
+  }
+  const std::uint64_t told = world.overdue_told;
   CHECK(world.count("fences_overdue") == 1);
+  CHECK(world.requester.posts[0].resets == 1);
+  CHECK(world.outcomes.empty());
   world.requester.fence(0, FenceCause::reset);
   world.engine->do_work();
   CHECK(world.outcomes.size() == 1);
+  world.pass(1000 * kNsPerMs);
+  CHECK(world.overdue_told == told);
 }
 
 TEST_CASE("a cancelled request may still bring answers, and they count") {

@@ -182,6 +182,7 @@ struct World : engine::OperationEvents {
   void on_progress(Operation& operation) noexcept override {
     told.push_back({operation.client_token, clock.now_ns()});
   }
+  void on_overdue(Operation&) noexcept override { ++overdue_told; }
   void on_complete(Operation& operation) noexcept override {
     Completed outcome;
     outcome.client_token = operation.client_token;
@@ -210,6 +211,7 @@ struct World : engine::OperationEvents {
   std::unique_ptr<engine::Engine> engine;
   std::vector<Completed> outcomes;
   std::vector<std::pair<std::uint64_t, base::TimeNs>> told;  // of progress: of whom, when
+  std::uint64_t overdue_told = 0;
   std::uint64_t last_token = 0;
 };
 

@@ -73,7 +73,7 @@ public:
   void command(char letter) {
     tell(letter);
     std::byte done{};
-    REQUIRE(control_.receive({&done, 1}, 10'000'000'000).result == ipc::SocketResult::done);
+    REQUIRE(control_.receive({&done, 1}, 60'000'000'000).result == ipc::SocketResult::done);
   }
   // Without waiting: for commands that do not come back.
   void tell(char letter) {

@@ -256,6 +256,85 @@ TEST_CASE("on loopback, a name that a foreign site may have made up is not answe
   }
 }
 
+// Tells its text when the test says so.
+struct FakeStatus final : control::StatusSource {
+  void tell(std::function<void(Text)> answer) override {
+    ++asked;
+    if (is_silent) return waiting.push_back(std::move(answer));
+    answer(std::make_shared<const std::string>("{\"n\":" + std::to_string(asked) + "}"));
+  }
+  bool is_silent = false;
+  int asked = 0;
+  std::vector<std::function<void(Text)>> waiting;
+};
+
+TEST_CASE("a status page is there when a daemon has one, under its own rules") {
+  World world;
+  FakeStatus status;
+  Client before(world);
+  CHECK(holds(before.get("/status.json"), " 404 "));
+  CHECK(holds(before.get("/page.js"), " 404 "));
+  world.server.show_status(control::ReaderRules({}, {}), status);
+  Client client(world);
+  const std::string page = client.get("/");
+  CHECK(page.rfind("HTTP/1.1 200 OK\r\n", 0) == 0);
+  CHECK(holds(page, "\r\nContent-Type: text/html; charset=utf-8\r\n"));
+  CHECK(holds(page, "\r\nContent-Security-Policy: default-src 'self';"));
+  CHECK(holds(page, "\r\nX-Content-Type-Options: nosniff\r\n"));
+  CHECK(holds(page, "<!doctype html>"));
+  const std::string figures = client.get("/status.json?x=1");
+  CHECK(holds(figures, "\r\nContent-Type: application/json\r\n"));
+  CHECK(holds(figures, "\r\nCache-Control: no-store\r\n"));
+  CHECK(holds(figures, "{\"n\":1}"));
+  client.send("GET /status.json HTTP/1.1\r\nHost: evil.example.com\r\n\r\n");
+  CHECK(holds(client.answer(), " 400 "));
+  client.send("GET / HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.com\r\n\r\n");
+  CHECK(holds(client.answer(), " 403 "));
+  client.send("GET /status.json HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site\r\n\r\n");
+  CHECK(holds(client.answer(), " 403 "));
+  CHECK(status.asked == 1);
+  world.server.show_status(control::ReaderRules("a-token", {"simm1"}), status);
+  CHECK(holds(client.get("/status.json"), " 401 "));
+  CHECK(holds(client.get("/"), " 200 "));
+  client.send("GET /status.json HTTP/1.1\r\nHost: simm1\r\nAuthorization: Bearer a-token\r\n\r\n");
+  CHECK(holds(client.answer(), "{\"n\":2}"));
+  // The same connection all the while; what is refused closes nothing.
+  CHECK(world.answers("401") == 1);
+  CHECK(world.answers("403") == 2);
+  client.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+  CHECK(client.hung_up());
+  CHECK(holds(client.received, " 405 "));
+}
+
+TEST_CASE("figures that come late reach who still waits for them, and hold nobody up") {
+  control::MetricsServer::Times times;
+  times.write_ns = 100 * base::kNsPerMs;
+  World world(times);
+  FakeStatus status;
+  status.is_silent = true;
+  world.server.show_status(control::ReaderRules({}, {}), status);
+  const std::string ask = "GET /status.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  Client patient(world);
+  Client gone(world);
+  patient.send(ask);
+  gone.send(ask);
+  REQUIRE(world.until([&] { return status.waiting.size() == 2; }));
+  Client other(world);
+  CHECK(holds(other.get("/healthz"), "alive\n"));
+  status.waiting[0](std::make_shared<const std::string>("{\"late\":1}"));
+  CHECK(holds(patient.answer(), "{\"late\":1}"));
+  // Nobody tells this one anything, so its time runs out.
+  CHECK(gone.hung_up());
+  status.waiting[1](std::make_shared<const std::string>("{}"));
+  CHECK(holds(other.get("/healthz"), "alive\n"));
+  // One that waits when the server stops.
+  patient.send(ask);
+  REQUIRE(world.until([&] { return status.waiting.size() == 3; }));
+  world.server.stop();
+  status.waiting[2](std::make_shared<const std::string>("{}"));
+  CHECK(patient.hung_up());
+}
+
 TEST_CASE("what is no request that we take is refused by its kind, and the connection ends") {
   const std::string host = " HTTP/1.1\r\nHost: localhost\r\n";
   const std::vector<std::pair<std::string, std::string>> cases = {
@@ -343,11 +422,14 @@ TEST_CASE("random bytes break nothing") {
   const std::uint64_t seed = test_support::number_from("SIMM_SEED", std::random_device{}());
   MESSAGE("SIMM_SEED=" << seed << " unit_control -tc='random bytes break*'");
   std::mt19937_64 random(seed);
-  const std::string valid =
-      "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive\r\nAccept: */*\r\n\r\n";
+  const std::string headers =
+      " HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive\r\nOrigin: http://localhost\r\n"
+      "Sec-Fetch-Site: same-origin\r\nAuthorization: Bearer a-token\r\n\r\n";
+  FakeStatus status;
   World world;
-  for (int round = 0; round < 200; ++round) {
-    std::string request = valid;
+  world.server.show_status(control::ReaderRules("a-token", {}), status);
+  for (int round = 0; round < 400; ++round) {
+    std::string request = (round % 2 == 0 ? "GET /metrics" : "GET /status.json") + headers;
     for (std::uint64_t change = 0; change < 1 + random() % 4; ++change) {
       const std::size_t at = random() % request.size();
       if (random() % 2 == 0) {
@@ -363,6 +445,8 @@ TEST_CASE("random bytes break nothing") {
   }
   Client client(world);
   CHECK(holds(client.get("/metrics"), "simm_fake"));
+  client.send("GET /status.json" + headers);
+  CHECK(holds(client.answer(), "{\"n\":"));
 }
 
 TEST_CASE("an address that is none is refused with a remedy, one in use with its name") {

@@ -84,17 +84,21 @@ RawPeer from_elsewhere(const cluster::SocketAddress& to) {
 TEST_CASE("silent connections of one address take no place from a hello of another one") {
   raise_descriptors();
   Net net;
-  RawPeer honest(net.listener.address());
-  net.until([&] { return net.listener.unauthenticated() == 1; });
   std::deque<RawPeer> silent;
-  const std::size_t all = 2 * base::kHellosMax;
-  const base::TimeNs from_ns = net.store.clock.now_ns();
-  for (std::size_t came = 0; came < all; came += 64) {
-    for (int i = 0; i < 64; ++i) silent.push_back(from_elsewhere(net.listener.address()));
+  const auto come = [&](std::size_t connections) {
+    for (std::size_t i = 0; i < connections; ++i) {
+      silent.push_back(from_elsewhere(net.listener.address()));
+    }
     net.io.restart();
     net.io.poll();
-    for (int i = 0; i < 64 && silent.size() > base::kHellosMax; ++i) silent.pop_front();
-  }
+  };
+  const base::TimeNs began_ns = net.store.clock.now_ns();
+  for (std::size_t came = 0; came < base::kHellosMax - 64; came += 64) come(64);
+  RawPeer honest(net.listener.address());
+  // Few, because a hello has little time: those that take the last places, and twice as many.
+  const base::TimeNs from_ns = net.store.clock.now_ns();
+  constexpr std::size_t kLate = 192;
+  for (std::size_t came = 0; came < kLate; came += 64) come(64);
   const Bytes hello = Hello(net).take();
   honest.send(hello);
   Bytes answer;
@@ -103,8 +107,12 @@ TEST_CASE("silent connections of one address take no place from a hello of anoth
     return !answer.empty() || honest.over;
   });
   CHECK_FALSE(answer.empty());
+  // On a machine so slow that the first ones were late, there was room.
+  if (from_ns - began_ns < base::kNsPerSecond / 2) {
+    CHECK(net.store.counters.value("cluster.listener.evicted") > 0);
+  }
   const double seconds = static_cast<double>(net.store.clock.now_ns() - from_ns) / 1e9;
-  MESSAGE("silent connections a second: " << static_cast<double>(all) / seconds);
+  MESSAGE("silent connections a second: " << static_cast<double>(kLate) / seconds);
 }
 
 TEST_CASE("silent connections in any number keep nobody out") {

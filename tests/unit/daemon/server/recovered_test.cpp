@@ -84,7 +84,6 @@ TEST_CASE("a server whose store is still recovered answers unreachable, and touc
   }
   CHECK(f.counted("server2.recovering_pages") == 6);
   CHECK(f.server->next_deadline_ns() == base::kNoDeadline);
-  CHECK(f.server->prepare_sleep());
   CHECK_FALSE(f.server->has_dropped_lost_slots());
   CHECK(f.store->stats().reads == reads);
   CHECK(f.store->stats().objects == 2);

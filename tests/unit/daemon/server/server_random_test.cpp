@@ -60,8 +60,8 @@ public:
     CHECK(f_.server->moves_under_way() == 0);
     CHECK(f_.store->stats().reserved == 0);
     CHECK(f_.store->stats().lingering == 0);
-    CHECK(hits_ > 0);
   }
+  [[nodiscard]] int hits() const { return hits_; }
 
 private:
   struct Open {
@@ -226,13 +226,16 @@ private:
 TEST_CASE("random requests: whole values only, every request ends, nothing stays behind") {
   const std::uint64_t seed = number_from("SIMM_SEED", std::random_device{}());
   const std::uint64_t rounds = rounds_from("SIMM_ROUNDS", 40);
+  int hits = 0;
   for (std::uint64_t round = 0; round < rounds; ++round) {
     INFO("repeat: SIMM_SEED=" << seed + round
                               << " SIMM_ROUNDS=1 unit_server -tc='random requests*'");
     ServerHistory history(seed + round);
     for (int i = 0; i < 3000; ++i) history.step();
     history.finish();
+    hits += history.hits();
   }
+  CHECK(hits > 0);  // there are seeds with none
 }
 
 }  // namespace simm::server::testing

@@ -166,7 +166,7 @@ struct Rig {
     session::SessionConfig config;
     config.id = id;
     config.tenant = {tenant};
-    config.default_name_space = {tenant * 100};
+    config.default_name_space = {{tenant * 100}};
     config.lane_count = lanes;
     config.tenant_bytes_max = 1 << 20;
     config.tenant_operations_max = 4;
@@ -181,7 +181,7 @@ struct Rig {
     c.session = session;
     c.region = region;
     c.handle = handle;
-    c.name_space = {77};
+    c.name_space = {{77}};
     c.reason = ipc::PoisonReason::bad_message;
     c.cookie = 4711;
     REQUIRE(commands.try_push(c));

@@ -234,6 +234,10 @@ TEST_CASE("what waits for a limit with patience is told of, and waits until its 
     told = client.words->progress();
     rig.engine.submitted[0]->owner->on_progress(*rig.engine.submitted[0]);
     CHECK(client.words->progress() != told);
+    // So it does of one whose time is over, and whose memory is not let go of.
+    told = client.words->progress();
+    rig.engine.submitted[0]->owner->on_overdue(*rig.engine.submitted[0]);
+    CHECK(client.words->progress() != told);
   }
   SUBCASE("it ends") {
     rig.clock.set_ns(begun_ns + 10 * base::kNsPerSecond);
@@ -399,6 +403,39 @@ TEST_CASE("a namespace gets one id, and submissions may then name it") {
   REQUIRE(rig.engine.submitted.size() == 2);
   CHECK(rig.engine.submitted[0]->header.name_space.value == 100);
   CHECK(rig.engine.submitted[1]->header.name_space.value == 77);
+}
+
+TEST_CASE("a put into an immutable namespace leaves what is there, whatever its mode says") {
+  Rig rig;
+  session::SessionConfig config = Rig::config(1);
+  config.default_name_space.immutable = true;
+  Client& client = rig.attach(config);
+  rig.command(client.session.get(), Rig::Kind::open_name_space);  // a mutable one
+  rig.set->do_work();
+  (void)rig.event(Rig::EventKind::name_space_opened);
+  push(client, Opcode::put, 1, 10);
+  for (const std::uint16_t name_space : {std::uint16_t{0}, std::uint16_t{1}}) {
+    ipc::Submission s = submission(Opcode::put, 1);
+    s.name_space = name_space;
+    s.put_mode = static_cast<std::uint8_t>(ipc::PutMode::replace);
+    REQUIRE(client.lanes[0].push(s) == Status::ok);
+  }
+  rig.set->do_work();
+  REQUIRE(rig.engine.submitted.size() == 3);
+  CHECK(rig.engine.submitted[1]->header.immutable);
+  CHECK(rig.engine.submitted[1]->header.put_mode == ipc::PutMode::if_absent);
+  CHECK_FALSE(rig.engine.submitted[2]->header.immutable);
+  CHECK(rig.engine.submitted[2]->header.put_mode == ipc::PutMode::replace);
+}
+
+TEST_CASE("a namespace that is opened as immutable and as mutable has two ids") {
+  session::NameSpaceTable table(3, {{1}});
+  CHECK(table.open({{7}, true}) == 1);
+  CHECK(table.open({{7}, false}) == 2);
+  CHECK(table.open({{7}, true}) == 1);
+  CHECK(table.open({{1}, true}) == session::NameSpaceTable::kFull);
+  CHECK(table.at(1).immutable);
+  CHECK_FALSE(table.at(2).immutable);
 }
 
 TEST_CASE("a fault in a region poisons its session and no other") {

@@ -47,7 +47,7 @@ TEST_CASE("each malformed field of a submission poisons on the first one") {
       [](S& s, P&) { s.opcode = ipc::kOpcodeCount; },
       [](S& s, P&) { s.opcode = 255; },
       [](S& s, P&) { s.put_mode = 2; },
-      [](S& s, P&) { s.flags = 8; },
+      [](S& s, P&) { s.flags = 16; },
       [](S& s, P&) { s.flags = 0x8000; },
       [](S& s, P&) { s.reserved0 = 1; },
       [](S& s, P&) { s.reserved[0] = 1; },
@@ -123,7 +123,7 @@ TEST_CASE("what reaches the engine is what the client wrote") {
 TEST_CASE("only handles that were given out name a region: all 2^16 indices, several generations") {
   constexpr std::uint32_t kRegions = 300;
   memory::RegionTable regions(kRegions);
-  const session::NameSpaceTable name_spaces(1, {1});
+  const session::NameSpaceTable name_spaces(1, {{1}});
   const session::SubmissionDecoder decoder(regions, name_spaces);
   memory::RegionMemory::Spec spec;
   spec.kind = memory::RegionKind::foreign;

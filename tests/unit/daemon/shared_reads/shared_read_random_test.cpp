@@ -1,6 +1,7 @@
 // Random readers, writers of this node and of others, slow owners and deadlines, against a model of
-// every value that the owners ever held. Repeat one with SIMM_SEED=<seed> SIMM_ROUNDS=1;
-// SIMM_ROUNDS=<n> runs more of them.
+// every value that the owners ever held. In one namespace keys have one value for ever, and most
+// readers know it. In another one values change, and some readers say that they do not. Repeat one
+// with SIMM_SEED=<seed> SIMM_ROUNDS=1; SIMM_ROUNDS=<n> runs more of them.
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -30,6 +31,10 @@ struct Register {
   std::vector<State> states = {State{}};
   std::size_t floor = 0;  // no reader of this node may see an earlier one any more
 };
+
+constexpr std::uint64_t kMutable = 2;
+constexpr std::uint64_t kImmutable = 3;
+constexpr std::uint64_t kCalledImmutable = 4;  // by some readers, wrongly
 
 class Game {
 public:
@@ -81,6 +86,8 @@ private:
   struct Open {
     Opcode opcode = Opcode::get;
     std::uint64_t tenant = 1;
+    std::uint64_t name_space = kMutable;
+    bool immutable = false;
     base::TimeNs from_ns = 0;
     base::TimeNs by_ns = 0;
     std::vector<std::size_t> states;  // of each key: how many there were, or the floor of a read
@@ -99,29 +106,47 @@ private:
     config_.shared_reads.pages_per_turn = static_cast<std::uint32_t>(1 + random_.below(64));
     config_.shared_reads.tenants_max = static_cast<std::uint32_t>(1 + random_.below(4));
     config_.shared_reads.linger_ns = (1 + random_.below(300)) * kNsPerMs;
+    config_.shared_reads.confirm_for_ns = random_.below(4 * config_.shared_reads.linger_ns);
     config_.shared_reads.evictions_per_page_max = static_cast<std::uint32_t>(random_.below(4));
     slowness_ = 2 + random_.below(4);
+    keys_ = 1 + random_.below(8);
+    tenants_ = 1 + random_.below(3);
+    if (!random_.one_in(3)) only_name_space_ = kMutable + random_.below(3);
     return config_;
   }
 
-  Bytes new_value() { return World::pattern(++last_value_, 200 + random_.below(1800)); }
-  std::string some_key() { return "key" + std::to_string(random_.below(8)); }
-  static Name name_of(const Open& open, const std::string& key) { return {open.tenant, 2, key}; }
+  // For a key of that namespace.
+  Bytes new_value(std::uint64_t name_space, const std::string& key) {
+    if (name_space == kImmutable) return World::pattern(std::uint64_t(key.back()), 700);
+    // Of one length: that there is a value says nothing else.
+    if (name_space == kCalledImmutable) return World::pattern(++last_value_, 700);
+    return World::pattern(++last_value_, 200 + random_.below(1800));
+  }
+  std::string some_key() { return "key" + std::to_string(random_.below(keys_)); }
+  std::uint64_t some_name_space() {
+    return only_name_space_ != 0 ? only_name_space_ : kMutable + random_.below(3);
+  }
+  static Name name_of(const Open& open, const std::string& key) {
+    return {open.tenant, open.name_space, key};
+  }
 
   void read() {
     std::vector<std::string> keys(1 + random_.below(6));
     for (std::string& key : keys) key = some_key();
     const std::uint64_t view_bytes = random_.one_in(4) ? 2000 : 2000 + random_.below(500);
-    submit(Opcode::get, std::move(keys), view_bytes, {});
+    submit(Opcode::get, some_name_space(), std::move(keys), view_bytes, {});
   }
   void write() {
-    if (random_.one_in(3)) return submit(Opcode::remove, {some_key()}, 0, {});
-    const Bytes value = new_value();
-    submit(Opcode::put, {some_key()}, value.size(), value);
+    const std::uint64_t name_space = some_name_space();
+    const std::string key = some_key();
+    if (random_.one_in(3)) return submit(Opcode::remove, name_space, {key}, 0, {});
+    const Bytes value = new_value(name_space, key);
+    submit(Opcode::put, name_space, {key}, value.size(), value);
   }
   void write_elsewhere() {
-    const Name name{1 + random_.below(3), 2, some_key()};
-    const Bytes value = random_.one_in(3) ? Bytes{} : new_value();
+    const Name name{1 + random_.below(tenants_), some_name_space(), some_key()};
+    const Bytes value =
+        random_.one_in(3) ? Bytes{} : new_value(std::get<1>(name), std::get<2>(name));
     if (value.empty()) {
       world_.remote.objects.erase(name);
     } else {
@@ -130,18 +155,23 @@ private:
     world_.remote.on_write(name, value);
   }
 
-  void submit(Opcode opcode, std::vector<std::string> keys, std::uint64_t view_bytes,
-              const Bytes& value) {
+  void submit(Opcode opcode, std::uint64_t name_space, std::vector<std::string> keys,
+              std::uint64_t view_bytes, const Bytes& value) {
     if (open_.size() >= 20) return;
     World::Options options;
     options.agent = static_cast<std::uint32_t>(random_.below(config_.agents));
-    options.tenant = 1 + random_.below(3);
+    options.tenant = 1 + random_.below(tenants_);
+    options.name_space = name_space;
+    if (name_space == kImmutable) options.immutable = !random_.one_in(4);
+    if (name_space == kCalledImmutable) options.immutable = random_.one_in(2);
     options.lease_ms = random_.one_in(10) ? 1000 : 0;
     options.shared = !random_.one_in(8);
     options.timeout_ns = (5 + random_.below(500)) * kNsPerMs;
     Open open;
     open.opcode = opcode;
     open.tenant = options.tenant;
+    open.name_space = options.name_space;
+    open.immutable = options.immutable;
     open.from_ns = world_.clock.now_ns();
     open.by_ns = open.from_ns + options.timeout_ns + 100 * kNsPerMs;
     open.value = value;
@@ -187,8 +217,10 @@ private:
     hits_ += hit ? 1u : 0u;
     bool legal = false;
     for (std::size_t i = floor; i < entry.states.size(); ++i) {
-      const bool held_until_then =
-          i + 1 == entry.states.size() || entry.states[i + 1].from_ns + linger_ns_ >= open.from_ns;
+      // Who says of changing values that they do not change gets some value that there was.
+      const bool held_until_then = (open.immutable && open.name_space == kCalledImmutable) ||
+                                   i + 1 == entry.states.size() ||
+                                   entry.states[i + 1].from_ns + linger_ns_ >= open.from_ns;
       legal |= held_until_then && entry.states[i].bytes == got;
     }
     CHECK_MESSAGE(legal, (hit ? "a value that was over" : "a miss without a reason"));
@@ -197,6 +229,9 @@ private:
   base::SeededRandom random_;
   WorldConfig config_;
   std::uint64_t slowness_ = 1;
+  std::uint64_t keys_ = 1;
+  std::uint64_t tenants_ = 1;
+  std::uint64_t only_name_space_ = 0;  // 0: all three
   bool calm_ = false;
   base::TimeNs linger_ns_ = 0;
   std::uint64_t last_value_ = 0;

@@ -29,6 +29,9 @@ struct Remote {
   std::map<Name, Bytes> objects;
   std::uint64_t sent_bytes = 0;
   std::uint64_t get_pages = 0;
+  std::uint64_t exists_pages = 0;
+  std::uint64_t exists_requests = 0;
+  std::uint32_t exists_lease_ms = 0;                   // of the last one
   std::vector<std::uint32_t> leases_ms;                // that those pages asked for
   std::function<bool()> may_go = [] { return true; };  // asked for each step of each request
   bool holds_answers = false;                          // answers nothing but cancels
@@ -51,6 +54,10 @@ public:
   Status post(transport::Route, transport::RequestToken token,
               const transport::Request& request) noexcept override {
     posts_.push_back({token, request, false, false, {}});
+    if (request.header.opcode == ipc::Opcode::exists) {
+      ++remote_.exists_requests;
+      remote_.exists_lease_ms = request.header.lease_ms;
+    }
     return Status::ok;
   }
   void cancel(transport::Route, transport::RequestToken token) noexcept override {
@@ -114,6 +121,11 @@ private:
       remote_.objects[name] = Bytes(from, from + page.slice.length);
       remote_.on_write(name, remote_.objects[name]);
       return {Status::ok, page.slice.length};
+    }
+    if (header.opcode == ipc::Opcode::exists) {
+      ++remote_.exists_pages;
+      if (found == remote_.objects.end()) return {Status::not_found, 0};
+      return {Status::ok, found->second.size()};
     }
     ++remote_.get_pages;
     remote_.leases_ms.push_back(header.lease_ms);
@@ -233,6 +245,7 @@ public:
     std::uint64_t name_space = 2;
     bool shared = true;
     bool exact = false;
+    bool immutable = false;
     std::uint32_t lease_ms = 0;
     base::TimeNs timeout_ns = base::kNsPerSecond;
     base::TimeNs patience_ns = 0;
@@ -254,6 +267,7 @@ public:
     operation->header.put_mode = ipc::PutMode::replace;
     operation->header.shared_read = options.shared;
     operation->header.exact_size = options.exact;
+    operation->header.immutable = options.immutable;
     operation->header.lease_ms = options.lease_ms;
     operation->header.tenant = {options.tenant};
     operation->header.name_space = {options.name_space};
@@ -349,7 +363,7 @@ private:
     added.requesters->lead(engine::kSharedReads, &mesh_->requester(number));
     engine::EngineConfig config;
     config.operations = 64;
-    config.fetches = config_.shared_reads.fetches_max;
+    config.fetches = config_.shared_reads.operations();
     config.requests = 4 * config.operations;
     if (config.operations <= config.fetches) config.operations += config.fetches;
     added.engine = std::make_unique<engine::Engine>(config, clock, engine::PageHasher(42),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "daemon/base/random.h"
+#include "tests/support/number_from.h"
 
 namespace simm::store::testing {
 
@@ -139,11 +140,11 @@ TEST_CASE("extents of an earlier life are claimed where they were") {
 }
 
 TEST_CASE("random sizes: bytes always add up, extents never overlap") {
-  const char* text = std::getenv("SIMM_SEED");
-  const std::uint64_t seed = text ? std::strtoull(text, nullptr, 10) : std::random_device{}();
+  const std::uint64_t seed = test_support::number_from("SIMM_SEED", std::random_device{}());
   INFO("repeat: SIMM_SEED=" << seed << " unit_store -tc='random sizes*'");
   base::SeededRandom random(seed);
-  for (int round = 0; round < 10; ++round) {
+  const std::uint64_t rounds = test_support::rounds_from("SIMM_ROUNDS", 10);
+  for (std::uint64_t round = 0; round < rounds; ++round) {
     const std::uint64_t arena_bytes = 64 + random.below(1 << 20);
     constexpr std::uint32_t kExtents = 200;
     Extents e(arena_bytes, kExtents);

@@ -10,11 +10,13 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "daemon/base/random.h"
 #include "store_life.h"
+#include "tests/support/number_from.h"
 
 namespace simm::store::testing {
 
@@ -89,9 +91,14 @@ struct Progress {
   std::atomic<base::TimeNs> now_ns;
 };
 
-std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+using test_support::number_from;
+using test_support::rounds_from;
+
+// The bits of a byte that are flipped: all, or one of them where random work is sampled.
+std::vector<int> bits_of(std::size_t byte) {
+  static const std::uint64_t luck = std::random_device{}();
+  if (rounds_from("SIMM_BITS", 8) < 8) return {static_cast<int>((byte + luck) % 8)};
+  return {0, 1, 2, 3, 4, 5, 6, 7};
 }
 
 }  // namespace kill_test
@@ -190,7 +197,7 @@ TEST_CASE("any bit of a record, a long key or a payload flipped: right or absent
         const bool volatile_field = byte >= of_this_life || byte == field(any.state) ||
                                     byte == field(any.if_absent) ||
                                     (byte >= field(any.group) && byte < field(any.group) + 4);
-        for (int bit = 0; bit < 8; ++bit) {
+        for (const int bit : bits_of(byte)) {
           INFO("record ", number, ", byte ", byte, ", bit ", bit);
           std::vector<int> expected = right;
           const bool harmless = volatile_field || (in_key && !in_used_key);
@@ -205,7 +212,7 @@ TEST_CASE("any bit of a record, a long key or a payload flipped: right or absent
         4096 + (Table<Record>::bytes_for(config.objects_max) + 4095) / 4096 * 4096;
     const std::size_t at = long_keys + memory.record(2).long_key * sizeof(LongKey);
     for (std::size_t byte = 0; byte < 160; ++byte) {
-      for (int bit = 0; bit < 8; ++bit) {
+      for (const int bit : bits_of(byte)) {
         INFO("byte ", byte, ", bit ", bit);
         const std::vector<int> expected = {1, byte < 150 ? -1 : 2, 3};
         REQUIRE(flipped(at + byte, bit) == expected);
@@ -215,7 +222,7 @@ TEST_CASE("any bit of a record, a long key or a payload flipped: right or absent
   SUBCASE("of the header: nothing, or all") {
     const std::vector<int> nothing = {-1, -1, -1};
     for (std::size_t byte = 0; byte < sizeof(MetaTable::Header); ++byte) {
-      for (int bit = 0; bit < 8; ++bit) {
+      for (const int bit : bits_of(byte)) {
         INFO("byte ", byte, ", bit ", bit);
         const bool boot = byte >= offsetof(MetaTable::Header, boot) &&
                           byte < offsetof(MetaTable::Header, highest);
@@ -252,7 +259,8 @@ TEST_CASE("garbage instead of records: an empty store, or what happens to be rig
   INFO("repeat with: SIMM_GARBAGE_SEED=", seed, " unit_store -tc='garbage*'");
   base::SeededRandom random(seed);
   KeptMemory memory(busy(), kArenaBytes);
-  for (int round = 0; round < 200; ++round) {
+  const std::uint64_t rounds = rounds_from("SIMM_ROUNDS", 200);
+  for (std::uint64_t round = 0; round < rounds; ++round) {
     { Life life(memory, Contents::fresh); }
     for (std::byte& byte : memory.table().subspan(round % 4 == 0 ? 0 : 4096)) {
       byte = static_cast<std::byte>(random.below(256));

@@ -11,16 +11,12 @@
 #include <vector>
 
 #include "daemon/base/random.h"
+#include "tests/support/number_from.h"
 #include "tests/unit/daemon/store/store_fixture.h"
 
 namespace simm::store::testing {
 
 namespace {
-
-std::uint64_t model_number(const char* variable, std::uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 // One history. Keys k0 .. k23 of three tenants in groups of up to four.
 class StoreHistory {
@@ -316,8 +312,8 @@ private:
 }  // namespace
 
 TEST_CASE("random histories of a store agree with a simple model") {
-  const std::uint64_t seed = model_number("SIMM_SEED", std::random_device{}());
-  const std::uint64_t rounds = model_number("SIMM_ROUNDS", 60);
+  const std::uint64_t seed = test_support::number_from("SIMM_SEED", std::random_device{}());
+  const std::uint64_t rounds = test_support::rounds_from("SIMM_ROUNDS", 60);
   std::uint64_t moved = 0;
   for (std::uint64_t round = 0; round < rounds; ++round) {
     INFO("repeat: SIMM_SEED=" << seed + round

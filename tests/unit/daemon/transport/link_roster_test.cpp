@@ -125,7 +125,7 @@ struct Scene {
   // Gives a request up, as an engine does that got no answer to its cancel.
   void give_up(RequestToken token) {
     ends.requester.reset(kRoute, token);
-    for (int i = 0; i < 100 && answers.fenced.empty(); ++i) ends.requester.do_work();
+    REQUIRE(ends.requester_works_until([this] { return !answers.fenced.empty(); }));
     REQUIRE(answers.fenced == std::vector<RequestToken>{token});
   }
   std::map<std::uint64_t, LinkLoss> lost_by_server() {

@@ -166,7 +166,7 @@ TEST_CASE("registrar: a failure is said once, and tried again only when it is us
   const auto begin = std::chrono::steady_clock::now();
   until([&] {
     CHECK(range->chunks().find(0, 0, 1, span) != KeysFound::all);
-    return world.rdma[0]->seen().size() == 5;
+    return world.rdma[0]->seen().size() >= 5;
   });
   CHECK(std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(45));
   world.registrar->stop();  // nobody looks at what changes now

@@ -42,7 +42,7 @@ Bytes request_body(ipc::Opcode opcode, const std::vector<wire::RemoteTarget>& ta
   const Ask ask(none, opcode, pages, opcode == ipc::Opcode::exists ? 0 : kPage);
   const std::vector<std::uint8_t> is_inline(pages);
   const std::size_t targets_bytes = targets.size() * sizeof(wire::RemoteTarget);
-  Bytes body(targets_bytes + request_body_bytes(ask.list));
+  Bytes body(targets_bytes + request_body_bytes(ask.request.header, ask.list));
   if (targets_bytes > 0) std::memcpy(body.data(), targets.data(), targets_bytes);
   encode_request(ask.request.header, wire::kNoDeadline, ask.list, is_inline,
                  body.data() + targets_bytes);

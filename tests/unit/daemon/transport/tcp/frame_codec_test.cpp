@@ -1,6 +1,7 @@
 // Frames: what goes in comes out, and nothing else is let in.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -25,7 +26,8 @@ struct Message {
   RequestHeader header;
   std::vector<std::byte> body;
 
-  Message() {
+  explicit Message(base::TraceName trace = {}) {
+    header.trace = trace;
     header.opcode = ipc::Opcode::put;
     header.put_mode = ipc::PutMode::replace;
     header.exact_size = header.ranged = header.shared_read = true;
@@ -46,7 +48,7 @@ struct Message {
       page.object_offset = 50 + i;
       pages.push_back(page);
     }
-    body.resize(request_body_bytes(pages));
+    body.resize(request_body_bytes(header, pages));
     encode_request(header, 999, pages, is_inline, body.data());
     body.resize(body.size() + pages[1].slice.length, std::byte{0x77});
   }
@@ -93,8 +95,74 @@ TEST_CASE("frames: a request comes out as it went in") {
   CHECK(decoded.inline_at[2] == 0);
 }
 
+// The bytes of the previous release, and behind its fixed part the trace: nothing for those that
+// are part of none.
+TEST_CASE("frames: a request of a trace brings it, and any other one not a byte more") {
+  const Message plain;
+  CHECK(plain.body.size() == 64 + 3 * 56 + (1 + 1024 + 3) + 101);
+  const Message traced({0x0af7651916cd43dd, 0x8448eb211c80319c});
+  REQUIRE(traced.body.size() == plain.body.size() + 16);
+  std::vector<std::byte> rest = traced.body;
+  CHECK(rest[4] == (plain.body[4] | std::byte{16}));
+  rest[4] = plain.body[4];
+  const std::array<std::uint8_t, 16> trace = {0xdd, 0x43, 0xcd, 0x16, 0x19, 0x65, 0xf7, 0x0a,
+                                              0x9c, 0x31, 0x80, 0x1c, 0x21, 0xeb, 0x48, 0x84};
+  CHECK(std::memcmp(rest.data() + 64, trace.data(), trace.size()) == 0);
+  rest.erase(rest.begin() + 64, rest.begin() + 80);
+  CHECK(rest == plain.body);
+
+  Decoded decoded;
+  REQUIRE(decoded.decode(traced.body));
+  CHECK(decoded.request.header.trace.high == 0x0af7651916cd43dd);
+  CHECK(decoded.request.header.trace.low == 0x8448eb211c80319c);
+  CHECK(std::string(decoded.pages[2].key, decoded.pages[2].key_bytes) == traced.keys[2]);
+  CHECK(decoded.inline_at[1] == traced.body.size() - 101);
+  REQUIRE(decoded.decode(plain.body));
+  CHECK_FALSE(decoded.request.header.trace.is_set());
+  // A flag without the bytes, bytes without the flag, no trace in it, no span it is part of.
+  std::vector<std::byte> wrong = plain.body;
+  wrong[4] |= std::byte{16};
+  CHECK_FALSE(decoded.decode(wrong));
+  wrong = traced.body;
+  wrong[4] &= ~std::byte{16};
+  CHECK_FALSE(decoded.decode(wrong));
+  wrong = traced.body;
+  std::fill_n(wrong.begin() + 64, 16, std::byte{0});
+  CHECK_FALSE(decoded.decode(wrong));
+  wrong = traced.body;
+  std::fill_n(wrong.begin() + 56, 8, std::byte{0});
+  CHECK_FALSE(decoded.decode(wrong));
+}
+
+TEST_CASE("frames: a put that is moved brings its digest, and what is told of it its names") {
+  Message message;
+  message.header.is_moved = true;
+  for (std::size_t i = 0; i < 3; ++i) message.pages[i].digest = 900 + i;
+  encode_request(message.header, 999, message.pages, message.is_inline, message.body.data());
+  Decoded decoded;
+  REQUIRE(decoded.decode(message.body));
+  CHECK(decoded.request.header.is_moved);
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(decoded.pages[i].digest == 900 + i);
+    CHECK(decoded.pages[i].object_offset == 0);
+  }
+  // Of the others only an exists is: it tells of such objects.
+  message.is_inline = {0, 0, 0};
+  message.body.resize(request_body_bytes(message.header, message.pages));
+  for (const ipc::Opcode opcode : {ipc::Opcode::exists, ipc::Opcode::get, ipc::Opcode::remove}) {
+    message.header.opcode = opcode;
+    for (PageRequest& page : message.pages) page.depth = 2;
+    encode_request(message.header, 999, message.pages, message.is_inline, message.body.data());
+    CHECK(decoded.decode(message.body) == (opcode == ipc::Opcode::exists));
+    if (opcode != ipc::Opcode::exists) continue;
+    CHECK(decoded.request.header.is_moved);
+    CHECK(decoded.pages[1].digest == 901);
+    CHECK(decoded.pages[1].depth == 2);
+  }
+}
+
 TEST_CASE("frames: a request that is cut short, or too long, is none") {
-  const Message message;
+  const Message message({1, 2});
   Decoded decoded;
   for (std::size_t bytes = 0; bytes < message.body.size(); ++bytes) {
     // A copy of its own: a read behind its end is seen by ASan.
@@ -112,10 +180,12 @@ TEST_CASE("frames: whatever a body says, what is decoded lies inside it") {
   const std::uint64_t seed = text ? std::strtoull(text, nullptr, 10) : std::random_device{}();
   INFO("repeat: SIMM_SEED=" << seed << " unit_transport -tc='frames: whatever*'");
   base::SeededRandom random(seed);
-  const Message message;
+  const Message plain;
+  const Message traced({1, 2});
   Decoded decoded;
   int accepted = 0;
   for (int round = 0; round < 20'000; ++round) {
+    const Message& message = round % 2 == 0 ? plain : traced;
     std::vector<std::byte> body = message.body;
     // Mostly in the fixed part and the entries, where the lengths are.
     for (std::uint64_t i = random.below(3); i < 3; ++i) {

@@ -68,6 +68,10 @@ struct Scene {
     return kPage - static_cast<std::uint64_t>(
                        std::count(memory.region.base, memory.region.base + kPage, kCanary));
   }
+  // The requester has what it waits for before it lets go of the page.
+  bool is_fenced() {
+    return ends.requester_works_until([this] { return !answers.fenced.empty(); });
+  }
   // The sender goes on with all it has, and both ends have every turn they want.
   void go_on() {
     relay->open();
@@ -90,7 +94,7 @@ TEST_CASE("tcp fence: a sender that goes on after a reset changes no canary") {
       Scene scene(choice);
       scene.get_half(bytes);
       scene.ends.requester.reset(kRoute, 1);
-      for (int i = 0; i < 100 && scene.answers.fenced.empty(); ++i) scene.ends.requester.do_work();
+      REQUIRE(scene.is_fenced());
       REQUIRE(scene.answers.fenced == std::vector<RequestToken>{1});
       CHECK(scene.spoiled() == 0);
       scene.go_on();
@@ -110,7 +114,7 @@ TEST_CASE("tcp fence: bytes that wait in the socket when it is reset change no c
     scene.relay->pump_to_left();
     REQUIRE(scene.relay->bytes_to_left() == 560'000);
     scene.ends.requester.reset(kRoute, 1);
-    for (int i = 0; i < 100 && scene.answers.fenced.empty(); ++i) scene.ends.requester.do_work();
+    REQUIRE(scene.is_fenced());
     REQUIRE(scene.answers.fenced.size() == 1);
     CHECK(scene.spoiled() == 0);
     scene.go_on();
@@ -238,10 +242,10 @@ TEST_CASE("tcp fence: a put that was fenced is sent no further") {
     REQUIRE(scene.ends.requester.post(kRoute, 1, scene.ask->request) == Status::ok);
     REQUIRE(scene.ends.turn_until([&] { return scene.relay->bytes_to_right() > 50'000; }));
     scene.ends.requester.reset(kRoute, 1);
-    for (int i = 0; i < 100 && scene.answers.fenced.empty(); ++i) scene.ends.requester.do_work();
+    REQUIRE(scene.is_fenced());
     REQUIRE(scene.answers.fenced.size() == 1);  // and the client has filled its page anew
     scene.go_on();
-    CHECK(scene.server.open == 0);
+    CHECK(scene.ends.turn_until([&] { return scene.server.open == 0; }));
     CHECK(scene.server.last == Status::cancelled);  // nothing to be published
     CHECK(std::count(scene.server.sink.begin(), scene.server.sink.end(), kCanary) == 0);
   }

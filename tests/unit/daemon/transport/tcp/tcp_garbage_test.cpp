@@ -55,7 +55,7 @@ Bytes request(ipc::Opcode opcode, std::uint32_t slot = 0, std::uint32_t use = 1)
   const memory::Region none;
   const Ask ask(none, opcode, 2, kPage);
   const std::vector<std::uint8_t> is_inline(2);
-  Bytes body(request_body_bytes(ask.list));
+  Bytes body(request_body_bytes(ask.request.header, ask.list));
   encode_request(ask.request.header, wire::kNoDeadline, ask.list, is_inline, body.data());
   return frame(frame_header(FrameKind::request, slot, use), body);
 }

@@ -325,10 +325,10 @@ TEST_CASE("tcp life: a link that a peer resets is closed by the peer, whoever se
     REQUIRE(scene.post(kFirst, 1) == Status::ok);
     relay.reset();
     std::map<std::uint64_t, LinkLoss> lost;
-    for (int i = 0; i < 5000 && lost.empty(); ++i) {
-      scene.ends.requester.do_work();
+    CHECK(scene.ends.requester_works_until([&] {
       lost = scene.lost(scene.ends.requester_mail);
-    }
+      return !lost.empty();
+    }));
     CHECK(lost == std::map<std::uint64_t, LinkLoss>{{1, LinkLoss::closed}});
   }
 }

@@ -79,7 +79,7 @@ struct Scene {
     const memory::Region none;
     const Ask one(none, opcode, 1, kPage);
     const std::vector<std::uint8_t> is_inline(1);
-    Bytes body(request_body_bytes(one.list));
+    Bytes body(request_body_bytes(one.request.header, one.list));
     encode_request(one.request.header, remaining_ns, one.list, is_inline, body.data());
     say(frame(frame_header(FrameKind::request, 0, 1), body));
     turn();

@@ -1,32 +1,22 @@
-#include "daemon/tools/simmctl/agent_counter.h"
+#include "daemon/tools/simmctl/agent_table.h"
 
-#include <charconv>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "daemon/base/agent_counter.h"
+
 namespace simm::ctl {
 
 using nlohmann::ordered_json;
-
-std::optional<AgentCounter> agent_counter(std::string_view name) noexcept {
-  const std::size_t dot = name.find('.');
-  if (dot == std::string_view::npos) return std::nullopt;
-  AgentCounter found{name.substr(0, dot), 0, {}};
-  const char* const end = name.data() + name.size();
-  const auto parsed = std::from_chars(name.data() + dot + 1, end, found.agent);
-  if (parsed.ec != std::errc() || parsed.ptr == end || *parsed.ptr != '.') return std::nullopt;
-  found.name = name.substr(static_cast<std::size_t>(parsed.ptr - name.data()) + 1);
-  return found;
-}
 
 ordered_json table_by_agent(const ordered_json& counters, std::string_view section) {
   std::vector<std::string> names;  // in the order of their first appearance
   std::map<std::string, std::map<std::uint32_t, std::uint64_t>> values;
   std::set<std::uint32_t> agents;
   for (const auto& [full, value] : counters.items()) {
-    const auto counter = agent_counter(full);
+    const auto counter = base::agent_counter(full);
     if (!counter || counter->section != section) continue;
     const std::string name(counter->name);
     if (values.count(name) == 0) names.push_back(name);

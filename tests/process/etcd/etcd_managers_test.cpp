@@ -3,86 +3,25 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <array>
 #include <csignal>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "tests/process/cluster/cluster_processes.h"
-#include "tests/process/cluster/page_load.h"
-#include "tests/support/etcd_process.h"
+#include "tests/process/etcd/etcd_cluster.h"
 
 namespace etcd_managers_test {
 
-using namespace cluster_processes;
-using simm::test_support::EtcdProcess;
-using simm::test_support::TemporaryDirectory;
-
-// Leases of seconds on a machine that may be busy.
-constexpr int kPatienceMs = 60'000;
-
-std::string etcd_keys(const EtcdProcess& etcd) {
-  std::string list;
-  for (const std::string& endpoint : etcd.endpoints()) {
-    list += (list.empty() ? "\"" : ", \"") + endpoint + "\"";
-  }
-  return "\"etcd\": [" + list + "]";
-}
-
-// Two managers, and daemons that know both.
-struct Managed {
-  explicit Managed(const EtcdProcess& etcd) {
-    for (std::size_t i = 0; i < addresses.size(); ++i) {
-      managers.push_back(std::make_unique<DaemonProcess>(
-          "\"cluster\": {\"secret_file\": \"" + secret.path() + "\", \"node_name\": \"m" +
-              std::to_string(i) + "\"}, \"manager\": {\"listen\": \"" + addresses[i] +
-              "\", \"rejoin_grace_ms\": 60000, " + etcd_keys(etcd) + "}",
-          "manager"));
-    }
-  }
-  [[nodiscard]] std::string member_keys(const std::string& name) const {
-    return "\"cluster\": {\"manager\": [\"" + addresses[0] + "\", \"" + addresses[1] +
-           "\"], \"secret_file\": \"" + secret.path() + "\", \"node_name\": \"" + name + "\"}";
-  }
-  [[nodiscard]] std::unique_ptr<DaemonProcess> storage(const std::string& name) const {
-    return std::make_unique<DaemonProcess>(member_keys(name), "storage");
-  }
-  [[nodiscard]] static bool leads(const DaemonProcess& manager) {
-    return manager.report("status")["leads"] == true;
-  }
-  // The index of the one that leads, of those that are asked.
-  [[nodiscard]] std::size_t await_leader(const std::vector<std::size_t>& asked) const {
-    std::size_t found = managers.size();
-    REQUIRE(eventually(
-        [&] {
-          for (const std::size_t i : asked) {
-            if (leads(*managers[i])) found = i;
-          }
-          return found < managers.size();
-        },
-        kPatienceMs));
-    return found;
-  }
-
-  SecretFile secret;
-  std::array<std::string, 2> addresses{free_address(), free_address()};
-  std::vector<std::unique_ptr<DaemonProcess>> managers;
-};
+using namespace etcd_processes;
 
 TEST_CASE("a manager that leads is killed, then one is stopped: another goes on with the map") {
   const EtcdProcess etcd(3);
   Managed cluster(etcd);
-  for (const auto& manager : cluster.managers) {
-    const bool is_there = manager->start();
-    INFO(manager->log());
-    REQUIRE(is_there);
-  }
+  cluster.start_managers();
   const auto a = cluster.storage("a");
   const auto b = cluster.storage("b");
   const DaemonProcess* const members[] = {a.get(), b.get()};
-  const auto node = std::make_unique<DaemonProcess>(
-      cluster.member_keys("n") + kEngineKeys + ", \"node\": {\"pool_bytes\": \"0\"}", "node");
+  const auto node = cluster.node("n");
   REQUIRE((a->start() && b->start() && node->start()));
   REQUIRE(eventually([&] { return sees_members(*node, 2); }, kPatienceMs));
   PageLoad load;
@@ -162,7 +101,8 @@ TEST_CASE("a cluster goes from a state file to etcd and back, with its epochs") 
   };
   std::vector<std::unique_ptr<DaemonProcess>> members;
   std::uint64_t epoch = 0;
-  for (const std::string& more : {std::string(), ", " + etcd_keys(etcd), std::string()}) {
+  for (const std::string& more :
+       {std::string(), ", " + etcd_keys(etcd.endpoints()), std::string()}) {
     CAPTURE(more);
     const auto running = manager(more);
     REQUIRE(running->start());
