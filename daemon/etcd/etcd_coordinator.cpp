@@ -20,9 +20,11 @@ Error late() {
 }  // namespace
 
 EtcdCoordinator::EtcdCoordinator(std::unique_ptr<EtcdGateway> gateway, const base::Clock& clock,
-                                 const std::string& cluster, const std::string& self)
+                                 const std::string& cluster, const std::string& self,
+                                 const ElectionTimes& times)
     : gateway_(std::move(gateway)),
-      election_(*gateway_, clock, leader_key(cluster), self),
+      answer_ns_(2 * gateway_->call_ns() + 200 * base::kNsPerMs),
+      election_(*gateway_, clock, leader_key(cluster), self, times),
       state_(*gateway_, election_, cluster) {}
 
 EtcdCoordinator::~EtcdCoordinator() {
@@ -103,7 +105,7 @@ void EtcdCoordinator::work() {
 }
 
 Outcome EtcdCoordinator::run(std::function<void()> work) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kAnswerNs);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(answer_ns_);
   std::unique_lock<std::mutex> lock(mutex_);
   // The caller would wait for what the election has just waited for in vain.
   if (!leadership_.trouble.empty()) return Error{Status::unreachable, leadership_.trouble};

@@ -1,8 +1,8 @@
 // EtcdCoordinator: the state of a cluster's managers in etcd (EtcdState), and the election of the
 // one that leads (EtcdElection), on a thread of its own.
 //
-// A worker thread asks etcd; load() and store() wait for it, at most kAnswerNs. What comes later
-// than that may still happen, as the seam allows: the next call sees it.
+// A worker thread asks etcd; load() and store() wait for it, as long as the two calls of a store may
+// take. What comes later than that may still happen, as the seam allows: the next call sees it.
 //
 // Owned by the composition root. Thread: control, but for `on_change`.
 #pragma once
@@ -21,8 +21,6 @@
 
 namespace simm::etcd {
 
-// A store is two calls.
-inline constexpr base::TimeNs kAnswerNs = 2 * kCallNs + 200 * base::kNsPerMs;
 // Longer than others need to be elected.
 inline constexpr base::TimeNs kGiveWayNs = 3 * base::kNsPerSecond;
 
@@ -30,7 +28,8 @@ class EtcdCoordinator final : public cluster::Coordinator {
 public:
   // `self`: "name at host:port", for the key of the leader and for people.
   EtcdCoordinator(std::unique_ptr<EtcdGateway> gateway, const base::Clock& clock,
-                  const std::string& cluster, const std::string& self);
+                  const std::string& cluster, const std::string& self,
+                  const ElectionTimes& times = {});
   ~EtcdCoordinator() override;
 
   // Stands for election from now on. `on_change` is called by the worker after leadership() has
@@ -62,6 +61,7 @@ private:
   Outcome run(std::function<void()> work);
 
   const std::unique_ptr<EtcdGateway> gateway_;
+  const base::TimeNs answer_ns_;
   EtcdElection election_;  // the worker's, and so is state_
   EtcdState state_;
   std::function<void()> on_change_;

@@ -3,7 +3,7 @@
 // linearizable, which is etcd's default.
 //
 // A call tries the endpoints in turn, first the one that answered last, and never takes longer than
-// a second. A write is tried at another endpoint only while no endpoint can have heard of it. Each
+// EtcdConfig::call_ns. A write is tried at another endpoint only while no endpoint can have heard of it. Each
 // request says that the member must have a leader: else one that is cut off answers nothing.
 //
 // Errors name the key of the configuration, its value, and what to do. Certificates and passwords
@@ -36,6 +36,7 @@ struct EtcdConfig {
   std::string password;
   // Reads the password anew, after etcd has refused the one that was there; may be empty.
   std::function<Expected<std::string>()> read_password;
+  base::TimeNs call_ns = kCallNs;
 };
 
 class EtcdGateway final : public EtcdCalls {
@@ -52,6 +53,8 @@ public:
   Expected<std::int64_t> grant(std::uint32_t ttl_s) override;
   Expected<bool> keep(std::int64_t lease) override;
   Outcome revoke(std::int64_t lease) override;
+
+  [[nodiscard]] base::TimeNs call_ns() const noexcept { return config_.call_ns; }
 
 private:
   EtcdGateway(EtcdConfig config, std::unique_ptr<http::HttpClient> client);

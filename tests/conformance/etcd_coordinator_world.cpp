@@ -29,8 +29,12 @@ public:
     coordinator_.reset();
     simm::etcd::EtcdConfig config;
     config.endpoints = {simm::http::HttpEndpoint::parse(etcd().endpoints()[0]).value()};
+    // Here nothing is about time, and the machine may be busy.
+    config.call_ns = 60 * simm::base::kNsPerSecond;
+    const simm::etcd::ElectionTimes patient{120, simm::base::kNsPerSecond,
+                                            simm::base::kNsPerSecond / 2};
     coordinator_ = std::make_unique<simm::etcd::EtcdCoordinator>(
-        simm::etcd::EtcdGateway::make(config).value(), clock_, cluster_, "me at 127.0.0.1:1");
+        simm::etcd::EtcdGateway::make(config).value(), clock_, cluster_, "me at 127.0.0.1:1", patient);
     coordinator_->start([] {});
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!coordinator_->leadership().leads) {

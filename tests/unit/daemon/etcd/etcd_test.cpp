@@ -28,16 +28,22 @@ using simm::test_support::EtcdProcess;
 constexpr auto kMade = EtcdCondition::What::created;
 constexpr auto kChanged = EtcdCondition::What::modified;
 
-EtcdConfig config_of(const std::vector<std::string>& endpoints) {
+// Where no member stands still, nothing is about time, and the machine may be busy.
+constexpr simm::base::TimeNs kPatientNs = 60 * simm::base::kNsPerSecond;
+
+EtcdConfig config_of(const std::vector<std::string>& endpoints,
+                     simm::base::TimeNs call_ns = kPatientNs) {
   EtcdConfig config;
+  config.call_ns = call_ns;
   for (const std::string& text : endpoints) {
     config.endpoints.push_back(simm::http::HttpEndpoint::parse(text).value());
   }
   return config;
 }
 
-std::unique_ptr<EtcdGateway> gateway_of(const EtcdProcess& etcd) {
-  return EtcdGateway::make(config_of(etcd.endpoints())).value();
+std::unique_ptr<EtcdGateway> gateway_of(const EtcdProcess& etcd,
+                                        simm::base::TimeNs call_ns = kPatientNs) {
+  return EtcdGateway::make(config_of(etcd.endpoints(), call_ns)).value();
 }
 
 // Patient: the machine may be busy, and etcd elects leaders of its own.
@@ -51,8 +57,9 @@ bool eventually(const std::function<bool()>& is_so) {
 }
 
 struct Candidate {
-  Candidate(const EtcdProcess& etcd, const std::string& name)
-      : coordinator(gateway_of(etcd), clock, "c", name + " at 127.0.0.1:1") {
+  Candidate(const EtcdProcess& etcd, const std::string& name,
+            simm::base::TimeNs call_ns = kPatientNs)
+      : coordinator(gateway_of(etcd, call_ns), clock, "c", name + " at 127.0.0.1:1") {
     coordinator.start([] {});
   }
   [[nodiscard]] bool leads() const { return coordinator.leadership().leads; }
@@ -96,8 +103,8 @@ TEST_CASE("etcd gateway: puts happen when their conditions are met, and leases e
 TEST_CASE("etcd gateway: a member that is away or stopped is passed over") {
   using namespace etcd_test;
   EtcdProcess etcd(3);
-  const auto gateway = gateway_of(etcd);
-  REQUIRE(gateway->put_if({}, {"/a", "1"}).has_value());
+  const auto gateway = gateway_of(etcd, simm::etcd::kCallNs);
+  REQUIRE(eventually([&] { return gateway->put_if({}, {"/a", "1"}).has_value(); }));
   for (const int number : {SIGSTOP, SIGKILL}) {
     const std::size_t member = number == SIGSTOP ? 0 : 1;
     etcd.signal(member, number);
@@ -179,11 +186,16 @@ TEST_CASE("etcd election: who believes that it leads, and does not, stores nothi
 TEST_CASE("etcd election: a quorum that is lost for a while changes no leader's state") {
   using namespace etcd_test;
   EtcdProcess etcd(3);
-  Candidate one(etcd, "one");
-  Candidate two(etcd, "two");
+  Candidate one(etcd, "one", simm::etcd::kCallNs);
+  Candidate two(etcd, "two", simm::etcd::kCallNs);
   REQUIRE(eventually([&] { return one.leads() || two.leads(); }));
   Candidate& leader = one.leads() ? one : two;
-  REQUIRE(leader.coordinator.store(0, state_of(1)).has_value());
+  // A store that comes too late may happen: a second one then finds the state of the first.
+  REQUIRE(eventually([&] {
+    const auto there = leader.coordinator.load();
+    if (there && there->has_value()) return **there == state_of(1);
+    return there && leader.coordinator.store(0, state_of(1)).has_value();
+  }));
   etcd.signal(1, SIGSTOP);
   etcd.signal(2, SIGSTOP);
   CHECK_FALSE(leader.coordinator.store(1, state_of(2)).has_value());
