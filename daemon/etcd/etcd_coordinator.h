@@ -1,8 +1,8 @@
 // EtcdCoordinator: the state of a cluster's managers in etcd (EtcdState), and the election of the
 // one that leads (EtcdElection), on a thread of its own.
 //
-// A worker thread asks etcd; load() and store() wait for it, as long as the two calls of a store may
-// take. What comes later than that may still happen, as the seam allows: the next call sees it.
+// A worker thread asks etcd; load() and store() wait for it, as long as the two calls of a store
+// may take. What comes later than that may still happen, as the seam allows: the next call sees it.
 //
 // Owned by the composition root. Thread: control, but for `on_change`.
 #pragma once

@@ -159,7 +159,7 @@ Expected<json> EtcdGateway::call(const std::string& path, const json& body, bool
   const base::RealClock clock;
   const base::TimeNs until_ns = clock.now_ns() + config_.call_ns;
   const std::size_t count = config_.endpoints.size();
-  const base::TimeNs each_ns = 
+  const base::TimeNs each_ns =
       std::max(kEndpointNsMin, config_.call_ns / static_cast<base::TimeNs>(count));
   Error last{Status::timeout, "etcd was not asked"};
   for (std::size_t i = 0; i < count; ++i) {

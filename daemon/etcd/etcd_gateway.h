@@ -3,8 +3,9 @@
 // linearizable, which is etcd's default.
 //
 // A call tries the endpoints in turn, first the one that answered last, and never takes longer than
-// EtcdConfig::call_ns. A write is tried at another endpoint only while no endpoint can have heard of it. Each
-// request says that the member must have a leader: else one that is cut off answers nothing.
+// EtcdConfig::call_ns. A write is tried at another endpoint only while no endpoint can have heard
+// of it. Each request says that the member must have a leader: else one that is cut off answers
+// nothing.
 //
 // Errors name the key of the configuration, its value, and what to do. Certificates and passwords
 // may be replaced: after a refusal their files are read again.

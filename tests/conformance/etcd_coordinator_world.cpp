@@ -34,7 +34,8 @@ public:
     const simm::etcd::ElectionTimes patient{120, simm::base::kNsPerSecond,
                                             simm::base::kNsPerSecond / 2};
     coordinator_ = std::make_unique<simm::etcd::EtcdCoordinator>(
-        simm::etcd::EtcdGateway::make(config).value(), clock_, cluster_, "me at 127.0.0.1:1", patient);
+        simm::etcd::EtcdGateway::make(config).value(), clock_, cluster_, "me at 127.0.0.1:1",
+        patient);
     coordinator_->start([] {});
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!coordinator_->leadership().leads) {
