@@ -18,7 +18,7 @@ struct EtcdOptions {
   // NAME.pem and NAME.key of "server" and "client", as TestCertificates makes them, and
   // authority.pem: with TLS, and a certificate of each client is wanted. Empty: without TLS.
   std::string certificates;
-  std::string data;                       // the directory for it; empty: one in memory
+  std::string data;                       // the directory for it; empty: one of its own
   std::vector<std::string> arguments;     // more of them, for each member
   NetworkNamespaces* networks = nullptr;  // member i lives at host i; null: all live here
 };
@@ -52,8 +52,7 @@ private:
   void await(std::size_t member) const;
   [[nodiscard]] std::string client(std::size_t member) const;
 
-  // A disk that others fill makes each answer late.
-  const TemporaryDirectory directory_{"/dev/shm"};
+  const TemporaryDirectory directory_;
   const EtcdOptions options_;
   std::string flags_;
   std::vector<std::string> endpoints_;
