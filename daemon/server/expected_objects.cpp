@@ -250,6 +250,7 @@ int ExpectedObjects::end_late_wants(base::TimeNs now_ns) noexcept {
 
 int ExpectedObjects::do_work(base::TimeNs now_ns) noexcept {
   int work = 0;
+  if (now_ns >= told_by_ns_) told_by_ns_ = 0;
   if (wants_used_ > 0) work += end_late_wants(now_ns);
   work += answer_calls(now_ns);
   if (is_over() && tellers_used_ > 0) forget_all();

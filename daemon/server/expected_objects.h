@@ -45,7 +45,9 @@ public:
   void use_map(const base::SlotOwnership& before, const base::SlotOwnership& now,
                base::TimeNs now_ns) noexcept;
 
-  // Whether there is anything to wait for. Mostly there is not, and that is all that a read asks.
+  // Nothing to wait for, whatever the time is. Mostly that is so, and all that a read asks.
+  [[nodiscard]] bool is_idle() const noexcept { return live_ == 0 && told_by_ns_ == 0; }
+  // Whether there is anything to wait for.
   [[nodiscard]] bool has_any(base::TimeNs now_ns) const noexcept {
     return live_ > 0 || now_ns < told_by_ns_;
   }
@@ -135,7 +137,7 @@ private:
   std::uint32_t live_ = 0;       // of these, with a token
   base::SlotSet awaited_;        // nobody has said yet that all of them was told
   base::TimeNs opened_ns_ = 0;   // the last ones of these
-  base::TimeNs told_by_ns_ = 0;  // until when reads wait for that
+  base::TimeNs told_by_ns_ = 0;  // until when reads wait for that; 0: they do not
   std::array<std::uint16_t, base::kSlotCount> teller_of_slot_;
   const std::unique_ptr<Teller[]> tellers_;
   std::uint16_t tellers_used_ = 0;

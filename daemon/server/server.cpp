@@ -152,7 +152,7 @@ void Server::serve_request(transport::Incoming& incoming) noexcept {
   if (!incoming.header.is_moved) hot_keys_.note_request(incoming.header, incoming.pages);
   const bool is_read = transport::is_read(incoming.header.opcode);
   const bool may_wait =
-      is_read && expected_.has_any(clock_.now_ns()) && pages_.ask_for(incoming, clock_.now_ns());
+      is_read && !expected_.is_idle() && pages_.ask_for(incoming, clock_.now_ns());
   if (incoming.header.opcode == ipc::Opcode::exists && !may_wait) return answer_exists(incoming);
   if (incoming.header.opcode == ipc::Opcode::remove) return answer_remove(incoming);
   if (incoming.header.opcode == ipc::Opcode::pin) return answer_pin(incoming);
