@@ -123,7 +123,7 @@ public:
 private:
   template <typename Reached, typename Step>
   static bool steps_until(Reached&& reached, int steps, Step&& step) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     for (int i = 0; !reached(); ++i) {
       if (i >= steps && std::chrono::steady_clock::now() >= end) return false;
       step();

@@ -45,7 +45,7 @@ TEST_CASE("it is seen whether a program has ended, before it is asked for its wo
 
 TEST_CASE("one that does not end in time is an error with its words, and is killed") {
   std::optional<CapturedProcess> child(shell("echo $$; exec sleep 60"));
-  const auto result = child->finish(seconds(1));
+  const auto result = child->finish(seconds(3));
   REQUIRE_FALSE(result);
   CHECK(result.status() == Status::timeout);
   const std::string& why = result.error().context;
@@ -58,7 +58,7 @@ TEST_CASE("one that does not end in time is an error with its words, and is kill
 TEST_CASE("the CPU time of a process grows with its work, and one that is gone has none") {
   const Expected<std::uint64_t> before_ns = cpu_time_ns(getpid());
   REQUIRE(before_ns);
-  const auto end = std::chrono::steady_clock::now() + seconds(10);
+  const auto end = std::chrono::steady_clock::now() + seconds(60);
   Expected<std::uint64_t> after_ns = before_ns;
   while (*after_ns < *before_ns + 1'000'000 && std::chrono::steady_clock::now() < end) {
     after_ns = cpu_time_ns(getpid());

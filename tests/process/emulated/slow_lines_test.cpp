@@ -192,7 +192,8 @@ TEST_CASE("a line that was away for a second: pages are misses meanwhile, and hi
     std::this_thread::sleep_for(kPause);
     late += steady_clock::now() - before - kPause;
   }
-  CHECK(steady_clock::now() - back - late < std::chrono::milliseconds(500));
+  // TCP sends again at most as long after the line is back as the line was away.
+  CHECK(steady_clock::now() - back - late < std::chrono::seconds(2));
 }
 
 }  // namespace slow_lines_test
