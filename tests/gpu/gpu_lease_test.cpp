@@ -78,6 +78,19 @@ struct Engine {
   simm::Region region;
 };
 
+// A process that gets the object into a region of its own until it is killed.
+pid_t fork_reader(const GpuWorld& world) {
+  const pid_t reader = ::fork();
+  if (reader != 0) return reader;
+  simm::Client client = world.connect();
+  const GpuBuffer buffer(kBytes);
+  const auto region = client.register_region(buffer.pointer(), kBytes);
+  simm::CallOptions impatient;
+  impatient.timeout_ms = 300;
+  while (region.has_value()) (void)client.get("page", View(*region, 0, kBytes), impatient);
+  ::_exit(1);
+}
+
 // What the refusal says, and that it is one of that status.
 std::string refusal(simm::Client& client, const std::string& gpu, std::uint64_t bytes,
                     std::uint32_t notice_ms, Status status) {
@@ -213,7 +226,7 @@ TEST_CASE("gpu lease: it ends with the session, also when the lender is killed")
   REQUIRE(::read(ready[0], &byte, 1) == 1);
   CHECK(world.figure("lent_bytes") == 2 * kExtent);
   CHECK(world.figure("tier_bytes") == kExtent);
-  REQUIRE(::kill(child, SIGKILL) == 0);
+  send_signal(child, SIGKILL);
   REQUIRE(::waitpid(child, nullptr, 0) == child);
   const auto began = std::chrono::steady_clock::now();
   CHECK(eventually([&] { return world.figure("tier_bytes") == 0; }));
@@ -234,13 +247,13 @@ TEST_CASE("gpu lease: the helper dies, or the daemon, and no lease outlives its 
   Engine engine(world);
   GpuLease lease = engine.lend(kExtent);
   for (int time = 0; time < 3; ++time) CHECK(engine.gets());
-  REQUIRE(::kill(world.helper(), SIGKILL) == 0);
+  send_signal(world.helper(), SIGKILL);
   REQUIRE(eventually([&] { return world.figure("restarts") == 1 && engine.gets(); }));
   // The next helper has the lease as well.
   CHECK(lease.bytes() == kExtent);
   const std::uint64_t hits = world.figure("tier_hits");
   CHECK(eventually([&] { return engine.gets() && world.figure("tier_hits") > hits; }));
-  REQUIRE(::kill(world.helper(), SIGKILL) == 0);
+  send_signal(world.helper(), SIGKILL);
   CHECK(lease.reclaim().has_value());  // dead, or new: the memory is free
   GpuLease again = [&] {
     for (;;) {
@@ -448,17 +461,10 @@ TEST_CASE("gpu lease: a reader that is killed in the middle of a push leaves not
   for (int round = 0; round < 12; ++round) {
     CAPTURE(round);
     const std::uint64_t hits = world.figure("tier_hits");
-    const pid_t reader = ::fork();
-    if (reader == 0) {
-      simm::Client client = world.connect();
-      const GpuBuffer buffer(kBytes);
-      const auto region = client.register_region(buffer.pointer(), kBytes);
-      while (region.has_value()) (void)client.get("page", View(*region, 0, kBytes));
-      ::_exit(1);
-    }
+    const pid_t reader = fork_reader(world);
     // Its pushes come out of the tier.
     CHECK(eventually([&] { return world.figure("tier_hits") > hits + random() % 8; }));
-    REQUIRE(::kill(reader, SIGKILL) == 0);
+    send_signal(reader, SIGKILL);
     REQUIRE(::waitpid(reader, nullptr, 0) == reader);
     pushed += world.figure("tier_hits") - hits;
     CHECK(neighbour.gets());
@@ -470,6 +476,57 @@ TEST_CASE("gpu lease: a reader that is killed in the middle of a push leaves not
   }
   CHECK(world.figure("lent_bytes") == kExtent);
   MESSAGE("12 readers killed, " << pushed << " pieces pushed to them");
+}
+
+TEST_CASE("gpu lease: a reader that is killed in a push that hangs leaves nothing behind") {
+  using namespace gpu_lease_test;
+  const std::uint64_t seed = simm::test_support::number_from("SIMM_TEST_SEED", 11);
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const LendingWorld world;
+  Engine neighbour(world);
+  const GpuLease lease = neighbour.lend(kExtent);
+  const auto is_served = [&] {
+    return neighbour.gets() && world.figure("tier_used_bytes") == kBytes;
+  };
+  CHECK(eventually(is_served));
+  const std::uint64_t regions = world.figure("regions");
+  const std::uint64_t mapped_bytes = world.figure("mapped_bytes");
+  const int mappings = world.mappings();
+  const GpuBuffer of_newcomer(kBytes);
+  simm::Client client = world.connect();
+  for (int round = 0; round < 8; ++round) {
+    CAPTURE(round);
+    const bool hangs_before = random() % 2 == 0;
+    if (hangs_before) world.break_driver("copy=wait");
+    const pid_t reader = fork_reader(world);
+    // A forked client has the regions of its parent too: that is the neighbour's.
+    CHECK(eventually([&] { return world.figure("regions") == regions + 2; }));
+    const std::uint64_t hits = world.figure("tier_hits");
+    if (!hangs_before) {
+      CHECK(eventually([&] { return world.figure("tier_hits") > hits + random() % 8; }));
+      world.break_driver("copy=wait");
+    }
+    // In half of the rounds it lives until its call has ended, and the helper was killed for that.
+    const std::uint64_t restarts = world.figure("restarts");
+    if (round % 2 == 0) CHECK(eventually([&] { return world.figure("restarts") > restarts; }));
+    send_signal(reader, SIGKILL);
+    REQUIRE(::waitpid(reader, nullptr, 0) == reader);
+    {
+      // Its region is there as soon as a helper is.
+      const auto newcomer = client.register_region(of_newcomer.pointer(), kBytes);
+      INFO((newcomer ? std::string() : newcomer.error().context));
+      CHECK(newcomer.has_value());
+      world.heal();
+      CHECK(eventually(is_served));
+    }
+    CHECK(eventually([&] { return world.figure("regions") == regions; }));
+    CHECK(world.figure("mapped_bytes") == mapped_bytes);
+    CHECK(eventually([&] { return is_served() && world.mappings() == mappings; }));
+    CHECK(world.figure("lent_bytes") == kExtent);
+  }
+  MESSAGE("8 readers killed while the driver hung, and "
+          << world.figure("restarts") << " helpers: " << world.daemon.report("gpus").dump());
 }
 
 TEST_CASE("gpu lease: memory comes back beside busy readers, and no get notices") {

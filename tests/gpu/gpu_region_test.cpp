@@ -232,7 +232,7 @@ TEST_CASE("gpu: memory is given back by deregistering, and by the death of the c
   char byte = 0;
   REQUIRE(::read(ready[0], &byte, 1) == 1);
   CHECK(world.mappings() == 1);
-  REQUIRE(::kill(child, SIGKILL) == 0);
+  send_signal(child, SIGKILL);
   REQUIRE(::waitpid(child, nullptr, 0) == child);
   CHECK(eventually([&] { return world.mappings() == 0; }));
 }
@@ -254,7 +254,7 @@ TEST_CASE("gpu: a helper that dies, hangs or fails costs what is under way, and 
     const pid_t before = world.helper();
     REQUIRE(before > 0);
     if (fault == "kill") {
-      REQUIRE(::kill(before, SIGKILL) == 0);
+      send_signal(before, SIGKILL);
     } else {
       world.break_driver(fault);
       simm::CallOptions options;

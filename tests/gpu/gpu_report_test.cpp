@@ -85,7 +85,7 @@ TEST_CASE("gpu: metrics of a GPU say what simmctl shows, and why memory was refu
   counts("regions", 1);
   counts("mapped_bytes", kBytes);
   counts("is_running", 1);
-  REQUIRE(::kill(world.helper(), SIGKILL) == 0);
+  send_signal(world.helper(), SIGKILL);
   counts("restarts", 1);
   world.break_driver("import=2");
   const GpuBuffer other(kBytes);

@@ -177,7 +177,7 @@ TEST_CASE("gpu tier: a helper that dies costs the copies, and its successor make
     const std::uint64_t object = 1 + static_cast<std::uint64_t>(round) % 8;
     if (round % 50 == 20) {
       REQUIRE(is_back());
-      REQUIRE(::kill(world.helper(), SIGKILL) == 0);
+      send_signal(world.helper(), SIGKILL);
       ++killed;
     }
     if (ends.get(std::to_string(object), kBytes) != Status::ok) continue;

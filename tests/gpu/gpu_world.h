@@ -65,10 +65,16 @@ inline pid_t child_of(pid_t parent, const std::string& name) {
   return found.second;
 }
 
+// To one process. Without a process the number is -1, which means every process of this machine.
+inline void send_signal(pid_t pid, int number) {
+  REQUIRE(pid > 1);
+  REQUIRE(::kill(pid, number) == 0);
+}
+
 // Until all its threads have stopped, so that nothing it did before comes later, and none of them
 // waits for a CPU, which would excuse it.
 inline void stop_process(pid_t pid) {
-  REQUIRE(::kill(pid, SIGSTOP) == 0);
+  send_signal(pid, SIGSTOP);
   const auto has_stopped = [pid] {
     const std::filesystem::directory_iterator threads("/proc/" + std::to_string(pid) + "/task");
     return std::all_of(begin(threads), end(threads),

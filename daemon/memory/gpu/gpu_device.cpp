@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -76,7 +78,7 @@ GpuView GpuDevice::view() const {
     view.helper = life.pid;
     view.state = life.is_hung.load(std::memory_order_relaxed) ? GpuState::hung : GpuState::running;
   } else {
-    view.state = count == kLivesMax ? GpuState::off : GpuState::restarting;
+    view.state = is_off() ? GpuState::off : GpuState::restarting;
   }
   view.regions = figures_.regions.load(std::memory_order_relaxed);
   view.mapped_bytes = figures_.mapped_bytes.load(std::memory_order_relaxed);
@@ -144,27 +146,29 @@ void GpuDevice::count(std::uint32_t slot, std::uint64_t bytes, PieceState state)
 Outcome GpuDevice::revive() {
   const std::uint32_t count = lives();
   if (count > 0) bury(*lives_[count - 1]);
-  if (count == kLivesMax) {
-    return Error{Status::out_of_memory, "the helper of this GPU had to be killed too often"};
-  }
+  if (is_off()) return why_off();
+  const auto failed = [this](Error why) {
+    note(why.context);
+    return why;
+  };
   Expected<ipc::MemoryFile> file =
       ipc::MemoryFile::create({"simm-gpu-bounce", kGpuFileBytes, false, true});
-  if (!file) return std::move(file).error();
+  if (!file) return failed(std::move(file).error());
   auto life = std::make_unique<Life>();
   Expected<ipc::Mapping> mapping =
       ipc::Mapping::map(file->fd(), 0, kGpuFileBytes, {.dont_fork = true, .dont_dump = true});
-  if (!mapping) return std::move(mapping).error();
+  if (!mapping) return failed(std::move(mapping).error());
   life->file = std::move(mapping).value();
   auto control = ipc::FdSocket::pair();
   auto jobs = ipc::FdSocket::pair();
-  if (!control) return std::move(control).error();
-  if (!jobs) return std::move(jobs).error();
+  if (!control) return failed(std::move(control).error());
+  if (!jobs) return failed(std::move(jobs).error());
   life->control = std::move(control->first);
   life->jobs = std::move(jobs->first);
   Expected<StartedGpuWorker> started =
       keeper_.start(uuid_, {control->second.fd(), jobs->second.fd(), file->fd(), arena_.fd,
                             arena_.bytes.size(), pins_arena_});
-  if (!started) return std::move(started).error();
+  if (!started) return failed(std::move(started).error());
   life->pidfd = std::move(started->pidfd);
   life->pid = started->pid;
   life->pulse = ProcessPulse(life->pid);
@@ -178,16 +182,14 @@ Outcome GpuDevice::revive() {
     if (!life->is_buried) kill(*life, kLate);
     return Error{Status::unreachable, "the helper of the GPU did not start"};
   }
-  if (Outcome ready = outcome_of(hello); !ready) {
-    note(ready.error().context);
-    return ready;
-  }
+  if (Outcome ready = outcome_of(hello); !ready) return failed(std::move(ready).error());
   {
     const std::lock_guard lock(news_mutex_);
     model_ = text_of(hello);
   }
   lives_[count] = std::move(life);
   count_.store(count + 1, std::memory_order_release);
+  if (count > 0) restarts_left_.fetch_sub(1, std::memory_order_relaxed);
   tell_tier(*lives_[count]);
   for (GpuImport* import : imports_) {
     // One that is refused is unreachable until it is asked for again.
@@ -196,7 +198,45 @@ Outcome GpuDevice::revive() {
   return Done{};
 }
 
+Error GpuDevice::why_off() const {
+  const std::lock_guard lock(news_mutex_);
+  if (lives() == kLivesMax) {
+    return Error{Status::unreachable,
+                 "the helper of this GPU died " + std::to_string(kLivesMax) +
+                     " times: mend the GPU, then restart simmd: " + last_error_};
+  }
+  return Error{Status::unreachable,
+               "the helper of this GPU died too often: another one starts within five minutes, "
+               "register again then; the last one: " +
+                   last_error_};
+}
+
+void GpuDevice::give_restart_back() noexcept {
+  if (restarts_left_.load(std::memory_order_relaxed) == kRestartsMax) {
+    restart_looks_ = 0;
+  } else if (++restart_looks_ == kRestartLooks) {
+    restart_looks_ = 0;
+    restarts_left_.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+// What agents may still read stays mapped: the states of slots, and counts. Nobody reads a buffer
+// whose slot is free.
+void GpuDevice::give_memory_back() noexcept {
+  if (emptied_ + 1 >= lives()) return;
+  Life& dead = *lives_[emptied_];
+  const auto& slots = gpu_header(dead.file.data()).slots;
+  const auto is_free = [](const PieceSlot& slot) { return slot.is_free(); };
+  if (!std::all_of(slots.begin(), slots.end(), is_free)) return;
+  static_assert(kGpuSlotsBytes >= offsetof(GpuFileHeader, names) && kGpuSlotsBytes % 4096 == 0);
+  // SAFETY: whole pages of the mapping, which has kGpuFileBytes. If it fails the memory stays.
+  (void)::madvise(dead.file.data() + kGpuSlotsBytes, kGpuFileBytes - kGpuSlotsBytes, MADV_REMOVE);
+  dead.control.close();
+  ++emptied_;
+}
+
 Outcome GpuDevice::revive_in_time() {
+  if (is_off()) return why_off();
   if (start_looks_ > 0) {
     const std::lock_guard lock(news_mutex_);
     return Error{Status::unreachable, "the helper of this GPU does not start: " + last_error_};
@@ -319,9 +359,11 @@ Expected<std::unique_ptr<GpuImport>> GpuDevice::import(ipc::UniqueFd allocation,
   // region that was refused.
   if (done.status() == Status::unreachable) done = import_once(*made);
   if (!done) {
-    // A client's mistake is no trouble of the GPU's, nor are two GPUs without access.
-    const bool is_trouble =
-        done.status() != Status::invalid_argument && done.status() != Status::unsupported;
+    // A client's mistake is no trouble of the GPU's, nor are two GPUs without access. Why there is
+    // no helper was noted.
+    const bool is_trouble = done.status() != Status::invalid_argument &&
+                            done.status() != Status::unsupported &&
+                            done.status() != Status::unreachable;
     if (is_trouble) note(done.error().context);
     return std::move(done).error();
   }
@@ -342,9 +384,11 @@ void GpuDevice::forget(GpuImport& import) {
   figures_.mapped_bytes.fetch_sub(import.bytes_, std::memory_order_relaxed);
   const std::uint32_t life = import.life_.load(std::memory_order_relaxed);
   if (life == 0 || life != lives() || !is_alive(*lives_[life - 1])) return;
-  if (!ask(*lives_[life - 1], {GpuControlOp::release, import.number_, 0}, -1)) {
-    kill(*lives_[life - 1], "it does not let go of memory");  // what it maps goes with it
-  }
+  const Outcome released = ask(*lives_[life - 1], {GpuControlOp::release, import.number_, 0}, -1);
+  if (released) return;
+  // What it maps goes with it. Why one does not answer was noted.
+  const bool has_answered = released.status() != Status::unreachable;
+  kill(*lives_[life - 1], has_answered ? "it does not let go of memory" : nullptr);
 }
 
 bool GpuDevice::matters(const Life& life) noexcept {
@@ -410,10 +454,12 @@ const char* GpuDevice::what_is_late(Life& life) noexcept {
 }
 
 void GpuDevice::maintain() {
+  give_restart_back();
+  give_memory_back();
   Life& life = *lives_[lives() - 1];
   if (!is_alive(life)) {
     bury(life);
-    if (lives() < kLivesMax) (void)revive_in_time();
+    if (!is_off()) (void)revive_in_time();
     if (start_looks_ > 0) --start_looks_;
   } else if (const char* const why = what_hangs(life); why != nullptr) {
     kill(life, why);

@@ -2,8 +2,11 @@
 // memory of clients, and posts pieces to copy between that memory and the pool.
 //
 // A helper that hangs, or whose driver fails, is dead within a second or so. All that was under way
-// ends as lost. Another helper takes its place, a limited number of times, and imports the memory
-// of all clients again: the daemon has kept their descriptors.
+// ends as lost. Another helper takes its place, and imports the memory of all clients again: the
+// daemon has kept their descriptors. Helpers that die one after the other use up the restarts that
+// the GPU has, kRestartsMax. One of them comes back every kRestartLooks, whether a helper runs or
+// not. Pieces refer to the helper that has them, so what the daemon knows of a dead one stays; its
+// buffers do not. Therefore a GPU has kLivesMax helpers at most until the daemon is restarted.
 //
 // GpuImport: the Copier of one region. Its addresses are offsets in the client's allocation. Where
 // other GPUs have tiers, their helpers import the region as well: a piece that one of those tiers
@@ -53,7 +56,10 @@ struct GpuTierSize {
 
 class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
 public:
-  static constexpr std::uint32_t kLivesMax = 16;  // of the helper
+  static constexpr std::uint32_t kLivesMax = 256;  // of the helper, in all
+  // Helpers are replaced so many times, and once more after so many looks: five minutes.
+  static constexpr std::uint32_t kRestartsMax = 15;
+  static constexpr std::uint32_t kRestartLooks = 30'000;
   // So many looks of maintain() without a sign of life: the helper is killed.
   static constexpr std::uint32_t kSilentLooksMax = 100;
   // After so many of them it is called hung. One that has nothing to do gives a sign in ten.
@@ -157,6 +163,14 @@ private:
   Outcome revive();
   // The same, if the last attempt was long enough ago.
   Outcome revive_in_time();
+  // It has no restart left. Thread: any.
+  [[nodiscard]] bool is_off() const noexcept {
+    return lives() == kLivesMax || restarts_left_.load(std::memory_order_relaxed) == 0;
+  }
+  [[nodiscard]] Error why_off() const;
+  void give_restart_back() noexcept;
+  // Of a dead helper, a look after another one has taken its place.
+  void give_memory_back() noexcept;
   Outcome ask(Life& life, const GpuControl& wanted, int descriptor);
   // Its next message. `begun`: what the beat said of `controls` before it was asked. False: it has
   // died, or hangs and is killed, for `late` if it is at what it was asked for.
@@ -236,6 +250,9 @@ private:
   std::size_t next_import_ = 0;
   std::uint32_t start_looks_ = 0;  // to wait before the next attempt to start a helper
   std::uint32_t next_start_looks_ = kStartLooksMin;
+  std::atomic<std::uint32_t> restarts_left_{kRestartsMax};
+  std::uint32_t restart_looks_ = 0;  // since one came back
+  std::uint32_t emptied_ = 0;        // lives_[0 .. emptied) have no buffers any more
   GpuFigures figures_;
   GpuShares shares_;
   mutable std::mutex news_mutex_;  // of the two below; of the adopter and of those who look

@@ -18,7 +18,7 @@ enum class GpuState : std::uint8_t {
   running,
   restarting,  // the helper is dead, and another one takes its place
   hung,        // it lives and gives no sign of that: it will be killed
-  off,         // it had all its lives: the GPU stays away until the daemon is restarted
+  off,         // too many helpers died: the GPU stays away until a restart comes back
 };
 constexpr std::string_view gpu_state_name(GpuState state) noexcept {
   constexpr std::string_view kNames[] = {"running", "restarting", "hung", "off"};

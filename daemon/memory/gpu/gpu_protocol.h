@@ -91,7 +91,8 @@ inline constexpr std::uint32_t kGpuBounceSlots = 32;  // and 16 .. 31: writes ou
 inline constexpr std::uint32_t kGpuNameCells = 1u << 17;
 // Names of one tenant that were got once.
 inline constexpr std::uint32_t kGpuSeenCells = 1u << 18;
-inline constexpr std::uint64_t kGpuHeaderBytes = 20 * 1024 + kGpuNameCells * 8;
+inline constexpr std::uint64_t kGpuSlotsBytes = 20 * 1024;  // of the header without the names
+inline constexpr std::uint64_t kGpuHeaderBytes = kGpuSlotsBytes + kGpuNameCells * 8;
 inline constexpr std::uint64_t kGpuFileBytes = kGpuHeaderBytes + kGpuBounceSlots * kReadBytesMax;
 inline constexpr std::uint32_t kGpuWakeSlot = kGpuSlots;  // of a job that only wakes the helper
 
@@ -132,7 +133,8 @@ constexpr bool is_gpu_job_sound(const GpuJob& job, std::uint64_t arena_bytes) no
 struct alignas(64) GpuBeat {
   std::atomic<std::uint64_t> turns;  // grows while the helper is alive and its driver answers
   std::array<std::atomic<std::uint64_t>, 2> ended;  // pieces, by gpu_direction()
-  // Messages on `control` that it has begun with: while it is at one it gives no other sign.
+  // Messages on `control` that it has begun with: while it is at one it gives no other sign. With
+  // a release it begins when the copies have ended that were begun before.
   std::atomic<std::uint64_t> controls;
 };
 // Pieces that nobody waits for any more: one that has not begun is not begun. Written by whoever

@@ -147,6 +147,7 @@ private:
     std::uint64_t begun_bytes = 0;
     std::size_t pieces_max = 4 * kGpuQueuedPiecesMin;  // that are begun
     bool has_more = false;                             // than may be begun
+    std::size_t before_release = 0;                    // of `begun`, from the front
     [[nodiscard]] bool is_idle() const noexcept { return waiting.empty() && begun.empty(); }
   };
 
@@ -171,6 +172,7 @@ private:
   bool turn() {
     take_order();
     if (!finish_copies() || !begin_copies() || !tier_->do_work()) return false;
+    release_when_copied();
     const bool is_idle =
         directions_[0].is_idle() && directions_[1].is_idle() && !tier_->is_giving_back();
     std::array<pollfd, 2> ready{{{setup_.control.fd(), POLLIN, 0}, {setup_.jobs.fd(), POLLIN, 0}}};
@@ -303,6 +305,7 @@ private:
         if (result == cuda::kNotReady) break;
         if (!worked(result)) return false;
         direction.begun.pop_front();
+        if (direction.before_release > 0) --direction.before_release;
         direction.begun_bytes -= job.length;
         settle(job, PieceSlotState::ok);
       }
@@ -318,9 +321,9 @@ private:
         setup_.control.try_receive(std::as_writable_bytes(std::span(&wanted, 1)));
     if (received.result == ipc::SocketResult::would_block) return true;
     if (received.result != ipc::SocketResult::done || received.bytes != sizeof wanted) return false;
-    gpu_beat(file_.data()).controls.fetch_add(1, std::memory_order_release);
     switch (wanted.op) {
       case GpuControlOp::import:
+        begin_control();
         if (wanted.import < tenants_.size()) tenants_[wanted.import] = wanted.tenant;
         say(setup_.control,
             received.fd_count == 1
@@ -329,15 +332,24 @@ private:
                 : Error{Status::invalid_argument, "an import comes with one descriptor"});
         return true;
       case GpuControlOp::release:
-        // Nothing of it is under way. A copy that was given up may be: it ends first.
-        for (const Direction& direction : directions_) {
-          if (!worked(driver_.stream_synchronize(direction.stream))) return false;
-        }
-        if (!finish_copies()) return false;
-        say(setup_.control, imports_.release(wanted.import));
+        releases_ = wanted.import;
+        for (Direction& direction : directions_) direction.before_release = direction.begun.size();
+        release_when_copied();
         return true;
     }
     return false;
+  }
+
+  void begin_control() { gpu_beat(file_.data()).controls.fetch_add(1, std::memory_order_release); }
+
+  // Nothing of the import is under way for anybody who waits. What was begun before ends first, in
+  // turns as any other: whoever looks after this helper sees whether it does.
+  void release_when_copied() {
+    const bool is_due =
+        releases_ && directions_[0].before_release == 0 && directions_[1].before_release == 0;
+    if (!is_due) return;
+    begin_control();
+    say(setup_.control, imports_.release(*std::exchange(releases_, std::nullopt)));
   }
 
   void pin_more() {
@@ -359,9 +371,10 @@ private:
   ipc::Mapping arena_;
   std::array<Direction, 2> directions_;  // from the GPU, to the GPU
   std::array<cuda::Event, kGpuSlots> events_{};
-  std::optional<GpuTier> tier_;     // copies by the stream to the GPU
-  std::uint64_t last_order_ = 0;    // of the tier
-  std::uint64_t pinned_bytes_ = 0;  // of the arena, or all of it when no more shall be
+  std::optional<GpuTier> tier_;            // copies by the stream to the GPU
+  std::uint64_t last_order_ = 0;           // of the tier
+  std::optional<std::uint32_t> releases_;  // the import that the daemon waits for
+  std::uint64_t pinned_bytes_ = 0;         // of the arena, or all of it when no more shall be
 };
 
 }  // namespace

@@ -28,6 +28,11 @@ struct alignas(64) PieceSlot {
     state.store(static_cast<std::uint32_t>(outcome), std::memory_order_release);
   }
   void release() noexcept { settle(PieceSlotState::free); }
+  // Nobody has it. Thread: any; what who had it has written is visible then.
+  [[nodiscard]] bool is_free() const noexcept {
+    return state.load(std::memory_order_acquire) ==
+           static_cast<std::uint32_t>(PieceSlotState::free);
+  }
   // The other process has not ended the piece. Thread: any.
   [[nodiscard]] bool is_under_way() const noexcept {
     return state.load(std::memory_order_relaxed) ==

@@ -26,7 +26,7 @@ TEST_CASE("gpu device: a piece that ends after its fence was asked for costs the
   REQUIRE(import->post_read(0, 4096, ticket) == simm::Status::ok);
   import->fence(ticket);
   CHECK_FALSE(import->is_fenced(ticket));
-  REQUIRE(::kill(helper, SIGCONT) == 0);
+  gpu_tests::send_signal(helper, SIGCONT);
   // As an agent does that gave the piece up: it asks first whether the piece has ended meanwhile.
   std::vector<std::byte> own(4096);
   REQUIRE(gpu_tests::eventually(
@@ -75,7 +75,7 @@ TEST_CASE("gpu device: a piece that nobody waits for is not begun any more") {
   REQUIRE(import->post_write(8192, own.data(), own.size(), wanted) == simm::Status::ok);
   import->fence(given_up);
   CHECK_FALSE(import->is_fenced(given_up));
-  REQUIRE(::kill(helper, SIGCONT) == 0);
+  gpu_tests::send_signal(helper, SIGCONT);
   CHECK(gpu_tests::eventually([&] { return import->is_fenced(given_up); }));
   CHECK(gpu_tests::eventually([&] { return import->poll(wanted, nullptr, 0) == PieceState::ok; }));
   CHECK(buffer.seen()[0] == std::byte{0xcd});
@@ -161,17 +161,6 @@ TEST_CASE("gpu device: what its helper does, and why an earlier one ended, can b
   CHECK(view.state == GpuState::running);
   CHECK(view.helper == rig.helper());
   CHECK(view.restarts == 1);
-  // It dies by itself until it has no more lives.
-  for (std::uint32_t life = 2; life <= GpuDevice::kLivesMax; ++life) {
-    REQUIRE(::kill(rig.helper(), SIGKILL) == 0);
-    rig.await_death();
-    rig.look(1);
-  }
-  view = rig.device->view();
-  CHECK(view.state == GpuState::off);
-  CHECK(view.helper == -1);
-  CHECK(view.restarts == GpuDevice::kLivesMax - 1);
-  CHECK(view.last_error == "the helper ended by itself");
 }
 
 TEST_CASE("gpu device: regions, copies and bytes are counted, each way, and so is what was lost") {
@@ -201,7 +190,7 @@ TEST_CASE("gpu device: regions, copies and bytes are counted, each way, and so i
     CHECK(ended(ticket, own.data(), 1) == PieceState::failed);
     gpu_tests::stop_process(rig.helper());
     REQUIRE(import->post_read(0, 1, ticket) == simm::Status::ok);
-    REQUIRE(::kill(rig.helper(), SIGKILL) == 0);
+    gpu_tests::send_signal(rig.helper(), SIGKILL);
     CHECK(ended(ticket, own.data(), 1) == PieceState::lost);
     const GpuView view = rig.device->view();
     CHECK(view.copies_out == 1);
@@ -259,7 +248,7 @@ TEST_CASE("gpu device: what a new helper refused to import, it is asked for agai
   const GpuBuffer buffer(kBytes);
   const auto import = rig.import(buffer);
   rig.break_driver("import=2");  // out of memory
-  REQUIRE(::kill(rig.helper(), SIGKILL) == 0);
+  gpu_tests::send_signal(rig.helper(), SIGKILL);
   rig.await_death();
   rig.look(1);
   CHECK(rig.device->view().state == GpuState::running);
@@ -302,7 +291,7 @@ TEST_CASE("gpu device: a tenant leaves slots to others, for reads and for writes
   using namespace gpu_device_test;
   const Rig rig;
   const GpuBuffer buffer(kBytes);
-  REQUIRE(::kill(rig.helper(), SIGCONT) == 0);
+  gpu_tests::send_signal(rig.helper(), SIGCONT);
   std::vector<std::unique_ptr<GpuImport>> imports;
   // Two regions of the first tenant: they share.
   for (const std::uint64_t tenant : {1u, 1u, 2u, 3u}) imports.push_back(rig.import(buffer, tenant));
@@ -330,7 +319,7 @@ TEST_CASE("gpu device: a tenant leaves slots to others, for reads and for writes
   }
   CHECK(rig.device->view().share_waits == 6);
   CHECK(rig.device->view().full_waits == 2);
-  REQUIRE(::kill(rig.helper(), SIGKILL) == 0);
+  gpu_tests::send_signal(rig.helper(), SIGKILL);
   rig.await_death();
   for (const auto& [import, ticket] : all) {
     CHECK(imports[import]->poll(ticket, nullptr, 0) == PieceState::lost);
@@ -340,7 +329,7 @@ TEST_CASE("gpu device: a tenant leaves slots to others, for reads and for writes
   gpu_tests::stop_process(rig.helper());
   const std::vector<Copier::Ticket> again = posts(2, true);
   CHECK(again.size() == 12);
-  REQUIRE(::kill(rig.helper(), SIGKILL) == 0);
+  gpu_tests::send_signal(rig.helper(), SIGKILL);
   rig.await_death();
   for (const Copier::Ticket ticket : again) (void)imports[2]->poll(ticket, nullptr, 0);
 }
@@ -365,7 +354,7 @@ TEST_CASE("gpu device: a helper that does not start is tried again later and lat
   using namespace gpu_device_test;
   const Rig rig;
   rig.break_driver("init=999");
-  REQUIRE(::kill(rig.helper(), SIGKILL) == 0);
+  gpu_tests::send_signal(rig.helper(), SIGKILL);
   rig.await_death();
   rig.look(1);
   CHECK(rig.device->view().last_error == "cuInit: unknown error (999)");
@@ -411,7 +400,7 @@ TEST_CASE("gpu device: a lease is room for the tier, and the end of the lease ta
   gpu_tests::stop_process(rig.helper());
   const GpuOrder order = (*lease)->reclaim();
   CHECK(order.state() == GpuOrder::State::pending);
-  REQUIRE(::kill(rig.helper(), SIGKILL) == 0);
+  gpu_tests::send_signal(rig.helper(), SIGKILL);
   rig.await_death();
   CHECK(order.state() == GpuOrder::State::lost);
   CHECK(rig.device->lend(1, kGpuExtentBytes, kMax).status() == simm::Status::unreachable);

@@ -80,12 +80,12 @@ TEST_CASE("gpu devices: a keeper that does not answer in time has not gone") {
   gpu_tests::stop_process(rig.keeper_pid);
   CHECK(rig.open(0, 1) == simm::Status::unreachable);
   CHECK(rig.why.find("did not answer for 5 seconds") != std::string::npos);
-  REQUIRE(::kill(rig.keeper_pid, SIGCONT) == 0);
+  gpu_tests::send_signal(rig.keeper_pid, SIGCONT);
   // What it answers to the first request is nobody's any more.
   CHECK(rig.open(0, 1) == simm::Status::ok);
   REQUIRE(rig.gpus->views().size() == 1);
   CHECK(rig.gpus->views()[0].state == GpuState::running);
-  REQUIRE(::kill(rig.keeper_pid, SIGKILL) == 0);
+  gpu_tests::send_signal(rig.keeper_pid, SIGKILL);
   CHECK(rig.open(1, 1) == simm::Status::unreachable);
   CHECK(rig.why == "the keeper of GPU helpers has gone: restart simmd");
 }

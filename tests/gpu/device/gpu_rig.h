@@ -68,14 +68,18 @@ struct Rig {
   void look(std::uint32_t times) const {
     for (std::uint32_t i = 0; i < times; ++i) device->maintain();
   }
-  std::unique_ptr<GpuImport> import(const GpuBuffer& buffer, std::uint64_t tenant = 1) const {
+  simm::Expected<std::unique_ptr<GpuImport>> try_import(const GpuBuffer& buffer,
+                                                        std::uint64_t tenant = 1) const {
     simm::cuda::AllocationHandle handle = 0;
     REQUIRE(gpu_tests::driver().memory_retain_handle(&handle, buffer.pointer()) == 0);
     int descriptor = -1;
     REQUIRE(gpu_tests::driver().memory_export(&descriptor, handle,
                                               simm::cuda::kHandlePosixDescriptor, 0) == 0);
     REQUIRE(gpu_tests::driver().memory_release(handle) == 0);
-    auto made = device->import(simm::ipc::UniqueFd(descriptor), kBytes, tenant);
+    return device->import(simm::ipc::UniqueFd(descriptor), kBytes, tenant);
+  }
+  std::unique_ptr<GpuImport> import(const GpuBuffer& buffer, std::uint64_t tenant = 1) const {
+    auto made = try_import(buffer, tenant);
     REQUIRE(made);
     return std::move(*made);
   }

@@ -61,6 +61,6 @@ TEST_CASE("session leases: a session that ends in the middle of a reclaim is let
     owner.reset();
     world.until([&] { return alive.expired(); });
     CHECK(rig.device->view().leases == 0);
-    REQUIRE(::kill(rig.helper(), SIGCONT) == 0);
+    gpu_tests::send_signal(rig.helper(), SIGCONT);
   }
 }
