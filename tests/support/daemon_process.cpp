@@ -158,6 +158,7 @@ std::string DaemonProcess::next_notification(int wait_ms) {
 }
 
 void DaemonProcess::signal(int number) const {
+  REQUIRE(pid_ > 0);  // -1 is every process of the machine
   ::kill(pid_, number);
   if (number != SIGSTOP) return;
   // Its threads go on until one of them has taken the signal: on a busy machine long enough to

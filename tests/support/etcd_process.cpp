@@ -121,6 +121,7 @@ void EtcdProcess::await(std::size_t member) const {
 }
 
 void EtcdProcess::signal(std::size_t member, int number) {
+  REQUIRE(pids_[member] > 0);  // -1 is every process of the machine
   REQUIRE(::kill(pids_[member], number) == 0);
   if (number == SIGSTOP) {
     // Its threads go on until one of them has taken the signal.
