@@ -31,7 +31,8 @@ Expected<std::optional<RegionRequest>> take_gpu_refusal(RegionRecord& record,
   record.set_wire(0, ipc::kNoRegion, RegionKind::gpu, "refused by the daemon: " + reply.reason);
   if (restoring) {
     Log::note(LogLevel::warning,
-              "region '%s' of %" PRIu64 " bytes on a GPU: calls with it fail from now on: %s",
+              "region '%s' of %" PRIu64
+              " bytes on a GPU: calls with it fail: register it again: %s",
               memory.name.c_str(), memory.length, reply.reason.c_str());
     return std::optional<RegionRequest>();
   }
