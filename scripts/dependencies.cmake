@@ -1,4 +1,7 @@
 # What the distribution provides. Headers of others are system headers: their warnings are theirs.
+if(SIMM_PORTABLE)
+  include(scripts/portable.cmake)
+endif()
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(Boost 1.74 REQUIRED)
@@ -9,8 +12,16 @@ find_package(OpenSSL REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
 pkg_check_modules(LIBURING REQUIRED IMPORTED_TARGET liburing)
-pkg_check_modules(LIBIBVERBS REQUIRED IMPORTED_TARGET libibverbs)
+pkg_check_modules(LIBIBVERBS REQUIRED libibverbs)
 find_library(NUMA_LIBRARY numa REQUIRED)
+if(SIMM_PORTABLE)
+  simm_link_archives()
+endif()
+
+# The library itself is found at run time: daemon/transport/rdma/device/verbs_library.h.
+add_library(verbs_headers INTERFACE)
+target_include_directories(verbs_headers SYSTEM INTERFACE ${LIBIBVERBS_INCLUDE_DIRS})
+target_link_libraries(verbs_headers INTERFACE ${CMAKE_DL_LIBS})
 
 add_library(boost_headers INTERFACE)
 target_include_directories(boost_headers SYSTEM INTERFACE ${Boost_INCLUDE_DIRS})

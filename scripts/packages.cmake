@@ -41,7 +41,8 @@ set(CPACK_DEBIAN_DAEMON_PACKAGE_SECTION net)
 string(CONCAT CPACK_DEBIAN_DAEMON_PACKAGE_DEPENDS "libsimm0 ${this_version}, "
   "systemd-standalone-sysusers | systemd-sysusers | systemd, "
   "systemd-standalone-tmpfiles | systemd-tmpfiles | systemd")
-set(CPACK_DEBIAN_DAEMON_PACKAGE_RECOMMENDS python3)
+# libibverbs is found at run time, so dpkg-shlibdeps does not see it.
+set(CPACK_DEBIAN_DAEMON_PACKAGE_RECOMMENDS "python3, libibverbs1")
 set(CPACK_DEBIAN_DAEMON_PACKAGE_SUGGESTS
   "python3-matplotlib, python3-zmq, python3-msgpack, perftest, etcd-server")
 set(CPACK_COMPONENT_DAEMON_DESCRIPTION

@@ -7,9 +7,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "daemon/base/json_text.h"
+#include "daemon/transport/rdma/device/verbs_library.h"
 
 namespace simm::control {
 namespace {
@@ -152,6 +154,12 @@ NicCheckHost nic_check_host(const std::string& sysfs_root) {
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     host.lockable_bytes = limit.rlim_cur;
   }
+  std::error_code unreadable;
+  const fs::path devices = fs::path(sysfs_root) / "class/infiniband";
+  if (fs::is_empty(devices, unreadable) || unreadable) return host;
+  if (Outcome loaded = transport::load_verbs_library(); !loaded) {
+    host.verbs_trouble = loaded.error().context;
+  }
   return host;
 }
 
@@ -163,6 +171,11 @@ std::vector<NicCheck> check_nics(const NicTable& table, const std::vector<RailPr
                                     [](const Nic& nic) { return nic.state != NicState::missing; });
   checks.push_back({"host", "devices", has_nics, has_nics ? "RDMA devices" : "none", "RDMA devices",
                     has_nics ? "" : "load the driver, and ib_uverbs (rdma-core does): rdma link"});
+  if (has_nics) {
+    const bool is_loaded = host.verbs_trouble.empty();
+    checks.push_back({"host", "libibverbs", is_loaded, is_loaded ? "loaded" : "not loaded",
+                      "loaded", host.verbs_trouble});
+  }
   const bool is_free = host.lockable_bytes == ~std::uint64_t{0};
   checks.push_back({"host", "locked_memory", is_free,
                     is_free ? "unlimited" : std::to_string(host.lockable_bytes) + " bytes",

@@ -12,12 +12,13 @@
 
 namespace simm::control {
 
-// What a check knows of the process; `~0`: no limit.
+// What a check knows of the process.
 struct NicCheckHost {
   std::string sysfs_root = "/sys";
-  std::uint64_t lockable_bytes = ~std::uint64_t{0};
+  std::uint64_t lockable_bytes = ~std::uint64_t{0};  // ~0: no limit
+  std::string verbs_trouble;  // why libibverbs can not be used, with the remedy; empty: it can be
 };
-// Of this process.
+// Of this process. Loads libibverbs where there is an RDMA device.
 [[nodiscard]] NicCheckHost nic_check_host(const std::string& sysfs_root);
 
 struct NicCheck {

@@ -5,6 +5,7 @@
 
 #include "daemon/transport/rdma/device/nic_choice.h"
 #include "daemon/transport/rdma/device/verbs_device.h"
+#include "daemon/transport/rdma/device/verbs_library.h"
 #include "ipc/range.h"
 
 namespace simm {
@@ -57,6 +58,13 @@ Expected<std::unique_ptr<RdmaRails>> RdmaRails::open(
     const transport::RegistrarEnvironment& environment) {
   if (config.rdma.mode == base::RdmaMode::off) return std::unique_ptr<RdmaRails>();
   const bool is_required = config.rdma.mode == base::RdmaMode::require;
+  if (is_required) {
+    // Where no port is known nobody else would say what is missing.
+    Outcome loaded = transport::load_verbs_library();
+    if (!loaded) {
+      return Error{loaded.error().status, "rdma.mode = require: " + loaded.error().context};
+    }
+  }
   std::string trouble;
   for (const std::string& problem : transport::nic_problems(nics)) {
     if (is_required) return Error{Status::invalid_argument, "rdma.mode = require: " + problem};

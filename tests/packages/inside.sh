@@ -58,6 +58,7 @@ done
 for unit in node storage manager adopt; do
   [ -s "/usr/lib/systemd/system/simm-$unit.service" ] || fail "no simm-$unit.service"
 done
+dpkg-query -W -f='${Recommends}' simm | grep -q libibverbs1 || fail "RDMA's library is not named"
 getent passwd simm >/dev/null || fail "no user simm"
 [ "$(stat -c %U /run/simm)" = simm ] || fail "/run/simm is not simm's"
 ! grep -lz '^simmd' /proc/[0-9]*/cmdline 2>/dev/null || fail "the installation started a daemon"

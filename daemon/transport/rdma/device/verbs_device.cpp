@@ -12,6 +12,7 @@
 
 #include "daemon/base/random.h"
 #include "daemon/transport/rdma/device/verbs_kind.h"
+#include "daemon/transport/rdma/device/verbs_library.h"
 #include "daemon/transport/rdma/device/verbs_port.h"
 
 namespace simm::transport {
@@ -29,6 +30,9 @@ private:
 };
 
 Expected<VerbsHandle<ibv_context>> open_context(const std::string& name) {
+  if (Outcome loaded = load_verbs_library(); !loaded) {
+    return Error{loaded.error().status, name + ": " + loaded.error().context};
+  }
   int count = 0;
   ibv_device** const devices = ibv_get_device_list(&count);
   if (devices == nullptr) {

@@ -40,7 +40,7 @@ struct Host {
   }
   std::vector<NicCheck> all() const {
     const auto table = transport::choose_nics(transport::read_nics(tree.root()), config);
-    return control::check_nics(table, rails, {tree.root(), lockable_bytes});
+    return control::check_nics(table, rails, {tree.root(), lockable_bytes, verbs_trouble});
   }
   // "mlx5_0/1 state" of those that are not fine; each has a remedy, and no other one has.
   std::set<std::string> bad() const {
@@ -67,6 +67,7 @@ struct Host {
   std::vector<base::NicConfig> config;
   std::vector<RailProgress> rails;
   std::uint64_t lockable_bytes = ~std::uint64_t{0};
+  std::string verbs_trouble;
 };
 
 using Bad = std::set<std::string>;
@@ -78,10 +79,17 @@ TEST_CASE("nic checks: a host as it should be") {
   CHECK(host.bad().empty());
   std::set<std::string> checks;
   for (const NicCheck& check : host.all()) checks.insert(check.check);
-  CHECK(checks == Bad{"devices", "gid", "locked_memory", "mtu", "numa_node", "pcie", "rail",
-                      "registered", "speed", "state"});
+  CHECK(checks == Bad{"devices", "gid", "libibverbs", "locked_memory", "mtu", "numa_node", "pcie",
+                      "rail", "registered", "speed", "state"});
   CHECK(host.one("mlx5_0/1", "gid").found == "0000:0000:0000:0000:0000:ffff:0a00:0001");
   CHECK(host.one("mlx5_0/1", "pcie").found == "32.0 GT/s PCIe x16");
+}
+
+TEST_CASE("nic checks: a host with NICs and without libibverbs") {
+  Host host;
+  host.verbs_trouble = "RDMA needs libibverbs.so.1: install libibverbs1";
+  CHECK(host.bad() == Bad{"host libibverbs"});
+  CHECK(host.one("host", "libibverbs").remedy == host.verbs_trouble);
 }
 
 TEST_CASE("nic checks: each thing that is wrong is named, with what to do") {
@@ -141,7 +149,8 @@ TEST_CASE("nic checks: locked memory, missing devices, and what a daemon makes o
   CHECK(host.one("mlx5_9/1", "state").remedy.find("no such RDMA device") != std::string::npos);
   const support::SysfsTree nothing(1);
   const auto table = transport::read_nics(nothing.root());
-  const auto checks = control::check_nics(table, {}, {nothing.root(), ~std::uint64_t{0}});
+  // Without a device nobody needs the library.
+  const auto checks = control::check_nics(table, {}, {nothing.root(), ~std::uint64_t{0}, "absent"});
   REQUIRE(checks.size() == 2);
   CHECK(checks[0].check == "devices");
   CHECK_FALSE(checks[0].is_fine);
