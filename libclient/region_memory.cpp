@@ -1,8 +1,10 @@
 #include "libclient/region_memory.h"
 
 #include <fcntl.h>
-#include <numaif.h>
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -39,7 +41,9 @@ Outcome bind_to_node(const ipc::Mapping& mapping, int node) {
   unsigned long nodes[kNumaNodesMax / kWordBits] = {};
   const auto bit = static_cast<unsigned>(node);
   nodes[bit / kWordBits] = 1ul << bit % kWordBits;
-  if (::mbind(mapping.data(), mapping.bytes(), MPOL_BIND, nodes, kNumaNodesMax, 0) != 0) {
+  // The system call itself: for its wrapper alone each program would need libnuma.
+  if (::syscall(SYS_mbind, mapping.data(), mapping.bytes(), long{MPOL_BIND}, nodes,
+                long{kNumaNodesMax}, 0L) != 0) {
     return Error{Status::invalid_argument,
                  "numa_node = " + std::to_string(node) +
                      ": this machine can not bind memory to it; use -1 for no binding"};
