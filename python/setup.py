@@ -2,7 +2,8 @@
 
 CMake makes the extension module and libsimm, which the wheel holds side by side. SIMM_BUILD_DIR
 names a build tree to take them from, which saves building them again; SIMM_JOBS (2) bounds
-parallel compilation.
+parallel compilation. SIMM_WHEEL_PLATFORM (the build machine's) is what the wheel's name says;
+scripts/portable.sh makes wheels for other distributions.
 """
 
 import os
@@ -16,7 +17,9 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SCRATCH = ROOT / "build" / "wheel"  # nothing is written beside the sources
+PLATFORM = os.environ.get("SIMM_WHEEL_PLATFORM")
+# Nothing is written beside the sources.
+SCRATCH = ROOT / "build" / (f"wheel-{PLATFORM}" if PLATFORM else "wheel")
 
 
 def version() -> str:
@@ -37,7 +40,8 @@ class CMakeBuild(build_ext):
         cmake("--build", build, "--target", "simm_python", "-j", os.environ.get("SIMM_JOBS", "2"))
         module = pathlib.Path(self.get_ext_fullpath(ext.name)).resolve()
         target = module.parent.parent
-        cmake("--install", build, "--component", "wheel", "--prefix", target)
+        cmake("--install", build, "--component", "wheel", "--strip",
+              "--prefix", target)
         if not module.exists():
             suffix = sysconfig.get_config_var("EXT_SUFFIX")
             raise RuntimeError(f"{build} is for another Python than {sys.executable} (*{suffix}): "
@@ -48,4 +52,5 @@ SCRATCH.mkdir(parents=True, exist_ok=True)
 setup(version=version(),
       ext_modules=[Extension("simm._native", sources=[])],
       cmdclass={"build_ext": CMakeBuild},
-      options={"build": {"build_base": str(SCRATCH)}, "egg_info": {"egg_base": str(SCRATCH)}})
+      options={"build": {"build_base": str(SCRATCH)}, "egg_info": {"egg_base": str(SCRATCH)}}
+      | ({"bdist_wheel": {"plat_name": PLATFORM}} if PLATFORM else {}))

@@ -110,6 +110,10 @@ install(PROGRAMS scripts/demo.sh DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME simm
   COMPONENT daemon)
 simm_install_manuals(${CMAKE_SOURCE_DIR}/scripts)
 
+if(SIMM_PORTABLE)
+  simm_install_licenses()
+endif()
+
 # Units and configuration name absolute paths, which are known when it is installed.
 configure_file(scripts/install_system.cmake.in install_system.cmake @ONLY)
 install(SCRIPT ${CMAKE_BINARY_DIR}/install_system.cmake COMPONENT daemon)

@@ -14,7 +14,8 @@
 #   fuzz       every fuzz target for SIMM_FUZZ_SECONDS (20) seconds
 #   compilers  g++-11 and clang accept everything
 #   demo       scripts/demo.sh with --chaos, --etcd, --standalone and --python
-#   packages   the Debian packages, installed, used, upgraded and purged in a bare chroot
+#   packages   the Debian packages, installed, used, upgraded and purged in a bare chroot; archive
+#              and wheel for other distributions, in a system that has only the C library
 #   guest      in virtual machines (scripts/rdma-guest.sh): services under a real systemd, and RDMA
 #              over soft RoCE
 #   quick      --quick: tidy rules, formatting, release build, the tests that take seconds
@@ -221,7 +222,12 @@ part_demo() {
     scripts/demo.sh --python
 }
 
-part_packages() { SIMM_JOBS=$jobs scripts/package.sh && tests/packages/packages_test.sh; }
+part_packages() {
+  SIMM_JOBS=$jobs scripts/package.sh && tests/packages/packages_test.sh &&
+    SIMM_JOBS=$jobs scripts/portable.sh &&
+    TZ=Asia/Tokyo SIMM_JOBS=$jobs scripts/portable.sh build/portable-again &&
+    tests/packages/portable_test.sh
+}
 
 part_guest() {
   configure release --preset release &&

@@ -4,52 +4,13 @@
 #
 #   packages_test.sh
 #
-# Needs root (or sudo) and the network. The bare system is kept as build/chroot-SUITE.tar; the
-# chroot itself lies in a tmpfs of a mount namespace, so that nothing of it is left behind.
+# Needs root (or sudo) and the network. The bare system is kept as build/chroot-SUITE.tar.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-readonly self=tests/packages/packages_test.sh
-readonly memory_mib=3072
-
-if [ "$(id -u)" != 0 ]; then
-  sudo -n true 2>/dev/null || {
-    echo "packages: SKIPPED, a chroot needs root" >&2
-    exit 0
-  }
-  exec sudo -n "$self" "$@"
-fi
-if [ "${1:-}" != --in-namespace ]; then
-  exec unshare --mount --pid --fork --kill-child "$self" --in-namespace
-fi
-
-# shellcheck disable=SC1091
-. /etc/os-release
-suite=$VERSION_CODENAME
-base=build/chroot-$suite.tar
-root=build/chroot
-mkdir -p "$root"
-mount -t tmpfs -o "size=${memory_mib}m,mode=755" tmpfs "$root"
-step() { printf 'packages: %s (%d s)\n' "$1" "$SECONDS"; }
-
-if [ ! -e "$base" ]; then
-  step "a bare $suite"
-  mkdir "$root/tmp"
-  TMPDIR=$PWD/$root/tmp mmdebstrap --quiet --format=tar --variant=apt \
-    --aptopt='Acquire::Languages "none"' \
-    --dpkgopt=force-unsafe-io "$suite" "$base.new" - < <(scripts/debian_sources.sh)
-  rm -rf "$root/tmp"
-  mv "$base.new" "$base"
-fi
-tar -C "$root" -xf "$base" --exclude='./dev/*'
-# The system's own devices, without its disks. In a /dev that all may write to, a user may not open
-# a device of another one for writing: apt could not even write to /dev/null.
-mount -t tmpfs -o mode=755 tmpfs "$root/dev"
-for device in null zero full random urandom tty; do
-  touch "$root/dev/$device"
-  mount --bind "/dev/$device" "$root/dev/$device"
-done
-mkdir "$root/dev/shm"
-mount -t proc proc "$root/proc"
+# shellcheck source=tests/packages/bare_root.sh
+. tests/packages/bare_root.sh
+enter_namespace tests/packages/packages_test.sh "$@"
+make_root chroot 3072 --variant=apt
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 
 step "what the next version will be"
@@ -84,8 +45,7 @@ step "in the chroot"
 cp tests/packages/inside.sh tests/packages/hello.py "$root/packages/"
 python=
 ls build/packages/python3-simm_*.deb >/dev/null 2>&1 && python=1
-chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 HOME=/root \
-  DEBIAN_FRONTEND=noninteractive SIMM_HAS_PYTHON="$python" \
+in_root DEBIAN_FRONTEND=noninteractive SIMM_HAS_PYTHON="$python" \
   bash /packages/inside.sh "$(sed -n 's/.*SIMM_VERSION_STRING "\(.*\)".*/\1/p' \
     ipc/include/simm/version.h)"
 step "passed"
