@@ -26,7 +26,8 @@ endfunction()
 # libgcc_s is with every C library, and stays outside: what a callback of a program throws goes
 # through libsimm, and a process can have one unwinder only. Without --gc-sections libstdc++'s
 # std::random_device, which nobody uses here, would ask for a C library of version 2.36. A build-id
-# would depend on the folder of the clone.
+# would depend on the folder of the clone, and so would the room for the path to libsimm.
+set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
 add_link_options(-static-libstdc++ LINKER:--gc-sections LINKER:--build-id=none)
 
 # Two files come from the sources of what is installed. libkj.a has exception.c++ with variables of
