@@ -24,7 +24,7 @@ umask 022
 scripts/install_packages.sh
 version=$(sed -n 's/.*SIMM_VERSION_STRING "\(.*\)".*/\1/p' ipc/include/simm/version.h)
 tag=$("$python" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
-readonly build=$PWD/build/$(basename "$out")-$tag
+build=$PWD/build/$(basename "$out")-$tag
 mkdir -p build/portable-source
 work=$(mktemp -d -p "$PWD/build")
 trap 'rm -rf "$work"' EXIT
