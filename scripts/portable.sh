@@ -10,6 +10,7 @@
 # SIMM_PYTHON (/usr/bin/python3) is the interpreter that the wheel is for; it needs pip, setuptools,
 # wheel and pybind11. SIMM_JOBS (all CPUs) bounds parallel compilation. The sources of two libraries
 # come from the mirror that apt uses here, once: scripts/portable.cmake says why.
+# Status 77: the mirror does not have them.
 # The same commit gives the same bytes: all times are those of the last commit (SOURCE_DATE_EPOCH).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,7 +21,7 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=gcno_cwd
 umask 022
-[ "$(uname -m)" = x86_64 ] || { echo "portable: for x86-64 only" >&2; exit 1; }
+[ "$(uname -m)" = x86_64 ] || { echo "portable: SKIPPED: for x86-64 only" >&2; exit 77; }
 scripts/install_packages.sh
 version=$(sed -n 's/.*SIMM_VERSION_STRING "\(.*\)".*/\1/p' ipc/include/simm/version.h)
 tag=$("$python" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
@@ -31,6 +32,13 @@ trap 'rm -rf "$work"' EXIT
 
 # quietly COMMAND...: prints what it says only when it fails.
 quietly() { "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }; }
+# from_mirror COMMAND...: the same for apt.
+from_mirror() {
+  "$@" >"$work/log" 2>&1 && return
+  cat "$work/log" >&2
+  echo "portable: SKIPPED: apt gets no sources: give its mirror a deb-src, or a network" >&2
+  exit 77
+}
 
 # source_of PACKAGE: sets `source` to the folder with what the installed package was made of. apt's
 # own lists have no sources: these are apart.
@@ -45,11 +53,11 @@ source_of() {
   if [ ! -e "$work/sources.list" ]; then
     mkdir -p "$work/lists/partial" "$work/cache"
     scripts/debian_sources.sh | sed 's/^deb /deb-src /' >"$work/sources.list"
-    quietly "${apt[@]}" update
+    from_mirror "${apt[@]}" update
   fi
   mkdir "$work/$name"
   cd "$work/$name"
-  quietly "${apt[@]}" source "$name=${source##*/"$name"-}"
+  from_mirror "${apt[@]}" source "$name=${source##*/"$name"-}"
   cd - >/dev/null
   mv "$work/$name"/*/ "$source"
 }
