@@ -11,8 +11,8 @@ namespace cluster_processes {
 
 class SteadyReader {
 public:
-  // Of gets while objects move: a map that reaches a node too late makes one. Sanitizers make daemons
-  // ten times as slow. Without reads that wait there are some hundreds.
+  // Of gets while objects move: a map that reaches a node too late makes one. Sanitizers make
+  // daemons ten times as slow. Without reads that wait there are some hundreds.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   static constexpr int kMissesMax = 40;
 #else
