@@ -23,7 +23,9 @@ public:
       : checker_(node), thread_([this, pages] {
           for (int page = 0; !is_over_; page = (page + 1) % pages) count(checker_.get(page));
         }) {}
-  ~SteadyReader() { end(); }
+  ~SteadyReader() {
+    end();
+  }
   void end() {
     is_over_ = true;
     if (thread_.joinable()) thread_.join();
