@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -25,10 +26,12 @@ namespace cluster_net {
 using namespace simm;
 using Bytes = std::vector<std::byte>;
 
-// Runs what is ready in `io` until `done`; a test that never gets there fails after some seconds.
+// Runs what is ready in `io` until `done`; a test that never gets there fails after a minute, which
+// is long on a busy machine too.
 inline void poll_until(boost::asio::io_context& io, const std::function<bool()>& done) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   bool is_done = done();
-  for (int turn = 0; turn < 10000 && !is_done; ++turn) {
+  while (!is_done && std::chrono::steady_clock::now() < end) {
     io.restart();
     if (io.poll() == 0) ::usleep(1000);
     is_done = done();
