@@ -13,6 +13,7 @@
 
 #include "tests/siege/two_tenant_daemon.h"
 #include "tests/siege/victim.h"
+#include "tests/support/eventually.h"
 #include "tests/support/raw_client.h"
 
 namespace simm::siege {
@@ -61,11 +62,9 @@ TEST_CASE("a valid shot completes: the attacks below differ from it in one field
   fire(client, valid_shot());
   ipc::ClientLane lane(client.lane_memory(0));
   ipc::PageResult result{};
-  for (int tries = 0; tries < 2000; ++tries) {
-    if (client.lane_memory(0).control()->completion_tail.word != 0) break;
-    ::usleep(1000);
-  }
-  CHECK(client.lane_memory(0).control()->completion_tail.word == 1);
+  auto* const control = client.lane_memory(0).control();
+  CHECK(test_support::eventually(
+      [&] { return __atomic_load_n(&control->completion_tail.word, __ATOMIC_SEQ_CST) == 1; }));
   CHECK(lane.read_result(0, result) == Status::ok);
   CHECK(result.status == static_cast<std::int32_t>(Status::not_found));
 }
@@ -135,6 +134,7 @@ TEST_CASE("completions that are never read poison the session") {
   TwoTenantDaemon daemon;
   Victim victim(daemon.blue_socket());
   RawClient client = RawClient::attached(daemon.red_socket());
+  ipc::ClientSessionWords words(client.header());
   auto* control = client.lane_memory(0).control();
   // SAFETY: slot 0..63 of a mapped lane.
   std::memset(client.lane_memory(0).submission(0), 0,
@@ -142,10 +142,10 @@ TEST_CASE("completions that are never read poison the session") {
   for (std::uint32_t tail = 16; tail <= 160; tail += 16) {
     __atomic_store_n(&control->submission_tail.word, tail, __ATOMIC_SEQ_CST);
     client.ring();
-    for (int tries = 0; tries < 500; ++tries) {
-      if (__atomic_load_n(&control->submission_head.word, __ATOMIC_SEQ_CST) == tail) break;
-      ::usleep(1000);
-    }
+    CHECK(test_support::eventually([&] {
+      return __atomic_load_n(&control->submission_head.word, __ATOMIC_SEQ_CST) == tail ||
+             words.state() == ipc::SessionState::poisoned;
+    }));
   }
   CHECK(client.wait_for_poison() == PoisonReason::completion_overflow);
   check_unharmed(daemon, victim);

@@ -139,7 +139,7 @@ TEST_CASE("a client that turns into a program of another user is out of reach") 
     client.tell('e');
     const std::string maps = "/proc/" + std::to_string(client.pid()) + "/maps";
     std::string line;
-    for (int i = 0; i < 10'000 && line.find(program) == line.npos; ++i) {
+    for (int i = 0; i < 300'000 && line.find(program) == line.npos; ++i) {
       ::usleep(100);
       line.clear();
       std::ifstream file(maps);

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <deque>
 #include <functional>
@@ -165,10 +166,11 @@ public:
     io.poll();
   }
 
-  // Runs everything until `done`; a test that never gets there fails after some seconds.
+  // Runs everything until `done`; a test that never gets there fails after a minute.
   void until(const std::function<bool()>& done) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     bool is_done = done();
-    for (int turn = 0; turn < 5000 && !is_done; ++turn) {
+    while (!is_done && std::chrono::steady_clock::now() < end) {
       io.restart();
       const bool worked = io.poll() > 0;
       if (!plane.deliver() && !worked) ::usleep(1000);
