@@ -60,6 +60,7 @@ void RequesterLink::post(RequestToken token, const Request& request) noexcept {
     const base::TimeNs now_ns = shared_.clock.now_ns();
     connection_.heard_ns = std::max(connection_.heard_ns, now_ns);
     pinged_ns_ = asked_ns_ = now_ns;
+    is_asking_ = false;
   }
   list(slot);
 }
@@ -275,8 +276,23 @@ int RequesterLink::run(base::TimeNs now_ns) noexcept {
   return work;
 }
 
+// Nobody wants anything of the peer now. But that this link is open is told to the manager, and the
+// kernel of a stopped process keeps a connection for ever. False: nothing is to be looked at.
+bool RequesterLink::asks_while_idle(base::TimeNs now_ns) noexcept {
+  if (is_asking_) {
+    is_asking_ = connection_.received_ns < asked_ns_;
+    return is_asking_;
+  }
+  if (now_ns < idle_ping_due_ns()) return false;
+  connection_.heard_ns = std::max(connection_.heard_ns, now_ns);
+  asked_ns_ = now_ns;
+  is_asking_ = true;
+  return true;
+}
+
 RequesterLink::Life RequesterLink::check_life(base::TimeNs now_ns) noexcept {
-  if (in_flight_ == 0 || !connection_.is_open()) return Life::well;
+  if (!connection_.is_open()) return Life::well;
+  if (in_flight_ == 0 && !asks_while_idle(now_ns)) return Life::well;
   const base::TimeNs ping_ns = shared_.config.peer_detection_ns / 3;
   // It is us who do not listen.
   if (is_copying_out_) connection_.heard_ns = std::max(connection_.heard_ns, now_ns);
@@ -292,7 +308,7 @@ RequesterLink::Life RequesterLink::check_life(base::TimeNs now_ns) noexcept {
       return Life::well;
     }
   }
-  if (now_ns >= connection_.heard_ns + shared_.config.peer_detection_ns) return Life::silent;
+  if (now_ns >= connection_.heard_ns + silence_ns()) return Life::silent;
   return is_quiet ? Life::quiet : Life::well;
 }
 
@@ -320,10 +336,10 @@ base::TimeNs RequesterLink::next_deadline_ns() const noexcept {
   constexpr base::TimeNs kCopyPollNs = 50'000;  // nobody wakes us when a foreign copy is done
   if (connection_.is_closing()) return shared_.clock.now_ns() + kCopyPollNs;
   if (connection_.is_free()) return base::kNoDeadline;
-  base::TimeNs next_ns = base::kNoDeadline;
-  if (in_flight_ > 0) {
+  base::TimeNs next_ns = idle_ping_due_ns();
+  if (in_flight_ > 0 || is_asking_) {
     next_ns = pinged_ns_ + shared_.config.peer_detection_ns / 3;
-    const base::TimeNs silent_ns = connection_.heard_ns + shared_.config.peer_detection_ns;
+    const base::TimeNs silent_ns = connection_.heard_ns + silence_ns();
     // A link that outlives its silence is looked at with each ping.
     if (silent_ns > pinged_ns_) next_ns = std::min(next_ns, silent_ns);
   }

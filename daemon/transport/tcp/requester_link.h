@@ -8,6 +8,7 @@
 // Owned by a TcpRequester. Thread: the engine's data agent. No allocation after construction.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 
@@ -94,6 +95,14 @@ private:
   int fence_abandoned() noexcept;
   void fence_alone(std::uint32_t slot) noexcept;
   [[nodiscard]] bool is_filling(std::uint32_t slot) const noexcept;
+  [[nodiscard]] bool asks_while_idle(base::TimeNs now_ns) noexcept;
+  [[nodiscard]] base::TimeNs idle_ping_due_ns() const noexcept {
+    return std::max(pinged_ns_, connection_.received_ns) + shared_.config.idle_ping_ns;
+  }
+  // Nobody waits for an idle link, so its peer gets more time.
+  [[nodiscard]] base::TimeNs silence_ns() const noexcept {
+    return shared_.config.peer_detection_ns * (in_flight_ > 0 ? 1 : kSilentLinkTimes);
+  }
   [[nodiscard]] bool gets_payload_through(base::TimeNs now_ns) noexcept;
   [[nodiscard]] bool withholds_an_answer(base::TimeNs now_ns) const noexcept;
 
@@ -115,7 +124,8 @@ private:
   IndexQueue abandoned_;            // slots that are to be fenced alone
   bool waits_for_copies_ = false;   // made elsewhere, with nobody to wake us
   base::TimeNs pinged_ns_ = 0;
-  base::TimeNs asked_ns_ = 0;       // since when there have been requests
+  base::TimeNs asked_ns_ = 0;       // since when there have been requests, or is_asking_
+  bool is_asking_ = false;          // whether the peer lives, for no request
   base::TimeNs looked_ns_ = 0;      // the beginning of the silence of the last look
   std::uint64_t acknowledged_ = 0;  // bytes, at the last look
   std::uint64_t moved_ = 0;

@@ -13,6 +13,9 @@ struct TcpRequesterConfig {
   std::uint32_t credits = 32;  // requests on their way on one link; at most wire::kSlotsMax
   // Nothing heard for so long while requests are out: the peer is dead.
   base::TimeNs peer_detection_ns = 300 * base::kNsPerMs;
+  // An idle link is asked for a life sign so often. Without it a link to a stopped process would
+  // look alive for ever.
+  base::TimeNs idle_ping_ns = 10 * base::kNsPerSecond;
   // A put's pages of at most this length travel inside the request; others when they are pulled.
   std::uint64_t inline_page_bytes = 16 * 1024;
   base::TenantWeights weights;  // of turns on a link

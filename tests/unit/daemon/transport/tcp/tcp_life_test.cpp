@@ -260,21 +260,62 @@ TEST_CASE("tcp life: a server that sleeps between its turns sees a dead asker in
   CHECK(scene.ends.clock.now_ns() - begin_ns <= 1'020 * base::kNsPerMs);
 }
 
-TEST_CASE("tcp life: an idle link is not asked for life signs, and stays") {
-  Scene scene(SocketIoChoice::epoll);
-  support::TcpRelay& relay = scene.ends.dial(kFirst);
-  scene.ends.turn();
-  const std::uint64_t said_at_first = relay.bytes_to_right();
-  for (int i = 0; i < 100; ++i) {
-    scene.ends.requester.do_work();
-    scene.ends.network_turn();
-    scene.ends.clock.advance_ns(kStepNs);
+TEST_CASE("tcp life: an idle link is asked for a life sign now and then, and stays") {
+  for (const SocketIoChoice choice : support::io_choices()) {
+    Scene scene(choice);
+    support::TcpRelay& relay = scene.ends.dial(kFirst);
+    scene.ends.turn();
+    const base::TimeNs idle_ping_ns = TcpEnds::small_requester().idle_ping_ns;
+    const base::TimeNs begin_ns = scene.ends.clock.now_ns();
+    CHECK(scene.ends.requester.next_deadline_ns() == begin_ns + idle_ping_ns);
+    const std::uint64_t said_at_first = relay.bytes_to_right();
+    while (scene.ends.clock.now_ns() < begin_ns + idle_ping_ns - kStepNs) {
+      scene.ends.requester.do_work();
+      scene.ends.network_turn();
+      scene.ends.clock.advance_ns(kStepNs);
+    }
+    CHECK(relay.bytes_to_right() == said_at_first);
+    while (scene.ends.clock.now_ns() < begin_ns + 4 * idle_ping_ns) {
+      scene.ends.turn();
+      scene.ends.clock.advance_ns(kStepNs);
+    }
+    CHECK(relay.bytes_to_right() > said_at_first);
+    CHECK(relay.bytes_to_right() <= said_at_first + 4 * sizeof(wire::FrameHeader));
+    CHECK(scene.lost(scene.ends.requester_mail).empty());
+    CHECK(scene.post(kFirst, 1) == Status::ok);
+    CHECK(scene.ends.requester.next_deadline_ns() <=
+          scene.ends.clock.now_ns() + 100 * base::kNsPerMs);
   }
-  CHECK(relay.bytes_to_right() == said_at_first);
-  CHECK(scene.lost(scene.ends.requester_mail).empty());
-  CHECK(scene.ends.requester.next_deadline_ns() == base::kNoDeadline);
-  CHECK(scene.post(kFirst, 1) == Status::ok);
-  CHECK(scene.ends.requester.next_deadline_ns() < base::kNoDeadline);
+}
+
+// Nodes tell the manager to whom they have connections, and it keeps the slots of such a daemon.
+TEST_CASE(
+    "tcp life: idle links to a daemon that is stopped end, also when nobody asks for anything") {
+  for (const SocketIoChoice choice : support::io_choices()) {
+    for (const bool sleeps : {false, true}) {
+      Scene scene(choice);
+      scene.ends.dial(kFirst);
+      scene.ends.dial(kFirst);
+      scene.ends.turn();
+      const base::TimeNs begin_ns = scene.ends.clock.now_ns();
+      const base::TimeNs end_ns = begin_ns + TcpEnds::small_requester().idle_ping_ns +
+                                  4 * TcpEnds::small_requester().peer_detection_ns;
+      std::map<std::uint64_t, LinkLoss> lost;
+      while (lost.size() < 2 && scene.ends.clock.now_ns() < end_ns) {
+        scene.ends.requester.do_work();
+        scene.ends.network_turn();
+        const base::TimeNs next_ns = scene.ends.requester.next_deadline_ns();
+        scene.ends.clock.set_ns(sleeps && next_ns < end_ns
+                                    ? std::max(next_ns, scene.ends.clock.now_ns()) + base::kNsPerMs
+                                    : scene.ends.clock.now_ns() + kStepNs);
+        lost.merge(scene.lost(scene.ends.requester_mail));
+      }
+      REQUIRE(lost.size() == 2);
+      for (const auto& [link, cause] : lost) CHECK(cause == LinkLoss::silent);
+      CHECK(scene.ends.clock.now_ns() - begin_ns >= TcpEnds::small_requester().idle_ping_ns);
+      CHECK(scene.post(kFirst, 1) == Status::unreachable);
+    }
+  }
 }
 
 TEST_CASE("tcp life: a server lets go of what a dead asker wanted") {
