@@ -4,6 +4,7 @@
 
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <string_view>
 
@@ -18,6 +19,8 @@ using nlohmann::ordered_json;
 constexpr std::uint64_t kDrainMsMax = 24 * 3'600'000;
 constexpr double kLookS = 0.2;
 constexpr int kLooksPerLine = 10;  // where lines are not written over each other
+// A manager that is restarted, or hands over to another one, is back long before.
+constexpr std::chrono::seconds kAnswerless{60};
 
 struct Unit {
   std::string_view name;
@@ -51,12 +54,25 @@ int ended(const ordered_json& moves, bool json) {
   return failed({Status::invalid_state, "the drain was cancelled"});
 }
 
+// The drain goes on without a manager; only nobody can tell how far it is.
+bool may_answer_soon(Status status) noexcept {
+  return status == Status::unreachable || status == Status::timeout;
+}
+
 int wait_for_end(AdminClient& client, const DrainWishes& wishes, bool json) {
+  using Clock = std::chrono::steady_clock;
   watch_interrupts();
   const bool on_terminal = !json && ::isatty(STDERR_FILENO) != 0;
+  Clock::time_point answered = Clock::now();
   for (int look = 0; !is_interrupted(); ++look) {
     const auto moves = ask_json(client, "moves", wishes.daemon);
-    if (!moves) return failed(moves.error());
+    if (!moves) {
+      const bool is_late = Clock::now() - answered >= kAnswerless;
+      if (is_late || !may_answer_soon(moves.status())) return failed(moves.error());
+      if (wait_for(kLookS) == Woken::reader_gone) break;
+      continue;
+    }
+    answered = Clock::now();
     const std::string state = moves->value("state", "?");
     if (state != "draining") {
       if (on_terminal) std::fputs("\r\033[K", stderr);
