@@ -54,9 +54,10 @@ int ended(const ordered_json& moves, bool json) {
   return failed({Status::invalid_state, "the drain was cancelled"});
 }
 
-// The drain goes on without a manager; only nobody can tell how far it is.
+// The drain goes on without a manager; only nobody can tell how far it is. And a manager that has
+// just begun does not know the daemon yet.
 bool may_answer_soon(Status status) noexcept {
-  return status == Status::unreachable || status == Status::timeout;
+  return status == Status::unreachable || status == Status::timeout || status == Status::not_found;
 }
 
 int wait_for_end(AdminClient& client, const DrainWishes& wishes, bool json) {
