@@ -1,14 +1,13 @@
 #include <doctest/doctest.h>
 
-#include <chrono>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "daemon/base/real_clock.h"
 #include "daemon/etcd/etcd_coordinator.h"
 #include "tests/conformance/coordinator_world.h"
 #include "tests/support/etcd_process.h"
+#include "tests/support/eventually.h"
 
 namespace etcd_coordinator_world {
 
@@ -37,11 +36,7 @@ public:
         simm::etcd::EtcdGateway::make(config).value(), clock_, cluster_, "me at 127.0.0.1:1",
         patient);
     coordinator_->start([] {});
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (!coordinator_->leadership().leads) {
-      REQUIRE(std::chrono::steady_clock::now() < until);
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    REQUIRE(simm::test_support::eventually([this] { return coordinator_->leadership().leads; }));
     return *coordinator_;
   }
   void lose() override { (void)etcd().control("del /simm/" + cluster_ + "/state"); }

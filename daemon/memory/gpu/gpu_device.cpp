@@ -146,7 +146,7 @@ void GpuDevice::count(std::uint32_t slot, std::uint64_t bytes, PieceState state)
 Outcome GpuDevice::revive() {
   const std::uint32_t count = lives();
   if (count > 0) bury(*lives_[count - 1]);
-  if (is_off()) return why_off();
+  SIMM_CHECK(count < kLivesMax);  // who is off is not asked: revive_in_time()
   const auto failed = [this](Error why) {
     note(why.context);
     return why;

@@ -8,7 +8,6 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <deque>
 #include <functional>
@@ -23,6 +22,7 @@
 #include "daemon/base/real_clock.h"
 #include "ipc/control_codec.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/turns_until.h"
 
 namespace control_fixture {
 
@@ -166,24 +166,21 @@ public:
     io.poll();
   }
 
-  // Runs everything until `done`; a test that never gets there fails after a minute.
+  // Whether there was anything to do.
+  bool turn() {
+    io.restart();
+    const bool worked = io.poll() > 0;
+    return plane.deliver() || worked;
+  }
+  // Runs everything until `done`; a test that never gets there fails.
   void until(const std::function<bool()>& done) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-    bool is_done = done();
-    while (!is_done && std::chrono::steady_clock::now() < end) {
-      io.restart();
-      const bool worked = io.poll() > 0;
-      if (!plane.deliver() && !worked) ::usleep(1000);
-      is_done = done();
-    }
+    const bool is_done = test_support::turns_until([this] { return turn(); }, done);
     CHECK(is_done);
   }
   // Lets everything happen that happens by itself.
   void settle() {
     for (int idle = 0; idle < 20;) {
-      io.restart();
-      const bool worked = io.poll() > 0;
-      idle = plane.deliver() || worked ? 0 : idle + 1;
+      idle = turn() ? 0 : idle + 1;
       if (idle > 0) ::usleep(500);
     }
   }

@@ -3,16 +3,14 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
-#include <chrono>
-#include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "daemon/base/real_clock.h"
 #include "daemon/etcd/etcd_coordinator.h"
 #include "tests/support/etcd_process.h"
+#include "tests/support/eventually.h"
 
 namespace etcd_test {
 
@@ -24,6 +22,7 @@ using simm::etcd::EtcdConfig;
 using simm::etcd::EtcdCoordinator;
 using simm::etcd::EtcdGateway;
 using simm::test_support::EtcdProcess;
+using simm::test_support::eventually;
 
 constexpr auto kMade = EtcdCondition::What::created;
 constexpr auto kChanged = EtcdCondition::What::modified;
@@ -44,16 +43,6 @@ EtcdConfig config_of(const std::vector<std::string>& endpoints,
 std::unique_ptr<EtcdGateway> gateway_of(const EtcdProcess& etcd,
                                         simm::base::TimeNs call_ns = kPatientNs) {
   return EtcdGateway::make(config_of(etcd.endpoints(), call_ns)).value();
-}
-
-// Patient: the machine may be busy, and etcd elects leaders of its own.
-bool eventually(const std::function<bool()>& is_so) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!is_so()) {
-    if (std::chrono::steady_clock::now() >= until) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return true;
 }
 
 struct Candidate {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <random>
@@ -15,6 +14,7 @@
 #include "daemon/base/manual_clock.h"
 #include "daemon/base/real_clock.h"
 #include "tests/support/number_from.h"
+#include "tests/support/turns_until.h"
 
 namespace metrics_server_test {
 
@@ -48,17 +48,16 @@ struct World {
     const Outcome listening = server.listen("0");
     REQUIRE(listening.has_value());
   }
-  void poll() {
+  // Whether there was anything to do.
+  bool turn() {
     io.restart();
-    if (io.poll() == 0) ::usleep(500);
+    return io.poll() > 0;
+  }
+  void poll() {
+    if (!turn()) ::usleep(500);
   }
   bool until(const std::function<bool()>& done) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-    while (!done()) {
-      if (std::chrono::steady_clock::now() >= end) return false;
-      poll();
-    }
-    return true;
+    return test_support::turns_until([this] { return turn(); }, done);
   }
   std::uint64_t answers(const std::string& code) const {
     return counters.value("metrics.requests." + code);

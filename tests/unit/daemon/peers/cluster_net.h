@@ -8,7 +8,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,22 +19,20 @@
 #include "daemon/peers/cluster_channel.h"
 #include "daemon/peers/cluster_dialer.h"
 #include "daemon/peers/cluster_listener.h"
+#include "tests/support/turns_until.h"
 
 namespace cluster_net {
 
 using namespace simm;
 using Bytes = std::vector<std::byte>;
 
-// Runs what is ready in `io` until `done`; a test that never gets there fails after a minute, which
-// is long on a busy machine too.
+// Runs what is ready in `io` until `done`; a test that never gets there fails.
 inline void poll_until(boost::asio::io_context& io, const std::function<bool()>& done) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  bool is_done = done();
-  while (!is_done && std::chrono::steady_clock::now() < end) {
+  const auto turn = [&io] {
     io.restart();
-    if (io.poll() == 0) ::usleep(1000);
-    is_done = done();
-  }
+    return io.poll() > 0;
+  };
+  const bool is_done = test_support::turns_until(turn, done);
   CHECK(is_done);
 }
 
