@@ -150,16 +150,29 @@ until_gid() { # ADDRESS STATE: the kernel follows its addresses a little later
     [ -z "$(gid_index "$1")" ] || state=present
   done
 }
+is_free() { # INDEX: of rxe0 has no GID
+  grep -qx '[0:]*' "/sys/class/infiniband/rxe0/ports/1/gids/$1"
+}
 move_gid() { # of rxe0, to another index
-  local before
+  local before stranger=0 until=$((SECONDS + patience_s))
   before=$(gid_index 10.77.0.1)
   ip address del 10.77.0.1/24 dev veth0
   until_gid 10.77.0.1 absent || return 1
-  ip address add 10.77.9.1/24 dev veth0
-  until_gid 10.77.9.1 present || return 1
+  # The kernel gives the index to nobody while a queue pair uses it, then to the next address:
+  # strangers come until one of them has it.
+  while is_free "$before"; do
+    stranger=$((stranger + 1))
+    if [ $stranger = 255 ] || [ $SECONDS -ge $until ]; then
+      echo "no address gets index $before"
+      return 1
+    fi
+    ip address add 10.77.9.$stranger/32 dev veth0
+    until_gid 10.77.9.$stranger present || return 1
+    sleep 0.1
+  done
   ip address add 10.77.0.1/24 dev veth0
   until_gid 10.77.0.1 present || return 1
-  ip address del 10.77.9.1/24 dev veth0
+  ip address flush dev veth0 to 10.77.9.0/24
   ip route replace 10.77.0.2 dev veth0 src 10.77.0.1 table 101
   [ "$(gid_index 10.77.0.1)" != "$before" ] || { echo "the GID stays at $before"; return 1; }
   blink 2 veth0
