@@ -74,8 +74,8 @@ Status show_untrusted(const Slice& from, std::uint64_t at, std::uint64_t bytes,
   return FaultGuard::show(client, bytes, sink) ? Status::ok : Status::transfer_failed;
 }
 
-std::byte* kernel_target(const Slice& to, std::uint64_t at, std::uint64_t bytes,
-                         Status& status) noexcept {
+std::byte* kernel_place(const Slice& to, std::uint64_t at, std::uint64_t bytes,
+                        Status& status) noexcept {
   return admitted(to, at, bytes, status);
 }
 

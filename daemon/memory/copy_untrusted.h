@@ -1,5 +1,5 @@
 // copy_untrusted: the one way in which the daemon touches a client's region. Nothing else may
-// dereference Region::base. (The kernel may be told to, with what kernel_target() answers.)
+// dereference Region::base. (The kernel may be told to, with what kernel_place() answers.)
 //
 // The private side is memory of the daemon. Bytes on the client's side may change while they are
 // copied: whoever needs a digest takes it of the private side, block by block while it is in cache.
@@ -38,10 +38,10 @@ Status stream_untrusted(const Slice& to, std::uint64_t at, const std::byte* own,
 Status show_untrusted(const Slice& from, std::uint64_t at, std::uint64_t bytes,
                       BlockSink sink) noexcept;
 
-// Where the kernel may put `bytes` bytes for the slice, from `at` on: null with the reason in
-// `status` when absent pages are beyond the touch budget, or nothing is mapped. Memory that
-// vanished is the kernel's EFAULT.
-std::byte* kernel_target(const Slice& to, std::uint64_t at, std::uint64_t bytes,
-                         Status& status) noexcept;
+// Where the kernel may put `bytes` bytes for the slice, or take them, from `at` on: null with the
+// reason in `status` when absent pages are beyond the touch budget, or nothing is mapped. Memory
+// that vanished is the kernel's EFAULT.
+std::byte* kernel_place(const Slice& to, std::uint64_t at, std::uint64_t bytes,
+                        Status& status) noexcept;
 
 }  // namespace simm::memory

@@ -5,14 +5,11 @@
 #include "daemon/base/hash.h"
 #include "daemon/memory/copy_untrusted.h"
 #include "daemon/memory/helper/copier.h"
+#include "daemon/transport/digest_sink.h"
 
 namespace simm::transport {
 
 namespace {
-
-void add_to_digest(void* stream, const std::byte* block, std::size_t bytes) noexcept {
-  static_cast<base::PayloadDigest*>(stream)->add(block, bytes);
-}
 
 MoveProgress move_at_once(Move& move) noexcept {
   if (move.direction == MoveDirection::in) {
@@ -31,8 +28,7 @@ Status move_part(const Move& move, std::uint64_t bytes) noexcept {
   // SAFETY: moved + bytes <= length, which both sides have.
   std::byte* const own = move.memory + move.moved;
   if (move.direction == MoveDirection::in) {
-    return memory::stream_untrusted(own, move.slice, move.moved, bytes,
-                                    {add_to_digest, move.stream});
+    return memory::stream_untrusted(own, move.slice, move.moved, bytes, digest_sink(move.stream));
   }
   if (move.digest_wanted) move.stream->add(own, bytes);
   return memory::stream_untrusted(move.slice, move.moved, own, bytes);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "daemon/base/manual_clock.h"
@@ -23,7 +24,8 @@ namespace tcp_transport_world {
 
 using namespace simm::transport;
 
-// A real one, whose receives into a hole in the region fail as they do where memory vanished.
+// A real one, whose receives into a hole in the region, and sends from there, fail as they do where
+// memory vanished.
 class BreakableIo final : public SocketIo {
 public:
   explicit BreakableIo(SocketIoChoice choice) : io_(make_socket_io(choice, nullptr).value()) {}
@@ -36,19 +38,30 @@ public:
   bool open(IoSocket& socket) noexcept override { return io_->open(socket); }
   void close(IoSocket& socket) noexcept override { io_->close(socket); }
   void receive(IoSocket& socket) noexcept override {
-    const iovec& part = socket.receive_parts[0];
-    const auto* at = static_cast<const std::byte*>(part.iov_base);
-    if (at >= from_ + length_ || from_ >= at + part.iov_len) return io_->receive(socket);
+    if (!is_broken(socket.receive_parts[0])) return io_->receive(socket);
     socket.received = true;
     socket.receive_result = -EFAULT;
-    if (!socket.simm::base::ListLink<IoReadyTag>::linked()) socket.ready->push_back(socket);
+    list_ready(socket);
   }
-  void send(IoSocket& socket) noexcept override { io_->send(socket); }
+  void send(IoSocket& socket) noexcept override {
+    const auto parts = std::span(socket.send_parts).first(socket.send_count);
+    if (std::ranges::none_of(parts, [&](const iovec& part) { return is_broken(part); })) {
+      return io_->send(socket);
+    }
+    socket.sent = true;
+    socket.send_result = -EFAULT;
+    list_ready(socket);
+  }
   void cancel(IoSocket& socket) noexcept override { io_->cancel(socket); }
   int poll() noexcept override { return io_->poll(); }
   bool prepare_sleep() noexcept override { return io_->prepare_sleep(); }
 
 private:
+  [[nodiscard]] bool is_broken(const iovec& part) const noexcept {
+    const auto* at = static_cast<const std::byte*>(part.iov_base);
+    return at < from_ + length_ && from_ < at + part.iov_len;
+  }
+
   std::unique_ptr<SocketIo> io_;
   const std::byte* from_ = nullptr;
   std::uint64_t length_ = 0;

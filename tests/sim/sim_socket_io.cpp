@@ -129,7 +129,9 @@ void SimSocketIo::try_send(const OpenPtr& open) {
     const iovec& part = socket.send_parts[i];
     parts[i] = {static_cast<const std::byte*>(part.iov_base), part.iov_len};
   }
-  const std::int32_t result = network_.send(open->place, std::span(parts).first(socket.send_count));
+  const auto named = std::span(parts).first(socket.send_count);
+  std::int32_t result = -EFAULT;
+  if (std::ranges::all_of(named, is_reachable)) result = network_.send(open->place, named);
   if (result != -EAGAIN) end_send(open, result);
 }
 

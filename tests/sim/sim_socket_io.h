@@ -24,7 +24,7 @@ public:
 
   // Called when poll() would find something.
   std::function<void()> wake = [] {};
-  // Receives into memory of a client that has vanished fail.
+  // Receives into memory of a client that has vanished fail, and sends from there.
   std::function<bool(std::span<const std::byte>)> is_reachable = [](std::span<const std::byte>) {
     return true;
   };

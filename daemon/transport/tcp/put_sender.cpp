@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "daemon/memory/copy_untrusted.h"
+#include "daemon/transport/digest_sink.h"
 #include "daemon/transport/tcp/frame_codec.h"
 #include "simm/check.h"
 
@@ -68,6 +70,7 @@ PutSender::Step PutSender::send_page(TcpPosted& posted, std::uint32_t slot,
     if (posted.is_moving && !shared_.mover.stop(posted.move)) return Step::waiting;
     return end_page(posted, slot, Status::cancelled);
   }
+  if (page.slice.is_reached_by(Reach::mapped)) return send_chunk(posted, slot, digest);
   if (!posted.is_moving && !begin_chunk(posted, page)) {
     return page.slice.is_reached_by(Reach::helper) ? Step::waiting : Step::blocked;
   }
@@ -76,29 +79,65 @@ PutSender::Step PutSender::send_page(TcpPosted& posted, std::uint32_t slot,
     progress = shared_.mover.step(posted.move, posted.move.length);
   }
   if (progress == MoveProgress::waiting) return Step::waiting;
-  if (posted.move.status != Status::ok) {
-    if (posted.move.status == Status::transfer_failed && shared_.faults != nullptr) {
-      shared_.faults->on_region_fault(*page.slice.region);
-    }
-    return end_page(posted, slot, posted.move.status);
+  if (posted.move.status != Status::ok) return fail_page(posted, slot, posted.move.status);
+  return queue_block(posted, slot, digest);
+}
+
+// Where it lies: read for the digest, so that the kernel finds it in cache.
+PutSender::Step PutSender::send_chunk(TcpPosted& posted, std::uint32_t slot,
+                                      base::PayloadDigest& digest) noexcept {
+  const std::uint16_t number = posted.pulled[posted.pull_first];
+  const memory::Slice& slice = posted.pages[number].slice;
+  const std::uint64_t left = slice.length - posted.page_sent;
+  const auto bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(left, kChunkBytes));
+  if (posted.page_sent == 0) digest.begin();
+  Status status = Status::ok;
+  const std::byte* const at = memory::kernel_place(slice, posted.page_sent, bytes, status);
+  if (at != nullptr) {
+    status = memory::show_untrusted(slice, posted.page_sent, bytes, digest_sink(&digest));
   }
-  return queue_chunk(posted, slot, digest);
+  if (status != Status::ok) return fail_page(posted, slot, status);
+  if (is_too_late(posted, bytes)) return end_page(posted, slot, Status::timeout);
+  const bool is_last = queue_header(posted, slot, bytes, digest);
+  if (bytes > 0) {
+    connection_.tx().add_client_payload(at, bytes, kClientTag | slot << 16 | number);
+    ++posted.unsent;
+  }
+  posted.page_sent += bytes;
+  return is_last ? end_page(posted, slot, Status::ok) : Step::done;
 }
 
 // The chunk is in its block: hashed while it is in cache, and queued.
-PutSender::Step PutSender::queue_chunk(TcpPosted& posted, std::uint32_t slot,
+PutSender::Step PutSender::queue_block(TcpPosted& posted, std::uint32_t slot,
                                        base::PayloadDigest& digest) noexcept {
-  const std::uint16_t number = posted.pulled[posted.pull_first];
-  const PageRequest& page = posted.pages[number];
   const auto bytes = static_cast<std::uint32_t>(posted.move.length);
-  const bool is_last = posted.page_sent + bytes == page.slice.length;
-  // What is read after the deadline may be what its client wrote after it had given up waiting (we
-  // were stopped in between): it must not become an object.
-  if (is_last && shared_.remaining_ns(posted.header.deadline_ns) == 0) {
-    return end_page(posted, slot, Status::timeout);
-  }
+  if (is_too_late(posted, bytes)) return end_page(posted, slot, Status::timeout);
   if (posted.page_sent == 0) digest.begin();
   digest.add(posted.move.memory, bytes);
+  const bool is_last = queue_header(posted, slot, bytes, digest);
+  posted.is_moving = false;
+  if (bytes > 0) {
+    connection_.tx().add_payload(block_at(posted.block), bytes, posted.block);
+  } else {
+    free_.give(posted.block);
+  }
+  posted.page_sent += bytes;
+  return is_last ? end_page(posted, slot, Status::ok) : Step::done;
+}
+
+// What is read after the deadline may be what its client wrote after it had given up waiting (we
+// were stopped in between): it must not become an object. Asked behind the read of the last chunk.
+bool PutSender::is_too_late(const TcpPosted& posted, std::uint32_t bytes) const noexcept {
+  const PageRequest& page = posted.pages[posted.pulled[posted.pull_first]];
+  return posted.page_sent + bytes == page.slice.length &&
+         shared_.remaining_ns(posted.header.deadline_ns) == 0;
+}
+
+// Of the page's next chunk. True: it is the last one.
+bool PutSender::queue_header(const TcpPosted& posted, std::uint32_t slot, std::uint32_t bytes,
+                             const base::PayloadDigest& digest) noexcept {
+  const std::uint16_t number = posted.pulled[posted.pull_first];
+  const bool is_last = posted.page_sent + bytes == posted.pages[number].slice.length;
   FrameHeader header = frame_header(FrameKind::data, slot, posted.use);
   header.page = number;
   header.offset = posted.page_sent;
@@ -108,14 +147,16 @@ PutSender::Step PutSender::queue_chunk(TcpPosted& posted, std::uint32_t slot,
     header.digest = digest.value();
   }
   SIMM_CHECK(connection_.add_bare(header));  // there is room, as send_page() saw
-  posted.is_moving = false;
-  if (bytes > 0) {
-    connection_.tx().add_payload(block_at(posted.block), bytes, posted.block);
-  } else {
-    free_.give(posted.block);
+  return is_last;
+}
+
+PutSender::Step PutSender::fail_page(TcpPosted& posted, std::uint32_t slot,
+                                     Status failure) noexcept {
+  const PageRequest& page = posted.pages[posted.pulled[posted.pull_first]];
+  if (failure == Status::transfer_failed && shared_.faults != nullptr) {
+    shared_.faults->on_region_fault(*page.slice.region);
   }
-  posted.page_sent += bytes;
-  return is_last ? end_page(posted, slot, Status::ok) : Step::done;
+  return end_page(posted, slot, failure);
 }
 
 // The page is sent (ok), or the server is told that it does not come.

@@ -1,10 +1,13 @@
-// PutSender: the payloads of a link's puts. The Mover copies a page chunk by chunk into private
-// blocks; the sender digests each block and queues it. Short pages are copied into the request
-// itself. Memory that only a helper reaches never has all blocks, so it holds up nobody else.
-// Owned by a RequesterLink. Thread: the engine's data agent. No allocation after construction.
+// PutSender: the payloads of a link's puts, chunk by chunk. A chunk of memory that is mapped here
+// is digested where it lies, and the kernel copies it from there. A client that writes to it
+// meanwhile spoils its own put: the owner finds another digest. Memory that only a helper reaches
+// is copied into private blocks by the Mover, and never has all of them, so it holds up nobody
+// else. Short pages are copied into the request itself. Owned by a RequesterLink. Thread: the
+// engine's data agent. No allocation after construction.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "daemon/base/free_slots.h"
@@ -13,6 +16,7 @@
 #include "daemon/transport/tcp/requester_link_shared.h"
 #include "daemon/transport/tcp/tcp_connection.h"
 #include "daemon/transport/tcp/tcp_posted.h"
+#include "daemon/transport/tcp/wire.h"
 
 namespace simm::transport {
 
@@ -32,7 +36,16 @@ public:
                                   std::span<std::uint8_t> is_inline) noexcept;
   // A chunk of the first page that was pulled. `digest` is the slot's.
   Step send_page(TcpPosted& posted, std::uint32_t slot, base::PayloadDigest& digest) noexcept;
-  // A block was sent: its number is the tag of its payload.
+  // The tag of a payload: the number of its block, or what it is of a client's.
+  struct ClientChunk {
+    std::uint32_t slot = 0;
+    std::uint16_t page = 0;
+  };
+  [[nodiscard]] static std::optional<ClientChunk> client_chunk(std::uint32_t tag) noexcept {
+    if ((tag & kClientTag) == 0) return std::nullopt;
+    return ClientChunk{(tag & ~kClientTag) >> 16, static_cast<std::uint16_t>(tag)};
+  }
+  // A block was sent.
   void give_back(std::uint32_t block) noexcept { free_.give(block); }
   // Of a link that ends. True: no Mover touches the put's slices or a block any more.
   [[nodiscard]] bool stop(TcpPosted& posted) noexcept;
@@ -43,8 +56,16 @@ private:
   static constexpr std::uint32_t kBlocks = 6;
   static constexpr std::uint32_t kBlocksForForeign = 3;
 
+  static constexpr std::uint32_t kClientTag = 1u << 31;
+  static_assert(wire::kSlotsMax <= kClientTag >> 16);
+
+  Step send_chunk(TcpPosted& posted, std::uint32_t slot, base::PayloadDigest& digest) noexcept;
   [[nodiscard]] bool begin_chunk(TcpPosted& posted, const PageRequest& page) noexcept;
-  Step queue_chunk(TcpPosted& posted, std::uint32_t slot, base::PayloadDigest& digest) noexcept;
+  Step queue_block(TcpPosted& posted, std::uint32_t slot, base::PayloadDigest& digest) noexcept;
+  [[nodiscard]] bool is_too_late(const TcpPosted& posted, std::uint32_t bytes) const noexcept;
+  bool queue_header(const TcpPosted& posted, std::uint32_t slot, std::uint32_t bytes,
+                    const base::PayloadDigest& digest) noexcept;
+  Step fail_page(TcpPosted& posted, std::uint32_t slot, Status failure) noexcept;
   Step end_page(TcpPosted& posted, std::uint32_t slot, Status failure) noexcept;
   [[nodiscard]] std::byte* block_at(std::uint32_t block) noexcept {
     return &blocks_[std::size_t{block} * kChunkBytes];

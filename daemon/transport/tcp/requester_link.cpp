@@ -53,6 +53,7 @@ void RequesterLink::post(RequestToken token, const Request& request) noexcept {
   posted.page_count = static_cast<std::uint16_t>(request.pages.size());
   posted.pull_first = posted.pull_count = 0;
   posted.page_sent = 0;
+  posted.unsent = 0;
   posted.has_open_page = false;
   std::fill_n(posted.states.begin(), request.pages.size(), TcpPosted::Page{});
   if (in_flight_++ == 0) {
@@ -172,8 +173,19 @@ void RequesterLink::list(std::uint32_t slot) noexcept {
 }
 
 void RequesterLink::on_payload_sent(std::uint32_t tag) noexcept {
-  puts_.give_back(tag);
+  const auto chunk = PutSender::client_chunk(tag);
+  if (chunk) {
+    --slots_[chunk->slot].unsent;
+  } else {
+    puts_.give_back(tag);
+  }
   ++moved_;
+}
+
+void RequesterLink::on_payload_vanished(std::uint32_t tag) noexcept {
+  const auto chunk = PutSender::client_chunk(tag);
+  SIMM_CHECK(chunk.has_value());
+  spoil_page(slots_[chunk->slot], chunk->page, Status::transfer_failed);
 }
 
 // False: no room now.
@@ -230,8 +242,6 @@ RequesterLink::Step RequesterLink::encode(std::uint32_t slot) noexcept {
   return Step::done;
 }
 
-// Short pages of mapped regions. One that can not be read is not inline: the server pulls it, and
-// learns then that it does not come.
 // ---- turns ----
 
 int RequesterLink::serve(base::TimeNs now_ns) noexcept {

@@ -1,11 +1,11 @@
 // RequesterLink: the asking side of one connection: requests out on it, their payloads both ways,
 // its life signs, and the fence at its end.
 //
-// Payload: a put's page goes through private blocks (put_sender.h). A get's page is received by the
-// kernel straight into the client's slice where that is mapped, and digested right behind; where it
-// is not (foreign memory) through a private block and the Mover. An ended link touches no block and
-// no slice.
-// Owned by a TcpRequester. Thread: the engine's data agent. No allocation after construction.
+// Payload: the kernel takes a put's page from the client's slice, and puts a get's page there,
+// where that is mapped. The former is digested right before (put_sender.h), the latter right
+// behind. Other memory (foreign) goes through private blocks and the Mover. An ended link touches
+// no block and no slice. Owned by a TcpRequester. Thread: the engine's data agent. No allocation
+// after construction.
 #pragma once
 
 #include <algorithm>
@@ -70,6 +70,7 @@ private:
   Step encode(std::uint32_t slot) noexcept;
   void list(std::uint32_t slot) noexcept;
   void on_payload_sent(std::uint32_t tag) noexcept override;
+  void on_payload_vanished(std::uint32_t tag) noexcept override;
 
   // Receiving (requester_link_receive.cpp).
   [[nodiscard]] bool on_frame(const wire::FrameHeader& header,

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "daemon/memory/copy_untrusted.h"
+#include "daemon/transport/digest_sink.h"
 #include "daemon/transport/tcp/frame_codec.h"
 #include "daemon/transport/tcp/requester_link.h"
 #include "simm/check.h"
@@ -12,10 +13,6 @@ namespace simm::transport {
 using wire::FrameKind;
 
 namespace {
-
-void add_to_page_digest(void* stream, const std::byte* block, std::size_t bytes) noexcept {
-  static_cast<base::PayloadDigest*>(stream)->add(block, bytes);
-}
 
 std::uint64_t bytes_left(const TcpPosted& posted, std::uint16_t page) noexcept {
   return posted.pages[page].slice.length - posted.states[page].received;
@@ -57,7 +54,7 @@ bool RequesterLink::begin_data(TcpPosted& posted, std::byte*& target) noexcept {
     return true;
   }
   Status status = Status::ok;
-  target = memory::kernel_target(page.slice, state.received, frame_.body_bytes, status);
+  target = memory::kernel_place(page.slice, state.received, frame_.body_bytes, status);
   if (target == nullptr) {
     spoil_page(posted, frame_.page, status);
   } else {
@@ -84,14 +81,14 @@ bool RequesterLink::on_piece(std::byte* at, std::uint32_t bytes, const std::byte
   }
   TcpPosted& posted = slots_[frame_.slot];
   const memory::Slice& slice = posted.pages[frame_.page].slice;
-  // Where in the slice: `at` began as kernel_target() of the slice's byte `received`.
+  // Where in the slice: `at` began as kernel_place() of the slice's byte `received`.
   const auto place = static_cast<std::uint64_t>(at - slice.region->base) - slice.offset;
   Status status = Status::ok;
   if (staged != nullptr) {
     digest->add(staged, bytes);
     status = move_staged(slice, place, staged, bytes);
   } else {
-    status = memory::show_untrusted(slice, place, bytes, {add_to_page_digest, digest});
+    status = memory::show_untrusted(slice, place, bytes, digest_sink(digest));
   }
   if (status != Status::ok) spoil_page(posted, frame_.page, status);
   return status == Status::ok;
@@ -173,11 +170,18 @@ bool RequesterLink::end_pull(TcpPosted& posted) noexcept {
 // What this side knows about the pages comes first. False: the reply contradicts what came before
 // it.
 bool RequesterLink::check_replies(TcpPosted& posted) noexcept {
-  if (posted.pull_count > 0) return false;
-  if (posted.header.opcode != ipc::Opcode::get) return true;
+  // The kernel still reads memory of the client: no honest peer answers before it has those bytes.
+  if (posted.pull_count > 0 || posted.unsent > 0) return false;
+  const bool is_get = posted.header.opcode == ipc::Opcode::get;
   for (std::size_t i = 0; i < posted.page_count; ++i) {
     PageReply& reply = posted.replies[i];
     const TcpPosted::Page& state = posted.states[i];
+    if (!is_get) {
+      // Zeros went out for memory that had vanished; or what arrived is not what was digested.
+      if (state.local != Status::ok) reply = {state.local, 0};
+      if (reply.status == Status::corrupt) reply = {Status::transfer_failed, 0};
+      continue;
+    }
     if (reply.status != Status::ok) continue;
     if (!state.is_complete || state.received != reply.bytes) return false;
     if (state.local != Status::ok) reply = {state.local, 0};

@@ -109,6 +109,7 @@ void TcpConnection::take_sent(PayloadOwner& owner) noexcept {
     sent_bytes_ += static_cast<std::uint32_t>(result);
     return tx_.take_sent(static_cast<std::uint32_t>(result), owner);
   }
+  if (result == -EFAULT && tx_.take_fault(owner)) return;
   if (socket_.send_uncopied && is_refused(result)) {
     uncopied_ = Uncopied::never;
     return;

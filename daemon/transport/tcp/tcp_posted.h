@@ -43,6 +43,7 @@ struct TcpPosted {
   std::uint16_t pull_first = 0;
   std::uint16_t pull_count = 0;
   std::uint64_t page_sent = 0;  // of the first of them: bytes that are queued or sent
+  std::uint32_t unsent = 0;     // chunks in the client's memory that the kernel has not taken yet
   bool is_moving = false;       // a copy of it is under way elsewhere, into `block`
   std::uint32_t block = 0;
   Move move;

@@ -222,7 +222,7 @@ TEST_CASE("what the kernel wrote into a slice is shown where it lies, until it v
   auto memory = fixture.region(fd.get(), 8 * kPage);
   const Slice slice{&memory->region(), 100, 4 * kPage};
   Status status = Status::transfer_failed;
-  std::byte* const target = kernel_target(slice, 50, 3 * kPage, status);
+  std::byte* const target = kernel_place(slice, 50, 3 * kPage, status);
   REQUIRE(target == memory->region().base + 150);
   CHECK(status == Status::ok);
   const std::vector<std::byte> sent(3 * kPage, std::byte{0x42});
