@@ -183,17 +183,22 @@ Outcome run_cases(std::span<const BenchCase> cases, const simm::bench::BenchOpti
   return simm::Done{};
 }
 
-// Becomes the script that draws.
-Outcome run_report(const ReportOptions& options) {
-  const std::string script = simm::bench::program_path("simm-bench-report.py");
-  std::vector<const char*> arguments = {"python3", script.c_str(), options.directory.c_str(),
-                                        options.format.c_str()};
+// Becomes a script that lies beside this program.
+Outcome run_script(const char* name, const std::vector<std::string>& words) {
+  const std::string script = simm::bench::program_path(name);
+  std::vector<const char*> arguments = {"python3", script.c_str()};
   // The distribution's own interpreter is the one that has its packages.
   if (access("/usr/bin/python3", X_OK) == 0) arguments.front() = "/usr/bin/python3";
-  for (const std::string& file : options.files) arguments.push_back(file.c_str());
+  for (const std::string& word : words) arguments.push_back(word.c_str());
   arguments.push_back(nullptr);
   execvp(arguments.front(), const_cast<char* const*>(arguments.data()));
   return simm::system_error("python3", errno);
+}
+
+Outcome run_report(const ReportOptions& options) {
+  std::vector<std::string> words = {options.directory, options.format};
+  words.insert(words.end(), options.files.begin(), options.files.end());
+  return run_script("simm-bench-report.py", words);
 }
 
 }  // namespace
@@ -218,6 +223,10 @@ int main(int argc, char** argv) {
       "policy", "Eviction policies on traffic of many kinds, beside others and the best one");
   CLI::App* replay = app.add_subcommand("replay", "Replay a conversation trace, verify every byte");
   CLI::App* report = app.add_subcommand("report", "Plot result files");
+  CLI::App* compare = app.add_subcommand(
+      "compare", "What users of the Python API get, beside bare connections, by turns");
+  compare->prefix_command();  // its options are the script's
+  compare->set_help_flag();
   CLI::App* stats = app.add_subcommand("trace-stats", "Statistics of traces, side by side");
   add_bench_options(*ipc, options.bench);
   add_bench_options(*kv, options.bench);
@@ -259,6 +268,7 @@ int main(int argc, char** argv) {
   if (policy->parsed()) outcome = run_policy_benchmark(options.policy, printer);
   if (replay->parsed()) outcome = run_replay(options.replay);
   if (report->parsed()) outcome = run_report(options.report);
+  if (compare->parsed()) outcome = run_script("simm-bench-compare.py", compare->remaining());
   if (stats->parsed()) outcome = run_trace_stats(options.stats);
   if (outcome) return 0;
   std::fprintf(stderr, "simm-bench: %s\n", outcome.error().context.c_str());
