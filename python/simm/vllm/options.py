@@ -13,6 +13,7 @@ _NUMBERS: Tuple[Tuple[str, int, int, int], ...] = (
     ("step_budget_us", 100, 0, 100_000),
     ("lookup_ms", 100, 1, 60_000),
     ("timeout_ms", 0, 0, 2**32 - 1),
+    ("recheck_s", 60, 0, 86_400),
     ("log_interval_s", 60, 0, 86_400),
 )
 
@@ -22,13 +23,15 @@ class Options:
     """settings: how the Store connects, with exact sizes. lease_ms: how long a chunk stays that a
     lookup has found. step_budget_us: how long the lookups of one step may wait for answers, at
     most. lookup_ms: a lookup without an answer by then is a miss. timeout_ms: of a transfer; 0: as
-    in simm/settings.py. log_interval_s: between two lines of figures; 0: none."""
+    in simm/settings.py. recheck_s: between two rounds of questions for chunks that were told as
+    stored; 0: none. log_interval_s: between two lines of figures; 0: none."""
 
     settings: Settings
     lease_ms: int
     step_budget_us: int
     lookup_ms: int
     timeout_ms: int
+    recheck_s: int
     log_interval_s: int
 
     @staticmethod

@@ -19,6 +19,7 @@ from simm.vllm.identity import identity_of, key_of, prefix_of
 from simm.vllm.lookups import Lookups
 from simm.vllm.news import News
 from simm.vllm.options import Options
+from simm.vllm.rounds import Rounds
 from simm.vllm.rows import Rows
 from simm.vllm.transfers import Transfers
 
@@ -87,6 +88,8 @@ class SimmTier(SecondaryTierManager):
         self._batches = Batches(self._link)
         self._lookups = Lookups(self._batches, prefix, self._rows.row_bytes, read,
                                 self._figures, self._news)
+        self._rounds = Rounds(self._batches, self._news, self._lookups.text_of,
+                              self._rows.row_bytes, read, self._figures)
         self._look = self._lookups.look
         self._transfers = Transfers(self._batches, self._rows, self._lookups, read, self._figures)
         self._closed = False
@@ -138,6 +141,7 @@ class SimmTier(SecondaryTierManager):
         self._lookups.end_step()
         self._batches.poll()
         self._departures.poll(self._news)
+        self._rounds.poll()
         self._figures.log()
         return self._results()
 
@@ -156,7 +160,8 @@ class SimmTier(SecondaryTierManager):
     @_never_raises(list)
     def take_events(self, **_more: Any) -> Iterable[Any]:
         """Chunks that were stored or found, and those that were missed or have left the pool, since
-        the last call. The latter where the daemon tells it (departures.py)."""
+        the last call. The latter where the daemon tells it (departures.py), elsewhere when their
+        turn comes (rounds.py)."""
         if _EVENT is None:
             return []
         events = []
