@@ -4,15 +4,15 @@ scheduler's thread: nothing waits beyond a budget, and nothing raises but the co
 import dataclasses
 import functools
 import os
-from typing import Any, Callable, Iterable, List, TypeVar
+from typing import Any, Iterable, List
 
 from vllm.v1.kv_offload import base as _offload
 from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager
 
 from simm.link import Link
-from simm.log import logger, report_failure
-from simm.results import INVALID_STATE
+from simm.log import logger
 from simm.vllm.batches import Batches
+from simm.vllm.calm import never_raises, nothing, report
 from simm.vllm.departures import Departures
 from simm.vllm.figures import Figures
 from simm.vllm.identity import identity_of, key_of, prefix_of
@@ -36,32 +36,7 @@ _EVENT_FIELDS = frozenset() if _EVENT is None else frozenset(
     field.name for field in dataclasses.fields(_EVENT))
 _JOB_FIELDS = frozenset(field.name for field in dataclasses.fields(JobResult))
 
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-def _report(method: str, error: Exception) -> None:
-    report_failure(f"SimmTier.{method}", INVALID_STATE, 1, f"{type(error).__name__}: {error}")
-
-
-def _never_raises(answer: Callable[[], Any]) -> Callable[[Method], Method]:
-    """What goes wrong is logged; an engine must not end by its cache."""
-
-    def wrap(method: Method) -> Method:
-        @functools.wraps(method)
-        def call(self: Any, *arguments: Any, **more: Any) -> Any:
-            try:
-                return method(self, *arguments, **more)
-            except Exception as error:
-                _report(method.__name__, error)
-                return answer()
-
-        return call  # type: ignore[return-value]
-
-    return wrap
-
-
-def _nothing() -> None:
-    return None
+_never_raises = functools.partial(never_raises, "SimmTier")
 
 
 class SimmTier(SecondaryTierManager):
@@ -106,7 +81,7 @@ class SimmTier(SecondaryTierManager):
         try:
             found = self._look(key, req_context.req_id)
         except Exception as error:
-            _report("lookup", error)
+            report("SimmTier.lookup", error)
             return _MISS
         return _RETRY if found is None else _HIT if found else _MISS
 
@@ -116,7 +91,7 @@ class SimmTier(SecondaryTierManager):
 
     get_request_offloading_context = on_new_request  # its earlier name
 
-    @_never_raises(_nothing)
+    @_never_raises(nothing)
     def on_request_finished(self, req_context: Any, **_more: Any) -> None:
         """Its lookups are forgotten."""
         self._lookups.forget(req_context.req_id)
@@ -125,12 +100,12 @@ class SimmTier(SecondaryTierManager):
 
     # --- jobs -------------------------------------------------------------------------------------
 
-    @_never_raises(_nothing)
+    @_never_raises(nothing)
     def submit_store(self, job_metadata: Any, **_more: Any) -> None:
         """Put the rows' chunks, but for those that the pool has."""
         self._transfers.store(job_metadata.job_id, job_metadata.keys, _rows_of(job_metadata))
 
-    @_never_raises(_nothing)
+    @_never_raises(nothing)
     def submit_load(self, job_metadata: Any, **_more: Any) -> None:
         """Get chunks into the rows."""
         self._transfers.load(job_metadata.job_id, job_metadata.keys, _rows_of(job_metadata))
@@ -172,12 +147,12 @@ class SimmTier(SecondaryTierManager):
                                     if name in _EVENT_FIELDS}))
         return events
 
-    @_never_raises(_nothing)
+    @_never_raises(nothing)
     def on_schedule_end(self, *_context: Any, **_more: Any) -> None:
         """The step's questions go out."""
         self._lookups.end_step()
 
-    @_never_raises(_nothing)
+    @_never_raises(nothing)
     def drain_jobs(self, **_more: Any) -> None:
         """Waits for all jobs, at most for their deadlines plus 100 ms: then nothing touches the
         rows, and get_finished_jobs() tells of each."""
@@ -189,7 +164,7 @@ class SimmTier(SecondaryTierManager):
         """Counts of lookups, loads and stores, and what Store.stats() says. Never waits."""
         return {**self._figures.facts(), **self._link.stats()}
 
-    @_never_raises(_nothing)
+    @_never_raises(nothing)
     def shutdown(self, **_more: Any) -> None:
         """Waits like drain_jobs(). Safe twice."""
         if self._closed:
