@@ -66,7 +66,10 @@ def subscribe(address, is_there, ends, counts):
             frames = socket.recv_multipart()
         except zmq.Again:
             continue
-        is_there.set()
+        if not is_there.is_set():
+            is_there.set()
+            losses = 1  # of its begin, as of a session's
+            continue
         for event in msgpack.unpackb(frames[2])[1]:
             events += len(event.get("block_hashes", ()))
             losses += event["type"] == "AllBlocksCleared"

@@ -1,5 +1,5 @@
-"""Engine: vLLM's side of a connector: a scheduler, workers with KV caches, and a model whose bytes of
-a block come from the bytes of the block before it, as attention's do. So what is computed behind
+"""Engine: vLLM's side of a connector: a scheduler, workers with KV caches, and a model whose bytes
+of a block come from the bytes of the block before it, as attention's do. So what is computed behind
 wrong bytes is wrong, too, and whole() finds it."""
 
 import ctypes
@@ -35,7 +35,7 @@ class Tensor:
 
 
 def shapes(kind, blocks):
-    """Of a tensor: shape, strides, and the offsets of the pieces of block 0, with a block's step."""
+    """Of a tensor: shape, strides, the offsets of the pieces of block 0, and a block's step."""
     if kind == "halves":  # K of all blocks, then V of all
         return (2, blocks, PIECE), (blocks * PIECE, PIECE, 1), (0, blocks * PIECE), PIECE
     if kind == "rows":  # a latent vector: one piece

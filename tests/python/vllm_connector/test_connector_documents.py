@@ -1,4 +1,4 @@
-"""What python/README.md says of the connector: its launch line, by vLLM's rules, and its options."""
+"""What python/README.md says of the connector: its launch line, by vLLM's rules, and options."""
 
 import importlib
 import json
