@@ -1,5 +1,5 @@
-"""Blocks: vLLM's KV cache as pieces: what one block has of one tensor, in runs of bytes. A tensor of
-(2, blocks, ...) has two pieces of each block, one of (blocks, ...) has one, and so has one tensor
+"""Blocks: vLLM's KV cache as pieces: what one block has of one tensor, in runs of bytes. A tensor
+of (2, blocks, ...) has two pieces of each block, one of (blocks, ...) has one, and so has a tensor
 of all layers. The memory is registered once; that of a GPU has to be of simm.gpu."""
 
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple

@@ -261,6 +261,6 @@ def _only_group(config: Any, cache: Any) -> Any:
     spec = groups[0].kv_cache_spec
     for name in ("sliding_window", "attention_chunk_size", "shapes"):
         if getattr(spec, name, None) is not None:
-            raise ValueError(f"{type(spec).__name__} with {name}: SimmConnector knows full attention "
-                             "alone: take simm.vllm.SimmTier")
+            raise ValueError(f"{type(spec).__name__} with {name}: SimmConnector knows full "
+                             "attention alone: take simm.vllm.SimmTier")
     return groups[0]

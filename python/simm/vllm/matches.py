@@ -1,5 +1,5 @@
-"""Matches: the scheduler's half of a connector: which blocks of a request the pool has, which of them
-a step loads, and which blocks it saves. Nothing waits beyond the step's budget.
+"""Matches: the scheduler's half of a connector: which blocks of a request the pool has, which of
+them a step loads, and which blocks it saves. Nothing waits beyond the step's budget.
 
 A block is there when `end` of each rank is (moves.py). A question leases what it finds, so that it
 is still there when it is loaded.
@@ -127,8 +127,8 @@ class Matches:
         return asked
 
     def note_failed(self, blocks: Sequence[int]) -> None:
-        """These could not be loaded: what was to be in them is a miss for a while, and what was found
-        is asked for anew."""
+        """These could not be loaded: what was to be in them is a miss for a while, and what was
+        found is asked for anew."""
         now_s = time.monotonic()
         self._asked.clear()
         for block in blocks:
@@ -142,8 +142,8 @@ class Matches:
     # --- what a step does -------------------------------------------------------------------------
 
     def allocated(self, request: Any, blocks: Any, tokens: int) -> None:
-        """The request has blocks; `tokens` are to be loaded into some. Raises where it does not know
-        which: the engine takes them for loaded from now on."""
+        """The request has blocks; `tokens` are to be loaded into some. Raises where it does not
+        know which: the engine takes them for loaded from now on."""
         self._running.setdefault(request.request_id, _Running(request)).request = request
         asked = self._asked.pop(request.request_id, None)
         if tokens <= 0:

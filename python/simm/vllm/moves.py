@@ -1,5 +1,5 @@
-"""Moves: the worker's half of a connector: blocks of the KV cache to the pool and back, one batch for
-each layer. The last piece of a block, `end`, is put when all others are there: so whoever finds
+"""Moves: the worker's half of a connector: blocks of the KV cache to the pool and back, one batch
+for each layer. The last piece of a block, `end`, is put when all others are there: so whoever finds
 that one finds them all, and they leave the pool together, because they have one digest."""
 
 from typing import Dict, List, Sequence, Set, Tuple

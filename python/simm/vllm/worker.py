@@ -1,5 +1,5 @@
-"""SimmWorker: vLLM's worker of a GPU, whose KV cache is memory that a daemon can take. vLLM's own is
-of cudaMalloc, for which the driver gives no descriptor, so no other process can map it."""
+"""SimmWorker: vLLM's worker of a GPU, whose KV cache is memory that a daemon can take. vLLM's own
+is of cudaMalloc, for which the driver gives no descriptor, so no other process can map it."""
 
 from typing import Any
 
