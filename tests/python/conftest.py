@@ -18,7 +18,8 @@ from stopped_process import stop_process
 # imported it in the other half; programs of the tests import this file too, and need no torch.
 collect_ignore = []
 if "torch" in sys.modules:
-    collect_ignore += ["vllm_tier", "hicache/test_exact_size.py", "hicache/test_repair.py"]
+    collect_ignore += ["vllm_connector", "vllm_tier", "hicache/test_exact_size.py",
+                       "hicache/test_repair.py"]
     collect_ignore += [f"test_{what}.py" for what in (
         "async", "bad_input", "breaker", "bytes", "data_calls", "deregister", "descriptors", "fork",
         "gpu", "key_follower", "lifetimes", "log", "pages", "profile", "readme", "run_pytest",

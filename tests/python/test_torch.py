@@ -162,3 +162,23 @@ assert store.put('exit', kv.BlockView.from_tensor(pool, mr)) == 0
 torch.keep = [store, mr, pool, shared, block]
 """, SIMM_SOCKET=daemon.socket)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_kv_cache_of_a_connector_is_a_tensor(store, key):
+    """As vLLM shapes them: the bytes of a block, whatever the order of the axes is."""
+    from simm.vllm.blocks import Blocks
+    halves = torch.arange(2 * 6 * 4 * 8, dtype=torch.int16).reshape(2, 6, 4, 8).to(torch.bfloat16)
+    inside = torch.zeros((6, 2, 4, 8), dtype=torch.float32).permute(1, 0, 3, 2)
+    for tensor, pieces, step in ((halves, 2, 64), (inside, 1, 256)):
+        blocks = Blocks({"layer": tensor}, 6)
+        [layer] = blocks.layers
+        assert (len(layer.layout.offsets), layer.layout.step) == (pieces, step)
+        names = [f"{key}{block}.{piece}" for block in (1, 3) for piece in range(pieces)]
+        assert store.mput(names, layer.views([1, 3], range(pieces))) == [0] * len(names)
+        before = tensor[:, [1, 3]].clone()
+        tensor.zero_()
+        assert store.mget(names, layer.views([1, 3], range(pieces))) == (
+            [layer.layout.piece_bytes] * len(names))
+        assert torch.equal(tensor[:, [1, 3]], before)
+        assert not tensor[:, [0, 2, 4, 5]].any()
+        blocks.close()

@@ -210,12 +210,49 @@ class WhenOn(unittest.TestCase):
         finally:
             daemon.stop()
 
+    def test_runs_are_lines_of_many_keys_with_the_order_of_each(self):
+        daemon = Daemon()
+        try:
+            daemon.put("before", b"x")
+            follower = subprocess.Popen(
+                [BIN / "simmctl", "--admin", daemon.admin, "events", "--keys", "--runs",
+                 "--present"], stdout=subprocess.PIPE, text=True)
+            lines = [follower.stdout.readline() for _ in range(3)]
+            before = lines[1].split()[1]
+            self.assertEqual(lines, ["cleared\n", f"stored {before}\n", "complete\n"])
+            plain = Follower(daemon)
+            self.followers.append(plain)
+            for number in range(5):
+                daemon.put(f"k{number}", b"x")
+            for name in ("k1", "k3", "before"):
+                daemon.delete(name)
+            daemon.put("k3", b"x")
+            wanted, index, told = {before}, {before}, 0
+            for _ in range(9):
+                line = plain.next()
+                (wanted.add if line["kind"] == "stored" else wanted.discard)(line["key_hash"])
+            while told < 9:
+                what, hashes = follower.stdout.readline().split()
+                for at in range(0, len(hashes), 32):
+                    (index.add if what == "stored" else index.discard)(hashes[at:at + 32])
+                    told += 1
+            self.assertEqual((told, index), (9, wanted))
+            self.assertEqual(len(index), 4)
+            daemon.end_process(kill=True)
+            self.assertEqual(follower.stdout.readline(), "cleared\n")
+            follower.terminate()
+            self.assertEqual(follower.wait(WAIT_S), 0)
+            follower.stdout.close()
+        finally:
+            daemon.start()
+            daemon.stop()
+
     def test_wrong_use(self):
         done = self.daemon.ctl("events", "--keys", "--tenant", "nobody")
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(b'tenant "nobody"', done.stderr)
         for wrong in (["--keys", "--follow"], ["--keys", "--since", "4"], ["--tenant", "blue"],
-                      ["--present"]):
+                      ["--present"], ["--runs"]):
             done = self.daemon.ctl("events", *wrong)
             self.assertEqual(done.returncode, 2, wrong)
             self.assertIn(b"--keys", done.stderr)

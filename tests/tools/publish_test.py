@@ -38,7 +38,8 @@ publish = publish_module()
 
 class GoldenFrames(unittest.TestCase):
     """What subscribers of others have to read: it must not change."""
-    events = [("stored", KEY), ("stored", OTHER), ("removed", KEY), ("cleared", "")]
+    events = [("stored", [bytes.fromhex(KEY), bytes.fromhex(OTHER)]),
+              ("removed", [bytes.fromhex(KEY)]), ("cleared", [])]
 
     def packed(self, wire):
         return msgpack.packb(publish.Wire(wire, "blue").batch(1.5, self.events)).hex()
@@ -72,10 +73,25 @@ class GoldenFrames(unittest.TestCase):
                                        "tenant_id": "blue", "group_id": None})
 
     def test_order_is_kept_where_a_key_changes_often(self):
-        events = [("stored", KEY), ("removed", KEY), ("stored", KEY)]
+        key = [bytes.fromhex(KEY)]
+        events = [("stored", key), ("removed", key), ("stored", key)]
         batch = publish.Wire("arrays", "blue").batch(0, events)
         self.assertEqual([event[0] for event in batch[1]],
                          ["BlockStored", "BlockRemoved", "BlockStored"])
+
+    def test_a_message_has_a_bounded_number_of_keys(self):
+        keys = [number.to_bytes(16, "big") for number in range(3000)]
+        events = [("stored", keys[:1000]), ("removed", keys[1000:2900]), ("cleared", []),
+                  ("stored", keys[2900:])]
+        parts = list(publish.parts_of(events))
+        told = [(kind, key) for part in parts for kind, of in part for key in of]
+        self.assertEqual(told, [("stored", key) for key in keys[:1000]] +
+                         [("removed", key) for key in keys[1000:2900]] +
+                         [("stored", key) for key in keys[2900:]])
+        self.assertEqual([sum(len(of) for _, of in part) for part in parts], [1024, 1024, 952])
+        self.assertEqual([kind for part in parts for kind, _ in part].count("cleared"), 1)
+        self.assertEqual(list(publish.parts_of([])), [])
+        self.assertEqual(list(publish.parts_of([("cleared", [])])), [[("cleared", [])]])
 
 
 class Addresses(unittest.TestCase):

@@ -122,6 +122,8 @@ void CommandLine::add_key_events(CLI::App& events) {
        "With --keys: of this namespace alone; empty: the default one");
   events.add_flag("--present", key_events_.present,
                   "With --keys or --publish: first the keys that are there");
+  events.add_flag("--runs", key_events_.runs,
+                  "With --keys: for programs, a line for many keys that are stored or removed");
   CLI::Option* const publish =
       events.add_option("--publish", publish_.address,
                         "Send the events of one namespace to routers: tcp://127.0.0.1:PORT or "
@@ -243,10 +245,12 @@ int CommandLine::carry_out() {
   if (name == "events" && !publish_.address.empty()) {
     return run_publish(admin_, key_events_, publish_);
   }
-  const bool is_for_keys = key_events_.tenant || key_events_.name_space || key_events_.present;
+  const bool is_for_keys =
+      key_events_.tenant || key_events_.name_space || key_events_.present || key_events_.runs;
   if (name == "events" && is_for_keys && !of_keys_) {
-    return failed({Status::invalid_argument,
-                   "--tenant, --namespace and --present are of events of keys: add --keys"});
+    return failed(
+        {Status::invalid_argument,
+         "--tenant, --namespace, --present and --runs are of events of keys: add --keys"});
   }
   if (name == "events" && of_keys_) return run_key_events(admin_, key_events_);
   if (name == "events") return run_events(admin_, events_);

@@ -10,6 +10,7 @@
 
 #include "daemon/base/wall_time.h"
 #include "daemon/tools/simmctl/interrupts.h"
+#include "daemon/tools/simmctl/key_runs.h"
 #include "daemon/tools/simmctl/output.h"
 
 namespace simm::ctl {
@@ -18,6 +19,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr double kPauseSeconds = 0.02;          // when all is read
+constexpr double kRunsPauseSeconds = 0.05;      // the same: programs want few turns
 constexpr double kPresentPauseSeconds = 0.005;  // while present keys are on their way
 constexpr const char* kKeyEventsCommand = "key_events";
 
@@ -181,6 +183,31 @@ std::string line_text(std::string_view line, const ordered_json& head, bool json
          std::to_string(bytes) + "\n";
 }
 
+constexpr const char* kCleared = "cleared";  // what was known of keys is not certain any more
+
+void add_runs(KeyRuns& runs, const KeyPage& page) {
+  for (const char* const why : {"begins", "restarted", "lapsed"}) {
+    if (page.head.value(why, false)) runs.say(kCleared);
+  }
+  if (page.head.value("missed", std::uint64_t{0}) > 0) runs.say(kCleared);
+  std::string_view rest = page.lines;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    take_word(line);
+    take_word(line);
+    const std::string_view kind = take_word(line);
+    const std::string_view hash = take_word(line);
+    if (kind == "gap") {
+      runs.say(kCleared);
+    } else {
+      runs.add(kind == "stored" || kind == "present", hash);
+    }
+  }
+  if (page.head.value("completes", false)) runs.say("complete");
+}
+
 std::string lines_of(const KeyPage& page, bool json) {
   std::string text;
   if (page.head.value("begins", false)) {
@@ -216,20 +243,26 @@ int run_key_events(const AdminWishes& admin, const KeyEventsWishes& wishes) {
   watch_interrupts();
   if (wishes.present) std::signal(SIGUSR1, want_presents);
   bool is_there = true;
+  KeyRuns runs;
   while (true) {
     if (page) {
-      const int code = write_out(lines_of(*page, admin.json));
+      if (wishes.runs) add_runs(runs, *page);
+      const int code = write_out(wishes.runs ? runs.take() : lines_of(*page, admin.json));
       if (code != kDone) return code;
       is_there = true;
     } else if (page.status() == Status::invalid_state) {
       return failed(page.error());
     } else if (std::exchange(is_there, false)) {
       std::fprintf(stderr, "simmctl: %s; waiting\n", page.error().context.c_str());
-      const int code = admin.json ? write_out(ordered_json{{"away", true}}.dump() + "\n") : kDone;
+      std::string text = admin.json ? ordered_json{{"away", true}}.dump() + "\n" : "";
+      if (wishes.runs) text = std::string(kCleared) + "\n";
+      const int code = text.empty() ? kDone : write_out(text);
       if (code != kDone) return code;
     }
     if (!page || page->head.value("is_last", true)) {
-      const double pause = reader.is_busy() ? kPresentPauseSeconds : kPauseSeconds;
+      const double pause = reader.is_busy() ? kPresentPauseSeconds
+                           : wishes.runs    ? kRunsPauseSeconds
+                                            : kPauseSeconds;
       wait_for(is_there ? pause : 0.2);
     }
     if (std::exchange(presents_wanted, 0) != 0) reader.begin_presents();

@@ -14,6 +14,7 @@ struct KeyEventsWishes {
   std::optional<std::string> tenant;      // nothing: of all
   std::optional<std::string> name_space;  // the same; empty: the default one
   bool present = false;                   // keys that are there are told first, and anew at SIGUSR1
+  bool runs = false;                      // a line for many keys: KeyRuns
 };
 
 // Returns the exit code.

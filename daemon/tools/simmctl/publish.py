@@ -8,12 +8,15 @@ the way clears the stream: whoever has an index of it begins anew. All is bounde
 that reads too slowly misses messages, which the sequence shows and a replay brings back."""
 import argparse
 import collections
+import contextlib
+import fcntl
 import ipaddress
-import json
+import itertools
 import os
 import pathlib
 import signal
 import stat
+import struct
 import subprocess
 import sys
 import time
@@ -27,13 +30,14 @@ KEYS_PER_MESSAGE_MAX = 1024
 MESSAGES_KEPT = 10_000  # for replays,
 BYTES_KEPT = 64 << 20  # and of these at most so many bytes
 MESSAGES_AHEAD = 10_000  # of one subscriber; it misses those that follow
-READ_BYTES = 1 << 20
+READ_BYTES = 1 << 20  # and in the pipe: what comes together is read together
+F_SETPIPE_SZ = 1031  # of Linux; Python knows the name since 3.10
 REPLAYS_PER_TURN = 16
 WAKE_MS = 300  # a signal may have met another thread, and waits for this one
 MEDIUM = "STORAGE"
 STORED = "stored"
 CLEARED = "cleared"
-Events = List[Tuple[str, str]]  # (stored|removed|cleared, hash)
+Events = List[Tuple[str, List[bytes]]]  # (stored|removed|cleared, hashes)
 
 
 def refuse(message: str) -> "SystemExit":
@@ -75,26 +79,13 @@ class Wire:
 
     def batch(self, seconds: float, events: Events) -> List[Any]:
         if self.wire == "pool":
-            return [int(seconds * 1000), [self._of_pool(kind, key) for kind, key in events], 0]
-        return [seconds, [self._of_engine(kind, keys) for kind, keys in self._runs(events)], 0]
+            return [int(seconds * 1000), [event for kind, keys in events
+                                          for event in self._of_pool(kind, keys)], 0]
+        return [seconds, [self._of_engine(kind, keys) for kind, keys in events], 0]
 
-    def _of_pool(self, kind: str, key: str) -> Dict[str, Any]:
-        return {"event_type": kind, "object_key": key or None, "tenant_id": self.tenant,
-                "group_id": None}
-
-    @staticmethod
-    def _runs(events: Events) -> Iterator[Tuple[str, List[bytes]]]:
-        """Neighbours of one kind together: their order is kept."""
-        run: List[bytes] = []
-        last = ""
-        for kind, key in events:
-            if kind != last and last:
-                yield last, run
-                run = []
-            last = kind
-            run.append(bytes.fromhex(key))
-        if last:
-            yield last, run
+    def _of_pool(self, kind: str, keys: List[bytes]) -> List[Dict[str, Any]]:
+        return [{"event_type": kind, "object_key": key.hex() or None, "tenant_id": self.tenant,
+                 "group_id": None} for key in keys or [b""]]
 
     def _of_engine(self, kind: str, keys: List[bytes]) -> Any:
         is_map = self.wire == "maps"
@@ -110,6 +101,22 @@ class Wire:
                     "lora_name": None, "extra_keys": None, "group_idx": None,
                     "locality": "REMOTE"}
         return ["BlockStored", keys, None, [], 0, None, MEDIUM, None]
+
+
+def parts_of(events: Events) -> Iterator[Events]:
+    """Of a message each."""
+    part: Events = []
+    count = 0
+    for kind, keys in events:
+        while count + len(keys) > KEYS_PER_MESSAGE_MAX:
+            room = KEYS_PER_MESSAGE_MAX - count
+            yield part + [(kind, keys[:room])] if room else part
+            part, count, keys = [], 0, keys[room:]
+        if keys or kind == CLEARED:
+            part.append((kind, keys))
+            count += len(keys)
+    if part:
+        yield part
 
 
 class Publisher:
@@ -159,8 +166,7 @@ class Publisher:
         return made
 
     def send(self, seconds: float, events: Events) -> None:
-        for first in range(0, len(events), KEYS_PER_MESSAGE_MAX):
-            part = events[first:first + KEYS_PER_MESSAGE_MAX]
+        for part in parts_of(events):
             payload = self.pack(self.wire.batch(seconds, part))
             self.out.send_multipart((self.topic, self.sequence.to_bytes(8, "big"), payload))
             self.kept.append((self.sequence, payload))
@@ -206,13 +212,13 @@ class Publisher:
 
 
 class Feed:
-    """`simmctl --json events --keys` as events. It waits for a daemon that is away."""
+    """`simmctl events --keys --runs` as events. It waits for a daemon that is away."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        command = [options.simmctl, "--json"]
+        command = [options.simmctl]
         if options.admin:
             command += ["--admin", options.admin]
-        command += ["events", "--keys", f"--tenant={options.tenant}"]
+        command += ["events", "--keys", "--runs", f"--tenant={options.tenant}"]
         # An empty value has to be a word of its own, another one may begin with a dash.
         name = options.namespace
         command += [f"--namespace={name}"] if name else ["--namespace", ""]
@@ -222,6 +228,8 @@ class Feed:
         assert self.process.stdout is not None
         self.output = self.process.stdout
         os.set_blocking(self.output.fileno(), False)
+        with contextlib.suppress(OSError):  # the user's pipes have a limit, and this is no need
+            fcntl.fcntl(self.output.fileno(), F_SETPIPE_SZ, READ_BYTES)
         self.rest = b""
 
     def read(self) -> Optional[Events]:
@@ -236,18 +244,18 @@ class Feed:
         events = [self._event(line) for line in lines if line]
         return [event for event in events if event is not None]
 
-    def _event(self, line: bytes) -> Optional[Tuple[str, str]]:
-        """What is no event of a key says that the index of it is worth nothing any more: it begins,
-        there is a gap, or the daemon is away or another one."""
-        event = json.loads(line)
-        kind = event.get("kind")
-        if "complete" in event:
+    def _event(self, line: bytes) -> Optional[Tuple[str, List[bytes]]]:
+        """What is cleared is worth nothing any more: it begins, there is a gap, or the daemon is
+        away or another one."""
+        kind, _, digits = line.decode().partition(" ")
+        if kind == "complete":
             self.is_complete = True
             return None
-        if kind is None:
+        if kind == CLEARED:
             self.is_complete = False
-            return CLEARED, ""
-        return (STORED if kind in (STORED, "present") else "removed"), event["key_hash"]
+            return CLEARED, []
+        hashes = struct.iter_unpack("16s", bytes.fromhex(digits))
+        return kind, list(itertools.chain.from_iterable(hashes))
 
     def tell_present(self) -> None:
         """All that is there is told again, between what happens."""
@@ -301,7 +309,7 @@ def run(publisher: Publisher, feed: Feed, zmq: Any) -> int:
             publisher.answer_replays()
         events = feed.read()
         if events is None:
-            publisher.send(time.time(), [(CLEARED, "")])
+            publisher.send(time.time(), [(CLEARED, [])])
             return feed.end()
         publisher.send(time.time(), events)
         # Those who ask while it is told wait for the next time: else it would never end.

@@ -1,6 +1,7 @@
 """simm.vllm: SiMM as a secondary tier of vLLM's offloading connector. vLLM loads SimmTier by
-`module_path`; an older one loads SimmTieringSpec by `spec_module_path`: see README.md of the
-package.
+`module_path`; an older one loads SimmTieringSpec by `spec_module_path`. And SimmConnector, a
+connector of its own, with SimmWorker, whose KV cache is memory that a daemon can take. README.md of
+the package tells of both.
 
 Nothing is imported before it is asked for.
 """
@@ -11,9 +12,11 @@ from typing import Any
 _HOMES = {
     "SimmTier": "simm.vllm.tier",
     "SimmTieringSpec": "simm.vllm.spec",
+    "SimmConnector": "simm.vllm.connector",
+    "SimmWorker": "simm.vllm.worker",
 }
 
-__all__ = ["SimmTier", "SimmTieringSpec"]
+__all__ = ["SimmConnector", "SimmTier", "SimmTieringSpec", "SimmWorker"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,6 @@
-"""Batches: what a tier has asked its daemon and not heard of yet. Only finish() waits."""
+"""Batches: what a tier has asked its daemon and not heard of yet. Only finish() and wait() wait."""
 
+import select
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from simm import _native
@@ -8,6 +9,8 @@ from simm.log import report_failure
 from simm.results import UNREACHABLE
 from simm.store import Pages
 
+_LOOK_S = 0.1
+
 # Told of each key's result: a code, or a length.
 Done = Callable[[Sequence[int]], None]
 
@@ -15,8 +18,10 @@ Done = Callable[[Sequence[int]], None]
 class Batches:
     """Thread: one at a time. Nothing raises, but for wrong types."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, name: str = "SimmTier") -> None:
+        """name: of who asks, for the log."""
         self._link = link
+        self._name = name
         self._channel: Optional[_native.Channel] = None
         self._done: Dict[int, Done] = {}
 
@@ -31,7 +36,7 @@ class Batches:
                 self._channel = store.open_channel()
             started = self._channel.start(operation, keys, views, **options)
         except RuntimeError as error:  # the daemon is away just now
-            report_failure("SimmTier", UNREACHABLE, len(keys), str(error))
+            report_failure(self._name, UNREACHABLE, len(keys), str(error))
             self._link.judge_missing([])
             return done([UNREACHABLE] * len(keys))
         if isinstance(started, int):
@@ -52,6 +57,13 @@ class Batches:
         """Tells of all; waits for it, at most for its deadlines plus 100 ms."""
         if self._channel is not None:
             self._tell(self._channel.finish())
+
+    def wait(self, is_over: Callable[[], bool]) -> None:
+        """Tells of what ends until `is_over()`; at the latest when nothing is under way, which the
+        deadlines see to."""
+        while self._channel is not None and self._done and not is_over():
+            select.select([self._channel.fileno()], [], [], _LOOK_S)
+            self.poll()
 
     def _tell(self, ended: List[Any]) -> None:
         for ticket, results in ended:

@@ -1,7 +1,7 @@
 """Departures: what the daemon tells of its own accord about chunks that leave its pool, so that
 routers hear of an eviction within some steps of the scheduler, and not when somebody looks for the
 chunk. The daemon's events.keys decides whether it tells anything. In a cluster this daemon tells of
-its own part of the pool; chunks of other parts are news when they are missed.
+its own part of the pool; chunks of other parts are asked for (rounds.py).
 
 What a step has read is applied in the next one, when that has heard of all transfers and lookups
 that had ended by then: so an eviction never comes before the store that it is about."""
@@ -82,8 +82,8 @@ class Departures:
     def _say(self, text: str) -> None:
         if text != self._said:
             self._said = text
-            logger.warning("SimmTier: routers hear of an eviction when its chunk is looked for: %s",
-                           text)
+            logger.warning("SimmTier: routers hear of an eviction when its chunk is looked for, or "
+                           "in a round (recheck_s): %s", text)
 
     def close(self) -> None:
         """Safe twice."""

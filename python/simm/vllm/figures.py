@@ -49,6 +49,8 @@ class Figures:
         self.misses = 0  # `late` and `refused` among them
         self.late = 0
         self.refused = 0  # the table of lookups was full
+        self.asked_again = 0  # chunks that were told as stored
+        self.found_gone = 0   # and those of them that were not there
         self._log_interval_s = log_interval_s
         self._log_at_s = time.monotonic() + log_interval_s
         self._said = ""
@@ -56,6 +58,7 @@ class Figures:
     def facts(self) -> Dict[str, Any]:
         return {"lookups": {"hits": self.hits, "misses": self.misses, "late": self.late,
                             "refused": self.refused},
+                "rechecks": {"asked": self.asked_again, "gone": self.found_gone},
                 "loads": self.loads.facts(), "stores": self.stores.facts()}
 
     def log(self) -> None:

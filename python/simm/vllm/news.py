@@ -3,9 +3,9 @@ asks for news once in a step when it publishes events, and passes them on to rou
 
 A chunk is news when it is stored, or found where it was not known; and when it is missed where it
 was known: evicted, removed, expired, or its owner is away. Where the daemon tells what leaves its
-pool (departures.py), a chunk is news when it has left."""
+pool (departures.py), a chunk is news when it has left. Others are asked for anew (rounds.py)."""
 
-from typing import Callable, Dict, Iterable, List, Optional, Tuple
+from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 KEYS_MAX = 1 << 17  # that are known; the oldest one gives way, and is told as removed
 
@@ -20,6 +20,7 @@ class News:
         self._is_wanted = False
         self._known: Dict[bytes, Optional[bytes]] = {}  # with its token, the oldest first
         self._by_token: Dict[bytes, bytes] = {}
+        self._doubted: Set[bytes] = set()
         self._untold: Dict[bytes, bool] = {}  # the last of each: True: it is there
 
     def there(self, keys: Iterable[bytes]) -> None:
@@ -27,6 +28,7 @@ class News:
         for key in keys:
             if not self._is_wanted:
                 return
+            self._doubted.discard(key)
             if key in self._known:
                 continue
             token = self._known[key] = self._token_of(key)
@@ -52,6 +54,22 @@ class News:
         by_token = self._by_token
         self.gone([by_token[token] for token in tokens if token in by_token])
 
+    def known(self) -> List[bytes]:
+        """What the pool has, as far as that is known; the oldest first."""
+        return list(self._known)
+
+    def doubt(self, keys: Iterable[bytes]) -> List[bytes]:
+        """Those of them that are known: they are asked for, until settle()."""
+        doubted = [key for key in keys if key in self._known]
+        self._doubted = set(doubted)
+        return doubted
+
+    def settle(self, absent: Iterable[bytes]) -> None:
+        """The answer to what is doubted: these were not there. What was told as there meanwhile is
+        newer than the answer."""
+        self.gone([key for key in absent if key in self._doubted])
+        self._doubted = set()
+
     def name_known(self) -> None:
         """Gives those a token that became known before there were tokens."""
         for key in [key for key, token in self._known.items() if token is None]:
@@ -74,6 +92,7 @@ class News:
             self._is_wanted = False
             self._known.clear()
             self._by_token.clear()
+            self._doubted.clear()
             self._untold.clear()
 
     def take(self) -> List[Tuple[bool, List[bytes]]]:

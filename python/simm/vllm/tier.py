@@ -4,21 +4,22 @@ scheduler's thread: nothing waits beyond a budget, and nothing raises but the co
 import dataclasses
 import functools
 import os
-from typing import Any, Callable, Iterable, List, TypeVar
+from typing import Any, Iterable, List
 
 from vllm.v1.kv_offload import base as _offload
 from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager
 
 from simm.link import Link
-from simm.log import logger, report_failure
-from simm.results import INVALID_STATE
+from simm.log import logger
 from simm.vllm.batches import Batches
+from simm.vllm.calm import never_raises, nothing, report
 from simm.vllm.departures import Departures
 from simm.vllm.figures import Figures
 from simm.vllm.identity import identity_of, key_of, prefix_of
 from simm.vllm.lookups import Lookups
 from simm.vllm.news import News
 from simm.vllm.options import Options
+from simm.vllm.rounds import Rounds
 from simm.vllm.rows import Rows
 from simm.vllm.transfers import Transfers
 
@@ -35,32 +36,7 @@ _EVENT_FIELDS = frozenset() if _EVENT is None else frozenset(
     field.name for field in dataclasses.fields(_EVENT))
 _JOB_FIELDS = frozenset(field.name for field in dataclasses.fields(JobResult))
 
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-def _report(method: str, error: Exception) -> None:
-    report_failure(f"SimmTier.{method}", INVALID_STATE, 1, f"{type(error).__name__}: {error}")
-
-
-def _never_raises(answer: Callable[[], Any]) -> Callable[[Method], Method]:
-    """What goes wrong is logged; an engine must not end by its cache."""
-
-    def wrap(method: Method) -> Method:
-        @functools.wraps(method)
-        def call(self: Any, *arguments: Any, **more: Any) -> Any:
-            try:
-                return method(self, *arguments, **more)
-            except Exception as error:
-                _report(method.__name__, error)
-                return answer()
-
-        return call  # type: ignore[return-value]
-
-    return wrap
-
-
-def _nothing() -> None:
-    return None
+_never_raises = functools.partial(never_raises, "SimmTier")
 
 
 class SimmTier(SecondaryTierManager):
@@ -87,6 +63,8 @@ class SimmTier(SecondaryTierManager):
         self._batches = Batches(self._link)
         self._lookups = Lookups(self._batches, prefix, self._rows.row_bytes, read,
                                 self._figures, self._news)
+        self._rounds = Rounds(self._batches, self._news, self._lookups.text_of,
+                              self._rows.row_bytes, read, self._figures)
         self._look = self._lookups.look
         self._transfers = Transfers(self._batches, self._rows, self._lookups, read, self._figures)
         self._closed = False
@@ -103,7 +81,7 @@ class SimmTier(SecondaryTierManager):
         try:
             found = self._look(key, req_context.req_id)
         except Exception as error:
-            _report("lookup", error)
+            report("SimmTier.lookup", error)
             return _MISS
         return _RETRY if found is None else _HIT if found else _MISS
 
@@ -113,7 +91,7 @@ class SimmTier(SecondaryTierManager):
 
     get_request_offloading_context = on_new_request  # its earlier name
 
-    @_never_raises(_nothing)
+    @_never_raises(nothing)
     def on_request_finished(self, req_context: Any, **_more: Any) -> None:
         """Its lookups are forgotten."""
         self._lookups.forget(req_context.req_id)
@@ -122,12 +100,12 @@ class SimmTier(SecondaryTierManager):
 
     # --- jobs -------------------------------------------------------------------------------------
 
-    @_never_raises(_nothing)
+    @_never_raises(nothing)
     def submit_store(self, job_metadata: Any, **_more: Any) -> None:
         """Put the rows' chunks, but for those that the pool has."""
         self._transfers.store(job_metadata.job_id, job_metadata.keys, _rows_of(job_metadata))
 
-    @_never_raises(_nothing)
+    @_never_raises(nothing)
     def submit_load(self, job_metadata: Any, **_more: Any) -> None:
         """Get chunks into the rows."""
         self._transfers.load(job_metadata.job_id, job_metadata.keys, _rows_of(job_metadata))
@@ -138,6 +116,7 @@ class SimmTier(SecondaryTierManager):
         self._lookups.end_step()
         self._batches.poll()
         self._departures.poll(self._news)
+        self._rounds.poll()
         self._figures.log()
         return self._results()
 
@@ -156,7 +135,8 @@ class SimmTier(SecondaryTierManager):
     @_never_raises(list)
     def take_events(self, **_more: Any) -> Iterable[Any]:
         """Chunks that were stored or found, and those that were missed or have left the pool, since
-        the last call. The latter where the daemon tells it (departures.py)."""
+        the last call. The latter where the daemon tells it (departures.py), elsewhere when their
+        turn comes (rounds.py)."""
         if _EVENT is None:
             return []
         events = []
@@ -167,12 +147,12 @@ class SimmTier(SecondaryTierManager):
                                     if name in _EVENT_FIELDS}))
         return events
 
-    @_never_raises(_nothing)
+    @_never_raises(nothing)
     def on_schedule_end(self, *_context: Any, **_more: Any) -> None:
         """The step's questions go out."""
         self._lookups.end_step()
 
-    @_never_raises(_nothing)
+    @_never_raises(nothing)
     def drain_jobs(self, **_more: Any) -> None:
         """Waits for all jobs, at most for their deadlines plus 100 ms: then nothing touches the
         rows, and get_finished_jobs() tells of each."""
@@ -184,7 +164,7 @@ class SimmTier(SecondaryTierManager):
         """Counts of lookups, loads and stores, and what Store.stats() says. Never waits."""
         return {**self._figures.facts(), **self._link.stats()}
 
-    @_never_raises(_nothing)
+    @_never_raises(nothing)
     def shutdown(self, **_more: Any) -> None:
         """Waits like drain_jobs(). Safe twice."""
         if self._closed:

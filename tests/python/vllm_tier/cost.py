@@ -6,7 +6,8 @@
 In microseconds, lower deciles and medians of what the scheduler's thread spends. "cold": a step
 whose 64 requests each look for one chunk that is not there. "hits": one request of 64 chunks that
 are there, in the two steps that it takes. "submit": the begin of a job of 128 chunks of 4 KiB;
-"take": its end, when it is there."""
+"take": its end, when it is there. "again": a step without requests that asks for 32 chunks of those
+that were told as stored; "answer": one that has the answer."""
 
 import time
 
@@ -63,9 +64,20 @@ def main():
             if number in engine.finished:
                 take.append(us)
             engine.wait(number)
+        again, answer = [], []
+        engine.tier.take_events()
+        assert engine.store(keys_of("again", 32), range(32)).success
+        for _ in range(ROUNDS):
+            engine.tier._rounds._next_s = 0  # the next round begins
+            again.append(timed(engine.take)[0])
+            engine.tier._rounds._next_s = time.monotonic() + 3600
+            time.sleep(0.002)
+            answer.append(timed(engine.take)[0])
+        assert engine.tier.stats()["rechecks"]["asked"] >= 32 * ROUNDS // 2
         print(f"{'':8} {'decile':>8} {'median':>8}")
         for name, values in (("cold", cold), ("hits 1", first), ("hits 2", second),
-                             ("submit", submit), ("take", take)):
+                             ("submit", submit), ("take", take), ("again", again),
+                             ("answer", answer)):
             show(name, values)
 
 

@@ -15,7 +15,7 @@ README = pathlib.Path(__file__).parent.parent.parent.parent / "python" / "README
 
 def section():
     text = README.read_text(encoding="utf-8")
-    return text[text.index("## vLLM, a tier"):text.index("## LMCache, for vLLM")]
+    return text[text.index("## vLLM, a tier"):text.index("## vLLM, a connector")]
 
 
 @pytest.fixture(autouse=True)
