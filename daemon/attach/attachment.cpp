@@ -65,24 +65,13 @@ void Attachment::read_next() {
 void Attachment::on_readable() {
   std::array<std::byte, ipc::kControlMessageBytesMax> buffer;
   ipc::Received received = socket_.try_receive(buffer);
-  const std::size_t fd_count = received.fd_count;
-  std::vector<ipc::UniqueFd> fds = keep_memory(received);
-  switch (received.result) {
-    case ipc::SocketResult::done:
-      break;
-    case ipc::SocketResult::would_block:
-      return read_next();
-    case ipc::SocketResult::hung_up:
-      return close("hung_up");
-    case ipc::SocketResult::too_many_fds:
-      return close("too_many_descriptors", ipc::PoisonReason::bad_descriptor_passing);
-    case ipc::SocketResult::too_long:
-      return close("message_too_long", ipc::PoisonReason::bad_message);
-    case ipc::SocketResult::failed:
-      return close("receive_failed");
+  if (received.result != ipc::SocketResult::done) {
+    (void)keep_memory(received, false);
+    return on_no_message(received.result);
   }
   auto message = ipc::decode_client_message(std::span(buffer.data(), received.bytes));
   if (!message) {
+    (void)keep_memory(received, false);
     services_.environment.errors.record("control.message", message.status(),
                                         message.error().context);
     return close("bad_message", ipc::PoisonReason::bad_message);
@@ -92,20 +81,42 @@ void Attachment::on_readable() {
                              state_ == State::mapping && memory_->is_of_client;
   const bool has_fd = brings_memory || (region != nullptr && region->has_fd);
   const std::size_t expected_fds = has_fd ? 1 : 0;
-  if (fd_count != expected_fds) {
+  const bool is_as_expected = received.fd_count == expected_fds;
+  const bool is_in_place = brings_memory || state_ == State::open;
+  std::vector<ipc::UniqueFd> fds = keep_memory(received, is_as_expected && is_in_place);
+  if (!is_as_expected) {
     return close("unexpected_descriptors", ipc::PoisonReason::bad_descriptor_passing);
   }
   handle(std::move(*message), std::move(fds));
 }
 
-// Memory of a GPU comes as a descriptor of its driver's device. Whoever closes one of those waits
-// for the driver at most, so the adopter may: not for what another client does.
-std::vector<ipc::UniqueFd> Attachment::keep_memory(ipc::Received& received) {
+void Attachment::on_no_message(ipc::SocketResult why) {
+  switch (why) {
+    case ipc::SocketResult::would_block:
+      return read_next();
+    case ipc::SocketResult::hung_up:
+      return close("hung_up");
+    case ipc::SocketResult::too_many_fds:
+      return close("too_many_descriptors", ipc::PoisonReason::bad_descriptor_passing);
+    case ipc::SocketResult::too_long:
+      return close("message_too_long", ipc::PoisonReason::bad_message);
+    case ipc::SocketResult::done:
+    case ipc::SocketResult::failed:
+      return close("receive_failed");
+  }
+}
+
+// What nobody wants is closed elsewhere: of memory too it may be the last reference, and then its
+// closer frees the pages. Memory of a GPU comes as a descriptor of its driver's device. Whoever
+// closes one of those waits for the driver at most, so the adopter may: not for what another client
+// does.
+std::vector<ipc::UniqueFd> Attachment::keep_memory(ipc::Received& received, bool is_wanted) {
   std::vector<ipc::UniqueFd> memory;
   auto odd = std::make_shared<std::vector<ipc::UniqueFd>>();
   for (std::size_t i = 0; i < received.fd_count; ++i) {
     ipc::UniqueFd& fd = received.fds[i];
-    const bool is_kept = ipc::MemoryFile::is_memory(fd.get()) || ipc::is_gpu_descriptor(fd.get());
+    const bool is_kept =
+        is_wanted && (ipc::MemoryFile::is_memory(fd.get()) || ipc::is_gpu_descriptor(fd.get()));
     (is_kept ? memory : *odd).push_back(std::move(fd));
   }
   if (!odd->empty()) close_elsewhere(std::move(odd));

@@ -159,10 +159,11 @@ private:
   void leave_handshake();
   // Ends a request: sends its reply and reads the next one.
   void reply(const ipc::DaemonMessage& message);
-  // Has those that are no memory closed by the tenant's closer and returns the others. Until they
-  // are closed, nothing more is read and the connection counts as open: a client has no more of
-  // them with us than one message holds.
-  std::vector<ipc::UniqueFd> keep_memory(ipc::Received& received);
+  void on_no_message(ipc::SocketResult why);
+  // Returns those that are memory, if that is wanted, and has the others closed by the tenant's
+  // closer. Until they are closed, nothing more is read and the connection counts as open: a client
+  // has no more of them with us than one message holds.
+  std::vector<ipc::UniqueFd> keep_memory(ipc::Received& received, bool is_wanted);
   void close_elsewhere(std::shared_ptr<void> closed_last);
   void on_closed_elsewhere();
   // Of the socket and the bell: at once, but with descriptors in it by the tenant's closer.

@@ -42,6 +42,7 @@ void Attachment::on_register_region(const ipc::RegisterRegion& wanted,
       tenant_.id.value);
   if (queued) return;
   registering_ = false;
+  close_elsewhere(std::move(request));
   meet(base::Limit::registrar_jobs);
   reply(ipc::RegionReply{
       request_id_, Status::out_of_memory, ipc::kNoRegion, wanted.kind,

@@ -43,18 +43,24 @@ void AgentRunner::run() noexcept {
   while (!stopping_.load(std::memory_order_acquire)) {
     const int work = turn();
     const TimeNs after = clock_.now_ns();
-    counters_.turns.add();
+    // One that found nothing can have taken long all the same.
+    count_turn(after - before);
     if (work == 0) {
       before = idle(after);
       continue;
     }
     counters_.work.add(static_cast<std::uint64_t>(work));
-    counters_.turn_ns_max.raise(after - before);
-    if (after - before > kLongTurnNs) counters_.turn_over_10ms.add();
     rewarded(after);
     before = after;
   }
   for (Agent* agent : agents_) agent->end();
+}
+
+// Whoever reads the number of turns knows how long they were.
+void AgentRunner::count_turn(TimeNs took_ns) noexcept {
+  counters_.turn_ns_max.raise(took_ns);
+  if (took_ns > kLongTurnNs) counters_.turn_over_10ms.add();
+  counters_.turns.add();
 }
 
 // Work came: if spinning caught it late in its budget, a longer budget catches the next one too.
@@ -80,20 +86,22 @@ TimeNs AgentRunner::idle(TimeNs now_ns) noexcept {
     }
     ::sched_yield();
   } else {
-    sleep();
+    sleep(now_ns);
   }
   return clock_.now_ns();
 }
 
-void AgentRunner::sleep() noexcept {
+void AgentRunner::sleep(TimeNs began_ns) noexcept {
   waiter_.announce();
   bool may_sleep = true;
   for (Agent* agent : agents_) may_sleep = agent->prepare_sleep() && may_sleep;
   // The second look, after everybody who could wake us has been told to.
   const int late_work = turn();
   if (late_work > 0) counters_.work.add(static_cast<std::uint64_t>(late_work));
+  const TimeNs now_ns = clock_.now_ns();
+  count_turn(now_ns - began_ns);
   if (may_sleep && late_work == 0 && !stopping_.load(std::memory_order_acquire)) {
-    TimeNs deadline_ns = clock_.now_ns() + kSleepNsMax;
+    TimeNs deadline_ns = now_ns + kSleepNsMax;
     for (const Agent* agent : agents_) {
       deadline_ns = std::min(deadline_ns, agent->next_deadline_ns());
     }

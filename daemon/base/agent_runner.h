@@ -66,7 +66,9 @@ public:
 
 private:
   TimeNs idle(TimeNs now_ns) noexcept;
-  void sleep() noexcept;
+  // `began_ns`: the second look is a turn, too, from then on.
+  void sleep(TimeNs began_ns) noexcept;
+  void count_turn(TimeNs took_ns) noexcept;
   void rewarded(TimeNs now_ns) noexcept;
 
   const Clock& clock_;

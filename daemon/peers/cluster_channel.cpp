@@ -18,10 +18,12 @@ Error broken(const TcpMoved& moved) {
 }  // namespace
 
 ClusterChannel::ClusterChannel(ClusterAccess& access, ipc::UniqueFd socket,
-                               const cluster::HelloResult& hello, ClusterChannelEvents& events)
+                               const cluster::HelloResult& hello, ClusterChannelEvents& events,
+                               std::uint64_t number)
     : access_(access),
       hello_(hello),
       events_(events),
+      number_(number),
       socket_(std::move(socket)),
       ready_(access.io),
       soon_(access.io),

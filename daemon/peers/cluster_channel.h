@@ -37,9 +37,9 @@ public:
 
 class ClusterChannel {
 public:
-  // A socket whose hello is over.
+  // A socket whose hello is over. `number`: by which its owner finds it.
   ClusterChannel(ClusterAccess& access, ipc::UniqueFd socket, const cluster::HelloResult& hello,
-                 ClusterChannelEvents& events);
+                 ClusterChannelEvents& events, std::uint64_t number = 0);
   ClusterChannel(const ClusterChannel&) = delete;
   ClusterChannel& operator=(const ClusterChannel&) = delete;
 
@@ -47,6 +47,7 @@ public:
   // is not in it. invalid_state: closed. No callback comes from in here.
   Status send(std::span<const std::byte> payload);
 
+  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   [[nodiscard]] const cluster::HelloPeer& peer() const noexcept { return hello_.peer; }
   [[nodiscard]] std::uint16_t version() const noexcept { return hello_.version; }
   [[nodiscard]] std::uint64_t features() const noexcept { return hello_.features; }
@@ -65,6 +66,7 @@ private:
   ClusterAccess& access_;
   const cluster::HelloResult hello_;
   ClusterChannelEvents& events_;
+  const std::uint64_t number_;
   ipc::UniqueFd socket_;
   Readiness ready_;  // after the socket: stops before it closes
   Deadline soon_;

@@ -117,7 +117,9 @@ void ClusterLinks::retire(std::uint64_t id) {
     return;
   }
   link.is_given_back = !agents_[link.agent].outgoing->control_drop_link(id);
-  if (link.is_given_back) retry_.after(kRetryNs, [this] { flush(); });
+  if (!link.is_given_back) return;
+  has_undelivered_ = true;
+  retry_.after(kRetryNs, [this] { flush(); });
 }
 
 void ClusterLinks::leave(base::PeerId peer, base::Epoch epoch) {
@@ -213,6 +215,7 @@ void ClusterLinks::hand_over(std::uint64_t id, Link& link) {
   }
   link.socket = std::move(finished.socket);
   link.state = State::waiting;
+  has_undelivered_ = true;
   retry_.after(kRetryNs, [this] { flush(); });
 }
 
@@ -245,11 +248,14 @@ void ClusterLinks::flush() {
     agents.erase(std::remove_if(agents.begin(), agents.end(), told), agents.end());
     is_done = is_done && agents.empty();
   }
-  for (auto& [id, link] : links_) {
-    if (link.state == State::waiting) hand_over(id, link);
-    if (link.is_given_back) {
+  // Every bell comes by here, and there may be thousands of links.
+  if (std::exchange(has_undelivered_, false)) {
+    for (auto& [id, link] : links_) {
+      if (link.state == State::waiting) hand_over(id, link);
+      if (!link.is_given_back) continue;
       link.is_given_back = !agents_[link.agent].outgoing->control_drop_link(id);
       is_done = is_done && !link.is_given_back;
+      has_undelivered_ = has_undelivered_ || link.is_given_back;
     }
   }
   if (!is_done) retry_.after(kRetryNs, [this] { flush(); });

@@ -194,6 +194,7 @@ private:
   std::map<std::uint64_t, Incoming> incoming_;
   std::vector<Guests> guests_;                // by shard
   std::map<std::uint32_t, Leaving> leaving_;  // by number
+  bool has_undelivered_ = false;              // of links: a mailbox was full
   Deadline retry_;
   LinkCounters counters_;
 };

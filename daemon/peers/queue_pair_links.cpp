@@ -6,7 +6,6 @@
 #include "daemon/peers/cluster_settings.h"
 #include "daemon/peers/link_keys.h"
 #include "daemon/peers/link_loss_text.h"
-#include "daemon/peers/rail_share.h"
 #include "daemon/transport/rdma/device/rail_choice.h"
 
 namespace simm::control {
@@ -36,6 +35,7 @@ QueuePairLinks::QueuePairLinks(ClusterAccess& access, base::Log& log, QueuePairS
       log_(log),
       setup_(std::move(setup)),
       threads_("simm-queuepairs", kJobsMax),
+      shared_(setup_.agents.size()),
       next_link_(cluster::first_link_of(access.self)),
       retry_(access.io),
       counters_(access.counters) {
@@ -66,41 +66,39 @@ void QueuePairLinks::stop() {
 void QueuePairLinks::reach(base::PeerId peer, const cluster::MapMember& member, std::uint16_t shard,
                            std::size_t agent) {
   if (!is_used() || setup_.agents[agent].outgoing == nullptr) return;
-  const bool is_known = std::any_of(routes_.begin(), routes_.end(), [&](const auto& entry) {
-    const Route& route = entry.second;
-    return route.peer == peer && route.shard == shard && route.agent == agent;
-  });
-  if (is_known) return;
+  if (!reached_.emplace(peer.value, shard, agent).second) return;
   Route route{peer, shard, agent, {}, std::vector<std::uint64_t>(setup_.rails.size())};
   route.target.key = cluster::full_name(member.identity);
   route.target.address = dial_text(member.address, member.port);
   route.target.request = {cluster::HelloPurpose::queue_pair, member.identity.incarnation, shard, 0};
-  routes_.emplace(next_route_++, std::move(route));
-  share(agent);
+  const std::uint64_t number = next_route_++;
+  Route& added = routes_.emplace(number, std::move(route)).first->second;
+  const std::size_t place = shared_[agent].routes++;
+  const RailShare now = share_of(agent);
+  // Fewer rails for each, or more, is a matter of all, who may be thousands. That is rare.
+  if (now.rails != shared_[agent].rails) return share(agent);
+  give_rails(number, added, place < now.shards ? now.rails : 0);
 }
 
 void QueuePairLinks::share(std::size_t agent) {
-  const auto is_of_agent = [agent](const auto& entry) { return entry.second.agent == agent; };
-  const auto wanted =
-      static_cast<std::size_t>(std::count_if(routes_.begin(), routes_.end(), is_of_agent));
-  const std::size_t rails = setup_.rails.size();
-  const auto open = std::count(rail_states_.begin(), rail_states_.end(), RailState::open);
-  const std::size_t usable = std::max<std::size_t>(static_cast<std::size_t>(open), 1);
-  const RailShare share = share_rails(wanted, usable, setup_.agents[agent].room);
+  const RailShare share = share_of(agent);
+  shared_[agent].rails = share.rails;
   std::size_t place = 0;
   for (auto& [number, route] : routes_) {
-    if (route.agent != agent) continue;
-    std::size_t left = place++ < share.shards ? share.rails : 0;
-    for (std::size_t i = 0; i < rails; ++i) {
-      // Each route begins with another rail: together they use all of them.
-      const std::size_t rail = (number + i) % rails;
-      std::uint64_t& link = route.links[rail];
-      // A link whose port is down takes no place from one that works.
-      const bool is_its = is_open(rail) ? left > 0 : may_use(rail, link);
-      if (is_its && is_open(rail)) --left;
-      if (is_its && link == 0) dial(route, rail);
-      if (!is_its && link != 0) retire(links_.find(std::exchange(link, 0)));
-    }
+    if (route.agent == agent) give_rails(number, route, place++ < share.shards ? share.rails : 0);
+  }
+}
+
+// Each route begins with another rail: together they use all of them.
+void QueuePairLinks::give_rails(std::uint64_t number, Route& route, std::size_t left) {
+  for (std::size_t i = 0; i < route.links.size(); ++i) {
+    const std::size_t rail = (number + i) % route.links.size();
+    std::uint64_t& link = route.links[rail];
+    // A link whose port is down takes no place from one that works.
+    const bool is_its = is_open(rail) ? left > 0 : may_use(rail, link);
+    if (is_its && is_open(rail)) --left;
+    if (is_its && link == 0) dial(route, rail);
+    if (!is_its && link != 0) retire(links_.find(std::exchange(link, 0)));
   }
 }
 
@@ -184,8 +182,11 @@ QueuePairLinks::Links::iterator QueuePairLinks::retire(Links::iterator at) {
 
 void QueuePairLinks::leave(base::PeerId peer) {
   for (auto at = routes_.begin(); at != routes_.end();) {
-    at = at->second.peer == peer ? routes_.erase(at) : std::next(at);
+    const bool is_its = at->second.peer == peer;
+    if (is_its) --shared_[at->second.agent].routes;
+    at = is_its ? routes_.erase(at) : std::next(at);
   }
+  std::erase_if(reached_, [peer](const auto& one) { return std::get<0>(one) == peer.value; });
   for (auto at = links_.begin(); at != links_.end();) {
     const bool is_its = at->second.is_outgoing && at->second.peer == peer;
     at = is_its ? retire(at) : std::next(at);
@@ -207,7 +208,7 @@ void QueuePairLinks::on_dialled(ClusterDialer& dialer, ipc::UniqueFd socket,
   const std::uint64_t id = dialer.target().request.link;
   Link& link = links_.at(id);
   ClusterChannelEvents& events = *this;
-  link.channel = std::make_unique<ClusterChannel>(access_, std::move(socket), result, events);
+  link.channel = std::make_unique<ClusterChannel>(access_, std::move(socket), result, events, id);
   link.keys = link_keys(result, access_.secret);
   link.features = result.features;
   link.state = State::offering;
@@ -305,15 +306,9 @@ void QueuePairLinks::take(ipc::UniqueFd socket, const cluster::HelloResult& hell
   link.keys = link_keys(hello, access_.secret);
   link.state = State::offering;
   ClusterChannelEvents& events = *this;
-  link.channel = std::make_unique<ClusterChannel>(access_, std::move(socket), hello, events);
+  link.channel = std::make_unique<ClusterChannel>(access_, std::move(socket), hello, events, id);
   link.deadline = std::make_unique<Deadline>(access_.io);
   link.deadline->after(setup_.patience_ns, [this, id] { give_up(id, "there was no offer"); });
-}
-
-QueuePairLinks::Links::iterator QueuePairLinks::find(const ClusterChannel& channel) {
-  return std::find_if(links_.begin(), links_.end(), [&channel](const auto& entry) {
-    return entry.second.channel.get() == &channel;
-  });
 }
 
 void QueuePairLinks::on_message(ClusterChannel& channel, std::span<const std::byte> payload) {
@@ -498,6 +493,7 @@ void QueuePairLinks::drop(std::uint64_t id, Link& link) {
     link.state = State::ending;
     return;
   }
+  has_undelivered_ = true;
   retry_.after(kDeliverRetryNs, [this] { deliver(); });
 }
 
@@ -536,6 +532,7 @@ void QueuePairLinks::deliver() {
     }
   }
   // What found a mailbox full.
+  if (!std::exchange(has_undelivered_, false)) return;
   for (auto& [id, link] : links_) {
     const bool is_over = link.channel == nullptr || (link.is_outgoing && link.dialer == nullptr);
     if (link.state == State::open && is_over) drop(id, link);

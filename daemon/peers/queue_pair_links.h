@@ -15,6 +15,7 @@
 // Owned by ClusterPresence; the mailboxes and devices outlive it. Thread: control.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -25,6 +26,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -38,6 +40,7 @@
 #include "daemon/peers/path_trials.h"
 #include "daemon/peers/peer_counters.h"
 #include "daemon/peers/queue_pair_message.h"
+#include "daemon/peers/rail_share.h"
 #include "daemon/transport/rdma/device/rdma_device.h"
 #include "daemon/transport/rdma/rdma_link.h"
 #include "daemon/transport/rdma/registration/chunk_table.h"
@@ -175,6 +178,14 @@ private:
                                                    std::size_t place) const;
   // Gives the routes of that agent their shares of its room.
   void share(std::size_t agent);
+  [[nodiscard]] RailShare share_of(std::size_t agent) const {
+    const auto open =
+        std::count(rail_states_.begin(), rail_states_.end(), transport::RailState::open);
+    const std::size_t usable = std::max<std::size_t>(static_cast<std::size_t>(open), 1);
+    return share_rails(shared_[agent].routes, usable, setup_.agents[agent].room);
+  }
+  // `left`: how many of them.
+  void give_rails(std::uint64_t number, Route& route, std::size_t left);
   // Whether a route keeps that link, or may have one, over that rail.
   [[nodiscard]] bool may_use(std::size_t rail, std::uint64_t link) const;
   void dial(Route& route, std::size_t rail);
@@ -189,7 +200,11 @@ private:
   // Ends any link of one requester to that agent, for another one.
   void take_place(const std::string& from, std::size_t agent, const std::string& to);
 
-  Links::iterator find(const ClusterChannel& channel);
+  Links::iterator find(const ClusterChannel& channel) {
+    const auto found = links_.find(channel.number());
+    const bool is_its = found != links_.end() && found->second.channel.get() == &channel;
+    return is_its ? found : links_.end();
+  }
   // Runs `work` on the thread of the link's rail, and then `then` here, while the link is still at
   // this attempt.
   void run(std::uint64_t id, std::function<Made()> work, Then then);
@@ -222,11 +237,18 @@ private:
   Links links_;
   std::vector<transport::RailState> rail_states_;  // as this object knows them
   std::map<std::uint64_t, Route> routes_;
+  std::set<std::tuple<std::uint32_t, std::uint16_t, std::size_t>> reached_;  // those that there are
+  struct Shared {
+    std::size_t routes = 0;
+    std::size_t rails = 0;  // of each of them, but for those that have no place
+  };
+  std::vector<Shared> shared_;  // by agent
   std::uint64_t next_route_ = 0;
   std::uint64_t next_link_;
   // Numbers of peers and rails of which an event says that they are lost, and none yet that they
   // are back.
   std::set<std::pair<std::uint32_t, std::size_t>> lost_rails_;
+  bool has_undelivered_ = false;  // of links that are to end: a mailbox was full
   Deadline retry_;
   QueuePairCounters counters_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

@@ -53,7 +53,7 @@ TEST_CASE("a cluster: whatever a client does, a client of another tenant is serv
   REQUIRE_MESSAGE(has_started, node->log());
   REQUIRE(eventually(
       [&] { return uses_the_map_of(*node, cluster.manager) && sees_members(*node, 1); }));
-  const Place place(*node, {storage->pid()});
+  const Place place(*node, {storage.get()});
   Siege siege("cluster", place);
   for (const Named& one : kAttacks) siege.endure(one.name, one.attack);
   CHECK(storage->alive());

@@ -225,7 +225,7 @@ void attack_by_silent_shards(const KnownDaemon& manager, const Until& until) {
 
 TEST_CASE("between machines: members that say the impossible or nothing hold up nobody") {
   Besieged besieged;
-  const Place place(*besieged.node, {besieged.storage->pid()});
+  const Place place(*besieged.node, {besieged.storage.get()});
   const KnownDaemon storage = besieged.known();
   const KnownDaemon manager{besieged.cluster.address, {}, storage.secret_file};
   Siege siege("peers", place);
@@ -251,7 +251,7 @@ TEST_CASE("between machines: members that say the impossible or nothing hold up 
 
 TEST_CASE("between machines: strangers and peers with the secret hold up no other daemon") {
   Besieged besieged;
-  const Place place(*besieged.node, {besieged.storage->pid()});
+  const Place place(*besieged.node, {besieged.storage.get()});
   const KnownDaemon known = besieged.known();
   Siege siege("peers", place);
   siege.endure("strangers at every port", [&](const Place&, const Until& until) {
@@ -351,7 +351,7 @@ TEST_CASE("between machines: a daemon behind a bad network holds up no other one
   const bool has_started = other->start();
   REQUIRE_MESSAGE(has_started, other->log());
   REQUIRE(eventually([&] { return sees_members(*other, 1); }));
-  const Place place(*besieged.node, {besieged.storage->pid()});
+  const Place place(*besieged.node, {besieged.storage.get()});
   Siege siege("peers", place);
   for (const Trouble& trouble : troubles()) {
     siege.endure(trouble.name, [&](const Place&, const Until& until) {

@@ -27,6 +27,12 @@ std::string ratio(std::uint64_t now, std::uint64_t before) {
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + "x";
 }
 
+std::vector<pid_t> pids(const LoopWatch::Daemons& daemons) {
+  std::vector<pid_t> found;
+  for (const test_support::DaemonProcess* daemon : daemons) found.push_back(daemon->pid());
+  return found;
+}
+
 }  // namespace
 
 std::string besieged_keys() {
@@ -42,20 +48,20 @@ std::string besieged_keys() {
          tenants + "]";
 }
 
-Place::Place(test_support::DaemonProcess& of, std::vector<pid_t> behind)
+Place::Place(test_support::DaemonProcess& of, LoopWatch::Daemons behind)
     : daemon(of),
       agents(std::move(behind)),
       red(of.directory() + "/red.sock"),
       blue(of.directory() + "/blue.sock"),
       crowd(of.directory() + "/crowd.sock") {
-  agents.push_back(of.pid());
+  agents.push_back(&of);
   REQUIRE(::chmod(of.directory().c_str(), 0755) == 0);
 }
 
 Until::Until() : end_(std::chrono::steady_clock::now() + time_of_one()) {}
 
 Siege::Siege(const std::string& where, const Place& place)
-    : where_(where), place_(place), victim_(place.blue, place.agents) {
+    : where_(where), place_(place), victim_(place.blue, pids(place.agents)), loops_(place.agents) {
   REQUIRE(victim_.does_rounds(20));
   (void)victim_.take_course();
   const Until until;
@@ -67,6 +73,20 @@ Siege::Siege(const std::string& where, const Place& place)
   }
   MESSAGE(where_ << ", undisturbed: " << undisturbed_.rounds << " rounds, p50 "
                  << undisturbed_.p50_us << " us, p99 " << undisturbed_.p99_us << " us");
+  check_loops("undisturbed");
+}
+
+// Also what comes behind an attack, as when the daemon sweeps up.
+void Siege::check_loops(const std::string& name) {
+  const Absences away = loops_.take_longest();
+  const auto text = [](const Absence& of) {
+    return std::to_string(of.us) + " us (" + std::to_string(of.on_cpu_us) + " on its CPU)";
+  };
+  MESSAGE(where_ << ", " << name << ": away from its loop was a data thread for at most "
+                 << text(away.data) << ", the control thread for " << text(away.control) << ", of "
+                 << away.asked << " answers");
+  CHECK_MESSAGE(away.data.us <= LoopWatch::kDataUsMax, away.data.thread);
+  CHECK(away.control.us <= LoopWatch::kControlUsMax);
 }
 
 void Siege::endure(const std::string& name, const Attack& attack) {
@@ -87,6 +107,7 @@ void Siege::endure(const std::string& name, const Attack& attack) {
   CHECK(victim_.failed() == failed);
   REQUIRE(place_.daemon.alive());
   CHECK(place_.daemon.sessions_settled_to(1) == 1);
+  check_loops(name);
   check_pace(course);
 }
 

@@ -1,7 +1,8 @@
 // Siege: one verified victim of tenant blue, and attacks of others beside it, one after the other.
 // Each is reported with the victim's course beside its undisturbed one. The victim's answers have
 // to be right under each, and half of its rounds no slower than four times those of 99 in 100 that
-// nobody disturbs. The slowest ones are told only, because they depend on the machine.
+// nobody disturbs. The slowest ones are told only, because they depend on the machine. No thread of
+// the daemons that serve the victim may be away from its loop for long.
 // Thread: the test's.
 #pragma once
 
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/siege/loop_watch.h"
 #include "tests/siege/victim.h"
 #include "tests/support/daemon_process.h"
 
@@ -25,9 +27,9 @@ inline constexpr unsigned kCrowdTenants = 62;
 std::string besieged_keys();
 struct Place {
   // `behind`: the daemons that serve what `of` asks for.
-  explicit Place(test_support::DaemonProcess& of, std::vector<pid_t> behind = {});
+  explicit Place(test_support::DaemonProcess& of, LoopWatch::Daemons behind = {});
   test_support::DaemonProcess& daemon;
-  std::vector<pid_t> agents;  // whose data agents serve the victim
+  LoopWatch::Daemons agents;  // whose data agents serve the victim
   const std::string red;
   const std::string blue;
   const std::string crowd;
@@ -55,11 +57,13 @@ public:
 
 private:
   void check_pace(const Course& attacked);
+  void check_loops(const std::string& name);
 
   const std::string where_;
   const Place& place_;
   Victim victim_;
   Course undisturbed_;
+  LoopWatch loops_;
 };
 
 }  // namespace simm::siege

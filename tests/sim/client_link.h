@@ -24,7 +24,8 @@ struct ClientLink {
   std::unique_ptr<session::Session> session;
   std::vector<ipc::ClientLane> lanes;
   ipc::RegionHandle handle = ipc::kNoRegion;
-  std::uint16_t other_name_space = 0;  // id of the second namespace
+  std::uint16_t other_name_space = 0;      // id of the second namespace
+  std::uint16_t immutable_name_space = 0;  // the same, of a client who says that it is immutable
   std::uint32_t node = 0;
   std::span<const std::byte> shared_reads;  // memory of the node's; empty: it has none
   std::function<void()> on_activity;        // the node has done something: there may be completions

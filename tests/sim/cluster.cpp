@@ -46,6 +46,9 @@ Cluster::Cluster(const Scenario& scenario, LogMode log_mode)
   };
   history_.lease_losses = [this] { return lease_losses(); };
   history_.moves = scenario_.moves;
+  if (scenario_.shared_reads.has_immutable) {
+    history_.immutable = name_space_id(kImmutableNameSpace);
+  }
   maps_.may_lose_slots = [this](Serial serial, bool replaced) {
     const cluster::MembershipConfig& rules = scenario_.manager.membership;
     // It was heard last up to a heartbeat, by a clock of half the speed, before its trouble began.

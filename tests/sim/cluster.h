@@ -120,6 +120,11 @@ private:
   [[nodiscard]] bool are_told_apart() const;
   bool live_with_reads_in_a_move();
   bool remove_meanwhile();
+  bool live_with_confirmed_copies();
+  bool read_copies(SimClient& reader, const SharedSweep& sweep, base::TimeNs for_ns);
+  bool press_on_stores();
+  bool remove_from_others(SimClient& reader, SimClient& writer, const SharedSweep& sweep,
+                          bool is_cut);
   bool give_and_take_back_meanwhile();
   bool step_until(const std::function<bool()>& is_over, base::TimeNs longest_ns);
   bool sweep_all();

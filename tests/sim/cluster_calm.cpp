@@ -214,6 +214,7 @@ bool Cluster::calm() {
     if (is_wanted && !live_with_a_stranger(manager_dies)) return false;
   }
   if (scenario_.etcd.is_used && !live_with_a_leader_without_etcd()) return false;
+  if (scenario_.shared_reads.has_immutable && !live_with_confirmed_copies()) return false;
   const bool node_dies = scenario_.rdma.is_used || (scenario_.tcp.is_used && aim_dice_.percent(30));
   if (node_dies && !live_with_a_dead_node()) return false;
   const bool has_stripes = scenario_.rdma.stalls_per_mille > 0;

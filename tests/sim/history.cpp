@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "simm/check.h"
 #include "tests/sim/sim_mover.h"
 
 namespace simm::sim {
@@ -9,6 +10,8 @@ namespace {
 
 // Fewer may be those of several puts.
 constexpr std::size_t kTellingBytes = 8;
+// Instead of the number of a put, where all puts of a key write the same.
+constexpr std::uint64_t kOnlyValue = ~std::uint64_t{0};
 
 unsigned long long ull(std::uint64_t value) {
   return value;
@@ -38,7 +41,8 @@ Interval History::begin() const {
 }
 
 Payload History::payload(PutIndex put) const {
-  return Payload::of(puts_[put].key, put);
+  const KeyIndex key = puts_[put].key;
+  return Payload::of(key, is_immutable(key) ? kOnlyValue : put);
 }
 
 // ---- writes ----
@@ -52,6 +56,8 @@ PutIndex History::begin_put(KeyIndex key, bool replace, std::uint64_t length, st
   added.length = length;
   added.ttl_ns = ttl_ns;
   added.from_ns = loop_.now_ns();
+  const std::vector<PutIndex>& others = keys_[key].puts;
+  SIMM_CHECK(!is_immutable(key) || others.empty() || puts_[others[0]].length == length);
   keys_[key].puts.push_back(put);
   sources_[source] = put;
   return put;
@@ -105,7 +111,7 @@ void History::on_posted(std::uint32_t, const WireRequest& request) {
                              ull(request.serial), ull(request.header.epoch), request.to.peer.value,
                              owner);
   }
-  if (request.header.opcode != ipc::Opcode::put) return;
+  if (request.header.opcode != ipc::Opcode::put) return note_losses();
   std::vector<PutIndex>& puts = put_requests_[request.serial];
   for (std::size_t page = 0; page < request.pages.size(); ++page) {
     const PutIndex put = sources_.at(request.addresses[page]);
@@ -309,12 +315,17 @@ PutIndex History::find_put(const PageRead& read, std::span<const std::byte> byte
   return kNoPut;
 }
 
-PutIndex History::put_seen(const PageRead& read, std::span<const std::byte> bytes) {
+PutIndex History::checked_bytes(const PageRead& read, std::span<const std::byte> bytes) {
   const PutIndex seen = find_put(read, bytes);
   if (seen == kNoPut) check_bytes_of_nobody(read, bytes);
   if (seen == kNoPut || bytes.size() < kTellingBytes) return kNoPut;
   check_length(read, puts_[seen], bytes.size());
-  if (!refused(puts_[seen])) return seen;
+  return seen;
+}
+
+PutIndex History::put_seen(const PageRead& read, std::span<const std::byte> bytes) {
+  const PutIndex seen = checked_bytes(read, bytes);
+  if (seen == kNoPut || !refused(puts_[seen])) return seen;
   report_.violation("P4", "%s: sees put %u, which its owner did not store",
                     describe(read.key).c_str(), seen);
   return kNoPut;
@@ -364,6 +375,10 @@ void History::end_get(const PageRead& read, Status status, std::span<const std::
     return report_.violation("P1", "%s: a hit that no owner has answered",
                              describe(read.key).c_str());
   }
+  if (is_immutable(read.key)) {
+    check_only_value(read, bytes, {answer}, false);
+    return note_lease(read, answer->tenure);
+  }
   const PutIndex seen = put_seen(read, bytes);
   if (seen == kNoPut) return;
   Put& put = puts_[seen];
@@ -389,24 +404,52 @@ void History::end_get(const PageRead& read, Status status, std::span<const std::
   note_lease(read, answer->tenure);
 }
 
-// Answers to fetches of that node that may have become the copy.
-std::vector<const History::Answer*> History::fetches_for(const PageRead& read,
-                                                         Status status) const {
-  std::vector<const Answer*> found;
+// The bytes do not say which put wrote them: one that may be there will do.
+void History::check_only_value(const PageRead& read, std::span<const std::byte> bytes,
+                               const Sources& sources, bool is_copy) {
+  if (checked_bytes(read, bytes) == kNoPut) return;
+  const std::vector<PutIndex>& puts = keys_[read.key].puts;
+  const bool possible = std::any_of(sources.begin(), sources.end(), [&](const Answer* source) {
+    return std::any_of(puts.begin(), puts.end(), [&](PutIndex put) {
+      return may_be_there(put, source->tenure, read, is_copy);
+    });
+  });
+  if (possible) return;
+  report_.violation("P4", "%s: %s of %zu bytes, but no such object can be there",
+                    describe(read.key).c_str(), is_copy ? "a copy" : "a hit", bytes.size());
+}
+
+bool History::may_be_there(PutIndex put, const Tenure& reader, const PageRead& read,
+                           bool is_copy) const {
+  if (refused(puts_[put]) || !may_show(puts_[put], reader)) return false;
+  const base::TimeNs from_ns = read.when.from_ns - (is_copy ? read.linger_ns : 0);
+  if (expired(puts_[put], from_ns)) return false;
+  const Superseder* const later = is_copy ? superseder_of_copy(put, reader, read)
+                                          : superseder_of(put, reader, read.when.from_ns);
+  return later == nullptr;
+}
+
+// Answers to that node from which the copy counts: to fetches that may have become it, and to
+// questions whether its owner has it still, as clients of the node ask them too.
+History::Sources History::fetches_for(const PageRead& read, Status status) const {
+  Sources found;
   const std::byte* const end = read.copies.data() + read.copies.size();
   const std::vector<Answer>& answers = keys_[read.key].answers;
   for (auto at = answers.rbegin(); at != answers.rend(); ++at) {
     if (at->at_ns + read.linger_ns < read.when.from_ns) break;
-    const bool is_fetch = at->opcode == ipc::Opcode::get && at->node == read.node &&
-                          at->slice >= read.copies.data() && at->slice < end;
-    if (is_fetch && at->status == status) found.push_back(&*at);
+    if (at->node != read.node || at->status != status) continue;
+    const bool is_fetch =
+        at->opcode == ipc::Opcode::get && at->slice >= read.copies.data() && at->slice < end;
+    const bool confirms =
+        read.immutable && at->opcode == ipc::Opcode::exists && status == Status::ok;
+    if (is_fetch || confirms) found.push_back(&*at);
   }
   return found;
 }
 
 void History::end_copied_get(const PageRead& read, Status status,
                              std::span<const std::byte> bytes) {
-  const std::vector<const Answer*> fetches = fetches_for(read, status);
+  const Sources fetches = fetches_for(read, status);
   if (status == Status::not_found) {
     // A fetch from before the lease says nothing about it.
     const bool is_later = !fetches.empty() && fetches.back()->at_ns >= read.when.from_ns &&
@@ -418,6 +461,10 @@ void History::end_copied_get(const PageRead& read, Status status,
   if (fetches.empty()) {
     return report_.violation("P4", "%s: a copy that is older than %llu us, or of no fetch",
                              describe(read.key).c_str(), ull(read.linger_ns / kUs));
+  }
+  if (is_immutable(read.key)) {
+    check_only_value(read, bytes, fetches, true);
+    return note_lease_of_copy(read, fetches);
   }
   const PutIndex seen = put_seen(read, bytes);
   if (seen == kNoPut) return;
@@ -435,7 +482,7 @@ void History::end_copied_get(const PageRead& read, Status status,
     keys_[read.key].superseders.push_back(
         {from_ns, loop_.now_ns(), seen, fetch->tenure, fetch->node});
     put.first_seen_ns = std::min(put.first_seen_ns, loop_.now_ns());
-    return;
+    return note_lease_of_copy(read, fetches);
   }
   if (later == nullptr) {
     return report_.violation("P7", "%s: a copy is put %u of server %u, owner since %llu",
@@ -483,6 +530,29 @@ void History::note_lease(const PageRead& read, Tenure tenure) {
   key.lease.when = read.when;
   key.lease.when.to_ns = loop_.now_ns();
   key.lease.until_ns = until_ns;
+}
+
+// Its owner has given it for a fetch, or for a question: one of those that may have been it.
+void History::note_lease_of_copy(const PageRead& read, const Sources& sources) {
+  PageRead asked = read;
+  for (const Answer* source : sources) {
+    if (!(source->tenure == sources[0]->tenure)) return;  // nobody knows which owner's
+    asked.when.from_ns = std::min(asked.when.from_ns, source->posted_ns);
+  }
+  asked.when.lease_losses = losses_at(asked.when.from_ns);
+  note_lease(asked, sources[0]->tenure);
+}
+
+void History::note_losses() {
+  const std::uint64_t lost = lease_losses();
+  if (lost != losses_.back().second) losses_.emplace_back(loop_.now_ns(), lost);
+}
+
+std::uint64_t History::losses_at(base::TimeNs at_ns) const {
+  const auto first =
+      std::lower_bound(losses_.begin(), losses_.end(), std::pair{at_ns, std::uint64_t{0}});
+  const bool is_then = first != losses_.end() && first->first == at_ns;
+  return is_then ? first->second : std::prev(first)->second;
 }
 
 void History::check_miss(const PageRead& read, const Answer* answer) {

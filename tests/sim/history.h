@@ -17,6 +17,7 @@
 //      it is posted again only when its owner has said that it did not store it.
 //      A node may keep a copy of what it has fetched. For `linger_ns` the copy may miss what other
 //      nodes did. It never misses what its own node had written when the read began.
+//      Where keys have one value for ever, the copy counts from when its owner was last asked.
 //  P2  (a scene) a get of an object on its way to its slot's new owner, with time and room, is a
 //      hit
 //  P7  a request goes to who owns the slot under its epoch, and is served only by who has owned it
@@ -29,7 +30,9 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/sim/map_book.h"
@@ -73,6 +76,7 @@ struct PageRead {
   std::uint64_t object_offset = 0;  // of a ranged get
   bool ranged = false;
   bool exact_size = false;
+  bool immutable = false;  // its client says that the key has one value for ever
   // Of one that its node may answer from a copy of its own: how old that copy may be, whose it is,
   // and where copies lie there. 0: the owner is asked.
   base::TimeNs linger_ns = 0;
@@ -93,6 +97,11 @@ public:
   std::function<std::uint64_t()> lease_losses = [] { return std::uint64_t{0}; };
   [[nodiscard]] Interval begin() const;
   bool moves = false;  // objects move on with their slots in this run
+  // Keys of that namespace have one value for ever, if there is one: all their puts write it.
+  std::optional<base::NamespaceId> immutable;
+  [[nodiscard]] bool is_immutable(KeyIndex key) const {
+    return keys_[key].name.name_space == immutable;
+  }
 
   // `source`: where its bytes lie; requests for it are known by that.
   PutIndex begin_put(KeyIndex key, bool replace, std::uint64_t length, std::uint64_t ttl_ns,
@@ -211,15 +220,25 @@ private:
   [[nodiscard]] bool may_show(const Put& put, const Tenure& reader) const;
   [[nodiscard]] bool expired(const Put& put, base::TimeNs read_from_ns) const;
   PutIndex find_put(const PageRead& read, std::span<const std::byte> bytes) const;
-  // Which put a hit shows; kNoPut: nobody can say, or a promise was broken and that was told.
+  // Whose bytes a hit shows; kNoPut: nobody can say, or a promise was broken and that was told.
+  PutIndex checked_bytes(const PageRead& read, std::span<const std::byte> bytes);
+  // The same, of a put that its owner may have stored.
   PutIndex put_seen(const PageRead& read, std::span<const std::byte> bytes);
+  using Sources = std::vector<const Answer*>;
+  void check_only_value(const PageRead& read, std::span<const std::byte> bytes,
+                        const Sources& sources, bool is_copy);
+  [[nodiscard]] bool may_be_there(PutIndex put, const Tenure& reader, const PageRead& read,
+                                  bool is_copy) const;
   void check_bytes_of_nobody(const PageRead& read, std::span<const std::byte> bytes);
   void end_copied_get(const PageRead& read, Status status, std::span<const std::byte> bytes);
-  [[nodiscard]] std::vector<const Answer*> fetches_for(const PageRead& read, Status status) const;
+  [[nodiscard]] Sources fetches_for(const PageRead& read, Status status) const;
   void check_length(const PageRead& read, const Put& put, std::uint64_t bytes);
   void check_miss(const PageRead& read, const Answer* answer);
   [[nodiscard]] bool loss_is_explained(const Key& key) const;
   void note_lease(const PageRead& read, Tenure tenure);
+  void note_lease_of_copy(const PageRead& read, const Sources& sources);
+  void note_losses();
+  [[nodiscard]] std::uint64_t losses_at(base::TimeNs at_ns) const;
   [[nodiscard]] std::string describe(KeyIndex key) const;
 
   const EventLoop& loop_;
@@ -230,6 +249,8 @@ private:
   std::vector<Put> puts_;
   std::map<const std::byte*, PutIndex> sources_;
   std::map<std::uint64_t, std::vector<PutIndex>> put_requests_;  // by serial
+  // How many leases had been lost, since when.
+  std::vector<std::pair<base::TimeNs, std::uint64_t>> losses_ = {{0, 0}};
   std::uint64_t hits_ = 0;
   std::uint64_t misses_ = 0;
   std::uint64_t copied_ = 0;

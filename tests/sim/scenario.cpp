@@ -252,6 +252,16 @@ void draw_shared_reads(Scenario& s) {
   s.engine.requests += 4 * s.engine.fetches;
 }
 
+// Likewise: of these runs half have an immutable namespace. What nobody uses is soon not asked
+// about any more, so that a run comes to rest.
+void draw_immutable(Scenario& s) {
+  Dice dice(s.seed, 21);
+  s.shared_reads.has_immutable = s.shared_reads.is_used && dice.percent(50);
+  if (!s.shared_reads.has_immutable) return;
+  shared_reads::SharedReadConfig& config = s.shared_reads.config;
+  config.confirm_for_ns = std::min(config.linger_ns * dice.between(2, 20), 2 * kSecond);
+}
+
 }  // namespace
 
 base::TenantId tenant_id(std::uint32_t tenant) {
@@ -296,6 +306,7 @@ Scenario Scenario::draw(std::uint64_t seed) {
   draw_hand_overs(s);
   draw_kept_pools(s);
   draw_shared_reads(s);
+  draw_immutable(s);
   return s;
 }
 

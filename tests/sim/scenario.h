@@ -59,6 +59,8 @@ struct SharedReadScenario {
   std::uint32_t credits = 1;       // on the way from its engine to them
   std::uint64_t bytes_per_request = 256 * 1024;
   shared_reads::SharedReadConfig config;
+  // Keys of kImmutableNameSpace have one value for ever, and most clients say so.
+  bool has_immutable = false;
 };
 
 struct Scenario {
@@ -136,6 +138,7 @@ struct Scenario {
 // A tenant, a namespace, a text: what the keys of a scenario are.
 base::TenantId tenant_id(std::uint32_t tenant);
 base::NamespaceId name_space_id(std::uint32_t name_space);
-inline constexpr std::uint32_t kNameSpaces = 2;  // of each tenant; they use the same texts
+inline constexpr std::uint32_t kNameSpaces = 2;          // of each tenant; they use the same texts
+inline constexpr std::uint32_t kImmutableNameSpace = 1;  // in the runs that have one
 
 }  // namespace simm::sim

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/base/mix.h"
 #include "simm/check.h"
 
 namespace simm::sim {
@@ -91,6 +92,12 @@ std::uint64_t SimClient::draw_length() {
   return dice_.between(24, scenario_.frame_bytes);
 }
 
+std::uint64_t SimClient::draw_length(KeyIndex key) {
+  const std::uint64_t any = draw_length();
+  if (!history_.is_immutable(key) || scenario_.one_size) return any;
+  return 24 + base::mix(key) % (scenario_.frame_bytes - 24 + 1);
+}
+
 KeyIndex SimClient::key_of(std::uint32_t name_space, std::uint32_t number) {
   // The same texts in all tenants and namespaces. Half of them name groups by a digest.
   std::string text = "key-" + std::to_string(number);
@@ -129,7 +136,7 @@ ClientBatch SimClient::follow_up() {
   ClientPage& page = batch.pages.emplace_back();
   page.key = doubt.key;
   page.frame = frames_.take(report_);
-  page.length = doubt.is_put_again ? scenario_.frame_bytes : draw_length();
+  page.length = doubt.is_put_again ? scenario_.frame_bytes : draw_length(page.key);
   return batch;
 }
 
@@ -145,7 +152,11 @@ ClientBatch SimClient::draw() {
   batch.exact_size = dice_.percent(30);
   batch.shared = dice_.percent(scenario_.shared_reads.is_used ? 80 : 20);
   batch.ranged = batch.opcode == ipc::Opcode::get && dice_.percent(25);
-  batch.name_space = dice_.percent(80) ? 0 : 1;
+  batch.name_space = dice_.percent(scenario_.shared_reads.has_immutable ? 50 : 80) ? 0 : 1;
+  // Some do not say so: they get the rules of any other namespace, from the same copies.
+  if (scenario_.shared_reads.has_immutable && batch.name_space == kImmutableNameSpace) {
+    batch.says_immutable = dice_.percent(75);
+  }
   if (dice_.percent(15)) batch.ttl_ms = dice_.between32(1, 2'000);
   if (dice_.percent(60)) batch.lease_ms = dice_.between32(1, 5'000);
   batch.timeout_ns = dice_.between(scenario_.timeout_low_ns, scenario_.timeout_high_ns);
@@ -160,7 +171,7 @@ void SimClient::draw_pages(ClientBatch& batch) {
     page.key = draw_key(batch.name_space);
     if (!moves) continue;
     page.frame = frames_.take(report_);
-    page.length = draw_length();
+    page.length = draw_length(page.key);
     if (batch.opcode == ipc::Opcode::put) continue;
     if (!batch.exact_size && dice_.percent(60)) page.length = scenario_.frame_bytes;
     if (batch.ranged) {
@@ -181,8 +192,10 @@ void SimClient::write_pages(ClientBatch& batch) {
     ClientPage& page = batch.pages[i];
     if (batch.opcode == ipc::Opcode::put) {
       const std::span<std::byte> bytes = frames_.bytes(page.frame, page.length);
-      page.put = history_.begin_put(page.key, batch.replace, page.length, batch.ttl_ms * kMs,
-                                    bytes.data());
+      // Where a key has one value, a put leaves what is there, whatever it says.
+      const bool replaces = batch.replace && !batch.says_immutable;
+      page.put =
+          history_.begin_put(page.key, replaces, page.length, batch.ttl_ms * kMs, bytes.data());
       page.payload = history_.payload(page.put);
       page.payload.fill(bytes);
     }
@@ -215,7 +228,9 @@ void SimClient::submit(ClientBatch batch) {
   submission.page_count = static_cast<std::uint32_t>(batch.pages.size());
   submission.ttl_ms = batch.opcode == ipc::Opcode::put ? batch.ttl_ms : 0;
   submission.lease_ms = batch.lease_ms;
-  submission.name_space = batch.name_space == 0 ? std::uint16_t{0} : link_->other_name_space;
+  submission.name_space = batch.name_space == 0  ? std::uint16_t{0}
+                          : batch.says_immutable ? link_->immutable_name_space
+                                                 : link_->other_name_space;
   submission.flags = static_cast<std::uint16_t>((batch.exact_size ? ipc::kFlagExactSize : 0) |
                                                 (batch.shared ? ipc::kFlagShared : 0) |
                                                 (batch.ranged ? ipc::kFlagRanged : 0));
@@ -341,6 +356,7 @@ void SimClient::complete_page(const ClientBatch& batch, const ClientPage& page, 
   read.object_offset = page.object_offset;
   read.ranged = batch.ranged;
   read.exact_size = batch.exact_size;
+  read.immutable = batch.says_immutable;
   if (batch.opcode == ipc::Opcode::get && batch.shared && !batch.ranged) read_copies(read);
   switch (batch.opcode) {
     case ipc::Opcode::put:
@@ -390,6 +406,26 @@ void SimClient::sweep(ipc::Opcode opcode, std::uint32_t name_space, SweptPut put
     if (!moves) continue;
     batch.pages[i].frame = frames_.take(report_);
     batch.pages[i].length = opcode == ipc::Opcode::put ? put.bytes : scenario_.frame_bytes;
+    if (opcode == ipc::Opcode::put && history_.is_immutable(batch.pages[i].key)) {
+      batch.pages[i].length = draw_length(batch.pages[i].key);
+    }
+  }
+  submit(std::move(batch));
+}
+
+void SimClient::read_shared(const SharedSweep& sweep) {
+  ClientBatch batch;
+  batch.opcode = ipc::Opcode::get;
+  batch.name_space = kImmutableNameSpace;
+  batch.shared = true;
+  batch.says_immutable = sweep.says_immutable;
+  batch.lease_ms = sweep.lease_ms;
+  batch.timeout_ns = sweep.timeout_ns;
+  for (std::uint32_t i = 0; i < sweep.pages && frames_.has_free(1); ++i) {
+    ClientPage& page = batch.pages.emplace_back();
+    page.key = key_of(kImmutableNameSpace, i);
+    page.frame = frames_.take(report_);
+    page.length = scenario_.frame_bytes;
   }
   submit(std::move(batch));
 }

@@ -36,6 +36,7 @@ struct ClientBatch {
   bool exact_size = false;
   bool shared = false;
   bool ranged = false;
+  bool says_immutable = false;  // that its keys have one value for ever
   std::uint32_t name_space = 0;
   std::uint32_t ttl_ms = 0;
   std::uint32_t lease_ms = 0;
@@ -52,6 +53,14 @@ struct SweptPut {
   std::uint64_t bytes = 64;  // of each page
   std::uint32_t pages = 1;
   base::TimeNs timeout_ns = 2 * kSecond;
+};
+
+// A read of the first keys of the immutable namespace, from copies of the node.
+struct SharedSweep {
+  std::uint32_t pages = 1;
+  std::uint32_t lease_ms = 1;
+  base::TimeNs timeout_ns = 2 * kSecond;
+  bool says_immutable = true;
 };
 
 class SimClient {
@@ -77,6 +86,7 @@ public:
   // One batch on every key of its tenant and namespace, or on the first ones where bytes are moved:
   // for single scenes, and for the end of a run.
   void sweep(ipc::Opcode opcode, std::uint32_t name_space, SweptPut put = {});
+  void read_shared(const SharedSweep& sweep);
   // How many pages of the last sweep were answered ok, and the bytes that they have in a store.
   [[nodiscard]] std::uint32_t sweep_ok() const { return sweep_ok_; }
   [[nodiscard]] std::uint64_t sweep_bytes() const { return sweep_bytes_; }
@@ -98,6 +108,8 @@ private:
   void draw_pages(ClientBatch& batch);
   ClientBatch follow_up();
   [[nodiscard]] std::uint64_t draw_length();
+  // Of a value of that key.
+  [[nodiscard]] std::uint64_t draw_length(KeyIndex key);
   [[nodiscard]] KeyIndex draw_key(std::uint32_t name_space);
   [[nodiscard]] KeyIndex key_of(std::uint32_t name_space, std::uint32_t number);
   void doubt(KeyIndex key);

@@ -212,6 +212,9 @@ ClientLink& SimNode::attach(base::TenantId tenant, std::span<std::byte> pages) {
   ask.kind = session::SessionCommand::Kind::open_name_space;
   ask.name_space = {name_space_id(1)};
   link.other_name_space = static_cast<std::uint16_t>(command(ask).name_space_id);
+  if (!scenario_.shared_reads.has_immutable) return link;
+  ask.name_space = {name_space_id(kImmutableNameSpace), true};
+  link.immutable_name_space = static_cast<std::uint16_t>(command(ask).name_space_id);
   return link;
 }
 

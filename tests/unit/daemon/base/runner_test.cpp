@@ -102,6 +102,40 @@ TEST_CASE("an agent that refuses to sleep is asked again, and every announcement
   CHECK(agent.prepared.load() == agent.cancelled.load());
 }
 
+// Finds nothing to do, and takes 20 ms for that.
+class Slow : public Agent {
+public:
+  explicit Slow(ManualClock& clock) : clock_(clock) {}
+  int do_work() noexcept override {
+    clock_.advance_ns(20 * kNsPerMs);
+    if (++turns == 2) runner->request_stop();
+    return 0;
+  }
+  const char* name() const noexcept override { return "slow"; }
+  int turns = 0;
+  AgentRunner* runner = nullptr;
+
+private:
+  ManualClock& clock_;
+};
+
+TEST_CASE("a turn that finds nothing counts with its time, and so does the look before sleep") {
+  ManualClock clock;
+  const RealClock real_clock;
+  CounterSet counters;
+  EpollWaiter waiter(real_clock);
+  REQUIRE(waiter.usable());
+  AgentRunner runner("data0", clock, waiter, {WaitMode::event, 0}, counters);
+  Slow agent(clock);
+  agent.runner = &runner;
+  runner.add(agent);
+  runner.run();
+  CHECK(agent.turns == 2);
+  CHECK(counters.value("runner.data0.turns") == 2);
+  CHECK(counters.value("runner.data0.turn_over_10ms") == 2);
+  CHECK(counters.value("runner.data0.turn_ns_max") == 20 * kNsPerMs);
+}
+
 // Hangs in its work while it is told to.
 class Stuck : public Agent {
 public:

@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <cstdint>
+#include <ctime>
 #include <map>
 
 #include "tests/unit/daemon/peers/queue_pair_ends.h"
@@ -39,6 +41,31 @@ TEST_CASE("an agent gets a queue pair to a shard over each rail, and so does the
   check_that_all_are_connected(world);
   CHECK(world.requester.made() == 6);
   CHECK(world.server.accepted == 6);
+}
+
+// Of this thread: a busy machine changes little.
+std::uint64_t cpu_us() {
+  timespec used{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<std::uint64_t>(used.tv_sec) * 1'000'000 +
+         static_cast<std::uint64_t>(used.tv_nsec) / 1'000;
+}
+
+TEST_CASE("one more route costs no more when there are 20,000") {
+  World::Shape shape;
+  shape.room = 1;  // so that the others are not dialled
+  World world(shape);
+  std::uint16_t shard = 0;
+  const auto reach = [&](int count) {
+    const std::uint64_t before_us = cpu_us();
+    for (int i = 0; i < count; ++i) world.reach(shard++);
+    return cpu_us() - before_us;
+  };
+  const std::uint64_t first_us = reach(1'000);
+  (void)reach(19'000);
+  const std::uint64_t last_us = reach(1'000);
+  MESSAGE("the first thousand took " << first_us << " us, the last one " << last_us << " us");
+  CHECK(last_us <= 10 * first_us + 50'000);
 }
 
 TEST_CASE("rails of the server are used by the network, not by their place") {
