@@ -85,8 +85,8 @@ void Siege::check_loops(const std::string& name) {
   MESSAGE(where_ << ", " << name << ": away from its loop was a data thread for at most "
                  << text(away.data) << ", the control thread for " << text(away.control) << ", of "
                  << away.asked << " answers");
-  CHECK_MESSAGE(away.data.us <= LoopWatch::kDataUsMax, away.data.thread);
-  CHECK(away.control.us <= LoopWatch::kControlUsMax);
+  CHECK_MESSAGE(away.data.on_cpu_us <= LoopWatch::kCpuUsMax, away.data.thread);
+  CHECK(away.control.on_cpu_us <= LoopWatch::kCpuUsMax);
 }
 
 void Siege::endure(const std::string& name, const Attack& attack) {

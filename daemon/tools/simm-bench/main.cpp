@@ -52,6 +52,14 @@ struct ReportOptions {
   std::vector<std::string> files;
 };
 
+struct CompareOptions {
+  unsigned rounds = 5;
+  std::string cells;
+  std::string placement = "free";
+  bool quick = false;
+  bool json = false;
+};
+
 struct Options {
   simm::bench::BenchOptions bench;
   simm::bench::FanoutOptions fanout;
@@ -61,6 +69,7 @@ struct Options {
   simm::bench::PolicyOptions policy;
   simm::bench::TraceStatsOptions stats;
   ReportOptions report;
+  CompareOptions compare;
 };
 
 void add_bench_options(CLI::App& command, simm::bench::BenchOptions& options) {
@@ -201,6 +210,30 @@ Outcome run_report(const ReportOptions& options) {
   return run_script("simm-bench-report.py", words);
 }
 
+void add_compare_options(CLI::App& command, CompareOptions& options) {
+  command.add_option("--rounds", options.rounds, "of each cell, ours and bare by turns")
+      ->check(CLI::Range(1u, 1000u))
+      ->capture_default_str();
+  command.add_option("--cells", options.cells,
+                     "only those with this in their name, as in \"tcp put\" or \"4 KiB\"");
+  command
+      .add_option("--placement", options.placement,
+                  "split: the node on the last CPU, the storage daemon on the first")
+      ->check(CLI::IsMember({"free", "split"}))
+      ->capture_default_str();
+  command.add_flag("--quick", options.quick,
+                   "as little as shows that it works; figures mean nothing");
+  command.add_flag("--json", options.json, "one JSON object per line");
+}
+
+Outcome run_compare(const CompareOptions& options) {
+  std::vector<std::string> words = {"--rounds", std::to_string(options.rounds),
+                                    "--cells=" + options.cells, "--placement", options.placement};
+  if (options.quick) words.emplace_back("--quick");
+  if (options.json) words.emplace_back("--json");
+  return run_script("simm-bench-compare.py", words);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -225,8 +258,7 @@ int main(int argc, char** argv) {
   CLI::App* report = app.add_subcommand("report", "Plot result files");
   CLI::App* compare = app.add_subcommand(
       "compare", "What users of the Python API get, beside bare connections, by turns");
-  compare->prefix_command();  // its options are the script's
-  compare->set_help_flag();
+  add_compare_options(*compare, options.compare);
   CLI::App* stats = app.add_subcommand("trace-stats", "Statistics of traces, side by side");
   add_bench_options(*ipc, options.bench);
   add_bench_options(*kv, options.bench);
@@ -268,7 +300,7 @@ int main(int argc, char** argv) {
   if (policy->parsed()) outcome = run_policy_benchmark(options.policy, printer);
   if (replay->parsed()) outcome = run_replay(options.replay);
   if (report->parsed()) outcome = run_report(options.report);
-  if (compare->parsed()) outcome = run_script("simm-bench-compare.py", compare->remaining());
+  if (compare->parsed()) outcome = run_compare(options.compare);
   if (stats->parsed()) outcome = run_trace_stats(options.stats);
   if (outcome) return 0;
   std::fprintf(stderr, "simm-bench: %s\n", outcome.error().context.c_str());
