@@ -95,6 +95,12 @@ public:
       to_right_.bytes.insert(to_right_.bytes.end(), buffer.begin(), buffer.begin() + got);
   }
 
+  // Bytes that the kernel of the middle has from the left end, read or not.
+  [[nodiscard]] std::uint64_t arrived_from_left() const {
+    tcp_info info;
+    return state(to_left_.inner.get(), info) ? info.tcpi_bytes_received : 0;
+  }
+
   // Somebody on the way adds bytes to what goes to the right end.
   void insert_to_right(const std::vector<std::byte>& bytes) {
     to_right_.bytes.insert(to_right_.bytes.end(), bytes.begin(), bytes.end());
