@@ -63,7 +63,8 @@ class Sample(NamedTuple):
 
 
 def cells_of(path: str, shapes: Tuple[Tuple[int, int], ...]) -> List[Cell]:
-    return [Cell(f"{path} {kind} {pages} x {page_bytes / MIB:.3g} MiB", kind, pages, page_bytes, path)
+    return [Cell(f"{path} {kind} {pages} x {page_bytes / MIB:.3g} MiB", kind, pages, page_bytes,
+                 path)
             for kind in KINDS for pages, page_bytes in shapes]
 
 
@@ -374,7 +375,8 @@ def line_of(row: Dict[str, Any]) -> str:
     if row["baseline"] is None:
         return f"{line} {'':24} {'':6} {params[cpu]:8.3f}"
     bare = span(row["baseline"], params["baseline_least"], params["baseline_most"])
-    return f"{line} {bare:24} {row['ratio']:6.2f} {params[cpu]:8.3f} {params['baseline_' + cpu]:8.3f}"
+    bare_cpu = params["baseline_" + cpu]
+    return f"{line} {bare:24} {row['ratio']:6.2f} {params[cpu]:8.3f} {bare_cpu:8.3f}"
 
 
 def measure(path: str, cells: List[Cell], options: argparse.Namespace,
