@@ -1,8 +1,9 @@
 // LoopWatch: for how long the data agents and the control thread of daemons were away from their
 // loops: in one turn, or in one piece of control work and what stood before it. The time that a
 // thread waited for a CPU does not count. Where a thread stood still, what others of its process
-// waited for a CPU does not count either: it may have waited for what one of them held. So a busy
-// machine changes nothing.
+// waited for a CPU does not count either: it may have waited for what one of them held. What is
+// left of standing still may be the kernel's, on a busy machine: that is told, and nobody is judged
+// by it.
 //
 // Data threads count their turns, and those of more than 10 ms. A look at these counters each
 // millisecond tells how long such a turn was at most, and the kernel tells how long the thread

@@ -80,7 +80,7 @@ PutSender::Step PutSender::send_page(TcpPosted& posted, std::uint32_t slot,
   }
   if (progress == MoveProgress::waiting) return Step::waiting;
   if (posted.move.status != Status::ok) return fail_page(posted, slot, posted.move.status);
-  return queue_block(posted, slot, digest);
+  return send_block(posted, slot, digest);
 }
 
 // Where it lies: read for the digest, so that the kernel finds it in cache.
@@ -97,47 +97,30 @@ PutSender::Step PutSender::send_chunk(TcpPosted& posted, std::uint32_t slot,
     status = memory::show_untrusted(slice, posted.page_sent, bytes, digest_sink(&digest));
   }
   if (status != Status::ok) return fail_page(posted, slot, status);
-  if (is_too_late(posted, bytes)) return end_page(posted, slot, Status::timeout);
-  const bool is_last = queue_header(posted, slot, bytes, digest);
-  if (bytes > 0) {
-    connection_.tx().add_client_payload(at, bytes, kClientTag | slot << 16 | number);
-    ++posted.unsent;
-  }
-  posted.page_sent += bytes;
-  return is_last ? end_page(posted, slot, Status::ok) : Step::done;
+  return queue_chunk(posted, slot, digest, {at, bytes}, kClientTag | slot << 16 | number);
 }
 
 // The chunk is in its block: hashed while it is in cache, and queued.
-PutSender::Step PutSender::queue_block(TcpPosted& posted, std::uint32_t slot,
-                                       base::PayloadDigest& digest) noexcept {
-  const auto bytes = static_cast<std::uint32_t>(posted.move.length);
-  if (is_too_late(posted, bytes)) return end_page(posted, slot, Status::timeout);
+PutSender::Step PutSender::send_block(TcpPosted& posted, std::uint32_t slot,
+                                      base::PayloadDigest& digest) noexcept {
   if (posted.page_sent == 0) digest.begin();
-  digest.add(posted.move.memory, bytes);
-  const bool is_last = queue_header(posted, slot, bytes, digest);
-  posted.is_moving = false;
-  if (bytes > 0) {
-    connection_.tx().add_payload(block_at(posted.block), bytes, posted.block);
-  } else {
-    free_.give(posted.block);
-  }
-  posted.page_sent += bytes;
-  return is_last ? end_page(posted, slot, Status::ok) : Step::done;
+  digest.add(posted.move.memory, posted.move.length);
+  return queue_chunk(posted, slot, digest, {posted.move.memory, posted.move.length}, posted.block);
 }
 
-// What is read after the deadline may be what its client wrote after it had given up waiting (we
-// were stopped in between): it must not become an object. Asked behind the read of the last chunk.
-bool PutSender::is_too_late(const TcpPosted& posted, std::uint32_t bytes) const noexcept {
-  const PageRequest& page = posted.pages[posted.pulled[posted.pull_first]];
-  return posted.page_sent + bytes == page.slice.length &&
-         shared_.remaining_ns(posted.header.deadline_ns) == 0;
-}
-
-// Of the page's next chunk. True: it is the last one.
-bool PutSender::queue_header(const TcpPosted& posted, std::uint32_t slot, std::uint32_t bytes,
-                             const base::PayloadDigest& digest) noexcept {
+// The page's next chunk, which the digest has. `tag`: of its payload.
+PutSender::Step PutSender::queue_chunk(TcpPosted& posted, std::uint32_t slot,
+                                       const base::PayloadDigest& digest,
+                                       std::span<const std::byte> chunk,
+                                       std::uint32_t tag) noexcept {
   const std::uint16_t number = posted.pulled[posted.pull_first];
+  const auto bytes = static_cast<std::uint32_t>(chunk.size());
   const bool is_last = posted.page_sent + bytes == posted.pages[number].slice.length;
+  // What was read after the deadline may be what its client wrote after it had given up waiting (we
+  // were stopped in between): it must not become an object.
+  if (is_last && shared_.remaining_ns(posted.header.deadline_ns) == 0) {
+    return end_page(posted, slot, Status::timeout);
+  }
   FrameHeader header = frame_header(FrameKind::data, slot, posted.use);
   header.page = number;
   header.offset = posted.page_sent;
@@ -147,7 +130,17 @@ bool PutSender::queue_header(const TcpPosted& posted, std::uint32_t slot, std::u
     header.digest = digest.value();
   }
   SIMM_CHECK(connection_.add_bare(header));  // there is room, as send_page() saw
-  return is_last;
+  posted.is_moving = false;
+  if (client_chunk(tag)) {
+    if (bytes > 0) connection_.tx().add_client_payload(chunk.data(), bytes, tag);
+    posted.unsent += bytes > 0 ? 1 : 0;
+  } else if (bytes > 0) {
+    connection_.tx().add_payload(chunk.data(), bytes, tag);
+  } else {
+    free_.give(tag);
+  }
+  posted.page_sent += bytes;
+  return is_last ? end_page(posted, slot, Status::ok) : Step::done;
 }
 
 PutSender::Step PutSender::fail_page(TcpPosted& posted, std::uint32_t slot,

@@ -61,10 +61,9 @@ private:
 
   Step send_chunk(TcpPosted& posted, std::uint32_t slot, base::PayloadDigest& digest) noexcept;
   [[nodiscard]] bool begin_chunk(TcpPosted& posted, const PageRequest& page) noexcept;
-  Step queue_block(TcpPosted& posted, std::uint32_t slot, base::PayloadDigest& digest) noexcept;
-  [[nodiscard]] bool is_too_late(const TcpPosted& posted, std::uint32_t bytes) const noexcept;
-  bool queue_header(const TcpPosted& posted, std::uint32_t slot, std::uint32_t bytes,
-                    const base::PayloadDigest& digest) noexcept;
+  Step send_block(TcpPosted& posted, std::uint32_t slot, base::PayloadDigest& digest) noexcept;
+  Step queue_chunk(TcpPosted& posted, std::uint32_t slot, const base::PayloadDigest& digest,
+                   std::span<const std::byte> chunk, std::uint32_t tag) noexcept;
   Step fail_page(TcpPosted& posted, std::uint32_t slot, Status failure) noexcept;
   Step end_page(TcpPosted& posted, std::uint32_t slot, Status failure) noexcept;
   [[nodiscard]] std::byte* block_at(std::uint32_t block) noexcept {
