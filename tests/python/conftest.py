@@ -102,6 +102,13 @@ def daemon(tmp_path_factory):
 
 
 @pytest.fixture
+def here(daemon, monkeypatch):
+    """The daemon of the module, where libsimm looks for one."""
+    monkeypatch.setenv("SIMM_SOCKET", daemon.socket)
+    return daemon
+
+
+@pytest.fixture
 def own_daemon(tmp_path, monkeypatch):
     """One that the test may kill."""
     running = Daemon(tmp_path, config=CONFIG).start()

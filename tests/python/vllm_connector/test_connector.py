@@ -28,12 +28,6 @@ def vllm(monkeypatch):
 
 
 @pytest.fixture
-def here(daemon, monkeypatch):
-    monkeypatch.setenv("SIMM_SOCKET", daemon.socket)
-    return daemon
-
-
-@pytest.fixture
 def seed():
     drawn = random.randrange(1 << 32)
     print("seed", drawn)

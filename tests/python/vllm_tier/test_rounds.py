@@ -21,12 +21,6 @@ def vllm(monkeypatch):
     interface.forget()
 
 
-@pytest.fixture
-def here(daemon, monkeypatch):
-    monkeypatch.setenv("SIMM_SOCKET", daemon.socket)
-    return daemon
-
-
 def told_as(engine, is_removed):
     """Keys; steps of the scheduler in which no request looks for anything."""
     engine.take()

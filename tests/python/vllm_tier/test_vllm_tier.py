@@ -23,12 +23,6 @@ def vllm(monkeypatch):
     interface.forget()
 
 
-@pytest.fixture
-def here(daemon, monkeypatch):
-    monkeypatch.setenv("SIMM_SOCKET", daemon.socket)
-    return daemon
-
-
 @pytest.mark.parametrize("new", [True, False])
 def test_what_one_engine_stores_another_one_loads(here, new):
     interface.install(new)
