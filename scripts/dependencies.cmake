@@ -18,6 +18,22 @@ if(SIMM_PORTABLE)
   simm_link_archives()
 endif()
 
+# Only the device plugin for Kubernetes needs gRPC.
+set(SIMM_GRPC_FOUND FALSE)
+if(SIMM_PORTABLE)
+  message(STATUS "simm-device-plugin is not built: it is for the container image")
+else()
+  pkg_check_modules(GRPCXX QUIET IMPORTED_TARGET grpc++ grpc protobuf)
+  find_program(PROTOC protoc)
+  find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin)
+  if(GRPCXX_FOUND AND PROTOC AND GRPC_CPP_PLUGIN)
+    set(SIMM_GRPC_FOUND TRUE)
+  else()
+    message(STATUS "simm-device-plugin is not built: it needs libgrpc++-dev, libprotobuf-dev and "
+      "protobuf-compiler-grpc (scripts/install_packages.sh)")
+  endif()
+endif()
+
 # The library itself is found at run time: daemon/transport/rdma/device/verbs_library.h.
 add_library(verbs_headers INTERFACE)
 target_include_directories(verbs_headers SYSTEM INTERFACE ${LIBIBVERBS_INCLUDE_DIRS})

@@ -1,6 +1,6 @@
 # What `cmake --install` installs and where. Targets name their rules beside themselves, through the
 # functions below; what is no target is listed here. Components, which are also the packages:
-# daemon (simmd, tools, units, configuration, documents), library, development, python.
+# daemon (simmd, tools, units, configuration, documents), library, development, python, kubernetes.
 #
 # Directories are GNUInstallDirs. On Debian the default of LIBDIR is the multiarch one with any
 # prefix (its dynamic linker, pkg-config and CMake search it under /usr/local as well), so that one
@@ -19,35 +19,35 @@ set(simm_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/simm)
 # Everything that is installed, and no test.
 add_custom_target(installed)
 
-# The manual pages and completions that lie in DIR.
-function(simm_install_manuals dir)
+# simm_install_manuals(DIR COMPONENT): the manual pages and completions that lie in DIR.
+function(simm_install_manuals dir component)
   file(GLOB pages CONFIGURE_DEPENDS ${dir}/*.[1-8])
   foreach(page ${pages})
     string(REGEX MATCH "[1-8]$" section ${page})
-    install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section} COMPONENT daemon)
+    install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section} COMPONENT ${component})
   endforeach()
   file(GLOB completions CONFIGURE_DEPENDS ${dir}/*.bash)
   foreach(completion ${completions})
     get_filename_component(name ${completion} NAME_WE)
-    install(FILES ${completion} RENAME ${name} COMPONENT daemon
+    install(FILES ${completion} RENAME ${name} COMPONENT ${component}
       DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
   endforeach()
   file(GLOB completions CONFIGURE_DEPENDS ${dir}/*.zsh)
   foreach(completion ${completions})
     get_filename_component(name ${completion} NAME_WE)
-    install(FILES ${completion} RENAME _${name} COMPONENT daemon
+    install(FILES ${completion} RENAME _${name} COMPONENT ${component}
       DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
   endforeach()
   file(GLOB completions CONFIGURE_DEPENDS ${dir}/*.fish)
-  install(FILES ${completions} COMPONENT daemon
+  install(FILES ${completions} COMPONENT ${component}
     DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endfunction()
 
-# A program, and the manual pages and completions of its folder.
-function(simm_install_program name dir)
+# simm_install_program(NAME DIR COMPONENT): a program, and what lies in its folder as above.
+function(simm_install_program name dir component)
   add_dependencies(installed ${name})
-  install(TARGETS ${name} COMPONENT daemon)
-  simm_install_manuals(${dir})
+  install(TARGETS ${name} COMPONENT ${component})
+  simm_install_manuals(${dir} ${component})
 endfunction()
 
 # libsimm with its headers and what finds it: pkg-config and find_package(simm).
@@ -108,7 +108,7 @@ file(GLOB schemas CONFIGURE_DEPENDS config/*.schema.json)
 install(FILES ${schemas} DESTINATION ${CMAKE_INSTALL_DATADIR}/simm COMPONENT daemon)
 install(PROGRAMS scripts/demo.sh DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME simm-demo
   COMPONENT daemon)
-simm_install_manuals(${CMAKE_SOURCE_DIR}/scripts)
+simm_install_manuals(${CMAKE_SOURCE_DIR}/scripts daemon)
 
 if(SIMM_PORTABLE)
   simm_install_licenses()

@@ -74,6 +74,7 @@ ROOMS = {
     "daemon/process": ANY_BEFORE,
     "daemon": ("ipc", "daemon/base", "daemon/control", "daemon/process"),
     "daemon/tools/simmctl": ("ipc", "libclient", "daemon/base"),
+    "daemon/tools/simm-device-plugin": ("ipc", "daemon/base"),
     # It measures the store itself: policies on traces, space, index. For a manager it is many
     # members.
     "daemon/tools/simm-bench": ("ipc", "libclient", "daemon/base", "daemon/store/space",
