@@ -21,12 +21,14 @@ version=$(sed -n 's/.*SIMM_VERSION_STRING "\(.*\)".*/\1/p' ipc/include/simm/vers
 [ "$(id -u)" = 0 ] || { echo "image: a root file system takes root: sudo $0" >&2; exit 1; }
 scripts/install_packages.sh
 ls build/packages/simm_*.deb >/dev/null 2>&1 || scripts/package.sh
+ls build/packages/simm-kubernetes_*.deb >/dev/null 2>&1 ||
+  { echo "image: no simm-kubernetes: it takes gRPC, which CMake did not find" >&2; exit 1; }
 mkdir -p "$(dirname "$output")"
 work=$(mktemp -d -p "$PWD/build")
 trap 'rm -rf --one-file-system "$work"' EXIT
 
 mkdir "$work/packages"
-cp build/packages/{simm,libsimm0}_*.deb "$work/packages"
+cp build/packages/{simm,simm-kubernetes,libsimm0}_*.deb "$work/packages"
 (cd "$work/packages" && dpkg-scanpackages . >Packages 2>/dev/null)
 {
   scripts/debian_sources.sh
@@ -45,7 +47,7 @@ clean='cd "$1"
 rm -rf var/log/* var/cache/* var/lib/apt/* tmp/* run/* etc/apt/sources.list
 rm -f var/lib/dpkg/*-old etc/*- etc/machine-id etc/hostname etc/resolv.conf'
 mmdebstrap --quiet --mode=root --format=tar --variant=essential \
-  --include="usr-is-merged,simm,libsimm0,ibverbs-providers" \
+  --include="usr-is-merged,simm,simm-kubernetes,libsimm0,ibverbs-providers" \
   --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr \
   --aptopt='Acquire::Languages "none"' --aptopt='APT::Install-Recommends "false"' \
   --dpkgopt=force-unsafe-io --dpkgopt='path-exclude=/usr/share/man/*' \

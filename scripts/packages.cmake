@@ -21,6 +21,9 @@ if(SIMM_PYTHON_BUILT)
   add_dependencies(installed simm_python)
   list(APPEND CPACK_COMPONENTS_ALL python)
 endif()
+if(SIMM_GRPC_FOUND)
+  list(APPEND CPACK_COMPONENTS_ALL kubernetes)
+endif()
 set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 
@@ -86,6 +89,15 @@ set(CPACK_COMPONENT_PYTHON_DESCRIPTION
 "SiMM for Python: a memory pool for KV caches
 The module simm.kv: stores and fetches tensors and arrays in batches, with
 the names and results that users of the SiMM SDK know.")
+
+# Apart from `simm`: gRPC is 20 MB, which other hosts do not need.
+set(CPACK_DEBIAN_KUBERNETES_PACKAGE_NAME simm-kubernetes)
+set(CPACK_DEBIAN_KUBERNETES_PACKAGE_SECTION net)
+set(CPACK_COMPONENT_KUBERNETES_DESCRIPTION
+"device plugin of SiMM for Kubernetes
+Gives containers of a Kubernetes node the directory of their tenant, by the
+namespace of their pod. The container image has this package, and the chart
+in the documents of simm starts what it has.")
 
 # Generated control files: the configuration is all of config/ that is installed in /etc/simm.
 file(GLOB configurations CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/config config/*.json)

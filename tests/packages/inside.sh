@@ -48,6 +48,11 @@ simmctl --version | grep -q "$version" || fail "simmctl --version: $(simmctl --v
 for page in man1/simmctl.1 man1/simm-bench.1 man1/simm-demo.1 man8/simmd.8; do
   [ -s "/usr/share/man/$page.gz" ] || fail "no manual page $page"
 done
+if dpkg-query -W simm-kubernetes >/dev/null 2>&1; then
+  said=$(simm-device-plugin --version)
+  [ "$said" = "simm-device-plugin $version" ] || fail "simm-device-plugin --version: $said"
+  [ -s /usr/share/man/man8/simm-device-plugin.8.gz ] || fail "no page of simm-device-plugin"
+fi
 [ -s /usr/share/bash-completion/completions/simmctl ] || fail "no completion of simmctl"
 conffiles=$(cat /var/lib/dpkg/info/simm.conffiles)
 [ -n "$conffiles" ] || fail "no configuration in /etc/simm"
