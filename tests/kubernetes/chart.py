@@ -151,13 +151,17 @@ class Objects:
     def configuration(self, owner, spec, pod_name):
         """(role, configuration) that the daemon of a pod reads; None: it has no daemon."""
         command = expanded(spec["containers"][0], pod_name)
-        if owner["kind"] == "Pod":
+        if command[0] != "simmd":
             return None
         path = command[command.index("--config") + 1]
         files = self.files_of(spec)
         if path not in files:
             raise KeyError(f"{pod_name}: {path} is in none of its ConfigMaps: {sorted(files)}")
-        return command[1], json.loads(files[path])
+        config = json.loads(files[path])
+        if "advertise" in config["cluster"]:  # a daemon's name is that of its pod
+            config["cluster"]["advertise"] = config["cluster"]["advertise"].replace(
+                "{name}", pod_name)
+        return command[1], config
 
 
 def environment(container, pod_name):

@@ -84,8 +84,27 @@ def nothing_of_the_host_is_shared(objects, values):
             path = volume.get("hostPath", {}).get("path")
             tenants = [f"{base}/{t['name']}" for t in values["tenants"]]
             allowed = [base] if owner["kind"] == "DaemonSet" else []
+            if is_plugin(spec):
+                allowed += kubelet_directories(values)
             if path is not None and path not in (tenants if owner["kind"] == "Pod" else allowed):
                 yield f"{name}: mounts {path} of the host"
+
+
+def is_plugin(spec):
+    return spec["containers"][0]["command"][0] == "simm-device-plugin"
+
+
+def kubelet_directories(values):
+    """Where the device plugin makes its sockets, and where it asks."""
+    base = values["devicePlugin"]["kubeletDirectory"]
+    return [f"{base}/device-plugins", f"{base}/pod-resources"]
+
+
+def resources_of_tenants(container, values):
+    """The tenants whose resource a container asks for."""
+    domain = values["devicePlugin"]["domain"] + "/"
+    return [name[len(domain):] for name in container["resources"]["limits"]
+            if name.startswith(domain)]
 
 
 @policy
@@ -96,6 +115,8 @@ def clients_see_one_tenant_and_write_nothing(objects, values):
     for pod in pods:
         name = pod["metadata"]["name"]
         volumes = [v for v in pod["spec"]["volumes"] if "hostPath" in v]
+        if not volumes and resources_of_tenants(pod["spec"]["containers"][0], values):
+            continue  # see the policy of namespaces
         if len(volumes) != 1:
             yield f"{name}: {len(volumes)} directories of the host"
         for mount in pod["spec"]["containers"][0]["volumeMounts"]:
@@ -110,7 +131,7 @@ def users_are_numbers(objects, values):
     for where, container, _spec in containers(objects):
         context = container["securityContext"]
         uid = context.get("runAsUser")
-        may_be_root = container["name"] == "directories" or (
+        may_be_root = container["name"] in ("directories", "device-plugin") or (
             values["rdma"]["enabled"] and container["name"] == "simmd")
         if not isinstance(uid, int) or (uid == 0 and not may_be_root):
             yield f"{where}: runs as user {uid}"
@@ -215,12 +236,14 @@ def walls_stand_between_pods(objects, values):
         if walls:
             yield "there are walls that nobody asked for"
         return
-    for owner, meta, _ in objects.pods():
+    for owner, meta, spec in objects.pods():
         around = [w["spec"] for w in walls
                   if selects(w["spec"]["podSelector"]["matchLabels"], meta["labels"])]
         if len(around) != 1 or around[0]["policyTypes"] != ["Ingress", "Egress"]:
             yield f"{owner['metadata']['name']}: not walled in both directions"
             continue
+        if is_plugin(spec) and (around[0]["ingress"] or around[0]["egress"]):
+            yield f"{owner['metadata']['name']}: needs no network, and has one"
         for rule in around[0]["ingress"]:
             if not rule.get("from") or not rule.get("ports"):
                 yield f"{owner['metadata']['name']}: lets everybody or every port in"
@@ -367,6 +390,50 @@ def sockets_belong_to_tenants(objects, values):
 
 
 @policy
+def namespaces_decide_who_is_a_tenant(objects, values):
+    wanted = values["devicePlugin"]
+    plugins = [(o, spec) for o, _, spec in objects.pods() if is_plugin(spec)]
+    if [o["kind"] for o, _ in plugins] != (["DaemonSet"] if wanted["enabled"] else []):
+        yield f"{len(plugins)} device plugins"
+    for _, spec in plugins:
+        yield from plugin_is_right(spec, values)
+    for pod in objects.of_kind("Pod"):
+        name, container = pod["metadata"]["name"], pod["spec"]["containers"][0]
+        here = pod["metadata"]["namespace"]
+        by_plugin = [t["name"] for t in values["tenants"] if name.endswith("-" + t["name"])
+                     and wanted["enabled"] and here in t.get("namespaces", [])]
+        if resources_of_tenants(container, values) != by_plugin:
+            yield f"{name}: asks for {resources_of_tenants(container, values)}"
+        if by_plugin and any("hostPath" in v for v in pod["spec"]["volumes"]):
+            yield f"{name}: has a directory of the host besides its resource"
+
+
+def plugin_is_right(spec, values):
+    container = spec["containers"][0]
+    tenants = [w for t in values["tenants"]
+               for w in ("--tenant", f"{t['name']}={','.join(t.get('namespaces', []))}")]
+    command = ["simm-device-plugin", "--domain", values["devicePlugin"]["domain"], "--host-path",
+               values["node"]["hostPath"], "--engines", str(values["devicePlugin"]["enginesMax"])]
+    if container["command"] != command + tenants:
+        yield f"the device plugin is {container['command']}"
+    for probe in ("readinessProbe", "livenessProbe"):
+        asked = container.get(probe, {}).get("exec", {}).get("command")
+        if asked != command + tenants + ["--check"]:
+            yield f"the device plugin: {probe} asks something else"
+    for key in ("nodeSelector", "tolerations", "affinity"):
+        if spec.get(key) != (values["node"][key] or None):
+            yield f"the device plugin is on other nodes than the node daemons: {key}"
+    paths = {v["name"]: v.get("hostPath", {}).get("path") for v in spec["volumes"]}
+    mounts = {m["mountPath"]: (paths[m["name"]], m.get("readOnly", False))
+              for m in container["volumeMounts"]}
+    plugins, pods = kubelet_directories(values)
+    if mounts != {"/var/lib/kubelet/device-plugins": (plugins, False),
+                  "/var/lib/kubelet/pod-resources": (pods, True),
+                  "/run/simm": (values["node"]["hostPath"], True)}:
+        yield f"the device plugin mounts {mounts}"
+
+
+@policy
 def images_are_of_one_version(objects, _):
     for where, container, _spec in containers(objects):
         if not re.search(r"(:[0-9][A-Za-z0-9_.-]*|@sha256:[0-9a-f]{64})$", container["image"]):
@@ -381,7 +448,7 @@ def metrics_are_found(objects, values):
     for monitor in monitors:
         spec = monitor["spec"]
         for owner, meta, pod in objects.pods():
-            if owner["kind"] == "Pod":
+            if owner["kind"] == "Pod" or is_plugin(pod):
                 continue
             names = [p["name"] for p in pod["containers"][0]["ports"]]
             if not selects(spec["selector"]["matchLabels"], meta["labels"]) or (
