@@ -332,7 +332,8 @@ constexpr KeySpec kKeys[] = {
      "Numeric address and port for other daemons, of daemons with a pool; port 0: a free one.",
      [](C& c, N, V& v) { c.cluster.listen = v.text; }},
     {"cluster.advertise", KeyType::text, "\"\"", 0, 300, "",
-     "What other daemons dial, as host or host:port; empty: the address of cluster.listen.",
+     "What other daemons dial, as host or host:port; {name} in it stands for the name of this "
+     "daemon; empty: the address of cluster.listen.",
      [](C& c, N, V& v) { c.cluster.advertise = v.text; }},
     {"cluster.node_name", KeyType::text, "\"\"", 0, 64, "",
      "Name of this daemon, unique among those of its role; empty: the name of the host.",

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "daemon/base/secret_file.h"
@@ -34,6 +35,17 @@ Expected<std::string> name_of_daemon(const base::Config& config) {
   if (cluster::is_cluster_name(name)) return name;
   return wrong("cluster.node_name", "nothing",
                "the name of this host is not fit for a daemon's; " + remedy);
+}
+
+// With the name of this daemon where the configuration leaves a place for it.
+Expected<std::string> advertised_text(const base::Config& config) {
+  constexpr std::string_view kPlace = "{name}";
+  std::string text = config.cluster.advertise;
+  const std::size_t at = text.find(kPlace);
+  if (at == text.npos) return text;
+  const auto name = name_of_daemon(config);
+  if (!name) return name.error();
+  return text.replace(at, kPlace.size(), *name);
 }
 
 Expected<cluster::ClusterSecret> secret_of(const base::Config& config) {
@@ -84,7 +96,9 @@ Expected<ClusterSettings> ClusterSettings::make(const base::Config& config,
 
 Expected<cluster::HostAndPort> advertised_address(const base::Config& config,
                                                   const cluster::SocketAddress& listening) {
-  const std::string& wanted = config.cluster.advertise;
+  const auto text = advertised_text(config);
+  if (!text) return text.error();
+  const std::string& wanted = *text;
   if (wanted.empty()) {
     auto own = cluster::split_host_port(listening.text());
     if (own->host != "0.0.0.0" && own->host != "::") return *own;

@@ -24,7 +24,8 @@ struct ClusterSettings {
 };
 
 // What other daemons are to dial: cluster.advertise, its port or all of it taken from where this
-// daemon listens if it is not given. The host is without brackets.
+// daemon listens if it is not given. "{name}" is the name of this daemon there. The host is without
+// brackets.
 Expected<cluster::HostAndPort> advertised_address(const base::Config& config,
                                                   const cluster::SocketAddress& listening);
 

@@ -82,8 +82,10 @@ manager:
 {{- if and .keepPool .hugePages -}}
 {{- fail "storage.hugePages with storage.keepPool: a volume of huge pages was never tried; turn one off" -}}
 {{- end -}}
+{{- $service := include "simm.component" (list $ "storage") }}
 cluster:
   listen: {{ printf "%s:%d" $.Values.cluster.listenAddress (int .port) | quote }}
+  advertise: {{ printf "{name}.%s.%s.svc.%s" $service $.Release.Namespace $.Values.cluster.domain | quote }}
 node:
   pool_bytes: {{ printf "%dMiB" (int64 .poolMiB) }}
   hugepages: {{ ternary "require" "try" .hugePages | quote }}

@@ -143,6 +143,20 @@ TEST_CASE("what others dial is where it listens, unless somebody says otherwise"
     CHECK(address.status() == Status::invalid_argument);
     CHECK(address.error().context.find("cluster.advertise") == 0);
   }
+  // One configuration for many hosts.
+  for (const char* advertise : {"{name}.storage.example.org", "{name}.storage.example.org:40000"}) {
+    base::Config config = config_with("", "storage-7");
+    config.cluster.advertise = advertise;
+    const auto address =
+        control::advertised_address(config, *cluster::SocketAddress::parse("0.0.0.0:40000"));
+    REQUIRE(address.has_value());
+    CHECK(control::dial_text(address->host, address->port) ==
+          "storage-7.storage.example.org:40000");
+    config.cluster.node_name = "a b";
+    CHECK(control::advertised_address(config, *cluster::SocketAddress::parse("0.0.0.0:40000"))
+              .error()
+              .context.find("cluster.node_name = a b") == 0);
+  }
   for (const char* advertise : {"fd00::9", ":9", "host:port", "host:70000"}) {
     CAPTURE(advertise);
     base::Config config = base::default_config();
