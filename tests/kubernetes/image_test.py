@@ -3,11 +3,15 @@
 
   image_test.py --scratch DIR IMAGE.oci.tar
 
-Starts managers, storage daemons and a node daemon with podman as the rendered chart says, and
-clients that see the directory of one tenant only. Once as the small values say, and once with RDMA
-and the chart's own filter of system calls. Exit status 77: this machine can not run containers.
+Starts managers, storage daemons, a node daemon and its device plugin with podman as the rendered
+chart says, and clients that see the directory of one tenant only. Once as the small values say, and
+once with RDMA and the chart's own filter of system calls. Exit status 77: this machine can not run
+containers.
 """
 import argparse
+import copy
+import importlib.util
+import json
 import os
 import pathlib
 import shutil
@@ -21,12 +25,17 @@ import yaml
 import chart
 import policies
 from chart import CHART, HERE, Objects
-from pods import NETWORK, Failed, Machine, Pod, call
+
+if importlib.util.find_spec("grpc") is not None:
+    import kubelet
+    from pods import NETWORK, Failed, Machine, Pod, call
+    from stateful_set import StatefulSet
 
 INSIDE = "--inside"  # of the namespaces
 SECRET = "0123456789abcdef" * 4
 IPC_LOCK = 1 << 14
 MIB = 1 << 20
+PACKAGE = chart.ROOT / "build" / "release" / "python"  # simm for Python, of scripts/package.sh
 
 
 def step(text):
@@ -57,12 +66,13 @@ class Cluster:
         self.hosts = {address.rsplit(":", 1)[0]: self.pods[address.split(".", 1)[0]].address
                       for address in policies.service_addresses(self.objects)}
         self.node = next(p for n, p in self.pods.items() if "-node-" in n)
+        self.plugin = next((p for n, p in self.pods.items() if "-device-plugin-" in n), None)
         self.storage = [p for n, p in sorted(self.pods.items()) if "-storage-" in n]
         self.manager = next(p for n, p in self.pods.items() if "-manager-" in n)
 
     def start(self):
         # The order does not matter: a daemon that is early waits.
-        for pod in [*self.storage, self.node]:
+        for pod in filter(None, [self.plugin, *self.storage, self.node]):
             pod.start(self.hosts, self.secrets)
         for pod in [*self.storage, self.node]:
             pod.wait_until("startupProbe")
@@ -74,6 +84,27 @@ class Cluster:
         for pod in self.pods.values():
             pod.wait_until("readinessProbe")
             pod.wait_until("livenessProbe")
+        if self.plugin is not None:
+            self.machine.kubelet.wait_for(*self.resources())
+
+    def resources(self):
+        values = chart.check_values(self.values)
+        return [f"{values['devicePlugin']['domain']}/{t['name']}" for t in values["tenants"]]
+
+    def engine(self, namespace, resource):
+        """A pod of a user: nothing of the host, and the resource of a tenant."""
+        owner = copy.deepcopy(self.clients["simm-test-blue"].owner)
+        owner["metadata"].update(namespace=namespace, name="engine")
+        owner["spec"]["volumes"] = [v for v in owner["spec"]["volumes"] if "hostPath" not in v]
+        names = {v["name"] for v in owner["spec"]["volumes"]}
+        container = owner["spec"]["containers"][0]
+        container["volumeMounts"] = [m for m in container["volumeMounts"] if m["name"] in names]
+        for limits in container["resources"].values():
+            for name in self.resources():
+                limits.pop(name, None)
+            limits[resource] = "1"
+        name = f"engine-{namespace}-{resource.rsplit('/', 1)[1]}"
+        return Pod(self.machine, owner, owner["spec"], name, self.objects, None)
 
     def client(self, tenant, command, status=0, **options):
         """simmctl in a container of its own, which has the directory of one tenant."""
@@ -124,10 +155,44 @@ def confinement(cluster):
         check(limit == wanted, f"{pod.name}: {limit} bytes of memory, and not {wanted}")
         for path in ("/usr/bin/x", "/etc/simm/x", "/run/x", "/run/credentials/simm/x"):
             pod.execute("/bin/sh", "-c", f"! touch {path} 2>/dev/null")
+        if pod is cluster.plugin:
+            pod.execute("/bin/sh", "-c", "! touch /run/simm/x && ! touch /run/simm/blue/x && "
+                        "! touch /var/lib/kubelet/pod-resources/x && ! [ -e /run/credentials ]")
         for space in ("pid", "net", "ipc", "mnt", "uts"):
             check(os.readlink(f"/proc/{pod.process()}/ns/{space}") !=
                   os.readlink(f"/proc/self/ns/{space}"), f"{pod.name} shares {space} with the host")
-        pod.execute("simmctl", "secret", "check", "/run/credentials/simm/cluster.secret")
+        if pod is not cluster.plugin:
+            pod.execute("simmctl", "secret", "check", "/run/credentials/simm/cluster.secret")
+
+
+def namespaces(cluster):
+    """The plugin's pod lets engines of a tenant's namespaces in, and nobody else."""
+    page = os.urandom(100_000)
+    own = cluster.engine("team-b", "simm.io/red")
+    own.run_to_its_end(cluster.hosts, ["simmctl", "put", "--replace", "mine"], input=page)
+    got = own.run_to_its_end(cluster.hosts, ["simmctl", "get", "mine"]).stdout
+    check(got == page, "the engine of team-b got other bytes")
+    check(cluster.get("red", "mine") == page, "the engine of team-b is another tenant than red")
+    own.run_to_its_end(cluster.hosts, ["/bin/sh", "-c", "! touch /run/simm/x"])
+    for namespace, resource in (("team-b", "simm.io/blue"), ("default", "simm.io/red")):
+        stranger = cluster.engine(namespace, resource)
+        for _ in range(2):  # the kubelet tries again
+            try:
+                stranger.run_to_its_end(cluster.hosts, ["ls", "/run/simm"])
+            except kubelet.Refused as refused:
+                check(f"namespace {namespace} may not be" in str(refused), str(refused))
+            else:
+                raise Failed(f"{namespace} got {resource}")
+    step(f"another namespace is refused: {cluster.plugin.log().splitlines()[-1]}")
+    killed = cluster.plugin
+    os.kill(killed.process(), signal.SIGKILL)
+    cluster.machine.podman("wait", killed.running)
+    cluster.machine.kubelet.until(
+        lambda: all(e.is_stopped for e in cluster.machine.kubelet.endpoints.values()), "it is gone")
+    killed.start_container()
+    cluster.machine.kubelet.wait_for(*cluster.resources())
+    own.run_to_its_end(cluster.hosts, ["simmctl", "exists", "mine"])
+    step("a plugin that was killed lets engines in again")
 
 
 def tenants(cluster):
@@ -217,7 +282,7 @@ def hung_daemon(cluster):
 
 def ended_pods(cluster):
     """SIGTERM ends every daemon by itself, before the grace period is over."""
-    for pod in [cluster.node, *cluster.storage, cluster.manager]:
+    for pod in filter(None, [cluster.node, *cluster.storage, cluster.manager, cluster.plugin]):
         grace_s = pod.spec["terminationGracePeriodSeconds"]
         began = time.monotonic()
         cluster.machine.podman("stop", "--time", grace_s, pod.running)
@@ -227,6 +292,96 @@ def ended_pods(cluster):
         step(f"{pod.name} ended after {took_s:.1f} s of {grace_s} s")
 
 
+class Load:
+    """load.py as an engine of a tenant, beside the pods."""
+
+    def __init__(self, cluster, tenant, objects, size):
+        base = cluster.machine.host / chart.check_values(cluster.values)["node"][
+            "hostPath"].lstrip("/")
+        self.process = subprocess.Popen(
+            [sys.executable, "-B", HERE / "load.py", str(objects), str(size)],
+            env={**os.environ, "SIMM_SOCKET": f"/run/host/{base.relative_to(cluster.machine.host)}"
+                 f"/{tenant}/simm.sock", "PYTHONPATH": str(PACKAGE)},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        check(self.process.stdout.readline() == "stored\n", "nothing could be stored")
+        self.bad, self.hits = [], 0
+
+    def look(self, what):
+        """What it has seen since the last look: nothing may be wrong or missing, and few late."""
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        said = self.process.stdout.readline()
+        check(said, "the load has ended")
+        seen = json.loads(said)
+        step(f"{what}, under load: {said.strip()}")
+        self.bad += [f"{what}: {name}: {seen[name]}" for name in ("wrong", "failed", "misses")
+                     if seen[name]]
+        self.bad += [f"{what}: late: {seen['late']}"] if seen["late"] * 50 > seen["gets"] else []
+        self.hits += seen["hits"]
+
+    def end(self):
+        self.process.communicate(timeout=300)
+        check(self.process.returncode == 0, "the load has failed")
+        check(not self.bad and self.hits > 100, f"under load: {self.hits} hits, {self.bad}")
+
+
+def hooks(said):
+    for status, text, took_s in said:
+        check(status == 0, f"the hook of a pod that ends says {status}: {text}")
+        step(f"a storage pod ended after {took_s:.1f} s: {' '.join(text.split())[-160:]}")
+
+
+def owns_slots(pod):
+    """Waits until a storage daemon has its share of the slots."""
+    end = time.monotonic() + 120
+    while json.loads(pod.execute("simmctl", "--json", "moves"))["slots"] == 0:
+        check(time.monotonic() < end, f"{pod.name} owns no slots")
+        time.sleep(0.1)
+
+
+def changes(machine, renderer, small):
+    """Storage pods come, go, and are replaced, while an engine looks at every byte."""
+    cluster = Cluster(machine, renderer, small)
+    cluster.start()
+    storage = StatefulSet(cluster, "simm-storage")
+    load = Load(cluster, "blue", 400, 64 << 10)
+    storage.scale(4)
+    for pod in storage.pods:
+        owns_slots(pod)
+    load.look("kubectl scale to 4")
+    hooks(storage.scale(2))
+    load.look("kubectl scale to 2")
+    changed = chart.merged(small, {"storage": {"extra": {"log": {"level": "debug"}}}})
+    hooks(storage.update(Objects(renderer.render(changed))))
+    load.look("each storage pod replaced by one at another address")
+    load.end()
+    fresh_node(cluster)
+
+
+def fresh_node(cluster):
+    """How long it takes from the start of a node's pod to the first page that is found."""
+    page = os.urandom(64 << 10)
+    cluster.put("blue", "first", page)
+    cluster.node.end()
+    began = time.monotonic()
+    cluster.node = Pod(cluster.machine, cluster.node.owner, cluster.node.spec, cluster.node.name,
+                       cluster.objects, None)
+    cluster.node.start(cluster.hosts, cluster.secrets)
+    started_s = time.monotonic() - began
+    while True:
+        try:
+            got = cluster.get("blue", "first")
+            break
+        except (Failed, kubelet.Refused) as failed:
+            check(time.monotonic() - began < 60, f"no hit in a fresh container: {failed}")
+    took_s = time.monotonic() - began
+    check(got == page, "other bytes in a fresh container")
+    again = time.monotonic()
+    check(cluster.get("blue", "first") == page, "other bytes in another fresh container")
+    step(f"first hit of a fresh node daemon's pod after {took_s:.1f} s, of which its containers "
+         f"took {started_s:.1f} s to start; of a fresh engine's {time.monotonic() - again:.1f} s")
+
+
 def default_cluster(machine, renderer, small):
     cluster = Cluster(machine, renderer, small)
     cluster.start()
@@ -234,6 +389,7 @@ def default_cluster(machine, renderer, small):
     confinement(cluster)
     step("users, capabilities, filters, limits and mounts are the chart's")
     tenants(cluster)
+    namespaces(cluster)
     full_pools(cluster)
     killed_containers(cluster)
     step("killed containers came back with their pools")
@@ -322,11 +478,16 @@ def inside(arguments):
     step(f"{machine.image} is loaded")
     renderer = chart.Renderer(chart.build_renderer(arguments.scratch), arguments.scratch)
     small = yaml.safe_load((HERE / "values" / "small.yaml").read_text())
-    small = chart.merged(small, {"image": {"repository": "localhost/simm"}})
+    small = chart.merged(small, {
+        "image": {"repository": "localhost/simm"}, "devicePlugin": {"enabled": True},
+        "tenants": [{"name": "blue", "namespaces": [chart.NAMESPACE, "team-a"]},
+                    {"name": "red", "weight": 2, "namespaces": [chart.NAMESPACE, "team-b"]}]})
     try:
         default_cluster(machine, renderer, small)
         machine.remove_all()
         other_cluster(machine, renderer, small)
+        machine.remove_all()
+        changes(machine, renderer, small)
         machine.remove_all()
         etcd_cluster(machine, renderer, small)
     finally:
@@ -340,6 +501,7 @@ def main():
     parser.add_argument(INSIDE, action="store_true")
     arguments = parser.parse_args()
     lacks = [p for p in ("podman", "crun", "ip", "etcd", "etcdctl") if shutil.which(p) is None]
+    lacks += [] if importlib.util.find_spec("grpc") else ["python3-grpcio"]
     if os.geteuid() != 0 or lacks:
         print(f"image: SKIPPED: containers take root and {', '.join(lacks) or 'nothing else'}")
         return 77

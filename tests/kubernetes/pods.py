@@ -3,7 +3,9 @@
 Each pod has a network namespace with an address of its own on one bridge, and the names of the
 headless services in its hosts file. Volumes are made with the owners and modes of the kubelet:
 files of secrets belong to root and the pod's group, behind the symbolic links of an atomic writer.
-A restarted container is a new one with the volumes of its pod.
+A restarted container is a new one with the volumes of its pod. Resources of device plugins come
+from the kubelet of kubelet.py. A pod ends as pods do: its hook, SIGTERM, and SIGKILL when its grace
+period is over.
 
 The caller is root, in mount, network and process namespaces of its own (image_test.py).
 """
@@ -16,6 +18,7 @@ import time
 import urllib.error
 import urllib.request
 
+import kubelet
 from chart import environment, expanded, quantity
 
 NETWORK = "10.97.31."  # exists in this test's network namespace only
@@ -43,6 +46,11 @@ class Machine:
         self.folder, self.image = folder, image
         self.host = folder / "host"
         self.addresses = 0
+        # Names of sockets are short: /run is this test's own.
+        self.host.mkdir(parents=True)
+        pathlib.Path("/run/host").symlink_to(self.host)
+        self.kubelet = kubelet.Kubelet("/run/host/var/lib/kubelet")
+        self.kubelet.start()
         # podman asks for more than this sandbox may give.
         files = min(1 << 20, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
         processes = min(32768, resource.getrlimit(resource.RLIMIT_NPROC)[1])
@@ -62,7 +70,8 @@ class Machine:
         return f"{NETWORK}{self.addresses + 1}"
 
     def remove_all(self):
-        """All containers, with the volumes and networks of their pods."""
+        """All containers, with what their pods had: volumes, networks, devices."""
+        self.kubelet.pods.clear()
         with contextlib.suppress(Failed):
             self.podman("rm", "--all", "--force", "--time", 0)
         for namespace in pathlib.Path("/run/netns").glob("*"):
@@ -81,6 +90,7 @@ class Pod:
         self.group = spec["securityContext"]["fsGroup"]
         self.starts = 0
         self.running = None
+        self.admitted = None  # of the kubelet, for a pod that wants devices
         self.address = machine.address()
         self.namespace = f"/run/netns/{name}"
         self.volumes = {}
@@ -166,11 +176,28 @@ class Pod:
             given += ["--security-opt", f"seccomp={self.seccomp}"]
         for host, address in self.hosts.items():
             given += ["--add-host", f"{host}:{address}"]
+        given += self.devices(container)
         for mount in container["volumeMounts"]:
             how = ":ro" if mount.get("readOnly") else ""
             given += ["-v", f"{self.volumes[mount['name']]}:{mount['mountPath']}{how}"]
         for name, value in environment(container, self.name).items():
             given += ["--env", f"{name}={value}"]
+        return given
+
+    def devices(self, container):
+        """What device plugins give the container; raises kubelet.Refused when one refuses it."""
+        wanted = {name: int(count) for name, count in container["resources"]["limits"].items()
+                  if name in self.machine.kubelet.endpoints}
+        if not wanted:
+            return []
+        if self.admitted is None:
+            self.admitted = self.machine.kubelet.admit(kubelet.Pod(
+                self.owner["metadata"]["namespace"], self.name, {container["name"]: wanted}))
+        given = []
+        for mount in self.machine.kubelet.run(self.admitted, container["name"]):
+            how = ":ro" if mount.get("read_only") else ""
+            source = f"{self.machine.host}{mount['host_path']}"
+            given += ["-v", f"{source}:{mount['container_path']}{how}"]
         return given
 
     def start(self, hosts, secrets=None):
@@ -200,6 +227,44 @@ class Pod:
                                    self.machine.image,
                                    *(command or expanded(container, self.name)),
                                    status=status, **options)
+
+    def end(self):
+        """As somebody deletes the pod: (status of its hook, what that said, seconds it took)."""
+        began, grace_s = time.monotonic(), self.spec["terminationGracePeriodSeconds"]
+        lifecycle = self.spec["containers"][0].get("lifecycle", {})
+        command = lifecycle.get("preStop", {}).get("exec", {}).get("command")
+        status, said = None, ""
+        if command is not None:
+            try:
+                hook = self.machine.podman("exec", self.running, *command, status=None,
+                                           timeout=grace_s)
+                status, said = hook.returncode, (hook.stdout + hook.stderr).decode()
+            except subprocess.TimeoutExpired:
+                said = f"was not over after {grace_s} s"
+        left_s = max(2, int(grace_s - (time.monotonic() - began)))
+        self.machine.podman("stop", "--time", left_s, self.running)
+        if self.inspect("{{.State.ExitCode}}") != "0":
+            raise Failed(f"{self.name} ended with {self.inspect('{{.State.ExitCode}}')}\n"
+                         f"{said}\n{self.log()[-3000:]}")
+        took_s = time.monotonic() - began
+        self.remove()
+        return status, said, took_s
+
+    def remove(self):
+        self.machine.podman("rm", "--force", "--time", 0, self.running)
+        call("ip", "netns", "delete", self.name)
+        for path in (self.machine.folder / "volumes" / self.name).glob("*"):
+            call("umount", path, status=None)
+        shutil.rmtree(self.machine.folder / "volumes" / self.name)
+
+    def update_hosts(self, hosts):
+        """A name of the cluster leads to another address from now on."""
+        self.hosts = hosts
+        path = pathlib.Path(self.inspect("{{.HostsPath}}"))
+        lines = [line for line in path.read_text().splitlines()
+                 if not set(line.split()[1:]) & set(hosts)]
+        lines += [f"{address} {host}" for host, address in hosts.items()]
+        path.write_text("\n".join(lines) + "\n")
 
     def execute(self, *command, status=0):
         return self.machine.podman("exec", self.running, *command, status=status).stdout.decode()
@@ -231,6 +296,12 @@ class Pod:
     def probe(self, name):
         """None when the container passes a probe of the chart; else why not."""
         container = self.spec["containers"][0]
+        if name not in container:
+            return None
+        if "exec" in container[name]:
+            done = self.machine.podman("exec", self.running, *container[name]["exec"]["command"],
+                                       status=None)
+            return None if done.returncode == 0 else (done.stdout + done.stderr).decode()
         asked = container[name]["httpGet"]
         ports = {p["name"]: p["containerPort"] for p in container["ports"]}
         url = f"http://{self.address}:{ports[asked['port']]}{asked['path']}"

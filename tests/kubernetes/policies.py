@@ -230,6 +230,17 @@ def ends_wait_for_the_drain(objects, values):
 
 
 @policy
+def storage_changes_one_pod_at_a_time(objects, _):
+    """An object makes one hop: daemons that leave at once would lose what they send each other."""
+    for owner in objects.of_kind("StatefulSet"):
+        spec = owner["spec"]
+        if not owner["metadata"]["name"].endswith("-storage"):
+            continue
+        if spec.get("podManagementPolicy") != "OrderedReady":
+            yield f"{owner['metadata']['name']}: its pods come and go at once"
+
+
+@policy
 def walls_stand_between_pods(objects, values):
     walls = objects.of_kind("NetworkPolicy")
     if not values["networkPolicy"]["enabled"]:
