@@ -12,12 +12,12 @@
 
 namespace simm::kube {
 
-inline constexpr int kAnswerBytesMax = 16 << 20;  // what the kubelet's own clients take
+inline constexpr int kKubeletAnswerBytesMax = 16 << 20;  // what the kubelet's own clients take
 
 inline std::shared_ptr<grpc::Channel> connect_to(const std::string& socket) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  arguments.SetMaxReceiveMessageSize(kAnswerBytesMax);
+  arguments.SetMaxReceiveMessageSize(kKubeletAnswerBytesMax);
   // Kubernetes' servers are Go's, which want a name of a host here.
   arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, "localhost");
   return grpc::CreateCustomChannel("unix:" + socket, grpc::InsecureChannelCredentials(), arguments);
