@@ -148,6 +148,15 @@ bool Membership::keeps_its_name(const KnownMember& member) const {
   return member.owns_slots() && was_cut && now_ns - member.broken_ns < config_.member_timeout_ns;
 }
 
+const Incarnation* Membership::former_holder(const std::string& name) const {
+  const base::TimeNs now_ns = clock_.now_ns();
+  const auto gone = gone_.find(name);
+  if (gone != gone_.end() && now_ns < gone->second.until_ns) return &gone->second.incarnation;
+  const auto lost = lost_.find(name);
+  const bool is_kept = lost != lost_.end() && now_ns < names_kept_ns_;
+  return is_kept ? &lost->second.incarnation : nullptr;
+}
+
 // Empty: it is allowed.
 std::string Membership::not_allowed(const DaemonIdentity& identity, const Join& join) const {
   if (config_.owners.empty() || join.weight_bytes == 0) return {};
@@ -211,13 +220,12 @@ std::optional<JoinVerdict> Membership::refusal(const KnownMember* holder,
                            "); names are unique: stop that one, or choose another name",
                        0};
   }
-  const auto lost = lost_.find(name);
-  if (lost != lost_.end() && lost->second.incarnation != identity.incarnation &&
-      clock_.now_ns() < names_kept_ns_) {
+  const Incarnation* const former = former_holder(name);
+  if (former != nullptr && *former != identity.incarnation) {
     return JoinVerdict{Kind::refused,
                        "the name " + name +
                            " belongs to a daemon that may be on its way back (incarnation " +
-                           lost->second.incarnation.text() + ")",
+                           former->text() + ")",
                        0};
   }
   if (const KnownMember* namesake = namesake_of(identity)) {
@@ -260,6 +268,7 @@ JoinVerdict Membership::join(ConnectionId connection, const DaemonIdentity& iden
   connections_.erase(member.connection);
   connections_[connection] = &member;
   lost_.erase(name);
+  gone_.erase(name);
   names_.erase(member.identity.incarnation);
   names_[identity.incarnation] = name;
   // Steps of a drain are Joins on the connection that there is.
@@ -298,7 +307,10 @@ bool Membership::heard(ConnectionId connection, const Heartbeat& heartbeat) {
   // Its place may have been taken while it was gone.
   const bool comes_back =
       member->state == MemberState::gone && (!member->owns_slots() || has_room_for_an_owner());
-  if (comes_back) ++owners_revision_;
+  if (comes_back) {
+    ++owners_revision_;
+    gone_.erase(full_name(member->identity));
+  }
   if (member->state == MemberState::away || comes_back) member->state = MemberState::live;
   return true;
 }
@@ -399,6 +411,7 @@ int Membership::tick(const SlotMap* map) {
   const Census seen = take_census(now_ns);
   int changed = seen.went_away;
   settle_version(seen.lowest_version);
+  std::erase_if(gone_, [now_ns](const auto& entry) { return now_ns >= entry.second.until_ns; });
   std::erase_if(lost_, [&](const auto& entry) {
     return now_ns - entry.second.since_ns >= kLostGraces * config_.rejoin_grace_ns;
   });
@@ -420,6 +433,9 @@ int Membership::tick(const SlotMap* map) {
     member.state = MemberState::gone;
     ++owners_revision_;
     ++changed;
+    if (now_ns < names_kept_ns_ && gone_.size() < config_.daemons_max) {
+      gone_[name] = {member.identity.incarnation, names_kept_ns_};
+    }
   }
   for (auto at = members_.begin(); at != members_.end();) {
     const auto looked_at = at++;

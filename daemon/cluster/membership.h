@@ -165,6 +165,8 @@ private:
   [[nodiscard]] KnownMember* find_mutable(ConnectionId connection) const;
   [[nodiscard]] bool lives(const KnownMember& member) const;
   [[nodiscard]] bool keeps_its_name(const KnownMember& member) const;
+  // For whom that name is kept, whoever has it now. Null: for nobody.
+  [[nodiscard]] const Incarnation* former_holder(const std::string& name) const;
   // First of all in each turn: one that came late is nobody's fault.
   void look_at_clock();
   [[nodiscard]] std::string not_allowed(const DaemonIdentity& identity, const Join& join) const;
@@ -212,9 +214,16 @@ private:
   };
   // Subscribers that were lost, by full name; daemons_max at most.
   std::map<std::string, Lost> lost_;
-  base::TimeNs looked_ns_;          // at the clock
-  base::TimeNs names_kept_ns_ = 0;  // until then every name is its holder's
-  base::TimeNs spared_ns_ = 0;      // when it was last asked whom others reach
+  // A grace may be over before the time for which names are kept. Then slots have moved, and the
+  // name is still its holder's. A later stop of the manager does not make that time longer.
+  struct Gone {
+    Incarnation incarnation;
+    base::TimeNs until_ns = 0;
+  };
+  std::map<std::string, Gone> gone_;  // by full name; daemons_max at most
+  base::TimeNs looked_ns_;            // at the clock
+  base::TimeNs names_kept_ns_ = 0;    // until then every name is its holder's
+  base::TimeNs spared_ns_ = 0;        // when it was last asked whom others reach
   bool cut_off_ = false;
   std::uint16_t version_ = kHelloVersionMin;
   std::optional<base::TimeNs> newer_since_ns_;  // since when all speak a newer one

@@ -40,9 +40,8 @@ Engine::Engine(const EngineConfig& config, const base::Clock& clock, PageHasher 
       progress_(std::make_unique<Progress[]>(config.operations)),
       shares_(config.requests),
       batches_until_timed_(config.stages_one_in) {
-  SIMM_CHECK(config.stages_one_in > 0);
+  SIMM_CHECK(config.stages_one_in > 0 && config.pages_per_request_max > 0);
   SIMM_CHECK(config.requests > config.fetches && config.operations > config.fetches);
-  SIMM_CHECK(config.pages_per_request_max > 0);
 }
 
 Engine::~Engine() {
@@ -261,6 +260,7 @@ void Engine::post(SubRequest& request) noexcept {
     return wait(request);
   }
   counters_.unreachable.add();
+  request.waits_for_map = false;  // the pages behind these have not asked anybody yet
   answer(request, request.first, request.first + request.count, status);
   request.first += request.count;
   go_on(request);

@@ -191,8 +191,10 @@ void ClusterLinks::on_dialled(ClusterDialer& dialer, ipc::UniqueFd socket,
 // A peer that was away for long finds all dialers at their longest waits.
 void ClusterLinks::hurry(base::PeerId peer) {
   bool was_away = false;
-  for (auto& [id, link] : links_) {
-    if (link.peer == peer && link.dialer != nullptr && link.dialer->hurry()) was_away = true;
+  for (const std::vector<std::uint64_t>& places : asked_.at(peer.value).places) {
+    for (const std::uint64_t id : places) {
+      if (id != 0 && links_.at(id).dialer->hurry()) was_away = true;
+    }
   }
   if (was_away) counters_.returned.add();
 }

@@ -82,12 +82,20 @@ void ClusterListener::accept_when_possible() {
   });
 }
 
+bool ClusterListener::may_go(const HelloSession& session) const {
+  return !session.is_proved() || access_.clock.now_ns() - session.started_ns() >= kHelloTimeNs;
+}
+
 ClusterListener::Hellos::iterator ClusterListener::first_to_go() {
   std::size_t most = 0;
-  for (const auto& [source, count] : of_source_) most = std::max(most, count);
-  return std::find_if(sessions_.begin(), sessions_.end(), [this, most](const auto& one) {
-    return of_source_.at(one.second.source) == most;
-  });
+  auto first = sessions_.end();
+  for (auto one = sessions_.begin(); one != sessions_.end(); ++one) {
+    const std::size_t count = of_source_.at(one->second.source);
+    if (count <= most || !may_go(*one->second.session)) continue;
+    most = count;
+    first = one;
+  }
+  return first;
 }
 
 void ClusterListener::forget(Hellos::iterator hello) {
@@ -100,6 +108,10 @@ bool ClusterListener::make_room() {
   if (sessions_.size() < base::kHellosMax) return true;
   access_.limits.reached(base::Limit::hellos_per_port);
   const auto oldest = first_to_go();
+  if (oldest == sessions_.end()) {
+    retry_.after(kHelloChanceNs, [this] { accept_when_possible(); });
+    return false;
+  }
   const base::TimeNs age_ns = access_.clock.now_ns() - oldest->second.session->started_ns();
   if (age_ns >= kHelloChanceNs || of_source_.at(oldest->second.source) > kHellosOfSource) {
     return true;

@@ -3,7 +3,9 @@
 // full and somebody new is waiting, the oldest one goes of the source address that has most: at
 // once where that source has more than its part (kHellosOfSource), else if it had its chance
 // (kHelloChanceNs). So silent connections keep nobody else out, however many come in a second; a
-// burst of honest daemons queues in the kernel instead.
+// burst of honest daemons queues in the kernel instead. Whoever has proved itself is not among
+// those that go before kHelloTimeNs: a thousand daemons that come at once need more than their
+// chance, and would throw each other out for the proof of their paths.
 // Owned by the composition root. Thread: control.
 #pragma once
 
@@ -62,8 +64,9 @@ private:
   };
   using Hellos = std::map<std::uint64_t, Hello>;
 
-  // The oldest one of the source that has most.
+  // The oldest one of the source that has most, of those that may go. End: nobody may.
   [[nodiscard]] Hellos::iterator first_to_go();
+  [[nodiscard]] bool may_go(const HelloSession& session) const;
   void forget(Hellos::iterator hello);
   // False: nobody may go yet; it comes back by itself.
   bool make_room();

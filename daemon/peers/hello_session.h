@@ -29,6 +29,8 @@ public:
   void start(bool connecting, base::TimeNs time_ns);
 
   [[nodiscard]] base::TimeNs started_ns() const noexcept { return started_ns_; }
+  // The peer is a daemon of this cluster; what is left is the proof of the path.
+  [[nodiscard]] bool is_proved() const noexcept { return machine_->is_proving_path(); }
 
   // In `over` after an error: what the peer claimed, for the end of a text about it; may be empty.
   [[nodiscard]] std::string peer_claim() const { return machine_->peer_claim(); }

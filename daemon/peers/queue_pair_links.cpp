@@ -35,6 +35,7 @@ QueuePairLinks::QueuePairLinks(ClusterAccess& access, base::Log& log, QueuePairS
       log_(log),
       setup_(std::move(setup)),
       threads_("simm-queuepairs", kJobsMax),
+      places_(setup_.agents.size()),
       shared_(setup_.agents.size()),
       next_link_(cluster::first_link_of(access.self)),
       retry_(access.io),
@@ -126,7 +127,7 @@ void QueuePairLinks::look_at_rails() {
   std::vector<std::uint64_t> over;
   for (auto& [id, link] : links_) {
     // One that has chosen no rail yet has no address either.
-    if (link.is_outgoing || !link.has_place || is_open(link.rail)) continue;
+    if (link.is_outgoing || !link.place.is_taken() || is_open(link.rail)) continue;
     const bool is_connected = link.state == State::open;
     if (is_connected && rail_states_[link.rail] == RailState::down) continue;
     if (!is_connected) over.push_back(id);
@@ -390,38 +391,27 @@ bool QueuePairLinks::has_another(std::uint64_t id, const Link& link) const {
 
 bool QueuePairLinks::admits(Link& link) {
   const std::string name = cluster::full_name(link.requester);
-  std::map<std::string, std::size_t> held{{name, 0}};
-  Places places;
-  places.room = setup_.agents[link.agent].room;
-  for (const auto& [id, other] : links_) {
-    if (other.is_outgoing || !other.has_place || other.agent != link.agent) continue;
-    ++places.taken;
-    // A place that is being made counts as had: several attempts make one each, and no more.
-    ++held[other.ends_for.empty() ? cluster::full_name(other.requester) : other.ends_for];
-  }
-  places.requesters = held.size();
-  places.own = held.at(name);
-  const auto greediest = std::max_element(
-      held.begin(), held.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  places.most = greediest->second;
-  const Admission admission = admit(places);
-  if (admission == Admission::make_room) take_place(greediest->first, link.agent, name);
-  link.has_place = admission == Admission::take;
-  return link.has_place;
+  QueuePairPlaces& places = places_[link.agent];
+  std::string greediest;
+  const Admission admission =
+      admit(places.found_by(name, setup_.agents[link.agent].room, greediest));
+  if (admission == Admission::make_room) take_place(greediest, link.agent, name);
+  if (admission == Admission::take) link.place.take(places, name);
+  return link.place.is_taken();
 }
 
 void QueuePairLinks::take_place(const std::string& from, std::size_t agent, const std::string& to) {
   std::vector<std::uint64_t> open;
   for (const auto& [id, link] : links_) {
     if (link.is_outgoing || link.state != State::open || link.agent != agent) continue;
-    if (link.ends_for.empty() && cluster::full_name(link.requester) == from) open.push_back(id);
+    if (link.place.is_kept_by(from)) open.push_back(id);
   }
   if (open.empty()) return;
   // Any: the agents of one requester can not be told apart, and no one of them shall lose all.
   const std::uint64_t id = open[access_.random.below(open.size())];
   Link& link = links_.at(id);
   counters_.made_room.add();
-  link.ends_for = to;
+  link.place.pass_to(to);
   link.channel.reset();
   drop(id, link);
 }
@@ -429,7 +419,7 @@ void QueuePairLinks::take_place(const std::string& from, std::size_t agent, cons
 // The requester hangs up, or is hung up on.
 void QueuePairLinks::refuse(std::uint64_t id, Link& link, QueuePairRefusal refusal) {
   counters_.refused.add();
-  link.has_place = false;
+  link.place.give_back();
   link.deadline = std::make_unique<Deadline>(access_.io);
   link.deadline->after(setup_.patience_ns, [this, id] { give_up(id, "it was refused"); });
   static_cast<void>(link.channel->send(encode_answer({refusal, {}})));

@@ -40,6 +40,7 @@
 #include "daemon/peers/path_trials.h"
 #include "daemon/peers/peer_counters.h"
 #include "daemon/peers/queue_pair_message.h"
+#include "daemon/peers/queue_pair_places.h"
 #include "daemon/peers/rail_share.h"
 #include "daemon/transport/rdma/device/rdma_device.h"
 #include "daemon/transport/rdma/rdma_link.h"
@@ -132,8 +133,7 @@ private:
     transport::LinkKeys keys;           // of the last hello
     cluster::DaemonIdentity requester;  // incoming
     AskingDaemons::Link owned;          // incoming
-    bool has_place = false;             // incoming: it was admitted
-    std::string ends_for;               // incoming: the requester who gets its place
+    QueuePairPlaces::Place place;       // incoming: it was admitted
     std::uint32_t full_answers = 0;     // outgoing: how often in a row the server had no room
     std::uint32_t late_answers = 0;     // ... and how often it was not ready
     std::uint64_t features = 0;         // outgoing: that both ends have
@@ -233,8 +233,9 @@ private:
   // outlives its port when this object ends first.
   std::mutex results_mutex_;
   std::deque<Result> results_;
-  JobThread threads_;  // after what they fill
-  Links links_;
+  JobThread threads_;                              // after what they fill
+  std::vector<QueuePairPlaces> places_;            // by agent
+  Links links_;                                    // after the places that they have
   std::vector<transport::RailState> rail_states_;  // as this object knows them
   std::map<std::uint64_t, Route> routes_;
   std::set<std::tuple<std::uint32_t, std::uint16_t, std::size_t>> reached_;  // those that there are

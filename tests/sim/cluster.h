@@ -114,6 +114,7 @@ private:
   bool live_with_a_hand_over(HandOver kind);
   bool begin_drain_while_joining(SimServer& server);
   bool live_without_manager(const std::vector<Serial>& lonely, const char* who);
+  bool live_with_a_damaged_pool();
   bool live_with_a_dead_node();
   bool live_with_a_put_given_up();
   bool live_with_a_late_move();

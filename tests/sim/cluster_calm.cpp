@@ -1,4 +1,5 @@
 // Single faults, one after the other, that must not move a slot, or have to.
+#include <algorithm>
 #include <memory>
 
 #include "tests/sim/cluster.h"
@@ -152,6 +153,23 @@ bool Cluster::live_without_server(bool drains) {
   if (drains) kill_server(0);
   start_server(0);
   if (!step(2 * kSecond)) return false;
+  check_unity();
+  return report_.clean();
+}
+
+// A server dies, bytes of its pool go wrong, and its next process has that pool: what is damaged is
+// not read.
+bool Cluster::live_with_a_damaged_pool() {
+  if (!scenario_.keeps_pools || scenario_.damaged_percent == 0) return true;
+  if (log_.on()) log_.line("bytes of the pool of server %u go wrong", servers_[0]->serial());
+  SimClient& client = *clients_[0];
+  const SweptPut pages{SweptPut{}.bytes, std::min(scenario_.frames, scenario_.keys)};
+  if (!sweep(client, ipc::Opcode::put, 0, pages)) return false;
+  end_server(*servers_[0], false);
+  servers_[0].reset();
+  pools_[0]->damage(pool_dice_);
+  start_server(0);
+  if (!step(2 * kSecond) || !sweep(client, ipc::Opcode::get, 0, pages)) return false;
   check_unity();
   return report_.clean();
 }

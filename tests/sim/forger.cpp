@@ -26,6 +26,8 @@ void Forger::follow(Stream& stream, std::span<const std::byte> bytes) {
     SIMM_CHECK(header.magic == transport::wire::kMagic);
     stream.header_bytes = 0;
     stream.body_left = header.body_bytes;
+    using transport::wire::FrameKind;
+    stream.has_payload |= static_cast<FrameKind>(header.kind) == FrameKind::data;
   }
 }
 
@@ -33,10 +35,11 @@ Forger::Bytes Forger::hear(std::uint64_t connection, std::size_t end,
                            std::span<const std::byte> bytes, std::uint32_t per_mille, Dice& dice) {
   Stream& stream = streams_[{connection, end}];
   const bool begins = stream.is_between_frames();
+  if (begins) stream.has_payload = false;
   follow(stream, bytes);
   if (!stream.is_between_frames()) return {};
   std::vector<Bytes>& heard = heard_[end];
-  if (begins) {
+  if (begins && !stream.has_payload) {
     if (heard.size() == kHeardMax) heard.erase(heard.begin());
     heard.emplace_back(bytes.begin(), bytes.end());
   }

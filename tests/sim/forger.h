@@ -1,6 +1,8 @@
 // Forger: somebody on the way between a node and a server, who hears their frames and sends some of
 // them again: over the same connection, or over another one that goes the same way. The forger has
-// no key. Owned by the SocketNetwork. Thread: the one simulated thread.
+// no key. Frames with payload are not among them: they have no tag, because who can send them can
+// rewrite payload as well, and nothing is promised against that (daemon/SECURITY.md). Owned by the
+// SocketNetwork. Thread: the one simulated thread.
 #pragma once
 
 #include <array>
@@ -32,6 +34,7 @@ private:
     std::array<std::byte, sizeof(transport::wire::FrameHeader)> header{};
     std::size_t header_bytes = 0;
     std::uint64_t body_left = 0;
+    bool has_payload = false;  // since it was between frames at the beginning of a send
     [[nodiscard]] bool is_between_frames() const { return header_bytes == 0 && body_left == 0; }
   };
   static constexpr std::size_t kHeardMax = 8;

@@ -11,9 +11,12 @@ namespace forger_test {
 using namespace simm;
 using namespace simm::sim;
 using transport::wire::FrameHeader;
+using transport::wire::FrameKind;
 
-Forger::Bytes frame(std::uint32_t slot, std::uint32_t body_bytes) {
+Forger::Bytes frame(std::uint32_t slot, std::uint32_t body_bytes,
+                    FrameKind kind = FrameKind::request) {
   FrameHeader header{};
+  header.kind = static_cast<std::uint8_t>(kind);
   header.magic = transport::wire::kMagic;
   header.slot = slot;
   header.body_bytes = body_bytes;
@@ -38,6 +41,19 @@ TEST_CASE("a forger sends whole frames again, and only between frames") {
   CHECK(forger.hear(2, 1, std::span(second).subspan(20), kAlways, dice).empty());
   CHECK(forger.hear(3, 0, begin, kAlways, dice).empty());
   CHECK(forger.hear(3, 0, std::span(second).subspan(20), kAlways, dice) == first);
+}
+
+TEST_CASE("a forger sends no payload again, for nothing is promised against that") {
+  Forger forger;
+  Dice dice(1, 1);
+  constexpr std::uint32_t kAlways = 1000;
+  const Forger::Bytes data = frame(1, 10, FrameKind::data);
+  CHECK(forger.hear(1, 0, data, kAlways, dice).empty());
+  Forger::Bytes both = frame(1, 0, FrameKind::cancel);
+  both.insert(both.end(), data.begin(), data.end());
+  CHECK(forger.hear(1, 0, both, kAlways, dice).empty());
+  const Forger::Bytes cancel = frame(2, 0, FrameKind::cancel);
+  CHECK(forger.hear(1, 0, cancel, kAlways, dice) == cancel);
 }
 
 }  // namespace forger_test

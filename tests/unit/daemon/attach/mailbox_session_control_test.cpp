@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "daemon/attach/tenant_account.h"
 #include "daemon/base/config.h"
 #include "tests/unit/daemon/session/session_rig.h"
 

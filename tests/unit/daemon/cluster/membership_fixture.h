@@ -24,6 +24,9 @@ inline DaemonIdentity storage(const std::string& name, std::uint64_t number) {
 }
 
 struct Fixture {
+  Fixture() = default;
+  explicit Fixture(const MembershipConfig& other) : config(other) {}
+
   base::ManualClock clock;
   MembershipConfig config;
   Membership membership{config, clock};

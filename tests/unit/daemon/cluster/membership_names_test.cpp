@@ -70,6 +70,42 @@ TEST_CASE("a name stays its holder's while it may be on its way back") {
   }
 }
 
+TEST_CASE("a name stays its holder's for that time also when its slots have moved") {
+  using namespace membership_test;
+  for (const bool comes_back : {false, true}) {
+    MembershipConfig config;
+    config.rejoin_grace_ns = 2 * kNsPerSecond;  // shorter than the time to find a manager
+    Fixture f(config);
+    const base::TimeNs kept_until_ns =
+        f.clock.now_ns() + config.member_timeout_ns + config.redial_ns;
+    f.membership.restore(
+        *slot_map_of(7, {member("a", 1), member("b", 2), member("c", 3)}, nullptr, nullptr));
+    const auto stranger = [&](ConnectionId id) { return f.join(id, storage("a", 11)); };
+    f.join(1, storage("b", 2));
+    f.join(2, storage("c", 3));
+    const auto pass = [&](base::TimeNs ns) {
+      for (; ns > 0; ns -= 100 * kNsPerMs) {
+        for (const ConnectionId id : {1U, 2U}) f.membership.heard(id, {});
+        f.pass(100 * kNsPerMs);
+      }
+    };
+    CHECK(stranger(10) == Kind::refused);
+    pass(config.rejoin_grace_ns + 200 * kNsPerMs);
+    CHECK(f.owners() == 2);
+    const JoinVerdict verdict = f.membership.join(11, storage("a", 11), join_of());
+    CHECK(verdict.kind == Kind::refused);
+    CHECK(verdict.reason.find(incarnation(1).text()) != std::string::npos);
+    pass(kept_until_ns - f.clock.now_ns() - 100 * kNsPerMs);
+    CHECK(stranger(12) == Kind::refused);
+    if (comes_back) {
+      CHECK(f.join(13, storage("a", 1)) == Kind::accepted);
+      CHECK(f.owners() == 3);
+    }
+    f.clock.advance_ns(config.member_timeout_ns / 2);  // a stop, and no turn before the next Join
+    CHECK(stranger(14) == (comes_back ? Kind::refused : Kind::accepted));
+  }
+}
+
 TEST_CASE("the same incarnation on a new connection: the old one is to be closed") {
   using namespace membership_test;
   Fixture f;

@@ -150,6 +150,27 @@ TEST_CASE("who waits for a map in vain gets the answer of an owner that can not 
   CHECK(world.requester.posts.size() < 410);
 }
 
+TEST_CASE("pages behind one that waited for a map do not wait when its owner is out of reach") {
+  engine::EngineConfig config;
+  config.operations = config.requests = 2;  // no entry for the rest: it follows message by message
+  config.pages_per_request_max = 1;
+  World world(config);
+  world.submit(Opcode::exists, 6);
+  REQUIRE(world.requester.posts.size() == 1);
+  world.requester.reply_all_pages(0, Status::wrong_epoch);
+  world.engine->do_work();
+  world.requester.unreachable.push_back({base::kSelf, 0});
+  SUBCASE("by the new map") {
+    ++world.placement.epoch_now;
+  }
+  SUBCASE("when it is asked again") {
+    world.clock.advance_ns(config.map_pause_ns);
+  }
+  for (int turn = 0; turn < 6; ++turn) world.engine->do_work();
+  REQUIRE(world.outcomes.size() == 1);
+  for (const PageReply& page : world.outcomes[0].pages) CHECK(page.status == Status::not_found);
+}
+
 TEST_CASE("a put or remove that was fenced for another one's sake is not posted again") {
   World world;
   world.submit(Opcode::put, 1);

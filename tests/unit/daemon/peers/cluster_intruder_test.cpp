@@ -70,12 +70,12 @@ void raise_descriptors() {
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &limit) == 0);
 }
 
-// Connected from another address of this host.
-RawPeer from_elsewhere(const cluster::SocketAddress& to) {
+// Connected from another address of this host, one of many.
+RawPeer from_elsewhere(const cluster::SocketAddress& to, std::uint32_t which = 1) {
   ipc::UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in from{};
   from.sin_family = AF_INET;
-  from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+  from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + which);
   REQUIRE(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&from), sizeof from) == 0);
   REQUIRE(::connect(socket.get(), to.raw(), to.raw_bytes()) == 0);
   return RawPeer(std::move(socket));
@@ -113,6 +113,40 @@ TEST_CASE("silent connections of one address take no place from a hello of anoth
   }
   const double seconds = static_cast<double>(net.store.clock.now_ns() - from_ns) / 1e9;
   MESSAGE("silent connections a second: " << static_cast<double>(kLate) / seconds);
+}
+
+TEST_CASE("who has proved itself keeps its place, wherever silent connections come from") {
+  raise_descriptors();
+  Net net;
+  net.store.self.features = net.node.self.features = cluster::kFeaturePathProof;
+  Hello hello(net);
+  RawPeer honest(net.listener.address());
+  const auto take_and_say = [&] {
+    const Bytes got = honest.receive();
+    for (std::span<const std::byte> rest = got; !rest.empty();) {
+      const std::size_t now = std::min(rest.size(), hello.dialer.wanted());
+      hello.dialer.feed(rest.first(now));
+      rest = rest.subspan(now);
+    }
+    if (!hello.dialer.is_proving_path()) honest.send(hello.take());
+    return hello.dialer.is_proving_path();
+  };
+  const base::TimeNs from_ns = net.store.clock.now_ns();
+  net.until(take_and_say);
+  std::deque<RawPeer> silent;
+  const auto evicted = [&] { return net.store.counters.value("cluster.listener.evicted"); };
+  net.until([&] {
+    for (int i = 0; i < 16 && silent.size() < base::kHellosMax + 64; ++i) {
+      const auto which = static_cast<std::uint32_t>(silent.size()) + 1;
+      silent.push_back(from_elsewhere(net.listener.address(), which));
+    }
+    return evicted() >= 32;
+  });
+  // Not on a machine so slow that its time was over.
+  if (net.store.clock.now_ns() - from_ns >= control::kHelloTimeNs) return;
+  honest.send(hello.take());
+  net.until([&] { return !net.accepting.arrived.empty() || honest.is_over(); });
+  CHECK(net.accepting.arrived.size() == 1);
 }
 
 TEST_CASE("silent connections in any number keep nobody out") {
