@@ -36,11 +36,13 @@ shared_reads::SharedReadConfig shared_read_config(const base::Config& config,
   return result;
 }
 
-engine::EngineConfig engine_config(const base::Config& config, bool has_shared_reads) {
+engine::EngineConfig engine_config(const base::Config& config, bool has_shared_reads,
+                                   bool writes_replicas) {
   engine::EngineConfig result;
-  result.fetches = moves::SlotMover::kOperationsMax;
+  result.fetches = moves::SlotMover::kOperationsMax + moves::ReplicaMover::kBatchesMax;
   if (has_shared_reads) result.fetches += shared_read_config(config).operations();
-  result.operations = config.engine.operations_max + result.fetches;
+  if (writes_replicas) result.replicas = config.engine.operations_max;
+  result.operations = config.engine.operations_max + result.fetches + result.replicas;
   result.requests = result.operations * 4;
   result.fence_budget_percent = config.engine.fence_budget_percent;
   result.fence_budget_min_ns = config.engine.fence_budget_min_ms * base::kNsPerMs;
@@ -50,7 +52,8 @@ engine::EngineConfig engine_config(const base::Config& config, bool has_shared_r
 }
 
 server::ServerConfig server_config(const base::Config& config, std::uint32_t agent,
-                                   bool has_network, const base::TenantWeights& weights) {
+                                   bool has_network, const base::TenantWeights& weights,
+                                   const base::ReplicatedNamespaces& replicated) {
   server::ServerConfig result;
   result.origin = origin_of_pool_shard(agent);
   result.weights = weights;
@@ -62,6 +65,7 @@ server::ServerConfig server_config(const base::Config& config, std::uint32_t age
   result.scrub_bytes_per_s = (config.store.scrub_bytes_per_s + config.threading.data_agents - 1) /
                              config.threading.data_agents;
   result.verify = config.store.verify;
+  result.replicated = replicated;
   if (has_network) result.arrival_window_ns = config.cluster.move_window_ms * base::kNsPerMs;
   return result;
 }
@@ -98,8 +102,9 @@ DataAgent::DataAgent(const DataAgentShared& shared, std::uint32_t index, Parts p
       recovered_(!parts.recovers),
       requesters_(parts.mesh.requester(index), DataAgentNetwork::kPeersMax),
       engine_(
-          engine_config(shared.config, shared.has_shared_reads), clock_,
-          engine::PageHasher(shared.hash_seed), shared.placement, requesters_,
+          engine_config(shared.config, shared.has_shared_reads,
+                        parts.network_io != nullptr && !shared.replicated.empty()),
+          clock_, engine::PageHasher(shared.hash_seed), shared.placement, requesters_,
           engine::EngineCounters(shared.counters.begin_writer(), base::numbered("engine", index))),
       commands_(base::kMailboxMessages),
       events_(base::kMailboxMessages),
@@ -109,8 +114,8 @@ DataAgent::DataAgent(const DataAgentShared& shared, std::uint32_t index, Parts p
   const bool has_network = parts.network_io != nullptr;
   if (store_ != nullptr) {
     server_.emplace(
-        server_config(shared.config, index, has_network, shared.weights), *store_, clock_,
-        server::ServerCounters(shared.counters, base::numbered("server", index)),
+        server_config(shared.config, index, has_network, shared.weights, shared.replicated),
+        *store_, clock_, server::ServerCounters(shared.counters, base::numbered("server", index)),
         server::StoreCounters(shared.counters, base::numbered("store", index)),
         server::ScrubCounters(shared.counters, base::numbered("scrub", index)), &shared.errors);
     if (parts.recovers) server_->close_until(recovered_);
@@ -125,7 +130,13 @@ DataAgent::DataAgent(const DataAgentShared& shared, std::uint32_t index, Parts p
     if (server_ && shared.config.cluster.move_bytes_per_s > 0) {
       mover_.emplace(mover_config(shared.config, index), *store_, *server_, engine_, clock_,
                      moves::MoverCounters(shared.counters, base::numbered("moves", index)));
+      if (!shared.replicated.empty()) {
+        replica_mover_.emplace(
+            mover_config(shared.config, index), shared.replicated, *store_, *server_, engine_,
+            clock_, moves::RefillCounters(shared.counters, base::numbered("refills", index)));
+      }
     }
+    engine_.use_replicas(shared.replicated);
   } else {
     use_own_slots(shared.placement, static_cast<std::uint16_t>(index));
   }
@@ -181,6 +192,10 @@ int DataAgent::take_maps() noexcept {
   return network_->take_maps([this](const cluster::AgentMap& map) {
     if (server_) server_->use_map(map.ownership, mover_ ? map.departures.get() : nullptr);
     if (mover_) mover_->on_map();
+    if (replica_mover_) {
+      if (map.refills != nullptr) server_->note_refills(*map.refills);
+      replica_mover_->on_map(map.refills.get());
+    }
     engine_.use_placement(*map.placement);
   });
 }
@@ -211,6 +226,7 @@ int DataAgent::do_work() noexcept {
     work += shared_read_responder_->run_moves();
   }
   if (mover_) work += mover_->do_work();
+  if (replica_mover_) work += replica_mover_->do_work();
   work += engine_.do_work();
   if (network_) has_news = network_->take_news() || has_news;
   if (has_news) control_.wake_control();
@@ -222,6 +238,7 @@ base::TimeNs DataAgent::next_deadline_ns() const noexcept {
                                    requesters_.next_deadline_ns(), responders_.next_deadline_ns()});
   if (server_) next_ns = std::min(next_ns, server_->next_deadline_ns());
   if (mover_) next_ns = std::min(next_ns, mover_->next_deadline_ns());
+  if (replica_mover_) next_ns = std::min(next_ns, replica_mover_->next_deadline_ns());
   if (shared_reads_ != nullptr) {
     next_ns = std::min(
         {next_ns, shared_read_responder_->next_deadline_ns(), shared_reads_->next_deadline_ns()});

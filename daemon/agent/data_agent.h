@@ -22,6 +22,7 @@
 #include "daemon/engine/engine.h"
 #include "daemon/engine/requester_table.h"
 #include "daemon/engine/write_marks.h"
+#include "daemon/moves/replica_mover.h"
 #include "daemon/moves/slot_mover.h"
 #include "daemon/server/server.h"
 #include "daemon/session/session_mail.h"
@@ -37,6 +38,7 @@ namespace simm {
 struct DataAgentShared {
   const base::Config& config;
   const base::TenantWeights& weights;  // of turns
+  const base::ReplicatedNamespaces& replicated;
   const base::Clock& clock;
   base::CounterSet& counters;
   base::ErrorLog& errors;
@@ -125,7 +127,8 @@ private:
   std::optional<server::Server> server_;
   engine::PeerRequesters requesters_;
   engine::Engine engine_;
-  std::optional<moves::SlotMover> mover_;  // none: what loses its slot is dropped
+  std::optional<moves::SlotMover> mover_;             // none: what loses its slot is dropped
+  std::optional<moves::ReplicaMover> replica_mover_;  // none: nothing is kept twice
   transport::Responder* shared_read_responder_ = nullptr;
   std::unique_ptr<shared_reads::SharedReadServer>
       shared_reads_;  // null: every read goes to its owner

@@ -151,11 +151,17 @@ Expected<RecoveredPool> DataAgents::end_recovery() {
 
 Outcome DataAgents::add_agents(const Setup& setup) {
   const base::TenantWeights weights = setup.tenants.weights();
-  const DataAgentShared shared{setup.config,      weights,
-                               setup.clock,       setup.counters,
-                               setup.errors,      *placement_,
-                               setup.control,     setup.hash_seed,
-                               setup.has_clients, shared_read_mesh_ != nullptr};
+  const DataAgentShared shared{setup.config,
+                               weights,
+                               setup.tenants.replicated(),
+                               setup.clock,
+                               setup.counters,
+                               setup.errors,
+                               *placement_,
+                               setup.control,
+                               setup.hash_seed,
+                               setup.has_clients,
+                               shared_read_mesh_ != nullptr};
   const std::uint32_t count = setup.config.threading.data_agents;
   auto stores = make_stores(setup);
   if (!stores) return std::move(stores).error();

@@ -40,10 +40,13 @@ TenantRules::TenantRules(const base::Config& config, const base::KeyHasher& hash
       add({socket.tenant, {}, {}, 100, 1, base::kInFlightBytesDefault, 0});
     }
   }
+  std::vector<base::ReplicatedNamespaces::Entry> replicated;
   for (const base::NamespaceConfig& name_space : config.namespaces) {
-    if (!name_space.immutable) continue;
-    immutable_.push_back({{name_id(hasher_, "tenant", name_space.tenant)}, name_space.name});
+    const base::TenantId tenant{name_id(hasher_, "tenant", name_space.tenant)};
+    if (name_space.immutable) immutable_.push_back({tenant, name_space.name});
+    if (name_space.replicas > 1) replicated.emplace_back(tenant, namespace_id(name_space.name));
   }
+  replicated_ = base::ReplicatedNamespaces(std::move(replicated));
   const bool is_default_used =
       configured_default != config.tenants.end() ||
       std::any_of(config.sockets.begin(), config.sockets.end(),

@@ -13,6 +13,7 @@
 #include "daemon/base/config.h"
 #include "daemon/base/hash.h"
 #include "daemon/base/ids.h"
+#include "daemon/base/replica.h"
 #include "daemon/base/tenant_weights.h"
 
 namespace simm::control {
@@ -40,6 +41,10 @@ public:
 
   // By the configuration: a key of that namespace has one value for ever. "": the default one.
   [[nodiscard]] bool is_immutable(base::TenantId tenant, std::string_view name) const noexcept;
+  // By the configuration: namespaces whose objects are kept twice.
+  [[nodiscard]] const base::ReplicatedNamespaces& replicated() const noexcept {
+    return replicated_;
+  }
 
   // All tenants, the default one first.
   [[nodiscard]] const std::vector<Tenant>& tenants() const noexcept { return tenants_; }
@@ -70,6 +75,7 @@ private:
     std::string name;
   };
   std::vector<Immutable> immutable_;
+  base::ReplicatedNamespaces replicated_;
   bool are_several_ = false;
 };
 

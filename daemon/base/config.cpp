@@ -310,6 +310,12 @@ void check_together(const Config& config) {
       throw Mistake{"namespaces", name_space.name,
                     "name each namespace of tenant " + name_space.tenant + " once"};
     }
+    if (name_space.replicas > 1 && !name_space.immutable) {
+      throw Mistake{"namespaces[].replicas of \"" + name_space.name + "\"",
+                    std::to_string(name_space.replicas),
+                    "write immutable: true beside it, if its keys are hashes of the values; where "
+                    "values change, one copy could be older than the other"};
+    }
   }
   std::set<std::string> owners;
   for (const OwnerConfig& owner : config.owners) {

@@ -46,7 +46,8 @@ struct TenantConfig {
 struct NamespaceConfig {
   std::string name;  // empty: the tenant's default one
   std::string tenant;
-  bool immutable = false;  // a key has one value for ever
+  bool immutable = false;      // a key has one value for ever
+  std::uint32_t replicas = 1;  // copies of each object
 };
 
 // A daemon that may own slots, as the manager is told.

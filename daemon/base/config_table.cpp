@@ -81,6 +81,11 @@ constexpr KeySpec kKeys[] = {
      "not become too old, and a put of a key that is there leaves the old value; say the same on "
      "all nodes.",
      [](C& c, N i, V& v) { c.namespaces.at(i).immutable = v.flag; }},
+    {"namespaces[].replicas", KeyType::integer, "1", 1, 2, "",
+     "Copies of each object: 2 keeps a second one at another storage daemon, which is read when "
+     "the "
+     "owner is away; of immutable namespaces only; say the same on all daemons, storage too.",
+     [](C& c, N i, V& v) { c.namespaces.at(i).replicas = u32(v); }},
     {"owners[].name", KeyType::text, "", 1, 64, "",
      "The cluster.node_name of a daemon that may own slots, for the manager; without a list every "
      "daemon of the cluster may, with one no others.",

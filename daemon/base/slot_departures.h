@@ -7,6 +7,8 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 #include "daemon/base/ids.h"
 
@@ -23,6 +25,20 @@ struct SlotDepartures {
   // Whether an object that was stored under `epoch` is of the tenure that has ended.
   [[nodiscard]] bool covers(Slot slot, Epoch epoch) const noexcept {
     return since[slot] != 0 && since[slot] <= epoch;
+  }
+  // Those of one shard of this daemon's; null: there are none.
+  [[nodiscard]] std::unique_ptr<SlotDepartures> of_shard(std::uint16_t shard,
+                                                         std::uint16_t shards) const {
+    auto part = std::make_unique<SlotDepartures>();
+    for (std::uint32_t slot = shard; slot < kSlotCount; slot += shards) {
+      if (since[slot] != 0) part->begin(static_cast<Slot>(slot), since[slot], next[slot]);
+    }
+    return part->slots == 0 ? nullptr : std::move(part);
+  }
+  void clear() noexcept {
+    since.fill(0);
+    next.fill(0);
+    slots = 0;
   }
   void end(Slot slot) noexcept {
     if (since[slot] != 0) --slots;

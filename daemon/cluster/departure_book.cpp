@@ -26,14 +26,7 @@ bool DepartureBook::use(const SlotMap& map, const SlotMap* before) {
 
 std::unique_ptr<base::SlotDepartures> DepartureBook::of_shard(std::uint16_t shard,
                                                               std::uint16_t shards) const {
-  if (all_ == nullptr) return nullptr;
-  auto part = std::make_unique<base::SlotDepartures>();
-  for (std::uint32_t slot = shard; slot < base::kSlotCount; slot += shards) {
-    if (all_->since[slot] != 0) {
-      part->begin(static_cast<base::Slot>(slot), all_->since[slot], all_->next[slot]);
-    }
-  }
-  return part->slots == 0 ? nullptr : std::move(part);
+  return all_ == nullptr ? nullptr : all_->of_shard(shard, shards);
 }
 
 bool DepartureBook::has_target(const SlotMap& map, const Incarnation& member) const {

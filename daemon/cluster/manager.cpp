@@ -384,7 +384,8 @@ Expected<SlotMapPtr> Manager::next_map() {
   const bool is_fork = reported_ != nullptr && (issued_ || reported <= epoch());
   const SlotMap* current = is_fork ? map_.get() : nullptr;
   if (contested_) previous = current = nullptr;
-  return build_slot_map(next, membership_.owners(), previous, current, next_life(), followed());
+  return build_slot_map(next, membership_.owners(), previous, current, next_life(), followed(),
+                        config_.mirrors);
 }
 
 bool Manager::publish() {

@@ -28,6 +28,7 @@
 #include "daemon/cluster/coordinator.h"
 #include "daemon/cluster/map_pace.h"
 #include "daemon/cluster/membership.h"
+#include "daemon/cluster/slot_map_builder.h"
 
 namespace simm::cluster {
 
@@ -46,6 +47,7 @@ struct ManagerConfig {
   // After a burst of maps comes one in each such interval at most (MapPace).
   base::TimeNs map_interval_ns = base::kNsPerSecond / 2;
   std::uint32_t map_burst = 4;
+  Mirrors mirrors = Mirrors::anywhere;                // apart, where objects are kept twice
   base::TimeNs push_retry_ns = 300 * base::kNsPerMs;  // to a member that still has an older map
   base::TimeNs store_retry_ns = 500 * base::kNsPerMs;
   base::TimeNs answer_timeout_ns = 2 * base::kNsPerSecond;  // of a daemon that was asked

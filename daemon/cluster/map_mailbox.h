@@ -22,6 +22,7 @@ struct AgentMap {
   std::shared_ptr<const engine::Placement> placement;      // shared by all agents
   base::SlotOwnership ownership;                           // of the agent's own shard
   std::unique_ptr<const base::SlotDepartures> departures;  // of that shard; null: there are none
+  std::unique_ptr<const base::SlotDepartures> refills;     // the same (cluster/refill_book.h)
 };
 
 // Thread: control_* by the control thread, agent_* by the data agent. Made and destroyed on the

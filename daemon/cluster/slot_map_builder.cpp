@@ -8,6 +8,8 @@
 
 #include "daemon/base/hash.h"
 #include "daemon/base/random.h"
+#include "daemon/base/replica.h"
+#include "daemon/cluster/mirror_parting.h"
 #include "daemon/cluster/shard_loads.h"
 #include "simm/check.h"
 
@@ -38,7 +40,8 @@ double draw(std::uint64_t seed, std::uint32_t slot) {
 
 class Builder {
 public:
-  Builder(const std::vector<MapMember>& members, const SlotMap* previous) : members_(members) {
+  Builder(const std::vector<MapMember>& members, const SlotMap* previous, Mirrors mirrors)
+      : members_(members), mirrors_(mirrors) {
     for (const MapMember& member : members) {
       const std::string name = full_name(member.identity);
       seeds_.push_back(base::payload_digest(name.data(), name.size()));
@@ -57,6 +60,7 @@ public:
     assign(loads, ShardLoads::Limit::part_rounded_up);
     loads.exchange();
     assign(loads, ShardLoads::Limit::none);
+    if (mirrors_ == Mirrors::apart) part_mirrors(members_, owner_);
     return owner_;
   }
 
@@ -132,14 +136,22 @@ private:
     return all;
   }
 
-  // Who would get the slot, among the members with room for it; kNoMember: there are none.
+  // Who is not to have the slot; kNoMember: everybody may.
+  [[nodiscard]] MemberIndex owner_of_mirror(std::uint32_t slot) const {
+    if (mirrors_ == Mirrors::anywhere) return kNoMember;
+    return owner_[base::mirror_of(static_cast<base::Slot>(slot))];
+  }
+
+  // Who would get the slot, among the members with room for it that do not own its mirror;
+  // kNoMember: there are none.
   [[nodiscard]] MemberIndex best_receiver(const ShardLoads& loads, ShardLoads::Limit limit,
                                           std::uint32_t slot) const {
+    const MemberIndex mirror_owner = owner_of_mirror(slot);
     MemberIndex best = kNoMember;
     double best_drawn = 0;
     for (std::size_t i = 0; i < members_.size(); ++i) {
       const auto member = static_cast<MemberIndex>(i);
-      if (!loads.has_room(member, slot, limit)) continue;
+      if (member == mirror_owner || !loads.has_room(member, slot, limit)) continue;
       const double drawn = draw(seeds_[i], slot);
       if (best != kNoMember && !beats(member, drawn, best, best_drawn)) continue;
       best = member;
@@ -173,12 +185,18 @@ private:
   void assign(ShardLoads& loads, ShardLoads::Limit limit) {
     for (std::uint32_t slot = 0; slot < base::kSlotCount; ++slot) {
       if (owner_[slot] != kNoMember) continue;
-      const MemberIndex receiver = best_receiver(loads, limit, slot);
+      MemberIndex receiver = best_receiver(loads, limit, slot);
+      const MemberIndex last = owner_of_mirror(slot);
+      const bool is_last_chance = limit == ShardLoads::Limit::none && last != kNoMember;
+      if (receiver == kNoMember && is_last_chance && loads.has_room(last, slot, limit)) {
+        receiver = last;
+      }
       if (receiver != kNoMember) loads.give(slot, receiver);
     }
   }
 
   const std::vector<MapMember>& members_;
+  const Mirrors mirrors_;
   std::vector<std::uint64_t> seeds_;
   std::vector<double> weights_;
   std::vector<Share> shares_;
@@ -210,13 +228,13 @@ private:
 
 Expected<SlotMapPtr> build_slot_map(base::Epoch epoch, std::vector<MapMember> members,
                                     const SlotMap* previous, const SlotMap* current, MapLife life,
-                                    std::uint64_t follows) {
+                                    std::uint64_t follows, Mirrors mirrors) {
   // Before the work: its sums and indices rely on it.
   if (Outcome checked = check_members(members); !checked) return std::move(checked).error();
   std::sort(members.begin(), members.end(), [](const MapMember& a, const MapMember& b) {
     return full_name(a.identity) < full_name(b.identity);
   });
-  const std::vector<MemberIndex> owner = Builder(members, previous).build();
+  const std::vector<MemberIndex> owner = Builder(members, previous, mirrors).build();
   const Tenures before(previous, members);
   const Tenures now(current, members);
   std::vector<SlotOwner> owners(base::kSlotCount);

@@ -40,8 +40,10 @@ Engine::Engine(const EngineConfig& config, const base::Clock& clock, PageHasher 
       progress_(std::make_unique<Progress[]>(config.operations)),
       shares_(config.requests),
       batches_until_timed_(config.stages_one_in) {
-  SIMM_CHECK(config.stages_one_in > 0 && config.pages_per_request_max > 0);
-  SIMM_CHECK(config.requests > config.fetches && config.operations > config.fetches);
+  SIMM_CHECK(config.stages_one_in > 0);
+  SIMM_CHECK(config.requests > config.fetches);
+  SIMM_CHECK(config.operations > config.fetches + config.replicas);
+  SIMM_CHECK(config.pages_per_request_max > 0);
 }
 
 Engine::~Engine() {
@@ -49,9 +51,9 @@ Engine::~Engine() {
 }
 
 Operation* Engine::allocate() noexcept {
-  const std::uint32_t lent = operations_.lent() - fetches_lent_;
-  Operation* operation =
-      lent < config_.operations - config_.fetches ? operations_.allocate() : nullptr;
+  const std::uint32_t lent = operations_.lent() - fetches_lent_ - replicas_lent_;
+  const std::uint32_t most = config_.operations - config_.fetches - config_.replicas;
+  Operation* operation = lent < most ? operations_.allocate() : nullptr;
   if (operation == nullptr) counters_.pool_exhausted.add();
   return operation;
 }
@@ -71,14 +73,17 @@ void Engine::release(Operation& operation) noexcept {
     operation.header.trace = {};
   }
   if (operation.is_fetch) --fetches_lent_;
+  if (operation.is_replica) --replicas_lent_;
   operations_.release(operation);
 }
 
 void Engine::submit(Operation& operation) noexcept {
   SIMM_CHECK(operation.page_count <= operation.pages.size() && operation.owner != nullptr);
   const base::TimeNs now_ns = clock_.now_ns();
-  Progress& progress = progress_[operations_.index_of(operation)];
+  Progress& progress = progress_of(operation);
   progress.operation = &operation;
+  progress.of_both = replicas_.apply_to(operation);
+  progress.oldest = progress.newest = 0;
   progress.phase = Phase::running;
   progress.accepted = false;
   progress.timed_out = false;
@@ -97,6 +102,7 @@ void Engine::submit(Operation& operation) noexcept {
   if (operation.page_count == 0) return finish(progress);
 
   timers_.arm(progress, next_look_ns(progress, now_ns));
+  if (progress.of_both && !transport::is_read(operation.header.opcode)) write_replicas(operation);
   SubRequest* entry = nullptr;
   if (operation.is_fetch) {
     entry = requests_.acquire();
@@ -137,30 +143,37 @@ Engine::Progress& Engine::progress_of(const SubRequest& request) noexcept {
 
 void Engine::start(Progress& progress, SubRequest& entry) noexcept {
   open_request(progress, entry, 0, progress.operation->page_count);
-  entry.to_shared_reads = shared_read_routes_.enabled() && is_shared_get(*progress.operation);
-  hash_some(entry);
-  dispatch(entry);
+  const Operation& operation = *progress.operation;
+  entry.to_shared_reads = shared_read_routes_.enabled() && is_shared_get(operation);
+  entry.of_replicas = progress.of_both && transport::is_read(operation.header.opcode) &&
+                      !entry.to_shared_reads && replicas_.begins_with_replicas();
+  if (hash_some(entry)) dispatch(entry);
 }
 
 // Hashes the keys of a request that has no hashes yet, as many as one piece of work may. The other
-// pages become a request that waits, unless there is no entry for them.
-void Engine::hash_some(SubRequest& request) noexcept {
+// pages become a request that waits, unless there is no entry for them. False: the request is over.
+bool Engine::hash_some(SubRequest& request) noexcept {
   Progress& progress = progress_of(request);
   Operation& operation = *progress.operation;
-  if (operation.has_hashes) return void(request.stage = Stage::unrouted);
-  const auto scope = hasher_.scope(operation.header.tenant, operation.header.name_space);
+  request.stage = Stage::unrouted;
+  if (operation.has_hashes) return true;
+  const auto scope = hasher_.scope(client_operation(progress).header.tenant,
+                                   client_operation(progress).header.name_space);
   auto pages = std::span(operation.pages).subspan(request.first, request.end - request.first);
   pages = PageHasher::hash_first(scope, pages, config_.key_bytes_hashed_max);
-  request.stage = Stage::unrouted;
-  if (pages.empty()) return;
-  SubRequest* const rest = acquire_more();
-  if (rest == nullptr) return PageHasher::hash_all(scope, pages);
-  const std::uint32_t end =
-      std::exchange(request.end, request.end - static_cast<std::uint32_t>(pages.size()));
-  open_request(progress, *rest, request.end, end);
-  rest->stage = Stage::unhashed;
-  rest->to_shared_reads = request.to_shared_reads;
-  wait(*rest);
+  SubRequest* const rest = pages.empty() ? nullptr : acquire_more();
+  if (rest != nullptr) {
+    const std::uint32_t end =
+        std::exchange(request.end, request.end - static_cast<std::uint32_t>(pages.size()));
+    open_request(progress, *rest, request.end, end);
+    rest->stage = Stage::unhashed;
+    rest->to_shared_reads = request.to_shared_reads;
+    rest->of_replicas = request.of_replicas;
+    wait(*rest);
+  } else {
+    PageHasher::hash_all(scope, pages);
+  }
+  return !(operation.is_replica || request.of_replicas) || name_replicas(request);
 }
 
 // An entry for a part of an operation that has one already.
@@ -196,8 +209,9 @@ SubRequest* Engine::split_first_run(SubRequest& request) noexcept {
   if (is_current && request.count != 0) return nullptr;  // it only waited for credit
   Progress& progress = progress_of(request);
   const Placement& routes = routes_of(request);
+  const std::uint32_t end = request.end - request.tail;
   const auto pages =
-      std::span(progress.operation->pages).subspan(request.first, request.end - request.first);
+      std::span(progress.operation->pages).subspan(request.first, end - request.first);
   if (!is_current) {
     router_.sort(pages, routes);
     request.stage = Stage::sorted;
@@ -210,7 +224,7 @@ SubRequest* Engine::split_first_run(SubRequest& request) noexcept {
   const bool is_lookup = !moves_bytes(progress.operation->header.opcode);
   request.lookup_key_bytes = is_lookup ? run.key_bytes : 0;
   const std::uint32_t rest = request.first + request.count;
-  if (rest == request.end) return nullptr;
+  if (rest == end) return nullptr;
   SubRequest* const others = acquire_more();
   if (others == nullptr) return nullptr;
   open_request(progress, *others, rest, request.end);
@@ -219,6 +233,9 @@ SubRequest* Engine::split_first_run(SubRequest& request) noexcept {
   others->retried = request.retried;
   others->waits_for_map = request.waits_for_map;
   others->to_shared_reads = request.to_shared_reads;
+  others->of_replicas = request.of_replicas;
+  others->asked_other = request.asked_other;
+  others->tail = std::exchange(request.tail, 0);
   request.end = rest;
   return others;
 }
@@ -227,6 +244,8 @@ void Engine::post(SubRequest& request) noexcept {
   Progress& progress = progress_of(request);
   Operation& operation = *progress.operation;
   request.request.header = operation.header;
+  base::NamespaceId& name_space = request.request.header.name_space;
+  if (request.of_replicas) name_space = base::replica_of(name_space);
   if (!operation.header.is_moved) request.request.header.epoch = request.epoch;
   request.request.pages = std::span(operation.pages).subspan(request.first, request.count);
   const RouteShares::Held held = shares_.of(operation.header.tenant, request.route);
@@ -234,7 +253,7 @@ void Engine::post(SubRequest& request) noexcept {
     counters_.no_credit.add();
     return wait(request);
   }
-  request.request.credits_keep = std::max(held.keep(), operation.has_hashes ? 1u : 0u);
+  request.request.credits_keep = std::max(held.keep(), operation.may_be_late ? 1u : 0u);
   transport::Requester* requester = requesters_.find(request.route.peer);
   const RequestToken token = requests_.new_token(request);
   if (operation.header.trace_id != 0 && !progress.accepted) {
@@ -261,9 +280,7 @@ void Engine::post(SubRequest& request) noexcept {
   }
   counters_.unreachable.add();
   request.waits_for_map = false;  // the pages behind these have not asked anybody yet
-  answer(request, request.first, request.first + request.count, status);
-  request.first += request.count;
-  go_on(request);
+  end_message(request, status);
 }
 
 bool Engine::is_timed() noexcept {
@@ -322,8 +339,8 @@ int Engine::post_pending() noexcept {
   pending_.take_turns(config_.posts_per_turn, [this, &posted](SubRequest& request) {
     if (request.stage == Stage::unhashed) {
       if (std::exchange(has_hashed_rest_, true)) return wait(request);
-      hash_some(request);
       ++posted;  // work: the next rest has its turn though this one may wait for credit
+      if (!hash_some(request)) return;
     }
     dispatch(request);
     if (request.stage == Stage::posted) ++posted;
@@ -343,12 +360,12 @@ void Engine::take_reply(Operation& operation, const PageRequest& page,
     counters_.bad_replies.add();
     status = Status::transfer_failed;
   }
-  if (status == Status::timeout) progress_[operations_.index_of(operation)].timed_out = true;
+  if (status == Status::timeout) progress_of(operation).timed_out = true;
   // An object that was there already (`exists`) did not move.
   if (reply.status == Status::ok && status == Status::ok && page.slice.region != nullptr) {
     operation.bytes_moved += reply.bytes;
   }
-  if (!operation.is_fetch) {
+  if (!operation.is_fetch && !operation.is_replica) {
     const bool is_ours = status == Status::transfer_failed || status == Status::timeout;
     const Status counted = is_ours ? status : reply.status;
     const auto outcome = static_cast<std::size_t>(page_outcome(counted));
@@ -394,16 +411,25 @@ void Engine::on_reply(RequestToken token, std::span<const PageReply> replies) no
     answer(*request, first, end, Status::transfer_failed);
     return go_on(*request);
   }
-  // Backwards, because pages that stay open are moved to the end of the range, in order.
+  // Backwards, because pages that stay open are moved to the end of the range, in order, and those
+  // that ask the other copy in front of them.
+  std::uint32_t other = end;
   for (std::uint32_t at = end; at-- > first;) {
     const PageReply& reply = replies[at - first];
     if (reply.status != Status::ok && stays_open(*request, reply.status)) {
-      std::swap(operation.pages[at], operation.pages[--request->first]);
+      std::swap(operation.pages[at], operation.pages[--other]);
+      std::swap(operation.pages[other], operation.pages[--request->first]);
+    } else if (reply.status != Status::ok && may_ask_other(*request, reply.status)) {
+      std::swap(operation.pages[at], operation.pages[--other]);
     } else {
       take_reply(operation, operation.pages[at], reply);
     }
   }
-  progress_of(*request).answered += request->first - first;
+  Progress& progress = progress_of(*request);
+  progress.answered += other - first;
+  if (progress.oldest == 0) progress.oldest = request->epoch;
+  progress.newest = request->epoch;
+  ask_other_later(*request, other, std::exchange(request->first, other));
   go_on(*request);
 }
 
@@ -423,19 +449,29 @@ void Engine::on_fenced(RequestToken token, FenceCause cause) noexcept {
     return wait(*request);
   }
   const bool gave_up = progress_of(*request).phase != Phase::running;
-  const Status status = gave_up ? Status::timeout : Status::unreachable;
-  answer(*request, request->first, request->first + request->count, status);
-  request->first += request->count;
-  go_on(*request);
+  end_message(*request, gave_up ? Status::timeout : Status::unreachable);
 }
 
 // The same answer for the pages [first, end).
 void Engine::answer(SubRequest& request, std::uint32_t first, std::uint32_t end,
                     Status status) noexcept {
+  if (first == end) return;
   Operation& operation = *progress_of(request).operation;
   for (std::uint32_t at = first; at < end; ++at) {
     take_reply(operation, operation.pages[at], {status, 0});
   }
+}
+
+// All pages of its message have the same answer, or ask the other copy.
+void Engine::end_message(SubRequest& request, Status status) noexcept {
+  const std::uint32_t end = request.first + request.count;
+  if (may_ask_other(request, status)) {
+    ask_other_later(request, request.first, end);
+  } else {
+    answer(request, request.first, end, status);
+    request.first = end;
+  }
+  go_on(request);
 }
 
 // It holds no credit any more.
@@ -449,6 +485,7 @@ void Engine::end_post(SubRequest& request) noexcept {
 void Engine::go_on(SubRequest& request) noexcept {
   if (request.first == request.end) return close_request(request);
   request.count = 0;
+  if (request.tail > 0 && send_tail(request)) return;
   const bool has_newest_map = request.epoch == placement_->epoch();
   request.waits_for_map&& has_newest_map ? pause(request) : wait(request);
 }
@@ -460,91 +497,6 @@ void Engine::close_request(SubRequest& request) noexcept {
   if (--progress.operation->requests_open == 0) finish(progress);
 }
 
-// ---- deadlines ----
-
-void Engine::on_timer(Progress& progress) noexcept {
-  const base::TimeNs deadline_ns = progress.deadline_ns;
-  switch (progress.phase) {
-    case Phase::running:
-      if (goes_on(progress)) return;
-      progress.phase = Phase::cancelling;
-      timers_.arm(progress, deadline_ns);
-      return cancel_open(progress);
-    case Phase::cancelling:
-      progress.phase = Phase::abandoning;
-      timers_.arm(progress, deadline_ns + config_.fence_grace_ns / 2);
-      return abandon_open(progress);
-    case Phase::abandoning:
-      progress.phase = Phase::resetting;
-      timers_.arm(progress, deadline_ns + config_.fence_grace_ns);
-      return reset_open(progress);
-    case Phase::resetting:
-      progress.phase = Phase::overdue;
-      counters_.fences_overdue.add();
-      [[fallthrough]];
-    case Phase::overdue:
-      return tell_overdue(progress);
-    case Phase::finished:
-      return;
-  }
-}
-
-void Engine::cancel_open(Progress& progress) noexcept {
-  Operation& operation = *progress.operation;
-  if (operation.requests_open == 0) {  // it waited for an entry all the time
-    waiting_.remove(progress);
-    for (std::uint32_t at = 0; at < operation.page_count; ++at) {
-      take_reply(operation, operation.pages[at], {Status::timeout, 0});
-    }
-    return finish(progress);
-  }
-  SubRequest* next = progress.open.front();
-  while (next != nullptr) {
-    SubRequest& request = *next;
-    next = progress.open.next(request);
-    cancel_request(request);
-  }
-}
-
-// What is not posted is over at once; what is posted is asked to end, and sends nothing after it.
-void Engine::cancel_request(SubRequest& request) noexcept {
-  if (request.stage != Stage::posted) {
-    static_cast<base::ListLink<PendingTag>&>(request).unlink();  // from pending_ or paused_
-    answer(request, request.first, request.end,
-           request.waits_for_map ? Status::wrong_epoch : Status::timeout);
-    return close_request(request);
-  }
-  const std::uint32_t posted_end = request.first + request.count;
-  answer(request, posted_end, request.end, Status::timeout);
-  request.end = posted_end;
-  transport::Requester* requester = requesters_.find(request.route.peer);
-  if (requester == nullptr) return;  // its transport is going away and fences it
-  counters_.cancels.add();
-  requester->cancel(request.route, requests_.token(request));
-}
-
-void Engine::abandon_open(Progress& progress) noexcept {
-  SubRequest* next = progress.open.front();
-  while (next != nullptr) {
-    SubRequest& request = *next;
-    next = progress.open.next(request);
-    transport::Requester* requester = requesters_.find(request.route.peer);
-    if (requester != nullptr) requester->abandon(request.route, requests_.token(request));
-  }
-}
-
-void Engine::reset_open(Progress& progress) noexcept {
-  SubRequest* next = progress.open.front();
-  while (next != nullptr) {
-    SubRequest& request = *next;
-    next = progress.open.next(request);
-    transport::Requester* requester = requesters_.find(request.route.peer);
-    if (requester == nullptr) continue;  // its transport is going away and fences it
-    counters_.resets.add();
-    requester->reset(request.route, requests_.token(request));
-  }
-}
-
 // ---- the end ----
 
 void Engine::finish(Progress& progress) noexcept {
@@ -553,7 +505,9 @@ void Engine::finish(Progress& progress) noexcept {
   if (progress.accepted) {
     end_stage(progress, counters_.wire_stage_ns, base::OperationStamp::answered);
   }
-  finished_.push_back(progress);
+  Operation* const other = progress.operation->other;
+  if (other != nullptr && progress_of(*other).phase != Phase::finished) return;
+  finished_.push_back(progress_of(client_operation(progress)));
 }
 
 int Engine::complete_finished() noexcept {
@@ -564,6 +518,7 @@ int Engine::complete_finished() noexcept {
   int completed = 0;
   while (Progress* progress = done.pop_front()) {
     Operation& operation = *progress->operation;
+    if (operation.other != nullptr) join_copies(*progress);
     if (progress->timed_out) {
       operation.status = Status::timeout;
       counters_.timeouts.add();

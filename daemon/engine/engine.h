@@ -17,7 +17,7 @@
 // `deadline` is the header's. Where that has a patience_ns it is the latest end, and the batch is
 // given up earlier: patience_ns after it was submitted, or after the last sign of progress. A few
 // looks in that time find such signs: bytes moved on the ways to its owners, or an answer of it
-// came. So a slow line is waited for, and one that stands is not (engine_patience.cpp).
+// came. So a slow line is waited for, and one that stands is not (engine_course.cpp).
 //
 // Giving up is not completing: pages without an answer get `timeout` only when their request has
 // been answered or fenced. Before cancel_ns
@@ -34,6 +34,10 @@
 // shared-read shard of this one, which fetches for all of them. Its caller says that it is shared,
 // or the shape of its keys does. A shard that has no room declines (Status::no_space), and the page
 // goes to its owner.
+//
+// Objects of some namespaces are kept twice. Their writes are two operations, one of which is the
+// engine's own, and complete when both are over. Their reads ask the other copy where
+// replica_rules.h says so.
 //
 // An agent part: do_work() runs the requesters' turns, timers, waiting posts and completions, and
 // is the only place from which on_complete() is called. No allocation after construction.
@@ -55,6 +59,7 @@
 #include "daemon/engine/page_router.h"
 #include "daemon/engine/pending_requests.h"
 #include "daemon/engine/placement.h"
+#include "daemon/engine/replica_rules.h"
 #include "daemon/engine/request_pool.h"
 #include "daemon/engine/requester_table.h"
 #include "daemon/engine/route_shares.h"
@@ -81,6 +86,9 @@ public:
     shared_read_routes_.use_shards(shards);
     marks_ = &marks;
   }
+
+  // From now on objects of these namespaces are kept twice; at set-up, with EngineConfig::replicas.
+  void use_replicas(const base::ReplicatedNamespaces& name_spaces) { replicas_.use(name_spaces); }
 
   // Where requests for that slot go now.
   [[nodiscard]] transport::Route route_of(base::Slot slot) const noexcept {
@@ -116,6 +124,10 @@ private:
   // What the engine knows of an operation; parallel to the pool.
   struct Progress : base::Timer, base::ListLink<WaitingTag> {
     Operation* operation = nullptr;
+    bool of_both = false;  // what it asks for is kept twice
+    // Of the maps by which it was answered.
+    base::Epoch oldest = 0;  // 0: it was not
+    base::Epoch newest = 0;
     Phase phase = Phase::finished;
     bool accepted = false;  // some message of it was
     bool timed_out = false;
@@ -129,6 +141,7 @@ private:
     base::IntrusiveList<SubRequest, OpenTag> open;
   };
   using Stage = SubRequest::Stage;
+  using PageRequest = transport::PageRequest;
 
   Progress& progress_of(const SubRequest& request) noexcept;
   const Placement& routes_of(const SubRequest& request) const noexcept {
@@ -137,11 +150,27 @@ private:
   }
   base::TimeNs cancel_time(base::TimeNs now_ns, base::TimeNs deadline_ns) const noexcept;
 
+  // Both copies.
+  void write_replicas(Operation& operation) noexcept;
+  [[nodiscard]] Operation& client_operation(Progress& progress) noexcept {
+    return progress.operation->is_replica ? *progress.operation->other : *progress.operation;
+  }
+  [[nodiscard]] bool is_lone(const PageRequest& page) const noexcept;
+  [[nodiscard]] bool name_replicas(SubRequest& request) noexcept;
+  [[nodiscard]] bool may_ask_other(const SubRequest& request, Status status) noexcept;
+  void ask_other(SubRequest& request) noexcept;
+  [[nodiscard]] bool send_tail(SubRequest& request) noexcept;
+  void ask_other_later(SubRequest& request, std::uint32_t first, std::uint32_t end) noexcept;
+  void join_copies(Progress& progress) noexcept;
+  [[nodiscard]] Progress& progress_of(const Operation& operation) noexcept {
+    return progress_[operations_.index_of(operation)];
+  }
+
   // Posting.
   void start(Progress& progress, SubRequest& entry) noexcept;
   void open_request(Progress& progress, SubRequest& request, std::uint32_t first,
                     std::uint32_t end) noexcept;
-  void hash_some(SubRequest& request) noexcept;
+  [[nodiscard]] bool hash_some(SubRequest& request) noexcept;
   SubRequest* acquire_more() noexcept;
   void dispatch(SubRequest& request) noexcept;
   SubRequest* split_first_run(SubRequest& request) noexcept;
@@ -162,6 +191,7 @@ private:
   bool stays_open(SubRequest& request, Status status) noexcept;
   bool may_retry(const SubRequest& request, transport::FenceCause cause) noexcept;
   void answer(SubRequest& request, std::uint32_t first, std::uint32_t end, Status status) noexcept;
+  void end_message(SubRequest& request, Status status) noexcept;
   void go_on(SubRequest& request) noexcept;
   void end_post(SubRequest& request) noexcept;
   void close_request(SubRequest& request) noexcept;
@@ -190,6 +220,7 @@ private:
   const Placement* placement_;
   SharedReadRoutes shared_read_routes_;
   WriteMarks* marks_ = nullptr;
+  ReplicaRules replicas_;
   RequesterTable& requesters_;
   EngineCounters counters_;
 
@@ -206,6 +237,7 @@ private:
   bool has_hashed_rest_ = false;  // in this turn, of a batch of which some was hashed before
   std::uint32_t in_flight_ = 0;
   std::uint32_t fetches_lent_ = 0;
+  std::uint32_t replicas_lent_ = 0;
   std::uint32_t batches_until_timed_;
 };
 

@@ -16,6 +16,9 @@ struct EngineConfig {
   std::uint32_t requests = 4096;
   // Of those, so many are kept for fetches: what waits for a shared read must not stand in its way.
   std::uint32_t fetches = 0;
+  // Of the operations, so many are kept for writes of replicas: as many as may write. 0: no objects
+  // are kept twice.
+  std::uint32_t replicas = 0;
   // Cap of one message. An owner gets its part of a batch in as few messages as it fits in.
   std::uint32_t pages_per_request_max = ipc::kPagesPerSubmissionMax;
   // And of its keys: long ones make several messages, so that requests of others come between.

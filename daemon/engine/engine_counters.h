@@ -56,9 +56,10 @@ struct EngineCounters : base::CounterGroup {
   };
   std::array<OfOpcode, ipc::kOpcodeCount> of_opcode = opcodes();
 
-  base::Counter batches = counter(
-      "batches", {"simm_engine_batches_total",
-                  "Batches that the engine took, its fetches for several readers included."});
+  base::Counter batches =
+      counter("batches", {"simm_engine_batches_total",
+                          "Batches that the engine took, with its fetches for several readers and "
+                          "its writes of second copies."});
   base::Counter pages = counter("pages", {"simm_engine_pages_total", "Pages of those batches."});
   base::Counter bytes_moved =
       counter("bytes_moved", {"simm_engine_moved_bytes_total", "Bytes that those batches moved."});
@@ -94,6 +95,14 @@ struct EngineCounters : base::CounterGroup {
       "declined",
       {"simm_engine_declined_pages_total",
        "Shared reads for which the node cache had no room, so that their owners were asked."});
+  base::Counter asked_other = counter(
+      "asked_other", {"simm_engine_asked_other_pages_total",
+                      "Reads of objects that are kept twice, for which the owner of the other copy "
+                      "was asked, too."});
+  base::Counter single_writes = counter(
+      "single_writes", {"simm_engine_single_writes_total",
+                        "Pages written in namespaces that are kept twice, of which only one copy "
+                        "was: the other owner was away or had no room, or there is none."});
   base::Counter timeouts = counter("timeouts", {"simm_engine_timeouts_total",
                                                 "Batches with a page that got no answer in time."});
   base::Counter late_replies = counter(

@@ -35,9 +35,12 @@ struct Operation {
   // Made by this daemon itself: a fetch for others (it goes to the owner), or a put of what moves
   // with its slot (header.is_moved).
   bool is_fetch = false;
-  // Its pages have their hashes and groups already. It may be answered late (a call of
-  // moves/move_teller.h), so it takes nobody's last credit.
-  bool has_hashes = false;
+  // The engine's own: the same write as another operation, of the replicas of its objects.
+  bool is_replica = false;
+  Operation* other = nullptr;  // that one, of both
+  bool has_hashes = false;     // its pages have their hashes and groups already
+  // It may be answered late (a call of moves/move_teller.h), so it takes nobody's last credit.
+  bool may_be_late = false;
 
   // The engine's own state.
   base::TimeNs cancel_ns = 0;       // the deadline that it has now minus fence budget

@@ -19,7 +19,9 @@ Operation* OperationPool::allocate() noexcept {
   operation.client_token = 0;
   operation.page_count = 0;
   operation.page_first = 0;
-  operation.is_fetch = operation.has_hashes = false;
+  operation.is_fetch = operation.has_hashes = operation.may_be_late = false;
+  operation.is_replica = false;
+  operation.other = nullptr;
   operation.cancel_ns = 0;
   operation.requests_open = 0;
   operation.status = Status::ok;

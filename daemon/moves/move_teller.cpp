@@ -82,7 +82,7 @@ engine::Operation* MoveTeller::new_message(base::TimeNs now_ns, std::uint64_t nu
   operation->header.opcode = ipc::Opcode::exists;
   operation->header.is_moved = true;
   operation->header.deadline_ns = now_ns + config_.tell_ns;
-  operation->has_hashes = true;
+  operation->has_hashes = operation->may_be_late = true;
   operation->owner = this;
   operation->owner_data = begun_ << kBegunShift | number;
   return operation;

@@ -1,40 +1,23 @@
 #include "daemon/moves/slot_mover.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
-#include "daemon/store/eviction/depth_queue.h"
 #include "simm/check.h"
 
 namespace simm::moves {
-namespace {
-
-// So much may be sent at once after a pause, in time.
-constexpr base::TimeNs kBurstNs = 20 * base::kNsPerMs;
-
-}  // namespace
 
 SlotMover::SlotMover(const MoverConfig& config, store::Store& store, server::Server& server,
                      engine::Engine& engine, const base::Clock& clock, MoverCounters counters)
     : config_(config),
       store_(store),
       server_(server),
-      engine_(engine),
       clock_(clock),
       counters_(std::move(counters)),
-      teller_(config.teller, store, server, engine, clock, counters_) {
-  region_.base = store.arena().data();
-  region_.length = store.arena().size();
-  region_.can_fault = false;
-  static_assert(std::tuple_size_v<decltype(depths_)> == store::DepthQueue::kSteps);
-  std::uint32_t step = 0;
-  for (std::uint32_t depth = 1; step + 1 < depths_.size() && depth < (1u << 20);
-       depth += 1 + depth / 64) {
-    const std::uint32_t at = store::DepthQueue::step_of(depth);
-    for (; step < at; ++step) depths_[step + 1] = depth;
-  }
-}
+      teller_(config.teller, store, server, engine, clock, counters_),
+      offers_(store, engine, kBatchesMax + kWantedBatchesMax, config.offer_ns,
+              config.batch_bytes_max),
+      budget_(config.bytes_per_s, clock) {}
 
 // ---- when ----
 
@@ -49,8 +32,7 @@ void SlotMover::on_map() noexcept {
   // New slots may have come to those that were on their way: all is looked through once more.
   if (!is_active_) {
     ends_ns_ = now_ns + config_.window_ns;
-    filled_ns_ = now_ns;
-    budget_bytes_ = 0;
+    budget_.begin();
   }
   is_active_ = true;
   pass_ = 0;
@@ -70,17 +52,6 @@ void SlotMover::end(bool is_early) noexcept {
   counters_.departing_slots.set(0);
 }
 
-void SlotMover::refill(base::TimeNs now_ns) noexcept {
-  const auto burst = static_cast<std::int64_t>(
-      std::max<std::uint64_t>(config_.bytes_per_s / (base::kNsPerSecond / kBurstNs), 1));
-  const base::TimeNs passed_ns = std::min(now_ns - filled_ns_, base::kNsPerSecond);
-  // In steps that are worth a byte at least, or nothing would ever come together.
-  const std::uint64_t bytes = config_.bytes_per_s / 1000 * (passed_ns / (base::kNsPerMs / 10)) / 10;
-  if (bytes == 0) return;
-  filled_ns_ = now_ns;
-  budget_bytes_ = std::min(budget_bytes_ + static_cast<std::int64_t>(bytes), burst);
-}
-
 int SlotMover::do_work() noexcept {
   if (!is_active_ || !server_.is_open()) return 0;
   const base::TimeNs now_ns = clock_.now_ns();
@@ -88,11 +59,11 @@ int SlotMover::do_work() noexcept {
     end(true);
     return 1;
   }
-  refill(now_ns);
+  budget_.refill();
   int work = teller_.do_work(now_ns) + send_wanted(now_ns);
   // A reader who misses what was sent before it was told would not wait for it.
   if (!teller_.has_told()) return work;
-  while (is_active_ && batches_out_ - wanted_out_ < kBatchesMax && budget_bytes_ > 0 &&
+  while (is_active_ && offers_.out() - wanted_out_ < kBatchesMax && budget_.has_some() &&
          now_ns >= resume_ns_) {
     const int looked = send_batch(now_ns);
     if (looked == 0) break;
@@ -105,8 +76,8 @@ int SlotMover::do_work() noexcept {
 base::TimeNs SlotMover::next_deadline_ns() const noexcept {
   if (!is_active_ || !server_.is_open()) return base::kNoDeadline;
   const base::TimeNs next_ns = std::min(ends_ns_, teller_.next_deadline_ns());
-  if (!teller_.has_told() || batches_out_ - wanted_out_ == kBatchesMax) return next_ns;
-  if (budget_bytes_ <= 0) return std::min(next_ns, filled_ns_ + base::kNsPerMs);
+  if (!teller_.has_told() || offers_.out() - wanted_out_ == kBatchesMax) return next_ns;
+  if (!budget_.has_some()) return std::min(next_ns, budget_.next_ns());
   return std::min(next_ns, std::max(resume_ns_, clock_.now_ns() + base::kNsPerMs));
 }
 
@@ -121,50 +92,20 @@ std::uint32_t SlotMover::pass_of(const store::DepartingObject& object) noexcept 
   return pass + (object.was_used ? 0 : 1);
 }
 
-engine::Operation* SlotMover::new_batch(base::TimeNs now_ns, Batch*& batch,
-                                        bool is_wanted) noexcept {
-  engine::Operation* const operation = engine_.allocate_fetch();
-  if (operation == nullptr) return nullptr;
-  const auto free =
-      std::find_if(batches_.begin(), batches_.end(), [](const Batch& one) { return !one.is_out; });
-  SIMM_CHECK(free != batches_.end());
-  batch = &*free;
-  batch->is_wanted = is_wanted;
-  batch->count = 0;
-  operation->header.opcode = ipc::Opcode::put;
-  operation->header.put_mode = ipc::PutMode::if_absent;
-  operation->header.is_moved = true;
-  operation->header.deadline_ns = now_ns + config_.offer_ns;
-  operation->owner = this;
-  operation->owner_data = static_cast<std::uint64_t>(free - batches_.begin());
-  gathered_bytes_ = gathered_key_bytes_ = 0;
-  return operation;
-}
-
-void SlotMover::submit(engine::Operation& operation, Batch& batch) noexcept {
-  if (operation.page_count == 0) return engine_.release(operation);
-  batch.is_out = true;
-  ++batches_out_;
-  if (batch.is_wanted) ++wanted_out_;
-  budget_bytes_ -= static_cast<std::int64_t>(gathered_bytes_);
-  engine_.submit(operation);
-}
-
 int SlotMover::send_batch(base::TimeNs now_ns) noexcept {
   if (pass_ == kPasses) {
-    if (batches_out_ == 0) end_round(now_ns);
+    if (offers_.out() == 0) end_round(now_ns);
     return 0;
   }
-  Batch* batch = nullptr;
-  engine::Operation* const operation = new_batch(now_ns, batch, false);
+  engine::Operation* const operation = offers_.begin(*this, now_ns);
   if (operation == nullptr) return 0;
-  const int looked = gather(*operation, *batch);
-  const bool is_empty = operation->page_count == 0;
-  submit(*operation, *batch);
-  return is_empty ? std::max(looked, 1) : looked;
+  const int looked = gather(*operation);
+  const std::uint64_t bytes = offers_.submit(*operation);
+  budget_.spend(bytes);
+  return bytes == 0 ? std::max(looked, 1) : looked;
 }
 
-int SlotMover::gather(engine::Operation& operation, Batch& batch) noexcept {
+int SlotMover::gather(engine::Operation& operation) noexcept {
   const base::SlotDepartures& departures = server_.departures();
   std::uint32_t looked = 0;
   store::DepartingObject object;
@@ -175,79 +116,40 @@ int SlotMover::gather(engine::Operation& operation, Batch& batch) noexcept {
     }
     if (!store_.departing().look_at(next_, departures, object) || pass_of(object) != pass_)
       continue;
-    if (!is_on_its_way(next_) && !add(operation, batch, next_, object)) break;
+    if (!offers_.has(next_) && !add(operation, next_, object)) break;
   }
   return static_cast<int>(looked);
 }
 
-bool SlotMover::add(engine::Operation& operation, Batch& batch, std::uint32_t record,
-                    store::DepartingObject& object) noexcept {
-  transport::RequestHeader& header = operation.header;
-  const base::Epoch into = server_.departures().next[object.slot];
-  if (operation.page_count == 0) {
-    header.tenant = object.tenant;
-    header.name_space = object.name_space;
-    header.epoch = into;
-  } else if (operation.page_count == kPagesMax ||
-             gathered_bytes_ + object.length > config_.batch_bytes_max ||
-             gathered_key_bytes_ + object.key.size() > operation.key_bytes.size() ||
-             object.tenant != header.tenant || object.name_space != header.name_space ||
-             into != header.epoch) {
-    return false;
-  }
-  char* const key = operation.key_bytes.data() + gathered_key_bytes_;
-  std::memcpy(key, object.key.data(), object.key.size());
-  gathered_key_bytes_ += static_cast<std::uint32_t>(object.key.size());
-  gathered_bytes_ += object.length;
-  const std::uint32_t at = operation.page_count++;
-  batch.pins[at] = store_.departing().pin(record);
-  batch.count = operation.page_count;
-  transport::PageRequest page;
-  page.key = key;
-  page.key_bytes = static_cast<std::uint32_t>(object.key.size());
-  page.depth = depths_[std::min<std::size_t>(object.depth_step, depths_.size() - 1)];
-  page.digest = object.digest;
-  page.slice = {&region_, static_cast<std::uint64_t>(batch.pins[at].bytes.data() - region_.base),
-                object.length};
-  page.index = static_cast<std::uint16_t>(at);
-  operation.pages[at] = page;
-  return true;
+bool SlotMover::add(engine::Operation& operation, std::uint32_t record,
+                    const store::DepartingObject& object) noexcept {
+  return offers_.add(operation, record, Offer(object, server_.departures().next[object.slot]));
 }
 
 // ---- what somebody waits for ----
-
-bool SlotMover::is_on_its_way(std::uint32_t record) const noexcept {
-  if (batches_out_ == 0) return false;
-  return std::any_of(batches_.begin(), batches_.end(), [record](const Batch& batch) {
-    const auto pins = std::span(batch.pins).first(batch.is_out ? batch.count : 0);
-    return std::any_of(pins.begin(), pins.end(),
-                       [record](const store::ReadPin& pin) { return pin.record == record; });
-  });
-}
 
 // It waits for no pause and no budget. The others pay for it.
 int SlotMover::send_wanted(base::TimeNs now_ns) noexcept {
   int sent = 0;
   while (wanted_out_ < kWantedBatchesMax && teller_.wanted() > 0) {
-    Batch* batch = nullptr;
-    engine::Operation* const operation = new_batch(now_ns, batch, true);
+    engine::Operation* const operation = offers_.begin(*this, now_ns);
     if (operation == nullptr) break;
-    gather_wanted(*operation, *batch);
-    submit(*operation, *batch);
+    gather_wanted(*operation);
+    offers_.of(*operation).is_wanted = operation->page_count > 0;
+    if (operation->page_count > 0) ++wanted_out_;
+    budget_.spend(offers_.submit(*operation));
     ++sent;
   }
-  const auto debt_max = static_cast<std::int64_t>(config_.bytes_per_s);
-  budget_bytes_ = std::max(budget_bytes_, -debt_max);
+  budget_.forgive();
   return sent;
 }
 
-void SlotMover::gather_wanted(engine::Operation& operation, Batch& batch) noexcept {
+void SlotMover::gather_wanted(engine::Operation& operation) noexcept {
   store::DepartingObject object;
   while (teller_.wanted() > 0) {
     const std::uint32_t record = teller_.first_wanted();
-    if (!is_on_its_way(record) &&
-        store_.departing().look_at(record, server_.departures(), object) &&
-        !add(operation, batch, record, object)) {
+    if (!offers_.has(record) && store_.departing().look_at(record, server_.departures(), object) &&
+        !add(operation, record, object)) {
       return;
     }
     teller_.drop_first_wanted();
@@ -257,13 +159,12 @@ void SlotMover::gather_wanted(engine::Operation& operation, Batch& batch) noexce
 // ---- the answers ----
 
 void SlotMover::on_complete(engine::Operation& operation) noexcept {
-  Batch& batch = batches_[operation.owner_data];
+  ObjectOffers::Batch& batch = offers_.of(operation);
   SIMM_CHECK(batch.is_out);
   for (std::uint32_t at = 0; at < operation.page_count; ++at) {
     end_page(batch.pins[at], operation.replies[at].status);
   }
-  batch.is_out = false;
-  --batches_out_;
+  offers_.end(batch);
   if (batch.is_wanted) --wanted_out_;
 }
 

@@ -13,15 +13,13 @@
 // construction. Thread: that agent.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <memory>
 
 #include "daemon/base/clock.h"
 #include "daemon/engine/engine.h"
-#include "daemon/memory/region.h"
 #include "daemon/moves/move_teller.h"
 #include "daemon/moves/mover_counters.h"
+#include "daemon/moves/object_offers.h"
 #include "daemon/server/server.h"
 #include "daemon/store/store.h"
 
@@ -47,7 +45,6 @@ public:
   // So many fetches the engine keeps for this.
   static constexpr std::uint32_t kOperationsMax =
       kBatchesMax + kWantedBatchesMax + MoveTeller::kOperationsMax;
-  static constexpr std::uint32_t kPagesMax = 32;
 
   SlotMover(const MoverConfig& config, store::Store& store, server::Server& server,
             engine::Engine& engine, const base::Clock& clock, MoverCounters counters = {});
@@ -57,35 +54,23 @@ public:
   int do_work() noexcept;
   [[nodiscard]] base::TimeNs next_deadline_ns() const noexcept;
   // Objects of lost slots may still move.
-  [[nodiscard]] bool is_busy() const noexcept { return is_active_ || batches_out_ > 0; }
+  [[nodiscard]] bool is_busy() const noexcept { return is_active_ || offers_.out() > 0; }
 
   void on_complete(engine::Operation& operation) noexcept override;
 
 private:
   // From the most worth to the least.
   static constexpr std::uint32_t kPasses = 4;
-  struct Batch {
-    bool is_out = false;
-    bool is_wanted = false;
-    std::uint32_t count = 0;
-    std::array<store::ReadPin, kPagesMax> pins;  // by PageRequest::index
-  };
 
   [[nodiscard]] static std::uint32_t pass_of(const store::DepartingObject& object) noexcept;
-  void refill(base::TimeNs now_ns) noexcept;
-  [[nodiscard]] engine::Operation* new_batch(base::TimeNs now_ns, Batch*& batch,
-                                             bool is_wanted) noexcept;
-  // Nothing happens with an empty one.
-  void submit(engine::Operation& operation, Batch& batch) noexcept;
   int send_batch(base::TimeNs now_ns) noexcept;
   int send_wanted(base::TimeNs now_ns) noexcept;
-  [[nodiscard]] bool is_on_its_way(std::uint32_t record) const noexcept;
   // The next objects that go together; how many records were looked at.
-  int gather(engine::Operation& operation, Batch& batch) noexcept;
-  void gather_wanted(engine::Operation& operation, Batch& batch) noexcept;
+  int gather(engine::Operation& operation) noexcept;
+  void gather_wanted(engine::Operation& operation) noexcept;
   // False: it does not go with what is in there already.
-  [[nodiscard]] bool add(engine::Operation& operation, Batch& batch, std::uint32_t record,
-                         store::DepartingObject& object) noexcept;
+  [[nodiscard]] bool add(engine::Operation& operation, std::uint32_t record,
+                         const store::DepartingObject& object) noexcept;
   void end_page(const store::ReadPin& pin, Status status) noexcept;
   void end_round(base::TimeNs now_ns) noexcept;
   void end(bool is_early) noexcept;
@@ -93,16 +78,12 @@ private:
   const MoverConfig config_;
   store::Store& store_;
   server::Server& server_;
-  engine::Engine& engine_;
   const base::Clock& clock_;
   MoverCounters counters_;
-  memory::Region region_;  // the arena
   MoveTeller teller_;
-  std::array<Batch, kBatchesMax + kWantedBatchesMax> batches_;
-  std::uint32_t batches_out_ = 0;     // all of them
-  std::uint32_t wanted_out_ = 0;      // of these
-  std::uint64_t gathered_bytes_ = 0;  // of the batch that is being made, and of its keys
-  std::uint32_t gathered_key_bytes_ = 0;
+  ObjectOffers offers_;
+  OfferBudget budget_;
+  std::uint32_t wanted_out_ = 0;  // batches of those
 
   bool is_active_ = false;
   base::TimeNs ends_ns_ = 0;
@@ -113,9 +94,6 @@ private:
   std::uint32_t vain_rounds_ = 0;  // in a row
   bool has_failed_ = false;        // an offer of this round
   bool has_ended_ = false;         // an offer of this round had an answer
-  std::int64_t budget_bytes_ = 0;
-  base::TimeNs filled_ns_ = 0;
-  std::array<std::uint32_t, 64> depths_{};  // the first depth of each step
 };
 
 }  // namespace simm::moves

@@ -54,7 +54,9 @@ ClusterPresence::ClusterPresence(Setup setup)
       survey_(access_),
       spread_timer_(access_.io),
       departures_(access_.self.incarnation),
+      refills_(access_.self.incarnation),
       moves_timer_(access_.io),
+      refills_timer_(access_.io),
       load_sum_(access_.counters),
       handover_(access_, handover_hooks(), std::min(setup_.pool_bytes, cluster::kWeightBytesMax),
                 setup_.environment.config.cluster.move_bytes_per_s),
@@ -103,6 +105,7 @@ void ClusterPresence::stop() {
   drain_timer_.cancel();
   spread_timer_.cancel();
   moves_timer_.cancel();
+  refills_timer_.cancel();
   handover_.stop();
   when_drained_ = nullptr;
   while (!asked_.empty()) {
@@ -118,14 +121,16 @@ void ClusterPresence::on_map(const cluster::SlotMapPtr& map, const cluster::Slot
     tell_members(base::EventKind::member_gone, *before, *map);
     tell_members(base::EventKind::member_joined, *map, *before);
   }
-  const bool moves = setup_.pool_bytes > 0 &&
-                     setup_.environment.config.cluster.move_bytes_per_s > 0 &&
-                     departures_.use(*map, before.get());
+  const bool may_move =
+      setup_.pool_bytes > 0 && setup_.environment.config.cluster.move_bytes_per_s > 0;
+  const bool moves = may_move && departures_.use(*map, before.get());
+  const bool refills = may_move && setup_.is_replicated && refills_.use(*map, before.get());
   if (handover_.course().is_late()) departures_.clear();
   links_.use(*map, [this, &map](const cluster::Incarnation& member) {
-    return departures_.has_target(*map, member);
+    return departures_.has_target(*map, member) || refills_.has_target(*map, member);
   });
   if (moves && departures_.slots() > 0) begin_moves();
+  if (refills && refills_.slots() > 0) look_at_refills();
   held_ = map;
   held_until_ns_ = access_.clock.now_ns() + kDialTimeNs;
   spread_map();
@@ -157,6 +162,8 @@ void ClusterPresence::spread_map() {
                             static_cast<std::uint16_t>(shard));
     agent_map->departures = departures_.of_shard(static_cast<std::uint16_t>(shard),
                                                  static_cast<std::uint16_t>(setup_.agents.size()));
+    agent_map->refills = refills_.of_shard(static_cast<std::uint16_t>(shard),
+                                           static_cast<std::uint16_t>(setup_.agents.size()));
     setup_.agents[shard].maps->control_send(std::move(agent_map));
   }
   const auto me = map->find(access_.self.incarnation);
@@ -216,12 +223,20 @@ void ClusterPresence::begin_moves() {
 void ClusterPresence::look_at_moves() {
   if (!has_moved_all()) return moves_timer_.after(kMovesLookNs, [this] { look_at_moves(); });
   departures_.clear();
-  links_.end_moves();
+  if (refills_.slots() == 0) links_.end_moves();
   const SlotHandover::Moved moved = handover_.end_moves();
   access_.events.tell(base::EventKind::move_ended, {{"objects", moved.objects},
                                                     {"bytes", moved.bytes},
                                                     {"refused", moved.refused},
                                                     {"cold_slots", moved.cold_slots}});
+}
+
+// The connections for them stay until every agent is through with them.
+void ClusterPresence::look_at_refills() {
+  const bool is_over = agents_epoch() >= manager_->member().epoch() && sum("refills", "slots") == 0;
+  if (!is_over) return refills_timer_.after(kMovesLookNs, [this] { look_at_refills(); });
+  refills_.clear();
+  if (departures_.slots() == 0) links_.end_moves();
 }
 
 void ClusterPresence::deliver() {

@@ -18,6 +18,7 @@
 
 #include "daemon/cluster/departure_book.h"
 #include "daemon/cluster/map_mailbox.h"
+#include "daemon/cluster/refill_book.h"
 #include "daemon/control/admin_source.h"
 #include "daemon/control/environment.h"
 #include "daemon/peers/cluster_links.h"
@@ -46,6 +47,7 @@ public:
     const ClusterSettings& settings;
     std::vector<AgentPresence> agents;
     std::uint64_t pool_bytes = 0;               // 0: owns no slots, and listens to nobody
+    bool is_replicated = false;                 // some namespaces are kept twice
     std::vector<transport::RdmaDevice*> rails;  // none: RDMA is not used
     PoolKeys pool_keys;
     // This daemon's place is another one's now; it must stop.
@@ -129,6 +131,7 @@ private:
   [[nodiscard]] bool has_moved_all() const;
   void begin_moves();
   void look_at_moves();
+  void look_at_refills();
   void end_question(std::uint64_t id, Expected<std::string> text);
   void look_at_drain();
 
@@ -143,7 +146,9 @@ private:
   base::TimeNs held_until_ns_ = 0;
   Deadline spread_timer_;
   cluster::DepartureBook departures_;
+  cluster::RefillBook refills_;
   Deadline moves_timer_;
+  Deadline refills_timer_;
   LoadSum load_sum_;
   SlotHandover handover_;
   std::uint64_t questions_ = 0;

@@ -359,6 +359,7 @@ Outcome DataDaemon::join_cluster() {
   if (!p.settings) return Done{};
   auto presence = control::ClusterPresence::create(
       {p.environment, p.random, *p.settings, p.data->presence(), p.data->pool_bytes(),
+       !p.tenants.replicated().empty(),
        p.rails ? p.rails->devices() : std::vector<transport::RdmaDevice*>(),
        [&p](std::size_t rail) { return p.rails->pool_keys(rail); },
        [this](const std::string& reason) { give_up("expelled from the cluster: " + reason); },

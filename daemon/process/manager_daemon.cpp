@@ -33,6 +33,10 @@ cluster::ManagerConfig manager_config(const base::Config& config) {
     result.membership.owners.push_back(
         {owner.name, owner.pool_bytes_max, static_cast<std::uint16_t>(owner.shards_max)});
   }
+  const auto keeps_twice = [](const base::NamespaceConfig& one) { return one.replicas > 1; };
+  if (std::any_of(config.namespaces.begin(), config.namespaces.end(), keeps_twice)) {
+    result.mirrors = cluster::Mirrors::apart;
+  }
   // Several heartbeats may be late before somebody counts as away.
   result.heartbeat_ns = std::min(result.heartbeat_ns, result.membership.member_timeout_ns / 8);
   return result;

@@ -10,6 +10,7 @@
 #include "daemon/metrics/counter_metrics.h"
 #include "daemon/metrics/metrics_server.h"
 #include "daemon/moves/mover_counters.h"
+#include "daemon/moves/refill_counters.h"
 #include "daemon/peers/peer_counters.h"
 #include "daemon/server/scrubber.h"
 #include "daemon/server/server_counters.h"
@@ -33,6 +34,7 @@ std::string metric_catalogue() {
   (void)server::ScrubCounters(set, "scrub.0");
   (void)shared_reads::SharedReadCounters(set, "shared_reads.0");
   (void)moves::MoverCounters(set, "moves.0");
+  (void)moves::RefillCounters(set, "refills.0");
   (void)transport::TcpCounters(set, "tcp.0");
   (void)transport::RdmaCounters(set, "rdma.0");
   (void)transport::RailCounters(set, 0);

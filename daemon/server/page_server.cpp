@@ -239,7 +239,10 @@ PageServer::Started PageServer::start_put(Job& job, std::uint16_t page,
   }
   if (incoming.header.is_moved) {
     Status status = may_arrive(job, request);
-    const bool has_room = store_.has_spare_room(incoming.header.tenant, length);
+    // Second copies may take the place of others, as a put may: full pools would never get them.
+    const bool has_room =
+        config_.replicated.has(incoming.header.tenant, incoming.header.name_space) ||
+        store_.has_spare_room(incoming.header.tenant, length);
     if (status == Status::ok && !has_room) status = Status::no_space;
     if (status != Status::ok) {
       refuse_moved(job, page, status);

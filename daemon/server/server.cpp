@@ -39,6 +39,7 @@ Server::Server(const ServerConfig& config, store::Store& store, const base::Cloc
       store_counters_(std::move(store_counters)),
       tenants_(store.tenant_table()),
       departures_(std::make_unique<base::SlotDepartures>()),
+      mirror_since_(base::kSlotCount),
       arrivals_(config.arrival_keys_max, config.arrival_window_ns),
       expected_(config_, arrivals_, counters_),
       hot_keys_(slots_),
@@ -74,6 +75,15 @@ void Server::use_map(const base::SlotOwnership& map,
   }
   const bool has_lost = slots_.use(map);
   if ((has_lost || had_departures) && is_open()) store_.keep_slots(slots_.map(), departures_.get());
+}
+
+void Server::note_refills(const base::SlotDepartures& refills) noexcept {
+  for (std::uint32_t i = 0; i < base::kSlotCount; ++i) {
+    const auto slot = static_cast<base::Slot>(i);
+    if (refills.departs(slot)) {
+      mirror_since_[slot] = std::max(mirror_since_[slot], refills.next[slot]);
+    }
+  }
 }
 
 void Server::end_departures() noexcept {
@@ -192,9 +202,15 @@ void Server::answer_exists(transport::Incoming& incoming) noexcept {
 
 void Server::answer_remove(transport::Incoming& incoming) noexcept {
   const base::TimeNs now_ns = clock_.now_ns();
+  const bool is_kept_twice =
+      config_.replicated.has(incoming.header.tenant, incoming.header.name_space);
   scan_reversed(store_, incoming.header, incoming.pages,
                 [&](std::size_t page, const store::ObjectKey& key) {
-                  if (!slots_.serves(incoming.header.epoch, key.group)) return refuse_slot(page);
+                  const base::Epoch asked = incoming.header.epoch;
+                  if (!slots_.serves(asked, key.group)) return refuse_slot(page);
+                  if (is_kept_twice && asked < mirror_since_[base::slot_of(key.group)]) {
+                    return refuse_slot(page);
+                  }
                   pages_.note_write(key.group, key.hash);
                   const bool was_there = store_.remove(key, now_ns);
                   scratch_[page] = {was_there ? Status::ok : Status::not_found, 0};

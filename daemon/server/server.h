@@ -77,6 +77,10 @@ public:
   // nobody; null: nothing does.
   void use_map(const base::SlotOwnership& map,
                const base::SlotDepartures* departures = nullptr) noexcept;
+  // Since when the mirrors of these slots have their owners, who are given copies from here
+  // (cluster/refill_book.h). Who removes something under an older map does not know these owners,
+  // and is refused: what is removed here could come back from there.
+  void note_refills(const base::SlotDepartures& refills) noexcept;
   // What may move on now. It stays where it is, and changes with maps.
   [[nodiscard]] const base::SlotDepartures& departures() const noexcept { return *departures_; }
   // Nothing more will move on.
@@ -155,6 +159,7 @@ private:
   base::Tracer* tracer_ = nullptr;
   OwnedSlots slots_;
   const std::unique_ptr<base::SlotDepartures> departures_;
+  base::LazyArray<base::Epoch> mirror_since_;  // by slot; 0: it was never refilled
   SlotArrivals arrivals_;
   ExpectedObjects expected_;
   HotKeys hot_keys_;

@@ -7,12 +7,14 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/ids.h"
 #include "daemon/base/limits.h"
+#include "daemon/base/replica.h"
 #include "daemon/base/tenant_weights.h"
 #include "ipc/layout.h"
 
 namespace simm::server {
 
 struct ServerConfig {
+  base::ReplicatedNamespaces replicated;  // namespaces that are kept twice
   std::uint32_t requests_max =
       256;  // gets and puts under way; at least all credits of its transports
   std::uint64_t value_bytes_max = ipc::kValueBytesMax;

@@ -24,7 +24,8 @@ bool DepartingObjects::look_at(std::uint32_t number, const base::SlotDepartures&
   object.length = record.length;
   object.digest = record.payload_digest;
   object.depth_step = record.depth_step;
-  object.was_used = book_.groups.groups()[record.group].uses > 0;
+  // Its put was the first use.
+  object.was_used = book_.groups.groups()[record.group].uses > 1;
   return true;
 }
 

@@ -144,6 +144,8 @@ public:
   [[nodiscard]] std::span<std::byte> arena() const noexcept { return book_.arena; }
   // Numbers of records are 1 .. this.
   [[nodiscard]] std::uint32_t records_highest() const noexcept { return book_.records.highest(); }
+  // And never more than this.
+  [[nodiscard]] std::uint32_t records_max() const noexcept { return book_.records.capacity(); }
   [[nodiscard]] std::uint64_t objects() const noexcept { return book_.counts.objects; }
   // Objects of an earlier life that nobody has compared with their digest yet.
   [[nodiscard]] std::uint64_t unverified() const noexcept { return book_.counts.unverified; }

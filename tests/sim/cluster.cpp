@@ -50,9 +50,8 @@ Cluster::Cluster(const Scenario& scenario, LogMode log_mode)
   };
   history_.lease_losses = [this] { return lease_losses(); };
   history_.moves = scenario_.moves;
-  if (scenario_.shared_reads.has_immutable) {
-    history_.immutable = name_space_id(kImmutableNameSpace);
-  }
+  if (scenario_.has_immutable()) history_.immutable = name_space_id(kImmutableNameSpace);
+  history_.replicated = scenario_.replicated;
   maps_.may_lose_slots = [this](Serial serial, bool replaced) {
     const cluster::MembershipConfig& rules = scenario_.manager.membership;
     // It was heard last up to a heartbeat, by a clock of half the speed, before its trouble began.

@@ -122,6 +122,10 @@ private:
   bool live_with_reads_in_a_move();
   bool remove_meanwhile();
   bool live_with_confirmed_copies();
+  [[nodiscard]] bool are_mirrors_apart() const;
+  [[nodiscard]] std::uint64_t dropped_for_room() const;
+  bool read_replicated(SimClient& client, SweptPut pages, base::TimeNs for_ns);
+  bool live_with_dead_owners();
   bool read_copies(SimClient& reader, const SharedSweep& sweep, base::TimeNs for_ns);
   bool press_on_stores();
   bool remove_from_others(SimClient& reader, SimClient& writer, const SharedSweep& sweep,

@@ -248,6 +248,7 @@ bool Cluster::calm() {
   if (!is_left_out() && !live_without_manager({reached}, "a server that all nodes reach")) {
     return false;
   }
+  if (scenario_.replicated && scenario_.servers > 1 && !live_with_dead_owners()) return false;
   if (scenario_.servers > 1 && !is_left_out() && !live_without_server(false)) return false;
   if (scenario_.servers < 3 || is_left_out()) return true;
   std::vector<Serial> lonely;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "simm/check.h"
-#include "tests/sim/sim_mover.h"
 
 namespace simm::sim {
 namespace {
@@ -12,10 +11,6 @@ namespace {
 constexpr std::size_t kTellingBytes = 8;
 // Instead of the number of a put, where all puts of a key write the same.
 constexpr std::uint64_t kOnlyValue = ~std::uint64_t{0};
-
-unsigned long long ull(std::uint64_t value) {
-  return value;
-}
 
 // Times in a report count from the start of the run, in microseconds.
 unsigned long long us(base::TimeNs at) {
@@ -77,7 +72,7 @@ void History::end_put(PutIndex put, Status status) {
 }
 
 std::size_t History::begin_remove(KeyIndex key) {
-  keys_[key].removals.push_back({loop_.now_ns(), kNever});
+  keys_[key].removals.push_back({loop_.now_ns(), kNever, {}});
   return keys_[key].removals.size() - 1;
 }
 
@@ -85,6 +80,12 @@ void History::end_remove(KeyIndex key, std::size_t removal, Status status) {
   if (status != Status::ok && status != Status::not_found) return;
   Removal& ended = keys_[key].removals[removal];
   ended.to_ns = loop_.now_ns();
+  for (auto at = keys_[key].answers.rbegin(); at != keys_[key].answers.rend(); ++at) {
+    if (at->at_ns < ended.from_ns) break;
+    if (at->opcode != ipc::Opcode::remove) continue;
+    base::Epoch& since = ended.since[at->tenure.is_mirror ? 1 : 0];
+    since = std::max(since, at->tenure.since);
+  }
   const Answer* answer = answer_to(key, ended.from_ns, ipc::Opcode::remove, status, nullptr);
   if (answer == nullptr) {
     return report_.violation("P2", "%s: a remove is answered, but not by any owner",
@@ -95,172 +96,18 @@ void History::end_remove(KeyIndex key, std::size_t removal, Status status) {
                                     node_of(key, ended.from_ns, *answer), true});
 }
 
-// ---- the wire ----
-
-Tenure History::tenure_of(const WireRequest& request, std::size_t page) const {
-  const base::Slot slot = base::slot_of(request.pages[page].group);
-  return {request.to.peer.value, maps_.tenure(request.header.epoch, slot)};
-}
-
-void History::on_posted(std::uint32_t, const WireRequest& request) {
-  if (request.header.is_moved) return;  // what matters is who takes it
-  for (const transport::PageRequest& page : request.pages) {
-    const Serial owner = maps_.owner(request.header.epoch, base::slot_of(page.group));
-    if (owner == request.to.peer.value) continue;
-    return report_.violation("P7", "request %llu of epoch %llu goes to server %u, not to server %u",
-                             ull(request.serial), ull(request.header.epoch), request.to.peer.value,
-                             owner);
-  }
-  if (request.header.opcode != ipc::Opcode::put) return note_losses();
-  std::vector<PutIndex>& puts = put_requests_[request.serial];
-  for (std::size_t page = 0; page < request.pages.size(); ++page) {
-    const PutIndex put = sources_.at(request.addresses[page]);
-    if (puts_[put].over) {
-      return report_.violation("P5", "%s: posted after its completion",
-                               describe(puts_[put].key).c_str());
-    }
-    // Both might take effect, the first one after the second, and after what came behind it.
-    if (puts_[put].requests > puts_[put].requests_failed) {
-      return report_.violation("P4", "%s: put %u is posted again, but may have been stored before",
-                               describe(puts_[put].key).c_str(), put);
-    }
-    ++puts_[put].requests;
-    ++puts_[put].requests_open;
-    puts_[put].tenure = tenure_of(request, page);
-    puts_[put].node = request.node;
-    puts.push_back(put);
-  }
-}
-
-// Its first answer, which said that it was not stored, is not the last word.
-void History::on_asked_again(const WireRequest& request) {
-  const auto found = put_requests_.find(request.serial);
-  if (found == put_requests_.end()) return;
-  for (const PutIndex put : found->second) {
-    if (puts_[put].requests_failed < puts_[put].requests) {
-      return report_.violation("P4", "%s: put %u is done again, but may have been stored before",
-                               describe(puts_[put].key).c_str(), put);
-    }
-    puts_[put].is_asked_again = true;
-  }
-}
-
-void History::on_answered(const WireRequest& request, std::span<const transport::PageReply> pages) {
-  if (request.header.is_moved) {
-    if (request.header.opcode != ipc::Opcode::put) return;  // it is told of them only
-    for (std::size_t page = 0; page < pages.size(); ++page) {
-      if (pages[page].status == Status::ok) {
-        check_moved(request, page);
-      } else {
-        ++not_moved_;
-      }
-    }
-    return;
-  }
-  for (std::size_t page = 0; page < pages.size(); ++page) {
-    if (pages[page].status == Status::ok || pages[page].status == Status::not_found) {
-      check_served(request, page);
-    }
-    const bool is_get = request.header.opcode == ipc::Opcode::get;
-    if (is_get && pages[page].status == Status::not_found) ++owner_misses_;
-  }
-  if (request.header.opcode == ipc::Opcode::put) {
-    const std::vector<PutIndex>& puts = put_requests_.at(request.serial);
-    for (std::size_t page = 0; page < pages.size(); ++page) {
-      if (pages[page].status != Status::ok) ++puts_[puts[page]].requests_failed;
-    }
-    return;
-  }
-  for (std::size_t page = 0; page < pages.size(); ++page) {
-    const transport::PageRequest& asked = request.pages[page];
-    const auto found = index_.find(KeyName{request.header.tenant, request.header.name_space,
-                                           std::string(asked.key, asked.key_bytes)});
-    if (found == index_.end()) continue;
-    keys_[found->second].answers.push_back(
-        {loop_.now_ns(), request.posted_ns, request.header.opcode, pages[page].status,
-         request.addresses[page], tenure_of(request, page), request.node});
-  }
-}
-
-// Whoever serves a page has owned its slot since the requester's map, without a break, under the
-// map that it had when it began to read the object, or when it published it.
-void History::check_served(const WireRequest& request, std::size_t page) {
-  const base::Slot slot = base::slot_of(request.pages[page].group);
-  const base::Epoch asked = request.header.epoch;
-  const base::Epoch has = request.server_epochs[page];
-  if (asked <= has && maps_.owner(has, slot) == request.to.peer.value &&
-      maps_.tenure(has, slot) == maps_.tenure(asked, slot)) {
-    return;
-  }
-  report_.violation("P7", "server %u with map %llu serves slot %u for a request under map %llu",
-                    request.to.peer.value, ull(has), slot, ull(asked));
-}
-
-// An object that moves goes from one tenure into the next, and is taken by who has that one.
-void History::check_moved(const WireRequest& request, std::size_t page) {
-  const base::Slot slot = base::slot_of(request.pages[page].group);
-  const base::Epoch into = request.header.epoch;
-  const base::Epoch has = request.server_epochs[page];
-  ++moved_;
-  const bool is_taken_by_owner =
-      maps_.owner(has, slot) == request.to.peer.value && maps_.tenure(has, slot) == into;
-  const Serial sender = SimMover::server_of(request.node);
-  if (is_taken_by_owner && maps_.owner_before(into, slot) == sender) return;
-  report_.violation("P7",
-                    "server %u with map %llu takes an object of slot %u from server %u for the "
-                    "tenure since %llu",
-                    request.to.peer.value, ull(has), slot, sender, ull(into));
-}
-
-const History::Answer* History::answer_to(KeyIndex key, base::TimeNs from_ns, ipc::Opcode opcode,
-                                          Status status, const std::byte* slice) const {
-  const std::vector<Answer>& answers = keys_[key].answers;
-  for (auto at = answers.rbegin(); at != answers.rend() && at->at_ns >= from_ns; ++at) {
-    if (at->posted_ns < from_ns) continue;  // of somebody who may have given up long ago
-    if (at->opcode == opcode && at->status == status && at->slice == slice) return &*at;
-  }
-  return nullptr;
-}
-
-bool History::ambiguous(KeyIndex key, base::TimeNs from_ns, const Answer& answer) const {
-  const std::vector<Answer>& answers = keys_[key].answers;
-  for (auto at = answers.rbegin(); at != answers.rend() && at->at_ns >= from_ns; ++at) {
-    if (at->is_like(answer) && !(at->tenure == answer.tenure)) return true;
-  }
-  return false;
-}
-
-std::uint32_t History::node_of(KeyIndex key, base::TimeNs from_ns, const Answer& answer) const {
-  const std::vector<Answer>& answers = keys_[key].answers;
-  for (auto at = answers.rbegin(); at != answers.rend() && at->at_ns >= from_ns; ++at) {
-    if (at->is_like(answer) && at->node != answer.node) return kNoNode;
-  }
-  return answer.node;
-}
-
-void History::on_server_done(const WireRequest& request) {
-  const auto found = put_requests_.find(request.serial);
-  if (found == put_requests_.end()) return;
-  for (const PutIndex put : found->second) {
-    --puts_[put].requests_open;
-    puts_[put].effect_by_ns = loop_.now_ns();
-    // What never arrived had no effect.
-    if (!request.arrived) ++puts_[put].requests_failed;
-  }
-  put_requests_.erase(found);
-}
-
 // ---- reads ----
 
 base::TimeNs History::effect_by(const Put& put) const {
   const bool all_ended = put.over && put.requests_open == 0;
   const base::TimeNs ended_ns = all_ended ? put.effect_by_ns : kNever;
+  if (is_replicated(put.key)) return ended_ns;  // who has seen one copy has not seen the other
   return put.over ? std::min(ended_ns, put.first_seen_ns) : ended_ns;
 }
 
 bool History::refused(const Put& put) const {
-  return put.over && put.requests_open == 0 && put.requests_failed == put.requests &&
-         !put.is_asked_again;
+  return put.over && put.requests_open == 0 && !put.copies[0].may_be_stored() &&
+         !put.copies[1].may_be_stored() && !put.is_asked_again;
 }
 
 bool History::expired(const Put& put, base::TimeNs read_from_ns) const {
@@ -421,12 +268,25 @@ void History::check_only_value(const PageRead& read, std::span<const std::byte> 
 
 bool History::may_be_there(PutIndex put, const Tenure& reader, const PageRead& read,
                            bool is_copy) const {
-  if (refused(puts_[put]) || !may_show(puts_[put], reader)) return false;
+  if (refused(puts_[put])) return false;
   const base::TimeNs from_ns = read.when.from_ns - (is_copy ? read.linger_ns : 0);
   if (expired(puts_[put], from_ns)) return false;
+  if (is_replicated(read.key)) return !is_removed(put, reader, from_ns);
+  if (!may_show(puts_[put], reader)) return false;
   const Superseder* const later = is_copy ? superseder_of_copy(put, reader, read)
                                           : superseder_of(put, reader, read.when.from_ns);
   return later == nullptr;
+}
+
+// Both copies were there, if at all, before a remove began that was answered before the read. Who
+// reads in an earlier tenure than that of the remove does not know of it.
+bool History::is_removed(PutIndex put, const Tenure& reader, base::TimeNs read_from_ns) const {
+  const base::TimeNs by_ns = effect_by(puts_[put]);
+  const std::vector<Removal>& removals = keys_[puts_[put].key].removals;
+  return std::any_of(removals.begin(), removals.end(), [&](const Removal& removal) {
+    return removal.from_ns > by_ns && removal.to_ns < read_from_ns &&
+           removal.since[reader.is_mirror ? 1 : 0] <= reader.since;
+  });
 }
 
 // Answers to that node from which the copy counts: to fetches that may have become it, and to
@@ -508,6 +368,9 @@ void History::end_exists(const PageRead& read, Status status, std::uint64_t leng
   const bool unknown = ambiguous(read.key, read.when.from_ns, *answer);
   const std::vector<PutIndex>& puts = keys_[read.key].puts;
   const bool possible = std::any_of(puts.begin(), puts.end(), [&](PutIndex put) {
+    if (is_replicated(read.key)) {
+      return puts_[put].length == length && may_exist_twice(put, read, *answer);
+    }
     return puts_[put].length == length && !refused(puts_[put]) &&
            (unknown || may_show(puts_[put], answer->tenure)) &&
            !expired(puts_[put], read.when.from_ns) &&
@@ -519,6 +382,15 @@ void History::end_exists(const PageRead& read, Status status, std::uint64_t leng
                              describe(read.key).c_str(), ull(length));
   }
   if (!unknown) note_lease(read, answer->tenure);
+}
+
+// Either copy may have said so.
+bool History::may_exist_twice(PutIndex put, const PageRead& read, const Answer& answer) const {
+  const std::vector<Answer>& answers = keys_[read.key].answers;
+  for (auto at = answers.rbegin(); at != answers.rend() && at->at_ns >= read.when.from_ns; ++at) {
+    if (at->is_like(answer) && may_be_there(put, at->tenure, read, false)) return true;
+  }
+  return false;
 }
 
 void History::note_lease(const PageRead& read, Tenure tenure) {
@@ -562,10 +434,24 @@ void History::check_miss(const PageRead& read, const Answer* answer) {
   const bool inside = lease.when.to_ns < read.when.from_ns && loop_.now_ns() < lease.until_ns;
   // An owner that could not be asked says nothing about what it holds.
   if (!inside || answer == nullptr || loss_is_explained(key)) return;
-  if (!(answer->tenure == lease.tenure) || ambiguous(read.key, read.when.from_ns, *answer)) return;
+  if (is_replicated(read.key)) answer = answer_of_leased(read, *answer);
+  if (answer == nullptr) return;
+  const bool is_known = is_replicated(read.key) || !ambiguous(read.key, read.when.from_ns, *answer);
+  if (!(answer->tenure == lease.tenure) || !is_known) return;
   report_.violation("P3", "%s: a miss without a cause, leased at %llu..%llu us until %llu us",
                     describe(read.key).c_str(), us(lease.when.from_ns), us(lease.when.to_ns),
                     us(lease.until_ns));
+}
+
+// Of the copy that has the lease: the last word is the other one's.
+const History::Answer* History::answer_of_leased(const PageRead& read, const Answer& last) const {
+  const Key& key = keys_[read.key];
+  for (auto at = key.answers.rbegin(); at != key.answers.rend(); ++at) {
+    if (at->at_ns < read.when.from_ns) break;
+    if (at->posted_ns < read.when.from_ns || !at->is_like(last)) continue;
+    if (at->tenure == key.lease.tenure) return &*at;
+  }
+  return nullptr;
 }
 
 bool History::loss_is_explained(const Key& key) const {

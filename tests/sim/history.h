@@ -20,6 +20,8 @@
 //      Where keys have one value for ever, the copy counts from when its owner was last asked.
 //  P2  (a scene) a get of an object on its way to its slot's new owner, with time and room, is a
 //      hit
+//  P4  (objects that are kept twice) a value is not seen when a remove of it was answered that had
+//      begun after both copies of the put: whichever copy is asked, and whatever has moved
 //  P7  a request goes to who owns the slot under its epoch, and is served only by who has owned it
 //      ever since; a hit was stored in the tenure that answers it, or moved there: then it was
 //      stored in an earlier one, and nothing has superseded it in either of them or in between;
@@ -27,6 +29,7 @@
 // Thread: the one simulated thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -35,6 +38,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/base/replica.h"
 #include "tests/sim/map_book.h"
 #include "tests/sim/network_tap.h"
 #include "tests/sim/payload.h"
@@ -45,6 +49,11 @@ namespace simm::sim {
 using KeyIndex = std::uint32_t;
 using PutIndex = std::uint32_t;
 inline constexpr base::TimeNs kNever = ~base::TimeNs{0};
+
+// For reports.
+inline unsigned long long ull(std::uint64_t value) {
+  return value;
+}
 
 struct KeyName {
   base::TenantId tenant;
@@ -64,6 +73,7 @@ struct Interval {
 struct Tenure {
   Serial owner = 0;
   base::Epoch since = 0;
+  bool is_mirror = false;  // of replicas, where the object is in the mirrored slot
   bool operator==(const Tenure&) const = default;
 };
 
@@ -102,6 +112,8 @@ public:
   [[nodiscard]] bool is_immutable(KeyIndex key) const {
     return keys_[key].name.name_space == immutable;
   }
+  bool replicated = false;  // objects of that namespace are kept twice
+  [[nodiscard]] bool is_replicated(KeyIndex key) const { return replicated && is_immutable(key); }
 
   // `source`: where its bytes lie; requests for it are known by that.
   PutIndex begin_put(KeyIndex key, bool replace, std::uint64_t length, std::uint64_t ttl_ns,
@@ -142,16 +154,21 @@ private:
     std::uint64_t length = 0;
     std::uint64_t ttl_ns = 0;
     base::TimeNs from_ns = 0;
-    base::TimeNs to_ns = kNever;        // answered to its client
-    bool over = false;                  // its client does not wait for it any more
-    base::TimeNs over_ns = 0;           // since then
-    std::uint32_t node = kNoNode;       // that has posted it
-    std::uint32_t requests = 0;         // posted for it
-    std::uint32_t requests_open = 0;    // not yet forgotten by the owner
-    std::uint32_t requests_failed = 0;  // the owner said that it did not store it
-    bool is_asked_again = false;        // by its transport, after a queue pair had failed
-    base::TimeNs effect_by_ns = 0;      // end of the last request for it
+    base::TimeNs to_ns = kNever;      // answered to its client
+    bool over = false;                // its client does not wait for it any more
+    base::TimeNs over_ns = 0;         // since then
+    std::uint32_t node = kNoNode;     // that has posted it
+    std::uint32_t requests_open = 0;  // not yet forgotten by the owner
+    bool is_asked_again = false;      // by its transport, after a queue pair had failed
+    base::TimeNs effect_by_ns = 0;    // end of the last request for it
     base::TimeNs first_seen_ns = kNever;
+    // Of the object, and of its replica.
+    struct Copy {
+      std::uint32_t requests = 0;         // posted for it
+      std::uint32_t requests_failed = 0;  // the owner said that it did not store it
+      [[nodiscard]] bool may_be_stored() const { return requests > requests_failed; }
+    };
+    std::array<Copy, 2> copies;
     Tenure tenure;  // of the last request for it
   };
   // From then to then the key had no value in that tenure, or the value of that put.
@@ -184,6 +201,7 @@ private:
   struct Removal {
     base::TimeNs from_ns;
     base::TimeNs to_ns;
+    std::array<base::Epoch, 2> since{};  // tenures in which the two copies were removed
   };
   struct Key {
     KeyName name;
@@ -196,6 +214,12 @@ private:
 
   [[nodiscard]] base::TimeNs effect_by(const Put& put) const;
   [[nodiscard]] bool refused(const Put& put) const;
+  [[nodiscard]] bool is_of_replicas(const WireRequest& request) const {
+    return replicated && request.header.name_space == base::replica_of(*immutable);
+  }
+  [[nodiscard]] Put::Copy& copy_of(PutIndex put, const WireRequest& request) {
+    return puts_[put].copies[is_of_replicas(request) ? 1 : 0];
+  }
   [[nodiscard]] Tenure tenure_of(const WireRequest& request, std::size_t page) const;
   void check_served(const WireRequest& request, std::size_t page);
   void check_moved(const WireRequest& request, std::size_t page);
@@ -229,11 +253,16 @@ private:
                         const Sources& sources, bool is_copy);
   [[nodiscard]] bool may_be_there(PutIndex put, const Tenure& reader, const PageRead& read,
                                   bool is_copy) const;
+  [[nodiscard]] bool may_exist_twice(PutIndex put, const PageRead& read,
+                                     const Answer& answer) const;
+  [[nodiscard]] bool is_removed(PutIndex put, const Tenure& reader,
+                                base::TimeNs read_from_ns) const;
   void check_bytes_of_nobody(const PageRead& read, std::span<const std::byte> bytes);
   void end_copied_get(const PageRead& read, Status status, std::span<const std::byte> bytes);
   [[nodiscard]] Sources fetches_for(const PageRead& read, Status status) const;
   void check_length(const PageRead& read, const Put& put, std::uint64_t bytes);
   void check_miss(const PageRead& read, const Answer* answer);
+  [[nodiscard]] const Answer* answer_of_leased(const PageRead& read, const Answer& last) const;
   [[nodiscard]] bool loss_is_explained(const Key& key) const;
   void note_lease(const PageRead& read, Tenure tenure);
   void note_lease_of_copy(const PageRead& read, const Sources& sources);

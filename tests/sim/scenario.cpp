@@ -262,7 +262,26 @@ void draw_immutable(Scenario& s) {
   config.confirm_for_ns = std::min(config.linger_ns * dice.between(2, 20), 2 * kSecond);
 }
 
+// Likewise: in a quarter of all runs, with an operation for each that may be needed.
+void draw_replicas(Scenario& s) {
+  Dice dice(s.seed, 23);
+  s.replicated = dice.percent(25);
+  if (!s.replicated) return;
+  s.engine.replicas = s.engine.operations - s.engine.fetches;
+  s.engine.operations += s.engine.replicas;
+  s.server.replicated = s.replicated_names();
+  s.manager.mirrors = dice.percent(80) ? cluster::Mirrors::apart : cluster::Mirrors::anywhere;
+}
+
 }  // namespace
+
+base::ReplicatedNamespaces Scenario::replicated_names() const {
+  std::vector<base::ReplicatedNamespaces::Entry> names;
+  for (std::uint32_t tenant = 0; replicated && tenant < tenants; ++tenant) {
+    names.emplace_back(tenant_id(tenant), name_space_id(kImmutableNameSpace));
+  }
+  return base::ReplicatedNamespaces(std::move(names));
+}
 
 base::TenantId tenant_id(std::uint32_t tenant) {
   return {tenant + 1};
@@ -307,6 +326,7 @@ Scenario Scenario::draw(std::uint64_t seed) {
   draw_kept_pools(s);
   draw_shared_reads(s);
   draw_immutable(s);
+  draw_replicas(s);
   return s;
 }
 

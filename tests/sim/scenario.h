@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "daemon/base/replica.h"
 #include "daemon/cluster/manager.h"
 #include "daemon/engine/engine_config.h"
 #include "daemon/moves/slot_mover.h"
@@ -109,6 +110,8 @@ struct Scenario {
 
   EtcdScenario etcd;
   SharedReadScenario shared_reads;
+  // Objects of kImmutableNameSpace are kept twice; all clients say then that it is immutable.
+  bool replicated = false;
 
   TcpScenario tcp;
   RdmaScenario rdma;
@@ -131,6 +134,9 @@ struct Scenario {
   std::uint32_t disk_failure_percent = 0;  // of the manager's writes
   std::uint32_t too_long_percent = 0;      // of absences: longer than the grace
   std::uint32_t lost_deltas_percent = 0;   // of the differences between maps that daemons are sent
+
+  [[nodiscard]] bool has_immutable() const { return replicated || shared_reads.has_immutable; }
+  [[nodiscard]] base::ReplicatedNamespaces replicated_names() const;
 
   std::uint32_t old_release_percent = 0;  // of processes that speak the oldest protocol version
 };

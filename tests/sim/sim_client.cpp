@@ -152,10 +152,10 @@ ClientBatch SimClient::draw() {
   batch.exact_size = dice_.percent(30);
   batch.shared = dice_.percent(scenario_.shared_reads.is_used ? 80 : 20);
   batch.ranged = batch.opcode == ipc::Opcode::get && dice_.percent(25);
-  batch.name_space = dice_.percent(scenario_.shared_reads.has_immutable ? 50 : 80) ? 0 : 1;
+  batch.name_space = dice_.percent(scenario_.has_immutable() ? 50 : 80) ? 0 : 1;
   // Some do not say so: they get the rules of any other namespace, from the same copies.
-  if (scenario_.shared_reads.has_immutable && batch.name_space == kImmutableNameSpace) {
-    batch.says_immutable = dice_.percent(75);
+  if (scenario_.has_immutable() && batch.name_space == kImmutableNameSpace) {
+    batch.says_immutable = scenario_.replicated || dice_.percent(75);
   }
   if (dice_.percent(15)) batch.ttl_ms = dice_.between32(1, 2'000);
   if (dice_.percent(60)) batch.lease_ms = dice_.between32(1, 5'000);
@@ -193,7 +193,8 @@ void SimClient::write_pages(ClientBatch& batch) {
     if (batch.opcode == ipc::Opcode::put) {
       const std::span<std::byte> bytes = frames_.bytes(page.frame, page.length);
       // Where a key has one value, a put leaves what is there, whatever it says.
-      const bool replaces = batch.replace && !batch.says_immutable;
+      const bool replaces =
+          batch.replace && !batch.says_immutable && !history_.is_replicated(page.key);
       page.put =
           history_.begin_put(page.key, replaces, page.length, batch.ttl_ms * kMs, bytes.data());
       page.payload = history_.payload(page.put);
@@ -356,7 +357,7 @@ void SimClient::complete_page(const ClientBatch& batch, const ClientPage& page, 
   read.object_offset = page.object_offset;
   read.ranged = batch.ranged;
   read.exact_size = batch.exact_size;
-  read.immutable = batch.says_immutable;
+  read.immutable = batch.says_immutable || history_.is_replicated(read.key);
   if (batch.opcode == ipc::Opcode::get && batch.shared && !batch.ranged) read_copies(read);
   switch (batch.opcode) {
     case ipc::Opcode::put:

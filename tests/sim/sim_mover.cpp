@@ -12,7 +12,8 @@ namespace {
 
 engine::EngineConfig engine_config(const Scenario& scenario) {
   engine::EngineConfig config = scenario.engine;
-  config.fetches = moves::SlotMover::kOperationsMax;
+  config.fetches = moves::SlotMover::kOperationsMax + moves::ReplicaMover::kBatchesMax;
+  config.replicas = 0;  // it writes for nobody
   config.operations = std::max(config.operations, config.fetches + 1);
   config.requests = std::max(config.requests, config.fetches + 1);
   return config;
@@ -30,7 +31,8 @@ SimMover::SimMover(const Scenario& scenario, Network& network, const ProcessCloc
       requesters_(*requester_),
       engine_(engine_config(scenario), clock, engine::PageHasher(scenario.cluster_seed),
               *placements_.emplace_back(std::make_unique<cluster::MapPlacement>()), requesters_),
-      mover_(scenario.mover, store, server, engine_, clock) {
+      mover_(scenario.mover, store, server, engine_, clock),
+      replica_mover_(scenario.mover, scenario.replicated_names(), store, server, engine_, clock) {
   requester_->connect(engine_, nullptr);
   peers_.serve(*requester_);
 }
@@ -43,21 +45,22 @@ std::unique_ptr<NodeEnd> SimMover::make_requester(const Scenario& scenario, Netw
   return std::make_unique<TcpNodeEnd>(scenario, network, number, self, clock, false);
 }
 
-void SimMover::use_map(const cluster::SlotMap& map) {
+void SimMover::use_map(const cluster::SlotMap& map, const base::SlotDepartures* refills) {
   peers_.use(map);
   placements_.push_back(std::make_unique<cluster::MapPlacement>(map, peers_.table()));
   engine_.use_placement(*placements_.back());
   peers_.release();
   mover_.on_map();
+  replica_mover_.on_map(refills);
 }
 
 int SimMover::do_work() {
-  return mover_.do_work() + engine_.do_work();
+  return mover_.do_work() + replica_mover_.do_work() + engine_.do_work();
 }
 
 base::TimeNs SimMover::next_deadline_ns() const {
-  return std::min(
-      {mover_.next_deadline_ns(), engine_.next_deadline_ns(), requester_->next_deadline_ns()});
+  return std::min({mover_.next_deadline_ns(), replica_mover_.next_deadline_ns(),
+                   engine_.next_deadline_ns(), requester_->next_deadline_ns()});
 }
 
 // The engine insists on being idle when it is destroyed: with everything fenced it soon is, when

@@ -9,6 +9,7 @@
 
 #include "daemon/cluster/map_placement.h"
 #include "daemon/engine/engine.h"
+#include "daemon/moves/replica_mover.h"
 #include "daemon/moves/slot_mover.h"
 #include "tests/sim/network.h"
 #include "tests/sim/node_end.h"
@@ -29,11 +30,11 @@ public:
 
   // Called whenever do_work() would find something.
   void on_wake(std::function<void()> wake) { requester_->wake = std::move(wake); }
-  // The server has taken that map.
-  void use_map(const cluster::SlotMap& map);
+  // The server has taken that map. `refills`: what to give copies of; null: nothing.
+  void use_map(const cluster::SlotMap& map, const base::SlotDepartures* refills);
   int do_work();
   [[nodiscard]] base::TimeNs next_deadline_ns() const;
-  [[nodiscard]] bool is_busy() const { return mover_.is_busy(); }
+  [[nodiscard]] bool is_busy() const { return mover_.is_busy() || replica_mover_.is_busy(); }
   [[nodiscard]] std::uint32_t in_flight() const { return engine_.in_flight(); }
 
   // The first number of a shard that asks.
@@ -58,6 +59,7 @@ private:
   engine::SoleRequester requesters_;
   engine::Engine engine_;
   moves::SlotMover mover_;
+  moves::ReplicaMover replica_mover_;
 };
 
 }  // namespace simm::sim

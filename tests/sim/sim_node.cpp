@@ -44,6 +44,7 @@ SimNode::SimNode(const Scenario& scenario, Network& network, ControlNetwork& con
       member_(control, dice, maps, network.report(), config,
               {[this](const cluster::SlotMapPtr& map) { take_map(map); }, [] {},
                [this](const cluster::SlotMap& map) { return reached(map); }}) {
+  engine_.use_replicas(scenario.replicated_names());
   requester_->connect(engine_, nullptr);
   requester_->wake = [this] { process_.wake(); };
   peers_.serve(*requester_);
@@ -210,9 +211,9 @@ ClientLink& SimNode::attach(base::TenantId tenant, std::span<std::byte> pages) {
   ask.region = make_region(pages).release();
   link.handle = command(ask).handle;
   ask.kind = session::SessionCommand::Kind::open_name_space;
-  ask.name_space = {name_space_id(1)};
+  ask.name_space = {name_space_id(1), scenario_.replicated};
   link.other_name_space = static_cast<std::uint16_t>(command(ask).name_space_id);
-  if (!scenario_.shared_reads.has_immutable) return link;
+  if (!scenario_.has_immutable()) return link;
   ask.name_space = {name_space_id(kImmutableNameSpace), true};
   link.immutable_name_space = static_cast<std::uint16_t>(command(ask).name_space_id);
   return link;

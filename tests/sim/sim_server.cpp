@@ -14,6 +14,8 @@ SimServer::SimServer(const Scenario& scenario, Network& network, ControlNetwork&
       expelled_(std::move(expelled)),
       is_recovered_(recovery_ns == 0),
       departures_(pool_->config().identity.incarnation),
+      refills_(pool_->config().identity.incarnation),
+      is_replicated_(scenario.replicated),
       member_(control, dice, maps, network.report(), pool_->config(),
               {[this](const cluster::SlotMapPtr& map) { take_map(map); },
                [this] { expelled_(); },
@@ -43,6 +45,8 @@ void SimServer::take_map(const cluster::SlotMapPtr& map) {
   if (!pool_->takes(*map)) return expelled_();
   departures_.use(*map, last_map_.get());
   if (course_.is_late()) departures_.clear();
+  if (last_map_ != nullptr && uses(last_map_->epoch()) && !is_moving()) refills_.clear();
+  if (is_replicated_) refills_.use(*map, last_map_.get());
   last_map_ = map;
   for (std::size_t shard = 0; shard < shards_.size(); ++shard) tell_shard(shard);
 }
@@ -86,9 +90,12 @@ void SimServer::leave() {
 }
 
 bool SimServer::has_moved_all() const {
-  return uses(member_.member().epoch()) &&
-         std::none_of(shards_.begin(), shards_.end(),
-                      [](const auto& shard) { return shard->is_moving(); });
+  return uses(member_.member().epoch()) && !is_moving();
+}
+
+bool SimServer::is_moving() const {
+  return std::any_of(shards_.begin(), shards_.end(),
+                     [](const auto& shard) { return shard->is_moving(); });
 }
 
 void SimServer::look_at_drain() {
@@ -129,8 +136,10 @@ void SimServer::tell_shard(std::size_t shard) {
         // Whatever is the newest by now.
         const auto departures = departures_.of_shard(static_cast<std::uint16_t>(shard),
                                                      static_cast<std::uint16_t>(shards_.size()));
+        const auto refills = refills_.of_shard(static_cast<std::uint16_t>(shard),
+                                               static_cast<std::uint16_t>(shards_.size()));
         shards_[shard]->use_map(*member_.member().map(), member_.identity().incarnation,
-                                departures.get());
+                                departures.get(), refills.get());
       });
 }
 

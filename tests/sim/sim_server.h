@@ -10,6 +10,7 @@
 
 #include "daemon/cluster/departure_book.h"
 #include "daemon/cluster/drain_course.h"
+#include "daemon/cluster/refill_book.h"
 #include "tests/sim/sim_member.h"
 #include "tests/sim/sim_storage.h"
 
@@ -50,6 +51,7 @@ private:
   void look_at_drain();
   void drop_departures();
   [[nodiscard]] bool has_moved_all() const;
+  [[nodiscard]] bool is_moving() const;
 
   Network& network_;
   Dice& dice_;
@@ -58,6 +60,8 @@ private:
   std::atomic<bool> is_recovered_;
   std::vector<std::unique_ptr<SimStorage>> shards_;
   cluster::DepartureBook departures_;
+  cluster::RefillBook refills_;
+  const bool is_replicated_;
   cluster::SlotMapPtr last_map_;
   cluster::DrainCourse course_;
   std::uint64_t drains_ = 0;  // how many were begun or cancelled

@@ -47,11 +47,13 @@ SimStorage::SimStorage(const Scenario& scenario, Network& network, Dice& dice,
 }
 
 void SimStorage::use_map(const cluster::SlotMap& map, const cluster::Incarnation& self,
-                         const base::SlotDepartures* departures) {
+                         const base::SlotDepartures* departures,
+                         const base::SlotDepartures* refills) {
   const auto slots = std::make_unique<base::SlotOwnership>();
   cluster::fill_ownership(*slots, map, self, route_.shard);
   server_.use_map(*slots, mover_ ? departures : nullptr);
-  if (mover_) mover_->use_map(map);
+  if (refills != nullptr) server_.note_refills(*refills);
+  if (mover_) mover_->use_map(map, refills);
   responder_->map_epoch = map.epoch();
   process_.wake();
 }

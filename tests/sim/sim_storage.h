@@ -31,9 +31,9 @@ public:
   [[nodiscard]] store::StoreStats stats() const { return store_->stats(); }
   // Losses of leased objects that nobody asked for: what P3 may be explained by.
   [[nodiscard]] std::uint64_t lease_losses() const;
-  // `departures`: null: nothing moves on.
+  // `departures`: null: nothing moves on; `refills`: null: nobody is given copies.
   void use_map(const cluster::SlotMap& map, const cluster::Incarnation& self,
-               const base::SlotDepartures* departures);
+               const base::SlotDepartures* departures, const base::SlotDepartures* refills);
   [[nodiscard]] base::Epoch epoch() const { return responder_->map_epoch; }
 
   // Objects of slots that it has lost may still move on.

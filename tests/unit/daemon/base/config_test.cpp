@@ -119,6 +119,32 @@ TEST_CASE("managers and endpoints may be one text or a list of texts") {
   CHECK(holds(error_of(R"({"cluster": {"manager": 7}})"), "cluster.manager = 7"));
 }
 
+TEST_CASE("two copies are for namespaces whose values never change, and more are refused") {
+  const auto config = parse_config(
+      R"({"namespaces": [{"name": "a", "immutable": true, "replicas": 2}, {"name": "b"},
+                         {"name": "c", "replicas": 1}]})",
+      "simm.json");
+  REQUIRE(config.has_value());
+  CHECK(config->namespaces[0].replicas == 2);
+  CHECK(config->namespaces[1].replicas == 1);
+  CHECK(config->namespaces[2].replicas == 1);
+  // Where values change, one copy could be older than the other.
+  for (const char* const immutable : {"", R"("immutable": false, )"}) {
+    const std::string error = error_of(R"({"namespaces": [{"name": "b"}, {"name": "kv", )" +
+                                       std::string(immutable) + R"("replicas": 2}]})");
+    CHECK(holds(error, "simm.json: namespaces[].replicas of \"kv\" = 2"));
+    CHECK(holds(error, "write immutable: true beside it"));
+    CHECK(holds(error, "one copy could be older than the other"));
+  }
+  for (const char* const copies : {"3", "0", "-1"}) {
+    const std::string error =
+        error_of(R"({"namespaces": [{"name": "b"}, {"name": "a", "immutable": true, "replicas": )" +
+                 std::string(copies) + "}]}");
+    CHECK(holds(error, std::string("namespaces[1].replicas = ") + copies));
+    CHECK(holds(error, "write an integer from 1 to 2"));
+  }
+}
+
 TEST_CASE("an error names the file, the key, the value and the remedy") {
   const std::string unknown = error_of(R"({"store": {"lease_defualt_ms": 5}})");
   CHECK(holds(unknown, "simm.json: store.lease_defualt_ms = 5: unknown key; known here: "));

@@ -1,6 +1,7 @@
 // Two owners of slots and a mover between them: production engine, transport, servers and stores.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -13,57 +14,11 @@
 #include "daemon/moves/slot_mover.h"
 #include "daemon/transport/local/local_mesh.h"
 #include "daemon/transport/region_mover.h"
+#include "tests/unit/daemon/moves/owners.h"
 
 namespace {
 
-using namespace simm;
-
-constexpr base::Epoch kBefore = 5;  // the former owner's tenure
-constexpr base::Epoch kAfter = 8;   // the new owner's
-constexpr std::uint64_t kSeed = 77;
-
-struct ToNewOwner final : engine::Placement {
-  base::Epoch at = kAfter;
-  base::PeerId peer = base::kSelf;
-  base::Epoch epoch() const noexcept override { return at; }
-  transport::Route route(base::Slot) const noexcept override { return {peer, 1}; }
-};
-
-// No way to anybody but, while it is open, through the mesh.
-class Gate final : public engine::RequesterTable {
-public:
-  explicit Gate(transport::Requester& way) : way_(way) {}
-  transport::Requester* find(base::PeerId) noexcept override { return is_open ? &way_ : nullptr; }
-  int do_work() noexcept override { return way_.do_work(); }
-  bool is_open = true;
-
-private:
-  transport::Requester& way_;
-};
-
-struct Owner {
-  explicit Owner(const base::Clock& clock, std::uint64_t arena_bytes) : arena(arena_bytes) {
-    store::StoreConfig limits;
-    limits.free_low_permille = limits.free_high_permille = 0;
-    store = store::Store::create(limits, arena).value();
-    server::ServerConfig config;
-    config.verify = base::VerifyMode::always;
-    config.arrival_window_ns = 60 * base::kNsPerSecond;
-    server = std::make_unique<server::Server>(config, *store, clock,
-                                              server::ServerCounters(counters, "server"));
-  }
-  void own_all(base::Epoch epoch, base::Epoch since,
-               const base::SlotDepartures* departures = nullptr) {
-    map->epoch = epoch;
-    map->since.fill(since);
-    server->use_map(*map, departures);
-  }
-  std::vector<std::byte> arena;
-  base::CounterSet counters;
-  std::unique_ptr<base::SlotOwnership> map = std::make_unique<base::SlotOwnership>();
-  std::unique_ptr<store::Store> store;
-  std::unique_ptr<server::Server> server;
-};
+using namespace moves_world;
 
 class World {
 public:
@@ -286,6 +241,33 @@ TEST_CASE("heads go before tails") {
   for (int i = 0; i < 40; ++i) CHECK((w.look(w.next, name_of(i)) == 1) == (i % 2 == 0));
   w.finish();
   CHECK(w.counted("objects") == 40);
+}
+
+TEST_CASE("of the heads, and of the tails, what was used since its put goes first") {
+  moves::MoverConfig config = World::quick();
+  config.batch_bytes_max = 1'000;
+  World w(config);
+  const auto is_head = [](int i) { return i % 2 == 0; };
+  const auto is_used = [](int i) { return i % 4 >= 2; };
+  for (int i = 0; i < 40; ++i) w.put(w.former, name_of(i), 1, is_head(i) ? 1 : 2'000);
+  w.clock.advance_ns(100 * base::kNsPerSecond);
+  for (int i = 0; i < 40; ++i) {
+    if (is_used(i)) w.former.store->touch(w.key_of(name_of(i)), store::kNoLease, w.clock.now_ns());
+  }
+  w.begin_move();
+  std::vector<int> arrived;
+  w.run_until([&] {
+    for (int i = 0; i < 40; ++i) {
+      const bool is_new = std::find(arrived.begin(), arrived.end(), i) == arrived.end();
+      if (is_new && w.look(w.next, name_of(i)) == 1) arrived.push_back(i);
+    }
+    return arrived.size() == 40;
+  });
+  for (std::size_t at = 0; at < 40; ++at) {
+    CHECK(is_head(arrived[at]) == (at < 20));
+    CHECK(is_used(arrived[at]) == (at / 10 % 2 == 0));
+  }
+  w.finish();
 }
 
 TEST_CASE("what the new owner has of its own stays, and is not asked for again") {

@@ -64,6 +64,35 @@ TEST_CASE("a removed key does not come back") {
   CHECK(moved::look(f, "a", 5) == Status::not_found);
 }
 
+TEST_CASE("a remove by who does not know whom copies are sent to is refused") {
+  ServerConfig config = moved::config();
+  const transport::RequestHeader names =
+      ServerFixture(64 * 1024).request(ipc::Opcode::get, {"a"})->incoming.header;
+  config.replicated = base::ReplicatedNamespaces({{names.tenant, names.name_space}});
+  ServerFixture f(64 * 1024, config);
+  const auto put = [&](const std::string& key) {
+    CHECK(f.run(f.request(ipc::Opcode::put, {key}, {100}, 5))->replies[0].status == Status::ok);
+  };
+  put("a");
+  put("b");
+  f.map.epoch = ServerFixture::kEpoch + 2;
+  f.server->use_map(f.map);
+  const auto refills = std::make_unique<base::SlotDepartures>();
+  const auto a = f.request(ipc::Opcode::remove, {"a"});
+  refills->begin(base::slot_of(a->pages[0].group), ServerFixture::kEpoch,
+                 ServerFixture::kEpoch + 2);
+  f.server->note_refills(*refills);
+  const auto remove = [&](const std::string& key, base::Epoch epoch) {
+    auto asked = f.request(ipc::Opcode::remove, {key});
+    asked->incoming.header.epoch = epoch;
+    return f.run(std::move(asked))->replies[0].status;
+  };
+  CHECK(remove("a", ServerFixture::kEpoch + 1) == Status::wrong_epoch);
+  CHECK(moved::look(f, "a", 5) == Status::ok);
+  CHECK(remove("a", ServerFixture::kEpoch + 2) == Status::ok);
+  CHECK(remove("b", ServerFixture::kEpoch + 1) == Status::ok);  // nobody is given that one
+}
+
 TEST_CASE("a key that is removed while its object is on the way does not come back") {
   ServerFixture f(64 * 1024, moved::config());
   auto e = moved::request(f, "a", 5);
