@@ -47,7 +47,6 @@ public:
     const ClusterSettings& settings;
     std::vector<AgentPresence> agents;
     std::uint64_t pool_bytes = 0;               // 0: owns no slots, and listens to nobody
-    bool is_replicated = false;                 // some namespaces are kept twice
     std::vector<transport::RdmaDevice*> rails;  // none: RDMA is not used
     PoolKeys pool_keys;
     // This daemon's place is another one's now; it must stop.
@@ -58,6 +57,7 @@ public:
     // Asked for each heartbeat: whether the pool is still being recovered. Empty: never.
     std::function<bool()> recovers = nullptr;
     std::uint32_t grace_ms = 0;  // see MemberConfig
+    bool is_replicated = false;  // some namespaces are kept twice
   };
 
   // Listens, if it owns slots. The errors are for people.

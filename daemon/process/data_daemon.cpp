@@ -359,7 +359,6 @@ Outcome DataDaemon::join_cluster() {
   if (!p.settings) return Done{};
   auto presence = control::ClusterPresence::create(
       {p.environment, p.random, *p.settings, p.data->presence(), p.data->pool_bytes(),
-       !p.tenants.replicated().empty(),
        p.rails ? p.rails->devices() : std::vector<transport::RdmaDevice*>(),
        [&p](std::size_t rail) { return p.rails->pool_keys(rail); },
        [this](const std::string& reason) { give_up("expelled from the cluster: " + reason); },
@@ -368,7 +367,7 @@ Outcome DataDaemon::join_cluster() {
          p.status_more = "; cluster: " + status;
          if (p.is_ready) p.options.service.status("serving" + p.status_more);
        },
-       [&p] { return p.data->recovers(); }, own_grace_ms()});
+       [&p] { return p.data->recovers(); }, own_grace_ms(), !p.tenants.replicated().empty()});
   if (!presence) return std::move(presence).error();
   p.presence = std::move(*presence);
   return Done{};
