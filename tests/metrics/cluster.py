@@ -44,6 +44,7 @@ class Cluster:
         joined = {"manager": self.manager, "secret_file": str(self.path / "secret")}
         config = {"run_directory": str(self.path / name), "metrics": {"listen": "0"},
                   "cluster": dict(joined, node_name=name, **of_cluster),
+                  "namespaces": [{"name": "twice", "immutable": True, "replicas": 2}],
                   "node": {"pool_bytes": "64MiB" if role == "storage" else 0,
                            "hugepages": "off"}}
         if role == "manager":
