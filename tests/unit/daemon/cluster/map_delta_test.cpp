@@ -27,8 +27,9 @@ TEST_CASE("a delta makes of its base the very map that it is the difference to")
   for (base::Epoch epoch = 2; epoch < 40; ++epoch) {
     // Some leave, some come with another incarnation or address, some are new.
     std::erase_if(now, [&](const MapMember&) { return now.size() > 2 && dice() % 8 == 0; });
+    std::uint64_t another = 1000 * epoch;  // no two members have the same one
     for (MapMember& member : now) {
-      if (dice() % 10 == 0) member.identity.incarnation = incarnation(1000 * epoch + dice() % 999);
+      if (dice() % 10 == 0) member.identity.incarnation = incarnation(another++);
       if (dice() % 10 == 0) member.port = static_cast<std::uint16_t>(1 + dice() % 60000);
       if (dice() % 10 == 0) member.grace_ms = static_cast<std::uint32_t>(dice() % 1000);
     }
