@@ -12,7 +12,8 @@ namespace {
 
 engine::EngineConfig engine_config(const Scenario& scenario) {
   engine::EngineConfig config = scenario.engine;
-  config.fetches = moves::SlotMover::kOperationsMax + moves::ReplicaMover::kBatchesMax;
+  config.fetches = moves::SlotMover::kOperationsMax;
+  if (scenario.replicated) config.fetches += moves::ReplicaMover::kBatchesMax;
   config.replicas = 0;  // it writes for nobody
   config.operations = std::max(config.operations, config.fetches + 1);
   config.requests = std::max(config.requests, config.fetches + 1);
