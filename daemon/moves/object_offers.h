@@ -67,6 +67,12 @@ struct Offer {
         depth_step(object.depth_step) {}
 };
 
+// Nobody has decided about the offer: it is made again. Or another map is coming.
+[[nodiscard]] constexpr bool is_undecided(Status answer) noexcept {
+  return answer == Status::unreachable || answer == Status::timeout ||
+         answer == Status::transfer_failed || answer == Status::out_of_memory;
+}
+
 class ObjectOffers {
 public:
   static constexpr std::uint32_t kPagesMax = 32;

@@ -158,22 +158,17 @@ void ReplicaMover::on_complete(engine::Operation& operation) noexcept {
 
 void ReplicaMover::end_page(const store::ReadPin& pin, Status status, bool counts) noexcept {
   store_.end_read(pin);
-  switch (status) {
-    case Status::ok:
-      counters_.objects.add();
-      counters_.bytes.add(pin.bytes.size());
-      break;
-    case Status::unreachable:  // or another map is coming
-    case Status::timeout:
-    case Status::transfer_failed:
-    case Status::out_of_memory:
-      counters_.failed.add();
-      has_failed_ = true;
-      resume_ns_ = clock_.now_ns() + pause_ns_;
-      return;
-    default:
-      counters_.refused.add();
-      break;
+  if (is_undecided(status)) {
+    counters_.failed.add();
+    has_failed_ = true;
+    resume_ns_ = clock_.now_ns() + pause_ns_;
+    return;
+  }
+  if (status == Status::ok) {
+    counters_.objects.add();
+    counters_.bytes.add(pin.bytes.size());
+  } else {
+    counters_.refused.add();
   }
   if (!counts) return;
   answered_[pin.record] = mark_of(pin.generation);

@@ -169,22 +169,17 @@ void SlotMover::on_complete(engine::Operation& operation) noexcept {
 }
 
 void SlotMover::end_page(const store::ReadPin& pin, Status status) noexcept {
-  switch (status) {
-    case Status::ok:
-      counters_.objects.add();
-      counters_.bytes.add(pin.bytes.size());
-      break;
-    case Status::unreachable:  // or another map is coming
-    case Status::timeout:
-    case Status::transfer_failed:
-    case Status::out_of_memory:
-      counters_.failed.add();
-      has_failed_ = true;
-      resume_ns_ = clock_.now_ns() + pause_ns_;
-      return store_.end_read(pin);
-    default:
-      counters_.refused.add();
-      break;
+  if (is_undecided(status)) {
+    counters_.failed.add();
+    has_failed_ = true;
+    resume_ns_ = clock_.now_ns() + pause_ns_;
+    return store_.end_read(pin);
+  }
+  if (status == Status::ok) {
+    counters_.objects.add();
+    counters_.bytes.add(pin.bytes.size());
+  } else {
+    counters_.refused.add();
   }
   has_ended_ = true;
   vain_rounds_ = 0;
