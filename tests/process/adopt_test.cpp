@@ -17,6 +17,7 @@
 #include "ipc/fd_socket.h"
 #include "simm/client.h"
 #include "tests/support/daemon_process.h"
+#include "tests/support/paths.h"
 
 namespace adopt_test {
 
@@ -71,10 +72,11 @@ TEST_CASE("a helper service does the same for a daemon that connects to it") {
   DaemonProcess daemon(R"("memory": {"adopt_socket": "/tmp/simm-adopt-)" +
                        std::to_string(::getpid()) + R"(.sock"})");
   const std::string path = "/tmp/simm-adopt-" + std::to_string(::getpid()) + ".sock";
+  const std::string simmd = program("simmd");
   const pid_t helper = ::fork();
   REQUIRE(helper >= 0);
   if (helper == 0) {
-    ::execl(SIMMD_PROGRAM, "simmd", "adopt", "--socket", path.c_str(), static_cast<char*>(nullptr));
+    ::execl(simmd.c_str(), "simmd", "adopt", "--socket", path.c_str(), static_cast<char*>(nullptr));
     ::_exit(127);
   }
   CHECK(eventually([&] { return ::access(path.c_str(), F_OK) == 0; }));
@@ -95,10 +97,11 @@ struct HelperService {
     ::unlink(path.c_str());
   }
   void start() {
+    const std::string simmd = program("simmd");
     pid = ::fork();
     REQUIRE(pid >= 0);
     if (pid == 0) {
-      ::execl(SIMMD_PROGRAM, "simmd", "adopt", "--socket", path.c_str(),
+      ::execl(simmd.c_str(), "simmd", "adopt", "--socket", path.c_str(),
               static_cast<char*>(nullptr));
       ::_exit(127);
     }

@@ -17,6 +17,7 @@
 
 #include "ipc/layout.h"
 #include "tests/support/daemon_process.h"
+#include "tests/support/paths.h"
 #include "tests/support/raw_client.h"
 
 namespace attach_hostile_test {
@@ -111,7 +112,7 @@ TEST_CASE("odd descriptors are no region") {
       ::open("/tmp", O_RDONLY | O_CLOEXEC),
       ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC),
       ::open("/dev/null", O_RDWR | O_CLOEXEC),
-      ::open(SIMMD_PROGRAM, O_RDONLY | O_CLOEXEC),
+      ::open(program("simmd").c_str(), O_RDONLY | O_CLOEXEC),
       ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0),
   };
   for (const int fd : odd) {

@@ -21,6 +21,7 @@
 
 #include "simm/client.h"
 #include "tests/support/daemon_process.h"
+#include "tests/support/paths.h"
 
 namespace client_process_test {
 
@@ -34,6 +35,7 @@ using simm::Status;
 using simm::View;
 using simm::test_support::DaemonProcess;
 using simm::test_support::eventually;
+using simm::test_support::program;
 using Clock = std::chrono::steady_clock;
 
 Client attach(const std::string& socket) {
@@ -433,17 +435,16 @@ TEST_CASE("fork and exec: neither ends nor shares the parent's session") {
 
 TEST_CASE("programs of others: the examples, the C interface from C, simmctl") {
   DaemonProcess daemon;
-  const std::string programs = SIMM_PROGRAMS;
   const auto shell = [](const std::string& line) { return std::system(line.c_str()); };
-  const std::string simmctl = programs + "/simmctl --admin " + daemon.admin_socket();
+  const std::string simmctl = program("simmctl") + " --admin " + daemon.admin_socket();
   CHECK(shell(simmctl + " status 2> " + daemon.directory() + "/why") != 0);
   CHECK(shell("grep -q 'no daemon at .*simmd all' " + daemon.directory() + "/why") == 0);
 
   REQUIRE(daemon.start());
   const std::string socket = "SIMM_SOCKET=" + daemon.socket() + " ";
-  CHECK(shell(socket + programs + "/hello_cpp > /dev/null") == 0);
-  CHECK(shell(socket + programs + "/hello_c > /dev/null") == 0);
-  CHECK(shell(socket + programs + "/process_c_api") == 0);
+  CHECK(shell(socket + program("hello_cpp") + " > /dev/null") == 0);
+  CHECK(shell(socket + program("hello_c") + " > /dev/null") == 0);
+  CHECK(shell(socket + program("process_c_api")) == 0);
 
   Client client = attach(daemon.socket());
   Region region = client.allocate_region(12'288).value();
@@ -460,7 +461,7 @@ TEST_CASE("programs of others: the examples, the C interface from C, simmctl") {
   CHECK(shell(simmctl + " nonsense > /dev/null 2>&1") != 0);
   CHECK(shell(simmctl + " --json sessions | /usr/bin/python3 -c "
                         "'import json,sys; assert json.load(sys.stdin)[0][\"lanes\"] == 4'") == 0);
-  CHECK(shell(socket + programs + "/simmctl status --json > /dev/null") == 0);
+  CHECK(shell(socket + program("simmctl") + " status --json > /dev/null") == 0);
   const std::string counters =
       nlohmann::json::parse(daemon.ask("status")).at("counters_file").get<std::string>();
   CHECK(shell(simmctl + " stats --counters " + counters + " | grep -q '^session\\.'") == 0);

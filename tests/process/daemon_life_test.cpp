@@ -13,6 +13,7 @@
 #include "ipc/fd_listener.h"
 #include "simm/client.h"
 #include "tests/support/daemon_process.h"
+#include "tests/support/paths.h"
 #include "tests/support/raw_client.h"
 
 namespace daemon_life_test {
@@ -205,12 +206,11 @@ TEST_CASE("a configuration that can not work is refused in words that name the k
 }
 
 TEST_CASE("--print-schema and --check-config work without a daemon") {
-  const std::string program = SIMMD_PROGRAM;
-  CHECK(std::system(
-            (program + " --print-schema | cmp -s - " SIMM_SOURCE_DIR "/config/simm.schema.json")
-                .c_str()) == 0);
-  CHECK(std::system((program + " --check-config > /dev/null").c_str()) == 0);
-  CHECK(std::system((program + " --check-config --config /nonexistent 2> /dev/null").c_str()) != 0);
+  const std::string simmd = program("simmd");
+  const std::string compare = " --print-schema | cmp -s - " + source("config/simm.schema.json");
+  CHECK(std::system((simmd + compare).c_str()) == 0);
+  CHECK(std::system((simmd + " --check-config > /dev/null").c_str()) == 0);
+  CHECK(std::system((simmd + " --check-config --config /nonexistent 2> /dev/null").c_str()) != 0);
 }
 
 }  // namespace daemon_life_test

@@ -22,6 +22,7 @@
 #include "daemon/base/counters.h"
 #include "ipc/admin_codec.h"
 #include "ipc/fd_socket.h"
+#include "tests/support/paths.h"
 
 namespace simm::test_support {
 namespace {
@@ -127,7 +128,7 @@ void DaemonProcess::run_child() {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   }
   for (const auto& [name, value] : environment_) ::setenv(name.c_str(), value.c_str(), 1);
-  ::execl(SIMMD_PROGRAM, "simmd", role_.c_str(), "--config", config_path_.c_str(),
+  ::execl(program("simmd").c_str(), "simmd", role_.c_str(), "--config", config_path_.c_str(),
           static_cast<char*>(nullptr));
   ::_exit(127);
 }

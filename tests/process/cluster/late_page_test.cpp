@@ -12,11 +12,13 @@
 #include <vector>
 
 #include "tests/process/cluster/cluster_processes.h"
+#include "tests/support/paths.h"
 
 namespace late_page_test {
 
 using namespace cluster_processes;
 using simm::Status;
+using simm::test_support::program;
 
 constexpr std::size_t kPages = 128;
 constexpr std::size_t kPageBytes = 4096;
@@ -58,8 +60,9 @@ struct Reader {
 
 // What late_pages.c prints, a line for each try.
 std::vector<std::string> tries_of_the_c_program(const DaemonProcess& node) {
-  const std::string command = "SIMM_SOCKET=" + node.socket() + " " LATE_PAGES " " +
-                              std::to_string(kTries) + " " + std::to_string(kPages);
+  const std::string command = "SIMM_SOCKET=" + node.socket() + " " +
+                              program("process_c_late_pages") + " " + std::to_string(kTries) + " " +
+                              std::to_string(kPages);
   std::vector<std::string> lines;
   FILE* const output = ::popen(command.c_str(), "r");
   REQUIRE(output != nullptr);

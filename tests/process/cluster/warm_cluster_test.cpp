@@ -10,12 +10,14 @@
 #include <string>
 
 #include "tests/process/cluster/cluster_processes.h"
+#include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
 
 namespace warm_cluster_test {
 
 using namespace cluster_processes;
 using simm::Status;
+using simm::test_support::program;
 
 constexpr int kPages = 64;
 
@@ -75,7 +77,7 @@ TEST_CASE(
 // A storage daemon whose recovery goes on only when this is let go.
 struct HeldRecovery {
   explicit HeldRecovery(DaemonProcess& daemon) {
-    daemon.set_environment("LD_PRELOAD", HELD_RECOVERY);
+    daemon.set_environment("LD_PRELOAD", program("libheld_recovery.so"));
     daemon.set_environment("SIMM_RECOVERY_GATE", gate);
     // The preloaded library comes before the sanitizer's own, and replaces nothing of it.
     const char* options = std::getenv("ASAN_OPTIONS");

@@ -12,6 +12,7 @@
 
 #include "tests/process/etcd/etcd_cluster.h"
 #include "tests/support/command_output.h"
+#include "tests/support/paths.h"
 #include "tests/support/test_certificates.h"
 
 namespace etcd_secured_managers_test {
@@ -19,6 +20,7 @@ namespace etcd_secured_managers_test {
 using namespace etcd_processes;
 using simm::test_support::CommandOutput;
 using simm::test_support::output_of;
+using simm::test_support::program;
 using simm::test_support::TestCertificates;
 
 // `keys`: of "manager", beside `listen`.
@@ -26,8 +28,8 @@ std::string check_etcd(const std::string& keys) {
   const TemporaryDirectory directory;
   std::ofstream(directory / "simm.json")
       << "{\"manager\": {\"listen\": \"127.0.0.1:1\", " << keys << "}}";
-  const CommandOutput said = output_of(
-      std::string(SIMMD_PROGRAM) + " manager --check-etcd --config " + (directory / "simm.json"));
+  const CommandOutput said =
+      output_of(program("simmd") + " manager --check-etcd --config " + (directory / "simm.json"));
   return said.text + "status " + std::to_string(said.status);
 }
 

@@ -12,6 +12,7 @@
 
 #include "daemon/base/config_table.h"
 #include "ipc/text_list.h"
+#include "tests/support/paths.h"
 
 namespace config_test {
 
@@ -287,7 +288,7 @@ TEST_CASE("the manager's state outlives a reboot where the service manager keeps
 }
 
 TEST_CASE("the committed schema is the generated one") {
-  std::ifstream file(SIMM_SOURCE_DIR "/config/simm.schema.json");
+  std::ifstream file(simm::test_support::source("config/simm.schema.json"));
   std::ostringstream committed;
   committed << file.rdbuf();
   const bool equal = committed.str() == config_schema();

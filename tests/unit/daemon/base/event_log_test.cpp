@@ -12,6 +12,7 @@
 
 #include "daemon/base/error_log.h"
 #include "daemon/base/manual_clock.h"
+#include "tests/support/paths.h"
 
 namespace event_log_test {
 
@@ -203,7 +204,7 @@ TEST_CASE("events of several threads are whole and in order for readers who run 
 
 // "| `name` | severity | help |" in OBSERVABILITY.md.
 TEST_CASE("the document lists the kinds of events, with the words of the table") {
-  std::ifstream file(std::string(SIMM_SOURCE_DIR) + "/daemon/OBSERVABILITY.md");
+  std::ifstream file(simm::test_support::source("daemon/OBSERVABILITY.md"));
   std::stringstream text;
   text << file.rdbuf();
   std::string expected = "| kind | severity | when |\n|---|---|---|\n";
