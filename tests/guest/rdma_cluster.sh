@@ -126,11 +126,11 @@ for name in storage-1 storage-2; do
 done
 
 unrest 2 blink 3 veth0
-replay "the cable of one rail is out for a while" 40
+replay "the cable of one rail is out for a while" 28
 wait_for_all() { eventually "$1" queue_pairs 4; }
 wait_for_all "its queue pairs are back"
 unrest 2 blink 2 veth0 veth2
-replay "both cables are out for a while" 40
+replay "both cables are out for a while" 28
 wait_for_all "all queue pairs are back"
 rail_is() { # RAIL STATE: of the node
   [ "$(ask node nics | python3 -c 'import json, sys
@@ -179,7 +179,7 @@ move_gid() { # of rxe0, to another index
   ip route replace 10.77.0.2 dev veth0 src 10.77.0.1 table 101
 }
 unrest 2 move_gid
-replay "an address comes back at another index" 40
+replay "an address comes back at another index" 28
 wait_for_all "queue pairs are made with the new index"
 new_device() { # DEVICE NETWORK_DEVICE: deleted, and made again
   rdma link del "$1" && rdma link add "$1" type rxe netdev "$2"
@@ -188,11 +188,11 @@ lost() { # NAME COUNT: so often it has seen a device go
   [ "$(counter "$1" lost rdma.rail)" = "$2" ]
 }
 unrest 2 new_device rxe0 veth0
-replay "the node's device is taken out and comes back" 40
+replay "the node's device is taken out and comes back" 28
 eventually "the node has noticed" lost node 1
 wait_for_all "a device that comes back has its queue pairs"
 unrest 2 new_device rxe1 veth1
-replay "the device of the storage daemons is taken out and comes back" 40
+replay "the device of the storage daemons is taken out and comes back" 28
 eventually "they have noticed" lost storage-1 1
 wait_for_all "a device that comes back knows the pool"
 kill "$(cat $run/node.pid)"
@@ -205,11 +205,11 @@ cables up veth0
 wait_for_all "a link that comes up late is used"
 eventually "and says that it is open" rail_is 0 open
 unrest 2 restart storage-1
-replay "a storage daemon is killed in the middle" 40
+replay "a storage daemon is killed in the middle" 28
 wait_for_all "its successor has queue pairs"
 unrest 2 pkill -KILL simm-bench
 "$bin/simm-bench" replay --daemon "$run/node/simm.sock" --model deepseek-r1 --scale 64 \
-  --requests 40 --processes 2 --pool-bytes $((96 << 20)) >/dev/null 2>&1
+  --requests 28 --processes 2 --pool-bytes $((96 << 20)) >/dev/null 2>&1
 eventually "regions of killed clients are deregistered" as_registered "$before"
 replay "after all that"
 

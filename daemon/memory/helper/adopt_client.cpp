@@ -8,12 +8,15 @@
 #include <string>
 #include <utility>
 
+#include "ipc/futex.h"
+
 namespace simm::memory {
 
 namespace {
 
 constexpr std::uint64_t kWaitNs = 1'000'000'000;
 constexpr std::uint64_t kDialNs = 100'000'000;
+constexpr std::uint64_t kLateNs = 10'000'000'000;
 static_assert(kWaitNs > kHelperAnswerNs);
 
 }  // namespace
@@ -28,6 +31,17 @@ bool AdoptClient::dial_again() noexcept {
   return true;
 }
 
+bool AdoptClient::is_late() noexcept {
+  if (late_until_ns_ == 0) return false;
+  HelperReply old;
+  const ipc::Received received = socket_.try_receive(std::as_writable_bytes(std::span(&old, 1)));
+  const bool silent = received.result == ipc::SocketResult::would_block;
+  if (silent && ipc::monotonic_now_ns() < late_until_ns_) return true;
+  late_until_ns_ = 0;
+  if (silent) gone_.store(!path_.empty());  // a service may be another process by now
+  return false;
+}
+
 Expected<Adopted> AdoptClient::ask(const ipc::PeerIdentity& client, HelperRequest request,
                                    std::span<const int> more_fds) {
   if (client.pidfd() < 0 || client.start_time_ticks() == 0) {
@@ -35,6 +49,8 @@ Expected<Adopted> AdoptClient::ask(const ipc::PeerIdentity& client, HelperReques
                  "the client's process can not be named from here (another pid namespace?)"};
   }
   const Error gone{Status::unreachable, "the adoption helper has gone"};
+  const Error late{Status::unreachable, "the adoption helper does not answer in time"};
+  if (is_late()) return late;
   if (gone_.load() && !dial_again()) return gone;
   request.request_id = next_request_id_++;
   request.pid = client.pid();
@@ -48,6 +64,10 @@ Expected<Adopted> AdoptClient::ask(const ipc::PeerIdentity& client, HelperReques
   // It was started again since the last request: the new one is asked at once.
   if (answer.result == ipc::SocketResult::hung_up && dial_again()) {
     answer = exchange(request, all_fds);
+  }
+  if (answer.result == ipc::SocketResult::would_block) {
+    late_until_ns_ = ipc::monotonic_now_ns() + kLateNs;
+    return late;
   }
   const auto status = static_cast<Status>(answer.reply.status);
   const bool is_usable =

@@ -4,7 +4,9 @@
 // the next request; a forked one is not there any more then.
 //
 // adopt() and spawn_worker() wait for the answer (half a second at most, the helper sees to that;
-// one second here), so they belong on the control or a registrar thread, one at a time.
+// one second here), so they belong on the control or a registrar thread, one at a time. A helper
+// that lets that time pass is late. Nobody waits for a late helper before it has answered the old
+// request, or ten seconds have passed. One that listens somewhere is dialled again then.
 // kill_worker() waits for nothing. Thread: control or registrar; kill_worker(): any.
 #pragma once
 
@@ -67,12 +69,14 @@ private:
   };
   Answer exchange(const HelperRequest& request, std::span<const int> fds) noexcept;
   bool dial_again() noexcept;
+  [[nodiscard]] bool is_late() noexcept;
 
   ipc::FdSocket socket_;  // the same descriptor number for good: kill_worker() uses it any time
   const std::string path_;
   std::uint64_t next_request_id_ = 1;
   std::uint32_t next_worker_ = 1;
-  std::atomic<bool> gone_{false};  // no answer came in time: what comes later is not waited for
+  std::atomic<bool> gone_{false};
+  std::uint64_t late_until_ns_ = 0;  // 0: it is not
 };
 
 }  // namespace simm::memory

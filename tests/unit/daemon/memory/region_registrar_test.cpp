@@ -5,10 +5,13 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 #include "daemon/memory/copy_untrusted.h"
 #include "daemon/memory/helper/adopt_helper.h"
+#include "daemon/memory/helper/helper_protocol.h"
 #include "tests/unit/daemon/memory/forked_client.h"
 #include "tests/unit/daemon/memory/memory_fixture.h"
 
@@ -21,6 +24,7 @@ using simm::Status;
 using Kind = simm::ipc::RegionRequestKind;
 
 constexpr std::uint64_t kBytes = 64 * kPage;
+constexpr std::uint64_t kPatienceNs = 60'000'000'000;
 
 // A daemon's part: a helper, budgets, a registrar.
 struct Daemon {
@@ -304,6 +308,42 @@ TEST_CASE("without a helper, or with one that has gone, memory is staged with th
   RegionRegistrar off({false, false}, &orphan, "", {});
   CHECK(off.make(owner, request_of(Kind::adopted, client), {}).error().context.find("configured") !=
         std::string::npos);
+}
+
+TEST_CASE("a helper that answered late once is asked again when it has answered") {
+  using namespace region_registrar_test;
+  ForkedClientSpec spec = anonymous_client(MAP_SHARED);
+  ForkedClient client(spec);
+  auto pair = simm::ipc::FdSocket::pair();
+  REQUIRE(pair);
+  AdoptClient daemon(std::move(pair->first));
+  simm::ipc::FdSocket helper = std::move(pair->second);
+  const auto adopt = [&] {
+    return daemon.adopt(*client.identity, client.address(), client.length()).error();
+  };
+  // The next request that lies there, refused with this reason.
+  const auto refuse_one = [&](std::string_view why) {
+    simm::memory::HelperRequest request;
+    const auto taken = helper.receive(std::as_writable_bytes(std::span(&request, 1)), kPatienceNs);
+    CHECK(taken.result == simm::ipc::SocketResult::done);
+    simm::memory::HelperReply reply;
+    reply.request_id = request.request_id;
+    reply.status = static_cast<std::int32_t>(Status::permission_denied);
+    why.copy(reply.reason, sizeof reply.reason - 1);
+    CHECK(helper.try_send(std::as_bytes(std::span(&reply, 1))) == simm::ipc::SocketResult::done);
+  };
+  CHECK(adopt().context.find("in time") != std::string::npos);
+  // Nothing is asked meanwhile: nobody waits for who may never answer.
+  CHECK(adopt().context.find("in time") != std::string::npos);
+  refuse_one("late");
+  simm::memory::HelperRequest unasked;
+  CHECK(helper.try_receive(std::as_writable_bytes(std::span(&unasked, 1))).result ==
+        simm::ipc::SocketResult::would_block);
+  std::thread answers([&] { refuse_one("asked again"); });
+  const simm::Error answered = adopt();
+  answers.join();
+  CHECK(answered.status == Status::permission_denied);
+  CHECK(answered.context == "asked again");
 }
 
 TEST_CASE("a helper without privilege refuses, and says which one it lacks") {
