@@ -11,7 +11,7 @@
 #   upgrade    daemons and clients beside those of the previous release
 #   asan       ASan + UBSan, unity build, all tests again, with line coverage (floor below)
 #   tsan       ThreadSanitizer, concurrent parts only
-#   fuzz       every fuzz target for SIMM_FUZZ_SECONDS (20) seconds
+#   fuzz       every fuzz target for SIMM_FUZZ_SECONDS (15) seconds
 #   compilers  g++-11 and clang accept everything
 #   demo       scripts/demo.sh with --chaos, --etcd, --standalone and --python
 #   packages   the Debian packages, installed, used, upgraded and purged in a bare chroot; archive
@@ -179,7 +179,7 @@ part_tsan() {
 
 fuzz_one() {
   mkdir -p "build/fuzz/corpus/$(basename "$1")"
-  "$1" -max_total_time="${SIMM_FUZZ_SECONDS:-20}" -print_final_stats=1 -rss_limit_mb=2048 \
+  "$1" -max_total_time="${SIMM_FUZZ_SECONDS:-15}" -print_final_stats=1 -rss_limit_mb=2048 \
     -artifact_prefix=build/fuzz/ "build/fuzz/corpus/$(basename "$1")" >"$1.log" 2>&1 ||
     { echo "FAILED $1"; tail -40 "$1.log"; return 1; }
   echo "$(basename "$1"): $(grep -oE 'number_of_executed_units: [0-9]+' "$1.log")"

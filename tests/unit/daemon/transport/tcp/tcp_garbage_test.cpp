@@ -10,11 +10,15 @@
 #include "daemon/base/random.h"
 #include "daemon/transport/tcp/frame_codec.h"
 #include "tests/support/tcp_ends.h"
+#include "tests/support/tcp_frames.h"
 #include "tests/unit/daemon/transport/local/local_world.h"
 
 namespace tcp_garbage_test {
 
 using namespace local_world;
+using support::tcp_frame;
+using support::tcp_pull;
+using support::tcp_reply;
 using support::TcpEnds;
 using wire::FrameHeader;
 using wire::FrameKind;
@@ -24,22 +28,8 @@ constexpr Route kRoute{base::PeerId{1}, 0};
 constexpr std::uint64_t kPage = 1000;
 constexpr std::byte kUntouched{0x11};
 
-// Frames as a peer would write them that we did not.
-Bytes frame(FrameHeader header, const Bytes& body = {}) {
-  header.body_bytes = static_cast<std::uint32_t>(body.size());
-  const auto kind = static_cast<FrameKind>(header.kind);
-  const bool has_digest =
-      kind == FrameKind::request || kind == FrameKind::pull || kind == FrameKind::reply;
-  if (has_digest && header.digest == 0)
-    header.digest = base::payload_digest(body.data(), body.size());
-  Bytes bytes(sizeof header);
-  FrameSeal plain;
-  seal_header(header, plain, bytes.data());
-  bytes.insert(bytes.end(), body.begin(), body.end());
-  return bytes;
-}
 Bytes bare(FrameKind kind, std::uint32_t slot = 0, std::uint32_t use = 1) {
-  return frame(frame_header(kind, slot, use));
+  return tcp_frame(frame_header(kind, slot, use));
 }
 Bytes data(std::uint16_t page, std::uint64_t offset, std::size_t length, bool is_last,
            std::uint32_t use = 1) {
@@ -49,7 +39,7 @@ Bytes data(std::uint16_t page, std::uint64_t offset, std::size_t length, bool is
   header.flags = is_last ? wire::kFlagLast : 0;
   const Bytes body(length, std::byte{0x22});
   if (is_last) header.digest = base::payload_digest(body.data(), body.size());
-  return frame(header, body);
+  return tcp_frame(header, body);
 }
 Bytes request(ipc::Opcode opcode, std::uint32_t slot = 0, std::uint32_t use = 1) {
   const memory::Region none;
@@ -57,17 +47,7 @@ Bytes request(ipc::Opcode opcode, std::uint32_t slot = 0, std::uint32_t use = 1)
   const std::vector<std::uint8_t> is_inline(2);
   Bytes body(request_body_bytes(ask.request.header, ask.list));
   encode_request(ask.request.header, wire::kNoDeadline, ask.list, is_inline, body.data());
-  return frame(frame_header(FrameKind::request, slot, use), body);
-}
-Bytes pull(const std::vector<std::uint16_t>& pages) {
-  Bytes body(pages.size() * sizeof pages[0]);
-  std::memcpy(body.data(), pages.data(), body.size());
-  return frame(frame_header(FrameKind::pull, 0, 1), body);
-}
-Bytes reply(const std::vector<PageReply>& pages) {
-  Bytes body(pages.size() * sizeof(wire::ReplyEntry));
-  encode_reply(pages, body.data());
-  return frame(frame_header(FrameKind::reply, 0, 1), body);
+  return tcp_frame(frame_header(FrameKind::request, slot, use), body);
 }
 Bytes operator+(Bytes left, const Bytes& right) {
   left.insert(left.end(), right.begin(), right.end());
@@ -190,11 +170,11 @@ TEST_CASE("tcp garbage: a server hangs up on what is no frame, or not for it, or
   const Bytes wrongs[] = {
       Bytes(sizeof(FrameHeader)),
       Bytes(100'000, std::byte{0xff}),
-      frame(unknown),
+      tcp_frame(unknown),
       bare(FrameKind::pong, 0, 0),
-      pull({0}),
-      reply({{Status::ok, 0}}),
-      frame(wrong_body, Bytes(200)),
+      tcp_pull({0}),
+      tcp_reply({{Status::ok, 0}}),
+      tcp_frame(wrong_body, Bytes(200)),
       request(ipc::Opcode::put, TcpEnds::small_responder().credits),
       put + request(ipc::Opcode::put, 0, 2),                // the slot is taken
       data(0, 0, kPage, true),                              // nothing was asked for
@@ -206,9 +186,9 @@ TEST_CASE("tcp garbage: a server hangs up on what is no frame, or not for it, or
       put + data(0, 0, kPage, false),                       // does not end
       put + data(0, 0, 10, false) + data(1, 0, 10, false),  // two at once
       put + data(0, 0, kPage, true) + data(0, 0, kPage, true),
-      frame(failed),
-      put + frame(failed_page),
-      put + frame(failed) + frame(failed),
+      tcp_frame(failed),
+      put + tcp_frame(failed_page),
+      put + tcp_frame(failed) + tcp_frame(failed),
   };
   for (const SocketIoChoice choice : support::io_choices()) {
     Scene scene(choice);
@@ -263,20 +243,20 @@ TEST_CASE("tcp garbage: an asker hangs up on answers to what it did not ask") {
       {ipc::Opcode::get, bare(FrameKind::ping, 0, 0)},
       {ipc::Opcode::get, bare(FrameKind::cancel)},
       {ipc::Opcode::get, request(ipc::Opcode::get)},
-      {ipc::Opcode::get, pull({0})},
-      {ipc::Opcode::get, reply({{Status::ok, kPage}})},  // one page too few
-      {ipc::Opcode::get, reply(found)},                  // without their data
-      {ipc::Opcode::get, data(0, 0, kPage, true, 2)},    // of another use
-      {ipc::Opcode::get, data(2, 0, 10, true)},          // no such page
-      {ipc::Opcode::get, data(0, 1, 10, true)},          // a gap
-      {ipc::Opcode::get, data(0, 0, kPage + 1, true)},   // beyond the slice
+      {ipc::Opcode::get, tcp_pull({0})},
+      {ipc::Opcode::get, tcp_reply({{Status::ok, kPage}})},  // one page too few
+      {ipc::Opcode::get, tcp_reply(found)},                  // without their data
+      {ipc::Opcode::get, data(0, 0, kPage, true, 2)},        // of another use
+      {ipc::Opcode::get, data(2, 0, 10, true)},              // no such page
+      {ipc::Opcode::get, data(0, 1, 10, true)},              // a gap
+      {ipc::Opcode::get, data(0, 0, kPage + 1, true)},       // beyond the slice
       {ipc::Opcode::get, data(0, 0, 10, false) + data(1, 0, 10, true)},
       {ipc::Opcode::get, data(0, 0, 10, true) + data(0, 10, 10, true)},
-      {ipc::Opcode::get, data(0, 0, 10, true) + data(1, 0, kPage, true) + reply(found)},
+      {ipc::Opcode::get, data(0, 0, 10, true) + data(1, 0, kPage, true) + tcp_reply(found)},
       {ipc::Opcode::exists, data(0, 0, 10, true)},
-      {ipc::Opcode::exists, pull({0})},
-      {ipc::Opcode::put, pull({2})},
-      {ipc::Opcode::put, pull({0, 0})},
+      {ipc::Opcode::exists, tcp_pull({0})},
+      {ipc::Opcode::put, tcp_pull({2})},
+      {ipc::Opcode::put, tcp_pull({0, 0})},
       {ipc::Opcode::put, data(0, 0, 10, true)},
   };
   for (const SocketIoChoice choice : support::io_choices()) {

@@ -11,6 +11,7 @@
 #include "daemon/transport/tcp/frame_codec.h"
 #include "daemon/transport/tcp/tcp_config.h"
 #include "tests/support/tcp_ends.h"
+#include "tests/support/tcp_frames.h"
 #include "tests/unit/daemon/transport/local/local_world.h"
 
 namespace tcp_put_test {
@@ -67,15 +68,10 @@ public:
     ask_ = std::make_unique<Ask>(region_, ipc::Opcode::put, kPages, kPage);
     REQUIRE(ends_.requester.post(kRoute, 1, ask_->request) == Status::ok);
     REQUIRE(works_until([this] { return read() && has_request_; }));
-    const std::uint16_t pages[kPages] = {0, 1};
-    send(FrameKind::pull, pages, sizeof pages);
+    send(support::tcp_pull({0, 1}));
     for (int i = 0; i < 1000; ++i) ends_.requester.do_work();
   }
-  void reply(std::vector<PageReply> replies) {
-    Bytes body(replies.size() * sizeof(wire::ReplyEntry));
-    encode_reply(replies, body.data());
-    send(FrameKind::reply, body.data(), body.size());
-  }
+  void reply(const std::vector<PageReply>& replies) { send(support::tcp_reply(replies)); }
   void take_all() {
     REQUIRE(works_until([this] { return read() && arrived[0].is_whole && arrived[1].is_whole; }));
   }
@@ -93,14 +89,7 @@ public:
   Faults faults;
 
 private:
-  void send(FrameKind kind, const void* body, std::size_t bytes) {
-    FrameHeader header = frame_header(kind, 0, 1);
-    header.body_bytes = static_cast<std::uint32_t>(bytes);
-    header.digest = base::payload_digest(body, bytes);
-    Bytes frame(sizeof header + bytes);
-    FrameSeal plain;
-    seal_header(header, plain, frame.data());
-    std::memcpy(frame.data() + sizeof header, body, bytes);
+  void send(const Bytes& frame) {
     REQUIRE(::send(peer_.get(), frame.data(), frame.size(), MSG_NOSIGNAL) ==
             static_cast<ssize_t>(frame.size()));
   }
