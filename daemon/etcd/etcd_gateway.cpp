@@ -23,6 +23,37 @@ constexpr int kUnauthenticated = 16;
 constexpr int kPermissionDenied = 7;
 constexpr int kResourceExhausted = 8;
 
+// etcd's answers are no deeper than half of that. Each level of what somebody else sends costs a
+// hundred bytes.
+constexpr int kAnswerDepthMax = 16;
+// As a header carries it. Tokens of etcd have a hundred bytes, or some hundred with signatures.
+constexpr std::size_t kTokenBytesMax = 8192;
+
+bool is_deep(const std::string& body) {
+  int depth = 0;
+  bool is_text = false;
+  for (std::size_t i = 0; i < body.size() && depth <= kAnswerDepthMax; ++i) {
+    const char c = body[i];
+    if (c == '"') is_text = !is_text;
+    if (is_text && c == '\\') ++i;
+    if (is_text) continue;
+    if (c == '[' || c == '{') ++depth;
+    if (c == ']' || c == '}') --depth;
+  }
+  return depth > kAnswerDepthMax;
+}
+
+// Discarded: it is no JSON, or deeper than anything of etcd.
+json parsed(const std::string& body) {
+  if (is_deep(body)) return json(json::value_t::discarded);
+  return json::parse(body, nullptr, false);
+}
+
+bool is_token(const std::string& text) {
+  const auto fits = [](char c) { return c > ' ' && c < '\x7f'; };
+  return text.size() <= kTokenBytesMax && std::all_of(text.begin(), text.end(), fits);
+}
+
 // A 64-bit number is a string in the gateway's JSON, and absent where it is 0.
 std::int64_t number_of(const json& object, const char* name) {
   const auto found = object.find(name);
@@ -38,6 +69,54 @@ std::int64_t number_of(const json& object, const char* name) {
 std::string text_of(const json& object, const char* name) {
   const auto found = object.find(name);
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+// All that etcd answers has one.
+bool has_header(const json& said) {
+  const auto header = said.find("header");
+  return header != said.end() && header->is_object();
+}
+
+// What each answer says; nullopt: it has not the form of etcd's, whoever has sent it.
+
+std::optional<std::optional<EtcdValue>> read_value(const json& said) {
+  const auto found = said.find("kvs");
+  if (!has_header(said)) return std::nullopt;
+  if (found == said.end()) return std::optional<EtcdValue>();
+  if (!found->is_array()) return std::nullopt;
+  if (found->empty()) return std::optional<EtcdValue>();
+  const json& entry = found->front();
+  if (!entry.is_object()) return std::nullopt;
+  auto bytes = http::from_base64(text_of(entry, "value"));
+  if (!bytes) return std::nullopt;
+  return EtcdValue{std::move(*bytes), number_of(entry, "create_revision"),
+                   number_of(entry, "mod_revision"), number_of(entry, "lease")};
+}
+
+// The revision; 0: no condition was met.
+std::optional<std::int64_t> read_put(const json& said) {
+  if (!has_header(said)) return std::nullopt;
+  const auto succeeded = said.find("succeeded");
+  if (succeeded == said.end()) return 0;
+  if (!succeeded->is_boolean()) return std::nullopt;
+  if (!succeeded->get<bool>()) return 0;
+  const std::int64_t revision = number_of(said["header"], "revision");
+  return revision > 0 ? std::optional(revision) : std::nullopt;
+}
+
+std::optional<std::int64_t> read_lease(const json& said) {
+  const std::int64_t lease = number_of(said, "ID");
+  return has_header(said) && lease != 0 ? std::optional(lease) : std::nullopt;
+}
+
+std::optional<bool> read_kept(const json& said) {
+  const auto result = said.find("result");
+  if (result == said.end() || !result->is_object() || !has_header(*result)) return std::nullopt;
+  return number_of(*result, "TTL") > 0;
+}
+
+std::optional<bool> read_revoked(const json& said) {
+  return has_header(said) ? std::optional(true) : std::nullopt;
 }
 
 Error unclear(const std::string& path) {
@@ -155,7 +234,9 @@ bool EtcdGateway::post(const http::HttpEndpoint& endpoint, const http::HttpReque
   return false;
 }
 
-Expected<json> EtcdGateway::call(const std::string& path, const json& body, bool is_write) {
+template <typename Answer>
+Expected<Answer> EtcdGateway::call(const std::string& path, const json& body, bool is_write,
+                                   std::optional<Answer> (*read)(const json&)) {
   const base::RealClock clock;
   const base::TimeNs until_ns = clock.now_ns() + config_.call_ns;
   const std::size_t count = config_.endpoints.size();
@@ -167,13 +248,18 @@ Expected<json> EtcdGateway::call(const std::string& path, const json& body, bool
     if (now_ns >= until_ns) break;
     const std::size_t at = (next_ + i) % count;
     bool is_final = is_write;
-    auto answer =
+    auto said =
         ask(config_.endpoints[at], path, body, std::min(until_ns, now_ns + each_ns), is_final);
-    if (answer) {
-      next_ = at;
-      return answer;
+    if (said) {
+      if (auto answer = read(*said)) {
+        next_ = at;
+        return std::move(*answer);
+      }
+      is_final = is_write;
+      last = unclear(path);
+    } else {
+      last = std::move(said).error();
     }
-    last = std::move(answer).error();
     if (is_final) {
       next_ = (at + 1) % count;  // it may hang: another one is asked first the next time
       break;
@@ -197,7 +283,7 @@ Expected<json> EtcdGateway::ask(const http::HttpEndpoint& endpoint, const std::s
       is_final = is_write && failure.is_sent;
       return failure.error;
     }
-    json said = json::parse(answer.body, nullptr, false);
+    json said = parsed(answer.body);
     if (said.is_discarded() || !said.is_object()) {
       is_final = is_write;
       return no_json(path, answer.body);
@@ -237,28 +323,19 @@ Outcome EtcdGateway::ask_token(const http::HttpEndpoint& endpoint, base::TimeNs 
             failure)) {
     return failure.error;
   }
-  const json said = json::parse(answer.body, nullptr, false);
+  const json said = parsed(answer.body);
   if (said.is_discarded() || !said.is_object()) {
     return no_json("/v3/auth/authenticate", answer.body);
   }
-  token_ = text_of(said, "token");
+  std::string token = text_of(said, "token");
+  if (!is_token(token)) return unclear("/v3/auth/authenticate");
+  token_ = std::move(token);
   if (!token_.empty()) return Done{};
   return refused(text_of(said, "error"), static_cast<int>(number_of(said, "code")));
 }
 
 Expected<std::optional<EtcdValue>> EtcdGateway::get(const std::string& key) {
-  const auto said = call("/v3/kv/range", {{"key", http::to_base64(key)}}, false);
-  if (!said) return said.error();
-  const auto found = said->find("kvs");
-  if (found == said->end() || !found->is_array() || found->empty()) {
-    return std::optional<EtcdValue>();
-  }
-  const json& entry = found->front();
-  if (!entry.is_object()) return unclear("/v3/kv/range");
-  auto bytes = http::from_base64(text_of(entry, "value"));
-  if (!bytes) return unclear("/v3/kv/range");
-  return std::optional(EtcdValue{std::move(*bytes), number_of(entry, "create_revision"),
-                                 number_of(entry, "mod_revision"), number_of(entry, "lease")});
+  return call("/v3/kv/range", {{"key", http::to_base64(key)}}, false, read_value);
 }
 
 Expected<std::int64_t> EtcdGateway::put_if(const std::vector<EtcdCondition>& conditions,
@@ -276,35 +353,21 @@ Expected<std::int64_t> EtcdGateway::put_if(const std::vector<EtcdCondition>& con
   if (put.lease != 0) value["lease"] = std::to_string(put.lease);
   const json body = {{"compare", std::move(compare)},
                      {"success", {{{"request_put", std::move(value)}}}}};
-  const auto said = call("/v3/kv/txn", body, true);
-  if (!said) return said.error();
-  const auto header = said->find("header");
-  if (header == said->end() || !header->is_object()) return unclear("/v3/kv/txn");
-  if (!said->value("succeeded", false)) return std::int64_t{0};
-  const std::int64_t revision = number_of(*header, "revision");
-  if (revision <= 0) return unclear("/v3/kv/txn");
-  return revision;
+  return call("/v3/kv/txn", body, true, read_put);
 }
 
 Expected<std::int64_t> EtcdGateway::grant(std::uint32_t ttl_s) {
-  const auto said = call("/v3/lease/grant", {{"TTL", std::to_string(ttl_s)}, {"ID", "0"}}, true);
-  if (!said) return said.error();
-  const std::int64_t lease = number_of(*said, "ID");
-  if (lease == 0) return unclear("/v3/lease/grant");
-  return lease;
+  return call("/v3/lease/grant", {{"TTL", std::to_string(ttl_s)}, {"ID", "0"}}, true, read_lease);
 }
 
 Expected<bool> EtcdGateway::keep(std::int64_t lease) {
-  const auto said = call("/v3/lease/keepalive", {{"ID", std::to_string(lease)}}, false);
-  if (!said) return said.error();
-  const auto result = said->find("result");
-  if (result == said->end() || !result->is_object()) return unclear("/v3/lease/keepalive");
-  return number_of(*result, "TTL") > 0;
+  return call("/v3/lease/keepalive", {{"ID", std::to_string(lease)}}, false, read_kept);
 }
 
 Outcome EtcdGateway::revoke(std::int64_t lease) {
-  const auto said = call("/v3/kv/lease/revoke", {{"ID", std::to_string(lease)}}, true);
-  if (!said) return said.error();
+  const auto done =
+      call("/v3/kv/lease/revoke", {{"ID", std::to_string(lease)}}, true, read_revoked);
+  if (!done) return done.error();
   return Done{};
 }
 

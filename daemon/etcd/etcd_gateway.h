@@ -3,8 +3,9 @@
 // linearizable, which is etcd's default.
 //
 // A call tries the endpoints in turn, first the one that answered last, and never takes longer than
-// EtcdConfig::call_ns. A write is tried at another endpoint only while no endpoint can have heard
-// of it. Each request says that the member must have a leader: else one that is cut off answers
+// EtcdConfig::call_ns. What is not of etcd's form is no answer: somebody else may have taken an
+// endpoint's place. A write is tried at another endpoint only while no endpoint can have heard of
+// it. Each request says that the member must have a leader: else one that is cut off answers
 // nothing.
 //
 // Errors name the key of the configuration, its value, and what to do. Certificates and passwords
@@ -60,8 +61,11 @@ public:
 private:
   EtcdGateway(EtcdConfig config, std::unique_ptr<http::HttpClient> client);
 
-  [[nodiscard]] Expected<nlohmann::json> call(const std::string& path, const nlohmann::json& body,
-                                              bool is_write);
+  // `read` says what an answer means; nullopt: it is none of etcd's, and counts as no answer.
+  template <typename Answer>
+  [[nodiscard]] Expected<Answer> call(const std::string& path, const nlohmann::json& body,
+                                      bool is_write,
+                                      std::optional<Answer> (*read)(const nlohmann::json&));
   [[nodiscard]] Expected<nlohmann::json> ask(const http::HttpEndpoint& endpoint,
                                              const std::string& path, const nlohmann::json& body,
                                              base::TimeNs until_ns, bool& is_final);

@@ -159,8 +159,14 @@ Code talk(Exchange& exchange, Stream& stream, const HttpEndpoint& to, const Http
   beast::flat_buffer buffer;
   beast::http::response_parser<beast::http::string_body> parser;
   parser.body_limit(kAnswerBytesMax);
-  const Code failed = exchange.wait(
-      [&](auto handler) { beast::http::async_read(stream, buffer, parser, std::move(handler)); });
+  // In one step Beast 1.74 forgets that a body is too long when some of it came with its header.
+  Code failed = exchange.wait([&](auto handler) {
+    beast::http::async_read_header(stream, buffer, parser, std::move(handler));
+  });
+  if (!failed) {
+    failed = exchange.wait(
+        [&](auto handler) { beast::http::async_read(stream, buffer, parser, std::move(handler)); });
+  }
   if (failed) return unwritten && !is_alert(failed) ? unwritten : failed;
   answer.status = parser.get().result_int();
   answer.body = std::move(parser.get().body());

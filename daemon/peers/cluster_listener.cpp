@@ -1,6 +1,7 @@
 #include "daemon/peers/cluster_listener.h"
 
 #include <netinet/in.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstring>
@@ -13,7 +14,8 @@
 namespace simm::control {
 namespace {
 
-constexpr int kClusterBacklog = 1024;
+// The kernel takes as many as net.core.somaxconn allows. One that it does not take is late by 1 s.
+constexpr int kClusterBacklog = 4096;
 constexpr base::TimeNs kAcceptAgainNs = 100 * base::kNsPerMs;  // others may free descriptors
 
 // Who has one address of an IPv6 network has them all.
@@ -32,6 +34,11 @@ std::uint64_t source_of(const cluster::SocketAddress& peer) noexcept {
   return source;
 }
 
+std::size_t descriptors_max() noexcept {
+  rlimit bound{};
+  return ::getrlimit(RLIMIT_NOFILE, &bound) == 0 ? bound.rlim_cur : 0;
+}
+
 }  // namespace
 
 ClusterListener::ClusterListener(ClusterAccess& access, ClusterListenerEvents& events)
@@ -39,6 +46,8 @@ ClusterListener::ClusterListener(ClusterAccess& access, ClusterListenerEvents& e
       events_(events),
       readable_(access.io),
       retry_(access.io),
+      places_(HelloPlaces::places_of(descriptors_max())),
+      turns_(access.io, access.clock),
       counters_(access.counters) {}
 
 Outcome ClusterListener::listen(std::string_view key, std::string_view address) {
@@ -68,8 +77,7 @@ Outcome ClusterListener::listen(std::string_view key, std::string_view address) 
 void ClusterListener::stop() {
   readable_.stop();
   retry_.cancel();
-  sessions_.clear();
-  of_source_.clear();
+  while (!sessions_.empty()) forget(sessions_.begin()->first);
   socket_.reset();
 }
 
@@ -82,41 +90,17 @@ void ClusterListener::accept_when_possible() {
   });
 }
 
-bool ClusterListener::may_go(const HelloSession& session) const {
-  return !session.is_proved() || access_.clock.now_ns() - session.started_ns() >= kHelloTimeNs;
-}
-
-ClusterListener::Hellos::iterator ClusterListener::first_to_go() {
-  std::size_t most = 0;
-  auto first = sessions_.end();
-  for (auto one = sessions_.begin(); one != sessions_.end(); ++one) {
-    const std::size_t count = of_source_.at(one->second.source);
-    if (count <= most || !may_go(*one->second.session)) continue;
-    most = count;
-    first = one;
-  }
-  return first;
-}
-
-void ClusterListener::forget(Hellos::iterator hello) {
-  const auto counted = of_source_.find(hello->second.source);
-  if (--counted->second == 0) of_source_.erase(counted);
-  sessions_.erase(hello);
+void ClusterListener::forget(HelloPlaces::Id id) {
+  places_.remove(id);
+  sessions_.erase(id);
 }
 
 bool ClusterListener::make_room() {
-  if (sessions_.size() < base::kHellosMax) return true;
+  if (!places_.is_full()) return true;
   access_.limits.reached(base::Limit::hellos_per_port);
-  const auto oldest = first_to_go();
-  if (oldest == sessions_.end()) {
-    retry_.after(kHelloChanceNs, [this] { accept_when_possible(); });
-    return false;
-  }
-  const base::TimeNs age_ns = access_.clock.now_ns() - oldest->second.session->started_ns();
-  if (age_ns >= kHelloChanceNs || of_source_.at(oldest->second.source) > kHellosOfSource) {
-    return true;
-  }
-  retry_.after(kHelloChanceNs - age_ns, [this] { accept_when_possible(); });
+  const base::TimeNs wait_ns = places_.room(access_.clock.now_ns()).wait_ns;
+  if (wait_ns == 0) return true;
+  retry_.after(wait_ns, [this] { accept_when_possible(); });
   return false;
 }
 
@@ -130,12 +114,14 @@ void ClusterListener::accept_one() {
     return retry_.after(kAcceptAgainNs, [this] { accept_when_possible(); });
   }
   if (accepted->has_value()) {
-    if (sessions_.size() >= base::kHellosMax) {
+    const base::TimeNs now_ns = access_.clock.now_ns();
+    for (const auto& going : places_.room(now_ns).going) {
+      if (!going) continue;
       counters_.evicted.add();
-      forget(first_to_go());
+      forget(*going);
     }
     AcceptedTcp& connection = **accepted;
-    const std::uint64_t id = next_id_++;
+    const HelloPlaces::Id id = next_id_++;
     auto machine = std::make_unique<cluster::HelloAcceptor>(
         access_.secret, access_.self, access_.random,
         [this](const cluster::HelloPeer& peer, const cluster::HelloRequest& request) {
@@ -146,20 +132,19 @@ void ClusterListener::accept_one() {
         [this, id, peer = connection.peer](Expected<cluster::HelloResult> result) {
           on_hello_over(id, peer, std::move(result));
         });
+    session->attend(turns_, [this, id](HelloStage stage) { places_.advance(id, stage); });
     session->start(false, kHelloTimeNs);
-    const std::uint64_t source = source_of(connection.peer);
-    sessions_.emplace(id, Hello{std::move(session), source});
-    ++of_source_[source];
+    places_.add(id, source_of(connection.peer), now_ns);
+    sessions_.emplace(id, std::move(session));
   }
   accept_when_possible();
 }
 
-void ClusterListener::on_hello_over(std::uint64_t id, const cluster::SocketAddress& peer,
+void ClusterListener::on_hello_over(HelloPlaces::Id id, const cluster::SocketAddress& peer,
                                     Expected<cluster::HelloResult> result) {
   // Alive until the end of this call, which comes from inside it.
-  const auto hello = sessions_.find(id);
-  const std::unique_ptr<HelloSession> session = std::move(hello->second.session);
-  forget(hello);
+  const std::unique_ptr<HelloSession> session = std::move(sessions_.at(id));
+  forget(id);
   accept_when_possible();
   if (!result) {
     counters_.refused.add();

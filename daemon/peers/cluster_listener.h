@@ -1,11 +1,7 @@
-// ClusterListener: a port where other daemons connect. It hands on sockets whose hello is over; who
-// has not said one is bounded in number (kHellosMax) and time (kHelloTimeNs). When the table is
-// full and somebody new is waiting, the oldest one goes of the source address that has most: at
-// once where that source has more than its part (kHellosOfSource), else if it had its chance
-// (kHelloChanceNs). So silent connections keep nobody else out, however many come in a second; a
-// burst of honest daemons queues in the kernel instead. Whoever has proved itself is not among
-// those that go before kHelloTimeNs: a thousand daemons that come at once need more than their
-// chance, and would throw each other out for the proof of their paths.
+// ClusterListener: a port where other daemons connect. It hands on sockets whose hello is over. A
+// hello that is under way is bounded in time (kHelloTimeNs) and number: HelloPlaces says who goes
+// when somebody new is waiting and there is no place. So silent connections keep nobody else out,
+// however many come in a second.
 // Owned by the composition root. Thread: control.
 #pragma once
 
@@ -16,16 +12,13 @@
 
 #include "daemon/control/deadline.h"
 #include "daemon/control/readiness.h"
+#include "daemon/control/turns.h"
 #include "daemon/peers/cluster_access.h"
+#include "daemon/peers/hello_places.h"
 #include "daemon/peers/hello_session.h"
 #include "daemon/peers/peer_counters.h"
 
 namespace simm::control {
-
-// Of kHellosMax, of one source: an IPv4 address, or an IPv6 network of 64 bits.
-inline constexpr std::size_t kHellosOfSource = 64;
-// How long an unauthenticated connection is safe from newer ones: many round trips of a hello.
-inline constexpr base::TimeNs kHelloChanceNs = 25 * base::kNsPerMs;
 
 class ClusterListenerEvents {
 public:
@@ -58,19 +51,10 @@ public:
 private:
   void accept_when_possible();
   void accept_one();
-  struct Hello {
-    std::unique_ptr<HelloSession> session;
-    std::uint64_t source = 0;
-  };
-  using Hellos = std::map<std::uint64_t, Hello>;
-
-  // The oldest one of the source that has most, of those that may go. End: nobody may.
-  [[nodiscard]] Hellos::iterator first_to_go();
-  [[nodiscard]] bool may_go(const HelloSession& session) const;
-  void forget(Hellos::iterator hello);
+  void forget(HelloPlaces::Id id);
   // False: nobody may go yet; it comes back by itself.
   bool make_room();
-  void on_hello_over(std::uint64_t id, const cluster::SocketAddress& peer,
+  void on_hello_over(HelloPlaces::Id id, const cluster::SocketAddress& peer,
                      Expected<cluster::HelloResult> result);
 
   ClusterAccess& access_;
@@ -80,10 +64,10 @@ private:
   Readiness readable_;
   Deadline retry_;
   bool waiting_ = false;
-  std::uint64_t next_id_ = 1;
-  // By number, so the first one is the oldest.
-  Hellos sessions_;
-  std::map<std::uint64_t, std::size_t> of_source_;  // how many each one has
+  HelloPlaces::Id next_id_ = 1;
+  std::map<HelloPlaces::Id, std::unique_ptr<HelloSession>> sessions_;
+  HelloPlaces places_;
+  Turns turns_;  // of hellos
   ListenerCounters counters_;
 };
 

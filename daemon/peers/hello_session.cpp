@@ -19,7 +19,6 @@ HelloSession::HelloSession(ClusterAccess& access, ipc::UniqueFd socket,
       over_(std::move(over)) {}
 
 void HelloSession::start(bool connecting, base::TimeNs time_ns) {
-  started_ns_ = access_.clock.now_ns();
   // The dialer gives up first, so that its error names the cause.
   path_time_ns_ = connecting ? kPathTimeNs : kPathTimeNs + kHelloTimeNs;
   if (!readable_.watch(socket_.get())) {
@@ -32,7 +31,7 @@ void HelloSession::start(bool connecting, base::TimeNs time_ns) {
   if (connecting) {
     readable_.when_writable([this] { on_connected(); });
   } else {
-    readable_.when_writable([this] { progress(); });
+    readable_.when_writable([this] { go_on(); });
   }
 }
 
@@ -66,6 +65,20 @@ bool HelloSession::flush() {
   return true;
 }
 
+void HelloSession::go_on() {
+  if (turns_ == nullptr) return progress();
+  turns_->take(alive_, [this] { progress(); });
+}
+
+void HelloSession::note_stage() {
+  const HelloStage now = machine_->is_proving_path()   ? HelloStage::proved
+                         : machine_->has_heard_hello() ? HelloStage::greeted
+                                                       : HelloStage::silent;
+  if (now <= stage_) return;
+  stage_ = now;
+  if (further_ != nullptr) further_(now);
+}
+
 void HelloSession::progress() {
   using State = cluster::HelloMachine::State;
   // Bounded: a hello has six messages of fixed size, and every turn moves bytes of them.
@@ -73,8 +86,9 @@ void HelloSession::progress() {
     if (machine_->is_proving_path() && !std::exchange(is_on_path_, true)) {
       expire_after(path_time_ns_);
     }
+    note_stage();
     if (!flush()) return;
-    if (!machine_->outgoing().empty()) return readable_.when_writable([this] { progress(); });
+    if (!machine_->outgoing().empty()) return readable_.when_writable([this] { go_on(); });
     if (machine_->state() == State::done) return finish(machine_->result());
     if (machine_->state() == State::failed) {
       return finish(Error{cluster::refusal_status(machine_->refusal()), machine_->explanation()});
@@ -84,7 +98,7 @@ void HelloSession::progress() {
     const std::size_t want = std::min(buffer.size(), machine_->wanted());
     const TcpMoved got = receive_tcp(socket_.get(), std::span(buffer).first(want));
     if (got.result == TcpResult::would_block) {
-      return readable_.when_readable([this] { progress(); });
+      return readable_.when_readable([this] { go_on(); });
     }
     if (got.result == TcpResult::hung_up) {
       return finish(Error{Status::unreachable, "the peer hung up during the hello"});

@@ -7,11 +7,14 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "daemon/cluster/hello/hello_machine.h"
 #include "daemon/control/deadline.h"
 #include "daemon/control/readiness.h"
+#include "daemon/control/turns.h"
 #include "daemon/peers/cluster_access.h"
+#include "daemon/peers/hello_places.h"
 #include "daemon/peers/tcp_socket.h"
 
 namespace simm::control {
@@ -25,12 +28,14 @@ public:
   HelloSession(const HelloSession&) = delete;
   HelloSession& operator=(const HelloSession&) = delete;
 
+  // At the end that accepts, before start(): its work is done in these turns, and `further` is
+  // called when the hello has come further. That must not destroy this session.
+  void attend(Turns& turns, std::function<void(HelloStage)> further) {
+    turns_ = &turns;
+    further_ = std::move(further);
+  }
   // `connecting`: the socket is not connected yet. `over` is never called in here.
   void start(bool connecting, base::TimeNs time_ns);
-
-  [[nodiscard]] base::TimeNs started_ns() const noexcept { return started_ns_; }
-  // The peer is a daemon of this cluster; what is left is the proof of the path.
-  [[nodiscard]] bool is_proved() const noexcept { return machine_->is_proving_path(); }
 
   // In `over` after an error: what the peer claimed, for the end of a text about it; may be empty.
   [[nodiscard]] std::string peer_claim() const { return machine_->peer_claim(); }
@@ -39,9 +44,11 @@ public:
 
 private:
   void on_connected();
+  void go_on();
   void progress();
   // False when the connection is broken (and over).
   bool flush();
+  void note_stage();
   void expire_after(base::TimeNs time_ns);
   void finish(Expected<cluster::HelloResult> result);
 
@@ -51,8 +58,11 @@ private:
   Readiness readable_;  // after the socket: stops before it closes
   Deadline deadline_;
   Over over_;
-  base::TimeNs started_ns_ = 0;
+  Turns* turns_ = nullptr;  // null: it goes on at once
+  std::function<void(HelloStage)> further_;
+  HelloStage stage_ = HelloStage::silent;
   base::TimeNs path_time_ns_ = 0;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   bool is_on_path_ = false;  // the proof of the path has begun
 };
 

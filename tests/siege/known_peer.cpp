@@ -70,6 +70,16 @@ KnownPeer::KnownPeer(const KnownDaemon& daemon, const std::string& name, std::ui
     : KnownPeer(daemon, node_of(name), {cluster::HelloPurpose::data, daemon.incarnation, 0, link}) {
 }
 
+std::vector<std::byte> KnownPeer::first_words(const KnownDaemon& daemon) {
+  const auto secret = cluster::ClusterSecret::load(daemon.secret_file);
+  REQUIRE(secret.has_value());
+  const cluster::HelloSelf self = self_of(*secret, node_of("recorded"));
+  base::SystemRandom random;
+  const cluster::HelloDialer hello(*secret, self,
+                                   {cluster::HelloPurpose::data, daemon.incarnation, 0, 1}, random);
+  return {hello.outgoing().begin(), hello.outgoing().end()};
+}
+
 void KnownPeer::greet(const KnownDaemon& daemon, const cluster::DaemonIdentity& who,
                       const cluster::HelloRequest& request) {
   const auto secret = cluster::ClusterSecret::load(daemon.secret_file);

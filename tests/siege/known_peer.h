@@ -30,6 +30,9 @@ public:
   // As the node of that name, to the first shard.
   KnownPeer(const KnownDaemon& daemon, const std::string& name, std::uint64_t link);
 
+  // What any daemon says there first, to that shard: it needs no secret, and proves nothing.
+  static std::vector<std::byte> first_words(const KnownDaemon& daemon);
+
   [[nodiscard]] bool is_welcome() const { return is_welcome_; }
   [[nodiscard]] cluster::HelloRefusal refusal() const { return refusal_; }
   [[nodiscard]] const cluster::Mac& send_key() const { return send_key_; }

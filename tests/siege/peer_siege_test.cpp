@@ -9,7 +9,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
-#include <deque>
 #include <memory>
 #include <string>
 #include <thread>
@@ -21,6 +20,7 @@
 #include "tests/siege/known_member.h"
 #include "tests/siege/known_peer.h"
 #include "tests/siege/siege.h"
+#include "tests/siege/strangers.h"
 #include "tests/support/network_namespaces.h"
 #include "tests/support/network_relay.h"
 #include "tests/unit/daemon/cluster/cluster_samples.h"
@@ -58,44 +58,6 @@ struct Besieged {
   std::string address;  // of the storage daemon
 };
 
-// ---- strangers ----
-
-void say(const ipc::UniqueFd& socket, std::size_t bytes, char what) {
-  const std::vector<char> text(bytes, what);
-  [[maybe_unused]] const ssize_t sent =
-      ::send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-
-void reset(ipc::UniqueFd socket) {
-  const linger at_once{1, 0};
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-}
-
-// Silent ones, halves of a hello, garbage and resets, of which at most so many are open.
-void attack_as_strangers(const std::vector<std::string>& addresses, const Until& until) {
-  constexpr std::size_t kOpenMax = 600;
-  std::deque<ipc::UniqueFd> open;
-  for (std::size_t i = 0; !until.is_over(); ++i) {
-    ipc::UniqueFd socket = connect_to(addresses[i % addresses.size()]);
-    if (!socket.valid()) continue;
-    switch (i / addresses.size() % 4) {
-      case 0:
-        break;
-      case 1:
-        say(socket, 100, '\0');
-        break;
-      case 2:
-        say(socket, 4096, 'G');
-        break;
-      default:
-        reset(std::move(socket));
-        continue;
-    }
-    open.push_back(std::move(socket));
-    if (open.size() > kOpenMax) open.pop_front();
-  }
-}
-
 // ---- with the secret ----
 
 // Links that never say whose they are, as many as one daemon gets.
@@ -125,7 +87,8 @@ void attack_by_many_addresses(const std::vector<std::string>& addresses, const U
     const std::string source =
         "127." + std::to_string(1 + i % 250) + "." + std::to_string(i / 250) + ".9";
     const ipc::UniqueFd socket = connect_to(addresses[i % addresses.size()], source);
-    if (socket.valid()) say(socket, 1 + i, 'G');
+    const std::string garbage(1 + i, 'G');
+    (void)::send(socket.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 }
 
@@ -255,7 +218,8 @@ TEST_CASE("between machines: strangers and peers with the secret hold up no othe
   const KnownDaemon known = besieged.known();
   Siege siege("peers", place);
   siege.endure("strangers at every port", [&](const Place&, const Until& until) {
-    attack_as_strangers({besieged.address, besieged.cluster.address}, until);
+    attack_as_strangers({besieged.address, besieged.cluster.address},
+                        [&] { return until.is_over(); });
   });
   siege.endure("silent links",
                [&](const Place&, const Until& until) { attack_by_silent_links(known, until); });

@@ -14,4 +14,8 @@ namespace simm::siege {
 // himself. Ends with the threads.
 [[nodiscard]] bool take_precedence(const std::vector<pid_t>& daemons);
 
+// The calling thread has a CPU behind everybody else: a stranger's work is done on machines of his
+// own.
+void stand_back();
+
 }  // namespace simm::siege

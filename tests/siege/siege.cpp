@@ -104,7 +104,7 @@ void Siege::endure(const std::string& name, const Attack& attack) {
                  << ratio(course.p99_us, undisturbed_.p99_us) << "), worst " << course.worst_us
                  << " us");
   CHECK(victim_.wrong() == wrong);
-  CHECK(victim_.failed() == failed);
+  CHECK_MESSAGE(victim_.failed() == failed, victim_.take_failures());
   REQUIRE(place_.daemon.alive());
   CHECK(place_.daemon.sessions_settled_to(1) == 1);
   check_loops(name);

@@ -40,6 +40,20 @@ bool Victim::does_rounds(std::uint64_t count) const {
   return rounds_ >= wanted;
 }
 
+void Victim::fail(const char* what, Status why) {
+  ++failed_;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++failures_[std::string(what) + ": " + std::string(status_name(why))];
+}
+
+std::string Victim::take_failures() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::string text;
+  for (const auto& [what, times] : failures_) text += what + " " + std::to_string(times) + "x, ";
+  failures_.clear();
+  return text;
+}
+
 void Victim::note(std::chrono::steady_clock::time_point began) {
   const auto took = std::chrono::steady_clock::now() - began;
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -69,7 +83,7 @@ void Victim::run(const std::string& socket_path, const std::vector<pid_t>& daemo
   auto region = client ? client->allocate_region(2 * kPages * kPageBytes)
                        : Expected<Region>(Error{client.status(), "no client"});
   if (!region) {
-    ++failed_;
+    fail("to attach", region.status());
     return;
   }
   std::vector<std::byte> expected(kPageBytes);
@@ -88,14 +102,17 @@ void Victim::run(const std::string& socket_path, const std::vector<pid_t>& daemo
     std::vector<PageResult> stored(kPages);
     std::vector<PageResult> fetched(kPages);
     const auto began = std::chrono::steady_clock::now();
-    if (client->put(puts, stored) != Status::ok) ++failed_;
-    if (client->get(gets, fetched) != Status::ok) ++failed_;
+    const Status put = client->put(puts, stored);
+    const Status got = client->get(gets, fetched);
     note(began);
+    if (put != Status::ok) fail("a put's call", put);
+    if (got != Status::ok) fail("a get's call", got);
     for (std::size_t i = 0; i < kPages; ++i) {
-      if (stored[i].status != Status::ok && stored[i].status != Status::no_space) ++failed_;
+      const Status its = stored[i].status;
+      if (its != Status::ok && its != Status::no_space) fail("a put", its);
       if (fetched[i].status == Status::not_found) continue;
       if (fetched[i].status != Status::ok) {
-        ++failed_;
+        fail("a get", fetched[i].status);
         continue;
       }
       fill(expected.data(), round * kPages + i);

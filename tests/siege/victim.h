@@ -7,10 +7,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "simm/status.h"
 
 namespace simm::siege {
 
@@ -40,9 +43,12 @@ public:
   [[nodiscard]] std::uint64_t rounds() const { return rounds_; }
   [[nodiscard]] std::uint64_t wrong() const { return wrong_; }    // hits with other bytes
   [[nodiscard]] std::uint64_t failed() const { return failed_; }  // neither ok nor a miss
+  // What has failed since the last call, and how often.
+  [[nodiscard]] std::string take_failures();
 
 private:
   void run(const std::string& socket_path, const std::vector<pid_t>& daemons);
+  void fail(const char* what, Status why);
   void note(std::chrono::steady_clock::time_point began);
 
   std::atomic<bool> stop_{false};
@@ -52,6 +58,7 @@ private:
   std::atomic<std::uint64_t> failed_{0};
   std::mutex mutex_;
   std::vector<std::uint64_t> rounds_us_;  // of each round since take_course()
+  std::map<std::string, std::uint64_t> failures_;
   std::thread thread_;
 };
 

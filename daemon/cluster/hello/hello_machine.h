@@ -38,6 +38,8 @@ public:
   void sent(std::size_t bytes);
 
   [[nodiscard]] State state() const noexcept { return state_; }
+  // The peer has said who it is; whether that is true is another matter.
+  [[nodiscard]] bool has_heard_hello() const noexcept { return expected_ != HelloType::hello; }
   // Both ends have proved themselves, and the path to the other one has not yet.
   [[nodiscard]] bool is_proving_path() const noexcept {
     return state_ == State::going && expected_ == HelloType::path;
