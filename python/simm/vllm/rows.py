@@ -1,5 +1,8 @@
 """Rows: the memory of vLLM's own tier as pages: one row for each chunk, with the bytes of all its
-workers. The memory is a file in /dev/shm that the workers map too, registered whole, once."""
+workers. The memory is a file in /dev/shm that the workers map too, registered whole, once.
+
+So it has to stay the workers' whatever happens. Beside a daemon that is stopped, and might write
+to a row when it goes on, a job of that row does not end before it goes on or dies."""
 
 import ctypes
 import os
@@ -36,7 +39,8 @@ class Rows:
         # No export of the view is left: vLLM releases it.
         self._base = ctypes.addressof(ctypes.c_char.from_buffer(view))
         descriptor = _descriptor_of(spec, view.nbytes)
-        self._memory = _native.MrExt(self._base, view.nbytes, None, descriptor, 0)
+        self._memory = _native.MrExt(self._base, view.nbytes, None, descriptor, 0,
+                                     wait_if_stopped=True)
         logger.info("SimmTier: %d rows of %d bytes: %s", self._count, self.row_bytes,
                     self._memory.pieces)
 

@@ -154,8 +154,9 @@ class SimmTier(SecondaryTierManager):
 
     @_never_raises(nothing)
     def drain_jobs(self, **_more: Any) -> None:
-        """Waits for all jobs, at most for their deadlines plus 100 ms: then nothing touches the
-        rows, and get_finished_jobs() tells of each."""
+        """Waits for all jobs, at most for their deadlines plus 100 ms, beside a stopped daemon
+        until it goes on or dies: then nothing touches the rows, and get_finished_jobs() tells of
+        each."""
         self._batches.finish()
 
     # --- about ------------------------------------------------------------------------------------

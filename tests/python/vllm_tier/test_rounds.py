@@ -8,6 +8,7 @@ import pytest
 
 import vllm_interface as interface
 from conftest import CONFIG, Daemon
+from simm.key_follower import KeyFollower
 from simm.results import NOT_FOUND, TIMEOUT, UNREACHABLE
 from simm.store import Store
 from tier_lab import ROW_BYTES, Engine, key_of, keys_of
@@ -190,3 +191,18 @@ def test_a_daemon_that_is_away_takes_nothing_back_and_one_that_lost_its_pool_doe
             eventually_removed(engine, keys)
     finally:
         running.kill()
+
+
+def test_no_step_waits_for_what_the_daemon_tells_of_its_own_accord(here, monkeypatch):
+    waited = []
+    read = KeyFollower.read_plain
+
+    def noted(self, timeout_ms, *more):
+        waited.append(timeout_ms)
+        return read(self, timeout_ms, *more)
+
+    monkeypatch.setattr(KeyFollower, "read_plain", noted)
+    with Engine() as engine:
+        for _ in range(5):
+            told_as(engine, False)
+    assert waited and set(waited) == {0}
