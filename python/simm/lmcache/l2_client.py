@@ -42,7 +42,8 @@ class SimmL2Client:
     """manager_address, socket, namespace: as in simm/settings.py, which says what they are without.
     lease_ms: how long what a lookup has found stays (0: the daemon's default); timeout_ms: of a
     batch (0: 3 s and its bytes at 0.4 GB/s without progress). A daemon that is not there is no
-    error: it may come.
+    error: it may come. The first buffer of a pool, and one that is in no pool, are registered:
+    beside a daemon that was just stopped that takes 5 s, once.
 
     ValueError, RuntimeError: a parameter or setting, and the remedy. Thread: any, concurrently.
     """
@@ -131,7 +132,7 @@ class SimmL2Client:
     def _view_of(self, buffer: Any, batch: _Batch) -> BlockView:
         view = BlockView.from_tensor(buffer)
         if self._pools.of(view.ptr, view.size) is None:
-            batch.own.append(_native.MrExt(buffer))
+            batch.own.append(_native.MrExt(buffer, wait_if_stopped=True))
         return view
 
     # --- completions ------------------------------------------------------------------------------
@@ -188,8 +189,9 @@ class SimmL2Client:
         return self._link.stats()
 
     def close(self) -> None:
-        """Waits for what is under way, at most its deadline plus 100 ms: then nothing touches the
-        buffers any more. Safe twice; what is submitted later completes never."""
+        """Waits for what is under way, at most its deadline plus 100 ms, beside a stopped daemon
+        until it goes on or dies: then nothing touches the buffers any more. Safe twice; what is
+        submitted later completes never."""
         with self._lock:
             if self._closed:
                 return
