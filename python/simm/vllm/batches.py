@@ -54,8 +54,8 @@ class Batches:
             self._tell(self._channel.drain())
 
     def finish(self) -> None:
-        """Tells of all; waits for it, at most for its deadlines plus 100 ms, beside a stopped daemon
-        as the memory's `wait_if_stopped` says."""
+        """Tells of all; waits for it, at most for its deadlines plus 100 ms. Beside a stopped
+        daemon the memory's `wait_if_stopped` decides."""
         if self._channel is not None:
             self._tell(self._channel.finish())
 
