@@ -7,12 +7,12 @@ that, the request costs no step, and where the pool has it, the others are worth
 A chunk that was found is leased, so that it is still there when it is loaded."""
 
 import time
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from simm import _native
 from simm.vllm.batches import Batches
 from simm.vllm.figures import Figures
-from simm.vllm.identity import key_of
+from simm.vllm.identity import keys_of
 from simm.vllm.news import News
 from simm.vllm.options import Options
 
@@ -106,7 +106,7 @@ class Lookups:
         asked, self._unsent = self._unsent, []
         if not asked:
             return
-        keys = [self.text_of(key) for key, _ in asked]
+        keys = self.texts_of([key for key, _ in asked])
 
         def done(results: Sequence[int]) -> None:
             now_s = time.monotonic()
@@ -125,9 +125,9 @@ class Lookups:
         self.send()
         self._left_s = self._budget_s
 
-    def text_of(self, key: bytes) -> str:
-        """The chunk's key in the pool."""
-        return key_of(self._prefix, key)
+    def texts_of(self, keys: Iterable[bytes]) -> List[str]:
+        """The chunks' keys in the pool."""
+        return keys_of(self._prefix, keys)
 
     def note_failed(self, keys: Sequence[bytes]) -> None:
         """They could not be loaded."""

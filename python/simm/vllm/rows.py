@@ -5,6 +5,7 @@ So it has to stay the workers' whatever happens. Beside a daemon that is stopped
 to a row when it goes on, a job of that row does not end before it goes on or dies."""
 
 import ctypes
+import operator
 import os
 from typing import Any, Iterable, List
 
@@ -45,8 +46,12 @@ class Rows:
                     self._memory.pieces)
 
     def pages(self, numbers: Iterable[Any]) -> Pages:
-        """Of these rows. ValueError: there is no such row."""
-        rows: List[int] = [int(number) for number in numbers]
+        """Of these rows. ValueError: there is no such row. TypeError: no whole numbers."""
+        kind = getattr(getattr(numbers, "dtype", None), "kind", "")
+        if kind in ("i", "u"):  # an array: its list is made at once, in a tenth of the time
+            rows: List[int] = numbers.tolist()  # type: ignore[attr-defined]
+        else:
+            rows = [operator.index(number) for number in numbers]
         if rows and not 0 <= min(rows) <= max(rows) < self._count:
             raise ValueError(f"chunk_ids = {rows}: rows from 0 to {self._count - 1}")
         return _native.Views([self._base + row * self.row_bytes for row in rows],

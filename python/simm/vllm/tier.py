@@ -63,7 +63,7 @@ class SimmTier(SecondaryTierManager):
         self._batches = Batches(self._link)
         self._lookups = Lookups(self._batches, prefix, self._rows.row_bytes, read,
                                 self._figures, self._news)
-        self._rounds = Rounds(self._batches, self._news, self._lookups.text_of,
+        self._rounds = Rounds(self._batches, self._news, self._lookups.texts_of,
                               self._rows.row_bytes, read, self._figures)
         self._look = self._lookups.look
         self._transfers = Transfers(self._batches, self._rows, self._lookups, read, self._figures)

@@ -48,7 +48,7 @@ def test_chunks_that_leave_other_daemons_are_told_without_anybody_who_looks(clus
         assert told_as(engine, False) == set(keys)
         gone = keys[3:70:2]
         with Store() as store:
-            texts = [engine.tier._lookups.text_of(key) for key in gone]
+            texts = engine.tier._lookups.texts_of(gone)
             assert store.mdelete(texts) == [0] * len(gone)
         eventually_removed(engine, gone)
         assert engine.tier.stats()["rechecks"]["gone"] == len(gone)
@@ -123,7 +123,8 @@ def rounds(here):
     asked, known = Asked(), news.News()
     known.take()
     read = options.Options.read({"recheck_s": 86_400})
-    yield made.Rounds(asked, known, bytes.hex, ROW_BYTES, read, figures.Figures(0)), known, asked
+    yield made.Rounds(asked, known, lambda keys: [key.hex() for key in keys], ROW_BYTES, read,
+                      figures.Figures(0)), known, asked
 
 
 def test_a_step_asks_for_few_and_a_round_for_each_once(rounds):

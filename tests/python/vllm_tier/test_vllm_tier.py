@@ -97,7 +97,7 @@ def test_a_chunk_that_is_gone_before_its_load_is_a_miss_from_then_on(here):
         assert engine.store(keys, range(6)).success
         assert engine.steps(keys) == [True] * 6
         with Store() as store:
-            assert store.delete(engine.tier._lookups.text_of(keys[2])) == 0
+            assert store.delete(engine.tier._lookups.texts_of([keys[2]])[0]) == 0
         result = engine.load(keys, range(10, 16))
         assert not result.success
         assert result.successful_keys == keys[:2] + keys[3:]
@@ -129,12 +129,12 @@ def test_routers_hear_of_what_is_stored_and_of_what_is_missed(here):
         assert engine.steps(keys) == [True] * 4
         assert told(engine) == []  # known
         with Store() as store:
-            assert store.delete(engine.tier._lookups.text_of(keys[1])) == 0
+            assert store.delete(engine.tier._lookups.texts_of([keys[1]])[0]) == 0
         engine.finish()
         assert engine.steps(keys, "next") == [True, False, True, True]
         assert told(engine) == [(True, [keys[1]])]
         with Store() as store:
-            assert store.delete(engine.tier._lookups.text_of(keys[2])) == 0
+            assert store.delete(engine.tier._lookups.texts_of([keys[2]])[0]) == 0
         assert not engine.load([keys[2]], [5]).success
         assert told(engine) == [(True, [keys[2]])]
         # Stored by one engine, found by another: both tell.
@@ -306,6 +306,7 @@ def test_jobs_without_sense_end_as_failed(here, caplog):
         for keys, rows, name in ((keys_of("odd", 2), [0, ROWS], "chunk_ids"),
                                  (keys_of("odd", 2), [-1, 0], "chunk_ids"),
                                  (keys_of("odd", 2), [0], "2 keys for 1 rows"),
+                                 (keys_of("odd", 2), [0.0, 1.0], "float"),
                                  ([None], [0], "NoneType")):
             for what in ("store", "load"):
                 caplog.clear()

@@ -93,7 +93,7 @@ class Engine:
     def submit(self, what, keys, rows):
         self._jobs += 1
         kind = interface.NewJob if self._new else interface.OldJob
-        job = kind(self._jobs, keys, numpy.array(rows, numpy.int64), what == "load",
+        job = kind(self._jobs, keys, numpy.array(rows), what == "load",
                    interface.ReqContext("r"))
         getattr(self.tier, f"submit_{what}")(job)
         return self._jobs
