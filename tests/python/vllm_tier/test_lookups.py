@@ -72,6 +72,14 @@ def test_the_questions_of_a_step_are_one_batch(scene):
                for _, _, options in scene.pool.asked)
 
 
+def test_groups_of_layers_are_told_apart_in_any_order(scene):
+    from simm.vllm.identity import keys_of as texts_of
+    keys = [key_of("a", 0), key_of("a", 1), key_of("b", 0), key_of("b", 70_000), key_of("a", 0)]
+    texts = texts_of("p/", keys)
+    assert [text.rpartition("_")[2] for text in texts] == ["0", "1", "0", "70000", "0"]
+    assert texts[0] == texts[4] and len(set(texts)) == 4
+
+
 def test_no_answer_is_a_miss_when_its_time_is_over(scene):
     key = key_of("late")
     scene.pool.at_poll = lambda: setattr(scene.now, "s", scene.now.s + 0.0002)
