@@ -36,8 +36,8 @@ def code_of(test, package, build):
     path, half = [str(package)], "torch"
     if not test.startswith(("lmcache/", "hicache/", "flexkv/")):
         path, half = [str(HERE / "without_torch"), *path], "no-torch"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1",
-                   "SIMM_TEST_SIMMD": str(build / "bin/simmd")}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path),
+                   "PYTHONDONTWRITEBYTECODE": "1", "SIMM_TEST_SIMMD": str(build / "bin/simmd")}
     done = subprocess.run(["/usr/bin/python3", str(HERE / "run_pytest.py"), half,
                            str(HERE / test)], env=environment, capture_output=True, text=True,
                           timeout=TIMEOUT_S, check=False)

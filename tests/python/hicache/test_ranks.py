@@ -128,7 +128,7 @@ def test_a_forked_child_copies_through_memory_of_its_own(daemon):
         ok = False
         try:
             got = torch.zeros(4096, dtype=torch.uint8)
-            ok = (one.set(KEYS[1], childs) and one.get(KEYS[1], got) is got and bool((got == 2).all()))
+            ok = one.set(KEYS[1], childs) and one.get(KEYS[1], got) is got and bool(got.eq(2).all())
         finally:
             os._exit(0 if ok else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
