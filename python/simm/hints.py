@@ -9,8 +9,8 @@ from simm.log import logger
 # Of the engines' own readers of the file.
 _OF_ENGINES = ("clnt_threadpool_size", "extra_backend_tag")
 _HINTS = {
-    "replicas": ((int,), "copies of a value are the daemons' to make: namespaces[].replicas, in the "
-                 "configuration of each, storage too, of a namespace that is immutable there"),
+    "replicas": ((int,), "copies of a value are the daemons' to make: namespaces[].replicas, in "
+                 "the configuration of each, storage too, of a namespace that is immutable there"),
     "element_type": ((str,), "values are stored as they are, of whatever type"),
     "gpu": ((bool, str), "the daemon chooses what is worth GPU memory: gpu.tier_bytes, gpu_lend"),
     "tier": ((str,), "the daemon chooses the memory of a value: gpu.tier_bytes, gpu_lend"),

@@ -16,7 +16,6 @@ from simm.lmcache.options import settings_of
 from simm.lmcache.pools import Pools
 from simm.log import logger, report_failure
 from simm.results import INVALID_STATE, NOT_FOUND, UNREACHABLE
-from simm.store import Store
 
 _PUT = _native.Operation.put
 _GET = _native.Operation.get
@@ -69,7 +68,7 @@ class SimmL2Client:
         self._events = select.epoll()
         self._awake, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._events.register(self._awake, select.EPOLLIN)
-        self._link = Link("LMCache L2 adapter", settings)
+        self._link = Link("LMCache L2 adapter", settings, with_channel=True)
 
     def event_fd(self) -> int:
         """Readable when drain_completions() has something to do. The same for its life."""
@@ -103,7 +102,7 @@ class SimmL2Client:
             code = UNREACHABLE if store is None else INVALID_STATE
             try:
                 if store is not None and not self._closed:
-                    code = self._start(store, batch, buffers)
+                    code = self._start(batch, buffers)
             except Exception as error:  # not memory, no memory, the daemon away just now
                 reason = f"{type(error).__name__}: {error}"
                 report_failure("LMCache L2", code, len(texts), reason)
@@ -112,10 +111,11 @@ class SimmL2Client:
                 self._complete(batch, [code] * len(texts), _reason(code))
             return batch.number
 
-    def _start(self, store: Store, batch: _Batch, buffers: Optional[Sequence[Any]]) -> int:
+    def _start(self, batch: _Batch, buffers: Optional[Sequence[Any]]) -> int:
         """0, or why it was completed at once."""
         if self._channel is None:
-            self._channel = store.open_channel()
+            self._channel = self._link.channel  # there is one where there is a Store
+            assert self._channel is not None
             self._events.register(self._channel.fileno(), select.EPOLLIN)
         if buffers is not None:
             batch.views = [self._view_of(buffer, batch) for buffer in buffers]

@@ -21,8 +21,9 @@ _LEASE_MS = 1
 class Rounds:
     """Thread: one at a time. Nothing raises, nothing waits."""
 
-    def __init__(self, batches: Batches, news: News, texts_of: Callable[[Iterable[bytes]], List[str]],
-                 row_bytes: int, options: Options, figures: Figures) -> None:
+    def __init__(self, batches: Batches, news: News,
+                 texts_of: Callable[[Iterable[bytes]], List[str]], row_bytes: int,
+                 options: Options, figures: Figures) -> None:
         self._batches = batches
         self._news = news
         self._texts_of = texts_of

@@ -57,7 +57,7 @@ class SimmTier(SecondaryTierManager):
         self._rows = Rows(offloading_spec, primary_kv_view)
         identity = identity_of(offloading_spec, self._rows.row_bytes)
         prefix = prefix_of(identity)
-        self._link = Link("SimmTier", read.settings)
+        self._link = Link("SimmTier", read.settings, with_channel=True)
         self._departures = Departures(self._link)
         self._news = News(lambda key: self._departures.token_of(key_of(prefix, key)))
         self._batches = Batches(self._link)

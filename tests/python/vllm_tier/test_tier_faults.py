@@ -10,7 +10,8 @@ import time
 import pytest
 
 import vllm_interface as interface
-from tier_lab import ROWS, Engine, keys_of
+from conftest import CONFIG, Daemon
+from tier_lab import Engine, keys_of
 
 FAULT_S = float(os.environ.get("SIMM_FAULT_S", "4"))
 N, TURNS = 24, 40
@@ -203,13 +204,26 @@ def test_a_job_ends_when_its_stopped_daemon_dies(own_daemon):
         engine.tier.drain_jobs()
 
 
-def test_a_daemon_that_is_stopped_as_soon_as_it_is_back_holds_up_no_step(own_daemon):
+@pytest.fixture(params=["hashes", "off"])
+def telling_daemon(request, tmp_path, monkeypatch):
+    """One whose events of keys are as the parameter says."""
+    text = CONFIG.strip()[:-1] + f', "events": {{"keys": "{request.param}"}}}}'
+    running = Daemon(tmp_path, config=text).start()
+    monkeypatch.setenv("SIMM_SOCKET", running.socket)
+    yield running
+    running.kill()
+
+
+@pytest.mark.parametrize("asked_before", [True, False])
+def test_a_daemon_that_is_stopped_as_soon_as_it_is_back_holds_up_no_step(telling_daemon,
+                                                                        asked_before):
     """A new session is made by the breaker's thread: to attach takes its time."""
+    own_daemon = telling_daemon
     keys = keys_of("again", 8)
     with Engine(lookup_ms=200, timeout_ms=300) as engine:
-        assert engine.store(keys, range(8)).success
-        list(engine.tier.take_events())
-        engine.take()
+        for _ in range(3 if asked_before else 0):
+            list(engine.tier.take_events())
+            assert engine.store(keys, range(8)).success
         own_daemon.kill()
         own_daemon.start()
         own_daemon.stop()
