@@ -23,7 +23,7 @@
 #   lifetimes  --long: a million random steps of a Python program that begins and ends all it can
 #   soak       --long: one cluster under load for SIMM_SOAK_MINUTES (30), whose memory stays flat
 #   size       --long: a daemon with ten million objects: put, read, killed, read, evicted
-#   mutants    --long: bugs that a unit test has to see
+#   mutants    --long: bugs that a unit test, or one of Python's, has to see
 #   page       --long: the status page in a real browser, whose pictures are left in build/page
 #   roots      --long: both commands of the README on bare systems, as root and as a user
 #   image      --long: the container image, made twice, and the pods of the chart in it
@@ -93,7 +93,8 @@ run_tests() {
 
 house_rules() {
   python3 tests/tidy/tidy.py --self-test && python3 tests/tidy/tidy.py || return 1
-  python3 tests/unit/unit_mutants.py --check || return 1
+  python3 tests/unit/unit_mutants.py --check && python3 tests/python/python_mutants.py --check ||
+    return 1
   python3 tests/docs/check_names.py --self-test && python3 tests/docs/check_names.py || return 1
   python3 tests/docs/check_words.py --self-test && python3 tests/docs/check_words.py || return 1
   python3 tests/tools/failures.py --self-test || return 1
@@ -266,7 +267,10 @@ part_size() {
   build release && SIMM_SIZE_OBJECTS=${SIMM_SIZE_OBJECTS:-10000000} build/release/bin/process_size
 }
 
-part_mutants() { python3 tests/unit/unit_mutants.py "$jobs"; }
+part_mutants() {
+  python3 tests/unit/unit_mutants.py "$jobs" && build release &&
+    python3 tests/python/python_mutants.py build/release
+}
 
 part_page() {
   local status=0

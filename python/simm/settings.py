@@ -16,7 +16,7 @@ file's keys (simm.sglang: SGLang's extra config).
 The file is the one that SGLANG_HICACHE_SIMM_CONFIG_PATH names, else FLEXKV_SIMM_CONFIG_PATH: their
 engines read it too. Exact size is on unless something says otherwise where there is a file, and for
 SGLang's own backend and FlexKV's client however they are configured. Without a socket libsimm looks
-for one; without a manager any daemon will do.
+for one; without a manager any daemon will do. hints.py has the keys that name what daemons decide.
 """
 
 import dataclasses
@@ -25,6 +25,7 @@ import os
 import sys
 from typing import Any, Dict, Mapping, Optional
 
+from simm import hints
 from simm.flags import EFFECTIVE, flag, flag_number
 
 # Where SGLang defines what its backends are, and the name of its own one for SiMM.
@@ -34,6 +35,7 @@ SGLANG_BACKEND = "HiCacheSiMM"
 FLEXKV_CLIENT = "flexkv.external.simm_utils"
 CONFIG_PATH_VARIABLE = "SGLANG_HICACHE_SIMM_CONFIG_PATH"
 _CONFIG_PATH_VARIABLES = (CONFIG_PATH_VARIABLE, "FLEXKV_SIMM_CONFIG_PATH")
+_KEYS = ("manager_address", "socket", "namespace", "exact_size", "immutable", "enable_profile")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Settings:
         first = overrides or {}
         try:
             config = _read_file()
+            hints.check(config, f"file of {CONFIG_PATH_VARIABLE}", _KEYS)
+            hints.check(first, "extra config")
             settings = Settings(
                 manager=_text(first, "manager_address", "extra config") or _manager(config),
                 socket=(_text(first, "socket", "extra config") or os.environ.get("SIMM_SOCKET")

@@ -160,13 +160,14 @@ def cluster(tmp_path, monkeypatch, clean_settings, detection_ms, storages, secti
 @pytest.fixture(autouse=True)
 def clean_settings(monkeypatch):
     """Neither the environment nor the flags of another test decide."""
-    from simm import flags, log
+    from simm import flags, hints, log
     for name in ("SIMM_SOCKET", "SIMM_NAMESPACE", "SIMM_EXACT_SIZE", "SIMM_CLUSTER_MANAGER",
                  "SIMM_PROFILE", "FLEXKV_SIMM_CONFIG_PATH",
                  "SGLANG_HICACHE_SIMM_CONFIG_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(flags, "_values", {})
     monkeypatch.setattr(flags, "_told", set())
+    monkeypatch.setattr(hints, "_told", set())
     monkeypatch.setattr(log, "_seen", {})
     monkeypatch.setattr(log, "_warned_in", 0)
     # The machine may be busy: a call that takes long is not what these tests are about.

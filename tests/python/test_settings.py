@@ -112,6 +112,30 @@ def test_an_immutable_namespace_has_a_name(tmp_path, monkeypatch):
         Settings.read()
 
 
+def test_what_the_daemons_decide_is_said_and_so_is_what_nobody_knows(tmp_path, monkeypatch, caplog):
+    path = write(tmp_path / "h.json", namespace="n", immutable=True, replicas=2, tier="gpu",
+                 element_type="bf16", gpu=True, clnt_threadpool_size=10, imutable=True)
+    monkeypatch.setenv("SGLANG_HICACHE_SIMM_CONFIG_PATH", path)
+    for _ in range(2):
+        assert Settings.read({"tier": "gpu", "socket": "/s"}).immutable is True
+    told = sorted(message.split(" in the ")[0] for message in caplog.messages)
+    assert told == ["element_type = 'bf16'", "gpu = True", "imutable", "replicas = 2",
+                    "tier = 'gpu'", "tier = 'gpu'"], "each once, of the file and of the overrides"
+    assert "namespaces[].replicas" in caplog.text and "gpu.tier_bytes" in caplog.text
+    caplog.clear()
+    write(tmp_path / "h.json", namespace="n", replicas=1, gpu=False)
+    Settings.read()
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("hint", [{"replicas": "2"}, {"replicas": 0}, {"replicas": True},
+                                  {"element_type": 16}, {"gpu": 1}, {"tier": None}])
+def test_a_hint_of_another_type_is_refused(tmp_path, monkeypatch, hint):
+    monkeypatch.setenv("SGLANG_HICACHE_SIMM_CONFIG_PATH", write(tmp_path / "h.json", **hint))
+    with pytest.raises(RuntimeError, match=f"{list(hint)[0]} = .*SGLANG_HICACHE_SIMM_CONFIG_PATH"):
+        Settings.read()
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"socket": 7}', '{"exact_size": "yes"}'])
 def test_a_file_that_makes_no_sense(tmp_path, monkeypatch, text):
     (tmp_path / "s.json").write_text(text)

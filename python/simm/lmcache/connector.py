@@ -74,7 +74,11 @@ class SimmConnector(RemoteConnector):  # type: ignore[misc]
         store = self._link.store()
         if store is None:
             return 0
-        found = store.mexists([key_of(key) for key in keys])
+        try:
+            found = store.mexists([key_of(key) for key in keys])
+        except Exception as error:
+            self._failed("exists", len(keys), error)
+            return 0
         self._link.judge_missing(found)
         return _prefix(found)
 
@@ -112,8 +116,8 @@ class SimmConnector(RemoteConnector):  # type: ignore[misc]
         store = self._link.store()
         if store is None or not keys:
             return [None] * len(keys)
-        texts = [key_of(key) for key in keys]
         try:
+            texts = [key_of(key) for key in keys]
             if self._described:
                 return await self._get_described(store, texts)
             return await self._get_plain(store, texts)
@@ -145,7 +149,7 @@ class SimmConnector(RemoteConnector):  # type: ignore[misc]
                 if length > 0:
                     chunks[i] = self.reshape_partial_chunk(one, int(length))
                     continue
-            except ValueError as error:
+            except Exception as error:  # LMCache's own, of whatever kind
                 self._failed("get", 1, error)
             chunks[i] = None
             _release([one])
@@ -304,7 +308,11 @@ class SimmConnector(RemoteConnector):  # type: ignore[misc]
 
     def remove_sync(self, key: Any) -> bool:
         store = self._link.store()
-        return store is not None and bool(store.delete(key_of(key)))
+        try:
+            return store is not None and bool(store.delete(key_of(key)))
+        except Exception as error:
+            self._failed("remove", 1, error)
+            return False
 
     async def list(self) -> List[str]:
         """Empty: a client can not ask what the pool holds (`simmctl` can)."""

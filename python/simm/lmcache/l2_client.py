@@ -16,7 +16,6 @@ from simm.lmcache.options import settings_of
 from simm.lmcache.pools import Pools
 from simm.log import logger, report_failure
 from simm.results import INVALID_STATE, NOT_FOUND, UNREACHABLE
-from simm.store import Store
 
 _PUT = _native.Operation.put
 _GET = _native.Operation.get
@@ -42,7 +41,8 @@ class SimmL2Client:
     """manager_address, socket, namespace: as in simm/settings.py, which says what they are without.
     lease_ms: how long what a lookup has found stays (0: the daemon's default); timeout_ms: of a
     batch (0: 3 s and its bytes at 0.4 GB/s without progress). A daemon that is not there is no
-    error: it may come.
+    error: it may come. The first buffer of a pool, and one that is in no pool, are registered:
+    beside a daemon that was just stopped that takes 5 s, once.
 
     ValueError, RuntimeError: a parameter or setting, and the remedy. Thread: any, concurrently.
     """
@@ -68,7 +68,7 @@ class SimmL2Client:
         self._events = select.epoll()
         self._awake, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._events.register(self._awake, select.EPOLLIN)
-        self._link = Link("LMCache L2 adapter", settings)
+        self._link = Link("LMCache L2 adapter", settings, with_channel=True)
 
     def event_fd(self) -> int:
         """Readable when drain_completions() has something to do. The same for its life."""
@@ -102,7 +102,7 @@ class SimmL2Client:
             code = UNREACHABLE if store is None else INVALID_STATE
             try:
                 if store is not None and not self._closed:
-                    code = self._start(store, batch, buffers)
+                    code = self._start(batch, buffers)
             except Exception as error:  # not memory, no memory, the daemon away just now
                 reason = f"{type(error).__name__}: {error}"
                 report_failure("LMCache L2", code, len(texts), reason)
@@ -111,10 +111,11 @@ class SimmL2Client:
                 self._complete(batch, [code] * len(texts), _reason(code))
             return batch.number
 
-    def _start(self, store: Store, batch: _Batch, buffers: Optional[Sequence[Any]]) -> int:
+    def _start(self, batch: _Batch, buffers: Optional[Sequence[Any]]) -> int:
         """0, or why it was completed at once."""
         if self._channel is None:
-            self._channel = store.open_channel()
+            self._channel = self._link.channel  # there is one where there is a Store
+            assert self._channel is not None
             self._events.register(self._channel.fileno(), select.EPOLLIN)
         if buffers is not None:
             batch.views = [self._view_of(buffer, batch) for buffer in buffers]
@@ -131,7 +132,7 @@ class SimmL2Client:
     def _view_of(self, buffer: Any, batch: _Batch) -> BlockView:
         view = BlockView.from_tensor(buffer)
         if self._pools.of(view.ptr, view.size) is None:
-            batch.own.append(_native.MrExt(buffer))
+            batch.own.append(_native.MrExt(buffer, wait_if_stopped=True))
         return view
 
     # --- completions ------------------------------------------------------------------------------
@@ -188,8 +189,9 @@ class SimmL2Client:
         return self._link.stats()
 
     def close(self) -> None:
-        """Waits for what is under way, at most its deadline plus 100 ms: then nothing touches the
-        buffers any more. Safe twice; what is submitted later completes never."""
+        """Waits for what is under way, at most its deadline plus 100 ms, beside a stopped daemon
+        until it goes on or dies: then nothing touches the buffers any more. Safe twice; what is
+        submitted later completes never."""
         with self._lock:
             if self._closed:
                 return

@@ -32,7 +32,11 @@ def _mapping_of(address: int, size: int) -> Optional[Tuple[int, int]]:
 
 class Pools:
     """Thread: one at a time. A pool's memory must stay until close(), as LMCache's does: its
-    server closes its adapters before it gives memory back."""
+    server closes its adapters before it gives memory back.
+
+    A GPU may have pinned it, and other processes may map it, which an address does not tell. So it
+    stays shared beside a stopped daemon: what was under way there ends when that goes on or dies.
+    """
 
     def __init__(self) -> None:
         self._starts: List[int] = []
@@ -48,7 +52,7 @@ class Pools:
         if found is None:
             return None
         try:
-            pool = _native.MrExt(*found)
+            pool = _native.MrExt(*found, wait_if_stopped=True)
         except RuntimeError as error:  # it has grown, and overlaps what was registered
             logger.info("pool of %d bytes: %s", found[1], error)
             return None

@@ -1,6 +1,7 @@
 """Staging: shared memory that values pass through which are not in registered memory, or have a
 header in front of them. Blocks are used again, since making one costs more than filling it."""
 
+import os
 import threading
 from typing import Any, List
 
@@ -14,11 +15,17 @@ class Staging:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._idle: List[Any] = []
 
     def take(self, size: int) -> Any:
         """A Block of at least `size` bytes, of any contents. RuntimeError: no memory."""
+        if self._pid != os.getpid():  # a child shares these blocks with its parent, who uses them
+            self._start()
         with self._lock:
             fitting = [block for block in self._idle if block.size >= size]
             if fitting:

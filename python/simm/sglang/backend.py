@@ -18,6 +18,7 @@ from sglang.srt.mem_cache import hicache_storage
 from sglang.srt.mem_cache.hicache_storage import HiCacheStorage
 
 from simm import _native
+from simm.hints import NAMES as HINTS
 from simm.log import logger, report_failure
 from simm.results import INVALID_STATE
 from simm.sglang.hits import common, leading, legal_lengths, longest
@@ -28,7 +29,7 @@ from simm.sglang.pools import KV, HostPool
 
 # Between exists and get SGLang synchronises its ranks and makes room: 30 s is its own longest wait.
 LEASE_MS = 30_000
-OPTIONS = ("manager_address", "socket", "namespace", "immutable")
+OPTIONS = ("manager_address", "socket", "namespace", "immutable", *HINTS)
 _MARKERS = 64  # generations looked for at once
 _MARK_PAUSE_S = 1.0
 _BATCHES_KEPT = 1024
@@ -78,6 +79,7 @@ class HiCacheSimm(HiCacheStorage):
 
     storage_config: SGLang's HiCacheStorageConfig; of its extra_config are read: manager_address,
     socket, namespace, immutable (else flags, JSON file and environment decide: simm/settings.py),
+    what simm/hints.py has,
     extra_backend_tag, lease_ms, interface_v1, enable_profile, draft_is_replicated.
     RuntimeError: the configuration makes no sense. No daemon is no error: all is a miss then.
     Thread: any; attach and detach are SGLang's control thread.

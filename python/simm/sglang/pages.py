@@ -1,6 +1,7 @@
 """FlatPages: pages that SGLang hands over as tensors (its generic path, draft pages) instead of
 places in a host pool: they are copied through memory that the daemon shares."""
 
+import os
 import threading
 from typing import Any, List, Optional, Sequence, Tuple
 
@@ -21,12 +22,21 @@ class FlatPages:
 
     def __init__(self, link: Link) -> None:
         self._link = link
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._block: Optional[_native.Block] = None
 
+    def _locked(self) -> threading.Lock:
+        if self._pid != os.getpid():  # a child shares the block with its parent, who uses it
+            self._start()
+        return self._lock
+
     def put(self, names: Sequence[str], tensors: Sequence[Any]) -> List[bool]:
         done: List[bool] = []
-        with self._lock:
+        with self._locked():
             for part, pages in self._parts(names, [t.contiguous() for t in tensors]):
                 views = self._views(pages)
                 if views is None:
@@ -40,7 +50,7 @@ class FlatPages:
     def get(self, names: Sequence[str], tensors: Sequence[Any]) -> List[bool]:
         """Fills the tensors of those that were there."""
         done: List[bool] = []
-        with self._lock:
+        with self._locked():
             for part, pages in self._parts(names, tensors):
                 views = self._views(pages)
                 if views is None:
@@ -81,5 +91,5 @@ class FlatPages:
         return _native.Views([self._block.ptr + start for start in starts], sizes), places
 
     def close(self) -> None:
-        with self._lock:
+        with self._locked():
             self._block = None

@@ -19,22 +19,20 @@ class Batches:
     """Thread: one at a time. Nothing raises, but for wrong types."""
 
     def __init__(self, link: Link, name: str = "SimmTier") -> None:
-        """name: of who asks, for the log."""
+        """link: with a channel; name: of who asks, for the log."""
         self._link = link
         self._name = name
-        self._channel: Optional[_native.Channel] = None
+        self._closed = False
         self._done: Dict[int, Done] = {}
 
     def start(self, operation: _native.Operation, keys: Sequence[str], views: Optional[Pages],
               done: Done, **options: Any) -> None:
         """`done` is called by start() where the answer is there at once, else by poll()."""
-        store = self._link.store()
-        if store is None:
+        channel = self._channel
+        if channel is None or self._link.store() is None:
             return done([UNREACHABLE] * len(keys))
         try:
-            if self._channel is None:
-                self._channel = store.open_channel()
-            started = self._channel.start(operation, keys, views, **options)
+            started = channel.start(operation, keys, views, **options)
         except RuntimeError as error:  # the daemon is away just now
             report_failure(self._name, UNREACHABLE, len(keys), str(error))
             self._link.judge_missing([])
@@ -44,25 +42,33 @@ class Batches:
         else:
             self._end(done, started)
 
+    @property
+    def _channel(self) -> Optional[_native.Channel]:
+        return None if self._closed else self._link.channel
+
     def _end(self, done: Done, results: Sequence[int]) -> None:
         self._link.judge(results)
         done(results)
 
     def poll(self) -> None:
         """Tells of what has ended since."""
-        if self._channel is not None and self._done:
-            self._tell(self._channel.drain())
+        channel = self._channel
+        if channel is not None and self._done:
+            self._tell(channel.drain())
 
     def finish(self) -> None:
-        """Tells of all; waits for it, at most for its deadlines plus 100 ms."""
-        if self._channel is not None:
-            self._tell(self._channel.finish())
+        """Tells of all; waits for it, at most for its deadlines plus 100 ms. Beside a stopped
+        daemon the memory's `wait_if_stopped` decides."""
+        channel = self._channel
+        if channel is not None:
+            self._tell(channel.finish())
 
     def wait(self, is_over: Callable[[], bool]) -> None:
         """Tells of what ends until `is_over()`; at the latest when nothing is under way, which the
         deadlines see to."""
-        while self._channel is not None and self._done and not is_over():
-            select.select([self._channel.fileno()], [], [], _LOOK_S)
+        channel = self._channel
+        while channel is not None and self._done and not is_over():
+            select.select([channel.fileno()], [], [], _LOOK_S)
             self.poll()
 
     def _tell(self, ended: List[Any]) -> None:
@@ -74,6 +80,6 @@ class Batches:
     def close(self) -> None:
         """Waits like finish(). Safe twice."""
         self.finish()
-        channel, self._channel = self._channel, None
+        channel, self._closed = self._channel, True
         if channel is not None:
             channel.close()

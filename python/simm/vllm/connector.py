@@ -77,7 +77,7 @@ class SimmConnector(_v1.KVConnectorBase_V1):
         hashed = getattr(vllm_config.cache_config, "hash_block_size", None) or self._tokens
         if self._tokens % hashed:
             raise ValueError(f"blocks of {self._tokens} tokens, hashes of {hashed}: {REMEDY}")
-        self._link = Link(_NAME, self._options.settings)
+        self._link = Link(_NAME, self._options.settings, with_channel=True)
         self._batches = Batches(self._link, _NAME)
         self._matches = Matches(self._batches, self._options, self._tokens,
                                 self._tokens // hashed)

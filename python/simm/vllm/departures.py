@@ -16,8 +16,6 @@ from simm.vllm.news import News
 
 # A step reads no more: to make Python's objects of an event takes a quarter of a microsecond.
 _EVENTS_PER_STEP = 512
-# The first read waits, so that chunks which are told from then on have a token.
-_FIRST_MS = 20
 _AGAIN_S = 10.0  # after a daemon has refused
 
 _THERE = (KeyChange.stored, KeyChange.present)
@@ -44,15 +42,13 @@ class Departures:
         if not news.is_wanted:
             return self.close()
         self._apply(news)
-        timeout_ms = 0
         if self._follower is None:
             store = self._link.store()
             if store is None or time.monotonic() < self._again_s:
                 return
             self._follower = store.follow_keys()
-            timeout_ms = _FIRST_MS
         try:
-            self._read(news, timeout_ms)
+            self._read(news)
         except RuntimeError as error:  # it is away, or tells nothing
             self._say(str(error))
             self.close()
@@ -67,9 +63,9 @@ class Departures:
             news.left(token for token, is_there in self._changes.items() if not is_there)
             self._changes = {}
 
-    def _read(self, news: News, timeout_ms: int) -> None:
+    def _read(self, news: News) -> None:
         assert self._follower is not None
-        for change, token, _ in self._follower.read_plain(timeout_ms, _EVENTS_PER_STEP):
+        for change, token, _ in self._follower.read_plain(0, _EVENTS_PER_STEP):
             if change == KeyChange.unsure:
                 self._changes = {}
                 self._is_unsure = self._was_sure

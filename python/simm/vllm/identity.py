@@ -5,7 +5,7 @@ end, and its group of layers.
 
 import hashlib
 import json
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 # Where the versions of vLLM have each fact, newest first: below the spec's `config`, below the spec
 # itself (as one that has no `config`).
@@ -79,6 +79,18 @@ def prefix_of(identity: Dict[str, Any]) -> str:
 
 
 def key_of(prefix: str, key: bytes) -> str:
+    """Of one key what keys_of() makes."""
+    return keys_of(prefix, (key,))[0]
+
+
+def keys_of(prefix: str, keys: Iterable[bytes]) -> List[str]:
     """vLLM's key is the hash, then the number of its group of layers in 4 bytes. So all groups of a
     chunk live together, and go together."""
-    return f"{prefix}{key[:-4].hex()}_{int.from_bytes(key[-4:], 'big')}"
+    texts = []
+    group, end = b"", ""
+    for key in keys:  # most are of the same group as the one before
+        if key[-4:] != group:
+            group = key[-4:]
+            end = f"_{int.from_bytes(group, 'big')}"
+        texts.append(f"{prefix}{key[:-4].hex()}{end}")
+    return texts

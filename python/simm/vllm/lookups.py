@@ -7,12 +7,13 @@ that, the request costs no step, and where the pool has it, the others are worth
 A chunk that was found is leased, so that it is still there when it is loaded."""
 
 import time
-from typing import Dict, List, Optional, Sequence, Tuple
+from collections import OrderedDict
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from simm import _native
 from simm.vllm.batches import Batches
 from simm.vllm.figures import Figures
-from simm.vllm.identity import key_of
+from simm.vllm.identity import keys_of
 from simm.vllm.news import News
 from simm.vllm.options import Options
 
@@ -22,6 +23,8 @@ _FAILED_MAX = 1 << 12
 _MISS_S = 1.0
 # How long a chunk is a miss that was found, and could not be loaded: else vLLM would try for ever.
 _FAILED_S = 10.0
+# A request whose lookups are out of date for so long has ended, and nobody has said so.
+_STALE_S = 60.0
 # Of a lease: the load that a hit leads to has the rest of its time.
 _LEASE_BELIEVED = 0.5
 
@@ -53,7 +56,8 @@ class Lookups:
         self._left_s = self._budget_s  # of this step
         self._entries: Dict[bytes, _Entry] = {}
         self._unsent: List[Tuple[bytes, _Entry]] = []
-        self._of_request: Dict[str, List[bytes]] = {}
+        # The one that was looked at longest ago is the first.
+        self._of_request: "OrderedDict[str, List[bytes]]" = OrderedDict()
         self._failed: Dict[bytes, float] = {}  # until when
 
     def look(self, key: bytes, request: str) -> Optional[bool]:
@@ -69,7 +73,7 @@ class Lookups:
                 self._figures.late += 1
                 self._entries[key] = _Entry(False, now_s + _MISS_S)
                 return self._count(False)
-        elif len(self._entries) >= KEYS_MAX:
+        elif len(self._entries) >= KEYS_MAX and not self._find_room(now_s):
             self._figures.refused += 1
             return self._count(False)
         entry = _Entry(None, now_s + self._late_s)
@@ -81,6 +85,17 @@ class Lookups:
             return None
         self._of_request[request] = [key]
         return self._count(self._ask_now(entry, now_s))
+
+    def _find_room(self, now_s: float) -> bool:
+        """Forgets one request, if that has been left behind; else another one is looked at the next
+        time."""
+        request, keys = next(iter(self._of_request.items()))
+        last = self._entries.get(keys[-1])
+        if last is not None and now_s < last.until_s + _STALE_S:
+            self._of_request.move_to_end(request)
+        else:
+            self.forget(request)
+        return len(self._entries) < KEYS_MAX
 
     def _count(self, found: Optional[bool]) -> Optional[bool]:
         if found is not None:
@@ -106,7 +121,7 @@ class Lookups:
         asked, self._unsent = self._unsent, []
         if not asked:
             return
-        keys = [self.text_of(key) for key, _ in asked]
+        keys = self.texts_of([key for key, _ in asked])
 
         def done(results: Sequence[int]) -> None:
             now_s = time.monotonic()
@@ -125,9 +140,9 @@ class Lookups:
         self.send()
         self._left_s = self._budget_s
 
-    def text_of(self, key: bytes) -> str:
-        """The chunk's key in the pool."""
-        return key_of(self._prefix, key)
+    def texts_of(self, keys: Iterable[bytes]) -> List[str]:
+        """The chunks' keys in the pool."""
+        return keys_of(self._prefix, keys)
 
     def note_failed(self, keys: Sequence[bytes]) -> None:
         """They could not be loaded."""

@@ -5,7 +5,7 @@ A question is no use of its chunk, and leases it for a millisecond: chunks leave
 nobody had asked. No answer says nothing of a chunk; the next round asks again."""
 
 import time
-from typing import Callable, List, Sequence
+from typing import Callable, Iterable, List, Sequence
 
 from simm import _native
 from simm.results import NOT_FOUND
@@ -21,11 +21,12 @@ _LEASE_MS = 1
 class Rounds:
     """Thread: one at a time. Nothing raises, nothing waits."""
 
-    def __init__(self, batches: Batches, news: News, text_of: Callable[[bytes], str],
-                 row_bytes: int, options: Options, figures: Figures) -> None:
+    def __init__(self, batches: Batches, news: News,
+                 texts_of: Callable[[Iterable[bytes]], List[str]], row_bytes: int,
+                 options: Options, figures: Figures) -> None:
         self._batches = batches
         self._news = news
-        self._text_of = text_of
+        self._texts_of = texts_of
         self._row_bytes = row_bytes
         self._options = options
         self._figures = figures
@@ -61,7 +62,7 @@ class Rounds:
             self._news.settle(absent)
 
         self._is_asking = True
-        self._batches.start(_native.Operation.length, [self._text_of(key) for key in asked], None,
+        self._batches.start(_native.Operation.length, self._texts_of(asked), None,
                             done, lease_ms=_LEASE_MS, timeout_ms=self._options.lookup_ms)
 
     def _is_absent(self, result: int) -> bool:

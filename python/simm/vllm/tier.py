@@ -57,13 +57,13 @@ class SimmTier(SecondaryTierManager):
         self._rows = Rows(offloading_spec, primary_kv_view)
         identity = identity_of(offloading_spec, self._rows.row_bytes)
         prefix = prefix_of(identity)
-        self._link = Link("SimmTier", read.settings)
+        self._link = Link("SimmTier", read.settings, with_channel=True)
         self._departures = Departures(self._link)
         self._news = News(lambda key: self._departures.token_of(key_of(prefix, key)))
         self._batches = Batches(self._link)
         self._lookups = Lookups(self._batches, prefix, self._rows.row_bytes, read,
                                 self._figures, self._news)
-        self._rounds = Rounds(self._batches, self._news, self._lookups.text_of,
+        self._rounds = Rounds(self._batches, self._news, self._lookups.texts_of,
                               self._rows.row_bytes, read, self._figures)
         self._look = self._lookups.look
         self._transfers = Transfers(self._batches, self._rows, self._lookups, read, self._figures)
@@ -154,8 +154,9 @@ class SimmTier(SecondaryTierManager):
 
     @_never_raises(nothing)
     def drain_jobs(self, **_more: Any) -> None:
-        """Waits for all jobs, at most for their deadlines plus 100 ms: then nothing touches the
-        rows, and get_finished_jobs() tells of each."""
+        """Waits for all jobs, at most for their deadlines plus 100 ms, beside a stopped daemon
+        until it goes on or dies: then nothing touches the rows, and get_finished_jobs() tells of
+        each."""
         self._batches.finish()
 
     # --- about ------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ class Transfers:
             pages = self._rows.pages(rows)
             if len(pages) != len(keys):
                 raise ValueError(f"{len(keys)} keys for {len(pages)} rows")
-            texts = [self._lookups.text_of(key) for key in keys]
+            texts = self._lookups.texts_of(keys)
         except Exception as error:  # a job that does not end would hold its rows for ever
             report_failure("SimmTier", INVALID_ARGUMENT, len(keys), f"job {number}: {error}")
             return done([INVALID_ARGUMENT] * len(keys))

@@ -19,6 +19,9 @@ from simm.kv import BlockView, Store, register_mr, set_flag
 from stand_ins import StandIns, give_dtypes_a_size
 
 CHECKOUT = os.environ.get("SIMM_FLEXKV_CHECKOUT", "")
+if CHECKOUT and not os.path.exists(os.path.join(CHECKOUT, "flexkv/external/simm_utils.py")):
+    raise RuntimeError(f"SIMM_FLEXKV_CHECKOUT={CHECKOUT}: this FlexKV has no client of SiMM: take "
+                       "its branch simm-integration")
 # Compiled, or for GPUs: no part of what is tested.
 ABSENT = ("flexkv.c_ext expiring_dict nvtx zmq msgpack redis cupy prometheus_client xxhash "
           "triton flash_attn transformers vllm tabulate mooncake").split()

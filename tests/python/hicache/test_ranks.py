@@ -113,3 +113,24 @@ def test_a_forked_child_has_a_session_of_its_own(daemon):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert all(one.batch_get_v1(KEYS[:2], indices([6, 7], host))) and moved(host, 0, 6)
     one.close()
+
+
+def test_a_forked_child_copies_through_memory_of_its_own(daemon):
+    """Pages that come as tensors pass through memory that the parent goes on using."""
+    one = backend(daemon.socket, pool("mha"), model_name="fork flat")
+    mine, childs = (torch.full((4096,), byte, dtype=torch.uint8) for byte in (1, 2))
+    assert one.set(KEYS[0], mine)
+    scratch = memoryview(one._flat._block)
+    before = bytes(scratch[:4096])
+    assert before == bytes([1]) * 4096
+    child = os.fork()
+    if child == 0:
+        ok = False
+        try:
+            got = torch.zeros(4096, dtype=torch.uint8)
+            ok = one.set(KEYS[1], childs) and one.get(KEYS[1], got) is got and bool(got.eq(2).all())
+        finally:
+            os._exit(0 if ok else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert bytes(scratch[:4096]) == before
+    one.close()

@@ -3,6 +3,8 @@
 import asyncio
 import itertools
 import mmap
+import os
+import types
 
 import pytest
 
@@ -10,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 import lmcache_lab
 from lmcache_lab import CHUNK_BYTES, OLD, REAL, TOKEN_BYTES, TOKENS, Lab, url_of
+from simm import kv
 
 DIGESTS = itertools.count(0x1000)
 WHOLE = CHUNK_BYTES
@@ -214,6 +217,44 @@ def test_memory_is_asked_for_once_for_all_chunks_of_a_size(lab, monkeypatch):
     got = lab.run(lab.connector.batched_get(keys))
     assert lab.take(got) == [*((WHOLE, i) for i in range(4)), (5 * TOKEN_BYTES, 4)]
     assert len(asked) == (0 if plain(lab) else 1)
+
+
+def test_what_lmcache_itself_raises_is_a_miss_and_keeps_no_memory(lab, monkeypatch):
+    key = lab.key(1)
+    lab.store([key], [lab.chunk(3, TOKENS // 2)])
+
+    def fail(*_):
+        raise RuntimeError("of the test")
+
+    monkeypatch.setattr(type(lab.connector), "reshape_partial_chunk", fail, raising=False)
+    monkeypatch.setattr("simm.lmcache.chunk.form_of", fail)
+    assert lab.run(lab.connector.batched_get([key, lab.key(2)])) == [None, None]
+    assert lab.pool_used() == 0
+    nameless = types.SimpleNamespace(to_string=fail)
+    assert lab.run(lab.connector.batched_get([nameless])) == [None]
+    assert lab.connector.batched_contains([nameless]) == 0
+    assert lab.connector.remove_sync(nameless) is False
+    put = lab.chunk(1)
+    lab.run(lab.connector.batched_put([nameless], [put]))
+    lab.release([put])
+
+
+def test_a_forked_child_stages_in_memory_of_its_own(daemon, monkeypatch):
+    monkeypatch.setenv("SIMM_SOCKET", daemon.socket)
+    from simm.lmcache.staging import Staging
+    with kv.Store() as store:
+        staging = Staging(store)
+        blocks = [staging.take(4096) for _ in range(3)]
+        staging.give(blocks)
+        child = os.fork()
+        if child == 0:
+            ok = False
+            try:
+                ok = staging.take(4096).ptr not in [block.ptr for block in blocks]
+            finally:
+                os._exit(0 if ok else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert staging.take(4096).ptr in [block.ptr for block in blocks]
 
 
 def test_a_get_that_is_cancelled_gives_its_memory_back(lab):

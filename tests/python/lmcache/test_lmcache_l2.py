@@ -194,6 +194,31 @@ def test_close_waits_for_a_daemon_that_is_slow(own_daemon, key):
             assert store.get(name, block.view()) == CHUNK and set(bytes(block)) == {i + 1}, name
 
 
+def test_the_pool_stays_the_one_that_others_map_beside_a_stopped_daemon(own_daemon, key):
+    """A GPU has pinned it, and other processes may map it: a buffer does not say so."""
+    client = SimmL2Client(timeout_ms=300)
+    server = Server(client)
+    try:
+        assert server.wait(client.submit_batch_set([key], [server.fill(0, 7)]))[0]
+        own_daemon.stop()
+        try:
+            number = client.submit_batch_get([key], [server.fill(1, 0)])
+            ends_s = time.monotonic() + 1.2
+            while time.monotonic() < ends_s:
+                server.done.update((done[0], done) for done in client.drain_completions())
+                assert number not in server.done, "the daemon may still write there"
+                time.sleep(0.02)
+        finally:
+            own_daemon.go_on()
+        server.wait(number)
+        assert client.stats()["taken_back"] == 0
+        while not server.wait(client.submit_batch_get([key], [server.fill(1, 0)]))[0]:
+            pass  # the session is looked for by a thread
+        assert server.has(1, 7)
+    finally:
+        client.close()
+
+
 def test_a_daemon_that_starts_late_and_one_that_dies(tmp_path, monkeypatch, key):
     daemon = Daemon(tmp_path, config=CONFIG)
     monkeypatch.setenv("SIMM_SOCKET", daemon.socket)

@@ -72,6 +72,14 @@ def test_the_questions_of_a_step_are_one_batch(scene):
                for _, _, options in scene.pool.asked)
 
 
+def test_groups_of_layers_are_told_apart_in_any_order(scene):
+    from simm.vllm.identity import keys_of as texts_of
+    keys = [key_of("a", 0), key_of("a", 1), key_of("b", 0), key_of("b", 70_000), key_of("a", 0)]
+    texts = texts_of("p/", keys)
+    assert [text.rpartition("_")[2] for text in texts] == ["0", "1", "0", "70000", "0"]
+    assert texts[0] == texts[4] and len(set(texts)) == 4
+
+
 def test_no_answer_is_a_miss_when_its_time_is_over(scene):
     key = key_of("late")
     scene.pool.at_poll = lambda: setattr(scene.now, "s", scene.now.s + 0.0002)
@@ -132,6 +140,27 @@ def test_the_tables_have_a_bound(scene, monkeypatch):
     scene.now.s += 11
     scene.table.note_failed(keys)
     assert len(scene.table._failed) == 10 and keys[0] in scene.table._failed
+
+
+def test_requests_that_nobody_ends_do_not_fill_the_table(scene, monkeypatch):
+    monkeypatch.setattr(scene.module, "KEYS_MAX", 10)
+    scene.pool.at_poll = lambda: scene.pool.answer(64)
+    for request in range(5):
+        for key in keys_of(f"left{request}", 2):
+            scene.table.look(key, f"left{request}")
+        scene.table.end_step()
+        scene.pool.answer(64)
+    assert scene.table.look(key_of("new"), "new") is False and scene.figures.refused == 1
+    scene.now.s += 10
+    assert scene.table.look(key_of("new"), "new") is False, "they may be looked at again"
+    assert scene.table.look(keys_of("left3", 2)[1], "left3") is None, "asked anew"
+    scene.table.end_step()
+    scene.pool.answer(64)
+    scene.now.s += 60
+    answers = [scene.table.look(key_of(f"new{i}"), f"new{i}") for i in range(8)]
+    # Each that finds no room looks at one request; left3 was looked for a minute ago.
+    assert answers.count(True) >= 7, answers
+    assert len(scene.table._entries) <= 10 and "left3" in scene.table._of_request
 
 
 def test_what_was_stored_is_no_miss_any_more(scene):

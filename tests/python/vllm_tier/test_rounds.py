@@ -8,6 +8,7 @@ import pytest
 
 import vllm_interface as interface
 from conftest import CONFIG, Daemon
+from simm.key_follower import KeyFollower
 from simm.results import NOT_FOUND, TIMEOUT, UNREACHABLE
 from simm.store import Store
 from tier_lab import ROW_BYTES, Engine, key_of, keys_of
@@ -47,7 +48,7 @@ def test_chunks_that_leave_other_daemons_are_told_without_anybody_who_looks(clus
         assert told_as(engine, False) == set(keys)
         gone = keys[3:70:2]
         with Store() as store:
-            texts = [engine.tier._lookups.text_of(key) for key in gone]
+            texts = engine.tier._lookups.texts_of(gone)
             assert store.mdelete(texts) == [0] * len(gone)
         eventually_removed(engine, gone)
         assert engine.tier.stats()["rechecks"]["gone"] == len(gone)
@@ -122,7 +123,8 @@ def rounds(here):
     asked, known = Asked(), news.News()
     known.take()
     read = options.Options.read({"recheck_s": 86_400})
-    yield made.Rounds(asked, known, bytes.hex, ROW_BYTES, read, figures.Figures(0)), known, asked
+    yield made.Rounds(asked, known, lambda keys: [key.hex() for key in keys], ROW_BYTES, read,
+                      figures.Figures(0)), known, asked
 
 
 def test_a_step_asks_for_few_and_a_round_for_each_once(rounds):
@@ -190,3 +192,18 @@ def test_a_daemon_that_is_away_takes_nothing_back_and_one_that_lost_its_pool_doe
             eventually_removed(engine, keys)
     finally:
         running.kill()
+
+
+def test_no_step_waits_for_what_the_daemon_tells_of_its_own_accord(here, monkeypatch):
+    waited = []
+    read = KeyFollower.read_plain
+
+    def noted(self, timeout_ms, *more):
+        waited.append(timeout_ms)
+        return read(self, timeout_ms, *more)
+
+    monkeypatch.setattr(KeyFollower, "read_plain", noted)
+    with Engine() as engine:
+        for _ in range(5):
+            told_as(engine, False)
+    assert waited and set(waited) == {0}

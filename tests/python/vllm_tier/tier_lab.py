@@ -30,9 +30,11 @@ class Engine:
         os.unlink(path)
         os.ftruncate(file, rows * row_bytes)
         self._file = file
-        self._map = mmap.mmap(file, rows * row_bytes)
-        self.rows = numpy.frombuffer(self._map, numpy.int8).reshape(rows, row_bytes)
-        self.view = memoryview(self.rows)
+        # The scheduler has its own mapping, and so has each worker, whose bytes count.
+        self._maps = [mmap.mmap(file, rows * row_bytes) for _ in range(2)]
+        self.view, self.rows = (numpy.frombuffer(of, numpy.int8).reshape(rows, row_bytes)
+                                for of in self._maps)
+        self.view = memoryview(self.view)
         make = interface.new_spec if new else interface.old_spec
         entry = {"type": "SimmTier", "module_path": "simm.vllm", "step_budget_us": 100_000,
                  "lookup_ms": 20_000, **options}
@@ -91,7 +93,7 @@ class Engine:
     def submit(self, what, keys, rows):
         self._jobs += 1
         kind = interface.NewJob if self._new else interface.OldJob
-        job = kind(self._jobs, keys, numpy.array(rows, numpy.int64), what == "load",
+        job = kind(self._jobs, keys, numpy.array(rows), what == "load",
                    interface.ReqContext("r"))
         getattr(self.tier, f"submit_{what}")(job)
         return self._jobs
@@ -126,9 +128,10 @@ class Engine:
 
     def _end(self):
         self.view.release()
-        del self.rows
+        del self.view, self.rows
         gc.collect()
-        self._map.close()  # BufferError: somebody holds on to it
+        for each in self._maps:
+            each.close()  # BufferError: somebody holds on to it
         os.close(self._file)
 
     def __enter__(self):
