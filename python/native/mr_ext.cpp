@@ -1,10 +1,12 @@
 #include "python/native/mr_ext.h"
 
 #include <algorithm>
+#include <limits>
 #include <sstream>
 #include <string>
 #include <utility>
 
+#include "python/native/arguments.h"
 #include "python/native/extent.h"
 #include "python/native/gil_release.h"
 
@@ -186,27 +188,35 @@ BlockView BlockView::from_buffer(const py::int_& address, const py::int_& length
   return {start, size, py::none(), std::move(mr), false, nullptr};
 }
 
+namespace {
+
+std::uint64_t number_at(const py::tuple& entries, std::size_t i, const char* name) {
+  const py::handle entry = PyTuple_GET_ITEM(entries.ptr(), static_cast<Py_ssize_t>(i));
+  if (PyLong_CheckExact(entry.ptr())) {
+    const std::uint64_t value = PyLong_AsUnsignedLongLong(entry.ptr());
+    if (PyErr_Occurred() == nullptr) return value;
+    PyErr_Clear();
+  }
+  const std::string named = std::string(name) + "[" + std::to_string(i) + "]";
+  return whole_number(entry, named.c_str(), std::numeric_limits<std::uint64_t>::max(), "bytes");
+}
+
+}  // namespace
+
 Views Views::from_lists(const py::object& addresses, const py::object& lengths,
                         std::shared_ptr<MrExt> mr) {
-  const auto starts = py::reinterpret_steal<py::object>(
-      PySequence_Fast(addresses.ptr(), "ptrs: give a list of addresses"));
-  const auto sizes = py::reinterpret_steal<py::object>(
-      PySequence_Fast(lengths.ptr(), "sizes: give a list of bytes"));
-  if (!starts || !sizes) throw py::error_already_set();
-  const Py_ssize_t count = PySequence_Fast_GET_SIZE(starts.ptr());
-  if (count != PySequence_Fast_GET_SIZE(sizes.ptr())) {
-    throw py::value_error("ptrs: " + std::to_string(count) +
-                          ", sizes: " + std::to_string(PySequence_Fast_GET_SIZE(sizes.ptr())) +
-                          ": give one for each page");
+  // Tuples: what an entry does when it is asked for its number may change a list.
+  const py::tuple starts = entries_of(addresses, "ptrs");
+  const py::tuple sizes = entries_of(lengths, "sizes");
+  if (starts.size() != sizes.size()) {
+    throw py::value_error("ptrs: " + std::to_string(starts.size()) +
+                          ", sizes: " + std::to_string(sizes.size()) + ": give one for each page");
   }
   Views views;
-  views.pages.reserve(static_cast<std::size_t>(count));
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    const std::uint64_t start =
-        PyLong_AsUnsignedLongLong(PySequence_Fast_GET_ITEM(starts.ptr(), i));
-    if (PyErr_Occurred() != nullptr) throw py::error_already_set();
-    const std::uint64_t size = PyLong_AsUnsignedLongLong(PySequence_Fast_GET_ITEM(sizes.ptr(), i));
-    if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+  views.pages.reserve(starts.size());
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    const std::uint64_t start = number_at(starts, i, "ptrs");
+    const std::uint64_t size = number_at(sizes, i, "sizes");
     check_inside(start, size, mr);
     views.pages.emplace_back(start, size);
   }

@@ -21,9 +21,10 @@ if "torch" in sys.modules:
     collect_ignore += ["vllm_connector", "vllm_tier", "hicache/test_exact_size.py",
                        "hicache/test_repair.py"]
     collect_ignore += [f"test_{what}.py" for what in (
-        "async", "bad_input", "breaker", "bytes", "data_calls", "deregister", "descriptors", "fork",
-        "gpu", "key_follower", "lifetimes", "log", "pages", "profile", "readme", "run_pytest",
-        "settings", "signals", "small_pools", "stopped", "traces", "untouched")]
+        "async", "bad_input", "breaker", "bytes", "cluster_events", "data_calls", "deregister",
+        "descriptors", "fork", "gpu", "key_follower", "lifetimes", "log", "pages", "profile",
+        "readme", "run_pytest", "settings", "signals", "small_pools", "stopped", "traces",
+        "untouched")]
 
 SIMMD = os.environ.get("SIMM_TEST_SIMMD", "simmd")
 

@@ -24,7 +24,9 @@ class Cluster:
 
     def __init__(self, directory: pathlib.Path, detection_ms: int, storages: int,
                  sections: dict) -> None:
-        """The sections are part of the config of each daemon but the manager."""
+        """detection_ms: how long the node and, a second at least, the manager wait for a storage
+        daemon that is silent; then its pages are misses at once. The sections are part of the
+        config of each daemon but the manager."""
         secret = directory / "secret"
         secret.write_text("a secret of these tests, nobody else's")
         secret.chmod(0o600)
@@ -35,7 +37,8 @@ class Cluster:
         more = "".join(f', "{name}": {json.dumps(of)}' for name, of in sections.items())
         roles = {
             "manager": ("manager", f'{common % ("m", "")}, "manager": {{"listen": '
-                        f'"{self.manager_address}", "rejoin_grace_ms": 60000}}'),
+                        f'"{self.manager_address}", "rejoin_grace_ms": 60000, '
+                        f'"member_timeout_ms": {max(1000, detection_ms)}}}'),
             **{name: ("storage", f'{common % (name, at)}, "node": {{"pool_bytes": "64MiB"}}'
                        f'{more}')
                for name in "abcd"[:storages]},

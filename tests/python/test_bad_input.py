@@ -13,6 +13,35 @@ from simm.kv import BlockView, deregister_mr, register_mr
 from simm.results import INVALID_ARGUMENT, INVALID_STATE
 
 
+@pytest.mark.parametrize("ptrs, sizes, error, text", [
+    (7, b"x", TypeError, "ptrs: int: give a list"), ("a", "b", TypeError, "ptrs: str: give a list"),
+    ([1], 5, TypeError, "sizes: int: give a list"), ([1, 2], [1], ValueError, "ptrs: 2, sizes: 1"),
+    ([None], [1], TypeError, r"ptrs\[0\] = None"), ([1], [0.5], TypeError, r"sizes\[0\] = 0.5"),
+    ([1, -1], [1, 1], ValueError, r"ptrs\[1\] = -1"),
+    ([1], [1 << 64], ValueError, r"sizes\[0\] = 18446744073709551616")])
+def test_lists_that_are_no_places_of_pages_are_named(ptrs, sizes, error, text):
+    with pytest.raises(error, match=text):
+        kv.Views(ptrs, sizes)
+    assert list(iter("ab")) == ["a", "b"], "no error is left behind"
+
+
+def test_numbers_of_numpy_are_places_of_pages(store):
+    block = fill(store.allocate(8192), 3)
+    at = numpy.array([block.ptr, block.ptr + 4096], numpy.uint64)
+    assert kv.Views(list(at), list(numpy.full(2, 4096))).sizes == [4096] * 2
+    assert kv.Views(at, numpy.full(2, 4096)).sizes == [4096] * 2
+
+
+def test_a_list_that_shrinks_while_it_is_read_is_taken_as_it_was():
+    class Shrinks:
+        def __index__(self):
+            del ptrs[1:]
+            return 1 << 20
+
+    ptrs = [Shrinks()] * 1000
+    assert len(kv.Views(ptrs, [1] * 1000)) == 1000
+
+
 def test_wrong_types_raise(store):
     view = store.allocate(8).view()
     with pytest.raises(TypeError, match="decode"):

@@ -80,6 +80,34 @@ def test_a_storage_daemon_that_does_not_answer_has_lost_nothing(cluster, detecti
             cluster.daemons["a"].go_on()
 
 
+def test_what_a_daemon_has_that_is_taken_for_away_is_told_as_removed(cluster):
+    """Nobody can have it until it is back. Then it is told when it is found."""
+    with Engine(recheck_s=1, lookup_ms=500) as engine:
+        told_as(engine, False)
+        keys = keys_of("away", 64)
+        assert engine.store(keys, range(64)).success
+        assert told_as(engine, False) == set(keys)
+        cluster.daemons["a"].stop()
+        removed = set()
+        deadline = time.monotonic() + 60
+        try:
+            while len(removed) < 16:  # of about 32
+                assert time.monotonic() < deadline
+                removed |= told_as(engine, True)
+                time.sleep(0.002)
+        finally:
+            cluster.daemons["a"].go_on()
+        assert removed < set(keys)
+        found = set()
+        while not removed <= found:
+            assert time.monotonic() < deadline + 60
+            engine.steps(sorted(removed), "back")
+            engine.finish("back")
+            found |= {key for event in engine.tier.take_events() if not event.removed
+                      for key in event.keys}
+            time.sleep(0.05)
+
+
 def test_nothing_is_asked_for_where_nobody_takes_events(here):
     with Engine(recheck_s=1) as engine:
         assert engine.store(keys_of("quiet", 8), range(8)).success

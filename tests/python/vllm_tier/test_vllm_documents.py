@@ -13,6 +13,9 @@ from tier_lab import Engine, keys_of
 README = pathlib.Path(__file__).parent.parent.parent.parent / "python" / "README.md"
 
 
+FIRST_DOOR = README.parent.parent / "README.md"
+
+
 def section():
     text = README.read_text(encoding="utf-8")
     return text[text.index("## vLLM, a tier"):text.index("## vLLM, a connector")]
@@ -33,6 +36,7 @@ def test_the_launch_line_makes_a_tier_that_works():
     assert extra["spec_name"] == "TieringOffloadingSpec"
     [tier] = extra["secondary_tiers"]
     keys = keys_of("document", 4)
+    assert line[0] in FIRST_DOOR.read_text(encoding="utf-8"), "both documents show the same one"
     with Engine(**tier) as engine:
         assert engine.store(keys, range(4)).success
         assert engine.steps(keys) == [True] * 4
