@@ -71,13 +71,13 @@ void SessionMemoryBudget::add(const Tenant& tenant, std::uint64_t session_id, st
 }
 
 void SessionMemoryBudget::watch(std::uint64_t session_id, int fd) {
-  if (!news_ || fd < 0) return;
+  const auto found = entries_.find(session_id);
+  if (!news_ || fd < 0 || found == entries_.end()) return;
   const std::string path = "/proc/self/fd/" + std::to_string(fd);
   const int watch = ::inotify_add_watch(news_.get(), path.c_str(), IN_DELETE_SELF);
   if (watch < 0) return;
-  Entry& entry = entries_.at(session_id);
-  entry.watch = watch;
-  entry.until_ns = 0;  // the news come
+  found->second.watch = watch;
+  found->second.until_ns = 0;  // the news come
   sessions_by_watch_[watch] = session_id;
 }
 

@@ -140,6 +140,13 @@ TEST_CASE("session memory that is being made counts, whatever becomes of its ses
   }
   CHECK(rig.budget.admit(rig.red, kBytes).has_value());
   CHECK(rig.budget.bytes() == 0);
+  // A client held up the sealer for so long that the session is forgotten.
+  rig.budget.add(rig.red, 3, kBytes, -1);
+  rig.budget.end(3);
+  rig.clock.advance_ns(control::kUnwatchedKeptNs);
+  CHECK(rig.budget.admit(rig.red, kBytes).has_value());
+  rig.budget.watch(3, make_file().fd());
+  CHECK(rig.budget.bytes() == 0);
 }
 
 }  // namespace session_memory_budget_test
