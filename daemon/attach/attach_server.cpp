@@ -21,7 +21,8 @@ constexpr std::chrono::milliseconds kRetryAfter{100};  // out of descriptors: ot
 AttachServer::AttachServer(AttachServices services, std::uint64_t first_session_id)
     : services_(services),
       next_session_id_(first_session_id),
-      counters_(services.environment.counters) {}
+      counters_(services.environment.counters),
+      turns_(services.environment.io, services.environment.clock) {}
 
 AttachServer::~AttachServer() = default;
 
@@ -250,7 +251,9 @@ std::shared_ptr<Attachment> AttachServer::find(std::uint64_t session_id) const {
 }
 
 void AttachServer::on_session_opened(std::uint64_t session_id, Status status) {
-  if (const auto attachment = find(session_id)) attachment->on_opened(status);
+  const auto attachment = find(session_id);
+  if (attachment == nullptr) return;
+  turns_.take(attachment, [&its = *attachment, status] { its.on_opened(status); });
 }
 void AttachServer::on_name_space_opened(std::uint64_t session_id, Status status, std::uint16_t id) {
   if (const auto attachment = find(session_id)) attachment->on_name_space(status, id);
@@ -271,7 +274,12 @@ void AttachServer::on_session_poisoned(std::uint64_t session_id, ipc::PoisonReas
 void AttachServer::on_session_gone(std::uint64_t session_id, SessionRemains remains,
                                    ipc::BellSocket bell) {
   const auto attachment = find(session_id);
-  if (attachment != nullptr) attachment->on_gone(std::move(remains), std::move(bell));
+  if (attachment == nullptr) return;
+  const auto last = std::make_shared<std::pair<SessionRemains, ipc::BellSocket>>(std::move(remains),
+                                                                                 std::move(bell));
+  turns_.take(attachment, [attachment, last] {
+    attachment->on_gone(std::move(last->first), std::move(last->second));
+  });
 }
 
 }  // namespace simm::control

@@ -78,6 +78,7 @@ public:
   // AttachmentOwner.
   void on_handshake_over(Attachment& attachment) override;
   void on_closed(Attachment& attachment) override;
+  [[nodiscard]] Turns& turns() noexcept override { return turns_; }
 
   // SessionControlEvents.
   void on_session_opened(std::uint64_t session_id, Status status) override;
@@ -145,6 +146,7 @@ private:
   bool draining_ = false;
   std::function<void()> when_empty_;
   AttachCounters counters_;
+  Turns turns_;
 };
 
 }  // namespace simm::control

@@ -43,7 +43,7 @@ void Attachment::start() {
   const auto self = shared_from_this();
   if (!readable_.watch(socket_.fd())) return close("unwatchable");
   if (peer().pidfd() >= 0 && process_exit_.watch(peer().pidfd())) {
-    process_exit_.when_readable([this] { close("exited"); });
+    process_exit_.when_readable([this] { later([this] { close("exited"); }); });
   }
   deadline_.expires_after(
       std::chrono::milliseconds(services_.environment.config.session.handshake_ms));
@@ -57,12 +57,26 @@ void Attachment::start() {
   read_next();
 }
 
+void Attachment::later(std::function<void()> call) {
+  const auto self = shared_from_this();
+  owner_.turns().take(self, [self, call = std::move(call)] { call(); });
+}
+
+void Attachment::later(std::shared_ptr<Attachment> self, std::function<void()> call) {
+  boost::asio::io_context& io = self->services_.environment.io;
+  boost::asio::post(io, [self = std::move(self), call = std::move(call)]() mutable {
+    self->later(std::move(call));
+  });
+}
+
 void Attachment::read_next() {
   if (closing_elsewhere_ > 0) return;  // on_closed_elsewhere() goes on
-  readable_.when_readable([self = shared_from_this()] { self->on_readable(); });
+  readable_.when_readable(
+      [self = shared_from_this()] { self->later([&its = *self] { its.on_readable(); }); });
 }
 
 void Attachment::on_readable() {
+  if (state_ == State::draining || state_ == State::closed) return;  // meanwhile
   std::array<std::byte, ipc::kControlMessageBytesMax> buffer;
   ipc::Received received = socket_.try_receive(buffer);
   if (received.result != ipc::SocketResult::done) {
@@ -125,13 +139,13 @@ std::vector<ipc::UniqueFd> Attachment::keep_memory(ipc::Received& received, bool
 
 void Attachment::close_elsewhere(std::shared_ptr<void> closed_last) {
   ++closing_elsewhere_;
-  services_.closers.submit(
-      tenant_, [self = shared_from_this(), last = std::move(closed_last)]() mutable {
-        last.reset();
-        boost::asio::io_context& io = self->services_.environment.io;
-        // The attachment's end belongs to the control thread.
-        boost::asio::post(io, [self = std::move(self)] { self->on_closed_elsewhere(); });
-      });
+  services_.closers.submit(tenant_,
+                           [self = shared_from_this(), last = std::move(closed_last)]() mutable {
+                             last.reset();
+                             // The attachment's end belongs to the control thread.
+                             Attachment& its = *self;
+                             later(std::move(self), [&its] { its.on_closed_elsewhere(); });
+                           });
 }
 
 void Attachment::on_closed_elsewhere() {
@@ -187,15 +201,60 @@ void Attachment::on_hello(const ipc::Hello& hello) {
       ipc::granted_lanes(hello.lane_count, config.session.lanes_default, ipc::kLanesMax);
   const std::uint32_t layout = ipc::common_layout(hello, facts);
   const std::uint32_t extensions = hello.extensions & granted_extensions();
-  if (!make_memory(lanes, layout, (extensions & ipc::kClientMemory) != 0)) return;
+  if ((extensions & ipc::kClientMemory) == 0) return make_memory(lanes, layout, extensions);
+  auto memory = SessionMemory::without_pages(lanes, layout);
+  if (!memory) return refuse_memory(memory.error());
+  welcome(std::move(*memory), extensions);
+}
 
+void Attachment::refuse_memory(const Error& why) {
+  services_.environment.errors.record("control.session_memory", why.status, why.context);
+  refuse(Status::out_of_memory, "no memory for another session: " + why.context);
+}
+
+// On the sealer: to make the pages of many lanes takes longer than the control thread may be away.
+void Attachment::make_memory(std::uint32_t lanes, std::uint32_t layout, std::uint32_t extensions) {
+  const std::uint64_t bytes = ipc::session_bytes(lanes);
+  if (const Outcome room = services_.session_memory.admit(tenant_, bytes); !room) {
+    meet(base::Limit::session_memory_bytes);
+    return refuse(room.status(), room.error().context);
+  }
+  services_.session_memory.add(tenant_, session_id_, bytes, -1);
+  state_ = State::making;
+  ++closing_elsewhere_;
+  services_.sealers.submit(tenant_,
+                           [self = shared_from_this(), lanes, layout, extensions]() mutable {
+                             auto made = std::make_shared<Expected<SessionMemory>>(
+                                 SessionMemory::create(self->session_id_, lanes, layout));
+                             Attachment& its = *self;
+                             later(std::move(self), [&its, made = std::move(made), extensions] {
+                               its.on_made(made, extensions);
+                               its.on_closed_elsewhere();
+                             });
+                           });
+}
+
+void Attachment::on_made(std::shared_ptr<Expected<SessionMemory>> made, std::uint32_t extensions) {
+  if (!*made) services_.session_memory.forget(session_id_);
+  if (*made) services_.session_memory.watch(session_id_, (*made)->pages.file->fd());
+  if (state_ != State::making) {  // it is over; unmapping takes its time
+    services_.session_memory.end(session_id_);
+    return releaser().submit_release([made = std::move(made)] {}, tenant_.id.value);
+  }
+  if (!*made) return refuse_memory(made->error());
+  welcome(std::move(**made), extensions);
+}
+
+void Attachment::welcome(SessionMemory memory, std::uint32_t extensions) {
+  const base::Config& config = services_.environment.config;
+  memory_.emplace(std::move(memory));
   ipc::Welcome welcome;
-  welcome.layout_version = layout;
+  welcome.layout_version = memory_->layout;
   welcome.daemon_version = SIMM_VERSION_STRING;
   welcome.session_id = session_id_;
   welcome.tenant = tenant_.name;
-  welcome.session_bytes = ipc::session_bytes(lanes);
-  welcome.lane_count = lanes;
+  welcome.session_bytes = ipc::session_bytes(memory_->lanes);
+  welcome.lane_count = memory_->lanes;
   welcome.limits = {
       ipc::kValueBytesMax,           ipc::kKeyBytesMax,
       config.session.regions_max,    config.engine.timeout_default_ms * base::kNsPerMs,
@@ -215,29 +274,6 @@ void Attachment::on_hello(const ipc::Hello& hello) {
   memory_->client_bell = ipc::BellSocket(-1);
   state_ = State::mapping;
   read_next();
-}
-
-bool Attachment::make_memory(std::uint32_t lanes, std::uint32_t layout, bool is_of_client) {
-  const std::uint64_t bytes = ipc::session_bytes(lanes);
-  const Outcome room = is_of_client ? Done{} : services_.session_memory.admit(tenant_, bytes);
-  if (!room) {
-    meet(base::Limit::session_memory_bytes);
-    refuse(room.status(), room.error().context);
-    return false;
-  }
-  auto memory = is_of_client ? SessionMemory::without_pages(lanes, layout)
-                             : SessionMemory::create(session_id_, lanes, layout);
-  if (!memory) {
-    services_.environment.errors.record("control.session_memory", memory.status(),
-                                        memory.error().context);
-    refuse(Status::out_of_memory, "no memory for another session: " + memory.error().context);
-    return false;
-  }
-  memory_.emplace(std::move(*memory));
-  if (!is_of_client) {
-    services_.session_memory.add(tenant_, session_id_, bytes, memory_->pages.file->fd());
-  }
-  return true;
 }
 
 std::uint32_t Attachment::granted_extensions() const noexcept {
@@ -271,11 +307,11 @@ void Attachment::take_pages(ipc::UniqueFd fd) {
                 fd = std::make_shared<ipc::UniqueFd>(std::move(fd))]() mutable {
         auto pages = std::make_shared<Expected<SessionPages>>(
             SessionPages::take(std::move(*fd), lanes, layout));
-        boost::asio::io_context& io = self->services_.environment.io;
         // The attachment's end belongs to the control thread.
-        boost::asio::post(io, [self = std::move(self), pages = std::move(pages)]() mutable {
-          self->on_taken(std::move(pages));
-          self->on_closed_elsewhere();
+        Attachment& its = *self;
+        later(std::move(self), [&its, pages = std::move(pages)] {
+          its.on_taken(pages);
+          its.on_closed_elsewhere();
         });
       });
 }
@@ -295,11 +331,11 @@ void Attachment::seal_pages() {
   services_.sealers.submit(tenant_,
                            [self = shared_from_this(), file = memory_->pages.file]() mutable {
                              const Outcome sealed = file->seal_final();
-                             boost::asio::io_context& io = self->services_.environment.io;
                              // The attachment's end belongs to the control thread.
-                             boost::asio::post(io, [self = std::move(self), sealed] {
-                               if (self->state_ == State::sealing) self->on_sealed(sealed);
-                               self->on_closed_elsewhere();
+                             Attachment& its = *self;
+                             later(std::move(self), [&its, sealed] {
+                               if (its.state_ == State::sealing) its.on_sealed(sealed);
+                               its.on_closed_elsewhere();
                              });
                            });
 }
@@ -481,8 +517,8 @@ void Attachment::close_sockets() {
 }
 
 const char* Attachment::state_name() const noexcept {
-  constexpr std::array<const char*, 8> kNames = {"hello", "mapping", "sealing",  "opening",
-                                                 "open",  "busy",    "draining", "closed"};
+  constexpr std::array<const char*, 9> kNames = {
+      "hello", "making", "mapping", "sealing", "opening", "open", "busy", "draining", "closed"};
   return kNames[static_cast<std::size_t>(state_)];
 }
 

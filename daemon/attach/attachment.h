@@ -1,9 +1,10 @@
 // Attachment: one connection of a client process, from accept to the last byte freed.
 //
-//   hello ─► mapping ─► sealing ─► opening ─► open ◄─► busy    (busy: one request is carried out)
-//     │         │          │          │         │        │
-//     └─────────┴──────────┴─ closed  └─────────┴────────┴─► draining ─► closed
+//   hello ─► making ─► mapping ─► sealing ─► opening ─► open ◄─► busy
+//     │        │         │          │          │         │        │
+//     └────────┴─────────┴──────────┴─ closed  └─────────┴────────┴─► draining ─► closed
 //
+// making: session memory, for an older client; busy: one request is carried out.
 // Until `opening` nothing outside this object knows of it, and whatever goes wrong just closes the
 // socket. Afterwards it closes through the data plane: no new submissions, what is in flight
 // ends, then memory and regions are freed. One request of a client is handled at a time; the next
@@ -14,6 +15,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -32,6 +34,7 @@
 #include "daemon/attach/tenant_rules.h"
 #include "daemon/control/environment.h"
 #include "daemon/control/readiness.h"
+#include "daemon/control/turns.h"
 #include "ipc/control_message.h"
 #include "ipc/death_mark.h"
 #include "ipc/fd_socket.h"
@@ -48,6 +51,8 @@ public:
   virtual void on_handshake_over(Attachment& attachment) = 0;
   // The owner may destroy it, but not before this returns.
   virtual void on_closed(Attachment& attachment) = 0;
+  // In which attachments do their work, so that many at one time hold up nobody else.
+  [[nodiscard]] virtual Turns& turns() noexcept = 0;
 };
 
 // What ends this daemon's reach into the memory of clients when the daemon dies.
@@ -76,6 +81,7 @@ class Attachment : public std::enable_shared_from_this<Attachment> {
 public:
   enum class State : std::uint8_t {
     hello,
+    making,
     mapping,
     sealing,
     opening,
@@ -133,12 +139,19 @@ public:
   [[nodiscard]] const char* state_name() const noexcept;
 
 private:
+  // In its turn, and not at once.
+  void later(std::function<void()> call);
+  // The same for who is on another thread.
+  static void later(std::shared_ptr<Attachment> self, std::function<void()> call);
   void read_next();
   void on_readable();
   void handle(ipc::ClientMessage message, std::vector<ipc::UniqueFd> fds);
   void on_hello(const ipc::Hello& hello);
-  // False: there is none, and the client was told why.
-  bool make_memory(std::uint32_t lanes, std::uint32_t layout, bool is_of_client);
+  void refuse_memory(const Error& why);
+  void make_memory(std::uint32_t lanes, std::uint32_t layout, std::uint32_t extensions);
+  void on_made(std::shared_ptr<Expected<SessionMemory>> made, std::uint32_t extensions);
+  // There is memory, or the client is to bring it.
+  void welcome(SessionMemory memory, std::uint32_t extensions);
   [[nodiscard]] std::uint32_t granted_extensions() const noexcept;
   void on_mapped(std::vector<ipc::UniqueFd> fds);
   // Two ways of one step, each on the sealer: pages of ours are sealed, those of a client taken.

@@ -1,7 +1,8 @@
 // SessionMemory: the shared memory of one session and its two bells, from creation to the final
 // seals. The sequence is that of ipc/ATTACH.md: the pages are the client's (`take`), so its memory
-// cgroup pays for them, or the daemon makes them for an older client (`create`).
-// Thread: control, but for SessionPages::take().
+// cgroup pays for them, or the daemon makes them for an older client (`create`), which takes 10 ms
+// where there are many lanes.
+// Thread: control; the tenant's sealer makes and takes pages.
 #pragma once
 
 #include <cstdint>

@@ -63,15 +63,27 @@ void SessionMemoryBudget::add(const Tenant& tenant, std::uint64_t session_id, st
   Entry entry;
   entry.tenant = tenant.id.value;
   entry.bytes = bytes;
-  if (news_) {
-    const std::string path = "/proc/self/fd/" + std::to_string(fd);
-    entry.watch = ::inotify_add_watch(news_.get(), path.c_str(), IN_DELETE_SELF);
-  }
-  if (entry.watch >= 0) sessions_by_watch_[entry.watch] = session_id;
   entries_[session_id] = entry;
   bytes_by_tenant_[entry.tenant] += bytes;
   bytes_ += bytes;
   kept_.set(bytes_);
+  watch(session_id, fd);
+}
+
+void SessionMemoryBudget::watch(std::uint64_t session_id, int fd) {
+  const auto found = entries_.find(session_id);
+  if (!news_ || fd < 0 || found == entries_.end()) return;
+  const std::string path = "/proc/self/fd/" + std::to_string(fd);
+  const int watch = ::inotify_add_watch(news_.get(), path.c_str(), IN_DELETE_SELF);
+  if (watch < 0) return;
+  found->second.watch = watch;
+  found->second.until_ns = 0;  // the news come
+  sessions_by_watch_[watch] = session_id;
+}
+
+void SessionMemoryBudget::forget(std::uint64_t session_id) {
+  const auto found = entries_.find(session_id);
+  if (found != entries_.end()) erase(found);
 }
 
 void SessionMemoryBudget::end(std::uint64_t session_id) {

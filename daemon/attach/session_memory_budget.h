@@ -46,8 +46,13 @@ public:
 
   // May a session memory of `bytes` bytes be made? out_of_memory, with limit, value and remedy.
   Outcome admit(const Tenant& tenant, std::uint64_t bytes);
-  // It was made. Before anybody else has the file.
+  // It was made. Before anybody else has the file. -1: it is being made.
   void add(const Tenant& tenant, std::uint64_t session_id, std::uint64_t bytes, int fd);
+  // What was being made is there. Before anybody else has the file. Its session may have been over
+  // for so long that it does not count any more.
+  void watch(std::uint64_t session_id, int fd);
+  // What was being made could not be made.
+  void forget(std::uint64_t session_id);
   // The session is over, and this daemon lets go of its memory. Unknown sessions are ignored.
   void end(std::uint64_t session_id);
 

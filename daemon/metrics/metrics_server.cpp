@@ -196,8 +196,10 @@ private:
       return send({200, "OK", kPageHeaders, file->type, file->body}, keep_alive, is_head);
     }
     limit(server_->times_.write_ns);
-    server_->status_->tell([self = shared_from_this(), keep_alive, is_head](auto text) {
-      if (self->server_ == nullptr) return;
+    // Not kept for the figures, which may be late: others have its place meanwhile.
+    server_->status_->tell([whose = weak_from_this(), keep_alive, is_head](auto text) {
+      const auto self = whose.lock();
+      if (self == nullptr || self->server_ == nullptr) return;
       self->send({200, "OK", kPageHeaders, "application/json", std::move(text)}, keep_alive,
                  is_head);
     });
@@ -365,7 +367,8 @@ void MetricsServer::accept_one() {
     count(0);
     forget(*connections_.begin()->second);
   }
-  auto connection = std::make_shared<Connection>(*this, std::move(socket));
+  // Not by make_shared: the weak references of show() would keep the memory.
+  const std::shared_ptr<Connection> connection(new Connection(*this, std::move(socket)));
   connection->turn = next_turn_++;
   connections_.emplace(connection->turn, connection);
   connection->start();

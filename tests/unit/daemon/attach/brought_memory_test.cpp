@@ -4,8 +4,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <future>
+#include <memory>
 #include <span>
 #include <string>
 #include <variant>
@@ -139,6 +142,45 @@ TEST_CASE("a client that promised the session's memory and brings none, or too m
     CHECK(world.hung_up(socket));
   }
   CHECK(world.plane.opened.empty());
+}
+
+std::size_t in_making(const World& world) {
+  const auto all = world.server.attachments();
+  return static_cast<std::size_t>(
+      std::count_if(all.begin(), all.end(), [](const control::Attachment* one) {
+        return one->state() == control::Attachment::State::making;
+      }));
+}
+
+TEST_CASE("memory for an older client is made by its tenant's sealer, and nobody waits for it") {
+  World world;
+  ipc::FdSocket first = world.attach();
+  const control::Tenant& tenant = world.server.attachments().front()->tenant();
+  const std::uint64_t before = world.session_memory.bytes();
+  const auto hold_sealer = [&] {
+    auto go = std::make_unique<std::promise<void>>();
+    world.sealers.submit(tenant, [waits = go->get_future().share()] { waits.wait(); });
+    return go;
+  };
+  auto go = hold_sealer();
+  ipc::FdSocket older = world.connect();
+  World::send(older, ipc::Hello{});
+  world.until([&] { return in_making(world) == 1; });
+  // It counts before it is there. Another tenant does not wait.
+  CHECK(world.session_memory.bytes() > before);
+  ipc::FdSocket other = world.attach(1);
+  go->set_value();
+  CHECK(std::holds_alternative<ipc::Welcome>(world.receive(older).message));
+
+  // Its handshake ends before its memory is there.
+  go = hold_sealer();
+  ipc::FdSocket late = world.connect();
+  World::send(late, ipc::Hello{});
+  world.until([&] { return in_making(world) == 1; });
+  world.until([&] { return in_making(world) == 0; });
+  go->set_value();
+  for (ipc::FdSocket* socket : {&first, &older, &other, &late}) socket->close();
+  world.until([&] { return world.server.sessions() == 0 && world.session_memory.bytes() == 0; });
 }
 
 }  // namespace brought_memory_test

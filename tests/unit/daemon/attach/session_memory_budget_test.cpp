@@ -122,4 +122,31 @@ TEST_CASE("the bound holds all sessions of a socket, and a small machine is not 
   CHECK(small.daemon_bytes == 1ull << 29);
 }
 
+TEST_CASE("session memory that is being made counts, whatever becomes of its session") {
+  Rig rig;
+  rig.budget.add(rig.red, 1, kBytes, -1);
+  rig.budget.add(rig.red, 2, kBytes, -1);
+  CHECK(rig.budget.bytes() == 2 * kBytes);
+  // One session is over before its memory is there, the memory of the other can not be made.
+  rig.budget.end(1);
+  rig.budget.forget(2);
+  CHECK(rig.budget.bytes() == kBytes);
+  {
+    const ipc::MemoryFile file = make_file();
+    rig.budget.watch(1, file.fd());
+    rig.budget.end(1);
+    CHECK(rig.budget.admit(rig.red, kBytes).has_value());
+    CHECK(rig.budget.bytes() == kBytes);
+  }
+  CHECK(rig.budget.admit(rig.red, kBytes).has_value());
+  CHECK(rig.budget.bytes() == 0);
+  // A client held up the sealer for so long that the session is forgotten.
+  rig.budget.add(rig.red, 3, kBytes, -1);
+  rig.budget.end(3);
+  rig.clock.advance_ns(control::kUnwatchedKeptNs);
+  CHECK(rig.budget.admit(rig.red, kBytes).has_value());
+  rig.budget.watch(3, make_file().fd());
+  CHECK(rig.budget.bytes() == 0);
+}
+
 }  // namespace session_memory_budget_test

@@ -1,6 +1,7 @@
 #include "daemon/metrics/metrics_server.h"
 
 #include <doctest/doctest.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -334,6 +335,26 @@ TEST_CASE("figures that come late reach who still waits for them, and hold nobod
   world.server.stop();
   status.waiting[2](std::make_shared<const std::string>("{}"));
   CHECK(patient.hung_up());
+}
+
+TEST_CASE("who has hung up holds nothing while the figures are late") {
+  World world;
+  FakeStatus status;
+  status.is_silent = true;
+  world.server.show_status(control::ReaderRules({}, {}), status);
+  const auto ask = [&](std::size_t askers) {
+    const std::size_t asked = status.waiting.size();
+    for (std::size_t i = 0; i < askers; ++i) {
+      Client one(world);
+      one.send("GET /status.json HTTP/1.1\r\nHost: localhost\r\n\r\n");
+      REQUIRE(world.until([&] { return status.waiting.size() == asked + i + 1; }));
+    }
+  };
+  constexpr std::size_t kAskers = 300;
+  ask(2 * control::MetricsServer::kConnectionsMax);
+  const std::size_t before = ::mallinfo2().uordblks;
+  ask(kAskers);
+  CHECK(::mallinfo2().uordblks < before + kAskers * 1024);
 }
 
 TEST_CASE("what is no request that we take is refused by its kind, and the connection ends") {
