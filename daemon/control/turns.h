@@ -26,12 +26,13 @@ public:
   Turns& operator=(const Turns&) = delete;
 
   // In its turn, behind those that wait; not any more when `whose` has ended, or this object. A
-  // first one comes soon, but not in here.
-  void take(std::weak_ptr<const void> whose, std::function<void()> call) {
-    waiting_.push_back({std::move(whose), std::move(call)});
-    if (waiting_.size() == 1) go_on_later();
+  // first one comes soon, but not in here. `is_urgent`: before all others that are not: where time
+  // is short, some get ready, and not all of them too late.
+  void take(std::weak_ptr<const void> whose, std::function<void()> call, bool is_urgent = false) {
+    (is_urgent ? urgent_ : waiting_).push_back({std::move(whose), std::move(call)});
+    if (!std::exchange(is_under_way_, true)) go_on_later();
   }
-  [[nodiscard]] std::size_t waiting() const noexcept { return waiting_.size(); }
+  [[nodiscard]] std::size_t waiting() const noexcept { return urgent_.size() + waiting_.size(); }
 
 private:
   struct Call {
@@ -49,18 +50,21 @@ private:
     const std::weak_ptr<bool> alive = alive_;
     const base::TimeNs until_ns = clock_.now_ns() + kTurnNs;
     do {
-      // It stays in its place meanwhile, so that a call from inside finds a turn under way.
-      const Call now = std::move(waiting_.front());
+      std::deque<Call>& next = urgent_.empty() ? waiting_ : urgent_;
+      const Call now = std::move(next.front());
+      next.pop_front();
       if (!now.whose.expired()) now.call();
       if (alive.expired()) return;
-      waiting_.pop_front();
-    } while (!waiting_.empty() && clock_.now_ns() < until_ns);
-    if (!waiting_.empty()) go_on_later();
+    } while (waiting() > 0 && clock_.now_ns() < until_ns);
+    is_under_way_ = waiting() > 0;
+    if (is_under_way_) go_on_later();
   }
 
   boost::asio::io_context& io_;
   const base::Clock& clock_;
+  std::deque<Call> urgent_;
   std::deque<Call> waiting_;
+  bool is_under_way_ = false;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

@@ -67,7 +67,10 @@ bool HelloSession::flush() {
 
 void HelloSession::go_on() {
   if (turns_ == nullptr) return progress();
-  turns_->take(alive_, [this] { progress(); });
+  // Else a thousand that come at one moment would all be through at one moment, and too late.
+  const bool is_further = stage_ != HelloStage::silent;
+  turns_->take(
+      alive_, [this] { progress(); }, is_further);
 }
 
 void HelloSession::note_stage() {

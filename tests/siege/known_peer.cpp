@@ -36,9 +36,9 @@ cluster::HelloSelf self_of(const cluster::ClusterSecret& secret,
   return self;
 }
 
-bool wait_for(int socket, short what) {
+bool wait_for(int socket, short what, int patience_ms = kPatienceMs) {
   pollfd one{socket, what, 0};
-  return ::poll(&one, 1, kPatienceMs) == 1;
+  return ::poll(&one, 1, patience_ms) == 1;
 }
 
 }  // namespace
@@ -97,7 +97,7 @@ void KnownPeer::greet(const KnownDaemon& daemon, const cluster::DaemonIdentity& 
       hello.sent(static_cast<std::size_t>(sent));
       continue;
     }
-    if (!wait_for(socket_.get(), POLLIN)) return;
+    if (!wait_for(socket_.get(), POLLIN, daemon.hello_ms)) return;
     const ssize_t got =
         ::recv(socket_.get(), buffer.data(), std::min(buffer.size(), hello.wanted()), 0);
     if (got <= 0) return;

@@ -17,6 +17,7 @@ struct KnownDaemon {
   std::string address;  // "127.0.0.1:port"
   cluster::Incarnation incarnation;
   std::string secret_file;
+  int hello_ms = 60'000;  // so long one of its answers may take
 };
 
 // To that address; from `source` ("127.3.2.1"), if it is not empty. Invalid: nobody is there.

@@ -72,6 +72,10 @@ cluster::Join small_member() {
   return join;
 }
 
+// As a daemon does, a member comes anew when a hello gets no answer: in a flood the kernel may have
+// lost its connection.
+constexpr int kHelloMs = 2'000;
+
 // One attempt of a member to join the manager that leads, if there is one.
 bool joins(const Besieged& besieged, std::uint64_t number) {
   for (std::size_t i = 0; i < besieged.cluster.managers.size(); ++i) {
@@ -80,7 +84,8 @@ bool joins(const Besieged& besieged, std::uint64_t number) {
     const std::uint64_t epoch = Managed::epoch(manager);
     const cluster::DaemonIdentity who{
         {number, ~number}, cluster::ClusterRole::storage, "small-" + std::to_string(number)};
-    KnownMember member({besieged.cluster.addresses[i], {}, besieged.cluster.secret.path()}, who);
+    KnownMember member(
+        {besieged.cluster.addresses[i], {}, besieged.cluster.secret.path(), kHelloMs}, who);
     if (!member.is_welcome() || !member.say(cluster::encode(small_member()).value())) return false;
     const bool has_joined = eventually([&] { return Managed::epoch(manager) > epoch; });
     (void)member.say(cluster::encode(cluster::Leave{}).value());

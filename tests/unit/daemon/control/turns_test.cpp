@@ -70,6 +70,23 @@ TEST_CASE("turns: in their order, and none for who has ended") {
   CHECK(rig.turns->waiting() == 0);
 }
 
+TEST_CASE("turns: who is urgent comes before those that wait already") {
+  Rig rig;
+  std::string said;
+  rig.turns->take(rig.whose, [&] {
+    said += "a";
+    rig.turns->take(
+        rig.whose, [&] { said += "d"; }, true);
+  });
+  rig.turns->take(rig.whose, [&] { said += "e"; });
+  rig.turns->take(
+      rig.whose, [&] { said += "b"; }, true);
+  rig.turns->take(
+      rig.whose, [&] { said += "c"; }, true);
+  rig.run();
+  CHECK(said == "bcade");
+}
+
 TEST_CASE("turns: whoever gives them may end in one of them") {
   Rig rig;
   int calls = 0;
