@@ -81,6 +81,7 @@ void write(schema::Member::Builder to, const MapMember& member) {
   to.setShards(member.shards);
   to.setWeightBytes(member.weight_bytes);
   to.setGraceMs(member.grace_ms);
+  to.setBackSince(member.back_since);
 }
 
 MapMember read(schema::Member::Reader from) {
@@ -93,6 +94,7 @@ MapMember read(schema::Member::Reader from) {
   member.shards = from.getShards();
   member.weight_bytes = from.getWeightBytes();
   member.grace_ms = from.getGraceMs();
+  member.back_since = from.getBackSince();
   return member;
 }
 

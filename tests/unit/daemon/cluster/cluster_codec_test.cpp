@@ -28,6 +28,7 @@ SlotMapPtr sample_map() {
   auto more = members(5);
   more[0].identity.role = ClusterRole::node;
   more[0].grace_ms = 120'000;
+  more[0].back_since = 8;
   return build_slot_map(9, more, first.get(), first.get(),
                         {{21, 22}, {{{23, 24}, 6}, {{25, 26}, kEpochMax}}}, first->digest())
       .value();
