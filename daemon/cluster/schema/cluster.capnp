@@ -81,6 +81,7 @@ struct Question {
   target @2 :Text;                 # name of a daemon; empty: the manager
   deadlineMs @3 :UInt32;           # of a drain; 0: none
   isNamed @4 :Bool;                # a person has named the daemon that shall drain
+  isForced @5 :Bool;               # it shall drain beside another one
 }
 
 struct Answer {

@@ -73,7 +73,7 @@ std::vector<MemberMessage> member_messages() {
       MapReport{slot_map_of(1, {}, nullptr, nullptr)},
       Leave{},
       Question{3, Topic::peers, "storage/a"},
-      Question{4, Topic::drain, "storage/a", kDrainMsMax, true},
+      Question{4, Topic::drain, "storage/a", kDrainMsMax, true, true},
       Question{5, Topic::cancel_drain, "a"},
       Answer{3, Status::not_found, "{\n \"a\": 1\n}"},
   };
