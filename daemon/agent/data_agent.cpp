@@ -118,7 +118,7 @@ DataAgent::DataAgent(const DataAgentShared& shared, std::uint32_t index, Parts p
         *store_, clock_, server::ServerCounters(shared.counters, base::numbered("server", index)),
         server::StoreCounters(shared.counters, base::numbered("store", index)),
         server::ScrubCounters(shared.counters, base::numbered("scrub", index)), &shared.errors);
-    if (parts.recovers) server_->close_until(recovered_);
+    if (parts.recovers) server_->close_until(recovered_, parts.last_map);
     server_->trace_with(sessions_.tracer());
     responders_.add(parts.mesh.responder(index));
     responders_.connect(*server_);

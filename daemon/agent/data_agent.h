@@ -64,6 +64,7 @@ public:
   struct Parts {
     std::unique_ptr<store::Store> store;              // null: it serves no shard
     bool recovers = false;                            // another thread works on the store
+    base::Epoch last_map = 0;                         // that an earlier process had
     std::unique_ptr<transport::SocketIo> network_io;  // null: there are no other daemons
     transport::LocalMesh& mesh;
     transport::Mover& mover;

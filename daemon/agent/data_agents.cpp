@@ -166,9 +166,10 @@ Outcome DataAgents::add_agents(const Setup& setup) {
   auto stores = make_stores(setup);
   if (!stores) return std::move(stores).error();
   for (std::uint32_t i = 0; i < count; ++i) {
-    DataAgent::Parts parts{nullptr, false, nullptr, *mesh_, *movers_[i], group_->waiter(i)};
+    DataAgent::Parts parts{nullptr, false, 0, nullptr, *mesh_, *movers_[i], group_->waiter(i)};
     if (!stores->empty()) parts.store = std::move((*stores)[i]);
     parts.recovers = recovers();
+    if (parts.recovers) parts.last_map = setup.pool->last_life().epoch;
     if (setup.clustered) {
       auto io = transport::make_socket_io(transport::SocketIoChoice::automatic, &parts.waiter);
       if (!io) return std::move(io).error();

@@ -21,6 +21,9 @@ struct SlotOwnership {
   // The map says which one it follows. So the owners before may tell what they have of the slots
   // that are new here.
   bool has_former_owners = false;
+  // The map behind the last absence of this server's daemon: others offer it what it lacks since
+  // then (cluster/slot_map.h). 0: it was never away.
+  Epoch back_since = 0;
   // 0: not owned. Else the epoch of the first of the unbroken row of maps, up to this one, that
   // give the slot to this server.
   std::array<Epoch, kSlotCount> since{};

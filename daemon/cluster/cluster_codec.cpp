@@ -81,6 +81,7 @@ void write(schema::Member::Builder to, const MapMember& member) {
   to.setShards(member.shards);
   to.setWeightBytes(member.weight_bytes);
   to.setGraceMs(member.grace_ms);
+  to.setBackSince(member.back_since);
 }
 
 MapMember read(schema::Member::Reader from) {
@@ -93,6 +94,7 @@ MapMember read(schema::Member::Reader from) {
   member.shards = from.getShards();
   member.weight_bytes = from.getWeightBytes();
   member.grace_ms = from.getGraceMs();
+  member.back_since = from.getBackSince();
   return member;
 }
 
@@ -250,6 +252,7 @@ void write(schema::Question::Builder to, const Question& question) {
   to.setTarget(packet::text_of("target", question.target, kTargetBytesMax));
   to.setDeadlineMs(question.deadline_ms);
   to.setIsNamed(question.is_named);
+  to.setIsForced(question.is_forced);
 }
 
 Question read(schema::Question::Reader from) {
@@ -257,9 +260,12 @@ Question read(schema::Question::Reader from) {
   if (from.getDeadlineMs() > kDrainMsMax) {
     refuse("a drain of " + std::to_string(from.getDeadlineMs()) + " ms");
   }
-  return Question{from.getId(), static_cast<Topic>(from.getKind()),
-                  line("target", from.getTarget(), kTargetBytesMax), from.getDeadlineMs(),
-                  from.getIsNamed()};
+  return Question{from.getId(),
+                  static_cast<Topic>(from.getKind()),
+                  line("target", from.getTarget(), kTargetBytesMax),
+                  from.getDeadlineMs(),
+                  from.getIsNamed(),
+                  from.getIsForced()};
 }
 
 void write(schema::Answer::Builder to, const Answer& answer) {

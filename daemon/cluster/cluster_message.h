@@ -52,6 +52,7 @@ struct Question {
   std::string target;
   std::uint32_t deadline_ms = 0;  // of a drain; 0: none
   bool is_named = false;          // of a drain: a person has named the daemon
+  bool is_forced = false;         // of a drain: also beside another one
   bool operator==(const Question&) const = default;
 };
 struct Answer {

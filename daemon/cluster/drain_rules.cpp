@@ -11,6 +11,12 @@ bool may_take_slots(const KnownMember& member, const std::set<ConnectionId>& ask
          !member.last.draining && !asked.contains(member.connection);
 }
 
+// It hands slots over at this moment. Its last step is not seen here: it has left the map then.
+bool hands_over(const KnownMember& member, const std::set<ConnectionId>& asked) {
+  const bool is_asked = member.connection != 0 && asked.contains(member.connection);
+  return member.state == MemberState::live && (member.last.draining || is_asked);
+}
+
 }  // namespace
 
 Expected<const KnownMember*> find_target(const Membership& membership, const std::string& target) {
@@ -40,8 +46,17 @@ Outcome may_drain(const Membership& membership, const KnownMember& target, const
     return Error{Status::invalid_argument,
                  name + " has no pool and so no slots: there is nothing to drain"};
   }
-  if (question.topic == Topic::cancel_drain || question.is_named) return Done{};
+  if (question.topic == Topic::cancel_drain) return Done{};
   const auto& members = membership.members();
+  for (const auto& [other, member] : members) {
+    if (question.is_forced || &member == &target || !hands_over(member, asked)) continue;
+    return Error{Status::invalid_state,
+                 other +
+                     " drains: what moves from one of both to the other, and on from there before "
+                     "it has come, is lost. Wait for the end (simmctl moves " +
+                     other + "), or drain both at once all the same (--force)"};
+  }
+  if (question.is_named) return Done{};
   const bool has_heir = std::any_of(members.begin(), members.end(), [&](const auto& entry) {
     return &entry.second != &target && may_take_slots(entry.second, asked);
   });

@@ -328,7 +328,7 @@ void Manager::note_changes() {
   // was for has been taken back. Only the next one that goes well rules that out.
   const bool is_in_doubt = !store_error_.empty();
   const bool due =
-      is_in_doubt || reported_ != nullptr || !same_members(map_.get(), membership_.owners());
+      is_in_doubt || reported_ != nullptr || !same_members(map_.get(), owners_of(epoch() + 1));
   if (!due) changed_ns_ = 0;
   if (due && changed_ns_ == 0) changed_ns_ = clock_.now_ns();
 }
@@ -375,6 +375,11 @@ std::uint64_t Manager::followed() const {
   return map_->digest();
 }
 
+// Who is back matters only where objects are kept twice.
+std::vector<MapMember> Manager::owners_of(base::Epoch next) const {
+  return membership_.owners(config_.mirrors == Mirrors::apart ? next : 0);
+}
+
 Expected<SlotMapPtr> Manager::next_map() {
   const base::Epoch reported = reported_ == nullptr ? 0 : reported_->epoch();
   const base::Epoch next = std::max(epoch(), reported) + 1;
@@ -384,7 +389,7 @@ Expected<SlotMapPtr> Manager::next_map() {
   const bool is_fork = reported_ != nullptr && (issued_ || reported <= epoch());
   const SlotMap* current = is_fork ? map_.get() : nullptr;
   if (contested_) previous = current = nullptr;
-  return build_slot_map(next, membership_.owners(), previous, current, next_life(), followed(),
+  return build_slot_map(next, owners_of(next), previous, current, next_life(), followed(),
                         config_.mirrors);
 }
 
@@ -418,6 +423,7 @@ bool Manager::publish() {
   pushed_ = std::move(*message);
   note_delta(*state.map);
   map_ = state.map;
+  membership_.note_map(*map_);
   reported_ = nullptr;
   brought_.clear();
   contested_ = false;

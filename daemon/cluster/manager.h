@@ -155,6 +155,7 @@ private:
   [[nodiscard]] std::string stranger_text(const Lineage& lineage, base::Epoch epoch) const;
   [[nodiscard]] MapLife next_life();
   [[nodiscard]] std::uint64_t followed() const;
+  [[nodiscard]] std::vector<MapMember> owners_of(base::Epoch next) const;
   [[nodiscard]] Expected<SlotMapPtr> next_map();
   [[nodiscard]] bool map_is_due() const;
   [[nodiscard]] base::TimeNs map_due_ns() const;

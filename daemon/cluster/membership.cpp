@@ -25,6 +25,11 @@ bool is_owner(const KnownMember& member) {
          (member.state == MemberState::live || member.state == MemberState::away);
 }
 
+// The next map says that it is back. Who recovers serves nothing yet.
+bool is_to_be_told(const KnownMember& member) {
+  return member.is_back && !member.last.recovering && is_owner(member);
+}
+
 }  // namespace
 
 const char* member_state_name(MemberState state) noexcept {
@@ -73,7 +78,10 @@ void Membership::restore(const SlotMap& map, bool is_hearsay) {
     const std::string name = full_name(member.identity);
     if (const auto found = members_.find(name); found != members_.end()) {
       // It had slots after all, which this manager did not know when it joined.
-      if (found->second.identity == member.identity) found->second.owns_later = false;
+      KnownMember& known = found->second;
+      if (known.identity != member.identity) continue;
+      known.owns_later = false;
+      known.back_since = std::max(known.back_since, member.back_since);
       continue;
     }
     if (is_retired(member.identity) || namesake_of(member.identity) != nullptr) continue;
@@ -85,6 +93,7 @@ void Membership::restore(const SlotMap& map, bool is_hearsay) {
     known.joined = Join{member.address, member.port, member.shards, member.weight_bytes,
                         map.epoch(),    false,       false,         member.grace_ms};
     known.is_hearsay = is_hearsay;
+    known.back_since = member.back_since;
     go_away(known, clock_.now_ns());
   }
 }
@@ -129,6 +138,12 @@ void Membership::go_away(KnownMember& member, base::TimeNs now_ns) {
   // From now, not from when it was heard last: a manager that was stopped for a while has heard
   // nobody, and nobody else is to blame.
   member.away_ns = member.missed_ns = now_ns;
+  member.was_unreached = false;
+}
+
+void Membership::note_return(KnownMember& member) const {
+  if (member.was_unreached && !cut_off_ && member.owns_slots()) member.is_back = true;
+  member.was_unreached = false;
 }
 
 // One that drains may die in silence as well, and must not keep its name from its successor.
@@ -275,6 +290,14 @@ JoinVerdict Membership::join(ConnectionId connection, const DaemonIdentity& iden
   const bool on_its_connection = member.connection == connection;
   const bool drains_on = on_its_connection && member.last.draining;
   const MapMember before = as_map_member(member.identity, member.joined);
+  if (!held_before || member.identity.incarnation != identity.incarnation) {
+    member.back_since = 0;
+    member.is_back = member.was_unreached = false;
+  } else if (!on_its_connection && join.map_epoch == 0) {
+    member.is_back = true;  // another process, with the memory of the one before
+  } else if (!lives(member)) {
+    note_return(member);
+  }
   member.identity = identity;
   member.joined = join;
   member.version = version;
@@ -289,6 +312,7 @@ JoinVerdict Membership::join(ConnectionId connection, const DaemonIdentity& iden
   first.draining = drains_on;
   if (on_its_connection) keep_load(member.last, first);
   member.last = first;
+  if (is_to_be_told(member)) ++owners_revision_;
   settle_version(lowest_version());
   return verdict;
 }
@@ -311,7 +335,12 @@ bool Membership::heard(ConnectionId connection, const Heartbeat& heartbeat) {
     ++owners_revision_;
     gone_.erase(full_name(member->identity));
   }
-  if (member->state == MemberState::away || comes_back) member->state = MemberState::live;
+  if (member->state == MemberState::away || comes_back) {
+    note_return(*member);
+    member->state = MemberState::live;
+    if (is_to_be_told(*member)) ++owners_revision_;
+  }
+  if (member->is_back && before.recovering && !heartbeat.recovering) ++owners_revision_;
   return true;
 }
 
@@ -341,8 +370,8 @@ void Membership::disconnected(ConnectionId connection) {
 }
 
 // Whom at least half of the daemons that say so have connections to is at work, though it is not
-// heard here.
-void Membership::spare_the_reached(const SlotMap& map, base::TimeNs now_ns) {
+// heard here. Whom one of them has none to, that one writes without.
+void Membership::ask_the_others(const SlotMap& map, base::TimeNs now_ns) {
   struct Away {
     KnownMember* member;
     MemberIndex index;
@@ -364,6 +393,7 @@ void Membership::spare_the_reached(const SlotMap& map, base::TimeNs now_ns) {
   }
   for (const Away& each : away) {
     if (each.reached_by > 0 && 2 * each.reached_by >= tellers) each.member->missed_ns = now_ns;
+    if (each.reached_by < tellers) each.member->was_unreached = true;
   }
 }
 
@@ -421,9 +451,11 @@ int Membership::tick(const SlotMap* map) {
   const bool hears_too_few = !seen.hears_owner || 2 * seen.heard <= seen.all + lost_.size();
   const bool was_cut_off = std::exchange(cut_off_, hears_too_few);
   if (cut_off_) return changed;
-  if (map != nullptr && now_ns - spared_ns_ >= config_.rejoin_grace_ns / 8) {
-    spared_ns_ = now_ns;
-    spare_the_reached(*map, now_ns);
+  const base::TimeNs pause_ns =
+      std::min(config_.rejoin_grace_ns / 8, config_.member_timeout_ns / 2);
+  if (map != nullptr && now_ns - asked_ns_ >= pause_ns) {
+    asked_ns_ = now_ns;
+    ask_the_others(*map, now_ns);
   }
   if (!seen.is_someone_away && !seen.does_someone_not_matter) return changed;
   for (auto& [name, member] : members_) {
@@ -482,13 +514,26 @@ void Membership::settle_version(std::uint16_t lowest) {
   if (clock_.now_ns() - *newer_since_ns_ >= config_.version_settle_ns) version_ = lowest;
 }
 
-std::vector<MapMember> Membership::owners() const {
+std::vector<MapMember> Membership::owners(base::Epoch next) const {
   std::vector<MapMember> owners;
   for (const auto& [name, member] : members_) {
     if (!is_owner(member)) continue;
     owners.push_back(as_map_member(member.identity, member.joined));
+    const bool says_so = next != 0 && is_to_be_told(member);
+    owners.back().back_since = says_so ? next : member.back_since;
   }
   return owners;
+}
+
+void Membership::note_map(const SlotMap& map) {
+  for (const MapMember& told : map.members()) {
+    const auto found = members_.find(full_name(told.identity));
+    if (found == members_.end() || found->second.identity != told.identity) continue;
+    found->second.back_since = told.back_since;
+    if (told.back_since == map.epoch() && is_to_be_told(found->second)) {
+      found->second.is_back = false;
+    }
+  }
 }
 
 bool Membership::someone_drains(const SlotMap& map) const {

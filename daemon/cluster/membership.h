@@ -18,6 +18,9 @@
 // with itself no more than half of the daemons, is cut off itself: it declares nobody gone. Nor
 // does it while half of the daemons that say so have connections to the silent one.
 //
+// A member that comes back is marked (MapMember::back_since), if others may have written without
+// it: its process is another one, or somebody who says so had no connection to it either.
+//
 // A holder of the cluster's secret can join with any name and any weight, and so take slots. Where
 // a list of owners is given, only those may own slots, and no more than it says.
 // Thread: the manager's control thread.
@@ -92,7 +95,10 @@ struct KnownMember {
   base::TimeNs broken_ns = 0;  // when its connection ended, if it has none
   bool is_hearsay = false;     // never heard here: another member's map names it
   Heartbeat last;
-  bool owns_later = false;  // it joined without slots, to get some when it has recovered
+  bool owns_later = false;     // it joined without slots, to get some when it has recovered
+  base::Epoch back_since = 0;  // as in the last map
+  bool was_unreached = false;  // while it is away: another daemon did not reach it either
+  bool is_back = false;        // no map says so yet
 
   [[nodiscard]] bool owns_slots() const noexcept { return joined.weight_bytes > 0; }
 };
@@ -145,8 +151,10 @@ public:
   // Of that map, by the last heartbeats.
   [[nodiscard]] Unreached unreached(const SlotMap& map) const;
 
-  // Who should own slots now.
-  [[nodiscard]] std::vector<MapMember> owners() const;
+  // Who should own slots now. `next`: of the map that says who is back; 0: none shall say so.
+  [[nodiscard]] std::vector<MapMember> owners(base::Epoch next = 0) const;
+  // That map has been stored.
+  void note_map(const SlotMap& map);
   // Another number whenever owners() or someone_drains() may have changed.
   [[nodiscard]] std::uint64_t owners_revision() const noexcept { return owners_revision_; }
   // True when somebody's slots move by its own wish: no reason to wait for others.
@@ -182,6 +190,8 @@ private:
   [[nodiscard]] bool is_retired(const DaemonIdentity& identity) const;
   [[nodiscard]] base::TimeNs grace_ns(const KnownMember& member) const;
   void go_away(KnownMember& member, base::TimeNs now_ns);
+  // It is heard again. What was written meanwhile was written without it, if others missed it too.
+  void note_return(KnownMember& member) const;
   // All members in one look, in which the silent ones go away.
   struct Census {
     int went_away = 0;
@@ -196,7 +206,7 @@ private:
   // `lowest`: the version of the oldest member.
   void settle_version(std::uint16_t lowest);
   [[nodiscard]] std::uint16_t lowest_version() const;
-  void spare_the_reached(const SlotMap& map, base::TimeNs now_ns);
+  void ask_the_others(const SlotMap& map, base::TimeNs now_ns);
   // Subscribers and gone members that are not connected are forgotten.
   [[nodiscard]] static bool matters(const KnownMember& member);
   void forget(std::map<std::string, KnownMember>::iterator at);
@@ -223,7 +233,7 @@ private:
   std::map<std::string, Gone> gone_;  // by full name; daemons_max at most
   base::TimeNs looked_ns_;            // at the clock
   base::TimeNs names_kept_ns_ = 0;    // until then every name is its holder's
-  base::TimeNs spared_ns_ = 0;        // when it was last asked whom others reach
+  base::TimeNs asked_ns_ = 0;         // when it was last asked whom others reach
   bool cut_off_ = false;
   std::uint16_t version_ = kHelloVersionMin;
   std::optional<base::TimeNs> newer_since_ns_;  // since when all speak a newer one

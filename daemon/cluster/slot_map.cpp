@@ -124,6 +124,11 @@ Expected<SlotMapPtr> SlotMap::make(base::Epoch epoch, std::vector<MapMember> mem
   if (epoch == 0 || epoch > kEpochMax) return bad("epoch " + std::to_string(epoch));
   if (Outcome checked = check_members(members); !checked) return std::move(checked).error();
   if (Outcome checked = check_life(life); !checked) return std::move(checked).error();
+  for (const MapMember& member : members) {
+    if (member.back_since <= epoch) continue;
+    return bad(full_name(member.identity) + " is back since epoch " +
+               std::to_string(member.back_since));
+  }
   if (owners.size() != base::kSlotCount) return bad(std::to_string(owners.size()) + " slots");
   for (const SlotOwner& owner : owners) {
     const bool owned = owner.member != kNoMember;

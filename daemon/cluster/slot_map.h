@@ -9,6 +9,7 @@
 // Immutable, shared by pointer. Thread: any.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -45,6 +46,9 @@ struct MapMember {
   // How long it may be away before its slots move, where the manager's own time is shorter. A large
   // pool takes long to die and to come back. In the map, so that every manager keeps to it.
   std::uint32_t grace_ms = 0;
+  // The first map behind its last absence, in which others may have written without it; 0: it was
+  // never away. What is kept twice is offered to it anew (refill_book.h).
+  base::Epoch back_since = 0;
 
   bool operator==(const MapMember&) const = default;
 };
@@ -78,6 +82,12 @@ public:
 
   [[nodiscard]] MemberIndex owner(base::Slot slot) const noexcept { return owners_[slot].member; }
   [[nodiscard]] base::Epoch since(base::Slot slot) const noexcept { return owners_[slot].since; }
+  // Since when the owner of the slot remembers which keys are removed there, where it is given
+  // second copies; 0: nobody owns it.
+  [[nodiscard]] base::Epoch refilled_since(base::Slot slot) const noexcept {
+    const MapMember* const member = owner_of(slot);
+    return member == nullptr ? 0 : std::max(since(slot), member->back_since);
+  }
   // Null: nobody owns it.
   [[nodiscard]] const MapMember* owner_of(base::Slot slot) const noexcept {
     return owner(slot) == kNoMember ? nullptr : &members_[owner(slot)];

@@ -224,6 +224,20 @@ private:
   std::vector<MemberIndex> there_;  // their indices in `map_`
 };
 
+// Whoever had both slots of a pair has one copy of what was put there. When the second slot goes to
+// somebody else, who keeps the first one lacks the copies of what the second one has.
+void note_parted(base::Epoch epoch, const SlotMap& previous, const std::vector<SlotOwner>& owners,
+                 std::vector<MapMember>& members) {
+  for (std::uint32_t i = 0; i < base::kSlotCount; ++i) {
+    const auto slot = static_cast<base::Slot>(i);
+    const base::Slot mirror = base::mirror_of(slot);
+    const SlotOwner& owner = owners[slot];
+    const bool was_lone = previous.owner(slot) == previous.owner(mirror);
+    if (!was_lone || owner.member == kNoMember || owner.since == epoch) continue;
+    if (owners[mirror].member != owner.member) members[owner.member].back_since = epoch;
+  }
+}
+
 }  // namespace
 
 Expected<SlotMapPtr> build_slot_map(base::Epoch epoch, std::vector<MapMember> members,
@@ -244,6 +258,9 @@ Expected<SlotMapPtr> build_slot_map(base::Epoch epoch, std::vector<MapMember> me
     const base::Epoch since = before.since(owner[i], slot);
     const bool broken = current != nullptr && now.since(owner[i], slot) == 0;
     owners[i] = {owner[i], since == 0 || broken ? epoch : since};
+  }
+  if (mirrors == Mirrors::apart && previous != nullptr) {
+    note_parted(epoch, *previous, owners, members);
   }
   return SlotMap::make(epoch, std::move(members), std::move(owners), std::move(life), follows);
 }

@@ -65,6 +65,7 @@ void ReplicaMover::begin() noexcept {
   next_ = 1;
   vain_rounds_ = 0;
   has_failed_ = has_answered_ = false;
+  arrived_ = server_.arrived();
   pause_ns_ = config_.pause_min_ns;
   resume_ns_ = 0;
 }
@@ -178,10 +179,12 @@ void ReplicaMover::end_page(const store::ReadPin& pin, Status status, bool count
 }
 
 void ReplicaMover::end_round(base::TimeNs now_ns) noexcept {
-  if (!std::exchange(has_failed_, false)) return end();
-  if (!std::exchange(has_answered_, false) && ++vain_rounds_ >= config_.vain_rounds_max) {
-    return end();
-  }
+  const bool has_failed = std::exchange(has_failed_, false);
+  const bool comes_more =
+      std::exchange(arrived_, server_.arrived()) != server_.arrived() || server_.awaits_objects();
+  if (!has_failed && !comes_more) return end();
+  const bool was_in_vain = !std::exchange(has_answered_, false) && has_failed;
+  if (was_in_vain && ++vain_rounds_ >= config_.vain_rounds_max) return end();
   pause_ns_ = std::min(2 * pause_ns_, config_.pause_max_ns);
   resume_ns_ = now_ns + pause_ns_;
   pass_ = 0;

@@ -7,7 +7,8 @@
 // the rules for objects that move (server/slot_arrivals.h): not if the key was removed there since.
 // What was offered stays here, and is marked when it was taken or refused. Objects that were used
 // go first; bytes in a second are bounded. What gets no answer is offered again, with growing
-// pauses, until the end of the move window, or until some rounds were in vain.
+// pauses, until the end of the move window, or until some rounds were in vain. While objects come
+// here, with slots that are new to this daemon, more rounds follow: these may lack copies as well.
 //
 // Owned by its DataAgent; store, server, engine and clock outlive it. No allocation after
 // construction. Thread: that agent.
@@ -81,6 +82,7 @@ private:
   std::uint32_t vain_rounds_ = 0;  // in a row
   bool has_failed_ = false;        // an offer of this round
   bool has_answered_ = false;      // an offer of this round was taken or refused
+  std::uint64_t arrived_ = 0;      // when this round began
 };
 
 }  // namespace simm::moves

@@ -54,7 +54,7 @@ ClusterPresence::ClusterPresence(Setup setup)
       survey_(access_),
       spread_timer_(access_.io),
       departures_(access_.self.incarnation),
-      refills_(access_.self.incarnation),
+      refills_(access_.self.incarnation, setup_.last_map),
       moves_timer_(access_.io),
       refills_timer_(access_.io),
       load_sum_(access_.counters),

@@ -58,6 +58,8 @@ public:
     std::function<bool()> recovers = nullptr;
     std::uint32_t grace_ms = 0;  // see MemberConfig
     bool is_replicated = false;  // some namespaces are kept twice
+    // Epoch of the last map of an earlier process with this pool.
+    base::Epoch last_map = cluster::RefillBook::kNoEarlierLife;
   };
 
   // Listens, if it owns slots. The errors are for people.

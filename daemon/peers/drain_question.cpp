@@ -26,6 +26,8 @@ Expected<cluster::Question> drain_question(std::string_view argument) {
     } else if (name == "deadline_ms" && value.is_number_unsigned() &&
                value.get<std::uint64_t>() <= cluster::kDrainMsMax) {
       question.deadline_ms = value.get<std::uint32_t>();
+    } else if (name == "force" && value.is_boolean()) {
+      question.is_forced = value.get<bool>();
     } else if (name == "cancel" && value.is_boolean()) {
       if (value.get<bool>()) question.topic = cluster::Topic::cancel_drain;
     } else {

@@ -367,7 +367,8 @@ Outcome DataDaemon::join_cluster() {
          p.status_more = "; cluster: " + status;
          if (p.is_ready) p.options.service.status("serving" + p.status_more);
        },
-       [&p] { return p.data->recovers(); }, own_grace_ms(), !p.tenants.replicated().empty()});
+       [&p] { return p.data->recovers(); }, own_grace_ms(), !p.tenants.replicated().empty(),
+       p.data->recovers() ? p.pool->last_life().epoch : cluster::RefillBook::kNoEarlierLife});
   if (!presence) return std::move(presence).error();
   p.presence = std::move(*presence);
   return Done{};

@@ -208,13 +208,16 @@ void PageServer::end_get(Job& job, std::uint16_t page, transport::MoveResult res
 
 // ---- put ----
 
-// An object that moved is of the tenure before the one that its request names, and nobody has
-// written or removed its key since.
+// An object that moved is of the tenure before the one that its request names, or is a second copy
+// for it, and nobody has written or removed its key since.
 Status PageServer::may_arrive(const Job& job, const transport::PageRequest& page) noexcept {
   arrivals_.look_at_time(clock_.now_ns());
   const base::Slot slot = base::slot_of(page.group);
   if (!slots_.serves(job.epoch, page.group)) return Status::invalid_state;
-  return arrivals_.may_arrive(slot, page.hash, job.epoch) ? Status::ok : Status::invalid_state;
+  const transport::RequestHeader& header = job.incoming->header;
+  const bool is_kept_twice = config_.replicated.has(header.tenant, header.name_space);
+  return arrivals_.may_arrive(slot, page.hash, job.epoch, is_kept_twice) ? Status::ok
+                                                                         : Status::invalid_state;
 }
 
 void PageServer::refuse_moved(Job& job, std::uint16_t page, Status status) noexcept {
@@ -310,7 +313,10 @@ void PageServer::end_put(Job& job, std::uint16_t page, transport::MoveResult res
   (is_moved ? counters_.moved_in_objects : counters_.put_pages).add();
   (is_moved ? counters_.moved_in_bytes : counters_.put_bytes).add(reservation.extent.size());
   if (!is_moved) hot_keys_.note_bytes(job.incoming->header, request, reservation.extent.size());
-  if (is_moved) expected_.end(base::slot_of(request.group), request.hash);
+  if (is_moved) {
+    ++arrived_;
+    expected_.end(base::slot_of(request.group), request.hash);
+  }
   const std::uint64_t length = store_.publish(reservation, result.digest, job.epoch, now_ns);
   answer(job, page, Status::ok, length);
 }

@@ -60,6 +60,13 @@ public:
     expected_.end(slot, key);
     if (!arrivals_.note_write(slot, key)) counters_.arrivals_ended.add();
   }
+  void note_remove(std::uint64_t group, base::KeyHash key, bool is_kept_twice) noexcept {
+    const base::Slot slot = base::slot_of(group);
+    expected_.end(slot, key);
+    if (!arrivals_.note_remove(slot, key, is_kept_twice)) counters_.arrivals_ended.add();
+  }
+  // How many objects have come from other owners.
+  [[nodiscard]] std::uint64_t arrived() const noexcept { return arrived_; }
   // Whether a page of the request may wait for an object of a former owner. These are asked for, so
   // that all are on their way when the first one is waited for.
   [[nodiscard]] bool ask_for(const transport::Incoming& incoming, base::TimeNs now_ns) noexcept;
@@ -88,6 +95,7 @@ private:
   HotKeys& hot_keys_;
   ServerCounters& counters_;
   std::uint32_t sample_ = 0;
+  std::uint64_t arrived_ = 0;
 };
 
 }  // namespace simm::server

@@ -63,6 +63,7 @@ Server::~Server() {
 void Server::use_map(const base::SlotOwnership& map,
                      const base::SlotDepartures* departures) noexcept {
   if (map.epoch < slots_.epoch()) return;
+  if (has_earlier_life_ && slots_.epoch() == 0) reborn_at_ = map.epoch;
   arrivals_.use(slots_.map(), map, clock_.now_ns());
   expected_.use_map(slots_.map(), map, clock_.now_ns());
   counters_.arriving_slots.set(arrivals_.open_slots());
@@ -211,7 +212,8 @@ void Server::answer_remove(transport::Incoming& incoming) noexcept {
                   if (is_kept_twice && asked < mirror_since_[base::slot_of(key.group)]) {
                     return refuse_slot(page);
                   }
-                  pages_.note_write(key.group, key.hash);
+                  if (is_kept_twice && asked < reborn_at_) return refuse_slot(page);
+                  pages_.note_remove(key.group, key.hash, is_kept_twice);
                   const bool was_there = store_.remove(key, now_ns);
                   scratch_[page] = {was_there ? Status::ok : Status::not_found, 0};
                 });

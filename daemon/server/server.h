@@ -64,9 +64,11 @@ public:
 
   // At set-up: until `recovered`, which outlives it, is true, another thread works on the store,
   // and nothing is asked of it. Objects whose slots were lost meanwhile are missed from then on.
-  void close_until(const std::atomic<bool>& recovered) noexcept {
+  // `last_map`: epoch of the newest one that an earlier process of this shard had.
+  void close_until(const std::atomic<bool>& recovered, base::Epoch last_map) noexcept {
     recovered_ = &recovered;
-    arrivals_.had_earlier_life();
+    has_earlier_life_ = true;
+    arrivals_.had_earlier_life(last_map);
   }
   [[nodiscard]] bool is_open() const noexcept { return recovered_ == nullptr; }
 
@@ -81,6 +83,9 @@ public:
   // (cluster/refill_book.h). Who removes something under an older map does not know these owners,
   // and is refused: what is removed here could come back from there.
   void note_refills(const base::SlotDepartures& refills) noexcept;
+  // How many objects have come from other owners, and whether more are known to be on their way.
+  [[nodiscard]] std::uint64_t arrived() const noexcept { return pages_.arrived(); }
+  [[nodiscard]] bool awaits_objects() const noexcept { return !expected_.is_idle(); }
   // What may move on now. It stays where it is, and changes with maps.
   [[nodiscard]] const base::SlotDepartures& departures() const noexcept { return *departures_; }
   // Nothing more will move on.
@@ -160,6 +165,9 @@ private:
   OwnedSlots slots_;
   const std::unique_ptr<base::SlotDepartures> departures_;
   base::LazyArray<base::Epoch> mirror_since_;  // by slot; 0: it was never refilled
+  // Of the first map, where an earlier process may have given second copies away; else 0.
+  base::Epoch reborn_at_ = 0;
+  bool has_earlier_life_ = false;
   SlotArrivals arrivals_;
   ExpectedObjects expected_;
   HotKeys hot_keys_;

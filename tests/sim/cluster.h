@@ -123,8 +123,15 @@ private:
   bool remove_meanwhile();
   bool live_with_confirmed_copies();
   [[nodiscard]] bool are_mirrors_apart() const;
+  [[nodiscard]] std::uint64_t lost_for_room() const;
   [[nodiscard]] std::uint64_t dropped_for_room() const;
   bool read_replicated(SimClient& client, SweptPut pages, base::TimeNs for_ns);
+  [[nodiscard]] bool can_tell_of_copies() const;
+  bool lose_another_owner(std::uint32_t place, SweptPut pages);
+  bool live_with_an_owner_away(bool is_removed);
+  bool remove_with_a_copy_on_its_way();
+  bool live_with_one_owner(std::uint32_t victim);
+  bool live_with_single_copies();
   bool live_with_dead_owners();
   bool read_copies(SimClient& reader, const SharedSweep& sweep, base::TimeNs for_ns);
   bool press_on_stores();

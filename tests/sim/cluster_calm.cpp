@@ -251,7 +251,9 @@ bool Cluster::calm() {
   if (!is_left_out() && !live_without_manager({reached}, "a server that all nodes reach")) {
     return false;
   }
-  if (scenario_.replicated && scenario_.servers > 1 && !live_with_dead_owners()) return false;
+  const bool has_copies = scenario_.replicated && scenario_.servers > 1;
+  if (has_copies && !live_with_single_copies()) return false;
+  if (has_copies && !live_with_dead_owners()) return false;
   if (scenario_.servers > 1 && !is_left_out() && !live_without_server(false)) return false;
   if (scenario_.servers < 3 || is_left_out()) return true;
   std::vector<Serial> lonely;

@@ -120,9 +120,14 @@ void History::check_moved(const WireRequest& request, std::size_t page) {
   // Or it is the other copy of what the owner of the mirrored slot has.
   const bool is_kept_twice =
       is_of_replicas(request) || (replicated && request.header.name_space == *immutable);
-  if (is_taken_by_owner && is_kept_twice && maps_.owner(into, base::mirror_of(slot)) == sender) {
-    return;
-  }
+  const bool is_of_tenure = maps_.owner(has, slot) == request.to.peer.value &&
+                            maps_.tenure(has, slot) == maps_.tenure(into, slot) &&
+                            maps_.is_refilled_since(into, slot);
+  // Its slot may have come to it behind that map.
+  const base::Slot mirror = base::mirror_of(slot);
+  const bool has_mirror =
+      maps_.owner(into, mirror) == sender || maps_.has_owned_behind(into, mirror, sender);
+  if (is_of_tenure && is_kept_twice && has_mirror) return;
   report_.violation("P7",
                     "server %u with map %llu takes an object of slot %u from server %u for the "
                     "tenure since %llu",

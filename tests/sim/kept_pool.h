@@ -37,6 +37,10 @@ public:
   // Of what one shard has frozen some bytes of each object go wrong.
   void damage(Dice& dice);
 
+  // Of the newest map of all processes.
+  [[nodiscard]] base::Epoch epoch() const { return epoch_; }
+  // This process has begun with the contents of another one.
+  [[nodiscard]] bool is_kept() const { return is_kept_; }
   // What DataDaemon::take_map() does. False: these objects can not be shown to be the latest ones.
   [[nodiscard]] bool takes(const cluster::SlotMap& map);
 

@@ -129,6 +129,18 @@ Serial MapBook::owner_before(base::Epoch epoch, base::Slot slot) const {
   return owner(std::prev(found)->first, slot);
 }
 
+bool MapBook::is_refilled_since(base::Epoch epoch, base::Slot slot) const {
+  const auto found = pages_.find(epoch);
+  return found != pages_.end() && found->second.map->refilled_since(slot) == epoch;
+}
+
+bool MapBook::has_owned_behind(base::Epoch epoch, base::Slot slot, Serial serial) const {
+  return std::any_of(pages_.upper_bound(epoch), pages_.end(), [&](const auto& page) {
+    const cluster::MapMember* const owner = page.second.map->owner_of(slot);
+    return owner != nullptr && owner->identity.incarnation.low == serial;
+  });
+}
+
 bool MapBook::is_in_since(base::Epoch epoch, Serial serial) const {
   return std::any_of(pages_.upper_bound(epoch), pages_.end(), [serial](const auto& page) {
     const std::vector<cluster::MapMember>& members = page.second.map->members();

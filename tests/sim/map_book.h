@@ -44,6 +44,10 @@ public:
   // Who owns the slot in the map of that epoch; 0: nobody, or there is no such map.
   [[nodiscard]] Serial owner(base::Epoch epoch, base::Slot slot) const;
   // Who owned the slot in the map before that one.
+  // Whether the owner of the slot is given second copies since that map (SlotMap::refilled_since).
+  [[nodiscard]] bool is_refilled_since(base::Epoch epoch, base::Slot slot) const;
+  // Whether that server owned the slot under some later map.
+  [[nodiscard]] bool has_owned_behind(base::Epoch epoch, base::Slot slot, Serial serial) const;
   [[nodiscard]] Serial owner_before(base::Epoch epoch, base::Slot slot) const;
   // That process is a member of a map that came after the one of that epoch.
   [[nodiscard]] bool is_in_since(base::Epoch epoch, Serial serial) const;

@@ -211,15 +211,25 @@ void draw_tells(Scenario& s) {
   s.server.arrival_window_ns = s.mover.window_ns = 2 * kSecond;
 }
 
+void give_time_to_moves(Scenario& s) {
+  s.server.arrival_keys_max = s.server.expected_objects_max = 1024;
+  s.server.told_wait_ns = s.server.arrival_wait_ns = s.server.want_ns = 400 * kMs;
+  s.server.arrival_window_ns = s.mover.window_ns = 2 * kSecond;
+  s.reads_wait = s.conditions.credits > 1;
+}
+
 // Likewise. Damage is to be found because nobody has looked at an object in this life, not by luck.
-void draw_kept_pools(Scenario& s) {
-  Dice dice(s.seed, 16);
-  s.keeps_pools = !s.rdma.is_used && dice.percent(30);
-  if (!s.keeps_pools) return;
-  if (dice.percent(80)) s.server_crash_every_ns = dice.between(50, 500) * kMs;
-  s.damaged_percent = dice.percent(50) ? dice.between32(10, 100) : 0;
+void keep_pools(Scenario& s) {
+  s.keeps_pools = true;
   if (!s.tcp.is_used) s.conditions.silent_flip_per_mille = 0;
   s.server.verify = base::VerifyMode::never;
+}
+void draw_kept_pools(Scenario& s) {
+  Dice dice(s.seed, 16);
+  if (s.rdma.is_used || !dice.percent(30)) return;
+  keep_pools(s);
+  if (dice.percent(80)) s.server_crash_every_ns = dice.between(50, 500) * kMs;
+  s.damaged_percent = dice.percent(50) ? dice.between32(10, 100) : 0;
 }
 
 // Likewise: in a quarter of all runs.
@@ -272,6 +282,13 @@ void draw_replicas(Scenario& s) {
   s.engine.operations += s.engine.replicas;
   s.server.replicated = s.replicated_names();
   s.manager.mirrors = dice.percent(80) ? cluster::Mirrors::apart : cluster::Mirrors::anywhere;
+  if (!s.moves) return;
+  // So that there are runs in which all is copied that has to be.
+  give_time_to_moves(s);
+  s.manager.mirrors = cluster::Mirrors::apart;
+  s.manager.membership.rejoin_grace_ns = std::min(s.manager.membership.rejoin_grace_ns, 800 * kMs);
+  s.server.requests_max = 64;
+  if (!s.rdma.is_used) keep_pools(s);
 }
 
 }  // namespace

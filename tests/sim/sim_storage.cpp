@@ -37,7 +37,7 @@ SimStorage::SimStorage(const Scenario& scenario, Network& network, Dice& dice,
             const base::TimeNs moves_ns = mover_ ? mover_->next_deadline_ns() : base::kNoDeadline;
             return std::min({server_.next_deadline_ns(), responder_->next_deadline_ns(), moves_ns});
           }) {
-  if (recovered != nullptr) server_.close_until(*recovered);
+  if (recovered != nullptr) server_.close_until(*recovered, pool.epoch());
   if (scenario.moves) {
     mover_.emplace(scenario, network, clock_, self, route.shard, *store_, server_);
     mover_->on_wake([this] { process_.wake(); });

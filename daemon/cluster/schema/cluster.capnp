@@ -29,6 +29,7 @@ struct Member {
   shards @5 :UInt16;
   weightBytes @6 :UInt64;
   graceMs @7 :UInt32;              # how long it may be away, if the manager waits less
+  backSince @8 :UInt64;            # the first map behind its last absence; 0: never away
 }
 
 # A member has owned slots since an epoch. Slots point to tenures: there are few of them.
@@ -80,6 +81,7 @@ struct Question {
   target @2 :Text;                 # name of a daemon; empty: the manager
   deadlineMs @3 :UInt32;           # of a drain; 0: none
   isNamed @4 :Bool;                # a person has named the daemon that shall drain
+  isForced @5 :Bool;               # it shall drain beside another one
 }
 
 struct Answer {

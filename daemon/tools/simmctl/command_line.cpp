@@ -165,9 +165,12 @@ void CommandLine::add_drain() {
       "So long (90s, 10m) objects may take; what is left then is dropped; default: no end");
   CLI::Option* const wait =
       drain->add_flag("--wait", drain_.wait, "Wait for the end; exit status 0: nothing was left");
+  CLI::Option* const force = drain->add_flag(
+      "--force", drain_.force, "Also while another daemon drains; objects may be lost then");
   drain->add_flag("--cancel", drain_.cancel, "End the drain: the daemon gets its slots back")
       ->excludes(deadline)
-      ->excludes(wait);
+      ->excludes(wait)
+      ->excludes(force);
 }
 
 void CommandLine::add_trace() {

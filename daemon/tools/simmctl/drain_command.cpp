@@ -109,6 +109,7 @@ std::optional<std::uint32_t> duration_ms(const std::string& text) {
 int run_drain(const AdminWishes& admin, const DrainWishes& wishes) {
   ordered_json argument = {{"daemon", wishes.daemon}};
   if (wishes.cancel) argument["cancel"] = true;
+  if (wishes.force) argument["force"] = true;
   if (!wishes.deadline.empty()) {
     const auto deadline_ms = duration_ms(wishes.deadline);
     if (!deadline_ms) {

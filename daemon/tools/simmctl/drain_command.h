@@ -15,6 +15,7 @@ struct DrainWishes {
   std::string deadline;  // empty: none
   bool cancel = false;
   bool wait = false;
+  bool force = false;
 };
 
 // "90", "90s", "500ms", "10m", "2h" in milliseconds; nothing: none of these, or over a day.

@@ -11,6 +11,7 @@
 #include "tests/process/cluster/cluster_processes.h"
 #include "tests/process/cluster/page_load.h"
 #include "tests/process/cluster/steady_reader.h"
+#include "tests/support/temporary_directory.h"
 
 namespace replicas_test {
 
@@ -143,7 +144,7 @@ TEST_CASE("full pools: copies are made again in the place of what is used less")
                                 << ", refused: " << world.sum("refills.0.refused"));
 }
 
-TEST_CASE("one storage daemon keeps one copy, and a second daemon gets one of what is put then") {
+TEST_CASE("one storage daemon keeps one copy; with a second one there are two of all") {
   ReplicatedCluster world(60'000);
   Checker checker(*world.node);
   while (world.owners.size() > 1) {
@@ -159,8 +160,51 @@ TEST_CASE("one storage daemon keeps one copy, and a second daemon gets one of wh
   Checker more(*world.node, "more/");
   REQUIRE(more.put_all(kPages, Status::ok) == kPages);
   CHECK(checker.count(kPages, Status::ok) == kPages);
+  CHECK(world.holds(4 * kPages));
   world.kill_first();
   CHECK(more.count(kPages, Status::ok) == kPages);
+  CHECK(checker.count(kPages, Status::ok) == kPages);
+}
+
+TEST_CASE("an owner comes back with its pool: it is given what was put while it was away") {
+  const simm::test_support::TemporaryDirectory directory("/dev/shm");
+  ClusterProcesses cluster(60'000, kTwice);
+  REQUIRE(cluster.manager.start());
+  const auto storage = [&](const std::string& name) {
+    return cluster.storage(
+        name, kTwice + std::string(R"(, "node": {"hugepages": "off", "pool_bytes": "64MiB", )") +
+                  R"("pool_path": ")" + directory / name + "\"}");
+  };
+  auto a = storage("a");
+  auto b = storage("b");
+  const auto node = cluster.node("n", "0", kTwice);
+  REQUIRE(a->start());
+  REQUIRE(b->start());
+  REQUIRE(node->start());
+  REQUIRE(eventually([&] { return sees_members(*node, 2); }));
+  Checker old(*node, "old/");
+  REQUIRE(old.put_all(kPages, Status::ok) == kPages);
+  const auto before = cluster.manager.report("status")["manager"]["epoch"];
+
+  b->signal(SIGKILL);
+  b->wait();
+  REQUIRE(eventually([&] { return !sees_members(*node, 2); }));
+  Checker checker(*node);
+  REQUIRE(checker.put_all(kPages, Status::ok) == kPages);
+  b = storage("b");
+  REQUIRE(b->start());
+  REQUIRE(eventually([&] { return b->counter("store.0.objects") == 2 * kPages; }));
+  // It has kept its slots, and what it had.
+  CHECK(eventually([&] { return a->counter("refills.0.slots") == 0; }));
+  CHECK(cluster.manager.report("status")["manager"]["epoch"] > before);
+  REQUIRE(eventually([&] { return sees_members(*node, 2); }));
+  CHECK(a->counter("refills.0.objects") >= kPages);
+  // What is removed stays away, and the other owner is not needed any more.
+  for (int page = 0; page < 20; ++page) CHECK(checker.remove(page) == Status::ok);
+  a->signal(SIGKILL);
+  a->wait();
+  CHECK(checker.count(kPages, Status::ok) == kPages - 20);
+  CHECK(old.count(kPages, Status::ok) == kPages);
 }
 
 TEST_CASE("drained into one daemon: what is removed does not come back with its second copy") {

@@ -28,6 +28,7 @@ SlotMapPtr sample_map() {
   auto more = members(5);
   more[0].identity.role = ClusterRole::node;
   more[0].grace_ms = 120'000;
+  more[0].back_since = 8;
   return build_slot_map(9, more, first.get(), first.get(),
                         {{21, 22}, {{{23, 24}, 6}, {{25, 26}, kEpochMax}}}, first->digest())
       .value();
@@ -72,7 +73,7 @@ std::vector<MemberMessage> member_messages() {
       MapReport{slot_map_of(1, {}, nullptr, nullptr)},
       Leave{},
       Question{3, Topic::peers, "storage/a"},
-      Question{4, Topic::drain, "storage/a", kDrainMsMax, true},
+      Question{4, Topic::drain, "storage/a", kDrainMsMax, true, true},
       Question{5, Topic::cancel_drain, "a"},
       Answer{3, Status::not_found, "{\n \"a\": 1\n}"},
   };

@@ -184,12 +184,12 @@ TEST_CASE("the last owner drains only if a person names it") {
   scene.a.drains = true;
   scene.rig.run(1 * kNsPerSecond);
   CHECK(scene.rig.manager->report(Topic::nodes).find("\"draining\"") != std::string::npos);
-  const Answer refused = scene.drain("storage/b", false);
+  const Answer refused = scene.ask({0, Topic::drain, "storage/b", 0, false, true});
   CHECK(refused.status == Status::invalid_argument);
   CHECK(refused.text.find("storage/b is the last daemon that can own slots") == 0);
   CHECK(refused.text.find("simmctl drain storage/b") != std::string::npos);
   CHECK(scene.b.asked.empty());
-  CHECK(scene.drain("storage/b", true).status == Status::ok);
+  CHECK(scene.ask({0, Topic::drain, "storage/b", 0, true, true}).status == Status::ok);
   // It may end its drain, whoever asks.
   CHECK(scene.ask({0, Topic::cancel_drain, "storage/b"}).status == Status::ok);
 }
@@ -203,7 +203,33 @@ TEST_CASE("of two drains that come at once the second one knows of the first") {
   scene.rig.run(100 * kNsPerMs);
   REQUIRE(scene.node.answers.size() == 1);
   CHECK(scene.node.answers[0].id == 2);
-  CHECK(scene.node.answers[0].status == Status::invalid_argument);
+  CHECK(scene.node.answers[0].status == Status::invalid_state);
+}
+
+TEST_CASE("a second drain waits for the first one, unless a person wants both at once") {
+  using namespace drain_test;
+  Scene scene;
+  scene.rig.add("c", 3);
+  scene.rig.run(2 * kNsPerSecond);
+  scene.a.drains = true;
+  scene.rig.run(1 * kNsPerSecond);
+  // Neither by its name nor without.
+  for (const bool is_named : {false, true}) {
+    const Answer refused = scene.drain("storage/b", is_named);
+    CHECK(refused.status == Status::invalid_state);
+    CHECK(refused.text.find("storage/a drains") == 0);
+    CHECK(refused.text.find("simmctl moves storage/a") != std::string::npos);
+    CHECK(refused.text.find("--force") != std::string::npos);
+  }
+  CHECK(scene.b.asked.empty());
+  // The one that drains says itself that it does so already.
+  CHECK(scene.drain("storage/a").status == Status::ok);
+  CHECK(scene.ask({0, Topic::drain, "storage/b", 0, true, true}).status == Status::ok);
+  CHECK(scene.ask({0, Topic::cancel_drain, "storage/b"}).status == Status::ok);
+  // It has drained, and lives on without slots.
+  scene.a.member.drain();
+  scene.rig.run(1 * kNsPerSecond);
+  CHECK(scene.drain("storage/b").status == Status::ok);
 }
 
 TEST_CASE("a name that two daemons have is to be written in full") {

@@ -66,7 +66,7 @@ using recovered_test::Restarted;
 TEST_CASE("a server whose store is still recovered answers unreachable, and touches nothing") {
   Restarted f;
   std::atomic<bool> recovered{false};
-  f.server->close_until(recovered);
+  f.server->close_until(recovered, f.map.epoch);
   const std::uint64_t reads = f.store->stats().reads;
   const auto status_of = [&](ipc::Opcode opcode, const char* key) {
     auto e = f.request(opcode, {key}, {1000}, 7);
@@ -93,6 +93,29 @@ TEST_CASE("a server whose store is still recovered answers unreachable, and touc
   CHECK(status_of(ipc::Opcode::get, "b") == Status::wrong_epoch);
   CHECK(f.server->has_dropped_lost_slots());
   CHECK(f.store->stats().disowned == 1);
+}
+
+TEST_CASE("what is kept twice is removed by nobody who does not know the first map of this life") {
+  Restarted f;
+  const transport::RequestHeader names = f.request(ipc::Opcode::get, {"a"})->incoming.header;
+  ServerConfig config = Restarted::verifying();
+  bool is_kept_twice = false;
+  SUBCASE("twice") {
+    is_kept_twice = true;
+    config.replicated = base::ReplicatedNamespaces({{names.tenant, names.name_space}});
+  }
+  SUBCASE("once") {}
+  const std::atomic<bool> recovered{true};
+  f.server = std::make_unique<Server>(config, *f.store, f.clock);
+  f.server->close_until(recovered, f.map.epoch);
+  f.server->use_map(f.map);
+  const auto remove = [&](const char* key, base::Epoch epoch) {
+    auto e = f.request(ipc::Opcode::remove, {key});
+    e->incoming.header.epoch = epoch;
+    return f.run(std::move(e))->replies.at(0).status;
+  };
+  CHECK(remove("a", f.map.epoch - 1) == (is_kept_twice ? Status::wrong_epoch : Status::ok));
+  CHECK(remove("b", f.map.epoch) == Status::ok);
 }
 
 TEST_CASE("what came back is compared with its digest once, whatever the policy says") {
