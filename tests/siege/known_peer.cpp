@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,6 +42,16 @@ bool wait_for(int socket, short what, int patience_ms = kPatienceMs) {
   return ::poll(&one, 1, patience_ms) == 1;
 }
 
+// In a flood the kernel loses connections, and tries each for two minutes: longer than who came has
+// patience.
+constexpr int kConnectS = 2;
+
+// 0: none. It holds for connect() as well.
+void set_send_limit(int socket, int seconds) {
+  const timeval limit{seconds, 0};
+  ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+}
+
 }  // namespace
 
 ipc::UniqueFd connect_to(const std::string& address, const std::string& source) {
@@ -56,7 +67,9 @@ ipc::UniqueFd connect_to(const std::string& address, const std::string& source) 
     if (::inet_pton(AF_INET, source.c_str(), &from.sin_addr) != 1) return {};
     if (::bind(socket.get(), reinterpret_cast<sockaddr*>(&from), sizeof from) != 0) return {};
   }
+  set_send_limit(socket.get(), kConnectS);
   if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&to), sizeof to) != 0) return {};
+  set_send_limit(socket.get(), 0);
   return socket;
 }
 

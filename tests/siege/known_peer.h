@@ -20,7 +20,8 @@ struct KnownDaemon {
   int hello_ms = 60'000;  // so long one of its answers may take
 };
 
-// To that address; from `source` ("127.3.2.1"), if it is not empty. Invalid: nobody is there.
+// To that address; from `source` ("127.3.2.1"), if it is not empty. Invalid: nobody is there, or
+// the connection took more than two seconds.
 ipc::UniqueFd connect_to(const std::string& address, const std::string& source = "");
 
 class KnownPeer {

@@ -6,8 +6,10 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <chrono>
 #include <deque>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "tests/siege/known_peer.h"
@@ -20,6 +22,8 @@ constexpr std::size_t kOpenMax = 600;
 constexpr int kPatienceMs = 60'000;
 const std::string kHost = "Host: 127.0.0.1\r\n";
 constexpr int kStrangerMs = 500;  // no longer does a stranger wait for an answer
+// Between what he says: a thousand a second are a flood, and leave etcd a part of two CPUs.
+constexpr std::chrono::milliseconds kPause{1};
 
 void say(const ipc::UniqueFd& socket, std::string_view text) {
   [[maybe_unused]] const ssize_t sent =
@@ -42,6 +46,7 @@ void attack_by_words(const std::vector<std::string>& words,
                      const std::vector<std::string>& addresses, const IsOver& is_over) {
   std::deque<ipc::UniqueFd> open;
   for (std::size_t i = 0; !is_over(); ++i) {
+    std::this_thread::sleep_for(kPause);
     ipc::UniqueFd socket = connect_to(addresses[i % addresses.size()]);
     if (!socket.valid()) continue;
     const std::size_t kind = i / addresses.size() % (words.size() + 1);
@@ -123,6 +128,7 @@ void attack_by_requests(const std::string& address, const std::string& request,
                         const IsOver& is_over) {
   ipc::UniqueFd socket;
   while (!is_over()) {
+    std::this_thread::sleep_for(kPause);
     if (!socket.valid()) socket = connect_to(address);
     if (!socket.valid()) continue;
     say(socket, request);
