@@ -119,6 +119,15 @@ def own_daemon(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def vllm(request, monkeypatch):
+    """The parts of vLLM that the test's module names `interface`, for as long as the test takes."""
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    request.module.interface.install()
+    yield
+    request.module.interface.forget()
+
+
+@pytest.fixture
 def detection_ms():
     """How long a silent storage daemon is waited for."""
     return 300

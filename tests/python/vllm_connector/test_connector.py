@@ -18,13 +18,7 @@ from simm.store import Store
 
 DRIVER = os.environ.get("SIMM_TEST_CUDA_DRIVER", "")
 
-
-@pytest.fixture(autouse=True)
-def vllm(monkeypatch):
-    monkeypatch.setenv("PYTHONHASHSEED", "0")
-    interface.install()
-    yield
-    interface.forget()
+pytestmark = pytest.mark.usefixtures("vllm")
 
 
 @pytest.fixture

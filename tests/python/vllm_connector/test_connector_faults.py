@@ -3,26 +3,19 @@ killed, stopped and started again. SIMM_FAULT_S: for how many seconds (4); minut
 
 import os
 import random
-import signal
 import threading
-import time
 import traceback
 
 import pytest
 
 import connector_interface as interface
 from connector_lab import Engine
+from unrest import unrest
 
 FAULT_S = float(os.environ.get("SIMM_FAULT_S", "4"))
 PROMPTS, TAILS = 12, 3  # so few that engines find what others have computed
 
-
-@pytest.fixture(autouse=True)
-def vllm(monkeypatch):
-    monkeypatch.setenv("PYTHONHASHSEED", "0")
-    interface.install()
-    yield
-    interface.forget()
+pytestmark = pytest.mark.usefixtures("vllm")
 
 
 def prompt(dice):
@@ -70,28 +63,10 @@ def test_killed_and_stopped_again_and_again_while_blocks_move(cluster):
     engines = [Requests(name, seed, layered) for name, layered in (("a", False), ("b", True))]
     for engine in engines:
         engine.start()
-    end, faults = time.monotonic() + FAULT_S, 0
+    faults = 0
     try:
-        while time.monotonic() < end or faults < 4:
-            seen, patience = [engine.hits for engine in engines], time.monotonic() + 60
-            while [engine.hits for engine in engines] == seen and not any(
-                    engine.trouble for engine in engines):
-                assert time.monotonic() < patience, "it does not come back"
-                time.sleep(0.01)
-            if any(engine.trouble for engine in engines):
-                break
-            daemon = cluster.daemons[dice.choice(["a", "b", "node", "node", "manager"])]
-            if dice.random() < 0.5:
-                daemon.kill(signal.SIGKILL)
-                time.sleep(dice.random() / 4)
-                daemon.start()
-            else:
-                daemon.stop()
-                try:
-                    time.sleep(dice.random() * 2)
-                finally:
-                    daemon.go_on()
-            faults += 1
+        faults = unrest(cluster, dice, FAULT_S, lambda: [engine.hits for engine in engines],
+                        lambda: any(engine.trouble for engine in engines), stopped_s=2)
     finally:
         for engine in engines:
             engine.stop.set()

@@ -13,13 +13,7 @@ from simm.results import NOT_FOUND, TIMEOUT, UNREACHABLE
 from simm.store import Store
 from tier_lab import ROW_BYTES, Engine, key_of, keys_of
 
-
-@pytest.fixture(autouse=True)
-def vllm(monkeypatch):
-    monkeypatch.setenv("PYTHONHASHSEED", "0")
-    interface.install()
-    yield
-    interface.forget()
+pytestmark = pytest.mark.usefixtures("vllm")
 
 
 def told_as(engine, is_removed):

@@ -3,7 +3,6 @@ killed, stopped and started again. SIMM_FAULT_S: for how many seconds (4); minut
 
 import os
 import random
-import signal
 import threading
 import time
 
@@ -12,19 +11,14 @@ import pytest
 import vllm_interface as interface
 from conftest import CONFIG, Daemon
 from tier_lab import Engine, keys_of
+from unrest import unrest
 
 FAULT_S = float(os.environ.get("SIMM_FAULT_S", "4"))
 N, TURNS = 24, 40
 # None of the tier's calls waits for anybody. The machine may be busy.
 CALL_S = 5.0
 
-
-@pytest.fixture(autouse=True)
-def vllm(monkeypatch):
-    monkeypatch.setenv("PYTHONHASHSEED", "0")
-    interface.install()
-    yield
-    interface.forget()
+pytestmark = pytest.mark.usefixtures("vllm")
 
 
 class Scheduler:
@@ -111,30 +105,10 @@ def test_killed_and_stopped_again_and_again_while_chunks_move(cluster):
                for scheduler, stores in ((writer, True), (reader, False))]
     for thread in threads:
         thread.start()
-    end = time.monotonic() + FAULT_S
     faults = 0
     try:
-        while time.monotonic() < end or faults < 4:
-            seen, patience = reader.hits, time.monotonic() + 60
-            while reader.hits == seen and not (writer.troubles or reader.troubles):
-                assert time.monotonic() < patience, "it does not come back"
-                time.sleep(0.01)
-            if writer.troubles or reader.troubles:
-                break
-            name = dice.choice(["a", "b", "node", "node", "manager"])
-            daemon = cluster.daemons[name]
-            time.sleep(dice.random() / 10)
-            if dice.random() < 0.5:
-                daemon.kill(signal.SIGKILL)
-                time.sleep(dice.random() / 4)
-                daemon.start()
-            else:
-                daemon.stop()
-                try:
-                    time.sleep(dice.random() * 3)
-                finally:
-                    daemon.go_on()
-            faults += 1
+        faults = unrest(cluster, dice, FAULT_S, lambda: reader.hits,
+                        lambda: bool(writer.troubles or reader.troubles), stopped_s=3)
     finally:
         stop.set()
         for thread in threads:

@@ -14,13 +14,7 @@ from simm import log
 from simm.store import Store
 from tier_lab import ROW_BYTES, ROWS, Engine, key_of, keys_of
 
-
-@pytest.fixture(autouse=True)
-def vllm(monkeypatch):
-    monkeypatch.setenv("PYTHONHASHSEED", "0")
-    interface.install()
-    yield
-    interface.forget()
+pytestmark = pytest.mark.usefixtures("vllm")
 
 
 @pytest.mark.parametrize("new", [True, False])
