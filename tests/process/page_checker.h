@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -18,10 +19,11 @@ class PageChecker {
 public:
   static constexpr std::size_t kPageBytes = 33'000;  // the end of no memory page
 
-  // Keys are `before` and a number and `after`.
+  // Keys are `before` and a number and `after`. `timeout_ms`: how long a call waits at most.
   explicit PageChecker(const simm::test_support::DaemonProcess& daemon,
-                       std::string before = "page/", std::string after = "")
-      : client_(connect(daemon)),
+                       std::string before = "page/", std::string after = "",
+                       std::uint32_t timeout_ms = simm::ClientOptions().sync_timeout_ms)
+      : client_(connect(daemon, timeout_ms)),
         region_(allocate()),
         before_(std::move(before)),
         after_(std::move(after)) {}
@@ -64,8 +66,10 @@ private:
     }
     return counted;
   }
-  static simm::Client connect(const simm::test_support::DaemonProcess& daemon) {
+  static simm::Client connect(const simm::test_support::DaemonProcess& daemon,
+                              std::uint32_t timeout_ms) {
     simm::ClientOptions options;
+    options.sync_timeout_ms = timeout_ms;
     options.socket_path = daemon.socket();
     auto client = simm::Client::connect(options);
     REQUIRE(client.has_value());
