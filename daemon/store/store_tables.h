@@ -20,7 +20,10 @@ struct StoreTables {
   public:
     explicit Carver(std::byte* memory) noexcept : memory_(memory) {}
 
+    // The first memory page of each part is there from the start: the kernel clears a huge page for
+    // milliseconds on some hosts, and the first put would wait for one of each part.
     void* take(std::uint64_t bytes) noexcept {
+      if (bytes > 0) *memory_ = std::byte{0};
       // SAFETY: bytes_for() counted every part.
       return std::exchange(memory_, memory_ + pages(bytes));
     }
