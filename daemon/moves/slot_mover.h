@@ -29,6 +29,7 @@ struct MoverConfig {
   std::uint64_t bytes_per_s = 0;
   base::TimeNs window_ns = 0;
   base::TimeNs offer_ns = 2 * base::kNsPerSecond;  // deadline of one message
+  base::TimeNs grace_ns = 100 * base::kNsPerMs;    // of the engine, behind it
   base::TimeNs pause_min_ns = 50 * base::kNsPerMs;
   base::TimeNs pause_max_ns = 5 * base::kNsPerSecond;
   std::uint32_t vain_rounds_max = 10;  // in a row, in which nothing was taken or refused
@@ -80,8 +81,8 @@ private:
   server::Server& server_;
   const base::Clock& clock_;
   MoverCounters counters_;
-  MoveTeller teller_;
   ObjectOffers offers_;
+  MoveTeller teller_;
   OfferBudget budget_;
   std::uint32_t wanted_out_ = 0;  // batches of those
 

@@ -400,6 +400,7 @@ void SimClient::sweep(ipc::Opcode opcode, std::uint32_t name_space, SweptPut put
   batch.replace = true;
   batch.lease_ms = 1;
   batch.timeout_ns = put.timeout_ns;
+  batch.ttl_ms = put.ttl_ms;
   const bool moves = opcode == ipc::Opcode::put || opcode == ipc::Opcode::get;
   batch.pages.resize(moves ? put.pages : scenario_.keys);
   for (std::uint32_t i = 0; i < batch.pages.size(); ++i) {
