@@ -2,7 +2,7 @@
 //
 // An object is offered as a put that takes the place of nothing, into the tenure that follows
 // directly on this shard's. The new owner takes it unless somebody has written or removed its key
-// there since, or there is no spare room. Whatever becomes of the offer, the object is not served
+// there since, or there is no room. Whatever becomes of the offer, the object is not served
 // here any more, and goes. New owners are told what there is before it is sent (move_teller.h).
 // What their clients wait for is offered first of all. Then what is used and what begins a prefix
 // goes: a tail without its head is of no use. Bytes in a second are bounded. What gets no answer is

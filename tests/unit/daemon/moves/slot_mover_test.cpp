@@ -332,15 +332,21 @@ TEST_CASE("what the new owner has of its own stays, and is not asked for again")
   CHECK(w.look(w.next, "b") == 1);
 }
 
-TEST_CASE("a new owner without room says no, and the rest is dropped") {
-  World w(World::quick(), 4'096);
-  for (int i = 0; i < 10; ++i) w.put(w.former, name_of(i), 1, 1, 1'024);
+TEST_CASE("a full new owner makes room for what moves, and an object that is too long is dropped") {
+  World w(World::quick(), 8'192);
+  for (int i = 0; i < 4; ++i) w.put(w.former, name_of(i), 1, 1, 1'024);
+  w.put(w.former, "long", 1, 1, 16'384);
+  w.next.own_all(kAfter, kAfter);
+  for (int i = 0; i < 8; ++i) {
+    w.put(w.next, "other" + std::to_string(i), 2, 1, 1'024, kAfter);
+  }
   w.begin_move();
   w.finish();
   CHECK(w.counted("objects") == 4);
-  CHECK(w.counted("refused") == 6);
+  CHECK(w.counted("refused") == 1);
+  for (int i = 0; i < 4; ++i) CHECK(w.look(w.next, name_of(i)) == 1);
   CHECK(w.former.store->objects() == 0);
-  CHECK(w.next.store->stats().evicted == 0);
+  CHECK(w.next.store->stats().evicted > 0);
 }
 
 TEST_CASE("a slot that comes back shows nothing of before") {
