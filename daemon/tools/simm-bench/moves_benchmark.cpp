@@ -110,7 +110,7 @@ public:
     Expected<Warm> warm = start(owners, change, Reading::plain);
     if (!warm) return warm.error();
     const double second = options_.quick ? 0.1 : 1;
-    const unsigned moving_s = std::max(options_.move_seconds, 5u);
+    const unsigned moving_s = options_.quick ? 5 : std::max(options_.move_seconds, 5u);
     std::vector<double> still;
     std::vector<double> moving;
     for (int i = 0; i < 10; ++i) {
@@ -274,7 +274,7 @@ private:
     result.name = "moves.hottest";
     result.unit = name == "get_bytes" ? "B" : "1";
     result.value = static_cast<double>(*std::max_element(served.begin(), served.end()));
-    result.baseline = static_cast<double>(sum) / static_cast<double>(served.size());
+    if (sum > 0) result.baseline = static_cast<double>(sum) / static_cast<double>(served.size());
     result.params = params(Change::none, options_.owners);
     result.params["counts"] = name;
     result.params["reading"] = kReadingNames[static_cast<int>(reading)];
