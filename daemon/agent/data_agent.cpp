@@ -75,6 +75,7 @@ moves::MoverConfig mover_config(const base::Config& config, std::uint32_t shard)
   result.bytes_per_s = std::max<std::uint64_t>(
       config.cluster.move_bytes_per_s / config.threading.data_agents, 1'000'000);
   result.window_ns = config.cluster.move_window_ms * base::kNsPerMs;
+  result.grace_ns = config.engine.fence_grace_ms * base::kNsPerMs;
   result.teller.shard = shard;
   return result;
 }

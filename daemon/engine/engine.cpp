@@ -32,6 +32,7 @@ Engine::Engine(const EngineConfig& config, const base::Clock& clock, PageHasher 
       hasher_(hasher),
       placement_(&placement),
       shared_read_routes_(placement),
+      hot_read_routes_(placement, &hot_reads_),
       requesters_(requesters),
       counters_(std::move(counters)),
       operations_(config.operations),
@@ -147,7 +148,16 @@ void Engine::start(Progress& progress, SubRequest& entry) noexcept {
   entry.to_shared_reads = shared_read_routes_.enabled() && is_shared_get(operation);
   entry.of_replicas = progress.of_both && transport::is_read(operation.header.opcode) &&
                       !entry.to_shared_reads && replicas_.begins_with_replicas();
-  if (hash_some(entry)) dispatch(entry);
+  const bool may_be_hot = shared_read_routes_.enabled() && !entry.to_shared_reads &&
+                          !entry.of_replicas && may_be_hot_get(operation);
+  entry.of_hot_reads = may_be_hot && hot_reads_.has_any();
+  entry.to_shared_reads |= entry.of_hot_reads;
+  if (!hash_some(entry)) return;
+  if (may_be_hot) {
+    const auto pages = std::span(operation.pages).subspan(entry.first, entry.end - entry.first);
+    hot_reads_.note(operation.header, pages, progress.submitted_ns);
+  }
+  dispatch(entry);
 }
 
 // Hashes the keys of a request that has no hashes yet, as many as one piece of work may. The other
@@ -168,6 +178,7 @@ bool Engine::hash_some(SubRequest& request) noexcept {
     open_request(progress, *rest, request.end, end);
     rest->stage = Stage::unhashed;
     rest->to_shared_reads = request.to_shared_reads;
+    rest->of_hot_reads = request.of_hot_reads;
     rest->of_replicas = request.of_replicas;
     wait(*rest);
   } else {
@@ -233,6 +244,7 @@ SubRequest* Engine::split_first_run(SubRequest& request) noexcept {
   others->retried = request.retried;
   others->waits_for_map = request.waits_for_map;
   others->to_shared_reads = request.to_shared_reads;
+  others->of_hot_reads = request.of_hot_reads;
   others->of_replicas = request.of_replicas;
   others->asked_other = request.asked_other;
   others->tail = std::exchange(request.tail, 0);

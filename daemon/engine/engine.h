@@ -79,11 +79,13 @@ public:
   void use_placement(const Placement& placement) noexcept {
     placement_ = &placement;
     shared_read_routes_.use_placement(placement);
+    hot_read_routes_.use_placement(placement);
   }
   // From now on shared reads of other daemons' objects go to the shared-read shards of this daemon,
   // and writes leave their marks. At set-up; `marks` outlives the engine.
   void use_shared_reads(std::uint16_t shards, WriteMarks& marks) noexcept {
     shared_read_routes_.use_shards(shards);
+    hot_read_routes_.use_shards(shards);
     marks_ = &marks;
   }
 
@@ -145,7 +147,9 @@ private:
 
   Progress& progress_of(const SubRequest& request) noexcept;
   const Placement& routes_of(const SubRequest& request) const noexcept {
-    if (request.to_shared_reads) return shared_read_routes_;
+    if (request.to_shared_reads) {
+      return request.of_hot_reads ? hot_read_routes_ : shared_read_routes_;
+    }
     return *placement_;
   }
   base::TimeNs cancel_time(base::TimeNs now_ns, base::TimeNs deadline_ns) const noexcept;
@@ -219,6 +223,8 @@ private:
   const PageHasher hasher_;
   const Placement* placement_;
   SharedReadRoutes shared_read_routes_;
+  HotReads hot_reads_;
+  SharedReadRoutes hot_read_routes_;  // of these
   WriteMarks* marks_ = nullptr;
   ReplicaRules replicas_;
   RequesterTable& requesters_;

@@ -13,7 +13,7 @@ SubRequest* RequestPool::acquire(std::uint32_t keep) noexcept {
   request.stage = SubRequest::Stage::unrouted;
   request.retried = false;
   request.waits_for_map = false;
-  request.to_shared_reads = false;
+  request.to_shared_reads = request.of_hot_reads = false;
   request.of_replicas = request.asked_other = false;
   request.tail = 0;
   return &request;

@@ -34,6 +34,7 @@ struct SubRequest : base::ListLink<OpenTag>, base::ListLink<PendingTag> {
   bool retried = false;          // after a collateral fence
   bool waits_for_map = false;    // its owner and we do not have the same map: nothing was done
   bool to_shared_reads = false;  // where it can
+  bool of_hot_reads = false;     // only those of hot slots do
   bool of_replicas = false;      // its pages name the replicas of what their reader wants
   bool asked_other = false;      // so they have asked both copies, or will have
   std::uint32_t tail = 0;        // pages at its end that will ask the other copy

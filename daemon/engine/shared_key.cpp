@@ -28,4 +28,13 @@ bool is_shared_get(const Operation& operation) noexcept {
   });
 }
 
+bool may_be_hot_get(const Operation& operation) noexcept {
+  const transport::RequestHeader& header = operation.header;
+  if (!header.immutable || header.opcode != ipc::Opcode::get) return false;
+  if (header.ranged || operation.is_fetch) return false;
+  const auto pages = std::span(operation.pages).first(operation.page_count);
+  return std::all_of(pages.begin(), pages.end(),
+                     [](const transport::PageRequest& page) { return page.object_offset == 0; });
+}
+
 }  // namespace simm::engine

@@ -16,4 +16,7 @@ bool is_shared_key(std::string_view key) noexcept;
 // A get is shared as a whole: one page that is not makes all of it a batch like any other.
 bool is_shared_get(const Operation& operation) noexcept;
 
+// One of whole objects of an immutable namespace, for a client: what is hot of it may be a copy.
+bool may_be_hot_get(const Operation& operation) noexcept;
+
 }  // namespace simm::engine

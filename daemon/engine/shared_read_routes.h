@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "daemon/engine/hot_reads.h"
 #include "daemon/engine/placement.h"
 
 namespace simm::engine {
@@ -16,7 +17,9 @@ inline constexpr base::PeerId kSharedReads{0xffff'ffff};
 
 class SharedReadRoutes final : public Placement {
 public:
-  explicit SharedReadRoutes(const Placement& owners) noexcept : owners_(&owners) {}
+  // `hot`: only those slots go there; null: all do.
+  explicit SharedReadRoutes(const Placement& owners, const HotReads* hot = nullptr) noexcept
+      : owners_(&owners), hot_(hot) {}
 
   void use_placement(const Placement& owners) noexcept { owners_ = &owners; }
   // How many shared-read shards there are; 0: none, every read goes to its owner.
@@ -26,12 +29,13 @@ public:
   base::Epoch epoch() const noexcept override { return owners_->epoch(); }
   transport::Route route(base::Slot slot) const noexcept override {
     const transport::Route owner = owners_->route(slot);
-    if (owner.peer == base::kSelf) return owner;
+    if (owner.peer == base::kSelf || (hot_ != nullptr && !hot_->has(slot))) return owner;
     return {kSharedReads, static_cast<std::uint16_t>(slot % shards_)};
   }
 
 private:
   const Placement* owners_;
+  const HotReads* const hot_;
   std::uint16_t shards_ = 0;
 };
 

@@ -124,12 +124,13 @@ int MoveTeller::tell_objects(base::TimeNs now_ns) noexcept {
   engine::Operation* const operation = new_message(now_ns, kTellNumber);
   if (operation == nullptr) return 0;
   const base::SlotDepartures& departures = server_.departures();
+  const base::TimeNs until_ns = time_to_live_.needed_until_ns(now_ns);
   store::DepartingObject object;
   std::uint32_t looked = 0;
   for (; looked < config_.records_per_turn && operation->page_count < kTellPagesMax &&
          next_ <= store_.records_highest();
        ++looked, ++next_) {
-    if (!store_.departing().look_at(next_, departures, object)) continue;
+    if (!store_.departing().look_at(next_, departures, until_ns, object)) continue;
     const base::Epoch into = departures.next[object.slot];
     if (operation->page_count == 0) operation->header.epoch = into;
     if (into != operation->header.epoch) break;
@@ -263,7 +264,8 @@ void MoveTeller::end_call(const engine::Operation& operation, Call& call) noexce
 void MoveTeller::take_wanted(Call& call, std::uint64_t token) noexcept {
   const auto record = static_cast<std::uint32_t>(token);
   store::DepartingObject object;
-  if (store_.departing().look_at(record, server_.departures(), object) &&
+  const base::TimeNs until_ns = time_to_live_.needed_until_ns(clock_.now_ns());
+  if (store_.departing().look_at(record, server_.departures(), until_ns, object) &&
       token == token_of(record, object.generation)) {
     // call_all() has left room for all answers but those of calls that were out already.
     if (wanted_count_ == kWantedMax) return;

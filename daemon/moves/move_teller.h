@@ -10,7 +10,7 @@
 // An owner of an earlier release is told nothing. What can not be told is not waited for by
 // anybody, and moves all the same.
 //
-// Owned by the SlotMover; store, server, engine, clock and counters outlive it. No allocation after
+// Owned by the SlotMover; all that it is given outlives it. No allocation after
 // construction. Thread: the data agent.
 #pragma once
 
@@ -20,6 +20,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/engine/engine.h"
 #include "daemon/moves/mover_counters.h"
+#include "daemon/moves/object_offers.h"
 #include "daemon/server/server.h"
 #include "daemon/store/store.h"
 
@@ -42,9 +43,11 @@ public:
   static constexpr std::uint32_t kTellPagesMax = 512;
   static constexpr std::uint32_t kWantedMax = 256;
 
-  MoveTeller(const TellerConfig& config, store::Store& store, server::Server& server,
-             engine::Engine& engine, const base::Clock& clock, MoverCounters& counters)
+  MoveTeller(const TellerConfig& config, const TimeToLive& time_to_live, store::Store& store,
+             server::Server& server, engine::Engine& engine, const base::Clock& clock,
+             MoverCounters& counters)
       : config_(config),
+        time_to_live_(time_to_live),
         store_(store),
         server_(server),
         engine_(engine),
@@ -99,6 +102,7 @@ private:
   void take_wanted(Call& call, std::uint64_t token) noexcept;
 
   const TellerConfig config_;
+  const TimeToLive& time_to_live_;
   store::Store& store_;
   server::Server& server_;
   engine::Engine& engine_;

@@ -21,7 +21,7 @@ struct MoverCounters : base::CounterGroup {
   base::Counter refused =
       counter("refused", {"simm_moves_refused_total",
                           "Objects that the new owner did not take: their key was written or "
-                          "removed since, or there was no spare room."});
+                          "removed since, or there was no room."});
   base::Counter failed = counter("failed", {"simm_moves_failed_total",
                                             "Attempts to move an object that had no answer; most "
                                             "are tried again."});

@@ -1,6 +1,7 @@
 #include "daemon/moves/object_offers.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "simm/check.h"
@@ -38,11 +39,26 @@ void OfferBudget::forgive() noexcept {
   bytes_ = std::max(bytes_, -static_cast<std::int64_t>(bytes_per_s_));
 }
 
-ObjectOffers::ObjectOffers(store::Store& store, engine::Engine& engine, std::uint32_t batches,
-                           base::TimeNs offer_ns, std::uint64_t batch_bytes_max)
+std::uint32_t TimeToLive::left_ms(base::TimeNs expires_ns, base::TimeNs now_ns) const noexcept {
+  if (expires_ns == 0) return 0;
+  constexpr int kStepBits = 4;
+  const base::TimeNs until_ns = needed_until_ns(now_ns);
+  // The millisecond is in the margin: 0 would be no limit.
+  if (expires_ns < until_ns + base::kNsPerMs) return 1;
+  const std::uint64_t left_ms =
+      std::min<std::uint64_t>((expires_ns - until_ns) / base::kNsPerMs, ~std::uint32_t{0});
+  const int dropped_bits = std::max(static_cast<int>(std::bit_width(left_ms)) - kStepBits - 1, 0);
+  return static_cast<std::uint32_t>(left_ms >> dropped_bits << dropped_bits);
+}
+
+ObjectOffers::ObjectOffers(store::Store& store, engine::Engine& engine, const base::Clock& clock,
+                           std::uint32_t batches, base::TimeNs offer_ns, base::TimeNs grace_ns,
+                           std::uint64_t batch_bytes_max)
     : store_(store),
       engine_(engine),
+      clock_(clock),
       offer_ns_(offer_ns),
+      time_to_live_(offer_ns, grace_ns),
       batch_bytes_max_(batch_bytes_max),
       batches_max_(batches),
       batches_(std::make_unique<Batch[]>(batches)) {
@@ -82,14 +98,16 @@ engine::Operation* ObjectOffers::begin(engine::OperationEvents& owner,
 bool ObjectOffers::add(engine::Operation& operation, std::uint32_t record,
                        const Offer& offer) noexcept {
   transport::RequestHeader& header = operation.header;
+  const std::uint32_t ttl_ms = time_to_live_.left_ms(offer.expires_ns, clock_.now_ns());
   if (operation.page_count == 0) {
     header.tenant = offer.tenant;
     header.name_space = offer.name_space;
     header.epoch = offer.into;
+    header.ttl_ms = ttl_ms;
   } else if (operation.page_count == kPagesMax || bytes_ + offer.length > batch_bytes_max_ ||
              key_bytes_ + offer.key.size() > operation.key_bytes.size() ||
              offer.tenant != header.tenant || offer.name_space != header.name_space ||
-             offer.into != header.epoch) {
+             offer.into != header.epoch || ttl_ms != header.ttl_ms) {
     return false;
   }
   char* const key = operation.key_bytes.data() + key_bytes_;

@@ -2,7 +2,11 @@
 // slots. Each object is pinned while it is under way, and is sent with the digest that it was put
 // with. What is offered, and what becomes of the answers, is the owner's.
 //
-// Owned by a SlotMover or a ReplicaMover; store and engine outlive it. No allocation after
+// The time to live of an object travels as what is left of it. At the new owner that counts from
+// the publication, which is later than the look at the object. So what is sent is less, by the
+// longest time between the two (TimeToLive): no copy outlives its original.
+//
+// Owned by a SlotMover or a ReplicaMover; store, engine and clock outlive it. No allocation after
 // construction. Thread: their data agent.
 #pragma once
 
@@ -43,6 +47,27 @@ private:
   base::TimeNs filled_ns_ = 0;
 };
 
+// How long the copy of an object may live.
+class TimeToLive {
+public:
+  // `offer_ns`: the deadline of an offer. Its bytes are pulled before that, by the clock of who
+  // offers (transport/tcp/put_sender.h). Who pulls has had the offer by then, and publishes
+  // within the deadline by a clock of its own. `grace_ns`: a transport may need that to fence.
+  TimeToLive(base::TimeNs offer_ns, base::TimeNs grace_ns)
+      : margin_ns_(2 * offer_ns + grace_ns + base::kNsPerMs) {}
+
+  // An object whose time ends by then has too little left to move.
+  [[nodiscard]] base::TimeNs needed_until_ns(base::TimeNs now_ns) const noexcept {
+    return now_ns + margin_ns_;
+  }
+  // 0: no limit. Else rounded down to one of sixteen steps between two powers of two, so that
+  // objects which were put together go together.
+  [[nodiscard]] std::uint32_t left_ms(base::TimeNs expires_ns, base::TimeNs now_ns) const noexcept;
+
+private:
+  const base::TimeNs margin_ns_;
+};
+
 // An object as it is offered: by which name, and into which tenure of that name's slot.
 struct Offer {
   std::string_view key;
@@ -53,6 +78,7 @@ struct Offer {
   base::Epoch into = 0;
   std::uint64_t length = 0;
   std::uint64_t digest = 0;
+  base::TimeNs expires_ns = 0;
   std::uint8_t depth_step = 0;
 
   explicit Offer(const store::DepartingObject& object, base::Epoch tenure) noexcept
@@ -64,6 +90,7 @@ struct Offer {
         into(tenure),
         length(object.length),
         digest(object.digest),
+        expires_ns(object.expires_ns),
         depth_step(object.depth_step) {}
 };
 
@@ -84,8 +111,9 @@ public:
   };
 
   // At most `batches` are out at one time. An object may be longer than `batch_bytes_max`.
-  ObjectOffers(store::Store& store, engine::Engine& engine, std::uint32_t batches,
-               base::TimeNs offer_ns, std::uint64_t batch_bytes_max);
+  ObjectOffers(store::Store& store, engine::Engine& engine, const base::Clock& clock,
+               std::uint32_t batches, base::TimeNs offer_ns, base::TimeNs grace_ns,
+               std::uint64_t batch_bytes_max);
 
   // An empty batch, answered to `owner`; null: the engine has no operation for it.
   [[nodiscard]] engine::Operation* begin(engine::OperationEvents& owner,
@@ -105,11 +133,14 @@ public:
   }
   [[nodiscard]] std::uint32_t out() const noexcept { return out_; }
   [[nodiscard]] bool has(std::uint32_t record) const noexcept;
+  [[nodiscard]] const TimeToLive& time_to_live() const noexcept { return time_to_live_; }
 
 private:
   store::Store& store_;
   engine::Engine& engine_;
+  const base::Clock& clock_;
   const base::TimeNs offer_ns_;
+  const TimeToLive time_to_live_;
   const std::uint64_t batch_bytes_max_;
   memory::Region region_;  // the arena
   const std::uint32_t batches_max_;

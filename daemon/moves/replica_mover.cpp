@@ -24,7 +24,8 @@ ReplicaMover::ReplicaMover(const MoverConfig& config, base::ReplicatedNamespaces
       server_(server),
       clock_(clock),
       counters_(std::move(counters)),
-      offers_(store, engine, kBatchesMax, config.offer_ns, config.batch_bytes_max),
+      offers_(store, engine, clock, kBatchesMax, config.offer_ns, config.grace_ns,
+              config.batch_bytes_max),
       budget_(config.bytes_per_s, clock),
       refills_(std::make_unique<base::SlotDepartures>()),
       answered_(std::size_t{store.records_max()} + 1) {}
@@ -135,7 +136,8 @@ int ReplicaMover::gather(engine::Operation& operation) noexcept {
 }
 
 bool ReplicaMover::is_to_go(std::uint32_t record, store::DepartingObject& object) noexcept {
-  if (!store_.departing().look_at(record, *refills_, object)) return false;
+  const base::TimeNs until_ns = offers_.time_to_live().needed_until_ns(clock_.now_ns());
+  if (!store_.departing().look_at(record, *refills_, until_ns, object)) return false;
   if (answered_[record] == mark_of(object.generation)) return false;
   // It is served meanwhile: what was not used in the first pass may be so in the second one.
   if (pass_ == 0 && !object.was_used) return false;

@@ -14,9 +14,9 @@ SlotMover::SlotMover(const MoverConfig& config, store::Store& store, server::Ser
       server_(server),
       clock_(clock),
       counters_(std::move(counters)),
-      teller_(config.teller, store, server, engine, clock, counters_),
-      offers_(store, engine, kBatchesMax + kWantedBatchesMax, config.offer_ns,
-              config.batch_bytes_max),
+      offers_(store, engine, clock, kBatchesMax + kWantedBatchesMax, config.offer_ns,
+              config.grace_ns, config.batch_bytes_max),
+      teller_(config.teller, offers_.time_to_live(), store, server, engine, clock, counters_),
       budget_(config.bytes_per_s, clock) {}
 
 // ---- when ----
@@ -107,6 +107,7 @@ int SlotMover::send_batch(base::TimeNs now_ns) noexcept {
 
 int SlotMover::gather(engine::Operation& operation) noexcept {
   const base::SlotDepartures& departures = server_.departures();
+  const base::TimeNs until_ns = offers_.time_to_live().needed_until_ns(clock_.now_ns());
   std::uint32_t looked = 0;
   store::DepartingObject object;
   for (; looked < config_.records_per_turn; ++looked, ++next_) {
@@ -114,8 +115,8 @@ int SlotMover::gather(engine::Operation& operation) noexcept {
       next_ = 1;
       if (++pass_ == kPasses) break;
     }
-    if (!store_.departing().look_at(next_, departures, object) || pass_of(object) != pass_)
-      continue;
+    if (!store_.departing().look_at(next_, departures, until_ns, object)) continue;
+    if (pass_of(object) != pass_) continue;
     if (!offers_.has(next_) && !add(operation, next_, object)) break;
   }
   return static_cast<int>(looked);
@@ -145,10 +146,12 @@ int SlotMover::send_wanted(base::TimeNs now_ns) noexcept {
 }
 
 void SlotMover::gather_wanted(engine::Operation& operation) noexcept {
+  const base::TimeNs until_ns = offers_.time_to_live().needed_until_ns(clock_.now_ns());
   store::DepartingObject object;
   while (teller_.wanted() > 0) {
     const std::uint32_t record = teller_.first_wanted();
-    if (!offers_.has(record) && store_.departing().look_at(record, server_.departures(), object) &&
+    if (!offers_.has(record) &&
+        store_.departing().look_at(record, server_.departures(), until_ns, object) &&
         !add(operation, record, object)) {
       return;
     }

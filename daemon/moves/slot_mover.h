@@ -2,7 +2,7 @@
 //
 // An object is offered as a put that takes the place of nothing, into the tenure that follows
 // directly on this shard's. The new owner takes it unless somebody has written or removed its key
-// there since, or there is no spare room. Whatever becomes of the offer, the object is not served
+// there since, or there is no room. Whatever becomes of the offer, the object is not served
 // here any more, and goes. New owners are told what there is before it is sent (move_teller.h).
 // What their clients wait for is offered first of all. Then what is used and what begins a prefix
 // goes: a tail without its head is of no use. Bytes in a second are bounded. What gets no answer is
@@ -29,6 +29,7 @@ struct MoverConfig {
   std::uint64_t bytes_per_s = 0;
   base::TimeNs window_ns = 0;
   base::TimeNs offer_ns = 2 * base::kNsPerSecond;  // deadline of one message
+  base::TimeNs grace_ns = 100 * base::kNsPerMs;    // of the engine, behind it
   base::TimeNs pause_min_ns = 50 * base::kNsPerMs;
   base::TimeNs pause_max_ns = 5 * base::kNsPerSecond;
   std::uint32_t vain_rounds_max = 10;  // in a row, in which nothing was taken or refused
@@ -80,8 +81,8 @@ private:
   server::Server& server_;
   const base::Clock& clock_;
   MoverCounters counters_;
-  MoveTeller teller_;
   ObjectOffers offers_;
+  MoveTeller teller_;
   OfferBudget budget_;
   std::uint32_t wanted_out_ = 0;  // batches of those
 

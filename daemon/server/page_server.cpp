@@ -241,12 +241,7 @@ PageServer::Started PageServer::start_put(Job& job, std::uint16_t page,
     return {};
   }
   if (incoming.header.is_moved) {
-    Status status = may_arrive(job, request);
-    // Second copies may take the place of others, as a put may: full pools would never get them.
-    const bool has_room =
-        config_.replicated.has(incoming.header.tenant, incoming.header.name_space) ||
-        store_.has_spare_room(incoming.header.tenant, length);
-    if (status == Status::ok && !has_room) status = Status::no_space;
+    const Status status = may_arrive(job, request);
     if (status != Status::ok) {
       refuse_moved(job, page, status);
       return {};
@@ -277,7 +272,11 @@ PageServer::Started PageServer::start_put(Job& job, std::uint16_t page,
     case store::WriteStart::wait:
       return {Started::What::no_room, 0};
     case store::WriteStart::no_space:
-      answer(job, page, Status::no_space, 0);
+      if (incoming.header.is_moved) {
+        refuse_moved(job, page, Status::no_space);
+      } else {
+        answer(job, page, Status::no_space, 0);
+      }
       return {};
     case store::WriteStart::too_many_tenants:
       answer(job, page, Status::out_of_memory, 0);

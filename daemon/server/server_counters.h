@@ -56,7 +56,7 @@ struct ServerCounters : base::CounterGroup {
       "moved_in_refused",
       {"simm_server_moved_in_refused_total",
        "Objects of a former owner that were not taken: their key was written or removed since, "
-       "their slot takes none, or there was no spare room."});
+       "their slot takes none, or there was no room."});
   base::Counter arrivals_ended =
       counter("arrivals_ended",
               {"simm_server_arrivals_ended_total",

@@ -6,10 +6,12 @@
 namespace simm::store {
 
 bool DepartingObjects::look_at(std::uint32_t number, const base::SlotDepartures& departures,
+                               base::TimeNs needed_until_ns,
                                DepartingObject& object) const noexcept {
   if (number == kNone || number > book_.records.highest()) return false;
   const Record& record = book_.records[number];
-  if (record.state != RecordState::live || record.expires_ns != 0) return false;
+  if (record.state != RecordState::live) return false;
+  if (record.expires_ns != 0 && record.expires_ns <= needed_until_ns) return false;
   const base::Slot slot = base::slot_of(record.group_hash);
   if (!departures.covers(slot, record.epoch)) return false;
   object.key = book_.key_of(record);
@@ -23,6 +25,7 @@ bool DepartingObjects::look_at(std::uint32_t number, const base::SlotDepartures&
   object.slot = slot;
   object.length = record.length;
   object.digest = record.payload_digest;
+  object.expires_ns = record.expires_ns;
   object.depth_step = record.depth_step;
   // Its put was the first use.
   object.was_used = book_.groups.groups()[record.group].uses > 1;

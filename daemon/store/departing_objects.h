@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "daemon/base/clock.h"
 #include "daemon/base/slot_departures.h"
 #include "daemon/store/object_book.h"
 #include "daemon/store/read_pin.h"
@@ -24,6 +25,7 @@ struct DepartingObject {
   base::Slot slot = 0;
   std::uint64_t length = 0;
   std::uint64_t digest = 0;
+  base::TimeNs expires_ns = 0;  // 0: no limit of its own
   std::uint8_t depth_step = 0;  // of depth_queue.h
   bool was_used = false;        // since it was put
 };
@@ -32,10 +34,10 @@ class DepartingObjects {
 public:
   explicit DepartingObjects(ObjectBook& book) noexcept : book_(book) {}
 
-  // False: the record of that number is none of `departures`, or is damaged, or has a TTL: its end
-  // could not be told to the new owner.
+  // False: the record of that number is none of `departures`, or is damaged, or its TTL ends by
+  // `needed_until_ns`.
   [[nodiscard]] bool look_at(std::uint32_t record, const base::SlotDepartures& departures,
-                             DepartingObject& object) const noexcept;
+                             base::TimeNs needed_until_ns, DepartingObject& object) const noexcept;
   // Pins an object that was just looked at, without a lease.
   [[nodiscard]] ReadPin pin(std::uint32_t record) noexcept;
   // The object is with its new owner now, or never will be: it goes, if it is still one of

@@ -289,16 +289,6 @@ int Store::do_work(base::TimeNs now_ns) noexcept {
   return work + room_.do_work(now_ns) + walker_.do_work(now_ns);
 }
 
-bool Store::has_spare_room(base::TenantId tenant, std::uint64_t length) noexcept {
-  const std::uint32_t account = book_.groups.accounts().account_of(tenant);
-  if (account == kNone) return false;
-  const std::uint64_t extent_bytes = ExtentAllocator::rounded(length);
-  const std::uint64_t free_bytes = book_.extents.free_bytes();
-  const std::uint64_t kept_free_bytes = room_.stock_bytes().low;
-  return !book_.records.full() && !book_.over_quota(account, extent_bytes) &&
-         extent_bytes <= free_bytes && kept_free_bytes <= free_bytes - extent_bytes;
-}
-
 // Scrubbing.
 
 ScrubLook Store::look_at(std::uint32_t number, base::TimeNs now_ns, ScrubObject& object) noexcept {

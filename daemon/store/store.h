@@ -129,8 +129,6 @@ public:
 
   // Objects that follow their slots to other owners. A pin of theirs ends with end_read().
   [[nodiscard]] DepartingObjects departing() noexcept { return DepartingObjects(book_); }
-  // Whether an object of that tenant may come without that another one has to leave.
-  [[nodiscard]] bool has_spare_room(base::TenantId tenant, std::uint64_t length) noexcept;
 
   // Scrubbing. Looks at the record of that number, and quarantines it when it is damaged.
   [[nodiscard]] ScrubLook look_at(std::uint32_t record, base::TimeNs now_ns,

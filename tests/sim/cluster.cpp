@@ -80,8 +80,8 @@ Cluster::Cluster(const Scenario& scenario, LogMode log_mode)
 Cluster::~Cluster() = default;
 
 void Cluster::run() {
-  const bool whole =
-      assemble() && storm() && recovery() && calm() && live_with_a_damaged_pool() && sweep_all();
+  const bool whole = assemble() && storm() && recovery() && calm() &&
+                     live_with_a_move_that_ages() && live_with_a_damaged_pool() && sweep_all();
   if (!whole && log_.on())
     log_.line("violation of %s: %s", report_.promise().c_str(), report_.text().c_str());
 }

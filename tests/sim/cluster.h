@@ -118,6 +118,7 @@ private:
   bool live_with_a_dead_node();
   bool live_with_a_put_given_up();
   bool live_with_a_late_move();
+  bool live_with_a_move_that_ages();
   [[nodiscard]] bool are_told_apart() const;
   bool live_with_reads_in_a_move();
   bool remove_meanwhile();
@@ -180,6 +181,7 @@ private:
     std::uint32_t name_space = 0;
   };
   bool holds_next_move_ = false;
+  bool holds_what_ages_ = false;  // nothing else
   std::optional<HeldMove> held_move_;
   bool stalls_next_put_ = false;
   Serial stalled_server_ = 0;  // in a scene: until that lets it go on

@@ -468,6 +468,8 @@ bool History::loss_is_explained(const Key& key) const {
     const bool may_have_expired = put.ttl_ns != 0 && put.from_ns + put.ttl_ns <= loop_.now_ns();
     const bool may_be_leased = by_ns == kNever || by_ns + put.ttl_ns >= lease.when.from_ns;
     if (may_have_expired && may_be_leased) return true;
+    // Of one that has moved a part of its time is lost on the way.
+    if (moves && put.ttl_ns != 0 && put.tenure.since < lease.tenure.since) return true;
   }
   return false;
 }

@@ -358,7 +358,9 @@ void SimClient::complete_page(const ClientBatch& batch, const ClientPage& page, 
   read.ranged = batch.ranged;
   read.exact_size = batch.exact_size;
   read.immutable = batch.says_immutable || history_.is_replicated(read.key);
-  if (batch.opcode == ipc::Opcode::get && batch.shared && !batch.ranged) read_copies(read);
+  // What is hot of an immutable namespace comes from copies, too.
+  const bool may_be_copy = (batch.shared || read.immutable) && !batch.ranged;
+  if (batch.opcode == ipc::Opcode::get && may_be_copy) read_copies(read);
   switch (batch.opcode) {
     case ipc::Opcode::put:
       if (!page.payload.matches(frames_.bytes(page.frame, page.length))) {
@@ -400,6 +402,7 @@ void SimClient::sweep(ipc::Opcode opcode, std::uint32_t name_space, SweptPut put
   batch.replace = true;
   batch.lease_ms = 1;
   batch.timeout_ns = put.timeout_ns;
+  batch.ttl_ms = put.ttl_ms;
   const bool moves = opcode == ipc::Opcode::put || opcode == ipc::Opcode::get;
   batch.pages.resize(moves ? put.pages : scenario_.keys);
   for (std::uint32_t i = 0; i < batch.pages.size(); ++i) {

@@ -53,6 +53,7 @@ struct SweptPut {
   std::uint64_t bytes = 64;  // of each page
   std::uint32_t pages = 1;
   base::TimeNs timeout_ns = 2 * kSecond;
+  std::uint32_t ttl_ms = 0;
 };
 
 // A read of the first keys of the immutable namespace, from copies of the node.

@@ -15,6 +15,7 @@
 #include "daemon/tools/simm-bench/kv_latency.h"
 #include "daemon/tools/simm-bench/kv_victim.h"
 #include "daemon/tools/simm-bench/manager_benchmark.h"
+#include "daemon/tools/simm-bench/moves_benchmark.h"
 #include "daemon/tools/simm-bench/network_benchmark.h"
 #include "daemon/tools/simm-bench/node_benchmark.h"
 #include "daemon/tools/simm-bench/policy_benchmark.h"
@@ -64,6 +65,7 @@ struct Options {
   simm::bench::BenchOptions bench;
   simm::bench::FanoutOptions fanout;
   simm::bench::ManagerBenchOptions manager;
+  simm::bench::MovesOptions moves;
   simm::bench::ReplayOptions replay;
   simm::bench::StoreOptions store;
   simm::bench::PolicyOptions policy;
@@ -108,6 +110,12 @@ std::vector<std::string> names_of(std::span<const BenchCase> cases) {
   return names;
 }
 
+void add_network_options(CLI::App& command, simm::bench::BenchOptions& options) {
+  command.add_flag("--quick", options.quick,
+                   "as little as shows that it works; figures mean nothing");
+  command.add_flag("--json", options.json, "one JSON object per line");
+}
+
 void add_fanout_options(CLI::App& command, simm::bench::FanoutOptions& options) {
   options.bench.processes = 8;
   command.add_option("--daemon", options.bench.socket_path,
@@ -150,6 +158,27 @@ void add_replay_options(CLI::App& command, simm::bench::ReplayOptions& options) 
   command.add_option("--daemon", options.socket_path,
                      "socket of a running daemon; without it one is started and stopped");
   command.add_flag("--quick", options.quick, "a short trace and a small pool");
+}
+
+void add_moves_options(CLI::App& command, simm::bench::MovesOptions& options) {
+  command.add_option("--trace", options.trace_path, "trace file; without it one is generated");
+  command.add_option("--seed", options.seed, "of the generated trace")->capture_default_str();
+  add_case_option(command, options.only, simm::bench::moves_cases());
+  command.add_option("--owners", options.owners, "storage daemons, before one joins")
+      ->check(CLI::Range(2u, 64u))
+      ->capture_default_str();
+  command
+      .add_option("--cache", options.cache,
+                  "what they hold together, in unique blocks of the warm-up")
+      ->check(CLI::Range(0.01, 10.0))
+      ->capture_default_str();
+  command
+      .add_option("--move-seconds", options.move_seconds,
+                  "how long the objects of one may take; 0: as fast as by default")
+      ->check(CLI::Range(0u, 600u))
+      ->capture_default_str();
+  command.add_flag("--quick", options.quick, "a short trace; figures mean nothing");
+  command.add_flag("--json", options.json, "one JSON object per line");
 }
 
 void add_store_options(CLI::App& command, simm::bench::StoreOptions& options) {
@@ -234,6 +263,11 @@ Outcome run_compare(const CompareOptions& options) {
   return run_script("simm-bench-compare.py", words);
 }
 
+bool wants_json(const Options& options) {
+  return options.bench.json || options.fanout.bench.json || options.manager.json ||
+         options.store.json || options.policy.json || options.moves.json;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -254,6 +288,8 @@ int main(int argc, char** argv) {
       app.add_subcommand("store", "The store itself: hit rate, space, restart, many objects");
   CLI::App* policy = app.add_subcommand(
       "policy", "Eviction policies on traffic of many kinds, beside others and the best one");
+  CLI::App* moves =
+      app.add_subcommand("moves", "What clients notice when owners come and go; hot owners");
   CLI::App* replay = app.add_subcommand("replay", "Replay a conversation trace, verify every byte");
   CLI::App* report = app.add_subcommand("report", "Plot result files");
   CLI::App* compare = app.add_subcommand(
@@ -269,12 +305,11 @@ int main(int argc, char** argv) {
   add_bench_options(*rdma, options.bench);
   add_device_options(*rdma, options.bench);
   add_case_option(*rdma, options.bench.only, names_of(kRdmaCases));
-  network->add_flag("--quick", options.bench.quick,
-                    "as little as shows that it works; figures mean nothing");
-  network->add_flag("--json", options.bench.json, "one JSON object per line");
+  add_network_options(*network, options.bench);
   add_fanout_options(*fanout, options.fanout);
   add_store_options(*store, options.store);
   add_policy_options(*policy, options.policy);
+  add_moves_options(*moves, options.moves);
   add_replay_options(*replay, options.replay);
   add_stats_options(*stats, options.stats);
   report->add_option("files", options.report.files, "result files")->required();
@@ -285,9 +320,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
-  ResultPrinter printer(stdout, options.bench.json || options.fanout.bench.json ||
-                                    options.manager.json || options.store.json ||
-                                    options.policy.json);
+  ResultPrinter printer(stdout, wants_json(options));
   Outcome outcome = simm::Done{};
   if (ipc->parsed()) outcome = run_ipc_benchmark(options.bench, printer);
   if (kv->parsed()) outcome = run_cases(kKvCases, options.bench, printer);
@@ -298,6 +331,7 @@ int main(int argc, char** argv) {
   if (manager->parsed()) outcome = run_manager_benchmark(options.manager, printer);
   if (store->parsed()) outcome = run_store_benchmark(options.store, printer);
   if (policy->parsed()) outcome = run_policy_benchmark(options.policy, printer);
+  if (moves->parsed()) outcome = run_moves_benchmark(options.moves, printer);
   if (replay->parsed()) outcome = run_replay(options.replay);
   if (report->parsed()) outcome = run_report(options.report);
   if (compare->parsed()) outcome = run_compare(options.compare);

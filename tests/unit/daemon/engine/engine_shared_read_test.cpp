@@ -101,6 +101,67 @@ TEST_CASE(
   world.engine->do_work();
 }
 
+struct Reads {
+  bool are_immutable = true;
+  bool are_ranged = false;
+};
+
+// Where a get of the key is sent.
+Route route_of(SharedReadWorld& world, const std::string& name, const Reads& reads) {
+  Operation& get = world.make(Opcode::get, 1, base::kNsPerSecond, name);
+  get.header.immutable = reads.are_immutable;
+  get.header.ranged = reads.are_ranged;
+  world.requester.posts.clear();
+  world.engine->submit(get);
+  REQUIRE(world.requester.posts.size() == 1);
+  const Route route = world.requester.posts[0].route;
+  world.requester.reply_all_pages(0, Status::ok, 1);
+  world.engine->do_work();
+  return route;
+}
+
+// One key again and again, and ever new ones in between. That key.
+std::string read_one_often(SharedReadWorld& world, const Reads& reads, int rounds = 2'000) {
+  std::string often = "often";
+  while (route_of(world, often, reads).peer == base::kSelf) often += '+';
+  for (int round = 0; round < rounds; ++round) {
+    const bool is_often = round % 4 == 0;
+    (void)route_of(world, is_often ? often : "other" + std::to_string(round), reads);
+    world.clock.advance_ns(base::kNsPerMs);
+  }
+  return often;
+}
+
+TEST_CASE("what is read often in an immutable namespace goes to shared reads, and nothing else") {
+  SharedReadWorld world;
+  const std::string often = read_one_often(world, {});
+  CHECK(route_of(world, often, {}).peer == engine::kSharedReads);
+  CHECK(route_of(world, often, {.are_immutable = false}).peer == base::PeerId{1});
+  CHECK(route_of(world, often, {.are_ranged = true}).peer == base::PeerId{1});
+  int shared = 0;
+  for (int i = 0; i < 200; ++i) {
+    shared += route_of(world, "new" + std::to_string(i), {}).peer == engine::kSharedReads ? 1 : 0;
+  }
+  CHECK(shared <= 1);  // one may have the slot of the other key
+}
+
+TEST_CASE("what was read often goes to its owner again when others are") {
+  SharedReadWorld world;
+  const std::string often = read_one_often(world, {});
+  world.clock.advance_ns(600 * base::kNsPerSecond);
+  for (int i = 0; i < 1'000; ++i) (void)route_of(world, "later" + std::to_string(i), {});
+  CHECK(route_of(world, often, {}).peer == base::PeerId{1});
+}
+
+TEST_CASE("values that change, ranges, and few reads make nothing hot") {
+  for (const Reads& reads : {Reads{.are_immutable = false}, Reads{.are_ranged = true}}) {
+    SharedReadWorld world;
+    CHECK(route_of(world, read_one_often(world, reads), {}).peer == base::PeerId{1});
+  }
+  SharedReadWorld world;
+  CHECK(route_of(world, read_one_often(world, {}, 100), {}).peer == base::PeerId{1});
+}
+
 TEST_CASE("a page that shared reads decline goes to its owner") {
   SharedReadWorld world;
   Operation& get = world.make(Opcode::get, 60, base::kNsPerSecond);

@@ -231,16 +231,29 @@ TEST_CASE("an object with a long key is copied like any other") {
   CHECK(w.look(w.next, {key, true}) == 9);
 }
 
-TEST_CASE("objects of an earlier tenure, and those with a TTL, are not copied") {
+TEST_CASE("objects of an earlier tenure, and those whose TTL ends soon, are not copied") {
   World w;
   w.put(w.keeper, {"old"}, 1, 1'000, kBefore - 1);
-  w.put(w.keeper, {"short"}, 2, 1'000, kBefore, 100 * base::kNsPerSecond);
+  w.put(w.keeper, {"short"}, 2, 1'000, kBefore, 4 * base::kNsPerSecond);
   w.put(w.keeper, {"ours"}, 3);
   w.begin();
   w.finish();
   CHECK(w.next.store->objects() == 1);
   CHECK(w.look(w.next, {"ours", true}) == 3);
   CHECK(w.look(w.keeper, {"short"}) == 2);
+}
+
+TEST_CASE("a copy has what is left of its object's TTL") {
+  World w;
+  w.put(w.keeper, {"both"}, 2, 1'000, kBefore, 100 * base::kNsPerSecond);
+  w.begin();
+  w.finish();
+  w.clock.advance_ns(80 * base::kNsPerSecond);
+  CHECK(w.look(w.next, {"both", true}) == 2);
+  w.clock.advance_ns(20 * base::kNsPerSecond);
+  while (w.next.server->do_work() > 0) {
+  }
+  CHECK(w.look(w.next, {"both", true}) == -1);
 }
 
 TEST_CASE("what is used goes first") {

@@ -215,10 +215,10 @@ TEST_CASE("an object with a long key moves like any other") {
   CHECK(w.look(w.next, name) == 9);
 }
 
-TEST_CASE("objects of an earlier tenure, and those with a TTL, do not move") {
+TEST_CASE("objects of an earlier tenure, and those whose TTL ends soon, do not move") {
   World w;
   w.put(w.former, "old", 1, 1, 1'000, kBefore - 1);
-  w.put(w.former, "short", 2, 1, 1'000, kBefore, 100 * base::kNsPerSecond);
+  w.put(w.former, "short", 2, 1, 1'000, kBefore, 4 * base::kNsPerSecond);
   w.put(w.former, "ours", 3);
   w.begin_move();
   w.finish();
@@ -226,6 +226,56 @@ TEST_CASE("objects of an earlier tenure, and those with a TTL, do not move") {
   CHECK(w.look(w.next, "short") == -1);
   CHECK(w.look(w.next, "ours") == 3);
   CHECK(w.former.store->objects() == 0);
+}
+
+TEST_CASE("what is left of a TTL moves with its object") {
+  World w;
+  w.step_ns = base::kNsPerMs;
+  constexpr base::TimeNs kTtls[] = {20 * base::kNsPerSecond, 100 * base::kNsPerSecond,
+                                    3'600 * base::kNsPerSecond};
+  for (std::size_t i = 0; i < std::size(kTtls); ++i) {
+    w.put(w.former, "ttl" + std::to_string(i), 1, 1, 1'000, kBefore, kTtls[i]);
+  }
+  w.put(w.former, "for ever", 2);
+  const base::TimeNs put_ns = w.clock.now_ns();
+  w.clock.advance_ns(10 * base::kNsPerSecond);
+  w.begin_move();
+  w.finish();
+  CHECK(w.counted("objects") == std::size(kTtls) + 1);
+  const auto pass = [&](base::TimeNs until_ns) {
+    w.clock.advance_ns(until_ns - w.clock.now_ns());
+    while (w.next.server->do_work() > 0) {
+    }
+  };
+  for (std::size_t i = 0; i < std::size(kTtls); ++i) {
+    CAPTURE(i);
+    const std::string name = "ttl" + std::to_string(i);
+    const base::TimeNs left_ns = kTtls[i] - 10 * base::kNsPerSecond;
+    // Some seconds, and one of sixteen steps, are lost.
+    const base::TimeNs kept_ns = (left_ns - 5 * base::kNsPerSecond) * 15 / 16;
+    pass(put_ns + 10 * base::kNsPerSecond + kept_ns);
+    CHECK(w.look(w.next, name) == 1);
+    pass(put_ns + kTtls[i]);
+    CHECK(w.look(w.next, name) == -1);
+  }
+  CHECK(w.look(w.next, "for ever") == 2);
+}
+
+TEST_CASE("a copy that comes as late as it can does not outlive its object") {
+  moves::MoverConfig config = World::quick();
+  World w(config);
+  const moves::TimeToLive time_to_live(config.offer_ns, config.grace_ns);
+  const base::TimeNs now_ns = w.clock.now_ns();
+  const base::TimeNs latest_ns = now_ns + 2 * config.offer_ns + config.grace_ns;
+  CHECK(time_to_live.left_ms(0, now_ns) == 0);
+  for (base::TimeNs left_ns = 1; left_ns < 100 * base::kNsPerSecond; left_ns += left_ns / 7 + 1) {
+    const base::TimeNs expires_ns = time_to_live.needed_until_ns(now_ns) + left_ns;
+    const base::TimeNs ttl_ns = time_to_live.left_ms(expires_ns, now_ns) * base::kNsPerMs;
+    CAPTURE(left_ns);
+    REQUIRE(ttl_ns > 0);  // 0 would be no limit
+    REQUIRE(latest_ns + ttl_ns <= expires_ns);
+    REQUIRE(ttl_ns + base::kNsPerMs > left_ns * 15 / 16);
+  }
 }
 
 TEST_CASE("heads go before tails") {
@@ -282,15 +332,21 @@ TEST_CASE("what the new owner has of its own stays, and is not asked for again")
   CHECK(w.look(w.next, "b") == 1);
 }
 
-TEST_CASE("a new owner without room says no, and the rest is dropped") {
-  World w(World::quick(), 4'096);
-  for (int i = 0; i < 10; ++i) w.put(w.former, name_of(i), 1, 1, 1'024);
+TEST_CASE("a full new owner makes room for what moves, and an object that is too long is dropped") {
+  World w(World::quick(), 8'192);
+  for (int i = 0; i < 4; ++i) w.put(w.former, name_of(i), 1, 1, 1'024);
+  w.put(w.former, "long", 1, 1, 16'384);
+  w.next.own_all(kAfter, kAfter);
+  for (int i = 0; i < 8; ++i) {
+    w.put(w.next, "other" + std::to_string(i), 2, 1, 1'024, kAfter);
+  }
   w.begin_move();
   w.finish();
   CHECK(w.counted("objects") == 4);
-  CHECK(w.counted("refused") == 6);
+  CHECK(w.counted("refused") == 1);
+  for (int i = 0; i < 4; ++i) CHECK(w.look(w.next, name_of(i)) == 1);
   CHECK(w.former.store->objects() == 0);
-  CHECK(w.next.store->stats().evicted == 0);
+  CHECK(w.next.store->stats().evicted > 0);
 }
 
 TEST_CASE("a slot that comes back shows nothing of before") {

@@ -27,6 +27,7 @@ constexpr std::uint64_t kSystemPage = 4096;
 // Its last chunk is queued, and not taken, when the socket is full.
 constexpr std::uint64_t kPage = 28 * kSystemPage + kChunkBytes;
 constexpr std::uint64_t kPages = 2;
+constexpr std::uint64_t kShortPage = 500;
 
 struct Faults final : RegionFaults {
   void on_region_fault(const memory::Region&) noexcept override { ++count; }
@@ -59,7 +60,9 @@ public:
     peer_ = support::UniqueFd(ends[1]);
     const int little = 1;
     REQUIRE(::setsockopt(ours.get(), SOL_SOCKET, SO_SNDBUF, &little, sizeof little) == 0);
-    ends_.requester.add_link({std::move(ours), kRoute.peer, kRoute.shard, 1});
+    TcpLink link{std::move(ours), kRoute.peer, kRoute.shard, 1};
+    link.takes_moved = true;
+    ends_.requester.add_link(std::move(link));
   }
   ~Scene() { ::munmap(region_.base, region_.length); }
 
@@ -70,6 +73,15 @@ public:
     REQUIRE(works_until([this] { return read() && has_request_; }));
     send(support::tcp_pull({0, 1}));
     for (int i = 0; i < 1000; ++i) ends_.requester.do_work();
+  }
+  // A put of a short page; how many bytes its request has. Nothing is pulled.
+  std::size_t post_short(bool is_moved, std::uint32_t ttl_ms) {
+    ask_ = std::make_unique<Ask>(region_, ipc::Opcode::put, 1, kShortPage);
+    ask_->request.header.is_moved = is_moved;
+    ask_->request.header.ttl_ms = ttl_ms;
+    REQUIRE(ends_.requester.post(kRoute, 1, ask_->request) == Status::ok);
+    REQUIRE(works_until([this] { return read() && has_request_; }));
+    return request_bytes_;
   }
   void reply(const std::vector<PageReply>& replies) { send(support::tcp_reply(replies)); }
   void take_all() {
@@ -103,7 +115,10 @@ private:
       std::memcpy(&header, stream_.data(), sizeof header);
       const std::size_t frame_bytes = sizeof header + header.body_bytes;
       if (stream_.size() < frame_bytes) break;
-      if (static_cast<FrameKind>(header.kind) == FrameKind::request) has_request_ = true;
+      if (static_cast<FrameKind>(header.kind) == FrameKind::request) {
+        has_request_ = true;
+        request_bytes_ = frame_bytes;
+      }
       if (static_cast<FrameKind>(header.kind) == FrameKind::data) {
         Arrived& page = arrived[header.page];
         page.bytes.insert(page.bytes.end(), stream_.begin() + sizeof header,
@@ -121,6 +136,7 @@ private:
   support::UniqueFd peer_;
   Bytes stream_;
   bool has_request_ = false;
+  std::size_t request_bytes_ = 0;
   TcpEnds ends_;
 };
 
@@ -189,6 +205,15 @@ TEST_CASE("tcp put: a peer that answers before it has the bytes is hung up on") 
     CHECK(scene.answers.replied.empty());
     CHECK(scene.answers.fenced == std::vector<RequestToken>{1});
   });
+}
+
+// Its owner was stopped, reads the request much later, and would count the time from there.
+TEST_CASE("tcp put: a short page that moves with a time to live waits until it is pulled") {
+  for (const SocketIoChoice choice : support::io_choices()) {
+    CHECK(Scene(choice).post_short(false, 100) > kShortPage);
+    CHECK(Scene(choice).post_short(true, 0) > kShortPage);
+    CHECK(Scene(choice).post_short(true, 100) < kShortPage);
+  }
 }
 
 }  // namespace tcp_put_test
