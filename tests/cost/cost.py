@@ -354,10 +354,9 @@ def count_heartbeat():
         run("valgrind", "--tool=callgrind", "-q", "--toggle-collect=*measured_call*",
             f"--callgrind-out-file={profile_path}", str(BIN / "cost_manager"), str(HEARTBEATS))
         text = profile_path.read_text()
-    profile = Profile(text)
     return {"instructions": int(re.search(r"^totals: (\d+)", text, re.MULTILINE)[1]) // HEARTBEATS,
-            "sleeps": 0, "allocations": round(profile.calls_of(ALLOCATORS) / HEARTBEATS, 1),
-            "functions": {name: count // HEARTBEATS for name, count in profile.own.items()}}
+            "functions": {name: count // HEARTBEATS
+                          for name, count in Profile(text).own.items()}}
 
 
 def compare_policies():
@@ -416,7 +415,8 @@ def main():
     for name, cost in costs.items():
         allowed = budget["calls"].get(name, {})
         print(f"{name:34}{cost['instructions']:13}{allowed.get('instructions', 0):9}"
-              f"{cost.get('system_calls', '-'):>14}{cost['sleeps']:8}{cost['allocations']:13}")
+              f"{cost.get('system_calls', '-'):>14}{cost.get('sleeps', '-'):>8}"
+              f"{cost.get('allocations', '-'):>13}")
         above += too_high(name, cost, allowed)
         if cost["instructions"] < (1 - 3 * SLACK) * allowed.get("instructions", 0):
             print(f"    fell by more than {3 * SLACK:.0%}: lower the budget (--write)")
