@@ -136,7 +136,7 @@ part_quick() {
 part_cost() {
   local status=0
   configure release --preset release &&
-    compile --preset release --target simmd simmctl cost_client cost_store || return 1
+    compile --preset release --target simmd simmctl cost_client cost_manager cost_store || return 1
   python3 tests/cost/cost.py build/release/bin || status=$?
   [ "$status" = 77 ] || return "$status"
 }

@@ -227,11 +227,14 @@ base::TimeNs ClusterMember::next_deadline_ns() const {
   return state_ == LinkState::joined ? std::min(next_heartbeat_ns_, end_ns) : end_ns;
 }
 
-// With rare heartbeats a dead manager is noticed after fewer of them.
+// With rare heartbeats a dead manager is noticed after fewer of them. One with many daemons has
+// been silent for a pause already when it dies, or is busy for a while.
 base::TimeNs ClusterMember::patience_ns() const noexcept {
   if (state_ != LinkState::joined) return config_.join_timeout_ns;
   const base::TimeNs usual_ns = heartbeat_ns_ * config_.heartbeats_missed_max;
-  return std::max(std::min(usual_ns, kPatienceNsMax), heartbeat_ns_ * kHeartbeatsMissedMin);
+  const base::TimeNs pause_ns = heartbeat_ns_ > kHeartbeatNsUsual ? kAnswerPauseNs : 0;
+  return std::max(std::min(usual_ns, kPatienceNsMax), heartbeat_ns_ * kHeartbeatsMissedMin) +
+         pause_ns;
 }
 
 void ClusterMember::drain() {

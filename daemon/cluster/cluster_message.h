@@ -141,6 +141,11 @@ struct MapWanted {
 using ManagerMessage =
     std::variant<Joined, Refused, HeartbeatAck, MapPush, MapDelta, MapWanted, Question, Answer>;
 
+// How often daemons send heartbeats where they are few. Then each is answered. Of many daemons the
+// manager answers one heartbeat in kAnswerPauseNs, or in four intervals, and at once when it has
+// something new to say. An answer is most of what a heartbeat costs it.
+inline constexpr std::uint64_t kHeartbeatNsUsual = 100'000'000;
+inline constexpr std::uint64_t kAnswerPauseNs = 400'000'000;
 // How often heartbeats may be asked for.
 inline constexpr std::uint64_t kHeartbeatNsMin = 1'000'000;
 inline constexpr std::uint64_t kHeartbeatNsMax = 60'000'000'000;

@@ -81,7 +81,7 @@ void Manager::on_connected(ConnectionId connection, const DaemonIdentity& identi
   added.version = version;
   added.takes_deltas = (features & kFeatureMapDeltas) != 0;
   added.knows_drains = (features & kFeatureDrains) != 0;
-  added.since_ns = clock_.now_ns();
+  added.since_ns = seen_ns_ = clock_.now_ns();
   unjoined_.push_back(connection);
 }
 
@@ -101,7 +101,16 @@ void Manager::on_message(ConnectionId connection, std::span<const std::byte> mes
   if (!found->second.joined && !std::holds_alternative<Join>(*decoded)) {
     return drop(connection, "it has not joined");
   }
-  std::visit([&](const auto& value) { take(connection, value); }, *decoded);
+  if (const auto* const heartbeat = std::get_if<Heartbeat>(&*decoded)) {
+    return take(connection, found->second, *heartbeat);  // nearly all are
+  }
+  std::visit(
+      [&](const auto& value) {
+        if constexpr (!std::is_same_v<std::decay_t<decltype(value)>, Heartbeat>) {
+          take(connection, value);
+        }
+      },
+      *decoded);
 }
 
 void Manager::send(ConnectionId to, const ManagerMessage& message) {
@@ -174,7 +183,9 @@ void Manager::take(ConnectionId from, const Join& join) {
   connection.has_epoch = join.map_epoch;
   connection.has_digest = join.map_digest;
   if (first_join_ns_ == 0) first_join_ns_ = clock_.now_ns();
-  send(from, Joined{heartbeat_interval_ns(), epoch(), membership_.version()});
+  connection.told = {0, epoch(), membership_.version(), heartbeat_interval_ns()};
+  connection.told_ns = clock_.now_ns();
+  send(from, Joined{connection.told.heartbeat_ns, epoch(), membership_.version()});
   if (stranger || lacks(join.map_epoch, join.map_digest)) return send(from, MapWanted{});
   if (join.map_epoch < epoch()) push(from, connection);
 }
@@ -186,18 +197,29 @@ base::TimeNs Manager::heartbeat_interval_ns() const {
                     longest_ns);
 }
 
-void Manager::take(ConnectionId from, const Heartbeat& heartbeat) {
+void Manager::take(ConnectionId from, Connection& connection, const Heartbeat& heartbeat) {
   if (!membership_.heard(from, heartbeat)) return drop(from, "it has not joined");
-  send(from,
-       HeartbeatAck{heartbeat.sequence, epoch(), membership_.version(), heartbeat_interval_ns()});
+  acknowledge(from, connection, heartbeat.sequence);
   if (lacks(heartbeat.map_epoch, heartbeat.map_digest)) return send(from, MapWanted{});
-  if (heartbeat.map_epoch < epoch()) push_again(from, heartbeat);
+  if (heartbeat.map_epoch < epoch()) push_again(from, connection, heartbeat);
+}
+
+void Manager::acknowledge(ConnectionId to, Connection& connection, std::uint64_t sequence) {
+  const base::TimeNs interval_ns = heartbeat_interval_ns();
+  const base::TimeNs now_ns = clock_.now_ns();
+  const HeartbeatAck ack{sequence, epoch(), membership_.version(), interval_ns};
+  const bool are_many = interval_ns > config_.heartbeat_ns;
+  const base::TimeNs pause_ns = are_many ? std::min(kAnswerPauseNs, 4 * interval_ns) : 0;
+  connection.told.sequence = sequence;
+  if (connection.told == ack && now_ns - connection.told_ns < pause_ns) return;
+  connection.told = ack;
+  connection.told_ns = now_ns;
+  send(to, ack);
 }
 
 // What was pushed is on its way, or was lost, or could not be used: then the whole map is the
 // remedy.
-void Manager::push_again(ConnectionId to, const Heartbeat& heartbeat) {
-  Connection& connection = connections_.at(to);
+void Manager::push_again(ConnectionId to, Connection& connection, const Heartbeat& heartbeat) {
   const bool is_underway = clock_.now_ns() - connection.pushed_ns < config_.push_retry_ns;
   const bool is_of_no_use = heartbeat.wants_map && connection.pushed_delta;
   if (!is_underway || is_of_no_use) push_whole(to, connection);
@@ -315,6 +337,7 @@ Expected<ConnectionId> Manager::addressee_of(const Question& question) const {
 
 void Manager::note_changes() {
   const std::uint64_t revision = membership_.owners_revision();
+  if (std::exchange(seen_, revision) != revision) seen_ns_ = clock_.now_ns();
   if (is_noted_ && noted_ == revision) return;
   if (!is_noted_ || drains_noted_ != revision) {
     drains_noted_ = revision;
@@ -335,14 +358,21 @@ void Manager::note_changes() {
 
 base::TimeNs Manager::map_due_ns() const {
   if (changed_ns_ == 0) return base::kNoDeadline;
-  base::TimeNs due_ns = changed_ns_ + config_.settle_ns;
+  base::TimeNs due_ns = settled_ns();
   if (map_ == nullptr) {
     if (first_join_ns_ == 0) return base::kNoDeadline;
     due_ns = std::max(due_ns, first_join_ns_ + config_.first_map_wait_ns);
-  } else if (drains_) {
+  } else if (drains_ && changed_ns_ - published_ns_ >= 5 * config_.settle_ns) {
     due_ns = changed_ns_;
   }
   return std::max({due_ns, store_again_ns_, pace_.next_ns()});
+}
+
+// Of hundreds that come together the first ones would have a map each, which all have to read, and
+// the last ones would wait for the pace of maps.
+base::TimeNs Manager::settled_ns() const {
+  return std::min(std::max(changed_ns_, seen_ns_) + config_.settle_ns,
+                  changed_ns_ + std::max(config_.settle_ns, config_.settle_ns_max));
 }
 
 bool Manager::map_is_due() const {
@@ -417,7 +447,8 @@ bool Manager::publish() {
   if (map_ == nullptr) {
     strangers_until_ns_ = clock_.now_ns() + config_.membership.rejoin_grace_ns;
   }
-  pace_.on_map(clock_.now_ns());
+  published_ns_ = clock_.now_ns();
+  pace_.on_map(published_ns_);
   issued_ = true;
   stored_ = next;
   pushed_ = std::move(*message);
@@ -485,7 +516,7 @@ int Manager::answer_late() {
 
 int Manager::sweep() {
   const base::TimeNs now_ns = clock_.now_ns();
-  if (now_ns - swept_ns_ < config_.heartbeat_ns / 4) return 0;
+  if (now_ns - swept_ns_ < heartbeat_interval_ns() / 4) return 0;
   swept_ns_ = now_ns;
   return drop_late() + membership_.tick(map_.get());
 }

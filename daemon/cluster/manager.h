@@ -34,14 +34,17 @@ namespace simm::cluster {
 
 struct ManagerConfig {
   MembershipConfig membership;
-  base::TimeNs heartbeat_ns = 100 * base::kNsPerMs;  // of a daemon, where they are few
+  base::TimeNs heartbeat_ns = kHeartbeatNsUsual;  // of a daemon, where they are few
   // Of many daemons each sends its heartbeats so much less often for each that is connected, so
   // that all together cost a fixed part of a core: 8,000 a second. At most four in the timeout of
   // a member.
   base::TimeNs heartbeat_share_ns = base::kNsPerMs / 8;
   base::TimeNs join_timeout_ns = 5 * base::kNsPerSecond;  // from the connection to the Join
-  // Who joins within so short a time shares a map. Those who drain do not wait.
+  // Daemons that come within so short a time of each other share a map; nobody waits longer than
+  // settle_ns_max for those who come later. Who drains waits only behind a map that is younger than
+  // five times that.
   base::TimeNs settle_ns = 20 * base::kNsPerMs;
+  base::TimeNs settle_ns_max = 400 * base::kNsPerMs;
   // A manager without any state waits so long after the first Join for somebody who has a map.
   base::TimeNs first_map_wait_ns = 1 * base::kNsPerSecond;
   // After a burst of maps comes one in each such interval at most (MapPace).
@@ -109,6 +112,8 @@ private:
     // The map that it has, or will have when it has read what was sent.
     base::Epoch has_epoch = 0;
     std::uint64_t has_digest = 0;  // 0: it does not say
+    HeartbeatAck told;             // the last one, or what Joined said
+    base::TimeNs told_ns = 0;
     base::TimeNs pushed_ns = 0;
     bool pushed_delta = false;  // and not a whole map
   };
@@ -126,7 +131,8 @@ private:
 
   // Messages, one overload each.
   void take(ConnectionId from, const Join& join);
-  void take(ConnectionId from, const Heartbeat& heartbeat);
+  void take(ConnectionId from, Connection& connection, const Heartbeat& heartbeat);
+  void acknowledge(ConnectionId to, Connection& connection, std::uint64_t sequence);
   // Between two of the same daemon, as it is told.
   [[nodiscard]] base::TimeNs heartbeat_interval_ns() const;
   void take(ConnectionId from, const MapReport& report);
@@ -139,7 +145,7 @@ private:
   void refuse(ConnectionId connection, bool final, const std::string& reason);
   void push(ConnectionId to, Connection& connection);
   void push_whole(ConnectionId to, Connection& connection);
-  void push_again(ConnectionId to, const Heartbeat& heartbeat);
+  void push_again(ConnectionId to, Connection& connection, const Heartbeat& heartbeat);
   void note_pushed(Connection& connection, bool is_delta);
   void note_delta(const SlotMap& now);
   void answer(ConnectionId to, std::uint64_t id, Status status, std::string text);
@@ -159,6 +165,7 @@ private:
   [[nodiscard]] Expected<SlotMapPtr> next_map();
   [[nodiscard]] bool map_is_due() const;
   [[nodiscard]] base::TimeNs map_due_ns() const;
+  [[nodiscard]] base::TimeNs settled_ns() const;
   int sweep();
   void note_changes();
   bool publish();
@@ -195,6 +202,9 @@ private:
   bool issued_ = false;             // map_ is of this process, not loaded
   MapPace pace_;
   base::TimeNs changed_ns_ = 0;     // since when another map is due; 0: none is
+  std::uint64_t seen_ = 0;          // revision of the owners at the last look
+  base::TimeNs seen_ns_ = 0;        // when that was another one, or somebody connected
+  base::TimeNs published_ns_ = 0;   // when the last map was made; 0: none was
   std::uint64_t noted_ = 0;         // revision of the owners that was compared with map_
   bool is_noted_ = false;           // and neither map_ nor reported_ is another one since
   std::uint64_t drains_noted_ = 0;  // revision for which drains_ is true or not

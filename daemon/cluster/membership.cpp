@@ -4,6 +4,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "daemon/base/agent.h"
+
 namespace simm::cluster {
 namespace {
 
@@ -73,6 +75,7 @@ void Membership::restore_hearsay(const SlotMap& map) {
 
 void Membership::restore(const SlotMap& map, bool is_hearsay) {
   ++owners_revision_;
+  look_at_all_again();
   std::size_t owners_known = count_owners();
   for (const MapMember& member : map.members()) {
     const std::string name = full_name(member.identity);
@@ -298,6 +301,7 @@ JoinVerdict Membership::join(ConnectionId connection, const DaemonIdentity& iden
   } else if (!lives(member)) {
     note_return(member);
   }
+  look_at_all_again();
   member.identity = identity;
   member.joined = join;
   member.version = version;
@@ -337,6 +341,7 @@ bool Membership::heard(ConnectionId connection, const Heartbeat& heartbeat) {
   }
   if (member->state == MemberState::away || comes_back) {
     note_return(*member);
+    look_at_all_again();
     member->state = MemberState::live;
     if (is_to_be_told(*member)) ++owners_revision_;
   }
@@ -348,6 +353,7 @@ void Membership::drain(ConnectionId connection) {
   look_at_clock();
   KnownMember* member = find_mutable(connection);
   if (member == nullptr) return;
+  look_at_all_again();
   member->heard_ns = clock_.now_ns();
   member->state = MemberState::draining;
   ++owners_revision_;
@@ -358,6 +364,7 @@ void Membership::disconnected(ConnectionId connection) {
   KnownMember* member = find_mutable(connection);
   connections_.erase(connection);
   if (member == nullptr) return;
+  look_at_all_again();
   member->connection = 0;
   member->broken_ns = clock_.now_ns();
   const bool left = member->state == MemberState::draining;
@@ -413,9 +420,14 @@ Unreached Membership::unreached(const SlotMap& map) const {
   return result;
 }
 
-// A manager looks many times a second, and of a thousand members nearly all are well.
-Membership::Census Membership::take_census(base::TimeNs now_ns) {
+// A manager looks many times a second, and a thousand members are in as many places of memory.
+// Until the first of them can have been silent for too long, and nobody is another than before, a
+// look would tell nothing new.
+const Membership::Census& Membership::take_census(base::TimeNs now_ns) {
+  census_.went_away = 0;
+  if (now_ns < census_.good_until_ns) return census_;
   Census seen;
+  seen.good_until_ns = base::kNoDeadline;
   seen.lowest_version = members_.empty() ? version_ : kHelloVersionMax;
   for (auto& [name, member] : members_) {
     const bool silent = now_ns - member.heard_ns >= config_.member_timeout_ns;
@@ -424,6 +436,10 @@ Membership::Census Membership::take_census(base::TimeNs now_ns) {
       ++seen.went_away;
     }
     const bool is_live = member.state == MemberState::live;
+    if (is_live) {
+      seen.good_until_ns =
+          std::min(seen.good_until_ns, member.heard_ns + config_.member_timeout_ns);
+    }
     const bool is_away = member.state == MemberState::away;
     seen.lowest_version = std::min(seen.lowest_version, std::max(member.version, kHelloVersionMin));
     seen.heard += is_live ? 1U : 0U;
@@ -432,13 +448,14 @@ Membership::Census Membership::take_census(base::TimeNs now_ns) {
     seen.is_someone_away |= is_away;
     seen.does_someone_not_matter |= !matters(member);
   }
-  return seen;
+  census_ = seen;
+  return census_;
 }
 
 int Membership::tick(const SlotMap* map) {
   look_at_clock();
   const base::TimeNs now_ns = clock_.now_ns();
-  const Census seen = take_census(now_ns);
+  const Census seen = take_census(now_ns);  // a copy: what follows changes members
   int changed = seen.went_away;
   settle_version(seen.lowest_version);
   std::erase_if(gone_, [now_ns](const auto& entry) { return now_ns >= entry.second.until_ns; });
@@ -455,13 +472,14 @@ int Membership::tick(const SlotMap* map) {
       std::min(config_.rejoin_grace_ns / 8, config_.member_timeout_ns / 2);
   if (map != nullptr && now_ns - asked_ns_ >= pause_ns) {
     asked_ns_ = now_ns;
-    ask_the_others(*map, now_ns);
+    if (seen.is_someone_away) ask_the_others(*map, now_ns);
   }
   if (!seen.is_someone_away && !seen.does_someone_not_matter) return changed;
   for (auto& [name, member] : members_) {
     if (member.state != MemberState::away) continue;
     if (was_cut_off) member.missed_ns = now_ns;
     if (now_ns - member.missed_ns < grace_ns(member)) continue;
+    look_at_all_again();
     member.state = MemberState::gone;
     ++owners_revision_;
     ++changed;
@@ -487,6 +505,7 @@ bool Membership::matters(const KnownMember& member) {
 }
 
 void Membership::forget(std::map<std::string, KnownMember>::iterator at) {
+  look_at_all_again();
   names_.erase(at->second.identity.incarnation);
   members_.erase(at);
 }

@@ -195,6 +195,7 @@ private:
   // All members in one look, in which the silent ones go away.
   struct Census {
     int went_away = 0;
+    base::TimeNs good_until_ns = 0;  // nobody is silent before; then, or after a change, look again
     std::uint16_t lowest_version = 0;
     std::size_t heard = 1;  // of the daemons that should be, this manager among them
     std::size_t all = 1;    // that should be heard
@@ -202,7 +203,9 @@ private:
     bool is_someone_away = false;
     bool does_someone_not_matter = false;
   };
-  [[nodiscard]] Census take_census(base::TimeNs now_ns);
+  [[nodiscard]] const Census& take_census(base::TimeNs now_ns);
+  // After whatever a census counts has changed.
+  void look_at_all_again() noexcept { census_.good_until_ns = 0; }
   // `lowest`: the version of the oldest member.
   void settle_version(std::uint16_t lowest);
   [[nodiscard]] std::uint16_t lowest_version() const;
@@ -231,6 +234,7 @@ private:
     base::TimeNs until_ns = 0;
   };
   std::map<std::string, Gone> gone_;  // by full name; daemons_max at most
+  Census census_;                     // the last one
   base::TimeNs looked_ns_;            // at the clock
   base::TimeNs names_kept_ns_ = 0;    // until then every name is its holder's
   base::TimeNs asked_ns_ = 0;         // when it was last asked whom others reach

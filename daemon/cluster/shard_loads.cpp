@@ -40,14 +40,12 @@ ShardLoads::ShardLoads(const std::vector<MapMember>& members,
   }
 }
 
-bool ShardLoads::has_room(MemberIndex member, std::uint32_t slot, Limit limit) const noexcept {
+bool ShardLoads::has_any_room(MemberIndex member, Limit limit) const noexcept {
   const Member& of = members_[member];
-  if (limit == Limit::none) return of.missing > 0;
-  const std::uint32_t load = loads_[shard_of(member, slot)];
-  if (load < of.tolerated_least) return true;
-  if (of.spare <= 0) return false;
-  if (limit == Limit::part_rounded_down) return load < of.part_down;
-  return load < (limit == Limit::part_rounded_up ? of.part_up : of.tolerated_most);
+  for (std::uint32_t shard = of.first; shard < of.first + of.shards; ++shard) {
+    if (has_room_in(shard, of, limit)) return true;
+  }
+  return false;
 }
 
 bool ShardLoads::has_too_much(MemberIndex member) const noexcept {

@@ -27,7 +27,11 @@ public:
   ShardLoads(const std::vector<MapMember>& members, const std::vector<std::uint32_t>& targets,
              std::vector<MemberIndex>& owners);
 
-  [[nodiscard]] bool has_room(MemberIndex member, std::uint32_t slot, Limit limit) const noexcept;
+  [[nodiscard]] bool has_room(MemberIndex member, std::uint32_t slot, Limit limit) const noexcept {
+    return has_room_in(shard_of(member, slot), members_[member], limit);
+  }
+  // For one slot at least. Who has none for any does not get some when others are given slots.
+  [[nodiscard]] bool has_any_room(MemberIndex member, Limit limit) const noexcept;
   // The member, or one of its shards, has more than it may keep.
   [[nodiscard]] bool has_too_much(MemberIndex member) const noexcept;
   // Of an owned slot: its shard has more than is tolerated.
@@ -62,6 +66,16 @@ private:
 
   [[nodiscard]] std::uint32_t shard_of(MemberIndex member, std::uint32_t slot) const noexcept {
     return members_[member].first + slot % members_[member].shards;
+  }
+
+  [[nodiscard]] bool has_room_in(std::uint32_t shard, const Member& of,
+                                 Limit limit) const noexcept {
+    if (limit == Limit::none) return of.missing > 0;
+    const std::uint32_t load = loads_[shard];
+    if (load < of.tolerated_least) return true;
+    if (of.spare <= 0) return false;
+    if (limit == Limit::part_rounded_down) return load < of.part_down;
+    return load < (limit == Limit::part_rounded_up ? of.part_up : of.tolerated_most);
   }
 
   std::vector<MemberIndex>& owners_;  // by slot

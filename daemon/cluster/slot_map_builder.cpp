@@ -142,17 +142,29 @@ private:
     return owner_[base::mirror_of(static_cast<base::Slot>(slot))];
   }
 
-  // Who would get the slot, among the members with room for it that do not own its mirror;
+  // In a cluster that grows most members have no room for any slot, so they are left out before
+  // slots are looked at.
+  [[nodiscard]] std::vector<MemberIndex> receivers(const ShardLoads& loads,
+                                                   ShardLoads::Limit limit) const {
+    std::vector<MemberIndex> all;
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      const auto member = static_cast<MemberIndex>(i);
+      if (loads.has_any_room(member, limit)) all.push_back(member);
+    }
+    return all;
+  }
+
+  // Who would get the slot, among those receivers with room for it that do not own its mirror;
   // kNoMember: there are none.
-  [[nodiscard]] MemberIndex best_receiver(const ShardLoads& loads, ShardLoads::Limit limit,
+  [[nodiscard]] MemberIndex best_receiver(const std::vector<MemberIndex>& among,
+                                          const ShardLoads& loads, ShardLoads::Limit limit,
                                           std::uint32_t slot) const {
     const MemberIndex mirror_owner = owner_of_mirror(slot);
     MemberIndex best = kNoMember;
     double best_drawn = 0;
-    for (std::size_t i = 0; i < members_.size(); ++i) {
-      const auto member = static_cast<MemberIndex>(i);
+    for (const MemberIndex member : among) {
       if (member == mirror_owner || !loads.has_room(member, slot, limit)) continue;
-      const double drawn = draw(seeds_[i], slot);
+      const double drawn = draw(seeds_[member], slot);
       if (best != kNoMember && !beats(member, drawn, best, best_drawn)) continue;
       best = member;
       best_drawn = drawn;
@@ -161,12 +173,14 @@ private:
   }
 
   void release(ShardLoads& loads) {
+    constexpr auto kLimit = ShardLoads::Limit::tolerated;
+    const std::vector<MemberIndex> among = receivers(loads, kLimit);
     std::vector<std::vector<std::pair<double, std::uint32_t>>> offers(members_.size());
     for (std::uint32_t slot = 0; slot < base::kSlotCount; ++slot) {
       const MemberIndex owner = owner_[slot];
       if (owner == kNoMember || !loads.has_too_much(owner)) continue;
       // Those that nobody has room for yet go last.
-      const MemberIndex receiver = best_receiver(loads, ShardLoads::Limit::tolerated, slot);
+      const MemberIndex receiver = best_receiver(among, loads, kLimit, slot);
       const double worth = receiver == kNoMember ? std::numeric_limits<double>::infinity()
                                                  : claim_on(receiver, slot) / claim_on(owner, slot);
       offers[owner].emplace_back(worth, slot);
@@ -183,15 +197,18 @@ private:
   }
 
   void assign(ShardLoads& loads, ShardLoads::Limit limit) {
+    std::vector<MemberIndex> among = receivers(loads, limit);
     for (std::uint32_t slot = 0; slot < base::kSlotCount; ++slot) {
       if (owner_[slot] != kNoMember) continue;
-      MemberIndex receiver = best_receiver(loads, limit, slot);
+      MemberIndex receiver = best_receiver(among, loads, limit, slot);
       const MemberIndex last = owner_of_mirror(slot);
       const bool is_last_chance = limit == ShardLoads::Limit::none && last != kNoMember;
       if (receiver == kNoMember && is_last_chance && loads.has_room(last, slot, limit)) {
         receiver = last;
       }
-      if (receiver != kNoMember) loads.give(slot, receiver);
+      if (receiver == kNoMember) continue;
+      loads.give(slot, receiver);
+      if (!loads.has_any_room(receiver, limit)) std::erase(among, receiver);
     }
   }
 

@@ -17,6 +17,7 @@
 #include "daemon/cluster/hello/frame_sealer.h"
 #include "daemon/control/deadline.h"
 #include "daemon/control/readiness.h"
+#include "daemon/control/ready_set.h"
 #include "daemon/peers/cluster_access.h"
 #include "daemon/peers/tcp_socket.h"
 
@@ -35,11 +36,14 @@ public:
   virtual void on_closed(ClusterChannel& channel, const Error& cause) = 0;
 };
 
-class ClusterChannel {
+class ClusterChannel final : private SocketReader {
 public:
-  // A socket whose hello is over. `number`: by which its owner finds it.
+  // A socket whose hello is over. `number`: by which its owner finds it. `readers`: of an owner of
+  // many channels, which are read with them; it outlives the channel.
   ClusterChannel(ClusterAccess& access, ipc::UniqueFd socket, const cluster::HelloResult& hello,
-                 ClusterChannelEvents& events, std::uint64_t number = 0);
+                 ClusterChannelEvents& events, std::uint64_t number = 0,
+                 ReadySet* readers = nullptr);
+  ~ClusterChannel() override { stop_watching(); }
   ClusterChannel(const ClusterChannel&) = delete;
   ClusterChannel& operator=(const ClusterChannel&) = delete;
 
@@ -57,10 +61,18 @@ private:
   // `over`: this channel is closed or gone.
   enum class Taken : std::uint8_t { part, messages, over };
 
-  void read();
+  // SocketReader.
+  bool on_readable() override { return read(); }
+
+  [[nodiscard]] bool watch();
+  void stop_watching();
+  void read_when_readable();
+  // Whether there may be more; not when the channel is closed or gone.
+  bool read();
   // What one read brought: a part of a message, or messages and a part.
   Taken take_bytes(std::span<const std::byte> bytes);
   void write();
+  void write_when_writable();
   void break_with(Error cause);
 
   ClusterAccess& access_;
@@ -68,6 +80,8 @@ private:
   ClusterChannelEvents& events_;
   const std::uint64_t number_;
   ipc::UniqueFd socket_;
+  ReadySet* const readers_;  // null: it is read by itself
+  bool is_in_readers_ = false;
   Readiness ready_;  // after the socket: stops before it closes
   Deadline soon_;
   cluster::FrameSealer sealer_;

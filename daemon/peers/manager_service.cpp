@@ -22,6 +22,7 @@ ManagerService::ManagerService(ClusterAccess& access, const cluster::ManagerConf
       coordinator_(coordinator),
       manager_(make_manager()),
       listener_(access, *this),
+      readers_(access.io, [this] { turn(); }),
       timer_(access.io),
       sweep_(access.io),
       members_(access.clock, access.events),
@@ -105,8 +106,7 @@ void ManagerService::on_accepted(ipc::UniqueFd socket, const cluster::HelloResul
 
 void ManagerService::on_message(cluster::ConnectionId id, std::span<const std::byte> payload) {
   if (connections_.count(id) == 0) return;  // ending: nobody listens to it any more
-  manager_->on_message(id, payload);
-  turn();
+  manager_->on_message(id, payload);        // its turn comes when all that is there has been read
 }
 
 void ManagerService::on_closed(cluster::ConnectionId id) {

@@ -50,7 +50,9 @@ private:
   public:
     Connection(ManagerService& service, cluster::ConnectionId id, ipc::UniqueFd socket,
                const cluster::HelloResult& hello)
-        : service_(service), id_(id), channel_(service.access_, std::move(socket), hello, *this) {}
+        : service_(service),
+          id_(id),
+          channel_(service.access_, std::move(socket), hello, *this, id, &service.readers_) {}
     [[nodiscard]] ClusterChannel& channel() noexcept { return channel_; }
 
   private:
@@ -95,6 +97,7 @@ private:
   bool leads_ = false;
   std::string stands_by_ = "no manager leads yet";
   ClusterListener listener_;
+  ReadySet readers_;  // before the connections, which leave it
   std::unordered_map<cluster::ConnectionId, std::unique_ptr<Connection>> connections_;
   std::vector<Ending> ending_;
   cluster::ConnectionId next_id_ = 1;

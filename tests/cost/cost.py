@@ -7,7 +7,8 @@ Client, node and storage daemon run under callgrind, and sleep whenever they can
 takes the whole way: woken, served, asleep. --write makes what was counted the budget
 (tests/cost/budget.json); lower it when a cost fell. A get and a put with eviction of a store alone
 are counted with the policy reuse and with least recently used: more than POLICY_MAX times as much
-is red, and --policies counts nothing else. The counts hold for one compiler and one
+is red, and --policies counts nothing else. A heartbeat of one of 1,000 daemons is counted at their
+manager, without its sockets. The counts hold for one compiler and one
 instruction set, which the budget names; elsewhere the program says so and ends with 77.
 """
 import json
@@ -27,7 +28,7 @@ from free_port import free_port  # noqa: E402
 BIN = pathlib.Path(sys.argv[1]).resolve()
 BUDGET = pathlib.Path(__file__).with_name("budget.json")
 CALLS = ("get_4k", "put_4k", "get_128x4k", "exists_128")
-PROGRAMS = ("simmd", "simmctl", "cost_client", "cost_store")
+PROGRAMS = ("simmd", "simmctl", "cost_client", "cost_manager", "cost_store")
 TIMES = 20
 ROUNDS_MAX = 15
 AGREE = 0.005
@@ -36,6 +37,7 @@ COUNT_SLACK = 0.5  # of what is a few for each call, and a tenth of them
 SYMBOLS = 12
 POLICY_MAX = {"get": 1.05, "put": 1.25}  # of the instructions with the policy lru
 POLICY_TIMES = 20_000
+HEARTBEATS = 8_000  # all daemons say once what they have done
 # The inclusive cost of these is what a process pays for calls; its other threads have other work.
 ALLOCATORS = "malloc|calloc|realloc|memalign|posix_memalign|aligned_alloc"
 ROOTS = {"client": r"measured_call\(", "node": r"AgentRunner::run\(\)",
@@ -345,6 +347,18 @@ def count_policy(policy, call):
             POLICY_TIMES)
 
 
+def count_heartbeat():
+    """{what: per heartbeat} at a manager of 1,000 daemons: from frame to frame."""
+    with tempfile.TemporaryDirectory() as directory:
+        profile_path = pathlib.Path(directory, "profile")
+        run("valgrind", "--tool=callgrind", "-q", "--toggle-collect=*measured_call*",
+            f"--callgrind-out-file={profile_path}", str(BIN / "cost_manager"), str(HEARTBEATS))
+        text = profile_path.read_text()
+    return {"instructions": int(re.search(r"^totals: (\d+)", text, re.MULTILINE)[1]) // HEARTBEATS,
+            "functions": {name: count // HEARTBEATS
+                          for name, count in Profile(text).own.items()}}
+
+
 def compare_policies():
     """What is above, in words."""
     above = []
@@ -396,12 +410,13 @@ def main():
     above = compare_policies()
     if is_short:
         sys.exit("\n".join(["cost: a policy costs too much:", *above]) if above else 0)
-    costs = count()
+    costs = {"heartbeat manager": count_heartbeat()} | count()
     print(f"{'per call':34}{'instructions':>13}{'budget':>9}  system calls  sleeps  allocations")
     for name, cost in costs.items():
         allowed = budget["calls"].get(name, {})
         print(f"{name:34}{cost['instructions']:13}{allowed.get('instructions', 0):9}"
-              f"{cost.get('system_calls', '-'):>14}{cost['sleeps']:8}{cost['allocations']:13}")
+              f"{cost.get('system_calls', '-'):>14}{cost.get('sleeps', '-'):>8}"
+              f"{cost.get('allocations', '-'):>13}")
         above += too_high(name, cost, allowed)
         if cost["instructions"] < (1 - 3 * SLACK) * allowed.get("instructions", 0):
             print(f"    fell by more than {3 * SLACK:.0%}: lower the budget (--write)")

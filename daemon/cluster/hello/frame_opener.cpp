@@ -20,6 +20,31 @@ std::size_t FrameOpener::wanted() const noexcept {
   return payload_bytes() + kFrameOverheadBytes - frame_.size();
 }
 
+bool FrameOpener::is_next(const FrameHeader& header) const noexcept {
+  return header.magic == kFrameMagic && header.payload_bytes != 0 &&
+         header.payload_bytes <= kFramePayloadBytesMax && header.sequence == next_sequence_;
+}
+
+bool FrameOpener::check_tag(std::span<const std::byte> frame) noexcept {
+  ++next_sequence_;
+  const std::size_t tagged = frame.size() - kFrameTagBytes;
+  const Mac mac = key_.mac_of({frame.first(tagged)});
+  return same_bytes(frame.subspan(tagged), std::span(mac).first(kFrameTagBytes));
+}
+
+std::span<const std::byte> FrameOpener::open_in_place(std::span<const std::byte>& bytes) {
+  if (is_broken_ || !frame_.empty() || bytes.size() < sizeof(FrameHeader)) return {};
+  FrameHeader header;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  if (!is_next(header)) return {};
+  if (bytes.size() - sizeof(FrameHeader) < header.payload_bytes + kFrameTagBytes) return {};
+  const auto frame = bytes.first(header.payload_bytes + kFrameOverheadBytes);
+  is_broken_ = !check_tag(frame);
+  if (is_broken_) return {};
+  bytes = bytes.subspan(frame.size());
+  return frame.subspan(sizeof(FrameHeader), header.payload_bytes);
+}
+
 Status FrameOpener::feed(std::span<const std::byte> bytes) {
   if (is_broken_) return Status::corrupt;
   SIMM_CHECK(bytes.size() <= wanted());
@@ -30,15 +55,10 @@ Status FrameOpener::feed(std::span<const std::byte> bytes) {
     FrameHeader header;
     std::memcpy(&header, frame_.data(), sizeof(header));
     // The number is checked before its bytes are waited for; the tag makes it binding.
-    is_broken_ = header.magic != kFrameMagic || header.payload_bytes == 0 ||
-                 header.payload_bytes > kFramePayloadBytesMax || header.sequence != next_sequence_;
+    is_broken_ = !is_next(header);
   } else if (wanted() == 0) {
-    const auto whole = std::span(std::as_const(frame_));
-    const std::size_t tagged = whole.size() - kFrameTagBytes;
-    const Mac mac = mac_of(key_, {whole.first(tagged)});
-    is_complete_ = same_bytes(whole.subspan(tagged), std::span(mac).first(kFrameTagBytes));
+    is_complete_ = check_tag(frame_);
     is_broken_ = !is_complete_;
-    ++next_sequence_;
   }
   return is_broken_ ? Status::corrupt : Status::ok;
 }

@@ -20,6 +20,9 @@ class FrameOpener {
 public:
   explicit FrameOpener(const Mac& key) noexcept : key_(key) {}
 
+  // The payload of the whole frame that `bytes` begins with, which stays where it is; `bytes` then
+  // begins behind that frame. Empty: feed() says what there is instead.
+  [[nodiscard]] std::span<const std::byte> open_in_place(std::span<const std::byte>& bytes);
   // How many bytes are missing to the end of the header or of the frame. 0: a frame is complete
   // (take it), or the connection is broken.
   [[nodiscard]] std::size_t wanted() const noexcept;
@@ -31,7 +34,11 @@ public:
 private:
   [[nodiscard]] std::size_t payload_bytes() const noexcept;
 
-  const Mac key_;
+  [[nodiscard]] bool is_next(const FrameHeader& header) const noexcept;
+  // Of a frame that is complete; it uses the frame's number up.
+  [[nodiscard]] bool check_tag(std::span<const std::byte> frame) noexcept;
+
+  const MacKey key_;
   std::uint64_t next_sequence_ = 0;
   bool is_complete_ = false;
   bool is_broken_ = false;

@@ -13,7 +13,7 @@ Expected<std::vector<std::byte>> FrameSealer::seal(std::span<const std::byte> pa
   const FrameHeader header{kFrameMagic, static_cast<std::uint32_t>(payload.size()),
                            next_sequence_++};
   const auto head = std::as_bytes(std::span(&header, std::size_t{1}));
-  const Mac mac = mac_of(key_, {head, payload});
+  const Mac mac = key_.mac_of({head, payload});
   std::vector<std::byte> frame;
   frame.reserve(payload.size() + kFrameOverheadBytes);
   frame.insert(frame.end(), head.begin(), head.end());

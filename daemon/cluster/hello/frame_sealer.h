@@ -22,7 +22,7 @@ public:
   Expected<std::vector<std::byte>> seal(std::span<const std::byte> payload);
 
 private:
-  const Mac key_;
+  const MacKey key_;
   std::uint64_t next_sequence_ = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -70,6 +71,45 @@ Mac mac_of(std::span<const std::byte> key,
   auto* const to = reinterpret_cast<unsigned char*>(mac.data());
   SIMM_CHECK(::EVP_MAC_final(context.get(), to, &mac_bytes, mac.size()) == 1);
   SIMM_CHECK(mac_bytes == mac.size());
+  return mac;
+}
+
+void MacKey::Free::operator()(evp_md_ctx_st* context) const noexcept {
+  ::EVP_MD_CTX_free(context);  // clears it
+}
+
+MacKey::MacKey(const Mac& key) noexcept
+    : inner_(begin(key, std::byte{0x36})), outer_(begin(key, std::byte{0x5c})) {}
+
+// RFC 2104, section 2: the key is filled up with zeros to a block of the hash, and mixed with one
+// of two constants.
+MacKey::Hash MacKey::begin(const Mac& key, std::byte pad) noexcept {
+  constexpr std::size_t kBlockBytes = 64;
+  static_assert(kMacBytes <= kBlockBytes, "a longer key would be hashed first");
+  std::array<std::byte, kBlockBytes> block{};
+  std::copy(key.begin(), key.end(), block.begin());
+  for (std::byte& byte : block) byte ^= pad;
+  Hash hash(::EVP_MD_CTX_new());
+  SIMM_CHECK(hash != nullptr);
+  SIMM_CHECK(::EVP_DigestInit_ex(hash.get(), ::EVP_sha256(), nullptr) == 1);
+  SIMM_CHECK(::EVP_DigestUpdate(hash.get(), block.data(), block.size()) == 1);
+  ::OPENSSL_cleanse(block.data(), block.size());
+  return hash;
+}
+
+Mac MacKey::mac_of(std::initializer_list<std::span<const std::byte>> parts) const noexcept {
+  thread_local const Hash hash(::EVP_MD_CTX_new());
+  SIMM_CHECK(hash != nullptr);
+  Mac mac;
+  auto* const to = reinterpret_cast<unsigned char*>(mac.data());
+  SIMM_CHECK(::EVP_MD_CTX_copy_ex(hash.get(), inner_.get()) == 1);
+  for (const auto part : parts) {
+    SIMM_CHECK(::EVP_DigestUpdate(hash.get(), part.data(), part.size()) == 1);
+  }
+  SIMM_CHECK(::EVP_DigestFinal_ex(hash.get(), to, nullptr) == 1);
+  SIMM_CHECK(::EVP_MD_CTX_copy_ex(hash.get(), outer_.get()) == 1);
+  SIMM_CHECK(::EVP_DigestUpdate(hash.get(), mac.data(), mac.size()) == 1);
+  SIMM_CHECK(::EVP_DigestFinal_ex(hash.get(), to, nullptr) == 1);
   return mac;
 }
 

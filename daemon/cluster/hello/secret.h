@@ -9,12 +9,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "daemon/base/secret_file.h"
 #include "simm/expected.h"
+
+struct evp_md_ctx_st;  // OpenSSL's
 
 namespace simm::cluster {
 
@@ -25,6 +28,27 @@ using Mac = std::array<std::byte, kMacBytes>;
 // HMAC-SHA-256 of `parts`, one after the other. The caller makes the split unambiguous.
 Mac mac_of(std::span<const std::byte> key,
            std::initializer_list<std::span<const std::byte>> parts) noexcept;
+
+// A key for many messages: what HMAC makes of the key alone is made once. Thread: any, one at a
+// time.
+class MacKey {
+public:
+  explicit MacKey(const Mac& key) noexcept;
+
+  // The same as mac_of() with that key.
+  [[nodiscard]] Mac mac_of(std::initializer_list<std::span<const std::byte>> parts) const noexcept;
+
+private:
+  struct Free {
+    void operator()(evp_md_ctx_st* context) const noexcept;
+  };
+  using Hash = std::unique_ptr<evp_md_ctx_st, Free>;
+
+  static Hash begin(const Mac& key, std::byte pad) noexcept;
+
+  Hash inner_;  // behind the first block of either hash
+  Hash outer_;
+};
 
 // In time that does not depend on where the two differ.
 [[nodiscard]] bool same_bytes(std::span<const std::byte> a, std::span<const std::byte> b) noexcept;

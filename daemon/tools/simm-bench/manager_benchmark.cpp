@@ -4,6 +4,9 @@
 #include <optional>
 #include <string>
 
+#include "daemon/cluster/cluster_codec.h"
+#include "daemon/cluster/hello/frame_wire.h"
+#include "daemon/tools/simm-bench/bare_echo.h"
 #include "daemon/tools/simm-bench/daemon_process.h"
 #include "daemon/tools/simm-bench/loopback_cluster.h"
 #include "daemon/tools/simm-bench/member_crowd.h"
@@ -14,6 +17,26 @@ namespace simm::bench {
 namespace {
 
 constexpr double kLongestS = 60;
+// Of all members, where they are many (Manager).
+constexpr double kHeartbeatsPerS = 8000;
+
+// With the messages of heartbeats: what of their cost is the kernel's.
+Expected<double> bare_echo_us(const ManagerBenchOptions& options) {
+  cluster::Heartbeat heartbeat;
+  heartbeat.reached = ~cluster::MemberSet{} >> (cluster::kMembersMax - options.members);
+  const auto message = cluster::encode(cluster::MemberMessage(heartbeat));
+  const auto answer = cluster::encode(cluster::ManagerMessage(cluster::HeartbeatAck{}));
+  if (!message || !answer) return Error{Status::invalid_state, "no message of a heartbeat"};
+  BareEcho echo;
+  echo.connections = options.members;
+  echo.messages_per_s = std::min(kHeartbeatsPerS, 10.0 * options.members);
+  echo.message_bytes = message->size() + cluster::kFrameOverheadBytes;
+  echo.answer_bytes = answer->size() + cluster::kFrameOverheadBytes;
+  echo.seconds = options.quick ? 0.2 : 4;
+  const auto took_ns = run_bare_echo(echo);
+  if (!took_ns) return took_ns.error();
+  return *took_ns / 1e3;
+}
 
 class ManagerRun {
 public:
@@ -25,6 +48,9 @@ public:
         crowd_(address) {}
 
   Outcome run() {
+    const auto echo = bare_echo_us(options_);
+    if (!echo) return echo.error();
+    echo_us_ = *echo;
     Outcome done = start_manager();
     const std::uint32_t tenth = std::max(options_.members / 10, 1u);
     const std::uint32_t half = options_.members / 2;
@@ -81,7 +107,9 @@ private:
     const auto heartbeats = static_cast<double>(crowd_.heartbeats() - heartbeats_before);
     print("manager.cpu_at_rest", used_ns / seconds / 1e7, "%");
     print("manager.heartbeats", heartbeats / seconds, "1/s");
-    if (heartbeats > 0) print("manager.heartbeat_cpu", used_ns / heartbeats / 1e3, "us");
+    if (heartbeats > 0) {
+      print("manager.heartbeat_cpu", used_ns / heartbeats / 1e3, "us", echo_us_);
+    }
     return Done{};
   }
   // From when the manager is told to stop until all are joined at its successor.
@@ -93,11 +121,13 @@ private:
     print("manager.all_back", *back * 1e3, "ms");
     return Done{};
   }
-  void print(const std::string& name, double value, const std::string& unit) {
+  void print(const std::string& name, double value, const std::string& unit,
+             std::optional<double> baseline = std::nullopt) {
     Result result;
     result.name = name;
     result.value = value;
     result.unit = unit;
+    result.baseline = baseline;
     result.params = {{"members", options_.members}};
     printer_.print(result);
   }
@@ -108,6 +138,7 @@ private:
   std::optional<DaemonProcess> manager_;
   MemberCrowd crowd_;
   std::uint32_t owners_ = 0;
+  double echo_us_ = 0;
 };
 
 }  // namespace

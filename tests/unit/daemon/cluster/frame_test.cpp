@@ -64,6 +64,55 @@ TEST_CASE("messages come out as they went in, in order, in pieces of any size") 
   }
 }
 
+TEST_CASE("whole frames are opened where they are, and parts of frames are left for feed()") {
+  FrameSealer sealer(key_of('k'));
+  FrameOpener opener(key_of('k'));
+  Bytes wire;
+  for (const char* const words : {"one", "two", "three", "four"}) {
+    const Bytes frame = seal(sealer, text(words));
+    wire.insert(wire.end(), frame.begin(), frame.end());
+  }
+  std::span<const std::byte> bytes(wire);
+  const auto as_text = [](std::span<const std::byte> of) { return Bytes(of.begin(), of.end()); };
+  CHECK(as_text(opener.open_in_place(bytes)) == text("one"));
+  // A part of the second: nothing is taken, and feed() collects it.
+  std::span<const std::byte> part = bytes.first(20);
+  CHECK(opener.open_in_place(part).empty());
+  CHECK(part.size() == 20);
+  CHECK(open(opener, part).empty());
+  std::span<const std::byte> rest = bytes.subspan(20);
+  CHECK(opener.open_in_place(rest).empty());
+  const std::size_t missing = opener.wanted();
+  CHECK(open(opener, rest.first(missing)) == std::vector<Bytes>{text("two")});
+  rest = rest.subspan(missing);
+  CHECK(as_text(opener.open_in_place(rest)) == text("three"));
+  CHECK(as_text(opener.open_in_place(rest)) == text("four"));
+  CHECK(rest.empty());
+}
+
+TEST_CASE("a whole frame with any bit changed is the end, also in place") {
+  FrameSealer sealer(key_of('k'));
+  const Bytes frame = seal(sealer, text("message"));
+  for (std::size_t bit = 0; bit < frame.size() * 8; ++bit) {
+    Bytes changed = frame;
+    changed[bit / 8] ^= std::byte{1} << (bit % 8);
+    FrameOpener opener(key_of('k'));
+    std::span<const std::byte> bytes(changed);
+    CHECK(opener.open_in_place(bytes).empty());
+    CHECK(bytes.size() == changed.size());
+    CHECK(open(opener, bytes).empty());
+    CHECK((is_broken(opener) || opener.wanted() > 0));
+  }
+  // Again after it was taken.
+  FrameOpener opener(key_of('k'));
+  std::span<const std::byte> bytes(frame);
+  CHECK_FALSE(opener.open_in_place(bytes).empty());
+  bytes = frame;
+  CHECK(opener.open_in_place(bytes).empty());
+  CHECK(open(opener, bytes).empty());
+  CHECK(is_broken(opener));
+}
+
 TEST_CASE("a message has a size that fits") {
   FrameSealer sealer(key_of('k'));
   FrameOpener opener(key_of('k'));

@@ -61,8 +61,50 @@ TEST_CASE("with rare heartbeats a manager that says nothing is given up as soon"
   daemon.reachable = false;
   rig.run(700 * kNsPerMs);
   CHECK(daemon.closed.empty());
-  rig.run(600 * kNsPerMs);
+  rig.run(800 * kNsPerMs);
   CHECK(daemon.closed == std::vector<std::string>{"the manager does not answer"});
+}
+
+// Answers to heartbeats of one daemon in four seconds.
+int answers_to(Rig& rig, const Daemon& daemon) {
+  const int before = daemon.acknowledged;
+  rig.run(4 * kNsPerSecond);
+  return daemon.acknowledged - before;
+}
+
+TEST_CASE("where daemons are many one heartbeat in some is answered, and news are told at once") {
+  Rig rig;
+  rig.config.heartbeat_share_ns = 60 * kNsPerMs;
+  rig.kill_manager();
+  rig.start_manager();
+  Daemon& first = rig.add("d1", 1);
+  rig.run(2 * kNsPerSecond);
+  CHECK(is_about(answers_to(rig, first), 40));  // alone: each
+  for (std::uint64_t number = 2; number <= 20; ++number) {
+    rig.add("d" + std::to_string(number), number);
+  }
+  rig.run(2 * kNsPerSecond);
+  CHECK(is_about(answers_to(rig, first), 8));  // every second one of those that come every 250 ms
+  CHECK(all_live(rig));
+  // Another interval is told with the next heartbeat.
+  rig.remove(*rig.daemons.back());
+  while (rig.daemons.size() > 3) rig.remove(*rig.daemons.back());
+  rig.run(260 * kNsPerMs);
+  CHECK(is_about(heartbeats_of(rig, first), 22));
+}
+
+TEST_CASE("a manager of many daemons may be busy for most of a second, and nobody is lost") {
+  Rig rig;
+  rig.config.heartbeat_share_ns = 125 * kNsPerMs;
+  rig.kill_manager();
+  rig.start_manager();
+  Daemon& daemon = rig.add("a", 1);
+  rig.run(4 * kNsPerSecond);
+  daemon.reachable = false;
+  rig.run(700 * kNsPerMs);
+  daemon.reachable = true;
+  rig.run(kNsPerSecond);
+  CHECK(daemon.closed.empty());
 }
 
 TEST_CASE("a manager of an older release says no interval, and that of its Joined stays") {

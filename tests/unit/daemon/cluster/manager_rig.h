@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "daemon/base/manual_clock.h"
+#include "daemon/cluster/cluster_codec.h"
 #include "daemon/cluster/cluster_member.h"
 #include "daemon/cluster/manager.h"
 #include "tests/sim/old_release.h"
@@ -62,8 +63,9 @@ public:
   std::uint64_t features = kFeatureMapDeltas | kFeatureDrains;
   bool frozen = false;  // it does nothing
   std::optional<MemberSet> reached;
-  bool drains = false;  // it hands its slots over
-  int loads = 0;        // how often it was asked: for each Join and each heartbeat
+  bool drains = false;   // it hands its slots over
+  int loads = 0;         // how often it was asked: for each Join and each heartbeat
+  int acknowledged = 0;  // heartbeats that were answered
   std::deque<Bytes> to_manager;
   std::deque<Bytes> to_member;
   std::vector<SlotMapPtr> maps;
@@ -172,6 +174,8 @@ private:
       const Bytes message = std::exchange(daemon.to_member.front(), {});
       daemon.to_member.pop_front();
       if (!daemon.reachable) continue;
+      const auto said = decode_manager_message(message);
+      daemon.acknowledged += said && std::holds_alternative<HeartbeatAck>(*said) ? 1 : 0;
       daemon.member.on_message(simm::sim::heard_in(daemon.version, message));
     }
   }

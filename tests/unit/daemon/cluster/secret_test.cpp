@@ -68,6 +68,21 @@ TEST_CASE("a key leaves nothing behind for the next one, and an empty key is one
   CHECK(elsewhere == keyed);
 }
 
+TEST_CASE("a key that was made ready makes the same HMAC, for every message and beside others") {
+  const auto bytes = [](const std::string& text) { return std::as_bytes(std::span(text)); };
+  cluster::Mac key;
+  for (std::size_t i = 0; i < key.size(); ++i) key[i] = static_cast<std::byte>(7 * i + 1);
+  const cluster::Mac other_key{};
+  const cluster::MacKey ready(key);
+  const cluster::MacKey other(other_key);
+  for (std::size_t length = 0; length < 200; ++length) {
+    const std::string text(length, 'x');
+    CHECK(ready.mac_of({bytes(text)}) == cluster::mac_of(key, {bytes(text)}));
+    CHECK(ready.mac_of({bytes("a"), {}, bytes(text)}) == cluster::mac_of(key, {bytes("a" + text)}));
+    CHECK(other.mac_of({bytes(text)}) == cluster::mac_of(other_key, {bytes(text)}));
+  }
+}
+
 TEST_CASE("bytes are the same when all are") {
   const cluster::Mac mac = cluster::mac_of({}, {});
   for (std::size_t i = 0; i < mac.size(); ++i) {
