@@ -85,6 +85,12 @@ void draw_releases(Scenario& s) {
   s.manager.membership.version_settle_ns = dice.between(50, 500) * kMs;
 }
 
+// Likewise: in half of the runs no map waits for those who come later.
+void draw_settling(Scenario& s) {
+  Dice dice(s.seed, 24);
+  s.manager.settle_ns_max = s.manager.settle_ns * (dice.percent(50) ? 1 : dice.between(2, 20));
+}
+
 // Likewise.
 void draw_node_pauses(Scenario& s) {
   Dice dice(s.seed, 8);
@@ -333,6 +339,7 @@ Scenario Scenario::draw(std::uint64_t seed) {
   draw_network(s.conditions, dice);
   if (dice.percent(90)) draw_faults(s, dice);
   draw_releases(s);
+  draw_settling(s);
   draw_node_pauses(s);
   draw_tcp(s);
   draw_rdma(s);
