@@ -59,15 +59,13 @@ class ToldPages:
 
 
 class EventChannel:
-    """Thread: the one that made it, which is the loop's; close() any. `channel`: of `connection`,
-    and this one's from now on. `open_waiting()` makes the Connection whose calls wait, with the
-    time limits of asynchronous ones."""
+    """Thread: the one that made it, which is the loop's; close() any. `open_waiting()` makes the
+    Connection whose calls wait, with the time limits of asynchronous ones."""
 
-    def __init__(self, connection: _native.Connection, channel: _native.Channel,
-                 loop: asyncio.AbstractEventLoop,
+    def __init__(self, connection: _native.Connection, loop: asyncio.AbstractEventLoop,
                  open_waiting: Callable[[], _native.Connection]) -> None:
         self._connection = connection
-        self._channel = channel
+        self._channel = connection.open_channel()
         self._pending: Dict[int, "asyncio.Future[List[Any]]"] = {}
         self._pages: Dict[int, ToldPages] = {}
         self._open_waiting = open_waiting
@@ -122,7 +120,7 @@ class EventChannel:
                     await asyncio.wait({running.popleft()})
             await asyncio.wait(parts)
         except asyncio.CancelledError:
-            await end_of(parts)
+            await _end_of(parts)
             raise
         return [result for task in parts for result in task.result()]
 
@@ -158,11 +156,20 @@ class EventChannel:
             return self._connection.run(*arguments, **options)  # says that it is closed
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS_MAX, "simm-event-loop")
-        future = in_thread(self._threads, asyncio.get_running_loop(),
-                           lambda: self._waiting_connection().run(*arguments, **options))
-        await end_of([future])
-        results: List[Any] = future.result()
-        return results
+        loop = asyncio.get_running_loop()
+        future: "asyncio.Future[List[Any]]" = loop.create_future()
+
+        def carry_out() -> None:
+            try:
+                connection = self._waiting_connection()
+                result = connection.run(*arguments, **options)
+                _call_soon(loop, future.set_result, result)
+            except BaseException as error:  # the caller's: nobody looks at the thread
+                _call_soon(loop, future.set_exception, error)
+
+        self._threads.submit(carry_out)
+        await _end_of([future])
+        return future.result()
 
     def _waiting_connection(self) -> _native.Connection:
         if self._waiting is None:
@@ -200,7 +207,7 @@ class EventChannel:
         """Waits for what is pending, and hands its results to the loop. A loop of another thread
         does so itself, if it runs or goes on; one that stands keeps its descriptor till then."""
         if loop.is_running() and not _is_running_here(loop):
-            if call_soon(loop, self.close, loop):
+            if _call_soon(loop, self.close, loop):
                 return
         elif not loop.is_closed() and self._belongs_to_another():
             self._is_left = True  # its thread may close the loop at any moment: touch nothing
@@ -238,22 +245,7 @@ def _part_of(views: Any, part: slice) -> Any:
     return None if views is None else views[part]
 
 
-def in_thread(threads: ThreadPoolExecutor, loop: asyncio.AbstractEventLoop,
-              callee: Callable[[], Any]) -> "asyncio.Future[Any]":
-    """What the callee returns or raises, in that loop. Nobody is told when the loop is closed."""
-    future: "asyncio.Future[Any]" = loop.create_future()
-
-    def carry_out() -> None:
-        try:
-            call_soon(loop, future.set_result, callee())
-        except BaseException as error:  # the caller's: nobody looks at the thread
-            call_soon(loop, future.set_exception, error)
-
-    threads.submit(carry_out)
-    return future
-
-
-async def end_of(futures: Any) -> None:
+async def _end_of(futures: Any) -> None:
     """Returns, or is cancelled, when all of them are done."""
     cancelled = None
     while not all(future.done() for future in futures):
@@ -267,7 +259,7 @@ async def end_of(futures: Any) -> None:
         raise cancelled
 
 
-def call_soon(loop: asyncio.AbstractEventLoop, callee: Callable[[Any], None], value: Any) -> bool:
+def _call_soon(loop: asyncio.AbstractEventLoop, callee: Callable[[Any], None], value: Any) -> bool:
     try:
         loop.call_soon_threadsafe(callee, value)
     except RuntimeError:  # the loop is closed: nobody waits any more

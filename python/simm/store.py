@@ -14,7 +14,6 @@ from simm.cuda import register
 from simm.events import EventChannel, OnPage, ToldPages
 from simm.key_follower import KeyFollower
 from simm.log import logger, report_failure, warn_taken_back
-from simm.opening import Opening
 from simm.profile import ProfiledChannel, profiled
 from simm.results import (INVALID_ARGUMENT, INVALID_STATE, NOT_FOUND, UNREACHABLE, Code,
                           Length)
@@ -110,7 +109,6 @@ class Store:
             lambda size: self._connection.allocate(size, wait_if_stopped=True))
         self._channels: "weakref.WeakKeyDictionary[Any, EventChannel]" = (
             weakref.WeakKeyDictionary())
-        self._openings: "weakref.WeakKeyDictionary[Any, Opening]" = weakref.WeakKeyDictionary()
 
     def _lend_gpu_memory(self, size: int, device: Union[int, str],
                          notice_ms: int) -> _native.GpuLease:
@@ -368,39 +366,25 @@ class Store:
 
     def _events(self) -> Any:
         loop = asyncio.get_running_loop()
-        channel: Any = self._channels.get(loop)
+        channel = self._channels.get(loop)
         if channel is None:
-            if self._connection.closed:
-                return _Closed(self._connection)
-            channel = self._openings.get(loop)
+            channel = None if self._connection.closed else self._new_events(loop)
             if channel is None:
-                channel = self._openings[loop] = Opening(
-                    self._connection, loop, self._settings.async_timeout_ms, self._new_channel,
-                    functools.partial(self._take_channel, loop))
+                return _WithoutChannel(self._connection)
+            self._channels[loop] = channel
         return ProfiledChannel(channel.call) if self._settings.enable_profile else channel
 
-    def _new_channel(self) -> Optional[_native.Channel]:
+    def _new_events(self, loop: asyncio.AbstractEventLoop) -> Optional[EventChannel]:
         """None: no daemon at the moment."""
+        connect = functools.partial(_connect, self._settings, self._settings.async_timeout_ms)
         try:
-            return self._connection.open_channel()
+            return EventChannel(self._connection, loop, connect)
         except RuntimeError:
             # A daemon that has just died refuses before its session is known to be over.
             if not self._connection.attached or self._connection.ping(_LIFE_SIGN_MS) != 0:
                 return None
         # The one that answers may have been started after the one before had refused.
-        return self._connection.open_channel()
-
-    def _take_channel(self, loop: asyncio.AbstractEventLoop,
-                      channel: Optional[_native.Channel]) -> Optional[EventChannel]:
-        self._openings.pop(loop, None)  # without a channel the next call tries again
-        if channel is None:
-            return None
-        if self._connection.closed:
-            channel.close()
-            return None
-        connect = functools.partial(_connect, self._settings, self._settings.async_timeout_ms)
-        self._channels[loop] = EventChannel(self._connection, channel, loop, connect)
-        return self._channels[loop]
+        return EventChannel(self._connection, loop, connect)
 
     # --- about ------------------------------------------------------------------------------------
 
@@ -441,8 +425,9 @@ class Store:
         self.close()
 
 
-class _Closed:
-    """Where asynchronous calls go when the Store is closed: the answers come at once."""
+class _WithoutChannel:
+    """What asynchronous calls go to when the Store is closed, or its daemon away before the loop's
+    first call: the answers of the synchronous ones, which come at once."""
 
     def __init__(self, connection: _native.Connection) -> None:
         self._connection = connection

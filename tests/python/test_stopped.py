@@ -1,6 +1,5 @@
 """Shared memory while the daemon is stopped in the middle of a call."""
 
-import asyncio
 import mmap
 import os
 import threading
@@ -88,65 +87,3 @@ def test_a_wish_to_wait_is_not_dropped_silently(store, caplog):
     assert "wait_if_stopped = True" in caplog.text
     assert kv.deregister_mr(first)
     assert kv.register_mr(memory[:4096], wait_if_stopped=True).pieces
-
-
-def stop_successor(own_daemon):
-    """Its session went with the daemon before. A new one is refused after 5 s."""
-    own_daemon.kill()
-    own_daemon.start()
-    own_daemon.stop()
-
-
-def test_the_first_calls_of_a_loop_leave_the_loop_to_others(own_daemon, key):
-    with kv.Store() as store:
-        stop_successor(own_daemon)
-
-        async def main():
-            calls = [asyncio.create_task(store.exists_async(key, timeout_ms=60_000))
-                     for _ in range(3)]
-            await asyncio.sleep(0)
-            assert not any(call.done() for call in calls)
-            own_daemon.go_on()
-            return await asyncio.gather(*calls)
-
-        assert asyncio.run(main()) == [False] * 3
-
-
-def test_the_first_call_of_a_loop_ends_in_its_time(own_daemon, key):
-    """The daemon goes on when the call has ended."""
-    with kv.Store() as store:
-        target = store.allocate(PAGE)
-        stop_successor(own_daemon)
-
-        async def main():
-            call = asyncio.create_task(store.get_async(key, target.view(), timeout_ms=50))
-            looked = 0
-            while not call.done():
-                await asyncio.sleep(0.001)
-                looked += 1
-            return call.result(), looked
-
-        result, looked = asyncio.run(main())
-        assert result < 0 and looked > 1
-        own_daemon.go_on()
-
-
-def test_the_first_calls_of_a_loop_may_be_cancelled_and_its_store_closed(own_daemon, key):
-    store = kv.Store()
-    target = store.allocate(PAGE)
-    stop_successor(own_daemon)
-
-    async def main():
-        cancelled, left = [
-            asyncio.create_task(store.get_async(key, target.view(), timeout_ms=60_000))
-            for _ in range(2)]
-        await asyncio.sleep(0)
-        cancelled.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await cancelled
-        assert not left.done()
-        store.close()
-        own_daemon.go_on()
-        return await left
-
-    assert asyncio.run(main()) == -1004
