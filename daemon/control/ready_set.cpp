@@ -46,7 +46,7 @@ void ReadySet::pause() {
 }
 
 void ReadySet::round() {
-  std::array<epoll_event, kRoundEvents> events;
+  std::array<epoll_event, kRoundEvents> events{};
   const int found = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   now_ = std::exchange(again_, {});
   for (int i = 0; i < found; ++i) {

@@ -46,7 +46,7 @@ public:
   // Calls `on_message` for each socket that had something; false: none had within the time.
   template <typename OnMessage>
   bool read(std::chrono::nanoseconds longest, OnMessage on_message) {
-    std::array<epoll_event, kEventsMax> events;
+    std::array<epoll_event, kEventsMax> events{};
     const auto ns = longest.count();
     const timespec time{ns / 1'000'000'000, ns % 1'000'000'000};
     pollfd ready{epoll_.get(), POLLIN, 0};
