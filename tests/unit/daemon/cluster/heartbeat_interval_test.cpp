@@ -27,11 +27,16 @@ bool all_live(const Rig& rig) {
   return true;
 }
 
-TEST_CASE("each of many daemons sends its heartbeats less often, four in its timeout at least") {
-  Rig rig;
-  rig.config.heartbeat_share_ns = 60 * kNsPerMs;  // few daemons are many here
+// From now on each daemon that is connected makes the intervals of all longer by that.
+void restart_with_share(Rig& rig, base::TimeNs share_ns) {
+  rig.config.heartbeat_share_ns = share_ns;
   rig.kill_manager();
   rig.start_manager();
+}
+
+TEST_CASE("each of many daemons sends its heartbeats less often, four in its timeout at least") {
+  Rig rig;
+  restart_with_share(rig, 60 * kNsPerMs);  // few daemons are many here
   Daemon& first = rig.add("d1", 1);
   rig.run(2 * kNsPerSecond);
   CHECK(is_about(heartbeats_of(rig, first), 40));  // one daemon: every 100 ms
@@ -52,9 +57,7 @@ TEST_CASE("each of many daemons sends its heartbeats less often, four in its tim
 
 TEST_CASE("with rare heartbeats a manager that says nothing is given up as soon") {
   Rig rig;
-  rig.config.heartbeat_share_ns = 250 * kNsPerMs;
-  rig.kill_manager();
-  rig.start_manager();
+  restart_with_share(rig, 250 * kNsPerMs);
   Daemon& daemon = rig.add("a", 1);
   rig.run(4 * kNsPerSecond);
   REQUIRE(daemon.closed.empty());
@@ -74,9 +77,7 @@ int answers_to(Rig& rig, const Daemon& daemon) {
 
 TEST_CASE("where daemons are many one heartbeat in some is answered, and news are told at once") {
   Rig rig;
-  rig.config.heartbeat_share_ns = 60 * kNsPerMs;
-  rig.kill_manager();
-  rig.start_manager();
+  restart_with_share(rig, 60 * kNsPerMs);
   Daemon& first = rig.add("d1", 1);
   rig.run(2 * kNsPerSecond);
   CHECK(is_about(answers_to(rig, first), 40));  // alone: each
@@ -95,9 +96,7 @@ TEST_CASE("where daemons are many one heartbeat in some is answered, and news ar
 
 TEST_CASE("a manager of many daemons may be busy for most of a second, and nobody is lost") {
   Rig rig;
-  rig.config.heartbeat_share_ns = 125 * kNsPerMs;
-  rig.kill_manager();
-  rig.start_manager();
+  restart_with_share(rig, 125 * kNsPerMs);
   Daemon& daemon = rig.add("a", 1);
   rig.run(4 * kNsPerSecond);
   daemon.reachable = false;
